@@ -1,0 +1,51 @@
+# The commands a person needs. CI calls the same ones.
+PYTHON ?= python3
+VENV   ?= .venv
+BIN     = $(VENV)/bin
+READY   = $(VENV)/.ready
+DEV     = $(VENV)/.dev
+
+.PHONY: help demo down test test-deps check bench lock clean
+help:            ## this list
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
+
+$(READY): requirements.lock pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r requirements.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+$(DEV): $(READY) requirements-dev.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r requirements-dev.lock
+	@touch $@
+
+demo: $(READY)   ## bring up a site on this machine, train the sample, show the summary
+	@$(BIN)/headway demo
+
+down: $(READY)   ## stop the site that `make demo` started
+	@$(BIN)/headway down
+
+test-deps: $(DEV) ## install what the tests need from the system (root on Debian)
+	@PYTHON=$(BIN)/python sh tests/install-system-deps.sh
+
+test: $(DEV)     ## every test; what this machine lacks is skipped with its reason
+	$(BIN)/python -m pytest
+
+check: $(DEV)    ## lint, types, import contracts and the unit tests: under a minute
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
+	$(BIN)/python -m pytest -q tests/unit
+
+bench: $(DEV)    ## headway beside a stock Prefect worker, ratios in one run
+	$(BIN)/python benchmarks/submit_latency.py
+
+lock:            ## resolve pyproject.toml again into the two hashed lock files
+	uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-header \
+	  --extra demo -o requirements.lock pyproject.toml requirements-build.in
+	uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-header \
+	  --extra demo --extra dev -c requirements.lock -o requirements-dev.lock pyproject.toml requirements-build.in
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info

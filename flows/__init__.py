@@ -1,0 +1,1 @@
+"""What happens, in order: Prefect flows, thin."""

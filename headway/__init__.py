@@ -1,0 +1,1 @@
+"""headway: a team's GPU servers, shared without getting in each other's way."""

@@ -1,0 +1,276 @@
+"""Everything headway raises on purpose.
+
+    HeadwayError
+    ├── InvalidInput            a field has a value that is not allowed
+    │   └── ImpossibleDemand    no node of the site could ever hold it
+    ├── SiteUnreachable         the Prefect server does not answer
+    ├── LedgerError
+    │   ├── LedgerUnreachable   the database does not answer, or refuses to write
+    │   ├── SchemaMismatch      the tables are older or newer than this code
+    │   ├── LeaseLost           the lease was given away, or is held by another token
+    │   └── RunUnknown          no such run
+    ├── RuntimeFailure
+    │   ├── EngineUnreachable   the container engine does not answer in time
+    │   ├── ImageMissing        the image is not here and cannot be pulled
+    │   ├── ContainerExists     the name is taken: another attempt won the race
+    │   ├── ContainerMissing    no such container
+    │   └── PolicyViolation     the site's container policy forbids it
+    ├── TelemetryError
+    │   ├── NvmlUnavailable     no driver, or driver and library do not match
+    │   ├── GpuLost             a GPU fell off the bus
+    │   └── TelemetryTimeout    a reading did not come in time
+    ├── StagingError
+    │   ├── SourceMissing       the data set is not where the job says
+    │   ├── ChecksumMismatch    the bytes are not the ones that were promised
+    │   └── CacheFull           the node's cache cannot hold it
+    └── EstimatorDamaged        a model file cannot be trusted
+
+A message says what broke with its values and units, then the consequence,
+then the next step. The values are attributes too.
+"""
+
+from headway.units import format_duration, format_size
+
+
+class HeadwayError(Exception):
+    """Root of the tree. `str(error)` is one readable line."""
+
+
+class InvalidInput(HeadwayError):
+    """A field has a value that is not allowed.
+
+    Attributes:
+        field: Dotted path of the field, such as ``resources.gpu_memory``.
+        value: What was given, as it was given.
+        allowed: What to give instead, as the end of a sentence ("give …").
+        where: File and line, such as ``job.yaml:7``; empty when unknown.
+    """
+
+    def __init__(self, field: str, value: object, allowed: str, *, where: str = "") -> None:
+        self.field = field
+        self.value = value
+        self.allowed = allowed
+        self.where = where
+        super().__init__(field, value, allowed, where)
+
+    def __str__(self) -> str:
+        """One line: where, field, value, what is allowed."""
+        place = f"{self.where} " if self.where else ""
+        return f"{place}{self.field}: got {shown(self.value)}; {self.allowed}"
+
+
+class ImpossibleDemand(InvalidInput):
+    """No node of the site could ever hold what the job asks for."""
+
+
+class SiteUnreachable(HeadwayError):
+    """The Prefect server at *url* does not answer."""
+
+    def __init__(self, url: str, cause: str) -> None:
+        self.url = url
+        self.cause = cause
+        super().__init__(
+            f"no site answers at {url} ({cause}); start one with `headway up`, "
+            "or point PREFECT_API_URL at the one you mean"
+        )
+
+
+class LedgerError(HeadwayError):
+    """Something about the ledger's database."""
+
+
+class LedgerUnreachable(LedgerError):
+    """The database does not answer or refuses to write; nothing was granted."""
+
+    def __init__(self, url: str, cause: str) -> None:
+        self.url = url
+        self.cause = cause
+        super().__init__(
+            f"the ledger at {url} cannot be used ({cause}); nothing was granted or changed. "
+            "It is tried again; `headway doctor` shows what is wrong"
+        )
+
+
+class SchemaMismatch(LedgerError):
+    """The tables are older or newer than this code."""
+
+    def __init__(self, found: str | None, expected: str) -> None:
+        self.found = found
+        self.expected = expected
+        super().__init__(
+            f"the ledger's schema is {found or 'empty'}, this headway needs {expected}; "
+            "run `headway up` with one version on every node"
+        )
+
+
+class LeaseLost(LedgerError):
+    """The lease is released, or another token holds it: the owner must stop."""
+
+    def __init__(self, lease_id: int, run_id: str, cause: str) -> None:
+        self.lease_id = lease_id
+        self.run_id = run_id
+        self.cause = cause
+        super().__init__(
+            f"lease {lease_id} of run {run_id} is lost ({cause}); its memory may already be "
+            "promised to others. The container is stopped; the run goes back to the line"
+        )
+
+
+class RunUnknown(LedgerError):
+    """No run has this id or name."""
+
+    def __init__(self, run: str) -> None:
+        self.run = run
+        super().__init__(f"no run is called {shown(run)}; `headway runs` lists them")
+
+
+class RuntimeFailure(HeadwayError):
+    """Something about the container runtime."""
+
+
+class EngineUnreachable(RuntimeFailure):
+    """The container engine does not answer in time."""
+
+    def __init__(self, action: str, cause: str) -> None:
+        self.action = action
+        self.cause = cause
+        super().__init__(
+            f"the container engine did not answer while headway tried to {action} ({cause}); "
+            "it is tried again, running containers are not touched"
+        )
+
+
+class ImageMissing(RuntimeFailure):
+    """The image is not on the node and cannot be pulled."""
+
+    def __init__(self, image: str, cause: str) -> None:
+        self.image = image
+        self.cause = cause
+        super().__init__(
+            f"image {shown(image)} is not on this node and could not be pulled ({cause}); "
+            "build or pull it there, or correct the name"
+        )
+
+
+class ContainerExists(RuntimeFailure):
+    """The name is taken: another process created this attempt first."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        super().__init__(f"container {name} exists already; it is followed, not started again")
+
+
+class ContainerMissing(RuntimeFailure):
+    """No container has this name."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        super().__init__(f"container {name} does not exist on this node (any more)")
+
+
+class PolicyViolation(RuntimeFailure):
+    """The site's container policy forbids what the job asks for."""
+
+    def __init__(self, what: str, value: object, allowed: str) -> None:
+        self.what = what
+        self.value = value
+        self.allowed = allowed
+        super().__init__(f"{what}: {shown(value)} is not allowed on this site; {allowed}")
+
+
+class TelemetryError(HeadwayError):
+    """A reading could not be had. Never to be read as "nothing is used"."""
+
+
+class NvmlUnavailable(TelemetryError):
+    """NVML cannot be used: no library, or it does not match the driver."""
+
+    def __init__(self, cause: str) -> None:
+        self.cause = cause
+        super().__init__(
+            f"NVML cannot be used ({cause}); no GPU job starts on this node until it can"
+        )
+
+
+class GpuLost(TelemetryError):
+    """A GPU fell off the bus."""
+
+    def __init__(self, gpu: str, cause: str) -> None:
+        self.gpu = gpu
+        self.cause = cause
+        super().__init__(f"GPU {gpu} is lost ({cause}); nothing more is started on it")
+
+
+class TelemetryTimeout(TelemetryError):
+    """A reading did not come in time."""
+
+    def __init__(self, what: str, waited_s: float) -> None:
+        self.what = what
+        self.waited_s = waited_s
+        super().__init__(
+            f"{what} gave no reading within {format_duration(waited_s)}; "
+            "no GPU job starts on this node until it does"
+        )
+
+
+class StagingError(HeadwayError):
+    """A data set could not be brought to the node."""
+
+
+class SourceMissing(StagingError):
+    """The data set is not where the job says, or may not be read."""
+
+    def __init__(self, uri: str, cause: str) -> None:
+        self.uri = uri
+        self.cause = cause
+        super().__init__(f"data set {shown(uri)} cannot be read ({cause}); correct dataset.uri")
+
+
+class ChecksumMismatch(StagingError):
+    """The bytes that arrived are not the ones that were promised."""
+
+    def __init__(self, uri: str, expected: str, found: str) -> None:
+        self.uri = uri
+        self.expected = expected
+        self.found = found
+        super().__init__(
+            f"data set {shown(uri)} has sha256 {found}, the job says {expected}; nothing of it "
+            "was kept. Correct dataset.sha256, or restore the data"
+        )
+
+
+class CacheFull(StagingError):
+    """The node's cache cannot hold the data set, even after evicting what is unused."""
+
+    def __init__(self, uri: str, needed_bytes: int, free_bytes: int) -> None:
+        self.uri = uri
+        self.needed_bytes = needed_bytes
+        self.free_bytes = free_bytes
+        super().__init__(
+            f"data set {shown(uri)} needs {format_size(needed_bytes)}, the node's cache can free "
+            f"{format_size(free_bytes)}; raise the node's cache budget or use a smaller set"
+        )
+
+
+class EstimatorDamaged(HeadwayError):
+    """A model file cannot be trusted; the version before it, or the prior, is used."""
+
+    def __init__(self, path: str, cause: str) -> None:
+        self.path = path
+        self.cause = cause
+        super().__init__(f"estimator file {path} is not usable ({cause}); it is left out")
+
+
+def shown(value: object, limit: int = 80) -> str:
+    """*value* as it may appear in a message: quoted, one line, at most *limit* characters.
+
+    Control characters, lone surrogates and marks that reorder text come out
+    escaped, so that a hostile name cannot rewrite the message around it.
+    """
+    text = value if isinstance(value, str) else repr(value)
+    text = "".join(
+        c if c.isprintable() else c.encode("unicode_escape", "backslashreplace").decode("ascii")
+        for c in text[: limit + 1]
+    )
+    text = text if len(text) <= limit else text[: limit - 1] + "…"
+    return f'"{text}"' if isinstance(value, str) else text

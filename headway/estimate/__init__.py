@@ -1,0 +1,1 @@
+"""Numbers before and during a run: runtime, memory, cost, remaining time."""

@@ -1,0 +1,1 @@
+"""The ledger: every SQL statement of headway is in this package."""

@@ -1,0 +1,161 @@
+"""Demand, lease and headroom: the three sides of a grant."""
+
+import enum
+from dataclasses import dataclass
+from datetime import datetime
+
+
+class Sharing(enum.StrEnum):
+    """May the GPU be shared with other jobs?"""
+
+    SHARED = "shared"
+    """Others may use the same GPU where their memory and utilisation fit."""
+    WHOLE = "whole"
+    """The GPU is this job's alone."""
+
+
+class Basis(enum.StrEnum):
+    """Where a number of a demand comes from."""
+
+    DECLARED = "declared"
+    PREDICTED = "predicted"
+    PRIOR = "prior"
+    RETRY = "retry"
+    """Raised after an attempt was killed for memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """What one run needs on one node, upper quantiles, in bytes and CPUs."""
+
+    host_memory_bytes: int
+    cpus: float = 1.0
+    gpus: int = 0
+    gpu_memory_bytes: int = 0
+    """On each GPU; ignored where the whole GPU is asked for."""
+    sharing: Sharing = Sharing.SHARED
+    gpu_utilisation_frac: float = 1.0
+    """Predicted share of a GPU's time; 1 when unknown, which shares with nobody busy."""
+    gpu_type: str = ""
+    """Substring of the GPU's product name that the job insists on; empty for any."""
+    ports: tuple[int, ...] = ()
+    disk_bytes: int = 0
+    host_memory_basis: Basis = Basis.PRIOR
+    gpu_memory_basis: Basis = Basis.DECLARED
+
+
+@dataclass(frozen=True, slots=True)
+class GpuGrant:
+    """What a lease holds of one GPU."""
+
+    uuid: str
+    memory_bytes: int
+    """Promised memory; the GPU's whole memory when `sharing` is WHOLE."""
+    sharing: Sharing = Sharing.SHARED
+    utilisation_frac: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """A grant on one node, with an owner, a token and an expiry.
+
+    An expired lease still counts until the node that has it proves that the
+    container is gone: expiry alone would run a job twice.
+    """
+
+    lease_id: int
+    run_id: str
+    attempt: int
+    node: str
+    token: str
+    """Secret of the owner; a renewal with another token is refused."""
+    host_memory_bytes: int
+    cpus: float
+    gpus: tuple[GpuGrant, ...]
+    ports: tuple[int, ...]
+    granted_at: datetime
+    expires_at: datetime
+    predicted_end_at: datetime | None = None
+    """Upper quantile of the end, for backfill; None when nothing is known."""
+
+
+@dataclass(frozen=True, slots=True)
+class GpuHeadroom:
+    """What may still be promised of one GPU."""
+
+    uuid: str
+    index: int
+    name: str
+    memory_bytes: int
+    """capacity - reserve - max(promised, observed); negative after a run outgrew its lease."""
+    idle: bool
+    """No lease and no foreign process: may be given as a whole."""
+    utilisation_frac: float
+    """Sum of the utilisations of its leases."""
+    whole_bytes: int = 0
+    """Capacity minus reserve: what a whole grant promises."""
+    taken_whole: bool = False
+    """A lease holds it alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Headroom:
+    """What may still be promised on one node. The reserve is already taken off."""
+
+    node: str
+    host_memory_bytes: int
+    cpus: float
+    gpus: tuple[GpuHeadroom, ...] = ()
+    gpu_error: str = ""
+    """Why the GPUs cannot be used now; empty when they can."""
+    ports_taken: tuple[int, ...] = ()
+    closed_reason: str = ""
+    """Why nothing may start here at all (draining, lost); empty when open."""
+
+
+@dataclass(frozen=True, slots=True)
+class Admit:
+    """The demand may start now, with these grants."""
+
+    node: str
+    gpus: tuple[GpuGrant, ...] = ()
+
+
+class Resource(enum.StrEnum):
+    """What a run can be short of."""
+
+    HOST_MEMORY = "host_memory"
+    CPUS = "cpus"
+    GPUS = "gpus"
+    GPU_MEMORY = "gpu_memory"
+    PORTS = "ports"
+    NODE = "node"
+    """No node may take runs now (drained, lost, unreadable)."""
+    TURN = "turn"
+    """It would fit, but others are ahead of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """The demand does not fit now. Scarcity is an answer, not an error."""
+
+    resource: Resource
+    """The scarcest resource."""
+    shortfall: float
+    """How much is missing, in bytes, CPUs or GPUs."""
+    reason: str
+    """One sentence with the numbers, for people."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refuse:
+    """No node of the site could ever hold the demand."""
+
+    field: str
+    """The job's field that is too large."""
+    value: object
+    allowed: str
+    """What would fit, as the end of a sentence."""
+
+
+Decision = Admit | Wait | Refuse

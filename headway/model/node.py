@@ -1,0 +1,128 @@
+"""A node: what it has, what is held back, and what a reading of it says."""
+
+import enum
+from dataclasses import dataclass, field
+from datetime import datetime
+
+
+class NodeState(enum.StrEnum):
+    """May something start on this node?"""
+
+    READY = "ready"
+    """Takes new runs."""
+    DRAINING = "draining"
+    """What runs there goes on; nothing new starts. An operator or a lost GPU did this."""
+    LOST = "lost"
+    """Its worker has not been heard of; its leases stay, since its containers may live."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gpu:
+    """One GPU as the node offers it."""
+
+    uuid: str
+    """NVML's UUID, ``GPU-…``; the only name that survives a reboot."""
+    index: int
+    """Its number on the node, for people."""
+    name: str
+    """NVML's product name, such as ``NVIDIA H200``."""
+    memory_bytes: int
+    """Physical memory."""
+    reserve_bytes: int = 0
+    """Held back for CUDA contexts and for what runs outside headway."""
+
+
+@dataclass(frozen=True, slots=True)
+class Capacity:
+    """What a node has in all, before its reserve."""
+
+    cpus: float
+    """Logical CPUs this node may use (the cgroup's quota where there is one)."""
+    host_memory_bytes: int
+    """Host memory this node may use (the cgroup's limit where there is one)."""
+    gpus: tuple[Gpu, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Reserve:
+    """What a node holds back from jobs."""
+
+    cpus: float = 0.0
+    host_memory_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One machine of the site."""
+
+    name: str
+    pool: str
+    capacity: Capacity
+    reserve: Reserve = field(default_factory=Reserve)
+    state: NodeState = NodeState.READY
+    state_reason: str = ""
+    """Why it is draining or lost; empty when ready."""
+    price_per_hour: float = 0.0
+    """Price of the whole node for an hour, in the site's currency."""
+    gpu_price_per_hour: float = 0.0
+    """Price of one GPU for an hour, in the site's currency."""
+
+
+@dataclass(frozen=True, slots=True)
+class GpuProcess:
+    """One process that holds GPU memory."""
+
+    pid: int
+    """The host's process id, also when the process lives in a container."""
+    memory_bytes: int | None
+    """Memory it holds; None where the driver does not say."""
+
+
+@dataclass(frozen=True, slots=True)
+class GpuReading:
+    """One GPU at one moment."""
+
+    uuid: str
+    index: int
+    name: str
+    memory_bytes: int
+    used_bytes: int
+    """In use by anybody, headway or not."""
+    utilisation_frac: float | None = None
+    """Share of the last sampling period in which a kernel ran; None if not offered."""
+    temperature_c: float | None = None
+    power_w: float | None = None
+    pcie_rx_bytes_per_s: float | None = None
+    pcie_tx_bytes_per_s: float | None = None
+    nvlink_rx_bytes_per_s: float | None = None
+    nvlink_tx_bytes_per_s: float | None = None
+    processes: tuple[GpuProcess, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class HostReading:
+    """The host at one moment."""
+
+    memory_bytes: int
+    """Host memory in all (the cgroup's limit where there is one)."""
+    used_bytes: int
+    """What could not be given to a new process: total minus available."""
+    cpu_frac: float
+    """Share of all CPUs in use since the reading before, 0..1."""
+    disk_free_bytes: int
+    """Free on the file system of headway's home."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeReading:
+    """Everything observed on a node at one moment.
+
+    `gpus` is None when the GPUs could not be read: then nothing is known of
+    them, which is never the same as nothing being used.
+    """
+
+    at: datetime
+    host: HostReading
+    gpus: tuple[GpuReading, ...] | None = ()
+    gpu_error: str = ""
+    """Why `gpus` is None, in one line."""

@@ -1,0 +1,107 @@
+"""A run: the execution of a job, its attempts, its steps and how it ended."""
+
+import enum
+from dataclasses import dataclass
+from datetime import datetime
+
+
+class RunState(enum.StrEnum):
+    """Where a run is. `TRANSITIONS` says what may follow what."""
+
+    WAITING = "waiting"
+    """In the line; holds nothing. Its reason says what it waits for."""
+    CLAIMED = "claimed"
+    """A node holds a lease for it; its flow is starting, staging or being admitted."""
+    RUNNING = "running"
+    """Its container was started."""
+    ENDED = "ended"
+    """Nothing more will happen; `ExitKind` says how it ended."""
+
+
+TRANSITIONS: dict[RunState, frozenset[RunState]] = {
+    RunState.WAITING: frozenset({RunState.CLAIMED, RunState.ENDED}),
+    # Back to WAITING: the real data set is larger than promised, or an attempt is retried.
+    RunState.CLAIMED: frozenset({RunState.RUNNING, RunState.WAITING, RunState.ENDED}),
+    RunState.RUNNING: frozenset({RunState.WAITING, RunState.ENDED}),
+    RunState.ENDED: frozenset(),
+}
+
+
+class ExitKind(enum.StrEnum):
+    """How an attempt ended, told apart because each asks for another next step."""
+
+    OK = "ok"
+    FAILED = "failed"
+    """The program itself returned non-zero: the user looks at the log."""
+    OUT_OF_MEMORY = "out_of_memory"
+    """Killed at its host memory limit: retried with more, and learned from."""
+    GPU_OUT_OF_MEMORY = "gpu_out_of_memory"
+    """The framework reported that GPU memory ran out."""
+    TIMED_OUT = "timed_out"
+    """Ran longer than `max_runtime`: not a failure of the program, never retried."""
+    CANCELLED = "cancelled"
+    INFRASTRUCTURE = "infrastructure"
+    """The engine or the node ended it, not the program: retried, not the user's fault."""
+    REFUSED = "refused"
+    """Never started: bad input, impossible demand, data set or image missing."""
+
+
+class StepState(enum.StrEnum):
+    """State of one of the five steps of a run."""
+
+    RUNNING = "running"
+    DONE = "done"
+    FAILED = "failed"
+
+
+STEPS = ("stage_data", "admit", "train", "update_estimates", "clean_up")
+"""The five steps of a run, in order."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One step of one attempt."""
+
+    name: str
+    attempt: int
+    state: StepState
+    started_at: datetime
+    ended_at: datetime | None
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Exit:
+    """How an attempt ended, and the one line that says what to do."""
+
+    kind: ExitKind
+    code: int | None
+    """The container's exit code, where there was one."""
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """What was said before the start. None: nothing could be said."""
+
+    runtime_s: float | None = None
+    runtime_low_s: float | None = None
+    runtime_high_s: float | None = None
+    host_peak_bytes: int | None = None
+    gpu_peak_bytes: int | None = None
+    cost: float | None = None
+    basis: str = "prior"
+    """Name of the estimator and what it rests on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """What was measured. None: could not be measured, never 'zero'."""
+
+    runtime_s: float | None = None
+    host_peak_bytes: int | None = None
+    host_cache_bytes: int | None = None
+    """Share of the peak that was page cache, where the cgroup tells."""
+    gpu_peak_bytes: int | None = None
+    cpu_s: float | None = None
+    cost: float | None = None

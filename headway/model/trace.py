@@ -1,0 +1,46 @@
+"""A trace: what a finished run measured, from which estimators learn."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """One finished run, or one imported measurement."""
+
+    network: str
+    gpu_type: str
+    """Normalised product name, such as ``v100``; ``cpu`` when no GPU was used."""
+    gpus: int
+    batch_size: int | None
+    """Per GPU; None where the program has none."""
+    iteration_s: float | None = None
+    epoch_s: float | None = None
+    runtime_s: float | None = None
+    samples_per_s: float | None = None
+    nodes: int = 1
+    precision: str = "fp32"
+    framework: str = ""
+    data_threads: int | None = None
+    dataset_bytes: int | None = None
+    dataset_samples: int | None = None
+    epochs: float | None = None
+    iterations: int | None = None
+    host_peak_bytes: int | None = None
+    gpu_peak_bytes: int | None = None
+    cpus: float | None = None
+    exit: str = "ok"
+    """``ok``, ``oom`` (the peak is a lower bound) or ``failed``."""
+    started_at: datetime | None = None
+    recipe: str = ""
+    """Name under which runs of the same program are compared."""
+    flops: float | None = None
+    params: float | None = None
+    activations: float | None = None
+    layers: float | None = None
+    source: str = "site"
+    """``site`` for our own runs, else the name given when importing."""
+    run_id: str | None = None
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    """Columns that the schema does not know, kept as they are."""

@@ -1,0 +1,1 @@
+"""Log lines become progress points."""

@@ -1,0 +1,1 @@
+"""Containers: the port, the Docker adapter, and the process runtime without an engine."""

@@ -1,0 +1,174 @@
+"""The runtime port: what headway asks of whatever runs containers.
+
+Two adapters exist, `docker.DockerRuntime` and `process.ProcessRuntime`; the
+fake is `headway.testing.runtime.FakeRuntime`. All three pass the contract in
+`headway.testing.runtime_contract`.
+"""
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Protocol
+
+
+class RuntimeKind(enum.StrEnum):
+    """Which adapter ran a container."""
+
+    DOCKER = "docker"
+    PROCESS = "process"
+
+
+@dataclass(frozen=True, slots=True)
+class BindMount:
+    """A directory of the host inside the container. The source must exist."""
+
+    source: Path
+    target: str
+    read_only: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerSpec:
+    """Everything that is passed to the engine; nothing else ever is."""
+
+    name: str
+    """Unique on the node: run and attempt. The engine refuses a second one."""
+    run_id: str
+    attempt: int
+    image: str
+    command: tuple[str, ...]
+    env: Mapping[str, str]
+    """Validated keys and values; never logged."""
+    mounts: tuple[BindMount, ...]
+    log_path: Path
+    """File on the host that gets stdout and stderr, in order, appended."""
+    host_memory_bytes: int
+    """Hard limit; memory and swap together."""
+    cpus: float
+    shm_bytes: int
+    pids: int = 4096
+    gpu_uuids: tuple[str, ...] = ()
+    """GPUs made visible; empty makes all of them invisible."""
+    ports: tuple[int, ...] = ()
+    """Published on the same number of the host's loopback address."""
+    user: str = ""
+    """``uid:gid``; empty for the owner of headway's own process."""
+    working_dir: str = ""
+    stop_grace_s: float = 10.0
+    log_limit_bytes: int = 256 * 1024 * 1024
+    """Bytes of log kept on disk; beyond it the oldest part is given up, and this is said."""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    """Added to headway's own labels (site, run, attempt)."""
+
+
+class ContainerState(enum.StrEnum):
+    """What a container is doing."""
+
+    CREATED = "created"
+    RUNNING = "running"
+    EXITED = "exited"
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerStatus:
+    """One container as its runtime sees it."""
+
+    name: str
+    run_id: str
+    attempt: int
+    state: ContainerState
+    exit_code: int | None = None
+    """None while it runs, and when it was ended by an engine that did not note it."""
+    oom_killed: bool = False
+    """The main process or a child was killed at the memory limit."""
+    started_at: datetime | None = None
+    ended_at: datetime | None = None
+    pids: tuple[int, ...] = ()
+    """Host process ids, while it runs: maps NVML's processes to runs."""
+    error: str = ""
+    """The engine's own words, when it could not start the container."""
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Resources one container used. None: this runtime cannot tell."""
+
+    host_peak_bytes: int | None = None
+    host_cache_bytes: int | None = None
+    """Part of the peak that is page cache, where the cgroup tells."""
+    host_used_bytes: int | None = None
+    """In use now."""
+    cpu_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LogChunk:
+    """A piece of a log. Resume with `next_offset`; nothing is read twice or lost."""
+
+    data: bytes
+    next_offset: int
+    skipped_bytes: int = 0
+    """Bytes given up between the asked offset and the start of `data` (log limit)."""
+
+
+class Runtime(Protocol):
+    """Starts, watches and removes containers on this node. Synchronous.
+
+    Every method raises `EngineUnreachable` when the engine does not answer
+    within its time-out, and may then be called again.
+    """
+
+    kind: RuntimeKind
+
+    def weaknesses(self) -> tuple[str, ...]:
+        """What this runtime cannot enforce here, one sentence each; empty if nothing."""
+        ...
+
+    def ensure_image(self, image: str) -> None:
+        """Make *image* available on the node. Raises `ImageMissing`."""
+        ...
+
+    def create(self, spec: ContainerSpec) -> None:
+        """Create, do not start. Raises `ContainerExists`, `ImageMissing`, `PolicyViolation`."""
+        ...
+
+    def start(self, name: str) -> None:
+        """Start a created container; one that runs or ran is left as it is.
+
+        Raises:
+            ContainerMissing: No such container.
+            RuntimeFailure: The engine refused (GPU not available, command not
+                found …); the container is left in CREATED with `error` set,
+                for the caller to remove.
+        """
+        ...
+
+    def inspect(self, name: str) -> ContainerStatus | None:
+        """The container's status; None when it does not exist."""
+        ...
+
+    def containers(self) -> list[ContainerStatus]:
+        """Every container of this site on this node, whatever its state."""
+        ...
+
+    def wait(self, name: str, timeout_s: float) -> ContainerStatus:
+        """Wait up to *timeout_s* for the end; the status then. Raises `ContainerMissing`."""
+        ...
+
+    def stop(self, name: str, grace_s: float) -> None:
+        """SIGTERM, *grace_s* to obey, SIGKILL. A container that is gone is fine."""
+        ...
+
+    def remove(self, name: str) -> None:
+        """Kill if need be and remove, its cgroup and its processes too. Idempotent."""
+        ...
+
+    def usage(self, name: str) -> Usage:
+        """What it used until now; also after its exit, until `remove`."""
+        ...
+
+    def read_log(self, name: str, offset: int, limit_bytes: int = 1 << 20) -> LogChunk:
+        """At most *limit_bytes* of the log from *offset*; empty data when there is no more now."""
+        ...

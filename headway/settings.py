@@ -1,0 +1,73 @@
+"""The environment, read once: every setting that may differ between nodes is here."""
+
+import platform
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field, SecretStr
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from headway.units import GIB, MIB
+
+
+class Settings(BaseSettings):
+    """Settings of this installation on this node, from `HEADWAY_*` variables."""
+
+    model_config = SettingsConfigDict(env_prefix="HEADWAY_", frozen=True, extra="ignore")
+
+    home: Path = Field(default_factory=lambda: Path.home() / ".headway")
+    """Everything headway keeps on this node lies below."""
+    port: int = Field(4200, ge=1024, le=65_535)
+    """Port of the site's Prefect server."""
+    host: str = "127.0.0.1"
+    """Address the Prefect server binds to; loopback unless told otherwise."""
+    node: str = Field(default_factory=lambda: platform.node().split(".")[0].lower() or "node")
+    """Name of this node in the ledger."""
+    pool: str = "gpu"
+    """Work pool this node belongs to."""
+    ledger_url: SecretStr | None = None
+    """SQLAlchemy address of the ledger; SQLite below `home` when not set."""
+    runtime: Literal["auto", "docker", "process"] = "auto"
+    """`auto` takes the engine where one answers, else the process runtime."""
+    docker_host: str | None = None
+    """Address of the engine; the SDK's default when not set."""
+    nvml_library: Path | None = None
+    """Another libnvidia-ml to load before NVML starts, as the tests do."""
+    lease_ttl_s: float = Field(60.0, gt=0)
+    """A lease that is not renewed for so long counts as expired."""
+    cache_budget_bytes: int = Field(50 * GIB, gt=0)
+    """Staged data sets take at most this much of the disk."""
+    log_limit_bytes: int = Field(256 * MIB, gt=0)
+    """Of each attempt's log, at most this much is kept."""
+
+    @property
+    def database_url(self) -> str:
+        """Address of the ledger, with its password."""
+        if self.ledger_url is not None:
+            return self.ledger_url.get_secret_value()
+        return f"sqlite:///{self.home / 'ledger.db'}"
+
+    @property
+    def api_url(self) -> str:
+        """Address of the Prefect API that `headway up` starts."""
+        return f"http://{self.host}:{self.port}/api"
+
+    @property
+    def runs_dir(self) -> Path:
+        """One directory a run: log, outputs, mounts."""
+        return self.home / "runs"
+
+    @property
+    def cache_dir(self) -> Path:
+        """Staged data sets."""
+        return self.home / "cache"
+
+    @property
+    def models_dir(self) -> Path:
+        """Estimator versions."""
+        return self.home / "models"
+
+    @property
+    def state_dir(self) -> Path:
+        """Process ids, sockets and logs of the site's own processes."""
+        return self.home / "state"

@@ -1,0 +1,1 @@
+"""Data sets: fetched, checked, cached on the node, evicted when unused."""

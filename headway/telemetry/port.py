@@ -1,0 +1,43 @@
+"""The telemetry ports. Real adapters: `gpu.NvmlGpus`, `host.HostSensors`.
+
+The fakes are in `headway.testing.telemetry`; fakes and adapters pass the
+contract in `headway.testing.telemetry_contract`.
+"""
+
+from typing import Protocol
+
+from headway.model.node import Gpu, GpuReading, HostReading
+
+
+class GpuSensors(Protocol):
+    """Reads the GPUs of this node."""
+
+    def gpus(self) -> tuple[Gpu, ...]:
+        """The GPUs this node has; empty where there is no NVIDIA driver at all.
+
+        Raises:
+            NvmlUnavailable: There is a driver, but it cannot be used.
+        """
+        ...
+
+    def read(self) -> tuple[GpuReading, ...]:
+        """Every GPU now.
+
+        Raises:
+            GpuLost: A GPU fell off the bus; its uuid is named.
+            NvmlUnavailable: NVML cannot be used (any more).
+            TelemetryTimeout: NVML hangs.
+        """
+        ...
+
+
+class HostSensors(Protocol):
+    """Reads the host of this node."""
+
+    def cpus(self) -> float:
+        """Logical CPUs this process may use (affinity and cgroup quota)."""
+        ...
+
+    def read(self) -> HostReading:
+        """The host now."""
+        ...

@@ -1,0 +1,1 @@
+"""Training programs that the demo and the tests run: ordinary scripts, no headway in them."""
