@@ -126,3 +126,5 @@ class NodeReading:
     gpus: tuple[GpuReading, ...] | None = ()
     gpu_error: str = ""
     """Why `gpus` is None, in one line."""
+    lost_gpu: str = ""
+    """uuid of the GPU that fell off the bus, if that is the error: it does not come back alone."""

@@ -1,4 +1,4 @@
-"""The telemetry ports. Real adapters: `gpu.NvmlGpus`, `host.HostSensors`.
+"""The telemetry ports. Real adapters: `gpu.NvmlGpus`, `host.NodeHost`.
 
 The fakes are in `headway.testing.telemetry`; fakes and adapters pass the
 contract in `headway.testing.telemetry_contract`.

@@ -1,0 +1,303 @@
+"""GPUs by NVML: the only import of pynvml.
+
+Of a GPU that is divided by MIG, the slices are the GPUs: each has a uuid and
+memory of its own, and a container is given a slice by that uuid.
+"""
+
+import ctypes
+import logging
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pynvml
+
+from headway.clock import Clock, SystemClock
+from headway.errors import GpuLost, NvmlUnavailable
+from headway.model.node import Gpu, GpuProcess, GpuReading
+from headway.telemetry.deadline import DeadlineReader
+from headway.units import KIB
+
+T = TypeVar("T")
+log = logging.getLogger(__name__)
+
+KERNEL_DRIVER = Path("/proc/driver/nvidia/version")
+"""Exists where NVIDIA's kernel driver is loaded."""
+
+_ALL_LINKS = 0xFFFF_FFFF
+"""NVML's scope for the sum over all NVLinks of a GPU."""
+_LOST = (pynvml.NVML_ERROR_GPU_IS_LOST, pynvml.NVML_ERROR_RESET_REQUIRED)
+_NOT_OFFERED = (
+    pynvml.NVML_ERROR_NOT_SUPPORTED,
+    pynvml.NVML_ERROR_NO_PERMISSION,
+    pynvml.NVML_ERROR_FUNCTION_NOT_FOUND,
+    pynvml.NVML_ERROR_ARGUMENT_VERSION_MISMATCH,
+    pynvml.NVML_ERROR_NO_DATA,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Device:
+    handle: Any
+    gpu: Gpu
+
+
+@dataclass(frozen=True, slots=True)
+class _Traffic:
+    at_s: float
+    rx_kib: int
+    tx_kib: int
+
+
+class NvmlGpus:
+    """The GPUs of this node (port `GpuSensors`).
+
+    pynvml keeps one library for the whole process: the first one loaded.
+
+    Args:
+        library: Another libnvidia-ml to load before NVML starts; None for the
+            driver's own.
+        clock: Measures the time between two readings of NVLink's counters.
+        deadline_s: How long one reading of all GPUs may take. PCIe counters
+            alone take NVML 40 ms a GPU.
+    """
+
+    def __init__(
+        self,
+        library: Path | None = None,
+        *,
+        clock: Clock | None = None,
+        deadline_s: float = 5.0,
+    ) -> None:
+        self._library = library
+        self._clock = clock or SystemClock()
+        self._reader = DeadlineReader("NVML", deadline_s, self._clock)
+        self._devices: list[_Device] | None = None
+        """None: NVML is not started, or must be started anew."""
+        self._known: dict[str, Gpu] = {}
+        """Every GPU ever seen by this process, by uuid: one that is gone is lost."""
+        self._lost: dict[int, str] = {}
+        """GPUs that NVML counts but cannot reach, by index, with NVML's words."""
+        self._traffic: dict[str, _Traffic] = {}
+        self._pid = os.getpid()
+
+    def gpus(self) -> tuple[Gpu, ...]:
+        """The GPUs this node has, also those lost since; empty without an NVIDIA driver.
+
+        Raises:
+            NvmlUnavailable: There is a driver, but it cannot be used.
+            TelemetryTimeout: NVML hangs.
+        """
+        return self._reader.call(self._gpus)
+
+    def read(self) -> tuple[GpuReading, ...]:
+        """Every GPU now. NVLink traffic is None in the first reading: it is a difference.
+
+        Raises:
+            GpuLost: A GPU fell off the bus, or one that was there is gone.
+            NvmlUnavailable: NVML cannot be used (any more).
+            TelemetryTimeout: NVML hangs.
+        """
+        return self._reader.call(self._read)
+
+    def _gpus(self) -> tuple[Gpu, ...]:
+        self._open()
+        return tuple(sorted(self._known.values(), key=lambda gpu: gpu.index))
+
+    def _read(self) -> tuple[GpuReading, ...]:
+        devices = self._open()
+        readings = tuple(self._read_device(device) for device in devices)
+        present = {reading.uuid for reading in readings}
+        for gpu in self._known.values():
+            if gpu.uuid not in present:
+                cause = self._lost.get(gpu.index, "NVML does not list it any more")
+                raise GpuLost(gpu.uuid, cause)
+        return readings
+
+    # --- starting NVML ---
+
+    def _open(self) -> list[_Device]:
+        if self._devices is None or self._pid != os.getpid():
+            self._devices = None
+            self._pid = os.getpid()
+            if not self._start():
+                return []
+            devices, lost = self._ask("", _enumerate)
+            for index in lost.keys() - self._lost.keys():
+                log.warning("GPU %d of this node cannot be used: %s", index, lost[index])
+            self._known.update({device.gpu.uuid: device.gpu for device in devices})
+            self._devices, self._lost = devices, lost
+        return self._devices
+
+    def _start(self) -> bool:
+        """Start NVML; False on a machine that has no NVIDIA driver."""
+        if self._library is not None:
+            try:
+                # Found again by its SONAME when pynvml asks for libnvidia-ml.so.1.
+                ctypes.CDLL(str(self._library))
+            except OSError as error:
+                raise NvmlUnavailable(f"{self._library} cannot be loaded: {error}") from error
+        try:
+            pynvml.nvmlInit()
+        except pynvml.NVMLError as error:
+            absent = error.value == pynvml.NVML_ERROR_LIBRARY_NOT_FOUND
+            if absent and not KERNEL_DRIVER.exists():
+                return False
+            raise NvmlUnavailable(_words(error)) from error
+        return True
+
+    # --- reading one GPU ---
+
+    def _read_device(self, device: _Device) -> GpuReading:
+        handle, gpu = device.handle, device.gpu
+
+        def offered(read: Callable[..., T], *args: object) -> T | None:
+            return self._ask(gpu.uuid, lambda: _offered(lambda: read(handle, *args)))
+
+        total, used = self._ask(gpu.uuid, lambda: _memory(handle, gpu.uuid))
+        utilisation = offered(pynvml.nvmlDeviceGetUtilizationRates)
+        power_mw = offered(pynvml.nvmlDeviceGetPowerUsage)
+        rx = offered(pynvml.nvmlDeviceGetPcieThroughput, pynvml.NVML_PCIE_UTIL_RX_BYTES)
+        tx = offered(pynvml.nvmlDeviceGetPcieThroughput, pynvml.NVML_PCIE_UTIL_TX_BYTES)
+        counters = offered(_nvlink_counters)
+        nvlink_rx, nvlink_tx = self._nvlink_rates(gpu.uuid, counters)
+        return GpuReading(
+            uuid=gpu.uuid,
+            index=gpu.index,
+            name=gpu.name,
+            memory_bytes=total,
+            used_bytes=used,
+            utilisation_frac=None if utilisation is None else utilisation.gpu / 100,
+            temperature_c=offered(pynvml.nvmlDeviceGetTemperature, pynvml.NVML_TEMPERATURE_GPU),
+            power_w=None if power_mw is None else power_mw / 1000,
+            pcie_rx_bytes_per_s=None if rx is None else float(rx * KIB),
+            pcie_tx_bytes_per_s=None if tx is None else float(tx * KIB),
+            nvlink_rx_bytes_per_s=nvlink_rx,
+            nvlink_tx_bytes_per_s=nvlink_tx,
+            processes=offered(_processes) or (),
+        )
+
+    def _nvlink_rates(
+        self, uuid: str, counters: tuple[int, int] | None
+    ) -> tuple[float, float] | tuple[None, None]:
+        if counters is None:
+            return None, None
+        now = _Traffic(self._clock.monotonic_s(), *counters)
+        before = self._traffic.get(uuid)
+        self._traffic[uuid] = now
+        if before is None or now.at_s <= before.at_s:
+            return None, None
+        rx_kib, tx_kib = now.rx_kib - before.rx_kib, now.tx_kib - before.tx_kib
+        if rx_kib < 0 or tx_kib < 0:
+            return None, None  # the counters were reset
+        elapsed_s = now.at_s - before.at_s
+        return rx_kib * KIB / elapsed_s, tx_kib * KIB / elapsed_s
+
+    def _ask(self, uuid: str, read: Callable[[], T]) -> T:
+        """*read*, with NVML's errors made ours.
+
+        After an error NVML is closed and started anew by the next reading:
+        as long as we hold a GPU, an operator cannot reset it.
+        """
+        try:
+            return read()
+        except NvmlUnavailable:
+            self._close()
+            raise
+        except pynvml.NVMLError as error:
+            self._close()
+            if error.value in _LOST:
+                raise GpuLost(uuid or "(unknown)", _words(error)) from error
+            raise NvmlUnavailable(f"{_words(error)}{uuid and f' on GPU {uuid}'}") from error
+
+    def _close(self) -> None:
+        self._devices = None
+        try:
+            pynvml.nvmlShutdown()
+        except pynvml.NVMLError as error:
+            log.debug("nvmlShutdown: %s", _words(error))
+
+
+def _enumerate() -> tuple[list[_Device], dict[int, str]]:
+    """Every GPU that answers (in place of a divided one its slices), and those that are lost.
+
+    A GPU that is lost already when it is first looked for is left out, so
+    that the others can work: nothing is ever started on it.
+    """
+    devices: list[_Device] = []
+    lost: dict[int, str] = {}
+    for index in range(pynvml.nvmlDeviceGetCount()):
+        try:
+            handle = pynvml.nvmlDeviceGetHandleByIndex(index)
+            devices += [_device(part, index) for part in _slices(handle)]
+        except pynvml.NVMLError as error:
+            if error.value not in _LOST:
+                raise
+            lost[index] = _words(error)
+    return devices, lost
+
+
+def _slices(handle: Any) -> list[Any]:
+    mode = _offered(lambda: pynvml.nvmlDeviceGetMigMode(handle))
+    if mode is None or mode[0] != pynvml.NVML_DEVICE_MIG_ENABLE:
+        return [handle]
+    slices = []
+    for index in range(pynvml.nvmlDeviceGetMaxMigDeviceCount(handle)):
+        try:
+            slices.append(pynvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, index))
+        except pynvml.NVMLError as error:
+            if error.value != pynvml.NVML_ERROR_NOT_FOUND:
+                raise
+    return slices
+
+
+def _device(handle: Any, index: int) -> _Device:
+    uuid, name = pynvml.nvmlDeviceGetUUID(handle), pynvml.nvmlDeviceGetName(handle)
+    total, _ = _memory(handle, uuid)
+    return _Device(handle, Gpu(uuid=uuid, index=index, name=name, memory_bytes=total))
+
+
+def _memory(handle: Any, uuid: str) -> tuple[int, int]:
+    """Total and used bytes. Used is total minus free: what the driver keeps counts."""
+    memory = _offered(lambda: pynvml.nvmlDeviceGetMemoryInfo(handle, pynvml.nvmlMemory_v2))
+    if memory is None:
+        memory = _offered(lambda: pynvml.nvmlDeviceGetMemoryInfo(handle))
+    if memory is None:
+        raise NvmlUnavailable(f"GPU {uuid} does not report its memory")
+    return memory.total, memory.total - memory.free
+
+
+def _nvlink_counters(handle: Any) -> tuple[int, int] | None:
+    """KiB received and sent over all links since some reset; None without NVLink."""
+    fields = (
+        pynvml.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_RX,
+        pynvml.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX,
+    )
+    values = pynvml.nvmlDeviceGetFieldValues(handle, [(field, _ALL_LINKS) for field in fields])
+    if any(value.nvmlReturn != pynvml.NVML_SUCCESS for value in values):
+        return None
+    return values[0].value.ullVal, values[1].value.ullVal
+
+
+def _processes(handle: Any) -> tuple[GpuProcess, ...]:
+    try:
+        found = pynvml.nvmlDeviceGetComputeRunningProcesses_v3(handle)
+    except pynvml.NVMLError_FunctionNotFound:
+        found = pynvml.nvmlDeviceGetComputeRunningProcesses_v2(handle)
+    return tuple(GpuProcess(pid=each.pid, memory_bytes=each.usedGpuMemory) for each in found)
+
+
+def _offered(read: Callable[[], T]) -> T | None:
+    """*read*, or None where this GPU or driver does not offer it."""
+    try:
+        return read()
+    except pynvml.NVMLError as error:
+        if error.value in _NOT_OFFERED:
+            return None
+        raise
+
+
+def _words(error: Any) -> str:
+    return f"NVML error {error.value}: {error}"

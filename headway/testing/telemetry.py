@@ -1,0 +1,81 @@
+"""Sensors whose readings a test sets."""
+
+from dataclasses import replace
+
+from headway.errors import GpuLost, TelemetryError
+from headway.model.node import Gpu, GpuReading, HostReading
+from headway.units import GIB
+
+
+class FakeGpus:
+    """GPUs that show what they were told to (port `GpuSensors`).
+
+    Attributes:
+        error: Raised by every call until it is None again.
+    """
+
+    def __init__(self, *readings: GpuReading) -> None:
+        self._readings = {reading.uuid: reading for reading in readings}
+        self._known = dict(self._readings)
+        self.error: TelemetryError | None = None
+
+    @classmethod
+    def idle(cls, count: int, memory_bytes: int = 80 * GIB, name: str = "Fake GPU") -> "FakeGpus":
+        """*count* GPUs with nothing on them, called ``GPU-0``, ``GPU-1`` and so on."""
+        return cls(
+            *(
+                GpuReading(f"GPU-{n}", n, name, memory_bytes, 0, utilisation_frac=0.0)
+                for n in range(count)
+            )
+        )
+
+    def show(self, uuid: str, **values: object) -> None:
+        """Change fields of one GPU's reading."""
+        self._readings[uuid] = replace(self._readings[uuid], **values)  # type: ignore[arg-type]
+
+    def lose(self, uuid: str) -> None:
+        """The GPU falls off the bus."""
+        del self._readings[uuid]
+
+    def gpus(self) -> tuple[Gpu, ...]:
+        """The GPUs this node has, lost ones too. Raises `error`."""
+        if self.error is not None and not isinstance(self.error, GpuLost):
+            raise self.error
+        return tuple(
+            Gpu(each.uuid, each.index, each.name, each.memory_bytes)
+            for each in self._known.values()
+        )
+
+    def read(self) -> tuple[GpuReading, ...]:
+        """Every GPU as it was told. Raises `error`, and `GpuLost` after `lose`."""
+        if self.error is not None:
+            raise self.error
+        for uuid in self._known.keys() - self._readings.keys():
+            raise GpuLost(uuid, "the test took it away")
+        return tuple(self._readings.values())
+
+
+class FakeHost:
+    """A host that shows what it was told to (port `HostSensors`).
+
+    Attributes:
+        reading: What `read` returns.
+    """
+
+    def __init__(
+        self, cpus: float = 8.0, memory_bytes: int = 32 * GIB, used_bytes: int = 0
+    ) -> None:
+        self._cpus = cpus
+        self.reading = HostReading(memory_bytes, used_bytes, 0.0, 100 * GIB)
+
+    def show(self, **values: object) -> None:
+        """Change fields of the reading."""
+        self.reading = replace(self.reading, **values)  # type: ignore[arg-type]
+
+    def cpus(self) -> float:
+        """Logical CPUs."""
+        return self._cpus
+
+    def read(self) -> HostReading:
+        """The reading as it was told."""
+        return self.reading

@@ -1,0 +1,117 @@
+"""What every implementation of the telemetry ports keeps.
+
+A test module derives from `GpuSensorsContract` and gives a `rig` fixture
+with the sensors and the means to move what they see.
+"""
+
+# ruff: noqa: S101 - a contract is made of assertions
+
+import time
+from typing import Protocol
+
+import pytest
+
+from headway.errors import GpuLost, NvmlUnavailable, TelemetryTimeout
+from headway.model.node import GpuProcess
+from headway.telemetry.port import GpuSensors, HostSensors
+from headway.units import GIB
+
+
+class GpuRig(Protocol):
+    """Sensors of two GPUs, ``GPU-0`` and ``GPU-1``, of 80 GiB each, and what a test may do."""
+
+    sensors: GpuSensors
+
+    def use(self, uuid: str, used_bytes: int, processes: dict[int, int | None]) -> None:
+        """Memory in use, and by which host pids."""
+        ...
+
+    def lose(self, uuid: str) -> None:
+        """The GPU falls off the bus."""
+        ...
+
+    def mismatch(self) -> None:
+        """Driver and library no longer match."""
+        ...
+
+    def hang(self) -> None:
+        """The driver hangs."""
+        ...
+
+    def heal(self) -> None:
+        """Take back `mismatch` and `hang`."""
+        ...
+
+
+class GpuSensorsContract:
+    """Of the port `GpuSensors`."""
+
+    def test_gpus_are_named_and_sized(self, rig: GpuRig) -> None:
+        """Capacity comes with uuid, index and physical memory."""
+        found = [(gpu.uuid, gpu.index, gpu.memory_bytes) for gpu in rig.sensors.gpus()]
+        assert found == [("GPU-0", 0, 80 * GIB), ("GPU-1", 1, 80 * GIB)]
+
+    def test_use_is_read_anew(self, rig: GpuRig) -> None:
+        """A reading is of now, per GPU, with the processes that hold memory."""
+        assert [gpu.used_bytes for gpu in rig.sensors.read()] == [0, 0]
+        rig.use("GPU-1", 30 * GIB, {4711: 29 * GIB, 4712: None})
+        first, second = rig.sensors.read()
+        assert (first.used_bytes, first.processes) == (0, ())
+        assert second.used_bytes == 30 * GIB
+        assert second.processes == (GpuProcess(4711, 29 * GIB), GpuProcess(4712, None))
+
+    def test_a_lost_gpu_is_named(self, rig: GpuRig) -> None:
+        """Losing a GPU is an error of the reading, and its capacity is still known."""
+        rig.sensors.gpus()
+        rig.lose("GPU-1")
+        for _ in range(2):
+            with pytest.raises(GpuLost) as lost:
+                rig.sensors.read()
+            assert lost.value.gpu == "GPU-1"
+        assert [gpu.uuid for gpu in rig.sensors.gpus()] == ["GPU-0", "GPU-1"]
+
+    def test_a_driver_that_cannot_be_used_is_never_an_empty_node(self, rig: GpuRig) -> None:
+        """Both calls fail, and work again after the repair."""
+        rig.mismatch()
+        with pytest.raises(NvmlUnavailable):
+            rig.sensors.read()
+        with pytest.raises(NvmlUnavailable):
+            rig.sensors.gpus()
+        rig.heal()
+        assert len(rig.sensors.gpus()) == len(rig.sensors.read()) == 2
+
+    def test_a_driver_that_hangs_blocks_nobody(self, rig: GpuRig) -> None:
+        """A reading that does not come is an error, and reading goes on afterwards."""
+        rig.sensors.read()
+        rig.hang()
+        for _ in range(3):
+            with pytest.raises(TelemetryTimeout):
+                rig.sensors.read()
+        rig.heal()
+        assert len(settled(rig.sensors)) == 2
+
+
+def settled(sensors: GpuSensors) -> tuple[object, ...]:
+    """The first reading after a hang: the call left behind has to return first."""
+    for _ in range(100):
+        try:
+            return sensors.read()
+        except TelemetryTimeout:
+            time.sleep(0.01)
+    return sensors.read()
+
+
+class HostSensorsContract:
+    """Of the port `HostSensors`."""
+
+    def test_a_reading_is_possible(self, host: HostSensors) -> None:
+        """Every figure lies in its range."""
+        for reading in (host.read(), host.read()):
+            assert 0 <= reading.used_bytes <= reading.memory_bytes
+            assert reading.memory_bytes > 0
+            assert 0 <= reading.cpu_frac <= 1
+            assert reading.disk_free_bytes >= 0
+
+    def test_there_is_a_cpu(self, host: HostSensors) -> None:
+        """At least some share of one."""
+        assert host.cpus() > 0

@@ -1,0 +1,98 @@
+"""Fakes and real sensors keep the same promises."""
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from headway.errors import NvmlUnavailable, TelemetryTimeout
+from headway.model.node import GpuProcess
+from headway.telemetry.gpu import NvmlGpus
+from headway.telemetry.host import NodeHost
+from headway.telemetry.port import HostSensors
+from headway.testing.telemetry import FakeGpus, FakeHost
+from headway.testing.telemetry_contract import GpuRig, GpuSensorsContract, HostSensorsContract
+from tests.nvml.stub import DRIVER_MISMATCH, GPU_IS_LOST, STATE_VARIABLE, StubGpus, build_stub
+
+
+class FakeRig:
+    def __init__(self) -> None:
+        self.sensors = FakeGpus.idle(2)
+
+    def use(self, uuid: str, used_bytes: int, processes: dict[int, int | None]) -> None:
+        held = tuple(GpuProcess(pid, size) for pid, size in processes.items())
+        self.sensors.show(uuid, used_bytes=used_bytes, processes=held)
+
+    def lose(self, uuid: str) -> None:
+        self.sensors.lose(uuid)
+
+    def mismatch(self) -> None:
+        self.sensors.error = NvmlUnavailable("the test said so")
+
+    def hang(self) -> None:
+        self.sensors.error = TelemetryTimeout("NVML", 5.0)
+
+    def heal(self) -> None:
+        self.sensors.error = None
+
+
+class StubRig:
+    """The real adapter and the real pynvml over the stub library."""
+
+    def __init__(self, library: Path, stub: StubGpus) -> None:
+        self.stub = stub
+        self.sensors = NvmlGpus(library, deadline_s=0.2)
+        stub.add("GPU-0")
+        stub.add("GPU-1")
+
+    def use(self, uuid: str, used_bytes: int, processes: dict[int, int | None]) -> None:
+        held = {pid: -1 if size is None else size for pid, size in processes.items()}
+        self.stub.set(uuid, used=used_bytes, processes=held)
+
+    def lose(self, uuid: str) -> None:
+        self.stub.set(uuid, error=GPU_IS_LOST)
+
+    def mismatch(self) -> None:
+        self.stub.fail(init_error=DRIVER_MISMATCH, error=DRIVER_MISMATCH)
+
+    def hang(self) -> None:
+        self.stub.fail(hang=1)
+
+    def heal(self) -> None:
+        self.stub.heal()
+
+
+@pytest.fixture(scope="session")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build_stub(tmp_path_factory.mktemp("nvml"))
+
+
+class TestFakeGpus(GpuSensorsContract):
+    @pytest.fixture
+    def rig(self) -> GpuRig:
+        return FakeRig()
+
+
+class TestNvmlGpus(GpuSensorsContract):
+    @pytest.fixture
+    def rig(
+        self, library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> Iterator[GpuRig]:
+        stub = StubGpus(tmp_path / "gpus.state")
+        monkeypatch.setenv(STATE_VARIABLE, str(stub.path))
+        yield StubRig(library, stub)
+        stub.heal()
+        time.sleep(0.02)  # a call left behind by a hang goes home
+
+
+class TestFakeHost(HostSensorsContract):
+    @pytest.fixture
+    def host(self) -> HostSensors:
+        return FakeHost()
+
+
+class TestNodeHost(HostSensorsContract):
+    @pytest.fixture
+    def host(self, tmp_path: Path) -> HostSensors:
+        return NodeHost(tmp_path / "not" / "yet")
