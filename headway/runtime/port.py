@@ -126,6 +126,10 @@ class Runtime(Protocol):
         """What this runtime cannot enforce here, one sentence each; empty if nothing."""
         ...
 
+    def path_in_container(self, mount: BindMount) -> str:
+        """Where the program finds *mount*: the target, or the source where no mounts exist."""
+        ...
+
     def ensure_image(self, image: str) -> None:
         """Make *image* available on the node. Raises `ImageMissing`."""
         ...
@@ -170,5 +174,16 @@ class Runtime(Protocol):
         ...
 
     def read_log(self, name: str, offset: int, limit_bytes: int = 1 << 20) -> LogChunk:
-        """At most *limit_bytes* of the log from *offset*; empty data when there is no more now."""
+        """At most *limit_bytes* of the log from *offset*; empty data when there is no more now.
+
+        Raises:
+            ContainerMissing: No such container; `logfile.read_chunk` still reads its file.
+        """
+        ...
+
+    def trim_logs(self) -> None:
+        """Give up the oldest part of every log that is over its limit; offsets stay valid.
+
+        The node's worker calls it every few seconds.
+        """
         ...

@@ -1,0 +1,539 @@
+"""Containers in Docker. The only import of the Docker SDK."""
+
+import fcntl
+import math
+import os
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
+from dataclasses import replace
+from datetime import datetime
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NoReturn
+
+import docker
+import requests
+from docker.errors import APIError, DockerException, NotFound
+from docker.types import DeviceRequest, LogConfig, Mount
+from docker.utils import kwargs_from_env, parse_repository_tag
+
+from headway.clock import Clock
+from headway.errors import (
+    ContainerExists,
+    ContainerMissing,
+    EngineUnreachable,
+    ImageMissing,
+    PolicyViolation,
+    RuntimeFailure,
+    shown,
+)
+from headway.model.policy import ContainerPolicy, NetworkMode, RootFilesystem
+from headway.runtime import logfile, probe
+from headway.runtime.cgroups import Hierarchy
+from headway.runtime.enginelog import fetch_into
+from headway.runtime.port import (
+    BindMount,
+    ContainerSpec,
+    ContainerState,
+    ContainerStatus,
+    LogChunk,
+    RuntimeKind,
+    Usage,
+)
+from headway.runtime.rules import LOG_TARGET, check_spec, real_source
+from headway.units import MIB
+
+_PULL_TIMEOUT_S = 1800
+_POLL_S = 0.05
+_SHELL = "/bin/sh"
+# Appended by the program itself: nothing between it and the file can lose a line.
+_LOGGED = (_SHELL, "-c", f'exec "$@" >>{LOG_TARGET} 2>&1', "headway")
+_STATES = {
+    "created": ContainerState.CREATED,
+    "running": ContainerState.RUNNING,
+    "paused": ContainerState.RUNNING,
+    "restarting": ContainerState.RUNNING,
+}
+_TIME = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,6})\d*)?(Z|[+-]\d\d:\d\d)")
+
+
+class DockerRuntime:
+    """Runs containers in a Docker engine on this host.
+
+    The engine is first spoken to when a method is called, so the site can be
+    built while it is down.
+
+    Args:
+        site: Labels this site's containers; no other is ever looked at.
+        policy: What containers may do.
+        clock: Waits between looks at a container.
+        docker_host: Address of the engine; None for the SDK's default.
+        timeout_s: How long the engine may take for one answer.
+    """
+
+    kind = RuntimeKind.DOCKER
+
+    def __init__(
+        self,
+        site: str,
+        policy: ContainerPolicy,
+        clock: Clock,
+        *,
+        docker_host: str | None = None,
+        timeout_s: int = 60,
+    ) -> None:
+        self.site = site
+        self.policy = policy
+        self._clock = clock
+        self._host = docker_host
+        self._timeout_s = timeout_s
+        self._groups = Hierarchy.of_this_host()
+        # Where no group of our own outlives the container: the last reading.
+        self._last_usage: dict[str, Usage] = {}
+
+    # ----- what the engine can do -----
+
+    def weaknesses(self) -> tuple[str, ...]:
+        """What this engine cannot enforce or measure, one sentence each."""
+        info = self._info
+        found = []
+        if not info.get("SwapLimit"):
+            found.append("This kernel does not limit swap: a container may swap past its memory.")
+        if not info.get("PidsLimit"):
+            found.append("This engine does not limit the number of processes.")
+        if not info.get("CpuCfsQuota"):
+            found.append("This engine does not limit CPU time.")
+        if not self._own_group:
+            found.append(
+                "The memory peak is read while a container runs; a peak in its last second "
+                "may be missed."
+            )
+        return tuple(found)
+
+    def path_in_container(self, mount: BindMount) -> str:
+        """The mount's target."""
+        return mount.target
+
+    def detect_gpu_support(self) -> str:
+        """Start a container with any one GPU; the reason why that fails, empty when it works."""
+        with self._asking("look for its probe image"):
+            try:
+                self._api.inspect_image(probe.IMAGE)  # type: ignore[no-untyped-call]  # the stubs' gap
+            except NotFound:
+                repository, _, tag = probe.IMAGE.rpartition(":")
+                self._api.import_image_from_data(
+                    probe.root(self._info["Architecture"]), repository=repository, tag=tag
+                )
+        name = f"headway-{self.site}-gpu-probe-{os.getpid()}"
+        config = self._api.create_host_config(
+            device_requests=[DeviceRequest(count=1, capabilities=[["gpu"]])], network_mode="none"
+        )
+        with self._asking("start a container with a GPU"):
+            created = self._api.create_container(
+                probe.IMAGE, probe.COMMAND, name=name, host_config=config
+            )
+            try:
+                self._api.start(created)
+            except APIError as error:
+                return str(error.explanation or error)
+            finally:
+                self._api.remove_container(created, force=True)
+        return ""
+
+    def ensure_image(self, image: str) -> None:
+        """Pull *image* unless it is here. Raises `ImageMissing`, `PolicyViolation`."""
+        if not self.policy.allows_image(image):
+            allowed = ", ".join(self.policy.images)
+            raise PolicyViolation("image", image, f"give one of {allowed}")
+        with self._asking(f"look for image {image}"):
+            try:
+                self._api.inspect_image(image)  # type: ignore[no-untyped-call]  # the stubs' gap
+            except NotFound:
+                self._pull(image)
+            except APIError as error:  # a name the engine cannot read
+                raise ImageMissing(image, str(error.explanation)) from error
+
+    def _pull(self, image: str) -> None:
+        repository, tag = parse_repository_tag(image)
+        with closing(self._connect(_PULL_TIMEOUT_S)) as api:
+            try:
+                for event in api.pull(repository, tag=tag or "latest", stream=True, decode=True):
+                    if "error" in event:
+                        raise ImageMissing(image, shown(event["error"], 300))
+            except APIError as error:
+                raise ImageMissing(image, shown(str(error.explanation), 300)) from error
+
+    # ----- life of a container -----
+
+    def create(self, spec: ContainerSpec) -> None:
+        """Create, do not start. Raises `ContainerExists`, `ImageMissing`, `PolicyViolation`."""
+        check_spec(spec, self.policy)
+        mounts = [
+            Mount(
+                mount.target,
+                str(real_source(mount, self.policy.mount_roots)),
+                type="bind",
+                read_only=mount.read_only,
+            )
+            for mount in spec.mounts
+        ]
+        uid, gid = (int(part) for part in _user(spec).split(":"))
+        os.close(logfile.open_log(spec.log_path, (uid, gid) if os.geteuid() == 0 else None))
+        log = Mount(LOG_TARGET, str(spec.log_path.resolve()), type="bind")
+        container = self._create(spec, [*mounts, log], logged=True)
+        if not self._has_shell(container):
+            with self._asking(f"create container {spec.name} again without a shell"):
+                self._api.remove_container(container)
+            self._create(spec, mounts, logged=False)
+
+    def _create(self, spec: ContainerSpec, mounts: list[Mount], *, logged: bool) -> str:
+        """Create by a closed list of settings; the id. Nothing else reaches the engine."""
+        api = self._api
+        read_only = self.policy.root_filesystem is RootFilesystem.READ_ONLY
+        host_config = api.create_host_config(
+            mounts=mounts,
+            mem_limit=spec.host_memory_bytes,
+            memswap_limit=spec.host_memory_bytes,
+            nano_cpus=int(spec.cpus * 1e9),
+            pids_limit=spec.pids,
+            shm_size=spec.shm_bytes,
+            cap_drop=["ALL"],
+            security_opt=["no-new-privileges"],
+            init=True,
+            read_only=read_only,
+            tmpfs={"/tmp": "rw,nosuid,nodev,exec"} if read_only else None,
+            network_mode=self.policy.network.value,
+            port_bindings={port: ("127.0.0.1", port) for port in spec.ports},
+            device_requests=_gpu_request(spec),
+            cgroup_parent=self._group(spec.name) if self._own_group else None,
+            log_config=LogConfig(
+                type=LogConfig.types.JSON,
+                config={"max-size": str(MIB if logged else spec.log_limit_bytes), "max-file": "2"},
+            ),
+        )
+        labels = {
+            "headway.site": self.site,
+            "headway.run": spec.run_id,
+            "headway.attempt": str(spec.attempt),
+            "headway.log": str(spec.log_path),
+            "headway.log_limit": str(spec.log_limit_bytes),
+            "headway.log_by": "program" if logged else "engine",
+        }
+        for pulled in (False, True):
+            with self._asking(f"create container {spec.name}"):
+                try:
+                    created = api.create_container(
+                        spec.image,
+                        list(spec.command),
+                        entrypoint=list(_LOGGED) if logged else [],
+                        name=spec.name,
+                        user=_user(spec),
+                        environment=_environment(spec),
+                        working_dir=spec.working_dir or None,
+                        stop_signal="SIGTERM",
+                        ports=list(spec.ports),
+                        labels={**spec.labels, **labels},
+                        host_config=host_config,
+                        healthcheck={"test": ["NONE"]},
+                        network_disabled=self.policy.network is NetworkMode.NONE,
+                    )
+                    return str(created["Id"])
+                except NotFound as error:
+                    if pulled:
+                        raise ImageMissing(spec.image, str(error.explanation)) from error
+                    self.ensure_image(spec.image)
+                except APIError as error:
+                    if error.status_code == 409:
+                        raise ContainerExists(spec.name) from error
+                    raise
+        raise AssertionError(spec.name)  # pragma: no cover - the loop returns or raises
+
+    def _has_shell(self, container: str) -> bool:
+        """Is there a shell in the container's own root? 2 ms, without starting it."""
+        api = self._api
+        url = f"{api.base_url}/v{api.api_version}/containers/{container}/archive"
+        with self._asking("look into a container"):
+            answer = api.head(url, params={"path": _SHELL}, timeout=self._timeout_s)
+        return bool(answer.status_code == 200)
+
+    def start(self, name: str) -> None:
+        """Start a created container; one that runs or ran is left as it is.
+
+        The engine itself would run an ended one again: look and start are
+        held together by a lock on its log file.
+        """
+        log_path = Path(self._labels(name)["headway.log"])
+        with self._start_lock(log_path, name), self._asking(f"start container {name}"):
+            if self._status(name).state is not ContainerState.CREATED:
+                return
+            try:
+                self._api.start(name)
+            except NotFound as error:
+                if self.inspect(name) is None:
+                    raise ContainerMissing(name) from error
+                self._refused(name, error)
+            except APIError as error:
+                self._refused(name, error)
+
+    @contextmanager
+    def _start_lock(self, log_path: Path, name: str) -> Iterator[None]:
+        fd = os.open(log_path, os.O_RDONLY | os.O_NOFOLLOW)
+        try:
+            give_up_s = self._clock.monotonic_s() + self._timeout_s
+            while True:
+                try:
+                    fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    break
+                except BlockingIOError:
+                    if self._clock.monotonic_s() > give_up_s:
+                        raise RuntimeFailure(
+                            f"container {name} is being started by another process that does not "
+                            f"get on for {self._timeout_s} s; it is looked at again"
+                        ) from None
+                    self._clock.sleep(_POLL_S)
+            yield
+        finally:
+            os.close(fd)
+
+    def _refused(self, name: str, error: APIError) -> NoReturn:
+        cause = str(error.explanation or error)
+        if "could not select device driver" in cause:  # the engine gives nothing but text
+            cause += (
+                ". The engine has no NVIDIA runtime: install nvidia-container-toolkit, run "
+                "`nvidia-ctk runtime configure` and restart the engine"
+            )
+        elif "port is already allocated" in cause or "address already in use" in cause:
+            cause += ". Another program of this node has the port: give the job another one"
+        raise RuntimeFailure(f"container {name} could not be started: {cause}") from error
+
+    def inspect(self, name: str) -> ContainerStatus | None:
+        """The container's status; None when it does not exist, or is not this site's."""
+        with self._asking(f"inspect container {name}"):
+            try:
+                found = self._api.inspect_container(name)
+            except NotFound:
+                return None
+        if found["Config"]["Labels"].get("headway.site") != self.site:
+            return None
+        return self._read(found)
+
+    def _status(self, name: str) -> ContainerStatus:
+        status = self.inspect(name)
+        if status is None:
+            raise ContainerMissing(name)
+        return status
+
+    def _read(self, found: Mapping[str, Any]) -> ContainerStatus:
+        name = found["Name"].lstrip("/")
+        labels, state = found["Config"]["Labels"], found["State"]
+        where = _STATES.get(state["Status"], ContainerState.EXITED)
+        pids: tuple[int, ...] = ()
+        if where is ContainerState.RUNNING:
+            group = self._groups.group_of(state["Pid"])
+            pids = self._groups.pids(group) if group else (state["Pid"],)
+            if not self._own_group:
+                self._remember_usage(name, group)
+        return ContainerStatus(
+            name=name,
+            run_id=labels["headway.run"],
+            attempt=int(labels["headway.attempt"]),
+            state=where,
+            exit_code=state["ExitCode"] if where is ContainerState.EXITED else None,
+            oom_killed=bool(state["OOMKilled"]),
+            started_at=_moment(state["StartedAt"]),
+            ended_at=_moment(state["FinishedAt"]) if where is ContainerState.EXITED else None,
+            pids=pids,
+            error=state["Error"],
+        )
+
+    def containers(self) -> list[ContainerStatus]:
+        """Every container of this site on this node, whatever its state."""
+        return [self._read(found) for found in self._inspect_all()]
+
+    def _inspect_all(self) -> list[dict[str, Any]]:
+        found = []
+        with self._asking("list its containers"):
+            for row in self._api.containers(
+                all=True, filters={"label": f"headway.site={self.site}"}
+            ):
+                try:
+                    found.append(self._api.inspect_container(row["Id"]))
+                except NotFound:  # removed since
+                    continue
+        return found
+
+    def wait(self, name: str, timeout_s: float) -> ContainerStatus:
+        """Wait up to *timeout_s* for the end; the status then. Raises `ContainerMissing`."""
+        deadline_s = self._clock.monotonic_s() + timeout_s
+        while True:
+            status = self._status(name)
+            left_s = deadline_s - self._clock.monotonic_s()
+            if status.state is ContainerState.EXITED or left_s <= 0:
+                return status
+            if status.state is ContainerState.CREATED:  # the engine would not wait for it
+                self._clock.sleep(min(_POLL_S, left_s))
+                continue
+            try:
+                self._api.wait(name, timeout=left_s)  # type: ignore[arg-type]  # floats work
+            except (requests.exceptions.RequestException, DockerException):
+                # Its time is up, or the engine is gone: the next look tells which.
+                continue
+
+    def stop(self, name: str, grace_s: float) -> None:
+        """SIGTERM, *grace_s* to obey, SIGKILL. A container that is gone is fine."""
+        if self.inspect(name) is None:
+            return
+        with self._asking(f"stop container {name}"):
+            try:
+                self._api.stop(name, timeout=math.ceil(grace_s))
+            except NotFound:
+                return
+
+    def remove(self, name: str) -> None:
+        """Kill if need be and remove, its cgroup too. Idempotent."""
+        if self.inspect(name) is not None:
+            with self._asking(f"remove container {name}"):
+                try:
+                    self._api.remove_container(name, force=True, v=True)
+                except NotFound:
+                    pass
+                except APIError as error:
+                    if error.status_code != 409:  # 409: another process removes it just now
+                        raise
+        if self._own_group:
+            self._groups.remove(self._group(name))
+        self._last_usage.pop(name, None)
+
+    # ----- what it used and printed -----
+
+    def usage(self, name: str) -> Usage:
+        """What it used until now; also after its exit, until `remove`."""
+        if self._own_group:
+            return self._groups.usage(self._group(name)) or Usage()
+        self.inspect(name)
+        return self._last_usage.get(name, Usage())
+
+    def _remember_usage(self, name: str, group: str | None) -> None:
+        reading = self._groups.usage(group) if group else None
+        if reading is None:
+            return
+        before = self._last_usage.get(name, Usage()).host_peak_bytes or 0
+        peak = max(before, reading.host_peak_bytes or reading.host_used_bytes or 0)
+        self._last_usage[name] = replace(reading, host_peak_bytes=peak)
+
+    def read_log(self, name: str, offset: int, limit_bytes: int = 1 << 20) -> LogChunk:
+        """At most *limit_bytes* of the log from *offset*. Raises `ContainerMissing`."""
+        labels = self._labels(name)
+        path = Path(labels["headway.log"])
+        if labels["headway.log_by"] == "engine":
+            self._fetch_log(name, path)
+        return logfile.read_chunk(path, offset, limit_bytes)
+
+    def _fetch_log(self, name: str, path: Path) -> None:
+        def fetch(stream: str, after: str) -> bytes:
+            with self._asking(f"read the log of container {name}"):
+                answer: bytes = self._api.logs(
+                    name,
+                    stdout=stream == "stdout",
+                    stderr=stream == "stderr",
+                    timestamps=True,
+                    since=_seconds(after) if after else None,
+                )
+                return answer
+
+        fetch_into(path, fetch)
+
+    def trim_logs(self) -> None:
+        """Give up the oldest part of every log that is over its limit; offsets stay valid."""
+        for found in self._inspect_all():
+            labels = found["Config"]["Labels"]
+            logfile.trim(Path(labels["headway.log"]), int(labels["headway.log_limit"]))
+
+    # ----- the engine -----
+
+    def _labels(self, name: str) -> Mapping[str, str]:
+        with self._asking(f"inspect container {name}"):
+            try:
+                labels: Mapping[str, str] = self._api.inspect_container(name)["Config"]["Labels"]
+            except NotFound as error:
+                raise ContainerMissing(name) from error
+        if labels.get("headway.site") != self.site:
+            raise ContainerMissing(name)
+        return labels
+
+    def _group(self, name: str) -> str:
+        return f"/headway/{self.site}-{name}"
+
+    @cached_property
+    def _own_group(self) -> bool:
+        """May containers be put below a group of ours?
+
+        Not with the systemd driver: it removes a slice with its last
+        process, and the peak with it.
+        """
+        return bool(self._info.get("CgroupDriver") == "cgroupfs" and self._groups.writable())
+
+    @cached_property
+    def _info(self) -> dict[str, Any]:
+        with self._asking("ask what it can do"):
+            info: dict[str, Any] = self._api.info()
+        return info
+
+    @cached_property
+    def _api(self) -> docker.APIClient:
+        with self._asking("connect"):
+            return self._connect(self._timeout_s)
+
+    def _connect(self, timeout_s: int) -> docker.APIClient:
+        environment = kwargs_from_env()
+        if self._host:
+            environment["base_url"] = self._host
+        return docker.APIClient(version="auto", timeout=timeout_s, **environment)
+
+    @contextmanager
+    def _asking(self, action: str) -> Iterator[None]:
+        """Turn the SDK's errors into ours."""
+        try:
+            yield
+        except (NotFound, requests.exceptions.RequestException, DockerException) as error:
+            if isinstance(error, APIError):
+                raise RuntimeFailure(
+                    f"the container engine refused to {action}: {error.explanation or error}"
+                ) from error
+            raise EngineUnreachable(action, shown(str(error), 200)) from error
+
+
+def _user(spec: ContainerSpec) -> str:
+    # A uid alone would get group 0.
+    return spec.user or f"{os.geteuid()}:{os.getegid()}"
+
+
+def _environment(spec: ContainerSpec) -> dict[str, str]:
+    """The spec's variables, and those that make a program see its limits."""
+    # nproc still shows every CPU inside.
+    own = {"OMP_NUM_THREADS": str(max(1, int(spec.cpus)))}
+    if not spec.gpu_uuids:
+        own["NVIDIA_VISIBLE_DEVICES"] = "void"
+    return own | dict(spec.env)
+
+
+def _gpu_request(spec: ContainerSpec) -> list[DeviceRequest] | None:
+    if not spec.gpu_uuids:
+        return None
+    return [DeviceRequest(device_ids=list(spec.gpu_uuids), capabilities=[["gpu"]])]
+
+
+def _moment(text: str) -> datetime | None:
+    """The engine's time, which has nine digits; None for its zero."""
+    match = _TIME.fullmatch(text)
+    if match is None or text.startswith("0001-"):
+        return None
+    zone = "+00:00" if match[3] == "Z" else match[3]
+    return datetime.fromisoformat(f"{match[1]}.{(match[2] or '0'):0<6}{zone}")
+
+
+def _seconds(stamp: str) -> float:
+    """*stamp* as the engine's `since`: a little early, for a float has no nanoseconds."""
+    moment = _moment(stamp)
+    return 0.0 if moment is None else moment.timestamp() - 0.001

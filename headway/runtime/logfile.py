@@ -1,0 +1,112 @@
+"""The log of one attempt as a file: appended by the program, read by offset, capped by a hole.
+
+The oldest part of a log that is over its limit is given back to the disk by
+punching a hole at the front of the file. Offsets stay what they were, so a
+reader that comes back late is told how much it missed.
+"""
+
+import ctypes
+import errno
+import os
+import sys
+from pathlib import Path
+
+from headway.runtime.port import LogChunk
+
+BLOCK_BYTES = 4096
+"""Holes begin and end at multiples of this."""
+
+_PUNCH_HOLE_KEEP_SIZE = 0x02 | 0x01  # linux/falloc.h
+
+
+def open_log(path: Path, owner: tuple[int, int] | None = None) -> int:
+    """Open *path* for appending, made if need be; the file descriptor.
+
+    A link is refused: the program may own the directory and point it
+    elsewhere.
+
+    Args:
+        path: The file.
+        owner: uid and gid that will write; None leaves it as it is.
+    """
+    fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW, 0o640)
+    if owner is not None and owner != (os.geteuid(), os.getegid()):
+        os.fchown(fd, *owner)
+    return fd
+
+
+def read_chunk(path: Path, offset: int, limit_bytes: int) -> LogChunk:
+    """At most *limit_bytes* of *path* from *offset* on.
+
+    A file that does not exist (yet) is empty. One that is shorter than
+    *offset* was cut by its own program; reading goes on at its end.
+    """
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
+    except FileNotFoundError:
+        return LogChunk(b"", offset)
+    try:
+        while True:
+            size = os.fstat(fd).st_size
+            if offset >= size:
+                return LogChunk(b"", min(offset, size))
+            start = _first_data(fd, offset, size)
+            data = os.pread(fd, limit_bytes, start)
+            # A hole punched meanwhile would read as zeros.
+            if _first_data(fd, start, size) == start:
+                return LogChunk(data, start + len(data), start - offset)
+    finally:
+        os.close(fd)
+
+
+def _first_data(fd: int, offset: int, size: int) -> int:
+    """Offset of the first byte at or after *offset* that is not in a hole."""
+    try:
+        return os.lseek(fd, offset, os.SEEK_DATA)
+    except OSError as error:
+        if error.errno == errno.ENXIO:
+            return size
+        if error.errno == errno.EINVAL:  # a file system without holes
+            return offset
+        raise
+
+
+def trim(path: Path, limit_bytes: int) -> int:
+    """Give up the oldest part of *path* beyond *limit_bytes*; the bytes given up until now.
+
+    Where the file system cannot punch holes nothing is given up.
+    """
+    try:
+        fd = os.open(path, os.O_RDWR | os.O_NOFOLLOW)
+    except FileNotFoundError:
+        return 0
+    try:
+        size = os.fstat(fd).st_size
+        hole_end = (size - limit_bytes) // BLOCK_BYTES * BLOCK_BYTES
+        if hole_end <= 0:
+            return 0
+        start = _first_data(fd, 0, size)
+        if start < hole_end:
+            punch_hole(fd, start, hole_end - start)
+        return _first_data(fd, 0, size)
+    finally:
+        os.close(fd)
+
+
+def punch_hole(fd: int, offset: int, length: int) -> bool:
+    """Give the bytes back to the disk without changing the size; False where that cannot be."""
+    if not sys.platform.startswith("linux"):
+        return False
+    libc = ctypes.CDLL(None, use_errno=True)
+    result = libc.fallocate(
+        ctypes.c_int(fd),
+        ctypes.c_int(_PUNCH_HOLE_KEEP_SIZE),
+        ctypes.c_int64(offset),
+        ctypes.c_int64(length),
+    )
+    if result == 0:
+        return True
+    code = ctypes.get_errno()
+    if code in (errno.EOPNOTSUPP, errno.ENOSYS):
+        return False
+    raise OSError(code, os.strerror(code))

@@ -1,0 +1,114 @@
+"""How an attempt ended: from what the runtime saw to one kind and one line of advice."""
+
+import re
+from collections.abc import Callable
+
+from headway.model.run import Exit, ExitKind
+from headway.runtime.port import ContainerState, ContainerStatus
+
+_SIGKILL, _SIGTERM, _SIGBUS, _SIGSEGV = 137, 143, 135, 139
+
+# What frameworks print when GPU memory runs out; the engine does not see it.
+_GPU_MEMORY = re.compile(
+    r"CUDA out of memory"  # torch
+    r"|CUDA error: out of memory"  # torch, from a kernel
+    r"|CUDA_ERROR_OUT_OF_MEMORY"  # driver: tensorflow, numba, jax
+    r"|cudaErrorMemoryAllocation"  # runtime: xgboost, cupy
+    r"|CUBLAS_STATUS_ALLOC_FAILED"
+    r"|OOM when allocating tensor .{0,400}(?i:gpu)"  # tensorflow, ResourceExhaustedError
+    r"|RESOURCE_EXHAUSTED: Out of memory"  # jax, tensorflow
+)
+_SHARED_MEMORY = re.compile(r"insufficient shared memory|No space left on device: '/dev/shm")
+
+
+def classify_exit(
+    status: ContainerStatus, *, cancelled: bool = False, timed_out: bool = False, log_tail: str = ""
+) -> Exit:
+    """Tell why a container ended, and what to do next.
+
+    Args:
+        status: The container's status after its end, or in CREATED with an error.
+        cancelled: headway stopped it because somebody asked.
+        timed_out: headway stopped it at its time limit.
+        log_tail: The last lines of its log.
+
+    Returns:
+        Kind, exit code and one line. A kill that neither headway nor the
+        memory limit explains is the infrastructure's, never the program's.
+    """
+    kind = _kind(status, log_tail, cancelled=cancelled, timed_out=timed_out)
+    return Exit(kind, status.exit_code, _MESSAGES[kind](status, log_tail))
+
+
+def _kind(  # noqa: PLR0911 - a table of causes, strongest first, reads best as returns
+    status: ContainerStatus, log_tail: str, *, cancelled: bool, timed_out: bool
+) -> ExitKind:
+    if cancelled:
+        return ExitKind.CANCELLED
+    if timed_out:
+        return ExitKind.TIMED_OUT
+    if status.state is ContainerState.CREATED:
+        return ExitKind.INFRASTRUCTURE
+    if status.exit_code == 0:
+        return ExitKind.OK
+    if status.oom_killed:
+        return ExitKind.OUT_OF_MEMORY
+    if _GPU_MEMORY.search(log_tail):
+        return ExitKind.GPU_OUT_OF_MEMORY
+    if status.exit_code in (None, _SIGKILL, _SIGTERM):
+        return ExitKind.INFRASTRUCTURE
+    return ExitKind.FAILED
+
+
+def _ok(status: ContainerStatus, _: str) -> str:
+    if status.oom_killed:
+        return (
+            "done, but one of its processes was killed at the host memory limit: check the "
+            "result, and set resources.host_memory higher"
+        )
+    return "done"
+
+
+def _infrastructure(status: ContainerStatus, _: str) -> str:
+    if status.state is ContainerState.CREATED:
+        reason = status.error or "no reason given"
+        return f"the container never started ({reason}); it is tried again"
+    code = status.exit_code
+    how = "without an exit code" if code is None else f"by a signal (exit {code})"
+    why = status.error or "as when the engine or the node restarts"
+    return f"ended {how}, not by the program nor by headway: {why}; it is tried again"
+
+
+def _failed(status: ContainerStatus, log_tail: str) -> str:
+    """The next step after the program's own failure."""
+    code = status.exit_code
+    if status.error:
+        return f"{status.error} (exit {code})"
+    if code == 127:
+        return "program not found (exit 127); correct command[0], or use an image that has it"
+    if code == 126:
+        return "program cannot be executed (exit 126); make it executable, or name its interpreter"
+    if code == _SIGBUS or _SHARED_MEMORY.search(log_tail):
+        return f"shared memory ran out (exit {code}); raise resources.shm"
+    if code == _SIGSEGV:
+        return "the program crashed (segmentation fault, exit 139); look at the end of its log"
+    return f"the program failed (exit {code}); look at the end of its log"
+
+
+_MESSAGES: dict[ExitKind, Callable[[ContainerStatus, str], str]] = {
+    ExitKind.OK: _ok,
+    ExitKind.CANCELLED: lambda *_: "cancelled on request; submit it again to run it",
+    ExitKind.TIMED_OUT: lambda *_: (
+        "stopped at its time limit; raise max_runtime, or ask for less work"
+    ),
+    ExitKind.OUT_OF_MEMORY: lambda status, _: (
+        f"killed at its host memory limit (exit {status.exit_code}); it is retried with more. "
+        "Set resources.host_memory higher if it happens again"
+    ),
+    ExitKind.GPU_OUT_OF_MEMORY: lambda status, _: (
+        f"GPU memory ran out (exit {status.exit_code}); raise resources.gpu_memory, or lower "
+        "training.batch_size"
+    ),
+    ExitKind.INFRASTRUCTURE: _infrastructure,
+    ExitKind.FAILED: _failed,
+}

@@ -1,0 +1,190 @@
+"""Build the tests' container images out of this machine's own files: no registry, 2 seconds.
+
+    python tests/images/build.py [busybox|python] [--tag NAME]
+
+`busybox` is Debian's busybox-static. `python` is this interpreter with its
+standard library, the shared libraries it and common wheels need, and
+busybox; a virtual environment made with this interpreter works in it when it
+is mounted read-only at its own path.
+"""
+
+import argparse
+import io
+import os
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tarfile
+from pathlib import Path
+
+import docker
+
+BUSYBOX = "headway-test/busybox:local"
+PYTHON = "headway-test/python:local"
+
+# Of the standard library, what no training script needs.
+_LEFT_OUT = {"test", "tests", "idlelib", "tkinter", "turtledemo", "ensurepip", "lib2to3",
+             "site-packages", "dist-packages", "__pycache__"}  # fmt: skip
+# Not linked by the interpreter, but by numpy, scikit-learn and torch.
+_WHEEL_LIBRARIES = ("libstdc++.so.6", "libgcc_s.so.1", "libgomp.so.1", "librt.so.1",
+                    "libpthread.so.0", "libdl.so.2", "libutil.so.1", "libm.so.6")  # fmt: skip
+_PASSWD = "root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/:/bin/false\n"
+
+
+class MissingPiece(Exception):
+    """This machine lacks something the image is made of."""
+
+
+class _Image:
+    """A root file system as a tar in memory."""
+
+    def __init__(self) -> None:
+        self.buffer = io.BytesIO()
+        self._tar = tarfile.open(fileobj=self.buffer, mode="w")  # noqa: SIM115 - closed in done()
+        self._seen: set[str] = set()
+
+    def directory(self, path: str, mode: int = 0o755) -> None:
+        if path in self._seen or path in ("", "/"):
+            return
+        self.directory(str(Path(path).parent))
+        info = tarfile.TarInfo(path.lstrip("/"))
+        info.type, info.mode = tarfile.DIRTYPE, mode
+        self._add(path, info)
+
+    def file(self, target: str, source: Path) -> None:
+        info = tarfile.TarInfo(target.lstrip("/"))
+        info.size, info.mode = source.stat().st_size, source.stat().st_mode & 0o755 | 0o444
+        with source.open("rb") as content:
+            self._add(target, info, content)
+
+    def text(self, target: str, text: str) -> None:
+        info = tarfile.TarInfo(target.lstrip("/"))
+        info.size, info.mode = len(text), 0o644
+        self._add(target, info, io.BytesIO(text.encode()))
+
+    def link(self, target: str, to: str) -> None:
+        info = tarfile.TarInfo(target.lstrip("/"))
+        info.type, info.linkname, info.mode = tarfile.SYMTYPE, to, 0o777
+        self._add(target, info)
+
+    def _add(
+        self, path: str, info: tarfile.TarInfo, content: io.BufferedIOBase | None = None
+    ) -> None:
+        if path in self._seen:
+            return
+        if info.type != tarfile.DIRTYPE:
+            self.directory(str(Path(path).parent))
+        self._seen.add(path)
+        self._tar.addfile(info, content)
+
+    def done(self) -> bytes:
+        self._tar.close()
+        return self.buffer.getvalue()
+
+
+def busybox_root() -> bytes:
+    """A tar with a static busybox and its applets."""
+    image = _Image()
+    _add_busybox(image)
+    return image.done()
+
+
+def _add_busybox(image: _Image) -> None:
+    busybox = Path(shutil.which("busybox") or "/bin/busybox")
+    if not busybox.exists() or _linked(busybox):
+        raise MissingPiece("a static busybox (Debian: apt-get install busybox-static)")
+    image.directory("/tmp", 0o1777)
+    for path in ("/proc", "/sys", "/dev", "/etc", "/root", "/var/tmp"):
+        image.directory(path)
+    image.file("/bin/busybox", busybox)
+    applets = subprocess.run([busybox, "--list"], check=True, capture_output=True, text=True)
+    for applet in applets.stdout.split():
+        image.link(f"/bin/{applet}", "busybox")
+    image.text("/etc/passwd", _PASSWD)
+    image.text("/etc/group", "root:x:0:\nnogroup:x:65534:\n")
+
+
+def python_root() -> bytes:
+    """A tar with this interpreter, its libraries and busybox."""
+    image = _Image()
+    _add_busybox(image)
+    binary = Path(sys.executable).resolve()
+    image.file(str(binary), binary)
+    libraries = _linked(binary)
+    stdlib = Path(sysconfig.get_path("stdlib"))
+    for folder, folders, files in os.walk(stdlib):
+        folders[:] = [name for name in folders if name not in _LEFT_OUT]
+        for name in files:
+            path = Path(folder, name)
+            if path.suffix == ".a" or path.name.startswith("libpython"):
+                continue
+            image.file(str(path), path)
+    extensions = sorted((stdlib / "lib-dynload").glob("*.so"))
+    for path in extensions:
+        libraries |= _linked(path)
+    for name, path in sorted((libraries | _wheel_libraries()).items()):
+        image.file(name if name.startswith("/") else f"/lib/{name}", path)
+    for name in ("python", "python3", f"python3.{sys.version_info.minor}"):
+        image.link(f"/usr/local/bin/{name}", str(binary))
+        image.link(str(binary.with_name(name)), binary.name)  # where environments look for it
+    return image.done()
+
+
+def _linked(binary: Path) -> dict[str, Path]:
+    """Shared libraries *binary* needs: name (or the loader's path) → file."""
+    listing = subprocess.run(["ldd", binary], capture_output=True, text=True, check=False).stdout
+    found = {}
+    for name, path in re.findall(r"^\s*(\S+) => (/\S+)", listing, re.MULTILINE):
+        found[name] = Path(path).resolve()
+    for loader in re.findall(r"^\s*(/\S*ld-linux\S*)", listing, re.MULTILINE):
+        found[loader] = Path(loader).resolve()
+    return found
+
+
+def _wheel_libraries() -> dict[str, Path]:
+    ldconfig = shutil.which("ldconfig") or "/sbin/ldconfig"
+    cache = subprocess.run([ldconfig, "-p"], capture_output=True, text=True, check=False).stdout
+    found = {}
+    for name, path in re.findall(r"^\s*(\S+) \(.*?\) => (/\S+)", cache, re.MULTILINE):
+        if name in _WHEEL_LIBRARIES and name not in found:
+            found[name] = Path(path).resolve()
+            found |= {n: p for n, p in _linked(found[name]).items() if not n.startswith("/")}
+    return found
+
+
+def build(which: str, tag: str, *, docker_host: str | None = None) -> str:
+    """Import the image *which* (`busybox` or `python`) as *tag*; the tag.
+
+    Raises:
+        MissingPiece: This machine has no static busybox.
+    """
+    root = {"busybox": busybox_root, "python": python_root}[which]()
+    client = docker.DockerClient(base_url=docker_host) if docker_host else docker.from_env()
+    with_path = ["ENV PATH=/usr/local/bin:/usr/local/sbin:/usr/bin:/usr/sbin:/bin:/sbin"]
+    try:
+        repository, _, version = tag.rpartition(":")
+        client.api.import_image_from_data(
+            root, repository=repository, tag=version, changes=with_path
+        )
+    finally:
+        client.close()
+    return tag
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
+    parser.add_argument("image", choices=["busybox", "python"], nargs="?", default="python")
+    parser.add_argument("--tag", help="name of the image; default headway-test/IMAGE:local")
+    parser.add_argument("--docker-host", help="address of the engine; default as for docker")
+    options = parser.parse_args()
+    tag = options.tag or {"busybox": BUSYBOX, "python": PYTHON}[options.image]
+    try:
+        print(build(options.image, tag, docker_host=options.docker_host))
+    except MissingPiece as missing:
+        sys.exit(f"cannot build {tag}: this machine lacks {missing}")
+
+
+if __name__ == "__main__":
+    main()
