@@ -1,0 +1,162 @@
+"""What the shim does while its program runs: hold its limits, note what it uses and how it ends.
+
+Files, each written by renaming: `usage.json` about every second,
+`exit.json` at the end.
+"""
+
+import contextlib
+import os
+import resource
+import select
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from headway.clock import SystemClock
+from headway.runtime import logfile, proctree
+from headway.runtime.shim import write_json
+
+POLL_S = 0.1
+_SLOW_EVERY = 10
+_NEW_PEAK_FRAC = 0.02
+_RETRY_S = 1.0
+_MAXRSS_BYTES = 1024 if sys.platform.startswith("linux") else 1
+
+
+class Watchdog:
+    """Watches one program and everything it starts, until all of it has ended.
+
+    Args:
+        folder: The container's folder.
+        spec: What `ProcessRuntime.create` noted.
+        pid: The program, a child of this process.
+    """
+
+    def __init__(self, folder: Path, spec: dict[str, Any], pid: int) -> None:
+        self._folder = folder
+        self._pid = pid
+        self._limit_bytes: int = spec["host_memory_bytes"]
+        self._pids_limit: int = spec["pids"]
+        self._log = Path(spec["log_path"])
+        self._log_limit_bytes: int = spec["log_limit_bytes"]
+        self._peak_bytes = 0
+        self._used_bytes = 0
+        self._oom_killed = False
+        self._error = ""
+        self._kill = False
+        self._code: int | None = None
+
+    def watch(self) -> None:
+        """Watch until the program ends, kill what it left, note the end."""
+        signal.signal(signal.SIGTERM, self._on_kill)
+        # The kernel says at once when a child ends; a poll would add 50 ms to every run.
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        wake, write_end = os.pipe()
+        os.set_blocking(wake, False)
+        os.set_blocking(write_end, False)
+        signal.set_wakeup_fd(write_end, warn_on_full_buffer=False)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
+        polls = 0
+        while True:
+            self._reap()
+            if self._code is not None or self._kill:
+                break
+            self._look(proctree.tree(os.getpid()))
+            if polls % _SLOW_EVERY == 0:
+                self._keep_house()
+            polls += 1
+            if select.select([wake], [], [], POLL_S)[0]:
+                with contextlib.suppress(BlockingIOError):
+                    os.read(wake, 4096)
+        self._kill_all()
+        self._note_end()
+
+    def _on_kill(self, *_: object) -> None:
+        self._kill = True
+
+    def _look(self, pids: list[int]) -> None:
+        """Compare the program's processes with its limits; have them killed beyond."""
+        self._used_bytes = sum(proctree.rss_bytes(pid) for pid in pids)
+        # Shared pages count once for each process in RSS: forked loaders would be
+        # killed for memory they never took. The exact sum is dear, so it is asked
+        # for only near a limit or a new peak.
+        near = min(self._limit_bytes, self._peak_bytes * (1 + _NEW_PEAK_FRAC))
+        if len(pids) > 1 and self._used_bytes > near:
+            self._used_bytes = sum(proctree.pss_bytes(pid) for pid in pids)
+        self._peak_bytes = max(self._peak_bytes, self._used_bytes)
+        if self._used_bytes > self._limit_bytes:
+            self._oom_killed = self._kill = True
+        elif len(pids) > self._pids_limit:
+            self._kill = True
+            self._error = (
+                f"stopped with {len(pids)} processes, its limit is {self._pids_limit}; "
+                "start fewer of them"
+            )
+
+    def _keep_house(self) -> None:
+        live_s = sum(proctree.cpu_s(pid) for pid in proctree.tree(os.getpid()))
+        # A full disk must not end the program; the next second tries again.
+        with contextlib.suppress(OSError):
+            self._write_usage(live_s)
+            logfile.trim(self._log, self._log_limit_bytes)
+
+    def _write_usage(self, live_cpu_s: float) -> None:
+        ended = resource.getrusage(resource.RUSAGE_CHILDREN)
+        write_json(
+            self._folder / "usage.json",
+            {
+                "peak_bytes": self._peak_bytes,
+                "used_bytes": self._used_bytes,
+                "cpu_s": live_cpu_s + ended.ru_utime + ended.ru_stime,
+            },
+        )
+
+    def _kill_all(self) -> None:
+        """Kill whatever runs; stopped first, so that nothing forks away."""
+        self._reap()
+        while pids := proctree.tree(os.getpid()):
+            for number in (signal.SIGSTOP, signal.SIGKILL):
+                for pid in pids:
+                    with contextlib.suppress(ProcessLookupError):
+                        os.kill(pid, number)
+            time.sleep(0.002)
+            self._reap()
+
+    def _reap(self) -> None:
+        """Wait for every child that ended: the program, and orphans that came to us."""
+        while True:
+            try:
+                pid, status, used = os.wait4(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if pid == 0:
+                return
+            if pid == self._pid:
+                self._code = os.waitstatus_to_exitcode(status)
+            # The kernel saw the peaks between two polls.
+            self._peak_bytes = max(self._peak_bytes, used.ru_maxrss * _MAXRSS_BYTES)
+
+    def _note_end(self) -> None:
+        """Write the end down, however long the disk is full."""
+        self._used_bytes = 0
+        code = self._code if self._code is not None else -signal.SIGKILL
+        if self._error:
+            code = 1  # its own fault; a bare 137 would read as the node's
+        end = {
+            "exit_code": code if code >= 0 else 128 - code,
+            "oom_killed": self._oom_killed,
+            "error": self._error,
+            "ended_at": SystemClock().now().timestamp(),
+        }
+        while True:
+            try:
+                self._write_usage(0.0)
+                logfile.trim(self._log, self._log_limit_bytes)
+                write_json(self._folder / "exit.json", end)
+                return
+            except FileNotFoundError:
+                return  # removed
+            except OSError:
+                time.sleep(_RETRY_S)
