@@ -21,8 +21,12 @@
     │   └── TelemetryTimeout    a reading did not come in time
     ├── StagingError
     │   ├── SourceMissing       the data set is not where the job says
+    │   ├── SourceUnreachable   its storage does not answer
+    │   ├── SourceChanged       it changed while it was copied
     │   ├── ChecksumMismatch    the bytes are not the ones that were promised
-    │   └── CacheFull           the node's cache cannot hold it
+    │   ├── CacheFull           the node's cache cannot hold it
+    │   ├── CacheUnusable       the node's cache cannot be written
+    │   └── StagingCancelled    the run was cancelled while it waited for data
     └── EstimatorDamaged        a model file cannot be trusted
 
 A message says what broke with its values and units, then the consequence,
@@ -226,6 +230,30 @@ class SourceMissing(StagingError):
         super().__init__(f"data set {shown(uri)} cannot be read ({cause}); correct dataset.uri")
 
 
+class SourceUnreachable(StagingError):
+    """The storage that has the data set does not answer: may be tried again."""
+
+    def __init__(self, uri: str, cause: str) -> None:
+        self.uri = uri
+        self.cause = cause
+        super().__init__(
+            f"the storage of data set {shown(uri)} does not answer ({cause}); nothing of it was "
+            "kept. Try again when it does"
+        )
+
+
+class SourceChanged(StagingError):
+    """The data set changed while it was copied, again and again."""
+
+    def __init__(self, uri: str, cause: str) -> None:
+        self.uri = uri
+        self.cause = cause
+        super().__init__(
+            f"data set {shown(uri)} changed while it was copied ({cause}); nothing of it was kept. "
+            "Start the job when the data set is complete"
+        )
+
+
 class ChecksumMismatch(StagingError):
     """The bytes that arrived are not the ones that were promised."""
 
@@ -250,6 +278,26 @@ class CacheFull(StagingError):
             f"data set {shown(uri)} needs {format_size(needed_bytes)}, the node's cache can free "
             f"{format_size(free_bytes)}; raise the node's cache budget or use a smaller set"
         )
+
+
+class CacheUnusable(StagingError):
+    """The node's cache cannot be written."""
+
+    def __init__(self, path: str, cause: str) -> None:
+        self.path = path
+        self.cause = cause
+        super().__init__(
+            f"the node's data cache {path} cannot be used ({cause}); no data set can be staged "
+            "there until an operator repairs it"
+        )
+
+
+class StagingCancelled(StagingError):
+    """The run was cancelled while its data set was fetched or waited for."""
+
+    def __init__(self, uri: str) -> None:
+        self.uri = uri
+        super().__init__(f"staging of {shown(uri)} was cancelled; nothing of it was kept")
 
 
 class EstimatorDamaged(HeadwayError):

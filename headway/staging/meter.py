@@ -1,0 +1,98 @@
+"""Counts the bytes of one fetch, and stops it where it must not go on."""
+
+from collections.abc import Callable
+
+from headway.clock import Clock
+from headway.errors import CacheFull, InvalidInput, SourceChanged
+from headway.model.job import Dataset, write_size
+from headway.staging.partial import Note
+from headway.units import MIB, format_size
+
+Progress = Callable[[int, int | None], None]
+"""Is told bytes done and, where known, bytes in all."""
+
+_STEP_BYTES = 16 * MIB
+"""A source that does not tell its size gets room in steps of this size."""
+_NOTE_EVERY_S = 0.5
+
+
+class Meter:
+    """Told of every piece before it is written.
+
+    Args:
+        dataset: What the job said of the data.
+        total_bytes: What the source says of its size; None if nothing.
+        reserve: Makes room as the note says and writes the note; may raise `CacheFull`.
+        write_note: Writes the note alone.
+        progress: The caller's.
+        check: Raises when the run was cancelled.
+        clock: Spaces the notes.
+    """
+
+    def __init__(
+        self,
+        dataset: Dataset,
+        total_bytes: int | None,
+        *,
+        reserve: Callable[[Note], None],
+        write_note: Callable[[Note], None],
+        progress: Progress,
+        check: Callable[[], None],
+        clock: Clock,
+    ) -> None:
+        self._dataset = dataset
+        self._total_bytes = total_bytes
+        self._reserve = reserve
+        self._write_note = write_note
+        self._progress = progress
+        self._check = check
+        self._clock = clock
+        self._noted_s = clock.monotonic_s()
+        self._reserved_bytes = 0
+        self.done_bytes = 0
+        self._have_room(total_bytes or 0)
+
+    def count(self, piece_bytes: int) -> None:
+        """The next piece has *piece_bytes*."""
+        self._check()
+        done = self.done_bytes + piece_bytes
+        if self._total_bytes is None:
+            check_size(self._dataset, done)
+            if done > self._reserved_bytes:
+                self._grow(done)
+        elif done > self._total_bytes:
+            raise SourceChanged(self._dataset.uri, "it grew")
+        self.done_bytes = done
+        self._progress(done, self._total_bytes)
+        now_s = self._clock.monotonic_s()
+        if now_s - self._noted_s >= _NOTE_EVERY_S:
+            self._noted_s = now_s
+            self._write_note(self._note())
+
+    def _grow(self, needed_bytes: int) -> None:
+        try:
+            self._have_room(needed_bytes + _STEP_BYTES)
+        except CacheFull:
+            self._have_room(needed_bytes)
+
+    def _have_room(self, size_bytes: int) -> None:
+        self._reserve(Note(size_bytes, self.done_bytes, self._total_bytes))
+        self._reserved_bytes = size_bytes
+
+    def _note(self) -> Note:
+        return Note(self._reserved_bytes, self.done_bytes, self._total_bytes)
+
+
+def check_size(dataset: Dataset, found_bytes: int) -> None:
+    """Refuse a data set that is far (a tenth and 1 MiB) above what the job declares.
+
+    Raises:
+        InvalidInput: Of ``dataset.size``, naming both sizes.
+    """
+    declared = dataset.size
+    if declared is not None and found_bytes > declared + declared // 10 + MIB:
+        raise InvalidInput(
+            "dataset.size",
+            write_size(declared),
+            f"the data set has {format_size(found_bytes)} or more; correct it, or dataset.uri",
+        )

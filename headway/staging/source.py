@@ -1,0 +1,248 @@
+"""Where a data set comes from: what is there, which version, and how to read it.
+
+A local file or directory is read directly, so that no symbolic link can lead
+out of it; everything else through fsspec. What a source is, is looked at
+before and after the copy: two looks that differ mean that it changed.
+"""
+
+import hashlib
+import json
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any, BinaryIO, cast
+
+from fsspec.core import url_to_fs
+from fsspec.implementations.local import LocalFileSystem
+
+from headway.errors import (
+    HeadwayError,
+    InvalidInput,
+    SourceChanged,
+    SourceMissing,
+    SourceUnreachable,
+)
+from headway.units import MIB
+
+FIELD = "dataset.uri"
+_CHUNK_BYTES = 4 * MIB
+_SYSTEM_DIRS = ("/proc", "/sys", "/dev")
+_MISSING = (
+    FileNotFoundError, PermissionError, IsADirectoryError, NotADirectoryError,
+    ValueError, ImportError,  # an unknown protocol, or one whose library is not installed
+)  # fmt: skip
+_STAMPS = (
+    "size", "etag", "ETag", "md5", "md5Hash", "Content-MD5", "Digest", "checksum", "crc32c",
+    "generation", "version_id", "VersionId", "mtime", "LastModified", "last_modified", "updated",
+    "created", "Last-Modified",
+)  # fmt: skip
+"""What fsspec's file systems call the properties that change when a file does."""
+
+
+@dataclass(frozen=True, slots=True)
+class SourceFile:
+    """One file of a data set."""
+
+    name: str
+    """Path relative to the data set, with ``/``."""
+    address: str
+    """What its file system opens."""
+    size_bytes: int | None
+    """None where the storage does not say."""
+    inode: tuple[int, int] | None = None
+    """Device and inode of a local file: what is opened later must be the same."""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A data set as it was when it was looked at."""
+
+    uri: str
+    is_directory: bool
+    files: tuple[SourceFile, ...]
+    """In the order of their names' bytes."""
+    identity: str
+    """Differs when the data may differ: sizes, times, ETags, versions."""
+    file_system: Any = None
+    """fsspec's, or None for this machine's own files."""
+
+    @property
+    def size_bytes(self) -> int | None:
+        """Of all files; None where the storage does not say."""
+        total = 0
+        for each in self.files:
+            if each.size_bytes is None:
+                return None
+            total += each.size_bytes
+        return total
+
+    def key(self, sha256: str | None) -> str:
+        """Name of this version of the data in the cache, 64 hex digits."""
+        text = json.dumps([self.uri, sha256, self.is_directory, self.identity])
+        return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+    def chunks(self, file: SourceFile) -> Iterator[bytes]:
+        """The bytes of *file*, in pieces of at most 4 MiB.
+
+        Raises:
+            SourceMissing: It is gone, or may not be read.
+            SourceUnreachable: Reading it failed.
+            SourceChanged: Another file has taken its place.
+        """
+        with _reading(self.uri):
+            opened = (
+                cast("BinaryIO", self.file_system.open(file.address, "rb"))
+                if file.inode is None
+                else _open_local(self.uri, file)
+            )
+            with opened:
+                while piece := opened.read(_CHUNK_BYTES):
+                    yield piece
+
+
+def look(uri: str) -> Source:
+    """What is at *uri* now.
+
+    Raises:
+        InvalidInput: The address is relative, chained or empty of data.
+        SourceMissing: Nothing is there, it may not be read, or a symbolic
+            link leads out of it.
+        SourceUnreachable: The storage does not answer.
+    """
+    _check_address(uri)
+    with _reading(uri):
+        file_system, path = url_to_fs(uri)
+        if isinstance(file_system, LocalFileSystem):
+            source = _look_local(uri, Path(path))
+        else:
+            source = _look_remote(uri, file_system, path)
+    if source.size_bytes == 0:
+        raise empty(uri)
+    return source
+
+
+def empty(uri: str) -> InvalidInput:
+    """The error for a data set without a byte of data."""
+    return InvalidInput(FIELD, uri, "nothing is in it; give a data set that has data")
+
+
+def _check_address(uri: str) -> None:
+    protocol, separator, path = uri.rpartition("://")
+    if "::" in uri or "\0" in uri:
+        raise InvalidInput(FIELD, uri, "give one plain address, such as s3://bucket/set")
+    if (not separator or protocol in {"file", "local"}) and not path.startswith("/"):
+        raise InvalidInput(FIELD, uri, "give an absolute path, such as /data/set, or an address")
+    if ".." in PurePosixPath(path).parts:
+        raise InvalidInput(FIELD, uri, 'give the address without ".."')
+
+
+@contextmanager
+def _reading(uri: str) -> Iterator[None]:
+    try:
+        yield
+    except HeadwayError:
+        raise
+    except _MISSING as error:
+        raise SourceMissing(uri, _words(error)) from error
+    except Exception as error:  # every fsspec file system has exceptions of its own
+        raise SourceUnreachable(uri, _words(error)) from error
+
+
+def _words(error: Exception) -> str:
+    text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    return " ".join(text.split())[:200] or type(error).__name__
+
+
+# --- this machine's own files ---
+
+
+def _look_local(uri: str, path: Path) -> Source:
+    root = path.resolve(strict=True)
+    if root == Path("/") or any(root.is_relative_to(system) for system in _SYSTEM_DIRS):
+        raise SourceMissing(uri, f"{root} belongs to the system")
+    found = root.stat()
+    if stat.S_ISREG(found.st_mode):
+        entries = [(path.name, root, found)]
+    elif stat.S_ISDIR(found.st_mode):
+        entries = sorted(_walk(uri, root), key=lambda entry: os.fsencode(entry[0]))
+    else:
+        raise SourceMissing(uri, "it is neither a file nor a directory")
+    identity = hashlib.sha256()
+    for name, _, each in entries:
+        stamp = f"{each.st_size} {each.st_mtime_ns} {each.st_ctime_ns} {each.st_ino}\n"
+        identity.update(os.fsencode(name) + b"\0" + stamp.encode())
+    return Source(
+        uri=uri,
+        is_directory=stat.S_ISDIR(found.st_mode),
+        files=tuple(
+            SourceFile(name, str(real), each.st_size, (each.st_dev, each.st_ino))
+            for name, real, each in entries
+        ),
+        identity=identity.hexdigest(),
+    )
+
+
+def _walk(uri: str, root: Path) -> Iterator[tuple[str, Path, os.stat_result]]:
+    def fail(error: OSError) -> None:
+        raise error  # os.walk would pass over a directory that may not be read
+
+    for folder, folders, names in os.walk(root, onerror=fail):
+        for name in folders:
+            if (Path(folder) / name).is_symlink():
+                raise SourceMissing(uri, f"{name} in it is a symbolic link to a directory")
+        for name in names:
+            path = Path(folder) / name
+            real = path.resolve(strict=True) if path.is_symlink() else path
+            if not real.is_relative_to(root):
+                raise SourceMissing(uri, f"symbolic link {name} in it leads out, to {real}")
+            found = real.lstat()
+            if not stat.S_ISREG(found.st_mode):
+                raise SourceMissing(uri, f"{name} in it is no regular file")
+            yield path.relative_to(root).as_posix(), real, found
+
+
+def _open_local(uri: str, file: SourceFile) -> BinaryIO:
+    descriptor = os.open(file.address, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    found = os.fstat(descriptor)
+    if (found.st_dev, found.st_ino) != file.inode:
+        os.close(descriptor)
+        raise SourceChanged(uri, f"{file.name} was replaced")
+    return os.fdopen(descriptor, "rb", buffering=0)
+
+
+# --- everything else ---
+
+
+def _look_remote(uri: str, file_system: Any, path: str) -> Source:
+    file_system.invalidate_cache()
+    root = file_system.info(path)
+    is_directory = root["type"] == "directory"
+    if is_directory:
+        found = file_system.find(path, detail=True)
+        prefix = path.rstrip("/") + "/"
+        named = {_relative(uri, name, prefix): info for name, info in found.items()}
+    else:
+        named = {_relative(uri, PurePosixPath(path).name or "data", ""): root}
+    ordered = sorted(named.items(), key=lambda entry: entry[0].encode("utf-8", "surrogateescape"))
+    stamps = [[name, *(str(info.get(stamp)) for stamp in _STAMPS)] for name, info in ordered]
+    if not is_directory:
+        stamps.append(["ukey", file_system.ukey(path)])
+    return Source(
+        uri=uri,
+        is_directory=is_directory,
+        files=tuple(SourceFile(name, info["name"], info.get("size")) for name, info in ordered),
+        identity=hashlib.sha256(json.dumps(stamps).encode()).hexdigest(),
+        file_system=file_system,
+    )
+
+
+def _relative(uri: str, name: str, prefix: str) -> str:
+    """*name* below *prefix*; refused where it could be written elsewhere."""
+    relative = name.removeprefix(prefix)
+    parts = PurePosixPath(relative).parts
+    if not parts or relative.startswith("/") or ".." in parts or "\0" in relative:
+        raise SourceMissing(uri, f"it names a file {relative!r}, which cannot be stored")
+    return "/".join(parts)

@@ -1,0 +1,56 @@
+"""An index of staged data sets in memory."""
+
+import threading
+from dataclasses import replace
+
+from headway.model.staged import StagedSet
+
+
+class MemoryIndex:
+    """Port `StagedIndex` for one process; safe between its threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._sets: dict[tuple[str, str], StagedSet] = {}
+        """By node and key, least recently used first."""
+
+    def record(self, node: str, key: str, uri: str, size_bytes: int, sha256: str) -> None:
+        """The set lies on *node* now."""
+        with self._lock:
+            known = self._sets.get((node, key))
+            run_ids = known.run_ids if known else ()
+            self._sets[node, key] = StagedSet(key, uri, size_bytes, sha256, run_ids)
+
+    def acquire(self, node: str, key: str, run_id: str) -> None:
+        """*run_id* uses the set."""
+        with self._lock:
+            known = self._sets.pop((node, key))
+            run_ids = (*(each for each in known.run_ids if each != run_id), run_id)
+            self._sets[node, key] = replace(known, run_ids=run_ids)
+
+    def release(self, node: str, run_id: str) -> None:
+        """*run_id* uses nothing on *node* any more."""
+        with self._lock:
+            for (where, key), known in self._sets.items():
+                if where == node:
+                    run_ids = tuple(each for each in known.run_ids if each != run_id)
+                    self._sets[where, key] = replace(known, run_ids=run_ids)
+
+    def evictable(self, node: str) -> list[StagedSet]:
+        """Sets that no run uses, least recently used first."""
+        return [known for known in self.list(node) if not known.run_ids]
+
+    def remove(self, node: str, key: str) -> bool:
+        """Forget the set unless a run uses it."""
+        with self._lock:
+            known = self._sets.get((node, key))
+            if known is not None and known.run_ids:
+                return False
+            self._sets.pop((node, key), None)
+            return True
+
+    # Last, since from here on `list` no longer names the type.
+    def list(self, node: str) -> "list[StagedSet]":
+        """Every set on *node*, least recently used first."""
+        with self._lock:
+            return [known for (where, _), known in self._sets.items() if where == node]
