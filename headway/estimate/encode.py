@@ -1,0 +1,110 @@
+"""Configurations as numbers: one column a factor, and what each factor is.
+
+A kernel asks only how far apart two configurations are in one factor. So a
+category becomes an integer code, a quantity its base-2 logarithm, and what is
+unknown becomes NaN, which is at a distance of its own from all that is known.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headway.estimate.features import Configuration
+
+Floats = NDArray[np.float64]
+State = dict[str, Any]
+"""Plain data and arrays, from which an object is built again without running code."""
+
+UNSEEN = -1.0
+"""Code of a category that no trace had."""
+
+_CATEGORIES: dict[str, Callable[[Configuration], str]] = {
+    "network": lambda c: c.network,
+    "gpu_type": lambda c: c.gpu_type,
+    "spread": lambda c: "spread" if c.nodes > 1 else "packed",
+    "precision": lambda c: c.precision,
+    "framework": lambda c: c.framework,
+    "recipe": lambda c: c.recipe,
+}
+_QUANTITIES: dict[str, Callable[[Configuration], float | None]] = {
+    "batch_size": lambda c: c.batch_size,
+    "gpus": lambda c: c.gpus,
+    "nodes": lambda c: c.nodes,
+    "data_threads": lambda c: c.data_threads,
+    "cpus": lambda c: c.cpus,
+    "dataset_bytes": lambda c: c.dataset_bytes,
+    "dataset_samples": lambda c: c.dataset_samples,
+    "epochs": lambda c: c.epochs,
+    "flops": lambda c: c.flops,
+    "params": lambda c: c.params,
+    "activations": lambda c: c.activations,
+    "layers": lambda c: c.layers,
+}
+
+
+def log2(value: float | None) -> float:
+    """Base-2 logarithm; NaN when unknown or negative, and zero counts as a half."""
+    return math.nan if value is None or not value >= 0 else math.log2(max(value, 0.5))
+
+
+@dataclass(frozen=True)
+class Encoder:
+    """Turns configurations into rows of numbers, always with the same columns."""
+
+    categories: dict[str, tuple[str, ...]]
+    """Levels of each category, in the order of their codes."""
+    quantities: tuple[str, ...]
+    """Quantities (settings begin with ``--``), each a column after the categories."""
+
+    @classmethod
+    def fit(cls, configurations: Sequence[Configuration]) -> "Encoder":
+        """An encoder of the factors in which *configurations* differ."""
+        categories = {
+            name: tuple(sorted({read(c) for c in configurations}))
+            for name, read in _CATEGORIES.items()
+        }
+        settings = sorted({name for c in configurations for name in c.settings})
+        varying = [
+            name
+            for name in (*_QUANTITIES, *settings)
+            if len({_quantity(c, name) for c in configurations} - {None}) > 1
+        ]
+        return cls({k: v for k, v in categories.items() if len(v) > 1}, tuple(varying))
+
+    def state(self) -> State:
+        """The encoder as plain data."""
+        return {"categories": self.categories, "quantities": self.quantities}
+
+    @classmethod
+    def from_state(cls, state: State) -> "Encoder":
+        """The encoder that gave *state*."""
+        categories = {name: tuple(levels) for name, levels in state["categories"].items()}
+        return cls(categories, tuple(state["quantities"]))
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Names of the columns of `encode`."""
+        return (*self.categories, *self.quantities)
+
+    def encode(self, configurations: Sequence[Configuration]) -> Floats:
+        """One row a configuration, shape (n, columns)."""
+        codes = {
+            name: {level: float(i) for i, level in enumerate(levels)}
+            for name, levels in self.categories.items()
+        }
+        rows = [
+            [codes[name].get(_CATEGORIES[name](c), UNSEEN) for name in self.categories]
+            + [log2(_quantity(c, name)) for name in self.quantities]
+            for c in configurations
+        ]
+        return np.array(rows, dtype=np.float64).reshape(len(rows), len(self.columns))
+
+
+def _quantity(configuration: Configuration, name: str) -> float | None:
+    """The quantity called *name*, or the setting when no quantity is called so."""
+    read = _QUANTITIES.get(name)
+    return read(configuration) if read else configuration.settings.get(name)

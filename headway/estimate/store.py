@@ -1,0 +1,158 @@
+"""Versions of estimators on disk: numbers and text only, checked before they are believed.
+
+A version is one file, ``estimators-000012-<sha256>.npz``. Its name holds the
+digest of its bytes, so that damage and tampering show; it holds arrays of
+numbers and one JSON text, so that reading it runs no code; it is written
+beside its place and renamed, so that it is never half there. ``CURRENT`` names
+the version in use.
+"""
+
+import hashlib
+import io
+import json
+import logging
+import re
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from headway.errors import EstimatorDamaged
+from headway.estimate.estimator import Estimators
+from headway.units import MIB
+
+log = logging.getLogger(__name__)
+
+FORMAT = 1
+LARGEST_BYTES = 512 * MIB
+"""A model file is a few MiB; what is larger was not written by headway."""
+_NAME = re.compile(r"estimators-([0-9]{6,9})-([0-9a-f]{64})\.npz")
+_CURRENT = "CURRENT"
+
+
+def save(estimators: Estimators, directory: Path) -> Path:
+    """Write *estimators* below *directory* and make it the version in use."""
+    path = keep(estimators, directory)
+    use(path, directory)
+    return path
+
+
+def keep(estimators: Estimators, directory: Path) -> Path:
+    """Write *estimators* below *directory* without using it, as a challenger that lost is kept."""
+    directory.mkdir(parents=True, exist_ok=True)
+    arrays: dict[str, np.ndarray[Any, Any]] = {}
+    document = {"format": FORMAT, "state": _pack(estimators.state(), "", arrays)}
+    buffer = io.BytesIO()
+    arrays[""] = np.frombuffer(json.dumps(document).encode(), dtype=np.uint8)
+    np.savez_compressed(buffer, allow_pickle=False, **{f"a{k}": v for k, v in arrays.items()})
+    data = buffer.getvalue()
+    digest = hashlib.sha256(data).hexdigest()
+    path = directory / f"estimators-{estimators.version:06d}-{digest}.npz"
+    unfinished = path.with_suffix(".part")
+    unfinished.write_bytes(data)
+    unfinished.replace(path)
+    return path
+
+
+def use(path: Path, directory: Path) -> None:
+    """Make the version at *path* the one in use: promotion, and rolling back."""
+    unfinished = directory / f"{_CURRENT}.part"
+    unfinished.write_text(path.name + "\n")
+    unfinished.replace(directory / _CURRENT)
+
+
+def read(path: Path) -> Estimators:
+    """The estimators in the file at *path*.
+
+    Raises:
+        EstimatorDamaged: The file is missing, was changed, or is not of this format.
+    """
+    match = _NAME.fullmatch(path.name)
+    if match is None:
+        raise EstimatorDamaged(str(path), "its name is not one that headway gives")
+    try:
+        if path.stat().st_size > LARGEST_BYTES:
+            raise EstimatorDamaged(str(path), "it is larger than any that headway writes")
+        data = path.read_bytes()
+    except OSError as error:
+        raise EstimatorDamaged(str(path), error.strerror or "it cannot be read") from error
+    if hashlib.sha256(data).hexdigest() != match[2]:
+        raise EstimatorDamaged(str(path), "its bytes do not match the sha256 in its name")
+    try:
+        with np.load(io.BytesIO(data), allow_pickle=False) as file:
+            arrays = {name[1:]: file[name] for name in file.files}
+        document = json.loads(arrays[""].tobytes())
+        if document["format"] != FORMAT:
+            raise EstimatorDamaged(str(path), f"format {document['format']}, not {FORMAT}")
+        return Estimators.from_state(_unpack(document["state"], arrays))
+    except (ValueError, KeyError, TypeError, IndexError, zipfile.BadZipFile) as error:
+        raise EstimatorDamaged(str(path), f"{type(error).__name__}: {error}") from error
+
+
+def versions(directory: Path) -> list[Path]:
+    """Files of all versions kept, oldest first."""
+    if not directory.is_dir():
+        return []
+    found = [p for p in directory.iterdir() if _NAME.fullmatch(p.name)]
+    return sorted(found, key=lambda p: (version_of(p), p.name))
+
+
+def version_of(path: Path) -> int:
+    """Number of the version in the file at *path*, from its name."""
+    match = _NAME.fullmatch(path.name)
+    if match is None:
+        raise EstimatorDamaged(str(path), "its name is not one that headway gives")
+    return int(match[1])
+
+
+def current(directory: Path) -> Path | None:
+    """File of the version in use; None when there is none."""
+    try:
+        name = (directory / _CURRENT).read_text().strip()
+    except (OSError, UnicodeDecodeError):
+        return None
+    return directory / name if _NAME.fullmatch(name) else None
+
+
+def load(directory: Path) -> Estimators:
+    """The estimators in use, or the newest usable before them, or none at all. Never raises.
+
+    Each version that cannot be used is logged; without any, the estimators
+    know nothing and admission goes by the prior.
+    """
+    chosen = current(directory)
+    kept = versions(directory)
+    if chosen is not None:
+        before = [p for p in kept if version_of(p) < version_of(chosen)]
+        kept = [*before, chosen]
+    for path in reversed(kept):
+        try:
+            return read(path)
+        except EstimatorDamaged as damage:
+            log.warning("%s; the version before it is used, or else the prior", damage)
+    return Estimators()
+
+
+def _pack(value: Any, place: str, arrays: dict[str, np.ndarray[Any, Any]]) -> Any:
+    """*value* as JSON, its arrays moved to *arrays* under their place."""
+    if isinstance(value, np.ndarray):
+        arrays[place] = value
+        return {"array": place}
+    if isinstance(value, dict):
+        return {"map": [[k, _pack(v, f"{place}.{k}", arrays)] for k, v in value.items()]}
+    if isinstance(value, list | tuple):
+        return {"list": [_pack(v, f"{place}.{i}", arrays) for i, v in enumerate(value)]}
+    return {"value": value}
+
+
+def _unpack(value: Any, arrays: dict[str, np.ndarray[Any, Any]]) -> Any:
+    """What `_pack` was given."""
+    ((kind, content),) = value.items()
+    if kind == "array":
+        return arrays[content]
+    if kind == "map":
+        return {k: _unpack(v, arrays) for k, v in content}
+    if kind == "list":
+        return [_unpack(v, arrays) for v in content]
+    return content

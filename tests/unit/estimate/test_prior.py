@@ -1,0 +1,57 @@
+import subprocess
+import sys
+
+from headway.estimate.prior import GPU_PRIOR_BYTES, HOST_FLOOR_BYTES, demand_for, prior_demand
+from headway.model.job import TrainingJob
+from headway.model.lease import Basis
+from headway.model.run import Prediction
+from headway.units import GIB, MIB
+
+
+def job(**changes):
+    return TrainingJob.model_validate(
+        {"name": "t", "image": "python:3.11", "command": ["python"], **changes}
+    )
+
+
+def test_host_memory_is_ten_times_the_data_set():
+    demand = prior_demand(job(dataset={"uri": "/d", "size": "1GiB"}))
+    assert demand.host_memory_bytes == 10 * GIB
+    assert demand.host_memory_basis is Basis.PRIOR
+
+
+def test_the_measured_size_wins_over_the_declared_one():
+    asked = job(dataset={"uri": "/d", "size": "1GiB"})
+    assert prior_demand(asked, 2 * GIB).host_memory_bytes == 20 * GIB
+
+
+def test_a_small_or_missing_data_set_gets_the_floor():
+    assert prior_demand(job()).host_memory_bytes == HOST_FLOOR_BYTES
+    assert prior_demand(job(), 1 * MIB).host_memory_bytes == HOST_FLOOR_BYTES
+
+
+def test_declared_wins_over_predicted_and_predicted_over_the_rule():
+    predicted = Prediction(host_peak_bytes=3 * GIB, gpu_peak_bytes=5 * GIB)
+    demand = demand_for(job(resources={"gpus": 1}), predicted, 1 * GIB)
+    assert (demand.host_memory_bytes, demand.gpu_memory_bytes) == (3 * GIB, 5 * GIB)
+    assert demand.host_memory_basis is demand.gpu_memory_basis is Basis.PREDICTED
+    declared = job(resources={"gpus": 1, "gpu_memory": "2GiB", "host_memory": "1GiB"})
+    demand = demand_for(declared, predicted, 1 * GIB)
+    assert (demand.host_memory_bytes, demand.gpu_memory_bytes) == (1 * GIB, 2 * GIB)
+    assert demand.host_memory_basis is demand.gpu_memory_basis is Basis.DECLARED
+
+
+def test_gpu_memory_falls_to_the_rule_only_where_it_counts():
+    assert prior_demand(job(resources={"gpus": 1})).gpu_memory_bytes == GPU_PRIOR_BYTES
+    assert prior_demand(job(resources={"gpus": 0})).gpu_memory_bytes == 0
+    whole = prior_demand(job(resources={"gpus": 1, "sharing": "whole"}))
+    assert whole.gpu_memory_bytes == 0
+
+
+def test_importing_the_prior_loads_no_numerical_library():
+    code = (
+        "import sys, headway.estimate.prior, headway.estimate.features;"
+        "print({'numpy', 'scipy', 'sklearn', 'pandas'} & set(sys.modules))"
+    )
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert shown.stdout.strip() == "set()"

@@ -1,0 +1,79 @@
+from datetime import UTC, datetime
+
+import numpy as np
+import pytest
+
+from headway.errors import EstimatorDamaged
+from headway.estimate import store
+from headway.estimate.estimator import Estimators
+from headway.estimate.features import Configuration
+from headway.model.trace import Trace
+
+AT = datetime(2026, 1, 2, tzinfo=UTC)
+ASKED = Configuration(network="a", gpu_type="v100", batch_size=24, iterations=1000)
+
+
+def fitted(version=1):
+    traces = [
+        Trace(network, "v100", 1, batch, iteration_s=scale * batch / 100)
+        for network, scale in (("a", 1.0), ("b", 3.0))
+        for batch in (8, 16, 32, 64, 128)
+    ]
+    return Estimators.fit(traces, fitted_at=AT, version=version)
+
+
+def test_what_is_loaded_predicts_what_was_saved(tmp_path):
+    estimators = fitted()
+    store.save(estimators, tmp_path)
+    loaded = store.load(tmp_path)
+    assert loaded.predict(ASKED) == estimators.predict(ASKED)
+    assert (loaded.fitted_at, loaded.fingerprint) == (AT, estimators.fingerprint)
+
+
+def test_nothing_saved_means_nothing_known(tmp_path):
+    assert store.load(tmp_path / "none").predict(ASKED).runtime_s is None
+
+
+@pytest.mark.parametrize("damage", [b"", b"PK\x03\x04", b"\x80\x04cos\nsystem\n"])
+def test_damage_falls_back_to_the_version_before_with_a_warning(tmp_path, caplog, damage):
+    store.save(fitted(1), tmp_path)
+    path = store.save(fitted(2), tmp_path)
+    path.write_bytes(damage)
+    assert store.load(tmp_path).version == 1
+    assert "sha256" in caplog.text
+
+
+def test_one_changed_byte_is_noticed(tmp_path):
+    path = store.save(fitted(), tmp_path)
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(EstimatorDamaged, match="sha256"):
+        store.read(path)
+    assert store.load(tmp_path).version == 0
+
+
+def test_a_pickle_inside_is_never_run(tmp_path):
+    import hashlib
+    import io
+
+    class Evil:
+        def __reduce__(self):
+            return (pytest.fail, ("code of the file was run",))
+
+    buffer = io.BytesIO()
+    np.savez(buffer, a=np.array([Evil()], dtype=object))
+    digest = hashlib.sha256(buffer.getvalue()).hexdigest()
+    path = tmp_path / f"estimators-000009-{digest}.npz"
+    path.write_bytes(buffer.getvalue())
+    with pytest.raises(EstimatorDamaged):
+        store.read(path)
+
+
+def test_rolling_back_uses_the_version_named_and_never_a_later_one(tmp_path):
+    first = store.save(fitted(1), tmp_path)
+    store.save(fitted(2), tmp_path)
+    store.use(first, tmp_path)
+    assert store.load(tmp_path).version == 1
+    first.unlink()
+    assert store.load(tmp_path).version == 0
