@@ -8,6 +8,7 @@
     │   ├── LedgerUnreachable   the database does not answer, or refuses to write
     │   ├── SchemaMismatch      the tables are older or newer than this code
     │   ├── LeaseLost           the lease was given away, or is held by another token
+    │   ├── IllegalTransition   a run cannot go from this state to that
     │   └── RunUnknown          no such run
     ├── RuntimeFailure
     │   ├── EngineUnreachable   the container engine does not answer in time
@@ -118,6 +119,16 @@ class LeaseLost(LedgerError):
             f"lease {lease_id} of run {run_id} is lost ({cause}); its memory may already be "
             "promised to others. The container is stopped; the run goes back to the line"
         )
+
+
+class IllegalTransition(LedgerError):
+    """A run cannot go from state *found* to state *wanted*: somebody was faster."""
+
+    def __init__(self, run_id: str, found: str, wanted: str) -> None:
+        self.run_id = run_id
+        self.found = found
+        self.wanted = wanted
+        super().__init__(f"run {run_id} is {found} and cannot become {wanted}; nothing was changed")
 
 
 class RunUnknown(LedgerError):

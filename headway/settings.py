@@ -37,6 +37,9 @@ class Settings(BaseSettings):
     """A lease that is not renewed for so long counts as expired."""
     cache_budget_bytes: int = Field(50 * GIB, gt=0)
     """Staged data sets take at most this much of the disk."""
+    container_user: str | None = Field(None, pattern=r"^[0-9]+:[0-9]+$")
+    """``uid:gid`` of programs. When not set: in containers the owner of headway's
+    process, or nobody where that is root; without an engine always that owner."""
     log_limit_bytes: int = Field(256 * MIB, gt=0)
     """Of each attempt's log, at most this much is kept."""
 

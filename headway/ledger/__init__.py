@@ -1,1 +1,48 @@
 """The ledger: every SQL statement of headway is in this package."""
+
+from datetime import datetime
+from typing import Self
+
+from headway.ledger.columns import now
+from headway.ledger.database import Database, open_engine
+from headway.ledger.leases import Leases
+from headway.ledger.nodes import Nodes, SiteSettings
+from headway.ledger.runs import Runs
+from headway.ledger.series import Progress, Traces
+from headway.ledger.staged import Staged
+
+
+class Ledger:
+    """The site's truth: nodes, runs, leases, progress, traces, staged data."""
+
+    def __init__(self, database: Database) -> None:
+        """A ledger in *database*."""
+        self._database = database
+        self.nodes = Nodes(database)
+        self.settings = SiteSettings(database)
+        self.runs = Runs(database)
+        self.leases = Leases(database)
+        self.progress = Progress(database)
+        self.traces = Traces(database)
+        self.staged = Staged(database)
+
+    @classmethod
+    def open(cls, url: str) -> Self:
+        """The ledger at *url*, with its tables brought up to this code.
+
+        Raises:
+            LedgerUnreachable: The database does not answer.
+            SchemaMismatch: It is newer than this code.
+        """
+        database = Database(open_engine(url))
+        database.migrate()
+        return cls(database)
+
+    def now(self) -> datetime:
+        """The database's time."""
+        with self._database.transaction() as session:
+            return now(session)
+
+    def close(self) -> None:
+        """Give the connections back."""
+        self._database.engine.dispose()

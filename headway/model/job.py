@@ -318,7 +318,7 @@ class TrainingJob(_Part):
             check_env_key(key)
             if _SECRET_KEY.fullmatch(key) and text:
                 raise ValueError(
-                    f"{key} looks like a secret; give the name of a Prefect Secret block in secrets"
+                    f"{key}: it looks like a secret; name a Prefect Secret block in secrets instead"
                 )
             if "\n" in text or "\r" in text or "\0" in text or len(text) > 32_768:
                 raise ValueError(f"{key}: give one line of at most 32768 characters")

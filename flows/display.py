@@ -1,0 +1,160 @@
+"""What a run shows of itself in the Prefect UI while its container runs."""
+
+from logging import Logger
+from typing import Any, cast
+from uuid import UUID
+
+from prefect.artifacts import (
+    create_markdown_artifact,
+    create_progress_artifact,
+    create_table_artifact,
+)
+from prefect.client.orchestration import get_client
+from prefect.client.schemas.actions import ArtifactUpdate
+from prefect.logging.loggers import LoggingAdapter
+
+from headway.clock import Clock
+from headway.errors import shown
+from headway.follow import Watched
+from headway.model.run import Measurement, Prediction
+from headway.units import format_duration, format_size
+
+_UPDATE_EVERY_S = 2.0
+_LINES_PER_S = 20.0
+_BURST_LINES = 200.0
+
+
+class Display:
+    """Log lines, a progress bar and a remaining-time line, thinned for the server's sake.
+
+    Prefect being away never disturbs the run: what could not be shown is
+    shown with the next update.
+    """
+
+    def __init__(self, logger: LoggingAdapter | Logger, clock: Clock) -> None:
+        """Show on the run's page through *logger* and artifacts."""
+        self._logger = logger
+        self._clock = clock
+        self._next_update_s = clock.monotonic_s()
+        self._bar: UUID | None = None
+        self._line: UUID | None = None
+        self._partial = b""
+        self._allowance = _BURST_LINES
+        self._allowance_at_s = clock.monotonic_s()
+        self._left_out = 0
+        self._last: Watched | None = None
+
+    def lines(self, data: bytes, skipped_bytes: int) -> None:
+        """Forward log lines to the run's page, at most some twenty a second."""
+        if skipped_bytes:
+            self._logger.warning(
+                "%s of log were given up: the log limit was reached", format_size(skipped_bytes)
+            )
+        *complete, self._partial = (self._partial + data).split(b"\n")
+        self._partial = self._partial[-4096:]
+        now = self._clock.monotonic_s()
+        refill = (now - self._allowance_at_s) * _LINES_PER_S
+        self._allowance = min(self._allowance + refill, _BURST_LINES)
+        self._allowance_at_s = now
+        for line in complete:
+            if self._allowance < 1:
+                self._left_out += 1
+                continue
+            self._allowance -= 1
+            self._say_what_was_left_out()
+            text = line.rsplit(b"\r", 1)[-1].decode(errors="replace").rstrip()
+            if text:
+                self._logger.info("%s", text[:2000])
+
+    def watched(self, now: Watched) -> None:
+        """Move the progress bar and the remaining-time line, every two seconds."""
+        self._last = now
+        if self._clock.monotonic_s() < self._next_update_s:
+            return
+        self._next_update_s = self._clock.monotonic_s() + _UPDATE_EVERY_S
+        try:
+            self._update(now)
+        except Exception as error:  # noqa: BLE001 - the picture must never end the run
+            self._logger.debug("progress could not be shown: %s", error)
+
+    def close(self) -> None:
+        """The container has ended: say what was left out, and leave a full picture."""
+        self._say_what_was_left_out()
+        if self._last is not None:
+            self._next_update_s = self._clock.monotonic_s()
+            self.watched(self._last)
+
+    def _say_what_was_left_out(self) -> None:
+        if self._left_out:
+            self._logger.info("… %d more lines; `headway logs` has all of them", self._left_out)
+            self._left_out = 0
+
+    def _update(self, now: Watched) -> None:
+        share = _share(now)
+        if self._bar is None:
+            # Called from a synchronous flow, so these are ids, not coroutines.
+            bar = create_progress_artifact(share, key="progress", description="Training")
+            line = create_markdown_artifact(_line(now), key="remaining-time")
+            self._bar, self._line = cast("UUID", bar), cast("UUID", line)
+            return
+        self._write(self._bar, share)
+        if self._line is not None:
+            self._write(self._line, _line(now))
+
+    def _write(self, artifact: UUID, data: object) -> None:
+        with get_client(sync_client=True) as client:
+            client.update_artifact(artifact, ArtifactUpdate(data=data))
+
+
+def _share(now: Watched) -> float:
+    """Percent done: by iterations where known, else by time."""
+    point = now.point
+    if point is not None and point.total:
+        done = point.iteration if point.iteration is not None else point.epoch or 0
+        return round(min(100.0, 100.0 * done / point.total), 1)
+    if now.remaining is not None and now.remaining.remaining_s is not None:
+        whole_s = now.elapsed_s + now.remaining.remaining_s
+        return round(100.0 * now.elapsed_s / whole_s, 1) if whole_s > 0 else 0.0
+    return 0.0
+
+
+def _line(now: Watched) -> str:
+    parts = [f"running for {format_duration(now.elapsed_s)}"]
+    if now.point is not None:
+        done = now.point.iteration if now.point.iteration is not None else now.point.epoch
+        of = f" of {now.point.total}" if now.point.total else ""
+        parts.append(f"at {done:g}{of}" if done is not None else "")
+        parts += [f"{shown(name, 40)[1:-1]} {v:.4g}" for name, v in now.point.metrics.items()][:6]
+    left = now.remaining
+    if left is not None and left.remaining_s is not None:
+        spread = ""
+        if left.low_s is not None and left.high_s is not None:
+            spread = f" ({format_duration(left.low_s)} to {format_duration(left.high_s)})"
+        parts.append(f"**{format_duration(left.remaining_s)} left**{spread}")
+    else:
+        parts.append("remaining time not known yet")
+    return ", ".join(part for part in parts if part)
+
+
+def show_comparison(predicted: Prediction, measured: Measurement) -> None:
+    """Put what was predicted beside what was measured, as a table on the run's page."""
+    create_table_artifact(comparison(predicted, measured), key="predicted-and-measured")
+
+
+def comparison(predicted: Prediction, measured: Measurement) -> list[dict[str, Any]]:
+    """Rows of the table: quantity, predicted, measured, and their ratio."""
+    rows: list[tuple[str, float | None, float | None, Any]] = [
+        ("runtime", predicted.runtime_s, measured.runtime_s, format_duration),
+        ("host memory peak", predicted.host_peak_bytes, measured.host_peak_bytes, format_size),
+        ("GPU memory peak", predicted.gpu_peak_bytes, measured.gpu_peak_bytes, format_size),
+        ("cost", predicted.cost, measured.cost, "{:.4f}".format),
+    ]
+    return [
+        {
+            "quantity": name,
+            "predicted": "–" if said is None else form(said),
+            "measured": "–" if found is None else form(found),
+            "measured ÷ predicted": f"{found / said:.2f}" if said and found is not None else "–",
+        }
+        for name, said, found, form in rows
+    ]

@@ -1,0 +1,238 @@
+"""`train`: one run, from its data set to its clean-up.
+
+Five tasks in order, each a few lines that call headway. Whatever process is
+killed, the next one finds the run where it is; so nothing here may be the only
+one to know something.
+"""
+
+from collections.abc import Callable, Mapping
+from datetime import timedelta
+from functools import wraps
+from typing import Any, ParamSpec, TypeVar, cast
+
+from prefect import flow, task
+from prefect.blocks.system import Secret
+from prefect.cache_policies import NO_CACHE
+from prefect.client.orchestration import get_client
+from prefect.client.schemas.objects import State, StateType
+from prefect.exceptions import Abort, TerminationSignal
+from prefect.logging import get_run_logger
+from prefect.runtime import flow_run
+from prefect.states import Completed, Failed, Scheduled
+
+from flows.display import Display, show_comparison
+from headway.attempt import Attempt, exit_of
+from headway.errors import (
+    EngineUnreachable,
+    HeadwayError,
+    InvalidInput,
+    LedgerUnreachable,
+)
+from headway.flowlock import hold_flow
+from headway.follow import Followed
+from headway.model.job import TrainingJob
+from headway.model.job_text import job_from_document
+from headway.model.lease import Lease, Wait
+from headway.model.run import Exit, ExitKind
+from headway.site import Site, current_site
+from headway.units import format_size
+
+DIGITS = TrainingJob(
+    name="digits",
+    image="headway-samples:local",
+    command=["python", "-m", "samples.digits.train"],
+)
+"""What `train` runs when it is given nothing: a few seconds of real training."""
+
+_RETRY_S = 5.0
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def step(name: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Make a function a Prefect task whose failure shows the error's one line, nothing else."""
+
+    def decorate(body: Callable[P, R]) -> Callable[P, R]:
+        @task(name=name, cache_policy=NO_CACHE, persist_result=False)
+        @wraps(body)
+        def run(*args: P.args, **kwargs: P.kwargs) -> Any:
+            try:
+                return body(*args, **kwargs)
+            except HeadwayError as error:
+                return Failed(message=str(error), data=error)
+
+        @wraps(body)
+        def call(*args: P.args, **kwargs: P.kwargs) -> R:
+            state = cast("Any", run)(*args, **kwargs, return_state=True)
+            if isinstance(state.data, HeadwayError):
+                raise state.data
+            return cast("R", state.result())
+
+        return call
+
+    return decorate
+
+
+@step("stage_data")
+def stage_data(site: Site, run_id: str, document: Any) -> Attempt:
+    """Read the job, and bring its data set to this node."""
+    job = document if isinstance(document, TrainingJob) else job_from_document(document)
+    attempt = Attempt(site, run_id, job)
+    logger = get_run_logger()
+    with attempt.step("stage_data"):
+        said = [0]
+
+        def progress(done_bytes: int, total_bytes: int | None) -> None:
+            if done_bytes - said[0] > (total_bytes or 2**34) / 10:
+                said[0] = done_bytes
+                of = f" of {format_size(total_bytes)}" if total_bytes else ""
+                logger.info("staging: %s%s", format_size(done_bytes), of)
+
+        staged = attempt.stage_data(progress)
+    if staged is not None:
+        how = "was in the cache" if staged.from_cache else "copied"
+        logger.info("data set %s: %s, %s", staged.path.name, format_size(staged.size_bytes), how)
+    return attempt
+
+
+@step("admit")
+def admit(attempt: Attempt) -> Lease | Wait:
+    """Confirm the lease with the real size of the data and the node's live readings."""
+    with attempt.step("admit"):
+        answer = attempt.admit()
+    logger = get_run_logger()
+    if isinstance(answer, Wait):
+        logger.info("not yet: %s", answer.reason)
+        return answer
+    gpus = f", {len(answer.gpus)} GPU" if answer.gpus else ""
+    memory = format_size(answer.host_memory_bytes)
+    logger.info("admitted on %s: %s, %g CPUs%s", answer.node, memory, answer.cpus, gpus)
+    return answer
+
+
+@step("train")
+def train_container(attempt: Attempt, lease: Lease, secrets: Mapping[str, str]) -> Followed:
+    """Run the container under its limits and follow it to its end."""
+    display = Display(get_run_logger(), attempt.site.clock)
+    with attempt.step("train"):
+        followed = attempt.train(lease, secrets, display)
+    display.close()
+    return followed
+
+
+@step("update_estimates")
+def update_estimates(attempt: Attempt, followed: Followed) -> Exit:
+    """Keep what was measured beside what was predicted, and learn from it."""
+    with attempt.step("update_estimates"):
+        exit_, measured = attempt.settle(followed)
+    show_comparison(attempt.prediction, measured)
+    return exit_
+
+
+@step("clean_up")
+def clean_up(attempt: Attempt) -> None:
+    """Remove container, lease, ports and the claim on the staged copy."""
+    with attempt.step("clean_up"):
+        attempt.clean_up()
+
+
+@flow(name="train", validate_parameters=False, persist_result=False)
+def train(job: TrainingJob = DIGITS) -> State[Any]:
+    """Train one job in a container as soon as this node has headroom for it.
+
+    Give the job's image and command, and what it needs; headway predicts what
+    is left open. The run waits as AwaitingHeadroom until a node has room.
+    """
+    site = current_site()
+    run_id = str(flow_run.get_id())
+    with hold_flow(site.settings.state_dir, run_id):
+        while True:
+            state = _attempt(site, run_id, job)
+            if state.type is not StateType.SCHEDULED:
+                return state
+            if flow_run.get_deployment_id() is not None:
+                _back_to_the_line(run_id, state)
+            site.clock.sleep(_RETRY_S)  # called as a function: nobody else would start it again
+
+
+def _attempt(site: Site, run_id: str, document: Any) -> State[Any]:
+    """One attempt; its final state, or a SCHEDULED one when there is to be another."""
+    attempt: Attempt | None = None
+    leave = False
+    try:
+        attempt = stage_data(site, run_id, document)
+        lease = admit(attempt)
+        if isinstance(lease, Wait):
+            attempt.give_back(lease)
+            return _waiting("AwaitingHeadroom", lease.reason)
+        followed = train_container(attempt, lease, _secrets(attempt.job))
+        return _state_of(attempt, update_estimates(attempt, followed))
+    except (LedgerUnreachable, EngineUnreachable) as error:
+        leave = True  # nothing can be recorded or removed now; the next process goes on here
+        return _waiting("AwaitingRetry", str(error))
+    except InvalidInput as error:
+        if attempt is not None:
+            attempt.end(Exit(ExitKind.REFUSED, None, str(error)))
+        return Failed(message=str(error))
+    except HeadwayError as error:
+        if attempt is None:
+            return Failed(message=str(error))
+        return _state_of(attempt, attempt.fail(exit_of(error)))
+    except TerminationSignal:
+        leave = attempt is None or not _is_cancelled(run_id)
+        if attempt is not None and not leave:
+            attempt.end(Exit(ExitKind.CANCELLED, None, "cancelled by its owner"))
+        raise
+    finally:
+        if attempt is not None and not leave:
+            clean_up(attempt)
+
+
+def _state_of(attempt: Attempt, exit_: Exit) -> State[Any]:
+    if not attempt.ended:
+        return _waiting("AwaitingRetry", exit_.message)
+    if exit_.kind is ExitKind.OK:
+        return Completed(message=attempt.summary())
+    if exit_.kind is ExitKind.TIMED_OUT:
+        return Failed(name="TimedOut", message=exit_.message)
+    return Failed(message=exit_.message)
+
+
+def _waiting(name: str, reason: str) -> State[Any]:
+    state: State[Any] = Scheduled(message=reason)
+    return state.model_copy(update={"name": name})
+
+
+def _back_to_the_line(run_id: str, state: State[Any]) -> None:
+    """Make the run claimable again and leave; the worker starts it when it fits."""
+    soon = state.timestamp + timedelta(seconds=_RETRY_S)
+    details = state.state_details.model_copy(update={"scheduled_time": soon})
+    with get_client(sync_client=True) as client:
+        client.set_flow_run_state(
+            cast("Any", run_id), state.model_copy(update={"state_details": details}), force=True
+        )
+    raise Abort(f"back to the line: {state.message}")
+
+
+def _is_cancelled(run_id: str) -> bool:
+    """Whether the user asked for the end; any other signal must not stop the container."""
+    try:
+        with get_client(sync_client=True) as client:
+            state = client.read_flow_run(cast("Any", run_id)).state
+    except Exception:  # noqa: BLE001 - without an answer the container goes on
+        return False
+    return state is not None and state.type in {StateType.CANCELLING, StateType.CANCELLED}
+
+
+def _secrets(job: TrainingJob) -> dict[str, str]:
+    """Values of the Secret blocks that the job names; they go nowhere but the container."""
+    found = {}
+    for variable, block in job.secrets.items():
+        try:
+            found[variable] = str(cast("Any", Secret.load(block)).get())
+        except ValueError as error:
+            raise InvalidInput(
+                f"secrets.{variable}", block, "give the name of a Prefect Secret block that exists"
+            ) from error
+    return found

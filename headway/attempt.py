@@ -1,0 +1,369 @@
+"""One attempt of a run on this node: its five steps, each safe to repeat.
+
+A flow process holds nothing that matters. Every step first looks at what is
+there already, so that the process that takes over from a killed one goes on
+where that one was: the staged copy is in the cache, the lease in the ledger,
+the container at the engine, and the log on the disk.
+"""
+
+import os
+import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
+
+from headway.errors import (
+    ContainerExists,
+    HeadwayError,
+    ImageMissing,
+    ImpossibleDemand,
+    LeaseLost,
+    PolicyViolation,
+    StagingError,
+)
+from headway.follow import Followed, Follower, Listener
+from headway.model.job import TrainingJob
+from headway.model.lease import Demand, Lease, Wait
+from headway.model.progress import ProgressPoint
+from headway.model.run import Exit, ExitKind, Measurement, Prediction, RunState, StepState
+from headway.model.trace import Trace
+from headway.policy.admission import possible
+from headway.policy.demand import after_out_of_memory, runs_again
+from headway.runtime.outcome import classify_exit
+from headway.runtime.port import BindMount, ContainerSpec
+from headway.site import Site
+from headway.staging.cache import StagedDataset
+from headway.units import format_duration, format_size
+
+DATA, OUTPUTS, CHECKPOINT = "/data", "/outputs", "/checkpoint"
+
+
+class Attempt:
+    """The current attempt of one run, on this node."""
+
+    def __init__(self, site: Site, run_id: str, job: TrainingJob) -> None:
+        """Take up the run; it is put into the ledger if it is not there yet."""
+        self.site = site
+        self.run_id = run_id
+        self.job = job
+        site.ledger.runs.enqueue(
+            run_id,
+            job.document(),
+            name=job.name,
+            owner=job.owner,
+            team=job.team,
+            pool=site.settings.pool,
+            priority=0,
+            submitted_at=site.clock.now(),
+        )
+        record = site.ledger.runs.get(run_id)
+        self.number = record.attempt
+        self._memory_override = (record.demand_override or {}).get("host_memory_bytes")
+        self._lease = site.ledger.leases.of_run(run_id)
+        self.dataset: StagedDataset | None = None
+
+    @property
+    def container(self) -> str:
+        """Name of this attempt's container."""
+        return container_name(self.run_id, self.number)
+
+    @property
+    def folder(self) -> Path:
+        """Log, outputs and checkpoints of the run on this node."""
+        return self.site.settings.runs_dir / self.run_id
+
+    def stage_data(self, progress: Callable[[int, int | None], None]) -> StagedDataset | None:
+        """Bring the data set to this node's cache; None when the job has none."""
+        if self.job.dataset is not None:
+            self.dataset = self.site.cache.stage(
+                self.job.dataset, self.run_id, progress=progress, cancelled=lambda: False
+            )
+        return self.dataset
+
+    def admit(self) -> Lease | Wait:
+        """Confirm the lease now that the data's real size is known, or say what is missing.
+
+        Raises:
+            ImpossibleDemand: No node of the site could ever hold it.
+        """
+        prediction, demand = self.forecast()
+        self.site.ledger.runs.predict(self.run_id, prediction, demand)
+        refusal = possible(demand, self.site.nodes())
+        if refusal is not None:
+            raise ImpossibleDemand(refusal.field, refusal.value, refusal.allowed)
+        if self._container_exists():
+            # It was admitted before a flow process died; it is only followed now.
+            if self._lease is None:
+                raise LeaseLost(0, self.run_id, "its container outlived it")
+            return self._lease
+        terms = self.site.lease_terms(prediction)
+        reading = self.site.read_node()
+        if self._lease is None:
+            answer = self.site.ledger.leases.admit(
+                self.run_id, self.site.settings.node, demand, reading=reading, **terms
+            )
+        else:
+            answer = self.site.ledger.leases.resize(
+                self._lease.lease_id, self._lease.token, demand, reading=reading, **terms
+            )
+        if isinstance(answer, Lease):
+            self._lease = answer
+        return answer
+
+    def forecast(self) -> tuple[Prediction, Demand]:
+        """What is predicted and demanded, with the data's real size once it is staged."""
+        size = self.dataset.size_bytes if self.dataset else None
+        return self.site.forecast(
+            self.job, dataset_bytes=size, host_memory_bytes=self._memory_override
+        )
+
+    def train(self, lease: Lease, secrets: Mapping[str, str], listener: Listener) -> Followed:
+        """Start the container, or find it again, and follow it to its end.
+
+        Raises:
+            LeaseLost: The lease is gone; the container was stopped.
+            RuntimeFailure: The container could not be created or started.
+        """
+        runtime, ledger = self.site.runtime, self.site.ledger
+        if not self._container_exists():
+            runtime.ensure_image(self.job.image)
+            with suppress(ContainerExists):  # another process of this very attempt was faster
+                runtime.create(self._spec(lease, secrets))
+        ledger.runs.begin(
+            self.run_id,
+            self.number,
+            lease.token,
+            container=self.container,
+            runtime=runtime.kind.value,
+        )
+        runtime.start(self.container)
+        ttl_s = self.site.settings.lease_ttl_s
+        follower = Follower(
+            runtime,
+            self.site.clock,
+            listener,
+            renew=lambda: ledger.leases.renew(lease.lease_id, lease.token, ttl_s),
+            record=self._keep_points,
+            gpus=self.site.gpus if lease.gpus else None,
+            renew_every_s=ttl_s / 4,
+        )
+        try:
+            return follower.follow(
+                self.container,
+                prediction=self.prediction,
+                max_runtime_s=self.job.max_runtime,
+                grace_s=self.job.stop_grace,
+            )
+        except LeaseLost:
+            runtime.stop(self.container, self.job.stop_grace)
+            raise
+
+    def _keep_points(self, before: int, points: Sequence[ProgressPoint]) -> None:
+        self.site.ledger.progress.append(self.run_id, self.number, points, first=before)
+
+    def settle(self, followed: Followed) -> tuple[Exit, Measurement]:
+        """Classify the end, keep prediction beside measurement, learn from it.
+
+        The ledger has the exit before the container is removed: whoever dies
+        in between, nobody runs a finished job again.
+        """
+        exit_ = classify_exit(
+            followed.status,
+            cancelled=False,
+            timed_out=followed.timed_out,
+            log_tail=followed.log_tail,
+        )
+        usage = self.site.runtime.usage(self.container)
+        record = self.site.ledger.runs.get(self.run_id)
+        demand = record.demand or self.forecast()[1]
+        measured = Measurement(
+            runtime_s=followed.runtime_s,
+            host_peak_bytes=usage.host_peak_bytes,
+            host_cache_bytes=usage.host_cache_bytes,
+            gpu_peak_bytes=followed.gpu_peak_bytes,
+            cpu_s=usage.cpu_s,
+            cost=self.site.cost(demand, followed.runtime_s),
+        )
+        if exit_.kind in {ExitKind.OK, ExitKind.OUT_OF_MEMORY}:
+            self.site.ledger.traces.add([self._trace(exit_, measured, demand)])
+        if runs_again(exit_, attempt=self.number, retries=self.job.retries):
+            self._back_to_the_line(exit_, measured, demand)
+        else:
+            self.end(exit_, measured)
+        return exit_, measured
+
+    def _back_to_the_line(self, exit_: Exit, measured: Measurement, demand: Demand) -> None:
+        override: dict[str, int] = {}
+        if exit_.kind is ExitKind.OUT_OF_MEMORY:
+            more = after_out_of_memory(demand, measured.host_peak_bytes)
+            if possible(replace(demand, host_memory_bytes=more), self.site.nodes()) is not None:
+                self.end(exit_, measured)  # no node could give it more
+                return
+            override["host_memory_bytes"] = more
+        elif self._memory_override is not None:
+            override["host_memory_bytes"] = self._memory_override
+        self.site.ledger.runs.requeue(self.run_id, exit_, demand_override=override or None)
+
+    def fail(self, exit_: Exit) -> Exit:
+        """The attempt broke before its container had ended: again, or the end."""
+        if runs_again(exit_, attempt=self.number, retries=self.job.retries):
+            self.site.ledger.runs.requeue(self.run_id, exit_)
+        else:
+            self.end(exit_)
+        return exit_
+
+    def end(self, exit_: Exit, measured: Measurement | None = None) -> None:
+        """End the run in the ledger; the first end counts."""
+        self.site.ledger.runs.finish(self.run_id, exit_, measured or Measurement())
+
+    def give_back(self, wait: Wait) -> None:
+        """Not now after all: back to the line as the same attempt, with the reason."""
+        self.site.ledger.leases.give_back(self.run_id, self._token())
+        self.site.ledger.runs.set_reason(
+            self.run_id, wait.resource, wait.reason, expected_start_at=None
+        )
+
+    @contextmanager
+    def step(self, name: str) -> Iterator[None]:
+        """Keep a step's start and end in the ledger."""
+        runs = self.site.ledger.runs
+        runs.step_started(self.run_id, self.number, name)
+        try:
+            yield
+        except BaseException as error:
+            runs.step_ended(self.run_id, self.number, name, StepState.FAILED, str(error))
+            raise
+        runs.step_ended(self.run_id, self.number, name, StepState.DONE)
+
+    @property
+    def prediction(self) -> Prediction:
+        """What was said before the start."""
+        return self.site.ledger.runs.get(self.run_id).prediction or Prediction()
+
+    def summary(self) -> str:
+        """One line about a run that ended well."""
+        record = self.site.ledger.runs.get(self.run_id)
+        measured, said = record.measurement or Measurement(), self.prediction
+        parts = [record.exit.message] if record.exit is not None else []
+        if measured.runtime_s is not None:
+            predicted = f" (predicted {format_duration(said.runtime_s)})" if said.runtime_s else ""
+            parts.append(f"{format_duration(measured.runtime_s)}{predicted}")
+        if measured.host_peak_bytes is not None:
+            parts.append(f"host peak {format_size(measured.host_peak_bytes)}")
+        if measured.gpu_peak_bytes is not None:
+            parts.append(f"GPU peak {format_size(measured.gpu_peak_bytes)}")
+        return ", ".join([*parts, f"outputs in {self.folder / 'outputs'}"])
+
+    @property
+    def ended(self) -> bool:
+        """Nothing more will happen to this run."""
+        return self.site.ledger.runs.get(self.run_id).state is RunState.ENDED
+
+    def clean_up(self) -> None:
+        """Remove container, lease, ports and the claim on the staged copy. Idempotent.
+
+        The log, the outputs and, until the run has ended, the checkpoints stay.
+        """
+        if self._container_exists():
+            self.site.runtime.stop(self.container, self.job.stop_grace)
+            self.site.runtime.remove(self.container)
+        self.site.cache.release(self.run_id)
+        self.site.ledger.leases.release(self.run_id)
+        if self.ended:
+            shutil.rmtree(self.folder / "checkpoint", ignore_errors=True)
+
+    def _token(self) -> str:
+        return self._lease.token if self._lease is not None else ""
+
+    def _container_exists(self) -> bool:
+        return self.site.runtime.inspect(self.container) is not None
+
+    def _mounts(self) -> dict[str, BindMount]:
+        mounts = {
+            "HEADWAY_OUTPUTS": BindMount(self._folder("outputs"), OUTPUTS, read_only=False),
+            "HEADWAY_CHECKPOINT": BindMount(
+                self._folder("checkpoint"), CHECKPOINT, read_only=False
+            ),
+        }
+        if self.dataset is not None:
+            target = f"{DATA}/{self.dataset.path.name}"
+            mounts["HEADWAY_DATA"] = BindMount(self.dataset.path, target)
+        return mounts
+
+    def _folder(self, name: str) -> Path:
+        """A directory the container's user may write; everybody else only reads."""
+        folder = self.folder / name
+        folder.mkdir(parents=True, exist_ok=True)
+        user = self.site.container_user
+        if user and os.geteuid() == 0:
+            uid, gid = (int(part) for part in user.split(":"))
+            os.chown(folder, uid, gid)
+        return folder
+
+    def _spec(self, lease: Lease, secrets: Mapping[str, str]) -> ContainerSpec:
+        mounts = self._mounts()
+        runtime = self.site.runtime
+        env = {
+            **self.job.env,
+            **secrets,
+            **{key: runtime.path_in_container(mount) for key, mount in mounts.items()},
+            "HEADWAY_RUN_ID": self.run_id,
+            "HEADWAY_ATTEMPT": str(self.number),
+        }
+        return ContainerSpec(
+            name=self.container,
+            run_id=self.run_id,
+            attempt=self.number,
+            image=self.job.image,
+            command=tuple(self.job.command),
+            env=env,
+            mounts=tuple(mounts.values()),
+            log_path=self._folder("log") / f"attempt-{self.number}.log",
+            host_memory_bytes=lease.host_memory_bytes,
+            cpus=lease.cpus,
+            shm_bytes=self.job.resources.shm,
+            gpu_uuids=tuple(grant.uuid for grant in lease.gpus),
+            ports=lease.ports,
+            user=self.site.container_user,
+            stop_grace_s=self.job.stop_grace,
+            log_limit_bytes=self.site.settings.log_limit_bytes,
+        )
+
+    def _trace(self, exit_: Exit, measured: Measurement, demand: Demand) -> Trace:
+        training = self.job.training
+        latest = self.site.ledger.progress.latest(self.run_id)
+        record = self.site.ledger.runs.get(self.run_id)
+        return Trace(
+            network=training.network or self.job.recipe(),
+            gpu_type=self.site.gpu_type() if demand.gpus else "cpu",
+            gpus=demand.gpus,
+            batch_size=training.batch_size,
+            runtime_s=measured.runtime_s if exit_.kind is ExitKind.OK else None,
+            precision=training.precision,
+            framework=training.framework,
+            data_threads=training.data_threads,
+            dataset_bytes=self.dataset.size_bytes if self.dataset else None,
+            dataset_samples=training.samples,
+            epochs=float(training.epochs) if training.epochs else None,
+            iterations=latest.iteration if latest else None,
+            host_peak_bytes=measured.host_peak_bytes,
+            gpu_peak_bytes=measured.gpu_peak_bytes,
+            cpus=demand.cpus,
+            exit="ok" if exit_.kind is ExitKind.OK else "oom",
+            started_at=record.started_at,
+            recipe=self.job.recipe(),
+            run_id=f"{self.run_id}-{self.number}",
+        )
+
+
+def container_name(run_id: str, attempt: int) -> str:
+    """The one name of an attempt's container: one name, so one container, whatever dies."""
+    return f"headway-{run_id}-{attempt}"
+
+
+def exit_of(error: HeadwayError) -> Exit:
+    """What an error means for the run: the user's to correct, or the site's to repeat."""
+    if isinstance(error, ImageMissing | PolicyViolation | StagingError):
+        return Exit(ExitKind.REFUSED, None, str(error))
+    return Exit(ExitKind.INFRASTRUCTURE, None, str(error))

@@ -1,0 +1,55 @@
+"""`headway …`: the command line.
+
+Exit status: 0 done, 1 the run failed, 2 bad input, 3 the site is not reachable.
+Imports stay inside the commands, so that `headway --help` answers at once.
+"""
+
+import sys
+from typing import Any
+
+import click
+
+from headway import cli_runs, cli_site
+
+
+class _Headway(click.Group):
+    """Turns our errors into one line and an exit status."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command; an error of ours becomes its one line."""
+        from headway.errors import (
+            HeadwayError,
+            InvalidInput,
+            LedgerUnreachable,
+            RunUnknown,
+            SiteUnreachable,
+        )
+
+        try:
+            return super().invoke(ctx)
+        except HeadwayError as error:
+            click.echo(str(error), err=True)
+            status = 1
+            if isinstance(error, InvalidInput | RunUnknown):
+                status = 2
+            elif isinstance(error, SiteUnreachable | LedgerUnreachable):
+                status = 3
+            return ctx.exit(status)
+
+
+@click.group(cls=_Headway, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="headway", message="%(prog)s %(version)s")
+def headway() -> None:
+    """Share a team's GPU servers without getting in each other's way."""
+
+
+for command in (*cli_runs.COMMANDS, *cli_site.COMMANDS):
+    headway.add_command(command)
+
+
+def main() -> None:
+    """Entry point of the `headway` script."""
+    if hasattr(sys.stdout, "reconfigure"):
+        # A terminal that cannot show a character must not end the command.
+        sys.stdout.reconfigure(errors="replace")
+    headway(prog_name="headway")

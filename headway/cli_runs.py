@@ -1,0 +1,242 @@
+"""Commands about runs: submit, runs, show, logs, cancel, queue."""
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from headway.ledger.records import RunRecord
+    from headway.server import FlowRun, PrefectServer
+    from headway.site import Site
+
+as_json = click.option("--json", "machine", is_flag=True, help="Print JSON with stable keys.")
+
+
+def print_json(document: object) -> None:
+    """One JSON document on standard output."""
+    click.echo(json.dumps(document, indent=2))
+
+
+def open_server(site: "Site") -> "PrefectServer":
+    """The Prefect server that PREFECT_API_URL names, or this machine's."""
+    import os
+
+    from headway.server import PrefectServer
+
+    return PrefectServer(os.environ.get("PREFECT_API_URL") or site.settings.api_url)
+
+
+def this_site() -> "Site":
+    """The site that the environment names."""
+    from headway.site import current_site
+
+    return current_site()
+
+
+def ui_url(server: "PrefectServer") -> str:
+    """Where a person looks at this site."""
+    return server.api_url.removesuffix("/api")
+
+
+@click.command()
+@click.argument("job_file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Change one field.")
+@click.option("--watch", is_flag=True, help="Follow the run to its end.")
+@click.option("--key", help="Submitting twice with one key gives one run.")
+@as_json
+def submit(
+    job_file: Path, overrides: tuple[str, ...], watch: bool, key: str | None, machine: bool
+) -> None:
+    """Hand a job to the site: `headway submit job.yaml --set resources.cpus=2`."""
+    from headway.model.job_text import parse_job
+    from headway.submit import check_against_site
+
+    job = parse_job(job_file.read_bytes(), filename=str(job_file), overrides=overrides)
+    site = this_site()
+    check_against_site(job, site, where=str(job_file))
+    with open_server(site) as server:
+        run = server.submit(
+            {"job": job.document()}, name=job.name, tags=[f"team:{job.team}"], key=key
+        )
+        url = f"{ui_url(server)}/runs/flow-run/{run.run_id}"
+        if machine and not watch:
+            print_json({"run_id": run.run_id, "name": run.name, "url": url})
+            return
+        if not machine:
+            click.echo(f"{run.name}: {run.run_id}\nwatch it at {url}")
+        if watch:
+            from headway.watch import watch_run
+
+            sys.exit(watch_run(site, server, run.run_id, machine=machine))
+
+
+@click.command()
+@click.option("--limit", default=50, show_default=True, help="Newest runs to show.")
+@as_json
+def runs(limit: int, machine: bool) -> None:
+    """List runs, newest first."""
+    from headway.view import run_view
+
+    site = this_site()
+    with open_server(site) as server:
+        seen = server.runs(limit)
+        url = ui_url(server)
+    records = {record.run_id: record for record in site.ledger.runs.all(limit=limit + 200)}
+    views = [run_view(run, records.get(run.run_id), url) for run in seen]
+    if machine:
+        print_json(views)
+        return
+    print_table(
+        ["run", "name", "state", "node", "attempt", "why"],
+        [
+            [
+                view["run_id"][:8],
+                view["name"],
+                view["state"],
+                view["node"] or "",
+                str(view["attempt"]),
+                (view["exit"] or {}).get("message") or view["reason"],
+            ]
+            for view in views
+        ],
+    )
+
+
+def _found(site: "Site", server: "PrefectServer", text: str) -> "tuple[FlowRun, RunRecord | None]":
+    """The run called *text*: its id, the beginning of it, or its name."""
+    from headway.errors import RunUnknown
+
+    try:
+        record = site.ledger.runs.find(text)
+    except RunUnknown:
+        # Perhaps no worker has seen it yet; then Prefect alone knows it.
+        for run in server.runs(200):
+            if run.name == text or run.run_id.startswith(text):
+                return run, None
+        raise
+    return server.run(record.run_id), record
+
+
+@click.command()
+@click.argument("run")
+@as_json
+def show(run: str, machine: bool) -> None:
+    """Everything about one run, by id, beginning of id, or name."""
+    from headway.watch import details
+
+    site = this_site()
+    with open_server(site) as server:
+        seen, record = _found(site, server, run)
+        view = details(site, seen, record, ui_url(server))
+    if machine:
+        print_json(view)
+    else:
+        _print_run(view)
+
+
+def _print_run(view: dict[str, Any]) -> None:
+    from headway.units import format_duration, format_size
+
+    end = view["exit"] or {}
+    click.echo(f"{view['name']}  {view['state']}  attempt {view['attempt']}")
+    click.echo(end.get("message") or view["reason"])
+    for step in view.get("steps", ()):
+        took = "" if step["seconds"] is None else format_duration(step["seconds"])
+        click.echo(f"  {step['name']:<17}{step['state']:<9}{took:<12}{step['message']}")
+    shown = (
+        ("runtime", "runtime_s", format_duration),
+        ("host memory peak", "host_peak_bytes", format_size),
+        ("GPU memory peak", "gpu_peak_bytes", format_size),
+        ("cost", "cost", "{:.4f}".format),
+    )
+    rows = []
+    for name, key, form in shown:
+        said, found = (view.get(side, {}).get(key) for side in ("predicted", "measured"))
+        if said is not None or found is not None:
+            rows.append([name, "–" if said is None else form(said)])
+            rows[-1].append("–" if found is None else form(found))
+    if rows:
+        print_table(["", "predicted", "measured"], rows)
+    for output in view.get("outputs", ()):
+        click.echo(f"  {output}")
+    click.echo(view["url"])
+
+
+@click.command()
+@click.argument("run")
+@click.option("-f", "--follow", is_flag=True, help="Go on until the run has ended.")
+@as_json
+def logs(run: str, follow: bool, machine: bool) -> None:
+    """Print what the training program wrote."""
+    from headway.watch import log_pieces
+
+    site = this_site()
+    with open_server(site) as server:
+        seen, record = _found(site, server, run)
+        pieces = log_pieces(site, server, seen, record, follow=follow)
+        if machine:
+            text = b"".join(pieces).decode(errors="replace")
+            print_json({"run_id": seen.run_id, "log": text})
+            return
+        for piece in pieces:
+            sys.stdout.buffer.write(piece)
+            sys.stdout.buffer.flush()
+
+
+@click.command()
+@click.argument("run")
+@as_json
+def cancel(run: str, machine: bool) -> None:
+    """End a run; its container gets its grace time."""
+    site = this_site()
+    with open_server(site) as server:
+        seen, _ = _found(site, server, run)
+        state = server.cancel(seen.run_id)
+    if machine:
+        print_json({"run_id": seen.run_id, "state": state})
+    else:
+        click.echo(f"{seen.name}: {state}")
+
+
+@click.command()
+@as_json
+def queue(machine: bool) -> None:
+    """Who waits, for what, in which order."""
+    from headway.view import waiting_view
+
+    site = this_site()
+    line = site.ledger.runs.waiting(site.settings.pool)
+    views = [waiting_view(position, record) for position, record in enumerate(line, start=1)]
+    if machine:
+        print_json(views)
+    elif not views:
+        click.echo("nobody waits")
+    else:
+        print_table(
+            ["#", "run", "name", "team", "waits because it"],
+            [
+                [str(v["position"]), v["run_id"][:8], v["name"], v["team"], v["reason"]]
+                for v in views
+            ],
+        )
+
+
+def print_table(columns: list[str], rows: list[list[str]]) -> None:
+    """A table for people."""
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in columns:
+        table.add_column(column, overflow="fold")
+    for row in rows:
+        # Text, not markup: a name such as "[red]" is shown as it is.
+        table.add_row(*(Text(cell) for cell in row))
+    Console().print(table)
+
+
+COMMANDS = (submit, runs, show, logs, cancel, queue)

@@ -1,0 +1,208 @@
+"""Follows one container: its log becomes progress, progress becomes remaining time."""
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Protocol
+
+from headway.clock import Clock
+from headway.errors import EngineUnreachable, LedgerUnreachable, TelemetryError
+from headway.estimate.remaining import RemainingEstimate, RemainingTime
+from headway.model.progress import ProgressPoint
+from headway.model.run import Prediction
+from headway.progress.parser import LogParser
+from headway.runtime.port import ContainerState, ContainerStatus, Runtime
+from headway.telemetry.port import GpuSensors
+
+_TICK_S = 0.25
+_GPU_EVERY_S = 2.0
+_TAIL_BYTES = 16_384
+
+
+@dataclass(frozen=True, slots=True)
+class Watched:
+    """How a run stands right now."""
+
+    elapsed_s: float
+    point: ProgressPoint | None
+    """The newest point; None before the first."""
+    remaining: RemainingEstimate | None
+    """None while neither the prior nor the log says anything."""
+
+
+class Listener(Protocol):
+    """Who is told while a container runs; the flow shows it in the UI."""
+
+    def lines(self, data: bytes, skipped_bytes: int) -> None:
+        """A piece of the log as it came, and how much before it was given up."""
+        ...
+
+    def watched(self, now: Watched) -> None:
+        """How the run stands; called a few times a second, to be thinned by the listener."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Followed:
+    """What following a container to its end found."""
+
+    status: ContainerStatus
+    timed_out: bool
+    runtime_s: float
+    gpu_peak_bytes: int | None
+    """Highest sum over the container's processes; None without GPUs or readings."""
+    log_tail: str
+
+
+class Follower:
+    """Follows one container of this node until it has ended."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        clock: Clock,
+        listener: Listener,
+        *,
+        renew: Callable[[], None],
+        record: Callable[[int, Sequence[ProgressPoint]], None],
+        gpus: GpuSensors | None,
+        renew_every_s: float,
+    ) -> None:
+        """Set up.
+
+        Args:
+            runtime: Where the container is.
+            clock: Time and waiting.
+            listener: Who is told.
+            renew: Renews the lease; what it raises ends the following.
+            record: Keeps progress points; the number says how many came before.
+            gpus: Read for the GPU memory peak; None for a CPU job.
+            renew_every_s: Seconds between renewals.
+        """
+        self._runtime = runtime
+        self._clock = clock
+        self._listener = listener
+        self._renew = renew
+        self._record = record
+        self._gpus = gpus
+        self._renew_every_s = renew_every_s
+        self._offset = 0
+        self._recorded = 0
+        self._tail: deque[bytes] = deque()
+        self._point: ProgressPoint | None = None
+        self._gpu_peak_bytes: int | None = None
+
+    def follow(
+        self,
+        name: str,
+        *,
+        prediction: Prediction,
+        max_runtime_s: float | None,
+        grace_s: float,
+    ) -> Followed:
+        """Follow container *name* to its end.
+
+        The log is read from its start, also by a process that takes over:
+        points are numbered, so none is kept twice.
+
+        Raises:
+            LeaseLost: From *renew*; the container still runs.
+            ContainerMissing: It was removed by somebody else.
+        """
+        parser = LogParser()
+        remaining = RemainingTime(
+            prediction.runtime_s, prediction.runtime_low_s, prediction.runtime_high_s
+        )
+        status = self._runtime.wait(name, 0.0)
+        # The wall clock is asked once; from here on only the monotonic one counts,
+        # so that a clock that jumps by days ends no job.
+        started = self._clock.monotonic_s()
+        if status.started_at is not None:
+            age_s = (self._clock.now() - status.started_at).total_seconds()
+            started -= max(age_s, 0.0)
+        next_renewal = self._clock.monotonic_s()
+        next_gpu = next_renewal
+        timed_out = False
+        while True:
+            now = self._clock.monotonic_s()
+            elapsed_s = now - started
+            if now >= next_renewal and self._tolerated(self._renew):
+                next_renewal = now + self._renew_every_s
+            if now >= next_gpu:
+                self._read_gpus(status)
+                next_gpu = now + _GPU_EVERY_S
+            self._tolerated(partial(self._read_log, name, parser, remaining, elapsed_s))
+            self._listener.watched(Watched(elapsed_s, self._point, remaining.at(elapsed_s)))
+            if status.state is ContainerState.EXITED:
+                break
+            if max_runtime_s is not None and elapsed_s >= max_runtime_s and not timed_out:
+                timed_out = True
+                self._runtime.stop(name, grace_s)
+            try:
+                status = self._runtime.wait(name, _TICK_S)
+            except EngineUnreachable:
+                # The container goes on without its engine; so do we.
+                self._clock.sleep(_TICK_S)
+        self._read_log(name, parser, remaining, elapsed_s)
+        return Followed(
+            status=status,
+            timed_out=timed_out,
+            runtime_s=_runtime_s(status, elapsed_s),
+            gpu_peak_bytes=self._gpu_peak_bytes,
+            log_tail=b"".join(self._tail)[-_TAIL_BYTES:].decode(errors="replace"),
+        )
+
+    def _tolerated(self, step: Callable[[], object]) -> bool:
+        """Run *step*; False when the database or the engine was away: the run goes on."""
+        try:
+            step()
+        except (LedgerUnreachable, EngineUnreachable):
+            return False
+        return True
+
+    def _read_log(
+        self, name: str, parser: LogParser, remaining: RemainingTime, elapsed_s: float
+    ) -> None:
+        while True:
+            chunk = self._runtime.read_log(name, self._offset)
+            if not chunk.data and not chunk.skipped_bytes:
+                return
+            self._offset = chunk.next_offset
+            self._listener.lines(chunk.data, chunk.skipped_bytes)
+            self._tail.append(chunk.data[-_TAIL_BYTES:])
+            while len(self._tail) > 4:
+                self._tail.popleft()
+            points = parser.feed(chunk.data, elapsed_s)
+            if not points:
+                continue
+            self._point = points[-1]
+            for point in points:
+                done = point.iteration if point.iteration is not None else point.epoch
+                if done is not None:
+                    remaining.update(point.t_s, done, point.total)
+            before, self._recorded = self._recorded, self._recorded + len(points)
+            self._record(before, points)
+
+    def _read_gpus(self, status: ContainerStatus) -> None:
+        if self._gpus is None or not status.pids:
+            return
+        try:
+            readings = self._gpus.read()
+        except TelemetryError:
+            return  # the node's worker reports it; a peak is never guessed
+        mine = set(status.pids)
+        held = [
+            process.memory_bytes
+            for gpu in readings
+            for process in gpu.processes
+            if process.pid in mine and process.memory_bytes is not None
+        ]
+        if held:
+            self._gpu_peak_bytes = max(self._gpu_peak_bytes or 0, sum(held))
+
+
+def _runtime_s(status: ContainerStatus, watched_s: float) -> float:
+    if status.started_at is None or status.ended_at is None:
+        return watched_s
+    return max((status.ended_at - status.started_at).total_seconds(), 0.0)

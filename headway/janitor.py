@@ -1,0 +1,177 @@
+"""The node's janitor: compares ledger, Prefect, processes and containers, and mends.
+
+What is to be done about one run is decided by `policy.reconcile`; here the
+four sides are read and the instructions carried out. Whatever fails is tried
+again with the next round.
+"""
+
+import logging
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from headway.attempt import container_name
+from headway.errors import HeadwayError, LeaseLost
+from headway.flowrun import live_flow
+from headway.ledger.records import RunRecord
+from headway.model.job_text import job_from_document
+from headway.model.run import Exit, ExitKind, Measurement, RunState
+from headway.policy.reconcile import Action, PrefectView, Situation, reconcile
+from headway.runtime.port import ContainerStatus
+from headway.site import Site
+
+log = logging.getLogger(__name__)
+
+ON_PREFECT = frozenset({Action.RESCHEDULE, Action.SET_CANCELLED, Action.SET_FINAL})
+"""Instructions that only the worker can carry out: they change Prefect's state."""
+
+
+@dataclass(frozen=True, slots=True)
+class PrefectRun:
+    """What Prefect says of one run."""
+
+    view: PrefectView
+    flow_starts: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Mending:
+    """A change of Prefect's state that the worker still has to make."""
+
+    run_id: str
+    action: Action
+    exit: Exit | None
+    """How the run ended, for `SET_FINAL`."""
+
+
+class Janitor:
+    """Mends this node."""
+
+    def __init__(self, site: Site) -> None:
+        """Mend *site*'s node."""
+        self._site = site
+
+    def unsettled(self) -> list[RunRecord]:
+        """Runs of this node that Prefect must be asked about, and the line's."""
+        ledger, node = self._site.ledger, self._site.settings.node
+        states = (RunState.WAITING, RunState.CLAIMED, RunState.RUNNING)
+        open_runs = [r for r in ledger.runs.all(states=states) if r.node in {None, node}]
+        known = {run.run_id for run in open_runs}
+        left = {lease.run_id for lease in ledger.leases.live(node)}
+        left |= {container.run_id for container in self._site.runtime.containers()}
+        return open_runs + [ledger.runs.get(run_id) for run_id in left - known if run_id]
+
+    def round(
+        self,
+        runs: list[RunRecord],
+        prefect: Mapping[str, PrefectRun],
+        starting: frozenset[str],
+    ) -> list[Mending]:
+        """One round over *runs*; returns what remains for the worker to do.
+
+        Args:
+            runs: From `unsettled`, read *before* Prefect was asked.
+            prefect: What Prefect says; a run that is missing here was deleted.
+            starting: Runs whose flow process this worker is starting right now.
+        """
+        containers = {c.name: c for c in self._site.runtime.containers()}
+        wanted: set[str] = set()
+        mendings: list[Mending] = []
+        for run in runs:
+            name = container_name(run.run_id, run.attempt)
+            wanted.add(name)
+            situation = self._situation(run, prefect, containers.get(name), starting)
+            for action in reconcile(situation):
+                if action in ON_PREFECT:
+                    mendings.append(Mending(run.run_id, action, self._exit_of(run.run_id)))
+                    continue
+                if action is not Action.RENEW:
+                    log.warning("run %s (%s): %s", run.name, run.run_id, action.value)
+                if not self._carried_out(action, run, name):
+                    break  # the instructions build on each other
+        self._sweep(c for name, c in containers.items() if name not in wanted)
+        return mendings
+
+    def _situation(
+        self,
+        run: RunRecord,
+        prefect: Mapping[str, PrefectRun],
+        container: ContainerStatus | None,
+        starting: frozenset[str],
+    ) -> Situation:
+        seen = prefect.get(run.run_id, PrefectRun(PrefectView.MISSING))
+        alive = live_flow(self._site.settings.state_dir, run.run_id) is not None
+        job = job_from_document(run.job)
+        return Situation(
+            state=run.state,
+            prefect=seen.view,
+            flow_alive=alive or run.run_id in starting,
+            container=container is not None,
+            has_lease=self._site.ledger.leases.of_run(run.run_id) is not None,
+            flow_starts=seen.flow_starts,
+            attempts_left=run.attempt <= job.retries,
+        )
+
+    def _carried_out(self, action: Action, run: RunRecord, container: str) -> bool:
+        try:
+            self._carry_out(action, run, container)
+        except LeaseLost as error:
+            # Nobody may hold what was promised to others: the container goes.
+            log.warning("%s", error)
+            self._site.runtime.remove(container)
+        except HeadwayError as error:
+            log.warning("%s of run %s: %s; tried again next round", action, run.run_id, error)
+            return False
+        return True
+
+    def _carry_out(self, action: Action, run: RunRecord, container: str) -> None:
+        ledger = self._site.ledger
+        lease = ledger.leases.of_run(run.run_id)
+        token = lease.token if lease is not None else ""
+        match action:
+            case Action.RENEW if lease is not None:
+                ledger.leases.renew(lease.lease_id, token, self._site.settings.lease_ttl_s)
+            case Action.STOP_CONTAINER:
+                self._site.runtime.stop(container, job_from_document(run.job).stop_grace)
+                self._site.runtime.remove(container)
+            case Action.RELEASE:
+                self._site.cache.release(run.run_id)
+                ledger.leases.release(run.run_id)
+            case Action.END_CANCELLED:
+                exit_ = Exit(ExitKind.CANCELLED, None, "cancelled by its owner")
+                ledger.runs.finish(run.run_id, exit_, Measurement())
+            case Action.END_INFRASTRUCTURE:
+                ledger.runs.finish(run.run_id, _vanished(run, again=False), Measurement())
+            case Action.REQUEUE:
+                ledger.runs.requeue(run.run_id, _vanished(run, again=True))
+                ledger.leases.release(run.run_id)
+            case Action.GIVE_BACK:
+                ledger.leases.give_back(run.run_id, token)
+            case _:
+                pass
+
+    def _exit_of(self, run_id: str) -> Exit | None:
+        return self._site.ledger.runs.get(run_id).exit
+
+    def _sweep(self, strangers: Iterable[ContainerStatus]) -> None:
+        """Remove containers that stand for no attempt the ledger knows."""
+        for container in strangers:
+            log.warning("container %s belongs to no live attempt: removed", container.name)
+            try:
+                self._site.runtime.stop(container.name, 10.0)
+                self._site.runtime.remove(container.name)
+            except HeadwayError as error:
+                log.warning("container %s: %s; tried again next round", container.name, error)
+
+
+def _vanished(run: RunRecord, *, again: bool) -> Exit:
+    then = (
+        f"the run goes back to the line as attempt {run.attempt + 1}"
+        if again
+        else "it was tried as often as the job allows; submit it again"
+    )
+    return Exit(
+        ExitKind.INFRASTRUCTURE,
+        None,
+        f"the container of attempt {run.attempt} is gone from node {run.node} "
+        f"without an exit code; {then}",
+    )

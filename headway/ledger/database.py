@@ -1,0 +1,140 @@
+"""Opens the ledger's database: SQLite for one machine, PostgreSQL for several.
+
+One writer at a time is what makes admission right. SQLite gives it with
+`BEGIN IMMEDIATE`, PostgreSQL with a lock on the node's row; "select the sum,
+then insert" without it overcommits (measured: 137 of 200 rounds).
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Engine, create_engine, event, make_url, text
+from sqlalchemy.exc import DBAPIError, IntegrityError, OperationalError
+from sqlmodel import Session
+
+from headway.errors import LedgerUnreachable, SchemaMismatch
+
+SCHEMA_VERSION = "0001"
+"""The newest migration; a test holds it to what Alembic says."""
+
+_BUSY_S = 60.0
+_MIGRATION_LOCK = 0x68656164  # "head": the advisory lock's number on PostgreSQL
+
+
+def open_engine(url: str) -> Engine:
+    """An engine for *url* with the settings that the ledger's promises rest on."""
+    address = make_url(url)
+    if address.get_backend_name() == "sqlite":
+        if address.database:
+            Path(address.database).parent.mkdir(parents=True, exist_ok=True)
+        engine = create_engine(address, connect_args={"timeout": _BUSY_S})
+        event.listen(engine, "connect", _set_up_sqlite)
+        event.listen(engine, "begin", _begin_immediate)
+        return engine
+    if address.drivername == "postgresql":
+        address = address.set(drivername="postgresql+psycopg")
+    return create_engine(
+        address,
+        pool_pre_ping=True,
+        pool_size=3,
+        max_overflow=5,
+        connect_args={"connect_timeout": 10},
+    )
+
+
+def _set_up_sqlite(connection: Any, _record: object) -> None:
+    # The driver would begin transactions by itself, deferred; we begin them.
+    connection.isolation_level = None
+    cursor = connection.cursor()
+    for pragma in (
+        "journal_mode=WAL",
+        "synchronous=FULL",
+        "foreign_keys=ON",
+        f"busy_timeout={int(_BUSY_S * 1000)}",
+    ):
+        cursor.execute(f"PRAGMA {pragma}")
+    cursor.close()
+
+
+def _begin_immediate(connection: Any) -> None:
+    connection.exec_driver_sql("BEGIN IMMEDIATE")
+
+
+class Database:
+    """Transactions on one engine. Vendor's errors come out as ours."""
+
+    def __init__(self, engine: Engine) -> None:
+        """Work on *engine*."""
+        self.engine = engine
+
+    @contextmanager
+    def transaction(self) -> Iterator[Session]:
+        """One short transaction; committed at the end, rolled back on any error.
+
+        Raises:
+            LedgerUnreachable: The database does not answer, is locked for too
+                long, has no room or refuses to write.
+        """
+        try:
+            with Session(self.engine, expire_on_commit=False) as session, session.begin():
+                yield session
+        except IntegrityError:
+            raise  # a broken rule, not an absent database: the caller knows which
+        except DBAPIError as error:
+            raise LedgerUnreachable(self.shown_url, _cause(error)) from error
+
+    @property
+    def shown_url(self) -> str:
+        """The address without its password."""
+        return self.engine.url.render_as_string(hide_password=True)
+
+    def migrate(self) -> None:
+        """Bring the tables to this code's schema. Safe when several start at once.
+
+        Raises:
+            SchemaMismatch: The tables are newer than this code.
+        """
+        found = self.schema_version()
+        if found == SCHEMA_VERSION:
+            return
+        if found is not None and found > SCHEMA_VERSION:
+            raise SchemaMismatch(found, SCHEMA_VERSION)
+        # Alembic takes a third of a second to import: only when there is work for it.
+        from alembic import command  # noqa: PLC0415
+        from alembic.config import Config  # noqa: PLC0415
+
+        config = Config()
+        config.set_main_option("script_location", str(Path(__file__).parent / "migrations"))
+        try:
+            with self.engine.connect() as connection, connection.begin():
+                # On SQLite the transaction is the lock, and a schema change is part of it.
+                if connection.dialect.name == "postgresql":
+                    connection.execute(
+                        text("SELECT pg_advisory_xact_lock(:number)"), {"number": _MIGRATION_LOCK}
+                    )
+                config.attributes["connection"] = connection
+                command.upgrade(config, "head")
+        except DBAPIError as error:
+            raise LedgerUnreachable(self.shown_url, _cause(error)) from error
+
+    def schema_version(self) -> str | None:
+        """The schema that the database has; None when it is empty."""
+        try:
+            with self.engine.connect() as connection:
+                return str(
+                    connection.execute(text("SELECT version_num FROM alembic_version")).scalar_one()
+                )
+        except OperationalError as error:
+            if "no such table" in str(error):
+                return None
+            raise LedgerUnreachable(self.shown_url, _cause(error)) from error
+        except DBAPIError as error:
+            if "alembic_version" in str(error):  # PostgreSQL: undefined table
+                return None
+            raise LedgerUnreachable(self.shown_url, _cause(error)) from error
+
+
+def _cause(error: DBAPIError) -> str:
+    return str(error.orig).strip().splitlines()[0] if str(error.orig).strip() else "no answer"

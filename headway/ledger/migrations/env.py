@@ -1,0 +1,17 @@
+"""Alembic's entry: migrations run on the connection that `Database.migrate` holds."""
+
+from alembic import context
+from sqlmodel import SQLModel
+
+from headway.ledger import tables  # noqa: F401 - fills the metadata
+
+connection = context.config.attributes["connection"]
+context.configure(
+    connection=connection,
+    target_metadata=SQLModel.metadata,
+    render_as_batch=connection.dialect.name == "sqlite",
+    compare_type=True,
+    transactional_ddl=True,
+)
+with context.begin_transaction():
+    context.run_migrations()

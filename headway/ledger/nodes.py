@@ -1,0 +1,127 @@
+"""Nodes of the site, their readings, and what operators set."""
+
+from typing import Any
+
+from sqlmodel import select
+
+from headway.ledger.columns import now
+from headway.ledger.database import Database
+from headway.ledger.records import NodeRecord, from_json, to_json
+from headway.ledger.tables import NodeRow, SettingRow
+from headway.model.node import Capacity, Gpu, Node, NodeReading, NodeState, Reserve
+
+
+class Nodes:
+    """The node table."""
+
+    def __init__(self, database: Database) -> None:
+        """Work on *database*."""
+        self._database = database
+
+    def register(self, node: Node, *, boot_id: str, worker_token: str) -> None:
+        """Put *node* into the ledger, or take it over from the worker before.
+
+        A node that an operator drained stays drained.
+        """
+        with self._database.transaction() as session:
+            known = session.get(NodeRow, node.name, with_for_update=True)
+            drained = known is not None and known.state == NodeState.DRAINING.value
+            session.merge(
+                NodeRow(
+                    name=node.name,
+                    pool=node.pool,
+                    state=(NodeState.DRAINING if drained else NodeState.READY).value,
+                    state_reason=known.state_reason if known is not None and drained else "",
+                    cpus=node.capacity.cpus,
+                    host_memory_bytes=node.capacity.host_memory_bytes,
+                    gpus=[to_json(gpu) for gpu in node.capacity.gpus],
+                    reserve_cpus=node.reserve.cpus,
+                    reserve_host_memory_bytes=node.reserve.host_memory_bytes,
+                    price_per_hour=node.price_per_hour,
+                    gpu_price_per_hour=node.gpu_price_per_hour,
+                    boot_id=boot_id,
+                    worker_token=worker_token,
+                    heartbeat_at=now(session),
+                )
+            )
+
+    def heartbeat(self, name: str, worker_token: str, reading: NodeReading) -> bool:
+        """Keep the newest reading; False when another worker took the node over."""
+        with self._database.transaction() as session:
+            row = session.get(NodeRow, name, with_for_update=True)
+            if row is None or row.worker_token != worker_token:
+                return False
+            row.reading = to_json(reading)
+            row.heartbeat_at = now(session)
+            session.add(row)
+            return True
+
+    def get(self, name: str) -> NodeRecord | None:
+        """The node called *name*."""
+        with self._database.transaction() as session:
+            row = session.get(NodeRow, name)
+            return None if row is None else node_record(row)
+
+    def all(self) -> list[NodeRecord]:
+        """Every node, by name."""
+        with self._database.transaction() as session:
+            return [node_record(row) for row in session.exec(select(NodeRow).order_by("name"))]
+
+    def set_state(self, name: str, state: NodeState, reason: str) -> bool:
+        """Drain a node or make it ready again; False when there is none of that name."""
+        with self._database.transaction() as session:
+            row = session.get(NodeRow, name, with_for_update=True)
+            if row is None:
+                return False
+            row.state, row.state_reason = state.value, reason
+            session.add(row)
+            return True
+
+
+class SiteSettings:
+    """What operators set in blocks, as the workers last read it."""
+
+    def __init__(self, database: Database) -> None:
+        """Work on *database*."""
+        self._database = database
+
+    def put(self, name: str, document: dict[str, Any]) -> bool:
+        """Keep *document* under *name*; whether it changed."""
+        with self._database.transaction() as session:
+            row = session.get(SettingRow, name, with_for_update=True)
+            if row is not None and row.document == document:
+                return False
+            if row is None:
+                row = SettingRow(name=name)
+            row.document = document
+            row.updated_at = now(session)
+            session.add(row)
+            return True
+
+    def get(self, name: str) -> dict[str, Any] | None:
+        """The document under *name*."""
+        with self._database.transaction() as session:
+            row = session.get(SettingRow, name)
+            return None if row is None else dict(row.document)
+
+
+def node_record(row: NodeRow) -> NodeRecord:
+    """The record of a row."""
+    gpus = tuple(from_json(Gpu, document) for document in row.gpus)
+    node = Node(
+        name=row.name,
+        pool=row.pool,
+        capacity=Capacity(row.cpus, row.host_memory_bytes, gpus),
+        reserve=Reserve(row.reserve_cpus, row.reserve_host_memory_bytes),
+        state=NodeState(row.state),
+        state_reason=row.state_reason,
+        price_per_hour=row.price_per_hour,
+        gpu_price_per_hour=row.gpu_price_per_hour,
+    )
+    return NodeRecord(
+        node=node,
+        boot_id=row.boot_id,
+        worker_token=row.worker_token,
+        heartbeat_at=row.heartbeat_at,
+        reading=None if row.reading is None else from_json(NodeReading, row.reading),
+    )

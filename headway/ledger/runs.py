@@ -1,0 +1,282 @@
+"""Runs: their place in the line, their attempts, steps and exits."""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import func
+from sqlmodel import Session, col, select
+
+from headway.errors import IllegalTransition, LeaseLost, RunUnknown
+from headway.ledger.columns import now
+from headway.ledger.database import Database
+from headway.ledger.records import RunRecord, from_json, to_json
+from headway.ledger.tables import LeaseRow, RunRow, StepRow
+from headway.model.lease import Demand, Resource
+from headway.model.run import (
+    TRANSITIONS,
+    Exit,
+    ExitKind,
+    Measurement,
+    Prediction,
+    RunState,
+    Step,
+    StepState,
+)
+
+
+class Runs:
+    """The run and step tables."""
+
+    def __init__(self, database: Database) -> None:
+        """Work on *database*."""
+        self._database = database
+
+    def enqueue(
+        self,
+        run_id: str,
+        job: Mapping[str, Any],
+        *,
+        name: str,
+        owner: str,
+        team: str,
+        pool: str,
+        priority: int,
+        submitted_at: datetime,
+    ) -> RunRecord:
+        """Put a run into the line. Idempotent: a known run is given back as it is."""
+        with self._database.transaction() as session:
+            row = session.get(RunRow, run_id)
+            if row is None:
+                row = RunRow(
+                    run_id=run_id,
+                    name=name,
+                    owner=owner,
+                    team=team,
+                    pool=pool,
+                    priority=priority,
+                    job=dict(job),
+                    state=RunState.WAITING.value,
+                    submitted_at=submitted_at,
+                )
+                session.add(row)
+                session.flush()
+            return run_record(row)
+
+    def get(self, run_id: str) -> RunRecord:
+        """The run with this id. Raises `RunUnknown`."""
+        with self._database.transaction() as session:
+            return run_record(_row(session, run_id))
+
+    def find(self, text: str) -> RunRecord:
+        """The run with this id, id prefix or name; of several of one name the newest.
+
+        Raises:
+            RunUnknown: None, or a prefix that several runs share.
+        """
+        with self._database.transaction() as session:
+            row = session.get(RunRow, text)
+            if row is None and len(text) >= 4:
+                starts = col(RunRow.run_id).startswith(text, autoescape=True)
+                found = session.exec(select(RunRow).where(starts).limit(2)).all()
+                row = found[0] if len(found) == 1 else None
+            if row is None:
+                newest = col(RunRow.submitted_at).desc()
+                named = select(RunRow).where(RunRow.name == text).order_by(newest)
+                row = session.exec(named.limit(1)).first()
+            if row is None:
+                raise RunUnknown(text)
+            return run_record(row)
+
+    def all(
+        self, *, limit: int | None = None, states: Sequence[RunState] = tuple(RunState)
+    ) -> list[RunRecord]:
+        """Runs in any of *states*, newest first."""
+        with self._database.transaction() as session:
+            wanted = col(RunRow.state).in_([state.value for state in states])
+            query = select(RunRow).where(wanted).order_by(col(RunRow.submitted_at).desc())
+            return [run_record(row) for row in session.exec(query.limit(limit))]
+
+    def waiting(self, pool: str) -> list[RunRecord]:
+        """The line of a pool: highest priority first, then first come."""
+        with self._database.transaction() as session:
+            query = (
+                select(RunRow)
+                .where(RunRow.state == RunState.WAITING.value, RunRow.pool == pool)
+                .order_by(col(RunRow.priority).desc(), col(RunRow.submitted_at), RunRow.run_id)
+            )
+            return [run_record(row) for row in session.exec(query)]
+
+    def set_reason(
+        self, run_id: str, resource: Resource, reason: str, *, expected_start_at: datetime | None
+    ) -> bool:
+        """Keep what a waiting run waits for; True only when that is news."""
+        with self._database.transaction() as session:
+            row = _row(session, run_id, lock=True)
+            if row.state != RunState.WAITING.value:
+                return False
+            news = (row.resource, row.reason) != (resource.value, reason)
+            row.resource, row.reason = resource.value, reason
+            row.expected_start_at = expected_start_at
+            session.add(row)
+            return news
+
+    def predict(self, run_id: str, prediction: Prediction, demand: Demand) -> None:
+        """Keep what was said before the start."""
+        with self._database.transaction() as session:
+            row = _row(session, run_id, lock=True)
+            row.prediction, row.demand = to_json(prediction), to_json(demand)
+            session.add(row)
+
+    def begin(self, run_id: str, attempt: int, token: str, *, container: str, runtime: str) -> None:
+        """The container is there and about to start. Idempotent for the same attempt.
+
+        Raises:
+            LeaseLost: *token* is not that of the run's live lease.
+        """
+        with self._database.transaction() as session:
+            row = _row(session, run_id, lock=True)
+            lease = live_lease(session, run_id)
+            if lease is None or lease.token != token or row.attempt != attempt:
+                raise LeaseLost(
+                    (lease.lease_id or 0) if lease else 0, run_id, "another attempt holds it"
+                )
+            if row.state != RunState.RUNNING.value:
+                move(row, RunState.RUNNING)
+                row.started_at = now(session)
+            row.container, row.runtime = container, runtime
+            session.add(row)
+
+    def requeue(
+        self, run_id: str, exit_: Exit, *, demand_override: Mapping[str, Any] | None = None
+    ) -> None:
+        """Back to the line as the next attempt. The lease stays until the container is gone."""
+        with self._database.transaction() as session:
+            row = _row(session, run_id, lock=True)
+            move(row, RunState.WAITING)
+            row.attempt += 1
+            row.exit_kind, row.exit_code = exit_.kind.value, exit_.code
+            row.exit_message = exit_.message
+            row.reason, row.resource, row.expected_start_at = exit_.message, None, None
+            row.container = row.claimed_at = row.started_at = None
+            if demand_override is not None:
+                row.demand_override = dict(demand_override)
+            session.add(row)
+
+    def finish(self, run_id: str, exit_: Exit, measurement: Measurement) -> bool:
+        """End the run; the first end counts, later ones answer False."""
+        with self._database.transaction() as session:
+            row = _row(session, run_id, lock=True)
+            if row.state == RunState.ENDED.value:
+                return False
+            move(row, RunState.ENDED)
+            row.ended_at = now(session)
+            row.exit_kind, row.exit_code = exit_.kind.value, exit_.code
+            row.exit_message = exit_.message
+            row.measurement = to_json(measurement)
+            row.reason, row.resource, row.expected_start_at = "", None, None
+            session.add(row)
+            return True
+
+    def step_started(self, run_id: str, attempt: int, name: str) -> None:
+        """A step begins, or begins again in the next process."""
+        with self._database.transaction() as session:
+            session.merge(
+                StepRow(
+                    run_id=run_id,
+                    attempt=attempt,
+                    name=name,
+                    state=StepState.RUNNING.value,
+                    started_at=now(session),
+                    ended_at=None,
+                )
+            )
+
+    def step_ended(
+        self, run_id: str, attempt: int, name: str, state: StepState, message: str = ""
+    ) -> None:
+        """A step that was started has ended."""
+        with self._database.transaction() as session:
+            row = session.get_one(StepRow, (run_id, attempt, name))
+            row.state, row.message, row.ended_at = state.value, message, now(session)
+            session.add(row)
+
+    def steps(self, run_id: str) -> list[Step]:
+        """Every step of every attempt, in order of their start."""
+        with self._database.transaction() as session:
+            query = select(StepRow).where(StepRow.run_id == run_id).order_by("started_at")
+            return [
+                Step(
+                    row.name,
+                    row.attempt,
+                    StepState(row.state),
+                    row.started_at,
+                    row.ended_at,
+                    row.message,
+                )
+                for row in session.exec(query)
+            ]
+
+    def counts(self) -> dict[RunState, int]:
+        """How many runs are in each state."""
+        with self._database.transaction() as session:
+            query = select(RunRow.state, func.count()).group_by(col(RunRow.state))
+            found = dict(session.exec(query).all())
+            return {state: found.get(state.value, 0) for state in RunState}
+
+
+def live_lease(session: Session, run_id: str) -> LeaseRow | None:
+    """The run's unreleased lease; a partial index allows one at most."""
+    query = select(LeaseRow).where(LeaseRow.run_id == run_id, col(LeaseRow.released_at).is_(None))
+    return session.exec(query).one_or_none()
+
+
+def move(row: RunRow, to: RunState) -> None:
+    """Change a run's state along `TRANSITIONS`, or raise `IllegalTransition`."""
+    if to not in TRANSITIONS[RunState(row.state)]:
+        raise IllegalTransition(row.run_id, row.state, to.value)
+    row.state = to.value
+
+
+def _row(session: Session, run_id: str, *, lock: bool = False) -> RunRow:
+    row = session.get(RunRow, run_id, with_for_update=lock or None)
+    if row is None:
+        raise RunUnknown(run_id)
+    return row
+
+
+def run_record(row: RunRow) -> RunRecord:
+    """The record of a row."""
+    exit_ = None
+    if row.exit_kind is not None and row.state == RunState.ENDED.value:
+        exit_ = Exit(ExitKind(row.exit_kind), row.exit_code, row.exit_message)
+    return RunRecord(
+        run_id=row.run_id,
+        name=row.name,
+        owner=row.owner,
+        team=row.team,
+        pool=row.pool,
+        priority=row.priority,
+        job=row.job,
+        state=RunState(row.state),
+        attempt=row.attempt,
+        resource=row.resource,
+        reason=row.reason,
+        expected_start_at=row.expected_start_at,
+        node=row.node,
+        runtime=row.runtime,
+        container=row.container,
+        submitted_at=row.submitted_at,
+        claimed_at=row.claimed_at,
+        started_at=row.started_at,
+        ended_at=row.ended_at,
+        exit=exit_,
+        prediction=_value(Prediction, row.prediction),
+        demand=_value(Demand, row.demand),
+        demand_override=row.demand_override,
+        measurement=_value(Measurement, row.measurement),
+    )
+
+
+def _value(kind: type[Any], document: Any) -> Any:
+    return None if document is None else from_json(kind, document)

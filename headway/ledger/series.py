@@ -1,0 +1,122 @@
+"""Progress points and traces."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
+
+from sqlalchemy import func
+from sqlmodel import Session, col, select
+
+from headway.ledger.columns import now
+from headway.ledger.database import Database
+from headway.ledger.records import from_json, to_json
+from headway.ledger.tables import ProgressRow, TraceRow
+from headway.model.progress import ProgressPoint
+from headway.model.trace import Trace
+
+MAX_POINTS = 20_000
+"""Points kept of one attempt; what comes after replaces the newest one."""
+
+
+class Progress:
+    """The progress table."""
+
+    def __init__(self, database: Database) -> None:
+        """Work on *database*."""
+        self._database = database
+
+    def append(
+        self, run_id: str, attempt: int, points: Sequence[ProgressPoint], *, first: int
+    ) -> None:
+        """Keep *points*, numbered from *first*. Points that are there already stay."""
+        if not points:
+            return
+        with self._database.transaction() as session:
+            newest = _newest_number(session, run_id, attempt)
+            for number, point in enumerate(points, start=first):
+                if newest is not None and number <= newest and number < MAX_POINTS - 1:
+                    continue
+                session.merge(_progress_row(run_id, attempt, min(number, MAX_POINTS - 1), point))
+
+    def latest(self, run_id: str) -> ProgressPoint | None:
+        """The newest point of the newest attempt that has any."""
+        with self._database.transaction() as session:
+            newest = (col(ProgressRow.attempt).desc(), col(ProgressRow.number).desc())
+            query = select(ProgressRow).where(ProgressRow.run_id == run_id).order_by(*newest)
+            row = session.exec(query.limit(1)).first()
+            return None if row is None else _point(row)
+
+    def series(self, run_id: str, attempt: int) -> list[ProgressPoint]:
+        """All points of an attempt, in order."""
+        with self._database.transaction() as session:
+            query = (
+                select(ProgressRow)
+                .where(ProgressRow.run_id == run_id, ProgressRow.attempt == attempt)
+                .order_by("number")
+            )
+            return [_point(row) for row in session.exec(query)]
+
+
+class Traces:
+    """The trace table."""
+
+    def __init__(self, database: Database) -> None:
+        """Work on *database*."""
+        self._database = database
+
+    def add(self, traces: Iterable[Trace]) -> int:
+        """Keep *traces*; one whose `run_id` is there already is left out. How many are new."""
+        new = 0
+        with self._database.transaction() as session:
+            for trace in traces:
+                if trace.run_id is not None and _is_known(session, trace.run_id):
+                    continue
+                session.add(
+                    TraceRow(
+                        run_id=trace.run_id,
+                        source=trace.source,
+                        network=trace.network,
+                        gpu_type=trace.gpu_type,
+                        gpus=trace.gpus,
+                        exit=trace.exit,
+                        recorded_at=now(session),
+                        document=to_json(trace),
+                    )
+                )
+                new += 1
+        return new
+
+    def all(self, source: str | None = None) -> list[Trace]:
+        """All traces, or those of one source, oldest first."""
+        with self._database.transaction() as session:
+            query = select(TraceRow).order_by("trace_id")
+            if source is not None:
+                query = query.where(TraceRow.source == source)
+            return [from_json(Trace, row.document) for row in session.exec(query)]
+
+    def count(self) -> int:
+        """How many traces there are."""
+        with self._database.transaction() as session:
+            return session.exec(select(func.count()).select_from(TraceRow)).one()
+
+
+def _newest_number(session: Session, run_id: str, attempt: int) -> int | None:
+    return session.exec(
+        select(func.max(ProgressRow.number)).where(
+            ProgressRow.run_id == run_id, ProgressRow.attempt == attempt
+        )
+    ).one()
+
+
+def _is_known(session: Session, run_id: str) -> bool:
+    query = select(TraceRow.trace_id).where(TraceRow.run_id == run_id)
+    return session.exec(query).first() is not None
+
+
+def _progress_row(run_id: str, attempt: int, number: int, point: ProgressPoint) -> ProgressRow:
+    fields = asdict(point)
+    fields["metrics"] = dict(point.metrics)
+    return ProgressRow(run_id=run_id, attempt=attempt, number=number, **fields)
+
+
+def _point(row: ProgressRow) -> ProgressPoint:
+    return ProgressPoint(row.t_s, row.iteration, row.epoch, row.total, row.metrics)

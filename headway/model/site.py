@@ -1,0 +1,65 @@
+"""What an operator sets for a node; edited as a Prefect block, kept in the ledger's rows."""
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from headway.model.job import AnySize, MemorySize
+from headway.model.node import Capacity, Gpu, Reserve
+from headway.units import GIB, MIB
+
+
+class NodeSettings(BaseModel):
+    """How much of a node headway may promise, and what it costs."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    reserve_host_memory: AnySize | Literal["auto"] = Field(
+        "auto",
+        title="Host memory reserve",
+        description="Held back for the system, such as 4GiB; auto is a tenth, 1 to 16 GiB.",
+    )
+    reserve_cpus: Annotated[float, Field(ge=0, le=4096)] = Field(
+        0.0, title="CPU reserve", description="Processors held back for the system."
+    )
+    reserve_gpu_memory: AnySize = Field(
+        512 * MIB, title="GPU memory reserve", description="Held back on each GPU."
+    )
+    price_per_hour: Annotated[float, Field(ge=0)] = Field(
+        0.0, title="Price of the node", description="For an hour of the whole node, CPU jobs."
+    )
+    gpu_price_per_hour: Annotated[float, Field(ge=0)] = Field(
+        0.0, title="Price of a GPU", description="For an hour of one GPU."
+    )
+    utilisation_limit: Annotated[float, Field(gt=0, le=4)] = Field(
+        1.0,
+        title="Utilisation limit",
+        description="Jobs share a GPU while their utilisations add up to at most this.",
+    )
+    cache_budget: MemorySize = Field(
+        50 * GIB, title="Cache budget", description="Disk space for staged data sets."
+    )
+
+    def reserve(self, capacity: Capacity) -> Reserve:
+        """The reserve these settings mean on a machine of *capacity*."""
+        held = self.reserve_host_memory
+        automatic = min(max(capacity.host_memory_bytes // 10, GIB), 16 * GIB)
+        held_bytes = automatic if isinstance(held, str) else held
+        return Reserve(cpus=self.reserve_cpus, host_memory_bytes=held_bytes)
+
+    def with_reserve(self, gpu: Gpu) -> Gpu:
+        """*gpu* with its reserve."""
+        return Gpu(gpu.uuid, gpu.index, gpu.name, gpu.memory_bytes, self.reserve_gpu_memory)
+
+    def cost(self, runtime_s: float, *, gpus: int, cpu_frac: float) -> float:
+        """Price of a run: its GPUs by the hour, or its share of the node's processors.
+
+        Args:
+            runtime_s: Wall time.
+            gpus: GPUs it holds.
+            cpu_frac: Share of the node's processors it holds, 0..1.
+        """
+        hours = runtime_s / 3600.0
+        if gpus:
+            return hours * gpus * self.gpu_price_per_hour
+        return hours * self.price_per_hour * cpu_frac

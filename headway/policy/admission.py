@@ -1,0 +1,199 @@
+"""Admission: may this demand start now, must it wait, or can it never run here?"""
+
+from collections.abc import Iterator, Sequence
+from difflib import get_close_matches
+
+from headway.model.lease import (
+    Admit,
+    Demand,
+    GpuGrant,
+    GpuHeadroom,
+    Headroom,
+    Refuse,
+    Resource,
+    Sharing,
+    Wait,
+)
+from headway.model.node import Gpu, Node
+from headway.units import format_size
+
+
+def judge(demand: Demand, headroom: Headroom, *, utilisation_limit: float = 1.0) -> Admit | Wait:
+    """Decide whether *demand* may start now on one node.
+
+    Args:
+        demand: What is needed; upper quantiles.
+        headroom: What may still be promised. The reserve is already taken off.
+        utilisation_limit: Jobs share a GPU while their utilisations add up to
+            at most this.
+
+    Returns:
+        `Admit` with the GPUs chosen, best fit first; or `Wait` naming the
+        first scarce resource and the shortfall. Never raises: scarcity is an
+        answer, not an error.
+    """
+    for wait in _host_waits(demand, headroom):
+        return wait
+    if demand.gpus == 0:
+        return Admit(headroom.node)
+    if headroom.gpu_error:
+        return Wait(Resource.GPUS, demand.gpus, f"the GPUs cannot be read: {headroom.gpu_error}")
+    fitting = sorted(
+        (gpu for gpu in headroom.gpus if _fits(demand, gpu, utilisation_limit)),
+        key=lambda gpu: (gpu.memory_bytes, gpu.index),
+    )
+    if len(fitting) < demand.gpus:
+        return _gpu_wait(demand, headroom, len(fitting), utilisation_limit)
+    return Admit(headroom.node, tuple(_grant(demand, gpu) for gpu in fitting[: demand.gpus]))
+
+
+def _host_waits(demand: Demand, headroom: Headroom) -> Iterator[Wait]:
+    if headroom.closed_reason:
+        yield Wait(Resource.NODE, 1, headroom.closed_reason)
+    short_bytes = demand.host_memory_bytes - headroom.host_memory_bytes
+    if short_bytes > 0:
+        yield Wait(
+            Resource.HOST_MEMORY,
+            short_bytes,
+            f"needs {format_size(demand.host_memory_bytes)} of host memory; the headroom of "
+            f"{headroom.node} is {format_size(max(headroom.host_memory_bytes, 0))}",
+        )
+    if demand.cpus > headroom.cpus + 1e-9:
+        yield Wait(
+            Resource.CPUS,
+            demand.cpus - headroom.cpus,
+            f"needs {demand.cpus:g} CPUs; the headroom of {headroom.node} is "
+            f"{max(headroom.cpus, 0):g}",
+        )
+    taken = sorted(set(demand.ports) & set(headroom.ports_taken))
+    if taken:
+        yield Wait(
+            Resource.PORTS, len(taken), f"needs port {taken[0]}, which a run on {headroom.node} has"
+        )
+
+
+def _is_of_type(demand: Demand, name: str) -> bool:
+    return demand.gpu_type.lower() in name.lower()
+
+
+def _fits(demand: Demand, gpu: GpuHeadroom, utilisation_limit: float) -> bool:
+    if not _is_of_type(demand, gpu.name) or gpu.taken_whole:
+        return False
+    if demand.sharing is Sharing.WHOLE:
+        return gpu.idle and demand.gpu_memory_bytes <= gpu.whole_bytes
+    if demand.gpu_memory_bytes > gpu.memory_bytes or gpu.memory_bytes <= 0:
+        return False
+    # An empty GPU takes anybody: a limit below one job's own utilisation starves it.
+    fits = gpu.utilisation_frac + demand.gpu_utilisation_frac <= utilisation_limit + 1e-9
+    return gpu.utilisation_frac == 0 or fits
+
+
+def _grant(demand: Demand, gpu: GpuHeadroom) -> GpuGrant:
+    whole = demand.sharing is Sharing.WHOLE
+    return GpuGrant(
+        uuid=gpu.uuid,
+        memory_bytes=gpu.whole_bytes if whole else demand.gpu_memory_bytes,
+        sharing=demand.sharing,
+        utilisation_frac=demand.gpu_utilisation_frac,
+    )
+
+
+def _gpu_wait(demand: Demand, headroom: Headroom, fitting: int, utilisation_limit: float) -> Wait:
+    matching = [gpu for gpu in headroom.gpus if _is_of_type(demand, gpu.name)]
+    best = max(matching, key=lambda gpu: gpu.memory_bytes, default=None)
+    each = "on one GPU" if demand.gpus == 1 else f"on each of {demand.gpus} GPUs"
+    if demand.sharing is Sharing.WHOLE:
+        idle = sum(gpu.idle for gpu in matching)
+        return Wait(
+            Resource.GPUS,
+            demand.gpus - fitting,
+            f"needs {demand.gpus} whole GPU(s); {idle} of {len(matching)} on {headroom.node} "
+            "are free",
+        )
+    if best is None or best.memory_bytes >= demand.gpu_memory_bytes:
+        return Wait(
+            Resource.GPUS,
+            demand.gpus - fitting,
+            f"needs {demand.gpus} GPU(s) with room for its utilisation; {fitting} on "
+            f"{headroom.node} have it (limit {utilisation_limit:g})",
+        )
+    return Wait(
+        Resource.GPU_MEMORY,
+        demand.gpu_memory_bytes - best.memory_bytes,
+        f"needs {format_size(demand.gpu_memory_bytes)} {each}; the largest headroom is "
+        f"{format_size(max(best.memory_bytes, 0))} on {headroom.node}/gpu{best.index}",
+    )
+
+
+def possible(demand: Demand, nodes: Sequence[Node]) -> Refuse | None:
+    """What of *demand* no node could ever hold, even empty; None when some node could.
+
+    A node's state does not count: what fits only a drained node waits for it.
+    """
+    if not nodes or any(_refusal(demand, node) is None for node in nodes):
+        return None
+    refusals = [(_refusal(demand, node), node) for node in nodes]
+    # The node that comes closest has the most useful thing to say.
+    closest = max(refusals, key=lambda pair: _closeness(pair[0]))
+    return closest[0]
+
+
+_CHECK_ORDER = ("resources.host_memory", "resources.cpus", "resources.gpu_type", "resources.gpus")
+
+
+def _closeness(refusal: Refuse | None) -> int:
+    field = refusal.field if refusal is not None else ""
+    return _CHECK_ORDER.index(field) if field in _CHECK_ORDER else len(_CHECK_ORDER)
+
+
+def _refusal(demand: Demand, node: Node) -> Refuse | None:
+    capacity, reserve = node.capacity, node.reserve
+    usable_bytes = capacity.host_memory_bytes - reserve.host_memory_bytes
+    if demand.host_memory_bytes > usable_bytes:
+        held = ""
+        if demand.host_memory_bytes <= capacity.host_memory_bytes:
+            held = f" after its reserve of {format_size(reserve.host_memory_bytes)}"
+        return Refuse(
+            "resources.host_memory",
+            format_size(demand.host_memory_bytes),
+            f"largest node {node.name} has {format_size(usable_bytes)}{held}; ask for at most that",
+        )
+    if demand.cpus > capacity.cpus - reserve.cpus:
+        return Refuse(
+            "resources.cpus",
+            demand.cpus,
+            f"largest node {node.name} has {capacity.cpus - reserve.cpus:g}; ask for at most that",
+        )
+    return _gpu_refusal(demand, node) if demand.gpus else None
+
+
+def _gpu_refusal(demand: Demand, node: Node) -> Refuse | None:
+    gpus = node.capacity.gpus
+    matching = [gpu for gpu in gpus if _is_of_type(demand, gpu.name)]
+    if gpus and not matching:
+        return Refuse("resources.gpu_type", demand.gpu_type, _known_types(demand.gpu_type, gpus))
+    large = [g for g in matching if g.memory_bytes - g.reserve_bytes >= demand.gpu_memory_bytes]
+    if matching and not large:
+        best = max(matching, key=lambda gpu: gpu.memory_bytes - gpu.reserve_bytes)
+        usable_bytes = best.memory_bytes - best.reserve_bytes
+        return Refuse(
+            "resources.gpu_memory",
+            format_size(demand.gpu_memory_bytes),
+            f"the largest GPU of {node.name} ({best.name}) has {format_size(usable_bytes)} after "
+            f"its reserve of {format_size(best.reserve_bytes)}; ask for at most that",
+        )
+    if len(large) < demand.gpus:
+        return Refuse(
+            "resources.gpus",
+            demand.gpus,
+            f"largest node {node.name} has {len(large)} that would do; ask for at most that",
+        )
+    return None
+
+
+def _known_types(asked: str, gpus: Sequence[Gpu]) -> str:
+    names = sorted({gpu.name for gpu in gpus})
+    words = {word.lower(): word for name in names for word in name.replace("-", " ").split()}
+    near = get_close_matches(asked.lower(), list(words), n=1, cutoff=0.5)
+    hint = f"did you mean {words[near[0]]}? " if near else ""
+    return f"{hint}this site has {', '.join(names)}"

@@ -1,0 +1,130 @@
+"""What a node's janitor does about a run when ledger, Prefect, process and container differ.
+
+Whatever was killed, one of the four still knows. The ledger is the truth
+about grants, the engine about containers, Prefect about what the user wants;
+a flow process only follows. So: what the user ended is ended; what still runs
+is followed by a new flow process; what vanished goes back to the line.
+"""
+
+import enum
+from dataclasses import dataclass
+
+from headway.model.run import RunState
+
+MAX_FLOW_STARTS = 20
+"""After so many flow processes for one run something is wrong with the run itself."""
+
+
+class PrefectView(enum.StrEnum):
+    """What Prefect says about a run, as far as it matters here."""
+
+    SCHEDULED = "scheduled"
+    """Some worker will claim it."""
+    ACTIVE = "active"
+    """Pending, running or paused: a flow process should be there."""
+    CRASHED = "crashed"
+    """Prefect saw its flow process die."""
+    CANCELLING = "cancelling"
+    OVER = "over"
+    """Completed, failed or cancelled: the user or the flow ended it."""
+    MISSING = "missing"
+    """Deleted: nobody wants it any more."""
+    UNKNOWN = "unknown"
+    """The server does not answer; nothing may be concluded."""
+
+
+@dataclass(frozen=True, slots=True)
+class Situation:
+    """Everything known of one run of this node at one moment."""
+
+    state: RunState
+    prefect: PrefectView
+    flow_alive: bool
+    """A flow process holds the run's lock, or this worker is just starting one."""
+    container: bool
+    """A container of the run's current attempt exists, whatever its state."""
+    has_lease: bool
+    flow_starts: int = 0
+    attempts_left: bool = True
+
+
+class Action(enum.StrEnum):
+    """One instruction to the janitor. They are carried out in the order given."""
+
+    RENEW = "renew"
+    """Renew the lease: the container it stands for exists or is about to."""
+    STOP_CONTAINER = "stop_container"
+    """Stop with the job's grace time, then remove, and see that it is gone."""
+    RELEASE = "release"
+    """Release lease, ports and staged copies; only after the container is gone."""
+    END_CANCELLED = "end_cancelled"
+    """End the run in the ledger as cancelled."""
+    END_INFRASTRUCTURE = "end_infrastructure"
+    """End the run in the ledger: the site failed it too often."""
+    REQUEUE = "requeue"
+    """Back to the line as the next attempt; the lease is released with it."""
+    GIVE_BACK = "give_back"
+    """Back to the line as the same attempt: it never started."""
+    RESCHEDULE = "reschedule"
+    """Make Prefect's state SCHEDULED, so that a worker starts a flow process again."""
+    SET_CANCELLED = "set_cancelled"
+    """Make Prefect's state CANCELLED."""
+    SET_FINAL = "set_final"
+    """Make Prefect's state the one that the ledger's exit calls for."""
+
+
+def reconcile(seen: Situation) -> tuple[Action, ...]:
+    """What to do about one run. Empty when nothing differs.
+
+    Nothing is ever started here, and nothing is released while its container
+    may live: a release always follows `STOP_CONTAINER` or no container at all.
+    """
+    if seen.flow_alive:
+        # Its own flow is at work, perhaps in clean-up; it knows more than we do.
+        return (Action.RENEW,) if seen.has_lease else ()
+    if seen.state is RunState.ENDED:
+        return _after_the_end(seen)
+    if seen.prefect is PrefectView.UNKNOWN:
+        return (Action.RENEW,) if seen.has_lease else ()
+    if seen.prefect in {PrefectView.CANCELLING, PrefectView.OVER, PrefectView.MISSING}:
+        return _end_what_nobody_wants(seen)
+    if seen.state is RunState.WAITING:
+        return (*_stop(seen), *_reschedule(seen))
+    return _resume(seen)
+
+
+def _stop(seen: Situation) -> tuple[Action, ...]:
+    return (Action.STOP_CONTAINER,) if seen.container else ()
+
+
+def _reschedule(seen: Situation) -> tuple[Action, ...]:
+    return () if seen.prefect is PrefectView.SCHEDULED else (Action.RESCHEDULE,)
+
+
+def _after_the_end(seen: Situation) -> tuple[Action, ...]:
+    release = (Action.RELEASE,) if seen.container or seen.has_lease else ()
+    unfinished = seen.prefect in {
+        PrefectView.SCHEDULED,
+        PrefectView.ACTIVE,
+        PrefectView.CRASHED,
+        PrefectView.CANCELLING,
+    }
+    return (*_stop(seen), *release, *((Action.SET_FINAL,) if unfinished else ()))
+
+
+def _end_what_nobody_wants(seen: Situation) -> tuple[Action, ...]:
+    final = (Action.SET_CANCELLED,) if seen.prefect is PrefectView.CANCELLING else ()
+    return (*_stop(seen), Action.END_CANCELLED, Action.RELEASE, *final)
+
+
+def _resume(seen: Situation) -> tuple[Action, ...]:
+    """A granted run whose flow process is gone."""
+    if seen.flow_starts >= MAX_FLOW_STARTS:
+        return (*_stop(seen), Action.END_INFRASTRUCTURE, Action.RELEASE, Action.SET_FINAL)
+    if seen.container:
+        return (Action.RENEW, *_reschedule(seen))
+    if seen.state is RunState.CLAIMED:
+        return (Action.GIVE_BACK, *_reschedule(seen))
+    if seen.attempts_left:
+        return (Action.REQUEUE, *_reschedule(seen))
+    return (Action.END_INFRASTRUCTURE, Action.RELEASE, Action.SET_FINAL)

@@ -1,0 +1,243 @@
+"""This installation on this node: every adapter, built once from the settings."""
+
+import hashlib
+import logging
+import os
+from dataclasses import replace
+from functools import cached_property, lru_cache
+from typing import TYPE_CHECKING, TypedDict
+from uuid import uuid4
+
+from headway.clock import Clock, SystemClock
+from headway.errors import EngineUnreachable, TelemetryError
+from headway.estimate.features import from_job
+from headway.estimate.prior import demand_for
+from headway.ledger import Ledger
+from headway.model.job import TrainingJob
+from headway.model.lease import Demand
+from headway.model.node import Capacity, Node, NodeReading
+from headway.model.policy import ContainerPolicy
+from headway.model.run import Prediction
+from headway.model.site import NodeSettings
+from headway.policy.demand import raised, within
+from headway.runtime.port import Runtime, RuntimeKind
+from headway.runtime.process import ProcessRuntime
+from headway.settings import Settings
+from headway.staging.cache import DataCache
+from headway.telemetry.gpu import NvmlGpus
+from headway.telemetry.host import NodeHost, boot_id
+from headway.telemetry.port import GpuSensors, HostSensors
+from headway.telemetry.reading import node_reading
+
+if TYPE_CHECKING:
+    from headway.estimate.estimator import Estimators
+
+log = logging.getLogger(__name__)
+
+
+class LeaseTerms(TypedDict):
+    """What a lease is granted under, beside the demand."""
+
+    ttl_s: float
+    utilisation_limit: float
+    predicted_high_s: float | None
+
+
+class Site:
+    """The adapters of this node. Each is built when it is first asked for.
+
+    Importing scikit-learn or opening the engine's socket costs time that a
+    command such as `headway runs` should not pay.
+    """
+
+    def __init__(self, settings: Settings, clock: Clock) -> None:
+        """A site with *settings*, on *clock*."""
+        self.settings = settings
+        self.clock = clock
+        self._worker_token = uuid4().hex
+
+    @cached_property
+    def ledger(self) -> Ledger:
+        """The ledger, its tables brought up to this code."""
+        self.settings.home.mkdir(parents=True, exist_ok=True, mode=0o700)
+        return Ledger.open(self.settings.database_url)
+
+    @cached_property
+    def runtime(self) -> Runtime:
+        """The engine where one answers, else the process runtime."""
+        if self.settings.runtime != "process":
+            from headway.runtime.docker import DockerRuntime  # noqa: PLC0415 - 0.2 s of imports
+
+            engine = DockerRuntime(
+                site=self.site_id,
+                policy=self._runtime_policy(),
+                clock=self.clock,
+                docker_host=self.settings.docker_host,
+            )
+            if self.settings.runtime == "docker" or _answers(engine):
+                return engine
+        return ProcessRuntime(self.settings.home, self._runtime_policy(), self.clock)
+
+    @cached_property
+    def container_user(self) -> str:
+        """``uid:gid`` that programs run as; empty for the owner of this process."""
+        if self.settings.container_user is not None:
+            return self.settings.container_user
+        if self.runtime.kind is RuntimeKind.DOCKER and os.getuid() == 0:
+            return NOBODY
+        return ""
+
+    def _runtime_policy(self) -> ContainerPolicy:
+        """The operator's policy; what headway itself keeps may always be mounted."""
+        policy = self.container_policy
+        own = (self.settings.runs_dir, self.settings.cache_dir)
+        return policy.model_copy(update={"mount_roots": (*policy.mount_roots, *own)})
+
+    @cached_property
+    def gpus(self) -> GpuSensors:
+        """The GPUs of this node, through NVML."""
+        return NvmlGpus(self.settings.nvml_library)
+
+    @cached_property
+    def host(self) -> HostSensors:
+        """The host of this node."""
+        return NodeHost(self.settings.home)
+
+    @cached_property
+    def cache(self) -> DataCache:
+        """Staged data sets on this node."""
+        return DataCache(
+            self.settings.cache_dir,
+            budget_bytes=self.node_settings.cache_budget,
+            index=self.ledger.staged,
+            node=self.settings.node,
+        )
+
+    @cached_property
+    def estimators(self) -> "Estimators":
+        """The champion; without one it knows nothing, and the prior decides."""
+        from headway.estimate import store  # noqa: PLC0415 - numpy and scipy take half a second
+
+        return store.load(self.settings.models_dir)
+
+    @property
+    def site_id(self) -> str:
+        """Labels what belongs to this site on a shared engine."""
+        return hashlib.sha256(str(self.settings.home.resolve()).encode()).hexdigest()[:12]
+
+    @property
+    def node_settings(self) -> NodeSettings:
+        """What the operator set for this node in its block."""
+        document = self.ledger.settings.get(f"node/{self.settings.node}")
+        return NodeSettings.model_validate(document or {})
+
+    @property
+    def container_policy(self) -> ContainerPolicy:
+        """What the operator set for containers in the policy block."""
+        return ContainerPolicy.model_validate(self.ledger.settings.get(POLICY) or {})
+
+    def join(self) -> None:
+        """Put this node into the ledger with what it has; takes over from a worker before."""
+        settings = self.node_settings
+        try:
+            gpus = tuple(settings.with_reserve(gpu) for gpu in self.gpus.gpus())
+        except TelemetryError as error:
+            log.warning("%s", error)
+            known = self.ledger.nodes.get(self.settings.node)
+            gpus = known.node.capacity.gpus if known is not None else ()
+        capacity = Capacity(self.host.cpus(), self.host.read().memory_bytes, gpus)
+        node = Node(
+            name=self.settings.node,
+            pool=self.settings.pool,
+            capacity=capacity,
+            reserve=settings.reserve(capacity),
+            price_per_hour=settings.price_per_hour,
+            gpu_price_per_hour=settings.gpu_price_per_hour,
+        )
+        self.ledger.nodes.register(node, boot_id=boot_id(), worker_token=self._worker_token)
+
+    def heartbeat(self) -> bool:
+        """Keep the node's newest reading; False when another worker has the node now."""
+        self.runtime.trim_logs()
+        return self.ledger.nodes.heartbeat(self.settings.node, self._worker_token, self.read_node())
+
+    def read_node(self) -> NodeReading:
+        """This node now."""
+        return node_reading(self.gpus, self.host, self.clock)
+
+    def nodes(self) -> list[Node]:
+        """Every node of the site."""
+        return [record.node for record in self.ledger.nodes.all()]
+
+    def here(self) -> Node | None:
+        """This node as the ledger has it."""
+        record = self.ledger.nodes.get(self.settings.node)
+        return record.node if record is not None else None
+
+    def forecast(
+        self, job: TrainingJob, *, dataset_bytes: int | None, host_memory_bytes: int | None
+    ) -> tuple[Prediction, Demand]:
+        """What is predicted for *job* on this node, and what it therefore demands.
+
+        Args:
+            job: What was asked for.
+            dataset_bytes: Real size of the staged data; None before staging.
+            host_memory_bytes: Overrides the demand after a kill for memory.
+        """
+        here = self.here()
+        if dataset_bytes is None and job.dataset is not None:
+            dataset_bytes = job.dataset.size
+        configuration = from_job(job, gpu_type=self.gpu_type(), dataset_bytes=dataset_bytes)
+        prediction = self.estimators.predict(configuration)
+        demand = raised(demand_for(job, prediction, dataset_bytes), host_memory_bytes)
+        if here is not None:
+            demand = within(demand, here)
+        said = replace(
+            prediction,
+            host_peak_bytes=prediction.host_peak_bytes or demand.host_memory_bytes,
+            gpu_peak_bytes=prediction.gpu_peak_bytes or demand.gpu_memory_bytes or None,
+        )
+        if prediction.runtime_s is not None:
+            said = replace(said, cost=self.cost(demand, prediction.runtime_s))
+        return said, demand
+
+    def gpu_type(self) -> str:
+        """Product name of this node's GPUs; ``cpu`` without any."""
+        here = self.here()
+        return here.capacity.gpus[0].name if here is not None and here.capacity.gpus else "cpu"
+
+    def cost(self, demand: Demand, runtime_s: float) -> float:
+        """Price of *runtime_s* with what *demand* holds of this node."""
+        here = self.here()
+        cpus = here.capacity.cpus if here is not None else demand.cpus
+        return self.node_settings.cost(
+            runtime_s, gpus=demand.gpus, cpu_frac=min(demand.cpus / cpus, 1.0)
+        )
+
+    def lease_terms(self, prediction: Prediction) -> LeaseTerms:
+        """What a lease is granted under, given what is predicted."""
+        return LeaseTerms(
+            ttl_s=self.settings.lease_ttl_s,
+            utilisation_limit=self.node_settings.utilisation_limit,
+            predicted_high_s=prediction.runtime_high_s,
+        )
+
+
+def _answers(engine: Runtime) -> bool:
+    try:
+        engine.containers()
+    except EngineUnreachable:
+        return False
+    return True
+
+
+NOBODY = "65534:65534"
+
+POLICY = "policy"
+"""Name under which the ledger keeps the container policy."""
+
+
+@lru_cache(maxsize=1)
+def current_site() -> Site:
+    """The site of this process, from its environment."""
+    return Site(Settings(), SystemClock())

@@ -1,0 +1,281 @@
+"""The site's own processes on one machine: the Prefect server and this node's worker.
+
+A process is known by its pid *and* its start time, so that a reused pid is
+never taken for ours. On servers that have systemd, the units below
+`deployments/systemd/` do the same and restart what dies.
+"""
+
+import hashlib
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+from headway.clock import Clock
+from headway.errors import HeadwayError
+from headway.project import PROJECT
+from headway.server import PrefectServer
+from headway.settings import Settings
+from headway.units import format_duration
+
+_SERVER_START_S = 120.0
+_WORKER_START_S = 60.0
+
+
+class StartFailed(HeadwayError):
+    """A process of the site did not come up; its log says why."""
+
+    def __init__(self, what: str, log: Path, cause: str) -> None:
+        self.what = what
+        self.log = log
+        self.cause = cause
+        super().__init__(f"{what} did not start ({cause}); its last words are in {log}")
+
+
+@dataclass(frozen=True, slots=True)
+class Daemon:
+    """One long-lived process of the site, described by a file below `state_dir`."""
+
+    name: str
+    state_dir: Path
+
+    @property
+    def log(self) -> Path:
+        """Where its output goes."""
+        return self.state_dir / f"{self.name}.log"
+
+    @property
+    def _record(self) -> Path:
+        return self.state_dir / f"{self.name}.json"
+
+    def process(self) -> psutil.Process | None:
+        """The live process, or None."""
+        try:
+            record = json.loads(self._record.read_text())
+            process = psutil.Process(record["pid"])
+            if abs(process.create_time() - record["created"]) < 1.0 and process.is_running():
+                return None if process.status() == psutil.STATUS_ZOMBIE else process
+        except (OSError, ValueError, KeyError, psutil.Error):
+            pass
+        return None
+
+    def start(self, command: list[str], env: Mapping[str, str]) -> psutil.Process:
+        """Start *command* in its own session, so that it outlives this terminal."""
+        self.state_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with self.log.open("ab") as log:
+            child = subprocess.Popen(
+                command,
+                cwd=PROJECT,
+                env=dict(env),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        process = psutil.Process(child.pid)
+        record = {"pid": child.pid, "created": process.create_time()}
+        self._record.write_text(json.dumps(record))
+        return process
+
+    def stop(self, how: signal.Signals, grace_s: float) -> bool:
+        """Stop it: *how*, then SIGKILL after *grace_s*. False when it did not run."""
+        process = self.process()
+        if process is None:
+            self._record.unlink(missing_ok=True)
+            return False
+        process.send_signal(how)
+        try:
+            process.wait(grace_s)
+        except psutil.TimeoutExpired:
+            process.kill()
+            process.wait(10.0)
+        self._record.unlink(missing_ok=True)
+        return True
+
+
+def site_environment(settings: Settings) -> dict[str, str]:
+    """Environment of everything that belongs to the site on this machine."""
+    env = {k: v for k, v in os.environ.items() if not k.startswith("PREFECT_")}
+    keep = {k: v for k, v in os.environ.items() if k.startswith("PREFECT_SERVER_API_AUTH")}
+    prefect = {
+        "PREFECT_HOME": str(settings.home / "prefect"),
+        "PREFECT_API_URL": settings.api_url,
+        "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+        "DO_NOT_TRACK": "1",
+        "PREFECT_SERVER_ALLOW_EPHEMERAL_MODE": "false",
+        # On SQLite, marking runs late locks the database for minutes (measured).
+        "PREFECT_SERVER_SERVICES_LATE_RUNS_ENABLED": "false",
+        "PREFECT_CLI_PROMPT": "false",
+        "PREFECT_CLIENT_CSRF_SUPPORT_ENABLED": "false",
+    }
+    secret = os.environ.get("PREFECT_SERVER_API_AUTH_STRING")
+    if secret:
+        prefect["PREFECT_API_AUTH_STRING"] = secret
+    # The executables beside this Python come first: `prefect` must be the tested one.
+    path = os.pathsep.join([str(Path(sys.executable).parent), env.get("PATH", os.defpath)])
+    site = {
+        "HEADWAY_HOME": str(settings.home),
+        "HEADWAY_PORT": str(settings.port),
+        "HEADWAY_HOST": settings.host,
+        "HEADWAY_NODE": settings.node,
+        "HEADWAY_POOL": settings.pool,
+    }
+    return {**env, **keep, **prefect, **site, "PATH": path}
+
+
+def server_daemon(settings: Settings) -> Daemon:
+    """The Prefect server of this site."""
+    return Daemon("server", settings.state_dir)
+
+
+def worker_daemon(settings: Settings) -> Daemon:
+    """The `gpu-node` worker of this machine."""
+    return Daemon("worker", settings.state_dir)
+
+
+@contextmanager
+def only_one(settings: Settings) -> Iterator[None]:
+    """Hold the site's lock: two `headway up` at once start one server."""
+    import fcntl  # noqa: PLC0415 - POSIX only, and only here
+
+    settings.state_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+    with (settings.state_dir / "up.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def start_server(settings: Settings, clock: Clock, say: Callable[[str], None]) -> bool:
+    """Start the Prefect server unless it answers already; whether it was started.
+
+    Raises:
+        StartFailed: It ended, or does not answer within two minutes; or
+            another program's server has the port.
+    """
+    daemon = server_daemon(settings)
+    with PrefectServer(settings.api_url, timeout_s=5.0) as server:
+        if daemon.process() is not None and server.is_healthy():
+            return False
+        if daemon.process() is None and _port_is_taken(settings):
+            raise StartFailed(
+                "the Prefect server",
+                daemon.log,
+                f"something else listens on {settings.host}:{settings.port}; "
+                "set HEADWAY_PORT to another port",
+            )
+        say(f"starting the Prefect server at {settings.api_url.removesuffix('/api')} …")
+        if daemon.process() is None:
+            command = ["prefect", "server", "start", "--host", settings.host]
+            command += ["--port", str(settings.port)]
+            daemon.start(_absolute(command), site_environment(settings))
+        _await(daemon, "the Prefect server", server.is_healthy, _SERVER_START_S, clock)
+    return True
+
+
+def start_worker(settings: Settings, clock: Clock, say: Callable[[str], None]) -> bool:
+    """Start this node's worker unless it runs; whether it was started."""
+    daemon = worker_daemon(settings)
+    if daemon.process() is not None:
+        return False
+    say(f"starting the worker of node {settings.node} in pool {settings.pool} …")
+    ready = settings.state_dir / "worker.ready"
+    ready.unlink(missing_ok=True)
+    command = ["prefect", "worker", "start", "--type", "gpu-node", "--pool", settings.pool]
+    command += ["--name", settings.node]
+    daemon.start(_absolute(command), site_environment(settings))
+    _await(daemon, "the worker", ready.exists, _WORKER_START_S, clock)
+    return True
+
+
+def register(settings: Settings, say: Callable[[str], None]) -> bool:
+    """Register blocks and deployments with the server; False when nothing changed.
+
+    The fingerprint of what was registered is kept, so that the second
+    `headway up` takes no time for it.
+    """
+    env = site_environment(settings)
+    mark = settings.state_dir / "registered"
+    fingerprint = _fingerprint(env)
+    if mark.exists() and mark.read_text() == fingerprint:
+        return False
+    say("registering blocks and deployments …")
+    prefect = _absolute(["prefect", "--no-prompt"])
+    pool = [*prefect, "work-pool", "create", settings.pool, "--type", "gpu-node", "--overwrite"]
+    _run(pool, env, settings)
+    deploy = [*prefect, "deploy", "--all", "--prefect-file", "deployments/prefect.yaml"]
+    blocks = [sys.executable, "-m", "blocks.register"]
+    children = [_spawn(deploy, env, settings), _spawn(blocks, env, settings)]
+    for child in children:
+        _finish(child, settings)
+    mark.write_text(fingerprint)
+    return True
+
+
+def _absolute(command: list[str]) -> list[str]:
+    return [str(Path(sys.executable).parent / command[0]), *command[1:]]
+
+
+def _fingerprint(env: Mapping[str, str]) -> str:
+    digest = hashlib.sha256()
+    sources = [PROJECT / "deployments" / "prefect.yaml"]
+    for package in ("flows", "blocks", "headway/model"):
+        sources += sorted((PROJECT / package).glob("**/*.py"))
+    for source in sources:
+        digest.update(source.read_bytes())
+    for key in ("HEADWAY_HOME", "HEADWAY_POOL", "HEADWAY_NODE", "PREFECT_API_URL"):
+        digest.update(f"{key}={env[key]}\0".encode())
+    return digest.hexdigest()
+
+
+def _spawn(
+    command: list[str], env: Mapping[str, str], settings: Settings
+) -> tuple[subprocess.Popen[bytes], str]:
+    log = (settings.state_dir / "register.log").open("ab")
+    child = subprocess.Popen(
+        command,
+        cwd=PROJECT,
+        env=dict(env),
+        stdin=subprocess.DEVNULL,
+        stdout=log,
+        stderr=subprocess.STDOUT,
+    )
+    log.close()
+    return child, " ".join(Path(part).name for part in command[:4])
+
+
+def _finish(started: tuple[subprocess.Popen[bytes], str], settings: Settings) -> None:
+    child, shown = started
+    code = child.wait(180)
+    if code != 0:
+        log = settings.state_dir / "register.log"
+        raise StartFailed(f"`{shown} …`", log, f"exit status {code}")
+
+
+def _run(command: list[str], env: Mapping[str, str], settings: Settings) -> None:
+    _finish(_spawn(command, env, settings), settings)
+
+
+def _port_is_taken(settings: Settings) -> bool:
+    import socket  # noqa: PLC0415 - only needed for this one question
+
+    with socket.socket() as probe:
+        probe.settimeout(1.0)
+        return probe.connect_ex((settings.host, settings.port)) == 0
+
+
+def _await(
+    daemon: Daemon, what: str, ready: Callable[[], bool], limit_s: float, clock: Clock
+) -> None:
+    end = clock.monotonic_s() + limit_s
+    while not ready():
+        if daemon.process() is None:
+            raise StartFailed(what, daemon.log, "it ended")
+        if clock.monotonic_s() > end:
+            raise StartFailed(what, daemon.log, f"no answer within {format_duration(limit_s)}")
+        clock.sleep(0.1)

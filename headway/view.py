@@ -1,0 +1,209 @@
+"""How runs and nodes are shown: plain data with documented keys, for people and for machines."""
+
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Any
+
+from headway.ledger.records import NodeRecord, RunRecord
+from headway.model.lease import Lease
+from headway.model.progress import ProgressPoint
+from headway.model.run import ExitKind, Measurement, Prediction, RunState, Step
+from headway.server import FlowRun
+
+_STATE_NAMES = {
+    RunState.WAITING: "AwaitingHeadroom",
+    RunState.CLAIMED: "Pending",
+    RunState.RUNNING: "Running",
+}
+_END_NAMES = {
+    ExitKind.OK: "Completed",
+    ExitKind.CANCELLED: "Cancelled",
+    ExitKind.TIMED_OUT: "TimedOut",
+}
+
+
+def run_view(seen: FlowRun, record: RunRecord | None, ui_url: str) -> dict[str, Any]:
+    """One run as `headway runs --json` lists it.
+
+    Prefect knows every run from its creation; the ledger knows more from the
+    moment a worker has seen it.
+    """
+    return {
+        "run_id": seen.run_id,
+        "name": seen.name,
+        "state": seen.state_name,
+        "reason": _reason(seen, record),
+        "node": record.node if record else None,
+        "runtime": record.runtime if record else None,
+        "attempt": record.attempt if record else 1,
+        "exit": _exit(record),
+        "submitted_at": seen.created_at,
+        "started_at": _time(record.started_at if record else None),
+        "ended_at": _time(record.ended_at if record else None),
+        "url": f"{ui_url}/runs/flow-run/{seen.run_id}",
+    }
+
+
+def _reason(seen: FlowRun, record: RunRecord | None) -> str:
+    if record is not None and record.state is RunState.WAITING and record.reason:
+        return record.reason
+    return seen.message
+
+
+def _exit(record: RunRecord | None) -> dict[str, Any] | None:
+    if record is None or record.exit is None:
+        return None
+    end = record.exit
+    return {"kind": end.kind.value, "code": end.code, "message": end.message}
+
+
+def ledger_state(record: RunRecord) -> str:
+    """The state's name as Prefect would show it, for when Prefect is away."""
+    if record.state is RunState.ENDED and record.exit is not None:
+        return _END_NAMES.get(record.exit.kind, "Failed")
+    return _STATE_NAMES.get(record.state, record.state.value)
+
+
+def run_details(
+    record: RunRecord,
+    *,
+    steps: Iterable[Step],
+    lease: Lease | None,
+    latest: ProgressPoint | None,
+    remaining_s: float | None,
+    outputs: Iterable[str],
+) -> dict[str, Any]:
+    """What `headway show --json` adds to `run_view`."""
+    demand = record.demand
+    return {
+        "job": dict(record.job),
+        "owner": record.owner,
+        "team": record.team,
+        "steps": [_step(step) for step in steps],
+        "demand": None
+        if demand is None
+        else {
+            "host_memory_bytes": demand.host_memory_bytes,
+            "host_memory_basis": demand.host_memory_basis.value,
+            "cpus": demand.cpus,
+            "gpus": demand.gpus,
+            "gpu_memory_bytes": demand.gpu_memory_bytes,
+        },
+        "lease": None if lease is None else _lease(lease),
+        "predicted": _quantities(record.prediction or Prediction()),
+        "measured": _quantities(record.measurement or Measurement()),
+        "progress": {
+            "iteration": latest.iteration if latest else None,
+            "epoch": latest.epoch if latest else None,
+            "total": latest.total if latest else None,
+            "metrics": dict(latest.metrics) if latest else {},
+            "remaining_s": remaining_s,
+        },
+        "outputs": list(outputs),
+    }
+
+
+def _quantities(said: Prediction | Measurement) -> dict[str, Any]:
+    return {
+        "runtime_s": said.runtime_s,
+        "host_peak_bytes": said.host_peak_bytes,
+        "gpu_peak_bytes": said.gpu_peak_bytes,
+        "cost": said.cost,
+    }
+
+
+def _step(step: Step) -> dict[str, Any]:
+    seconds = None
+    if step.ended_at is not None:
+        seconds = round((step.ended_at - step.started_at).total_seconds(), 3)
+    return {
+        "name": step.name,
+        "attempt": step.attempt,
+        "state": step.state.value,
+        "seconds": seconds,
+        "message": step.message,
+    }
+
+
+def _lease(lease: Lease) -> dict[str, Any]:
+    return {
+        "lease_id": lease.lease_id,
+        "node": lease.node,
+        "host_memory_bytes": lease.host_memory_bytes,
+        "cpus": lease.cpus,
+        "gpus": [{"uuid": gpu.uuid, "memory_bytes": gpu.memory_bytes} for gpu in lease.gpus],
+        "ports": list(lease.ports),
+        "expires_at": _time(lease.expires_at),
+    }
+
+
+def node_view(record: NodeRecord, leases: Iterable[Lease]) -> dict[str, Any]:
+    """One node as `headway nodes --json` lists it."""
+    node, held = record.node, [lease for lease in leases if lease.node == record.node.name]
+    reading = record.reading
+    used = {gpu.uuid: gpu for gpu in (reading.gpus or ())} if reading else {}
+    return {
+        "node": node.name,
+        "pool": node.pool,
+        "state": node.state.value,
+        "state_reason": node.state_reason,
+        "cpus": node.capacity.cpus,
+        "cpus_promised": sum(lease.cpus for lease in held),
+        "host_memory_bytes": node.capacity.host_memory_bytes,
+        "host_reserve_bytes": node.reserve.host_memory_bytes,
+        "host_promised_bytes": sum(lease.host_memory_bytes for lease in held),
+        "host_used_bytes": reading.host.used_bytes if reading else None,
+        "gpus": [
+            {
+                "uuid": gpu.uuid,
+                "index": gpu.index,
+                "name": gpu.name,
+                "memory_bytes": gpu.memory_bytes,
+                "promised_bytes": sum(
+                    grant.memory_bytes
+                    for lease in held
+                    for grant in lease.gpus
+                    if grant.uuid == gpu.uuid
+                ),
+                "used_bytes": used[gpu.uuid].used_bytes if gpu.uuid in used else None,
+                "utilisation_frac": used[gpu.uuid].utilisation_frac if gpu.uuid in used else None,
+            }
+            for gpu in node.capacity.gpus
+        ],
+        "gpu_error": reading.gpu_error if reading else "",
+        "runs": [lease.run_id for lease in held],
+        "heartbeat_at": _time(record.heartbeat_at),
+    }
+
+
+def waiting_view(position: int, record: RunRecord) -> dict[str, Any]:
+    """One waiting run as `headway queue --json` lists it."""
+    demand = record.demand
+    return {
+        "position": position,
+        "run_id": record.run_id,
+        "name": record.name,
+        "owner": record.owner,
+        "team": record.team,
+        "attempt": record.attempt,
+        "resource": record.resource,
+        "reason": record.reason,
+        "needs_host_memory_bytes": demand.host_memory_bytes if demand else None,
+        "needs_gpus": demand.gpus if demand else None,
+        "expected_start_at": _time(record.expected_start_at),
+        "submitted_at": _time(record.submitted_at),
+    }
+
+
+def _time(moment: datetime | None) -> str | None:
+    return None if moment is None else moment.isoformat()
+
+
+def outcome(state: str) -> int:
+    """Exit status of the command line for a run that ended in *state*."""
+    return 0 if state == "Completed" else 1
+
+
+def is_over(seen: FlowRun) -> bool:
+    """Whether nothing more will happen to the run, as far as Prefect knows."""
+    return seen.state_type in {"COMPLETED", "FAILED", "CANCELLED", "CRASHED"}

@@ -1,0 +1,318 @@
+"""The `gpu-node` worker: claims what fits, starts it at once, mends what differs.
+
+This is the only import of Prefect inside headway/. The private seams of
+Prefect that the worker rests on are named in `SEAMS`; a test fails with their
+names when a new version of Prefect moves one.
+"""
+
+import asyncio
+import os
+import signal
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+import anyio
+import anyio.abc
+import httpx
+from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterId
+from prefect.client.schemas.objects import State, StateDetails, StateType
+from prefect.client.schemas.responses import WorkerFlowRunResponse
+from prefect.events.clients import get_events_subscriber
+from prefect.events.filters import EventFilter, EventNameFilter
+from prefect.states import Cancelled, Completed, Failed
+from prefect.workers.process import (
+    ProcessJobConfiguration,
+    ProcessVariables,
+    ProcessWorker,
+    ProcessWorkerResult,
+)
+from pydantic import Field
+
+from headway.errors import HeadwayError
+from headway.forkserver import start_server, stub_command
+from headway.janitor import Janitor, Mending, PrefectRun
+from headway.line import Line, Offer
+from headway.model.run import ExitKind
+from headway.policy.reconcile import Action, PrefectView
+from headway.project import PROJECT
+from headway.site import current_site
+
+if TYPE_CHECKING:
+    from prefect.client.schemas.objects import FlowRun
+
+SEAMS = (
+    "_get_scheduled_flow_runs",
+    "_logger",
+    "_propose_pending_state",
+    "_runs_task_group",
+    "_submit_scheduled_flow_runs",
+    "_submitting_flow_run_ids",
+)
+"""Private names of `ProcessWorker` that are overridden or used here."""
+
+PRELOAD = ("prefect.engine", "prefect.flow_engine", "flows.train")
+"""What the fork server imports once, so that no run waits for it."""
+
+JOB_PARAMETER = "job"
+"""The parameter by which a flow run is known to be a training run."""
+
+_NEVER = datetime.max.replace(tzinfo=UTC)
+_JANITOR_EVERY_S = 10.0
+_HEARTBEAT_EVERY_S = 5.0
+_STATE_WRITES_A_PASS = 25
+_RESCHEDULE_DELAY = timedelta(seconds=2)
+
+
+class GpuNodeConfiguration(ProcessJobConfiguration):
+    """Configuration of one flow process."""
+
+    # Streaming ties the flow to the worker's life: with it a flow whose worker
+    # is killed ends Crashed, without it Completed (measured).
+    stream_output: bool = Field(default=False)
+
+
+class GpuNodeVariables(ProcessVariables):
+    """What an operator may set on the work pool."""
+
+    stream_output: bool = Field(
+        default=False, description="Copy the output of flow processes to the worker's log."
+    )
+
+
+class GpuNodeWorker(ProcessWorker):
+    """Runs training jobs of one GPU node as soon as the node has headroom for them."""
+
+    type = "gpu-node"
+    job_configuration = GpuNodeConfiguration
+    job_configuration_variables = GpuNodeVariables  # type: ignore[assignment]  # Prefect's stub
+    _description = "Starts training jobs on this GPU node when they fit, and not before."
+    _display_name = "GPU node (headway)"
+
+    async def setup(self) -> None:
+        """Open the site, mend what an earlier worker left, and go on listening."""
+        self._site = await anyio.to_thread.run_sync(current_site)
+        self._line = Line(self._site)
+        self._janitor = Janitor(self._site)
+        self._wake = asyncio.Event()
+        self._housework = asyncio.Event()
+        self._passing = asyncio.Lock()
+        self._alive: set[UUID] = set()
+        self._mended = False
+        # Prefect's own handling of SIGTERM kills the flows with the worker. Here
+        # the flows go on and the next worker takes them up, so it only leaves.
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._leave)
+        await anyio.to_thread.run_sync(self._site.join)
+        state_dir = self._site.settings.state_dir
+        await anyio.to_thread.run_sync(lambda: start_server(state_dir, PRELOAD, dict(os.environ)))
+        self._command = stub_command(state_dir)
+        await super().setup()
+        assert self._runs_task_group is not None  # noqa: S101 - set by setup(); for the type checker
+        for loop in (self._listen, self._pass_when_woken, self._keep_house):
+            self._runs_task_group.start_soon(loop)
+        (state_dir / "worker.ready").touch()
+
+    def _leave(self, number: int, _frame: object) -> None:
+        self._logger.info("signal %d: the worker leaves, its runs go on", number)
+        os._exit(0)
+
+    # -- the line ---------------------------------------------------------------------
+
+    async def get_and_submit_flow_runs(self) -> "list[FlowRun]":
+        """One pass over the line; trouble with server or ledger waits for the next pass."""
+        if not self._mended:
+            return []  # first find again what an earlier worker left running
+        async with self._passing:
+            try:
+                return await super().get_and_submit_flow_runs()
+            except (httpx.HTTPError, HeadwayError) as error:
+                self._logger.warning("no pass over the line: %s", error)
+                return []
+
+    async def sync_with_backend(self) -> None:
+        """Tell Prefect that this worker lives; a server that is away is asked again later."""
+        try:
+            await super().sync_with_backend()
+        except httpx.HTTPError as error:
+            self._logger.warning("Prefect does not answer the heartbeat: %s", error)
+
+    async def _submit_scheduled_flow_runs(
+        self, flow_run_response: list[WorkerFlowRunResponse]
+    ) -> "list[FlowRun]":
+        """Submit what fits; what does not fit stays scheduled and learns its reason."""
+        offered = {
+            str(entry.flow_run.id): entry
+            for entry in flow_run_response
+            if entry.flow_run.id not in self._submitting_flow_run_ids | self._alive
+        }
+        offers = [_offer(entry.flow_run) for entry in offered.values()]
+        offers.sort(key=lambda offer: offer.submitted_at)
+        decided = await anyio.to_thread.run_sync(self._line.look, offers)
+        chosen = [offered[run_id] for run_id in decided.start]
+        self._alive |= {entry.flow_run.id for entry in chosen}
+        started = await super()._submit_scheduled_flow_runs(chosen)
+        for run_id, reason in list(decided.waiting.items())[:_STATE_WRITES_A_PASS]:
+            await self._write_state(
+                UUID(run_id), _scheduled("AwaitingHeadroom", reason, offered[run_id].flow_run)
+            )
+        return started
+
+    async def _propose_pending_state(self, flow_run: "FlowRun") -> bool:
+        claimed = await super()._propose_pending_state(flow_run)
+        if not claimed:
+            await anyio.to_thread.run_sync(self._line.give_back, str(flow_run.id))
+            self._alive.discard(flow_run.id)
+        return claimed
+
+    async def run(
+        self,
+        flow_run: "FlowRun",
+        configuration: ProcessJobConfiguration,
+        task_status: anyio.abc.TaskStatus[int] | None = None,
+    ) -> ProcessWorkerResult:
+        """Run the flow process to its end; then look at the run and the line again."""
+        if not configuration._command_configured:  # noqa: SLF001 - a seam, see SEAMS
+            configuration.command = self._command
+            configuration._command_configured = True  # noqa: SLF001
+        configuration.working_dir = configuration.working_dir or PROJECT
+        try:
+            return await super().run(flow_run, configuration, task_status)
+        finally:
+            self._alive.discard(flow_run.id)
+            self._housework.set()
+            self._wake.set()
+
+    async def kill_infrastructure(
+        self,
+        infrastructure_pid: str,
+        configuration: ProcessJobConfiguration,  # noqa: ARG002 - Prefect's signature
+        grace_seconds: int = 30,  # noqa: ARG002
+    ) -> None:
+        """End a flow process that was cancelled before its flow began."""
+        try:
+            os.kill(int(infrastructure_pid), signal.SIGTERM)
+        except ProcessLookupError:
+            self._logger.debug("process %s is gone already", infrastructure_pid)
+
+    # -- loops ------------------------------------------------------------------------
+
+    async def _listen(self) -> None:
+        """Look at the line the moment a run is scheduled, instead of with the next poll."""
+        names = ["prefect.flow-run.Scheduled", "prefect.flow-run.Cancelled"]
+        wanted = EventFilter(event=EventNameFilter(name=names))
+        while True:
+            try:
+                async with get_events_subscriber(filter=wanted) as events:
+                    async for _ in events:
+                        self._wake.set()
+            except Exception as error:  # noqa: BLE001 - a supervisor's loop: polling goes on meanwhile
+                self._logger.info("no events from Prefect (%s): polling instead", error)
+            await anyio.sleep(5.0)
+
+    async def _pass_when_woken(self) -> None:
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            await self.get_and_submit_flow_runs()
+
+    async def _keep_house(self) -> None:
+        """Heartbeat, log limits and the janitor's rounds."""
+        next_round = 0.0
+        while True:
+            now = self._site.clock.monotonic_s()
+            try:
+                await anyio.to_thread.run_sync(self._site.heartbeat)
+                if now >= next_round or self._housework.is_set():
+                    self._housework.clear()
+                    next_round = now + _JANITOR_EVERY_S
+                    await self._mend()
+                    if not self._mended:
+                        self._mended = True
+                        self._wake.set()
+            except (httpx.HTTPError, HeadwayError) as error:
+                self._logger.warning("house not kept this time: %s", error)
+            except Exception:  # a supervisor's loop: it must outlive what nobody foresaw
+                self._logger.exception("house not kept this time")
+            with anyio.move_on_after(_HEARTBEAT_EVERY_S):
+                await self._housework.wait()
+
+    async def _mend(self) -> None:
+        runs = await anyio.to_thread.run_sync(self._janitor.unsettled)
+        prefect = await self._ask_prefect([run.run_id for run in runs])
+        starting = frozenset(str(i) for i in self._alive | self._submitting_flow_run_ids)
+        mendings = await anyio.to_thread.run_sync(self._janitor.round, runs, prefect, starting)
+        for mending in mendings:
+            if UUID(mending.run_id) not in self._alive:
+                await self._write_state(UUID(mending.run_id), _mended_state(mending))
+        if mendings:
+            self._wake.set()
+
+    async def _ask_prefect(self, run_ids: Sequence[str]) -> dict[str, PrefectRun]:
+        """What Prefect says of each run; a run that is missing in the answer was deleted."""
+        found: dict[str, PrefectRun] = {}
+        for start in range(0, len(run_ids), 100):
+            page = [UUID(run_id) for run_id in run_ids[start : start + 100]]
+            for run in await self.client.read_flow_runs(
+                flow_run_filter=FlowRunFilter(id=FlowRunFilterId(any_=page))
+            ):
+                found[str(run.id)] = PrefectRun(_view(run), run.run_count)
+        return found
+
+    async def _write_state(self, run_id: UUID, state: "State[Any]") -> None:
+        """Write a state, unless this worker has claimed the run in the meantime.
+
+        Prefect accepts SCHEDULED over PENDING and RUNNING (measured), so a
+        late annotation would un-claim a run. The lock that guards the claims
+        guards this too; and the ledger would still refuse a second lease.
+        """
+        if run_id in self._alive | self._submitting_flow_run_ids:
+            return
+        try:
+            await self.client.set_flow_run_state(run_id, state, force=True)
+        except httpx.HTTPError as error:
+            self._logger.warning("state of run %s not written: %s", run_id, error)
+
+
+def _offer(run: "FlowRun") -> Offer:
+    document = run.parameters.get(JOB_PARAMETER)
+    return Offer(
+        run_id=str(run.id),
+        name=run.name,
+        document=document if isinstance(document, dict) else None,
+        submitted_at=run.created or _NEVER,
+    )
+
+
+def _view(run: "FlowRun") -> PrefectView:
+    match run.state_type:
+        case StateType.SCHEDULED:
+            return PrefectView.SCHEDULED
+        case StateType.PENDING | StateType.RUNNING | StateType.PAUSED:
+            return PrefectView.ACTIVE
+        case StateType.CRASHED:
+            return PrefectView.CRASHED
+        case StateType.CANCELLING:
+            return PrefectView.CANCELLING
+        case _:
+            return PrefectView.OVER
+
+
+def _scheduled(name: str, message: str, run: "FlowRun | None" = None) -> "State[Any]":
+    state: State[Any] = State(type=StateType.SCHEDULED, name=name, message=message)
+    when = run.next_scheduled_start_time if run is not None else None
+    details = StateDetails(scheduled_time=when or state.timestamp + _RESCHEDULE_DELAY)
+    return state.model_copy(update={"state_details": details})
+
+
+def _mended_state(mending: Mending) -> "State[Any]":
+    if mending.action is Action.RESCHEDULE:
+        return _scheduled("AwaitingRetry", "its flow process is gone; another one takes it up")
+    if mending.action is Action.SET_CANCELLED or mending.exit is None:
+        return Cancelled(message="cancelled by its owner")
+    if mending.exit.kind is ExitKind.OK:
+        return Completed(message=mending.exit.message)
+    if mending.exit.kind is ExitKind.CANCELLED:
+        return Cancelled(message=mending.exit.message)
+    return Failed(message=mending.exit.message)

@@ -1,0 +1,1 @@
+"""Hand-written digits: small enough for a test."""
