@@ -176,7 +176,7 @@ def _submit_through_prefect(site: Site, job: dict[str, Any]) -> str:
     """Submit exactly as a user of Prefect would; the run's id."""
     prefect = str(Path(sys.executable).parent / "prefect")
     submitted = subprocess.run(
-        [prefect, "deployment", "run", DEPLOYMENT, "--params", json.dumps({"job": job})],
+        _deployment_run(prefect, job),
         env=site_environment(site.settings),
         capture_output=True,
         text=True,
@@ -186,6 +186,11 @@ def _submit_through_prefect(site: Site, job: dict[str, Any]) -> str:
         if len(word) == 36 and word.count("-") == 4:
             return word
     raise SiteUnreachable(site.settings.api_url, submitted.stderr.strip()[-300:] or "no run")
+
+
+def _deployment_run(prefect: str, job: dict[str, Any]) -> list[str]:
+    command = [prefect, "deployment", "run", DEPLOYMENT, "--flow-run-name", str(job["name"])]
+    return [*command, "--params", json.dumps({"job": job})]
 
 
 def _summary(site: Site, run_id: str, took_s: float, report: dict[str, Any]) -> None:

@@ -1,14 +1,15 @@
-"""Build the tests' container images out of this machine's own files: no registry, 2 seconds.
+"""Images made of this machine's own files: for machines that reach no registry.
 
-    python tests/images/build.py [busybox|python] [--tag NAME]
+    python -m samples.local_image headway-samples:local
 
-`busybox` is Debian's busybox-static. `python` is this interpreter with its
-standard library, the shared libraries it and common wheels need, and
-busybox; a virtual environment made with this interpreter works in it when it
-is mounted read-only at its own path.
+`samples` is this interpreter with its standard library, the shared libraries
+that it and its wheels need, busybox, the packages that the samples import, and
+the samples at /app. `python` and `busybox` are smaller, for tests. It takes
+seconds; the ordinary way is `samples/Dockerfile`.
 """
 
 import argparse
+import importlib.metadata
 import io
 import os
 import re
@@ -17,9 +18,11 @@ import subprocess
 import sys
 import sysconfig
 import tarfile
+from collections.abc import Iterable
 from pathlib import Path
 
 import docker
+from packaging.requirements import Requirement
 
 BUSYBOX = "headway-test/busybox:local"
 PYTHON = "headway-test/python:local"
@@ -30,7 +33,8 @@ _LEFT_OUT = {"test", "tests", "idlelib", "tkinter", "turtledemo", "ensurepip", "
 # Not linked by the interpreter, but by numpy, scikit-learn and torch.
 _WHEEL_LIBRARIES = ("libstdc++.so.6", "libgcc_s.so.1", "libgomp.so.1", "librt.so.1",
                     "libpthread.so.0", "libdl.so.2", "libutil.so.1", "libm.so.6")  # fmt: skip
-_PASSWD = "root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/:/bin/false\n"
+_SAMPLES_NEED = ("scikit-learn", "pandas")
+_PASSWD = "root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/:/bin/false\n"  # noqa: S105 - a file, no secret
 
 
 class MissingPiece(Exception):
@@ -108,6 +112,10 @@ def _add_busybox(image: _Image) -> None:
 
 def python_root() -> bytes:
     """A tar with this interpreter, its libraries and busybox."""
+    return _python_image((), None).done()
+
+
+def _python_image(packages: Iterable[str], samples: Path | None) -> _Image:
     image = _Image()
     _add_busybox(image)
     binary = Path(sys.executable).resolve()
@@ -129,7 +137,38 @@ def python_root() -> bytes:
     for name in ("python", "python3", f"python3.{sys.version_info.minor}"):
         image.link(f"/usr/local/bin/{name}", str(binary))
         image.link(str(binary.with_name(name)), binary.name)  # where environments look for it
-    return image.done()
+    _add_packages(image, packages)
+    if samples is not None:
+        for source in sorted(samples.rglob("*.py")):
+            image.file(f"/app/samples/{source.relative_to(samples)}", source)
+    return image
+
+
+def samples_root() -> bytes:
+    """A tar of the Python image with the samples and what they import."""
+    return _python_image(_SAMPLES_NEED, Path(__file__).parent).done()
+
+
+def _add_packages(image: _Image, names: Iterable[str]) -> None:
+    """Add installed distributions, and what they require, where Python looks for them."""
+    target = Path(sysconfig.get_path("stdlib")) / "site-packages"
+    waiting, seen = [Requirement(name) for name in names], set[str]()
+    while waiting:
+        requirement = waiting.pop()
+        if requirement.name.lower() in seen or not _applies(requirement):
+            continue
+        seen.add(requirement.name.lower())
+        found = importlib.metadata.distribution(requirement.name)
+        waiting += [Requirement(line) for line in found.requires or ()]
+        for file in found.files or ():
+            source = Path(str(file.locate()))
+            unwanted = {"tests", "__pycache__", ".."} & set(file.parts)
+            if not unwanted and source.is_file():
+                image.file(str(target / file), source)
+
+
+def _applies(requirement: Requirement) -> bool:
+    return requirement.marker is None or requirement.marker.evaluate({"extra": ""})
 
 
 def _linked(binary: Path) -> dict[str, Path]:
@@ -160,9 +199,11 @@ def build(which: str, tag: str, *, docker_host: str | None = None) -> str:
     Raises:
         MissingPiece: This machine has no static busybox.
     """
-    root = {"busybox": busybox_root, "python": python_root}[which]()
+    root = {"busybox": busybox_root, "python": python_root, "samples": samples_root}[which]()
     client = docker.DockerClient(base_url=docker_host) if docker_host else docker.from_env()
     with_path = ["ENV PATH=/usr/local/bin:/usr/local/sbin:/usr/bin:/usr/sbin:/bin:/sbin"]
+    if which == "samples":
+        with_path += ["ENV PYTHONPATH=/app", "WORKDIR /app"]
     try:
         repository, _, version = tag.rpartition(":")
         client.api.import_image_from_data(
@@ -174,16 +215,16 @@ def build(which: str, tag: str, *, docker_host: str | None = None) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
-    parser.add_argument("image", choices=["busybox", "python"], nargs="?", default="python")
-    parser.add_argument("--tag", help="name of the image; default headway-test/IMAGE:local")
+    """Command line."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("tag", help="name of the image, such as headway-samples:local")
+    parser.add_argument("--kind", choices=["samples", "python", "busybox"], default="samples")
     parser.add_argument("--docker-host", help="address of the engine; default as for docker")
     options = parser.parse_args()
-    tag = options.tag or {"busybox": BUSYBOX, "python": PYTHON}[options.image]
     try:
-        print(build(options.image, tag, docker_host=options.docker_host))
+        print(build(options.kind, options.tag, docker_host=options.docker_host))
     except MissingPiece as missing:
-        sys.exit(f"cannot build {tag}: this machine lacks {missing}")
+        sys.exit(f"cannot build {options.tag}: this machine lacks {missing}")
 
 
 if __name__ == "__main__":
