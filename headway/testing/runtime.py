@@ -1,0 +1,272 @@
+"""A runtime in memory. Programs are scripts on the injected clock; nothing is started."""
+
+import enum
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from headway.clock import Clock
+from headway.errors import (
+    ContainerExists,
+    ContainerMissing,
+    EngineUnreachable,
+    ImageMissing,
+    RuntimeFailure,
+)
+from headway.model.policy import ContainerPolicy
+from headway.runtime.port import (
+    BindMount,
+    ContainerSpec,
+    ContainerState,
+    ContainerStatus,
+    LogChunk,
+    RuntimeKind,
+    Usage,
+)
+from headway.runtime.rules import check_spec, real_source
+
+_POLL_S = 0.01
+_KILLED = 137
+
+
+class OnTerm(enum.StrEnum):
+    """What a scripted program does when it is asked to stop."""
+
+    ENDS = "ends"
+    IGNORES = "ignores"
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    """What a program does, from its start on."""
+
+    output: tuple[tuple[float, bytes], ...] = ()
+    """(seconds after the start, what is printed then), in order."""
+    runs_s: float = 0.0
+    exit_code: int = 0
+    oom_killed: bool = False
+    on_term: OnTerm = OnTerm.ENDS
+    term_code: int = 143
+    """Exit code after a SIGTERM that is obeyed."""
+    usage: Usage = field(default_factory=lambda: Usage(host_peak_bytes=1 << 20, cpu_s=0.0))
+
+
+@dataclass(slots=True)
+class _Container:
+    site: str
+    spec: ContainerSpec
+    started_at: datetime | None = None
+    killed_at: datetime | None = None
+    killed_code: int = _KILLED
+    given_up_bytes: int = 0
+
+
+@dataclass(slots=True)
+class FakeMachine:
+    """What several `FakeRuntime`s share: the machine with its containers.
+
+    Attributes:
+        scripts: What each command does; a command that is not here does `default`.
+        missing_images: Images that are not here and cannot be pulled.
+        start_errors: Container name → why the engine refuses to start it.
+        answers: Cleared while the engine does not answer.
+    """
+
+    scripts: dict[tuple[str, ...], Script] = field(default_factory=dict)
+    default: Script = field(default_factory=Script)
+    missing_images: set[str] = field(default_factory=set)
+    start_errors: dict[str, str] = field(default_factory=dict)
+    answers: threading.Event = field(default_factory=threading.Event)
+    containers: dict[str, _Container] = field(default_factory=dict)
+    lock: threading.RLock = field(default_factory=threading.RLock)
+
+    def __post_init__(self) -> None:
+        self.answers.set()
+
+
+class FakeRuntime:
+    """Passes the runtime contract without an engine.
+
+    Args:
+        site: As for the Docker runtime.
+        policy: What containers may do.
+        clock: Drives the scripts; a wait sleeps on it.
+        machine: Shared by runtimes that look at the same containers.
+    """
+
+    kind = RuntimeKind.DOCKER
+
+    def __init__(
+        self, site: str, policy: ContainerPolicy, clock: Clock, machine: FakeMachine
+    ) -> None:
+        self.machine = machine
+        self._site = site
+        self._policy = policy
+        self._clock = clock
+
+    def weaknesses(self) -> tuple[str, ...]:
+        """It enforces nothing."""
+        return ("This is a fake: nothing is started and nothing is limited.",)
+
+    def path_in_container(self, mount: BindMount) -> str:
+        """The mount's target."""
+        return mount.target
+
+    def ensure_image(self, image: str) -> None:
+        """Raises `ImageMissing` for the machine's `missing_images`."""
+        with self._asking("look for an image"):
+            if image in self.machine.missing_images:
+                raise ImageMissing(image, "no such image")
+
+    def create(self, spec: ContainerSpec) -> None:
+        """Create, do not start. Raises `ContainerExists`, `ImageMissing`, `PolicyViolation`."""
+        check_spec(spec, self._policy)
+        for mount in spec.mounts:
+            real_source(mount, self._policy.mount_roots)
+        self.ensure_image(spec.image)
+        with self._asking("create a container"):
+            if spec.name in self.machine.containers:
+                raise ContainerExists(spec.name)
+            self.machine.containers[spec.name] = _Container(self._site, spec)
+
+    def start(self, name: str) -> None:
+        """Start a created container; one that runs or ran is left as it is."""
+        with self._asking("start a container"):
+            container = self._get(name)
+            if name in self.machine.start_errors:
+                raise RuntimeFailure(
+                    f"container {name} could not be started: {self.machine.start_errors[name]}"
+                )
+            if container.started_at is None:
+                container.started_at = self._clock.now()
+
+    def inspect(self, name: str) -> ContainerStatus | None:
+        """The container's status; None when it does not exist."""
+        with self._asking("inspect a container"):
+            container = self.machine.containers.get(name)
+            if container is None or container.site != self._site:
+                return None
+            return self._status(container)
+
+    def _status(self, container: _Container) -> ContainerStatus:
+        spec, script = container.spec, self._script(container)
+        state, code, ended_at = ContainerState.CREATED, None, None
+        if container.started_at is not None:
+            end = self._end(container)
+            if end is None:
+                state = ContainerState.RUNNING
+            else:
+                state = ContainerState.EXITED
+                ended_at = end
+                code = container.killed_code if container.killed_at else script.exit_code
+        return ContainerStatus(
+            name=spec.name,
+            run_id=spec.run_id,
+            attempt=spec.attempt,
+            state=state,
+            exit_code=code,
+            oom_killed=script.oom_killed and state is ContainerState.EXITED,
+            started_at=container.started_at,
+            ended_at=ended_at,
+            pids=(os.getpid(),) if state is ContainerState.RUNNING else (),
+            error=self.machine.start_errors.get(spec.name, ""),
+        )
+
+    def _end(self, container: _Container) -> datetime | None:
+        if container.killed_at is not None or container.started_at is None:
+            return container.killed_at
+        end = container.started_at + timedelta(seconds=self._script(container).runs_s)
+        return end if end <= self._clock.now() else None
+
+    def containers(self) -> list[ContainerStatus]:
+        """Every container of this site, whatever its state."""
+        with self._asking("list its containers"):
+            own = [c for c in self.machine.containers.values() if c.site == self._site]
+            return [self._status(container) for container in own]
+
+    def wait(self, name: str, timeout_s: float) -> ContainerStatus:
+        """Wait up to *timeout_s* for the end; the status then. Raises `ContainerMissing`."""
+        deadline_s = self._clock.monotonic_s() + timeout_s
+        while True:
+            with self._asking("wait for a container"):
+                status = self._status(self._get(name))
+            left_s = deadline_s - self._clock.monotonic_s()
+            if status.state is ContainerState.EXITED or left_s <= 0:
+                return status
+            self._clock.sleep(min(_POLL_S, left_s))
+
+    def stop(self, name: str, grace_s: float) -> None:
+        """As SIGTERM and SIGKILL would; sleeps the grace time if the script ignores SIGTERM."""
+        status = self.inspect(name)
+        if status is None or status.state is not ContainerState.RUNNING:
+            return
+        with self._asking("stop a container"):
+            script = self._script(self._get(name))
+        if script.on_term is OnTerm.IGNORES:
+            status = self.wait(name, grace_s)
+        with self._asking("stop a container"):
+            container = self.machine.containers.get(name)
+            if container is None or status.state is ContainerState.EXITED:
+                return
+            container.killed_code = script.term_code
+            if script.on_term is OnTerm.IGNORES:
+                container.killed_code = _KILLED
+            container.killed_at = self._clock.now()
+
+    def remove(self, name: str) -> None:
+        """Remove. Idempotent."""
+        with self._asking("remove a container"):
+            container = self.machine.containers.get(name)
+            if container is not None and container.site == self._site:
+                del self.machine.containers[name]
+
+    def usage(self, name: str) -> Usage:
+        """What its script says."""
+        with self._asking("read what a container used"):
+            container = self.machine.containers.get(name)
+            if container is None or container.started_at is None:
+                return Usage()
+            return self._script(container).usage
+
+    def read_log(self, name: str, offset: int, limit_bytes: int = 1 << 20) -> LogChunk:
+        """At most *limit_bytes* of the log from *offset*. Raises `ContainerMissing`."""
+        with self._asking("read a log"):
+            container = self._get(name)
+            log = self._log(container)
+            start = max(offset, min(container.given_up_bytes, len(log)))
+            data = log[start : start + limit_bytes]
+            return LogChunk(data, start + len(data), start - offset)
+
+    def _log(self, container: _Container) -> bytes:
+        """What was printed until now, or until the end."""
+        if container.started_at is None:
+            return b""
+        until = self._end(container) or self._clock.now()
+        lived_s = (until - container.started_at).total_seconds()
+        return b"".join(text for at_s, text in self._script(container).output if at_s <= lived_s)
+
+    def trim_logs(self) -> None:
+        """Give up the oldest part of every log that is over its limit."""
+        with self._asking("trim logs"):
+            for container in self.machine.containers.values():
+                beyond = len(self._log(container)) - container.spec.log_limit_bytes
+                container.given_up_bytes = max(container.given_up_bytes, beyond)
+
+    def _get(self, name: str) -> _Container:
+        container = self.machine.containers.get(name)
+        if container is None or container.site != self._site:
+            raise ContainerMissing(name)
+        return container
+
+    def _script(self, container: _Container) -> Script:
+        return self.machine.scripts.get(container.spec.command, self.machine.default)
+
+    @contextmanager
+    def _asking(self, action: str) -> Iterator[None]:
+        if not self.machine.answers.is_set():
+            raise EngineUnreachable(action, "the fake was told not to answer")
+        with self.machine.lock:
+            yield

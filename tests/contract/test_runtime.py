@@ -1,0 +1,48 @@
+"""The runtime contract, on the fake and on both adapters."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from headway.clock import SystemClock
+from headway.model.policy import ContainerPolicy
+from headway.runtime.docker import DockerRuntime
+from headway.runtime.port import Runtime
+from headway.runtime.process import ProcessRuntime
+from headway.testing.runtime import FakeMachine, FakeRuntime
+from headway.testing.runtime_contract import PROGRAMS, Harness, RuntimeContract
+
+
+class TestFake(RuntimeContract):
+    @pytest.fixture
+    def harness(self, tmp_path: Path) -> Harness:
+        machine = FakeMachine(scripts={program.command: program.script for program in PROGRAMS})
+
+        def make(site: str, policy: ContainerPolicy) -> Runtime:
+            return FakeRuntime(site, policy, SystemClock(), machine)
+
+        return Harness(make, tmp_path, "any")
+
+
+class TestProcess(RuntimeContract):
+    @pytest.fixture
+    def harness(self, tmp_path: Path) -> Iterator[Harness]:
+        def make(site: str, policy: ContainerPolicy) -> Runtime:
+            return ProcessRuntime(tmp_path / site, policy, SystemClock())
+
+        harness = Harness(make, tmp_path, "any")
+        yield harness
+        harness.clean_up()
+
+
+@pytest.mark.docker
+class TestDocker(RuntimeContract):
+    @pytest.fixture
+    def harness(self, tmp_path: Path, busybox_image: str) -> Iterator[Harness]:
+        def make(site: str, policy: ContainerPolicy) -> Runtime:
+            return DockerRuntime(site, policy, SystemClock())
+
+        harness = Harness(make, tmp_path, busybox_image)
+        yield harness
+        harness.clean_up()

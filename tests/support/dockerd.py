@@ -1,0 +1,136 @@
+"""A container engine for the tests: the machine's, else one that we start; and private ones."""
+
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import docker
+from docker.errors import DockerException
+
+_START_S = 40.0
+
+
+def why_none() -> str:
+    """Why no engine can be had here; empty when one answers or can be started."""
+    if answers(None):
+        return ""
+    if os.environ.get("DOCKER_HOST"):
+        return f"no engine answers at {os.environ['DOCKER_HOST']}"
+    if os.geteuid() != 0:
+        return "no container engine answers, and only root can start one"
+    if shutil.which("dockerd") is None:
+        return "dockerd is not installed (root on Debian: make test-deps)"
+    return ""
+
+
+def answers(host: str | None) -> bool:
+    """Does an engine answer there?"""
+    try:
+        client = (
+            docker.DockerClient(base_url=host, timeout=5) if host else docker.from_env(timeout=5)
+        )
+    except DockerException:
+        return False
+    client.close()
+    return True
+
+
+@contextmanager
+def engine() -> Iterator[None]:
+    """An engine at the default address, started here and stopped again if none answers."""
+    if answers(None):
+        yield
+        return
+    with tempfile.TemporaryDirectory(prefix="headway-dockerd-") as folder:
+        daemon = Daemon(Path(folder))
+        # A pid file of an engine that was killed would stop the next one.
+        Path("/var/run/docker.pid").unlink(missing_ok=True)
+        command = ["dockerd"]
+        daemon.process = _spawn(command, daemon.log)
+        try:
+            daemon.wait(None)
+            yield
+        finally:
+            daemon.stop()
+
+
+def _spawn(
+    command: list[str], log: Path, env: dict[str, str] | None = None
+) -> subprocess.Popen[bytes]:
+    with log.open("ab") as words:
+        return subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=words, stderr=words, env=env,
+            start_new_session=True,
+        )  # fmt: skip
+
+
+@dataclass
+class Daemon:
+    """A private dockerd in a network namespace of its own, below one folder."""
+
+    folder: Path
+    live_restore: str = "off"
+    path_first: Path | None = None
+    """Searched before PATH: where a stub hook lies."""
+    process: subprocess.Popen[bytes] | None = None
+    log: Path = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.log = self.folder / "dockerd.log"
+
+    @property
+    def host(self) -> str:
+        return f"unix://{self.folder}/docker.sock"
+
+    def start(self) -> None:
+        """Start and wait until it answers."""
+        pid_file = self.folder / "docker.pid"
+        pid_file.unlink(missing_ok=True)
+        (self.folder / "exec/containerd/containerd.pid").unlink(missing_ok=True)
+        command = [
+            "unshare", "--net", "dockerd", "--data-root", f"{self.folder}/data",
+            "--exec-root", f"{self.folder}/exec", "-H", self.host, "--pidfile", str(pid_file),
+            "--bridge=none", "--iptables=false", "--storage-driver", "vfs",
+            f"--live-restore={'true' if self.live_restore == 'on' else 'false'}",
+        ]  # fmt: skip
+        path = os.environ["PATH"]
+        env = dict(os.environ, PATH=f"{self.path_first}:{path}" if self.path_first else path)
+        self.process = _spawn(command, self.log, env)
+        self.wait(self.host)
+
+    def wait(self, host: str | None) -> None:
+        give_up_s = time.monotonic() + _START_S
+        while not answers(host):
+            if time.monotonic() > give_up_s or (self.process and self.process.poll() is not None):
+                raise RuntimeError(f"dockerd did not start:\n{self.log.read_text()[-2000:]}")
+            time.sleep(0.1)
+
+    def signal(self, number: signal.Signals) -> None:
+        """To the engine alone (it is the very process: unshare and env only exec)."""
+        assert self.process is not None
+        self.process.send_signal(number)
+
+    def kill(self) -> None:
+        """SIGKILL to the engine alone; containers and their shims live on."""
+        self.signal(signal.SIGKILL)
+        assert self.process is not None
+        self.process.wait()
+
+    def stop(self) -> None:
+        """Stop the engine and what it started."""
+        if self.process is None or self.process.poll() is not None:
+            return
+        self.process.send_signal(signal.SIGCONT)
+        self.process.terminate()
+        try:
+            self.process.wait(30)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
