@@ -152,6 +152,7 @@ class Attempt:
             return follower.follow(
                 self.container,
                 prediction=self.prediction,
+                epochs=self.job.training.epochs,
                 max_runtime_s=self.job.max_runtime,
                 grace_s=self.job.stop_grace,
             )

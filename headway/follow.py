@@ -98,6 +98,7 @@ class Follower:
         name: str,
         *,
         prediction: Prediction,
+        epochs: int | None,
         max_runtime_s: float | None,
         grace_s: float,
     ) -> Followed:
@@ -110,7 +111,7 @@ class Follower:
             LeaseLost: From *renew*; the container still runs.
             ContainerMissing: It was removed by somebody else.
         """
-        parser = LogParser()
+        parser = LogParser(epochs=epochs)
         remaining = RemainingTime(
             prediction.runtime_s, prediction.runtime_low_s, prediction.runtime_high_s
         )

@@ -4,7 +4,7 @@ A test module derives from `GpuSensorsContract` and gives a `rig` fixture
 with the sensors and the means to move what they see.
 """
 
-# ruff: noqa: S101 - a contract is made of assertions
+
 
 import time
 from typing import Protocol
