@@ -71,7 +71,8 @@ def parse(answer: bytes, after: str) -> list[tuple[str, bytes]]:
     Times come out with nine digits, so that they sort as text.
     """
     found = []
-    for line in answer.splitlines(keepends=True):
+    # Only a newline ends a line here; splitlines() would cut progress bars at their \r.
+    for line in re.findall(rb"[^\n]+\n?", answer):
         match = _LINE.fullmatch(line)
         if match is None:
             continue

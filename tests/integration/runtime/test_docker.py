@@ -1,0 +1,234 @@
+"""Limits and isolation, looked at from inside a container of a real engine."""
+
+import json
+import os
+import socket
+import tarfile
+import uuid
+from collections.abc import Iterator
+from dataclasses import replace
+from io import BytesIO
+from pathlib import Path
+
+import docker
+import pytest
+
+from headway.clock import SystemClock
+from headway.errors import ImageMissing, PolicyViolation, RuntimeFailure
+from headway.model.policy import ContainerPolicy, NetworkMode, RootFilesystem
+from headway.runtime import probe
+from headway.runtime.docker import DockerRuntime
+from headway.runtime.port import BindMount, ContainerState
+from headway.testing.runtime import Script
+from headway.testing.runtime_contract import SLEEPS, SPEAKS, Harness, Program, until, whole_log
+from headway.units import MIB
+
+pytestmark = pytest.mark.docker
+
+
+@pytest.fixture
+def harness(tmp_path: Path, busybox_image: str) -> Iterator[Harness]:
+    def make(site: str, policy: ContainerPolicy) -> DockerRuntime:
+        return DockerRuntime(site, policy, SystemClock())
+
+    harness = Harness(make, tmp_path, busybox_image, site=f"limits{os.getpid()}")
+    yield harness
+    harness.clean_up()
+
+
+def shell(text: str) -> Program:
+    return Program(text, Script())
+
+
+def says(harness: Harness, text: str, **changes: object) -> str:
+    spec = replace(harness.spec(shell(text)), **changes)  # type: ignore[arg-type]
+    runtime = harness.started(spec)
+    assert runtime.wait(spec.name, 20.0).exit_code == 0, whole_log(runtime, spec.name)
+    return whole_log(runtime, spec.name).decode()
+
+
+def test_limits_hold_inside(harness: Harness) -> None:
+    text = (
+        "cd /sys/fs/cgroup; cat memory/memory.limit_in_bytes memory.max 2>/dev/null;"
+        "cat cpu/cpu.cfs_quota_us 2>/dev/null || cut -d' ' -f1 cpu.max;"
+        "cat pids/pids.max 2>/dev/null || cat pids.max;"
+        "df -k /dev/shm | tail -1 | tr -s ' ' | cut -d' ' -f2; id -u; id -g"
+    )
+    found = says(
+        harness, text, cpus=0.5, pids=77, shm_bytes=3 * MIB, user="20001:20002",
+        host_memory_bytes=48 * MIB,
+    )  # fmt: skip
+    assert found.split() == [str(48 * MIB), "50000", "77", "3072", "20001", "20002"]
+
+
+def test_privileges_are_gone(harness: Harness) -> None:
+    found = says(harness, "grep -E 'CapEff|CapBnd|NoNewPrivs' /proc/self/status", user="0:0")
+    fields = dict(line.split(":\t") for line in found.splitlines())
+    assert fields == {"CapBnd": "0" * 16, "CapEff": "0" * 16, "NoNewPrivs": "1"}
+
+
+def test_a_fork_bomb_meets_its_limit(harness: Harness) -> None:
+    bomb = "i=0; while [ $i -lt 200 ]; do sleep 30 & i=$((i+1)); done; wait"
+    spec = replace(harness.spec(shell(bomb)), pids=40)
+    runtime = harness.started(spec)
+    until(lambda: b"fork" in whole_log(runtime, spec.name))
+    assert len(runtime.inspect(spec.name).pids) <= 40  # type: ignore[union-attr]
+
+
+def test_the_environment_is_what_was_given(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SECRET_OF_HEADWAY", "x")
+    found = dict(line.split("=", 1) for line in says(harness, "env").splitlines())
+    assert found["GIVEN"] == "a value with spaces"
+    assert found["NVIDIA_VISIBLE_DEVICES"] == "void"
+    assert found["OMP_NUM_THREADS"] == "1"
+    of_engine = {"PATH", "HOME", "HOSTNAME", "PWD", "SHLVL"}
+    assert found.keys() - of_engine == {"GIVEN", "NVIDIA_VISIBLE_DEVICES", "OMP_NUM_THREADS"}
+
+
+def test_mounts(harness: Harness) -> None:
+    data, outputs = harness.folder / "data", harness.folder / "outputs"
+    data.mkdir()
+    outputs.mkdir()
+    (data / "file").write_text("content")
+    mounts = (BindMount(data, "/data"), BindMount(outputs, "/outputs", read_only=False))
+    text = "cat /data/file; touch /data/new 2>/dev/null || echo -n ' refused'; echo >/outputs/made"
+    assert says(harness, text, mounts=mounts) == "content refused"
+    assert (outputs / "made").exists()
+
+
+def test_a_read_only_root_leaves_tmp(harness: Harness) -> None:
+    strict = harness.policy().model_copy(
+        update={"root_filesystem": RootFilesystem.READ_ONLY, "network": NetworkMode.NONE}
+    )
+    runtime = harness.make(harness.site, strict)
+    text = "touch /x 2>/dev/null || echo refused; touch /tmp/x && echo fine; ls /sys/class/net"
+    spec = harness.spec(shell(text))
+    runtime.create(spec)
+    runtime.start(spec.name)
+    runtime.wait(spec.name, 20.0)
+    lines = whole_log(runtime, spec.name).decode().split()
+    assert lines[:2] == ["refused", "fine"]
+    assert not any(name.startswith("eth") for name in lines[2:])
+
+
+def test_ports_are_on_loopback_only(harness: Harness) -> None:
+    with socket.socket() as probe_socket:
+        probe_socket.bind(("127.0.0.1", 0))
+        port = probe_socket.getsockname()[1]
+    spec = replace(harness.spec(shell(f"echo up; exec nc -l -p {port}")), ports=(port,))
+    runtime = harness.started(spec)
+    until(lambda: whole_log(runtime, spec.name) == b"up\n")
+    bound = [line.split()[1] for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+    assert f"0100007F:{port:04X}" in bound
+    assert f"00000000:{port:04X}" not in bound
+
+
+def test_the_group_goes_with_the_container(harness: Harness) -> None:
+    spec = harness.spec(SPEAKS)
+    runtime = harness.started(spec)
+    runtime.wait(spec.name, 20.0)
+    if any("memory peak" in weakness for weakness in runtime.weaknesses()):
+        pytest.skip("this engine's groups are systemd's: none of ours outlives a container")
+    group = f"headway/{harness.site}-{spec.name}"
+    assert list(Path("/sys/fs/cgroup").glob(f"{group}*")) or list(
+        Path("/sys/fs/cgroup").glob(f"*/{group}")
+    )
+    runtime.remove(spec.name)
+    assert not list(Path("/sys/fs/cgroup").glob(f"*/{group}"))
+    assert not list(Path("/sys/fs/cgroup").glob(group))
+
+
+def test_a_missing_image(harness: Harness) -> None:
+    spec = replace(harness.spec(SPEAKS), image="registry.invalid/no/such:image")
+    runtime = harness.runtime()
+    with pytest.raises(ImageMissing, match="no/such"):
+        runtime.create(spec)
+    with pytest.raises(ImageMissing):
+        runtime.ensure_image(spec.image)
+    strict = harness.make(harness.site, ContainerPolicy(images=("python:*",)))
+    with pytest.raises(PolicyViolation):
+        strict.ensure_image(spec.image)
+    assert runtime.inspect(spec.name) is None
+
+
+@pytest.mark.parametrize("command", [("no-such-program",), ("/etc/passwd",)])
+def test_a_program_that_cannot_be_executed(harness: Harness, command: tuple[str, ...]) -> None:
+    spec = replace(harness.spec(SPEAKS), command=command)
+    runtime = harness.started(spec)
+    assert runtime.wait(spec.name, 20.0).exit_code in {126, 127}
+    assert command[0].encode() in whole_log(runtime, spec.name)
+
+
+def test_a_gpu_that_the_engine_cannot_give(harness: Harness) -> None:
+    runtime = harness.runtime()
+    assert isinstance(runtime, DockerRuntime)
+    if not runtime.detect_gpu_support():
+        pytest.skip("this engine can give GPUs")
+    spec = replace(harness.spec(SPEAKS), gpu_uuids=(f"GPU-{uuid.uuid4()}",))
+    runtime.create(spec)
+    with pytest.raises(RuntimeFailure, match="nvidia-container-toolkit"):
+        runtime.start(spec.name)
+    status = runtime.inspect(spec.name)
+    assert status is not None
+    assert status.state is ContainerState.CREATED
+    assert "device driver" in status.error
+
+
+def test_an_image_without_a_shell_keeps_its_log(harness: Harness) -> None:
+    """Its log comes from the engine; the file, the offsets and the order are the same."""
+    image = _shell_less_image()
+    numbers = "\n".join(str(n) for n in range(3000)) + "\n"
+    (harness.folder / "numbers").write_text(numbers)
+    spec = replace(
+        harness.spec(SPEAKS),
+        image=image,
+        command=("/box", "cat", "/data/numbers", "/data/missing"),
+        mounts=(BindMount(harness.folder, "/data"),),
+    )
+    runtime = harness.started(spec)
+    assert runtime.wait(spec.name, 20.0).exit_code == 1
+    for _ in range(2):
+        found = whole_log(harness.runtime(), spec.name).decode()
+        assert found.startswith(numbers)
+        assert found.count("\n") == 3001
+    assert runtime.read_log(spec.name, 2).data.startswith(b"1\n")
+
+
+def _shell_less_image() -> str:
+    buffer = BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as tar:
+        for source in ("/bin/busybox", "/usr/bin/busybox"):
+            if Path(source).exists():
+                tar.add(Path(source).resolve(), "box")
+                break
+    client = docker.from_env()
+    client.api.import_image_from_data(buffer.getvalue(), "headway-test/no-shell", "local")
+    client.close()
+    return "headway-test/no-shell:local"
+
+
+def test_the_probe_program_runs(harness: Harness) -> None:
+    runtime = harness.runtime()
+    assert isinstance(runtime, DockerRuntime)
+    runtime.detect_gpu_support()
+    spec = replace(harness.spec(SLEEPS), image=probe.IMAGE, command=tuple(probe.COMMAND))
+    assert harness.started(spec).wait(spec.name, 20.0).exit_code == 0
+
+
+def test_nothing_beyond_the_list_reaches_the_engine(harness: Harness) -> None:
+    spec = harness.spec(SPEAKS)
+    harness.runtime().create(spec)
+    client = docker.from_env()
+    found = client.api.inspect_container(spec.name)["HostConfig"]
+    client.close()
+    assert json.loads(json.dumps(found["Privileged"])) is False
+    for key in ("CapAdd", "Devices", "VolumesFrom", "GroupAdd", "Binds", "DeviceRequests"):
+        assert not found[key], key
+    for key in ("PidMode", "UsernsMode", "UTSMode"):
+        assert found[key] == "", key
+    assert found["IpcMode"] in {"private", "shareable"}
+    assert found["CapDrop"] == ["ALL"]
+    assert found["SecurityOpt"] == ["no-new-privileges"]
+    assert found["RestartPolicy"]["Name"] in {"", "no"}

@@ -1,0 +1,131 @@
+"""A private engine that is frozen, killed and restarted, and one that gives GPUs to a stub."""
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from headway.clock import SystemClock
+from headway.errors import EngineUnreachable
+from headway.model.policy import ContainerPolicy, NetworkMode
+from headway.model.run import ExitKind
+from headway.runtime.docker import DockerRuntime
+from headway.runtime.outcome import classify_exit
+from headway.runtime.port import ContainerState
+from headway.testing.runtime import Script
+from headway.testing.runtime_contract import SLEEPS, Harness, Program, until, whole_log
+from tests.images.build import BUSYBOX, build
+from tests.support import dockerd
+
+pytestmark = pytest.mark.docker
+
+
+@pytest.fixture(autouse=True)
+def _needs_a_private_engine() -> None:
+    if os.geteuid() != 0 or dockerd.why_none():
+        pytest.skip(dockerd.why_none() or "only root can start a private engine")
+
+
+@contextmanager
+def private(folder: Path, daemon: dockerd.Daemon, timeout_s: int = 60) -> Iterator[Harness]:
+    daemon.start()
+    try:
+        build("busybox", BUSYBOX, docker_host=daemon.host)
+
+        def make(site: str, policy: ContainerPolicy) -> DockerRuntime:
+            alone = policy.model_copy(update={"network": NetworkMode.NONE})
+            return DockerRuntime(
+                site, alone, SystemClock(), docker_host=daemon.host, timeout_s=timeout_s
+            )
+
+        harness = Harness(make, folder, BUSYBOX, site=f"faults{os.getpid()}")
+        yield harness
+        harness.clean_up()
+    finally:
+        daemon.stop()
+
+
+def folder_of(tmp_path: Path) -> Path:
+    folder = tmp_path / "d"
+    folder.mkdir()
+    return folder
+
+
+def test_a_frozen_engine_is_unreachable_in_time(tmp_path: Path) -> None:
+    daemon = dockerd.Daemon(folder_of(tmp_path))
+    with private(tmp_path, daemon, timeout_s=2) as harness:
+        spec = harness.spec(SLEEPS)
+        runtime = harness.started(spec)
+        daemon.signal(signal.SIGSTOP)
+        try:
+            for call in (
+                lambda: runtime.inspect(spec.name),
+                runtime.containers,
+                lambda: runtime.wait(spec.name, 1.0),
+                lambda: runtime.remove(spec.name),
+                lambda: harness.runtime().weaknesses(),
+            ):
+                began_s = time.monotonic()
+                with pytest.raises(EngineUnreachable):
+                    call()
+                assert time.monotonic() - began_s < 6.0
+        finally:
+            daemon.signal(signal.SIGCONT)
+        status = runtime.inspect(spec.name)
+        assert status is not None
+        assert status.state is ContainerState.RUNNING
+
+
+def test_with_live_restore_a_killed_engine_loses_nothing(tmp_path: Path) -> None:
+    daemon = dockerd.Daemon(folder_of(tmp_path), live_restore="on")
+    with private(tmp_path, daemon) as harness:
+        shell = "i=0; while [ $i -lt 40 ]; do echo line $i; i=$((i+1)); sleep 0.1; done; exit 6"
+        spec = harness.spec(Program(shell, Script()))
+        runtime = harness.started(spec)
+        daemon.kill()
+        with pytest.raises(EngineUnreachable):
+            runtime.inspect(spec.name)
+        daemon.start()
+        assert runtime.wait(spec.name, 30.0).exit_code == 6
+        lines = whole_log(runtime, spec.name).decode().splitlines()
+        assert lines == [f"line {i}" for i in range(40)]
+
+
+def test_without_live_restore_it_is_the_infrastructure(tmp_path: Path) -> None:
+    daemon = dockerd.Daemon(folder_of(tmp_path))
+    with private(tmp_path, daemon) as harness:
+        spec = harness.spec(SLEEPS)
+        runtime = harness.started(spec)
+        until(lambda: whole_log(runtime, spec.name) == b"up\n")
+        daemon.kill()
+        daemon.start()
+        ended = runtime.wait(spec.name, 30.0)
+        assert ended.state is ContainerState.EXITED
+        assert not ended.oom_killed
+        assert classify_exit(ended).kind is ExitKind.INFRASTRUCTURE
+
+
+def test_a_gpu_request_reaches_the_hook(tmp_path: Path) -> None:
+    """The engine takes any program of this name for NVIDIA's runtime."""
+    bin_folder = tmp_path / "bin"
+    bin_folder.mkdir()
+    hook = bin_folder / "nvidia-container-runtime-hook"
+    hook.write_text("#!/bin/sh\ncat >/dev/null\nexit 0\n")
+    hook.chmod(0o755)
+    daemon = dockerd.Daemon(folder_of(tmp_path), path_first=bin_folder)
+    with private(tmp_path, daemon) as harness:
+        runtime = harness.runtime()
+        assert isinstance(runtime, DockerRuntime)
+        assert runtime.detect_gpu_support() == ""
+        uuids = ("GPU-11111111-aaaa-bbbb-cccc-000000000001", "GPU-11111111-aaaa-bbbb-cccc-2")
+        spec = harness.spec(Program("echo $NVIDIA_VISIBLE_DEVICES", Script()))
+        spec = replace(spec, gpu_uuids=uuids)
+        runtime.create(spec)
+        runtime.start(spec.name)
+        assert runtime.wait(spec.name, 20.0).exit_code == 0
+        assert whole_log(runtime, spec.name).decode().strip() == ",".join(uuids)

@@ -1,0 +1,172 @@
+"""What only the process runtime promises: its shim may die, its starter may die."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import psutil
+import pytest
+
+from headway.clock import SystemClock
+from headway.model.policy import ContainerPolicy
+from headway.model.run import ExitKind
+from headway.runtime.outcome import classify_exit
+from headway.runtime.port import ContainerState
+from headway.runtime.process import ProcessRuntime
+from headway.testing.runtime import Script
+from headway.testing.runtime_contract import SLEEPS, Harness, Program, until, whole_log
+from headway.units import MIB
+
+if not sys.platform.startswith("linux"):
+    pytest.skip("the shim's strong guarantees are Linux's", allow_module_level=True)
+
+
+@pytest.fixture
+def harness(tmp_path: Path) -> Iterator[Harness]:
+    def make(site: str, policy: ContainerPolicy) -> ProcessRuntime:
+        return ProcessRuntime(tmp_path / site, policy, SystemClock())
+
+    harness = Harness(make, tmp_path, "any")
+    yield harness
+    harness.clean_up()
+
+
+def shell(text: str) -> Program:
+    return Program(text, Script())
+
+
+def noted(harness: Harness, name: str, file: str) -> dict[str, dict[str, int]]:
+    return json.loads((harness.folder / harness.site / "containers" / name / file).read_text())
+
+
+def alive(pid: int) -> bool:
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def test_a_killed_shim_takes_its_program_along_and_is_infrastructure(harness: Harness) -> None:
+    spec = harness.spec(SLEEPS)
+    runtime = harness.started(spec)
+    running = noted(harness, spec.name, "running.json")
+    os.kill(running["shim"]["pid"], signal.SIGKILL)
+    until(lambda: not alive(running["program"]["pid"]))
+    status = runtime.wait(spec.name, 5.0)
+    assert (status.state, status.exit_code) == (ContainerState.EXITED, None)
+    assert classify_exit(status).kind is ExitKind.INFRASTRUCTURE
+
+
+def test_remove_finds_what_a_killed_shim_left(harness: Harness) -> None:
+    spec = harness.spec(shell("setsid sleep 61 & echo $!; exec sleep 61"))
+    runtime = harness.started(spec)
+    until(lambda: b"\n" in whole_log(runtime, spec.name))
+    pids = runtime.inspect(spec.name).pids  # type: ignore[union-attr]
+    assert len(pids) == 2
+    os.kill(noted(harness, spec.name, "running.json")["shim"]["pid"], signal.SIGKILL)
+    time.sleep(0.1)
+    assert any(alive(pid) for pid in pids)  # the one that left the session
+    runtime.remove(spec.name)
+    until(lambda: not any(alive(pid) for pid in pids))
+
+
+def test_what_the_program_leaves_behind_ends_with_it(harness: Harness) -> None:
+    # Forked twice into a session of its own, as daemons do.
+    spec = harness.spec(shell("(setsid sh -c 'sleep 62 & echo $!' &); sleep 0.3; exit 4"))
+    runtime = harness.started(spec)
+    assert runtime.wait(spec.name, 10.0).exit_code == 4
+    assert not alive(int(whole_log(runtime, spec.name)))
+
+
+def test_it_outlives_its_starter(harness: Harness) -> None:
+    spec = harness.spec(shell("echo up; sleep 0.5; exit 5"))
+    runtime = harness.runtime()
+    runtime.create(spec)
+    code = (
+        "import os, signal\nfrom pathlib import Path\nfrom headway.clock import SystemClock\n"
+        "from headway.model.policy import ContainerPolicy\n"
+        "from headway.runtime.process import ProcessRuntime\n"
+        f"ProcessRuntime(Path({str(harness.folder / harness.site)!r}), ContainerPolicy(), "
+        f"SystemClock()).start({spec.name!r})\nos.killpg(0, signal.SIGKILL)\n"
+    )
+    starter = subprocess.run([sys.executable, "-c", code], start_new_session=True, check=False)
+    assert starter.returncode == -signal.SIGKILL
+    assert runtime.wait(spec.name, 10.0).exit_code == 5
+
+
+def test_the_environment_is_what_was_given(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SECRET_OF_HEADWAY", "x")
+    spec = harness.spec(shell("env; ulimit -c; grep NoNewPrivs /proc/self/status"))
+    runtime = harness.started(spec)
+    runtime.wait(spec.name, 10.0)
+    lines = whole_log(runtime, spec.name).decode().splitlines()
+    keys = {line.split("=")[0] for line in lines if "=" in line} - {"PWD", "_", "OLDPWD", "SHLVL"}
+    assert keys == {"PATH", "HOME", "LANG", "OMP_NUM_THREADS", "CUDA_VISIBLE_DEVICES",
+                    "HEADWAY_CONTAINER", "GIVEN"}  # fmt: skip
+    assert "GIVEN=a value with spaces" in lines
+    assert "CUDA_VISIBLE_DEVICES=" in lines
+    assert "0" in lines
+    assert "NoNewPrivs:\t1" in lines
+    folder = harness.folder / harness.site / "containers" / spec.name
+    assert not (folder / "env.json").exists()
+    assert folder.stat().st_mode & 0o777 == 0o700
+
+
+def test_forked_workers_are_not_killed_for_shared_memory(harness: Harness) -> None:
+    program = (
+        "import os,time\nblock=bytearray(os.urandom(1))*(40<<20)\n"
+        "for _ in range(4):\n    if not os.fork(): time.sleep(0.6); os._exit(0)\n"
+        "for _ in range(4): os.wait()\n"
+    )
+    spec = replace(harness.spec(SLEEPS), command=(sys.executable, "-c", program),
+                   host_memory_bytes=100 * MIB)  # fmt: skip
+    runtime = harness.started(spec)
+    ended = runtime.wait(spec.name, 20.0)
+    assert (ended.exit_code, ended.oom_killed) == (0, False)
+    peak = runtime.usage(spec.name).host_peak_bytes
+    assert peak is not None
+    assert 40 * MIB < peak < 100 * MIB
+
+
+def test_a_fork_bomb_is_stopped_and_says_why(harness: Harness) -> None:
+    bomb = "i=0; while [ $i -lt 300 ]; do sleep 63 & i=$((i+1)); done; wait"
+    spec = replace(harness.spec(shell(bomb)), pids=50)
+    runtime = harness.started(spec)
+    ended = runtime.wait(spec.name, 20.0)
+    found = classify_exit(ended)
+    assert found.kind is ExitKind.FAILED
+    assert "its limit is 50" in found.message
+
+
+@pytest.mark.parametrize(
+    ("command", "code"), [(("/missing/program",), 127), (("/etc/passwd",), 126)]
+)
+def test_a_program_that_cannot_be_executed(
+    harness: Harness, command: tuple[str, ...], code: int
+) -> None:
+    spec = replace(harness.spec(SLEEPS), command=command)
+    runtime = harness.started(spec)
+    assert runtime.wait(spec.name, 10.0).exit_code == code
+    assert command[0].encode() in whole_log(runtime, spec.name)
+
+
+def test_a_number_used_again_is_not_taken_for_the_shim(harness: Harness) -> None:
+    spec = harness.spec(shell("exit 0"))
+    runtime = harness.started(spec)
+    runtime.wait(spec.name, 10.0)
+    folder = harness.folder / harness.site / "containers" / spec.name
+    (folder / "exit.json").unlink()
+    running = noted(harness, spec.name, "running.json")
+    running["shim"]["pid"] = os.getpid()  # lives, but is another process
+    (folder / "running.json").write_text(json.dumps(running))
+    status = runtime.inspect(spec.name)
+    assert status is not None
+    assert status.state is ContainerState.EXITED

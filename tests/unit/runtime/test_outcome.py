@@ -1,0 +1,56 @@
+"""How an attempt ended."""
+
+import re
+
+import pytest
+
+from headway.model.run import ExitKind
+from headway.runtime.outcome import classify_exit
+from headway.runtime.port import ContainerState, ContainerStatus
+
+
+def ended(code: int | None, *, oom: bool = False, error: str = "") -> ContainerStatus:
+    return ContainerStatus("c", "r", 1, ContainerState.EXITED, code, oom_killed=oom, error=error)
+
+
+@pytest.mark.parametrize(
+    ("status", "log", "kind", "advice"),
+    [
+        (ended(0), "CUDA out of memory, retrying", ExitKind.OK, "done"),
+        (ended(0, oom=True), "", ExitKind.OK, "raise|higher"),
+        (ended(1), "", ExitKind.FAILED, "exit 1.*log"),
+        (ended(127), "", ExitKind.FAILED, r"command\[0\]"),
+        (ended(126), "", ExitKind.FAILED, "executable"),
+        (ended(135), "", ExitKind.FAILED, "resources.shm"),
+        (ended(1), "RuntimeError: ... insufficient shared memory (shm)", ExitKind.FAILED, "shm"),
+        (ended(139), "", ExitKind.FAILED, "segmentation"),
+        (ended(1, error="stopped with 70 processes"), "", ExitKind.FAILED, "70 processes"),
+        (ended(137, oom=True), "", ExitKind.OUT_OF_MEMORY, "host_memory"),
+        (ended(1, oom=True), "", ExitKind.OUT_OF_MEMORY, "exit 1"),
+        (ended(137), "", ExitKind.INFRASTRUCTURE, "exit 137"),
+        (ended(143), "", ExitKind.INFRASTRUCTURE, "exit 143"),
+        (ended(None), "", ExitKind.INFRASTRUCTURE, "without an exit code"),
+        (ended(1), "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB",
+         ExitKind.GPU_OUT_OF_MEMORY, "gpu_memory"),
+        (ended(1), "OOM when allocating tensor with shape[64,512] on /job:x/device:GPU:0",
+         ExitKind.GPU_OUT_OF_MEMORY, "batch_size"),
+        (ended(134), "failed call to cuMemAlloc: CUDA_ERROR_OUT_OF_MEMORY",
+         ExitKind.GPU_OUT_OF_MEMORY, "gpu_memory"),
+        (ContainerStatus("c", "r", 1, ContainerState.CREATED, error="no such device"), "",
+         ExitKind.INFRASTRUCTURE, "no such device"),
+    ],
+)  # fmt: skip
+def test_each_end_has_its_kind_and_its_advice(
+    status: ContainerStatus, log: str, kind: ExitKind, advice: str
+) -> None:
+    found = classify_exit(status, log_tail=log)
+    assert found.kind is kind
+    assert found.code == status.exit_code
+    assert re.search(advice, found.message), found.message
+    assert "\n" not in found.message
+
+
+def test_what_headway_did_itself_comes_first() -> None:
+    assert classify_exit(ended(137), cancelled=True).kind is ExitKind.CANCELLED
+    assert classify_exit(ended(0), cancelled=True).kind is ExitKind.CANCELLED
+    assert classify_exit(ended(143), timed_out=True).kind is ExitKind.TIMED_OUT
