@@ -51,6 +51,7 @@ class Meter:
         self._reserved_bytes = 0
         self.done_bytes = 0
         self._have_room(total_bytes or 0)
+        progress(0, total_bytes)
 
     def count(self, piece_bytes: int) -> None:
         """The next piece has *piece_bytes*."""
