@@ -1,0 +1,204 @@
+"""The real pynvml over the stub library: what the contract does not ask of a fake."""
+
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from headway.clock import SystemClock
+from headway.errors import GpuLost, NvmlUnavailable, TelemetryTimeout
+from headway.telemetry.gpu import KERNEL_DRIVER, NvmlGpus
+from headway.telemetry.reading import node_reading
+from headway.testing.telemetry import FakeHost
+from headway.units import GIB, KIB
+from tests.nvml.stub import (
+    DRIVER_MISMATCH,
+    DRIVER_NOT_LOADED,
+    GPU_IS_LOST,
+    STATE_VARIABLE,
+    UNKNOWN_ERROR,
+    StubGpu,
+    StubGpus,
+    build_stub,
+)
+
+
+class HandClock(SystemClock):
+    at_s = 0.0
+
+    def monotonic_s(self) -> float:
+        return self.at_s
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build_stub(tmp_path_factory.mktemp("nvml"))
+
+
+@pytest.fixture
+def stub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[StubGpus]:
+    stub = StubGpus(tmp_path / "gpus.state")
+    monkeypatch.setenv(STATE_VARIABLE, str(stub.path))
+    stub.add("GPU-a", name="NVIDIA H200")
+    yield stub
+    stub.heal()
+    time.sleep(0.02)
+
+
+Make = Callable[..., NvmlGpus]
+
+
+@pytest.fixture
+def make(library: Path) -> Make:
+    return lambda **values: NvmlGpus(library, **{"deadline_s": 0.2, **values})
+
+
+def test_everything_that_is_offered_is_read(stub: StubGpus, make: Make) -> None:
+    stub.set(
+        "GPU-a", used=10 * GIB, reserved=GIB, util=37, temp=61, power_mw=350_500,
+        pcie_rx=9 * 1024, pcie_tx=1024,
+    )  # fmt: skip
+    (gpu,) = make().read()
+    assert (gpu.name, gpu.memory_bytes, gpu.used_bytes) == ("NVIDIA H200", 80 * GIB, 11 * GIB)
+    assert (gpu.utilisation_frac, gpu.temperature_c, gpu.power_w) == (0.37, 61, 350.5)
+    assert gpu.pcie_rx_bytes_per_s == 9 * 1024 * KIB
+    assert gpu.pcie_tx_bytes_per_s == 1024 * KIB
+    assert (gpu.nvlink_rx_bytes_per_s, gpu.nvlink_tx_bytes_per_s) == (None, None)
+
+
+def test_what_is_not_offered_is_none_never_zero(stub: StubGpus, make: Make) -> None:
+    stub.set("GPU-a", util=-1, temp=-1, power_mw=-1, pcie_rx=-1, pcie_tx=-1)
+    (gpu,) = make().read()
+    assert gpu.utilisation_frac is gpu.temperature_c is gpu.power_w is None
+    assert gpu.pcie_rx_bytes_per_s is gpu.pcie_tx_bytes_per_s is None
+
+
+def test_an_old_driver_counts_what_it_keeps_too(stub: StubGpus, make: Make) -> None:
+    stub.set("GPU-a", used=10 * GIB, reserved=GIB)
+    stub.fail(memory_v2=0)
+    assert make().read()[0].used_bytes == 11 * GIB
+
+
+def test_memory_that_is_not_told_is_an_error(stub: StubGpus, make: Make) -> None:
+    stub.set("GPU-a", total=-1)
+    for call in (make().gpus, make().read):
+        with pytest.raises(NvmlUnavailable, match="GPU-a"):
+            call()
+
+
+def test_nvlink_traffic_is_a_difference(stub: StubGpus, make: Make) -> None:
+    clock = HandClock()
+    gpus = make(clock=clock)
+    stub.set("GPU-a", nvlink_rx=1000, nvlink_tx=5000)
+    assert gpus.read()[0].nvlink_rx_bytes_per_s is None
+    clock.at_s = 2.0
+    stub.set("GPU-a", nvlink_rx=1600, nvlink_tx=5020)
+    (gpu,) = gpus.read()
+    assert gpu.nvlink_rx_bytes_per_s == 300 * KIB
+    assert gpu.nvlink_tx_bytes_per_s == 10 * KIB
+    clock.at_s = 3.0
+    stub.set("GPU-a", nvlink_rx=0, nvlink_tx=0)
+    assert gpus.read()[0].nvlink_rx_bytes_per_s is None  # the counters were reset
+
+
+def test_slices_take_the_place_of_a_divided_gpu(stub: StubGpus, make: Make) -> None:
+    parts = tuple(StubGpu(f"MIG-{n}", total=10 * GIB, used=n * GIB, util=-1) for n in range(2))
+    stub.add("GPU-b", mig=1, slices=parts)
+    stub.add("GPU-c", mig=1)
+    gpus = make()
+    assert [(gpu.uuid, gpu.index) for gpu in gpus.gpus()] == [
+        ("GPU-a", 0), ("MIG-0", 1), ("MIG-1", 1),
+    ]  # fmt: skip
+    assert [gpu.used_bytes for gpu in gpus.read()] == [0, 0, GIB]
+
+
+def test_a_gpu_that_is_no_longer_listed_is_lost(stub: StubGpus, make: Make) -> None:
+    stub.add("GPU-b")
+    gpus = make()
+    assert len(gpus.gpus()) == 2
+    stub.remove("GPU-b")
+    stub.fail(error=UNKNOWN_ERROR)  # makes NVML start anew
+    with pytest.raises(NvmlUnavailable):
+        gpus.read()
+    stub.heal()
+    with pytest.raises(GpuLost) as lost:
+        gpus.read()
+    assert lost.value.gpu == "GPU-b"
+
+
+def test_a_gpu_lost_before_the_start_does_not_take_the_others(stub: StubGpus, make: Make) -> None:
+    stub.add("GPU-b", error=GPU_IS_LOST)
+    gpus = make()
+    assert [gpu.uuid for gpu in gpus.gpus()] == ["GPU-a"]
+    assert [gpu.uuid for gpu in gpus.read()] == ["GPU-a"]
+
+
+@pytest.mark.parametrize("code", [DRIVER_MISMATCH, DRIVER_NOT_LOADED, UNKNOWN_ERROR])
+def test_a_driver_that_does_not_start_is_an_error(stub: StubGpus, make: Make, code: int) -> None:
+    stub.fail(init_error=code)
+    with pytest.raises(NvmlUnavailable, match=f"NVML error {code}"):
+        make().gpus()
+
+
+def test_a_library_that_was_named_must_be_there(tmp_path: Path) -> None:
+    with pytest.raises(NvmlUnavailable, match=r"none\.so"):
+        NvmlGpus(tmp_path / "none.so").gpus()
+
+
+@pytest.mark.skipif(KERNEL_DRIVER.exists(), reason="this machine has an NVIDIA driver")
+def test_a_machine_without_a_driver_has_no_gpus() -> None:
+    program = (
+        "from headway.telemetry.gpu import NvmlGpus\n"
+        "gpus = NvmlGpus()\n"
+        "assert gpus.gpus() == gpus.read() == ()\n"
+    )
+    root = Path(__file__).parents[2]
+    subprocess.run([sys.executable, "-c", program], check=True, cwd=root)
+
+
+def test_a_hang_costs_one_thread_and_later_reads_no_time(stub: StubGpus, make: Make) -> None:
+    gpus = make()
+    gpus.read()
+    before = threading.active_count()
+    stub.fail(hang=1)
+    with pytest.raises(TelemetryTimeout):
+        gpus.read()
+    started = time.monotonic()
+    for _ in range(50):
+        with pytest.raises(TelemetryTimeout, match="NVML"):
+            gpus.read()
+    assert time.monotonic() - started < 0.2
+    assert threading.active_count() == before + 1
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")  # Python 3.12 warns of it
+def test_a_forked_process_reads_for_itself(stub: StubGpus, make: Make) -> None:
+    """Also when it was forked while its parent's reader hung."""
+    gpus = make()
+    stub.fail(hang=1)
+    with pytest.raises(TelemetryTimeout):
+        gpus.read()
+    pid = os.fork()
+    if pid == 0:
+        stub.heal()
+        try:
+            os._exit(0 if len(gpus.read()) == 1 else 1)
+        except BaseException:
+            os._exit(2)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+
+
+def test_a_node_reading_says_why_there_are_no_gpus(stub: StubGpus, make: Make) -> None:
+    gpus, host = make(), FakeHost()
+    assert node_reading(gpus, host, SystemClock()).gpus == gpus.read()
+    stub.set("GPU-a", error=GPU_IS_LOST)
+    reading = node_reading(gpus, host, SystemClock())
+    assert reading.gpus is None
+    assert reading.lost_gpu == "GPU-a"
+    assert "GPU-a is lost" in reading.gpu_error
+    assert reading.host == host.read()
