@@ -1,11 +1,15 @@
 """Fixtures that start real things once a session."""
 
 from collections.abc import Iterator
+from pathlib import Path
+from uuid import uuid4
 
 import pytest
+from sqlalchemy import create_engine, text
 
 from samples.local_image import BUSYBOX, PYTHON, MissingPiece, build
 from tests.support import dockerd
+from tests.support import postgresql as postgresql_support
 
 
 @pytest.fixture(scope="session")
@@ -34,3 +38,29 @@ def _built(which: str, tag: str) -> str:
         return build(which, tag)
     except MissingPiece as missing:
         pytest.skip(f"cannot build {tag}: this machine lacks {missing}")
+
+
+@pytest.fixture(scope="session")
+def postgresql() -> Iterator[str]:
+    """Address of a private PostgreSQL, without a database name."""
+    if reason := postgresql_support.why_none():
+        pytest.skip(reason)
+    with postgresql_support.server() as address:
+        yield address
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.postgresql)])
+def ledger_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """Address of an empty database, of either kind."""
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path / 'ledger.db'}"
+    address: str = request.getfixturevalue("postgresql")
+    name = f"ledger_{uuid4().hex}"
+    engine = create_engine(
+        f"{address}/postgres".replace("postgresql:", "postgresql+psycopg:"),
+        isolation_level="AUTOCOMMIT",
+    )
+    with engine.connect() as connection:
+        connection.execute(text(f"CREATE DATABASE {name}"))
+    engine.dispose()
+    return f"{address}/{name}"

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tests.images.build import BUSYBOX, build
 
 from headway.clock import SystemClock
 from headway.errors import EngineUnreachable
@@ -19,7 +20,6 @@ from headway.runtime.outcome import classify_exit
 from headway.runtime.port import ContainerState
 from headway.testing.runtime import Script
 from headway.testing.runtime_contract import SLEEPS, Harness, Program, until, whole_log
-from tests.images.build import BUSYBOX, build
 from tests.support import dockerd
 
 pytestmark = pytest.mark.docker

@@ -1,0 +1,495 @@
+"""What the ledger promises, on SQLite and on PostgreSQL alike."""
+
+import multiprocessing
+import threading
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import pytest
+from alembic.config import Config
+from alembic.script import ScriptDirectory
+from sqlalchemy import text
+from sqlalchemy.exc import IntegrityError, StatementError
+
+from headway.errors import IllegalTransition, LeaseLost, LedgerUnreachable, RunUnknown
+from headway.ledger import Ledger, database
+from headway.model.lease import Demand, GpuGrant, Lease, Resource, Sharing, Wait
+from headway.model.node import Capacity, Gpu, HostReading, Node, NodeReading, NodeState, Reserve
+from headway.model.progress import ProgressPoint
+from headway.model.run import (
+    TRANSITIONS,
+    Exit,
+    ExitKind,
+    Measurement,
+    Prediction,
+    RunState,
+    StepState,
+)
+from headway.model.trace import Trace
+from headway.units import GIB
+
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+SECOND_LEASE = (
+    "INSERT INTO lease (run_id, attempt, node, token, host_memory_bytes, cpus, granted_at,"
+    " expires_at) SELECT run_id, attempt, node, 'x', 1, 1, granted_at, expires_at FROM lease"
+)
+OK = Exit(ExitKind.OK, 0, "done")
+NODE = Node(
+    "node-a",
+    "gpu",
+    Capacity(4.0, 32 * GIB, (Gpu("GPU-0", 0, "V100", 16 * GIB), Gpu("GPU-1", 1, "V100", 16 * GIB))),
+    Reserve(0.0, 2 * GIB),
+)
+
+
+@pytest.fixture
+def ledger(ledger_url: str) -> Iterator[Ledger]:
+    opened = Ledger.open(ledger_url)
+    opened.nodes.register(NODE, boot_id="boot", worker_token="worker")
+    yield opened
+    opened.close()
+
+
+def enqueue(ledger: Ledger, run_id: str, **changes: Any) -> None:
+    values = {
+        "name": f"name-{run_id}",
+        "owner": "me",
+        "team": "default",
+        "pool": "gpu",
+        "priority": 0,
+        "submitted_at": NOON,
+    }
+    ledger.runs.enqueue(run_id, {"name": "x"}, **(values | changes))
+
+
+def admit(ledger: Ledger, run_id: str, demand: Demand | None = None) -> Lease | Wait:
+    wanted = demand or Demand(8 * GIB)
+    return ledger.leases.admit(run_id, "node-a", wanted, reading=None, ttl_s=60.0)
+
+
+def granted(ledger: Ledger, run_id: str, demand: Demand | None = None) -> Lease:
+    enqueue(ledger, run_id)
+    lease = admit(ledger, run_id, demand)
+    assert isinstance(lease, Lease)
+    return lease
+
+
+def test_a_run_is_put_into_the_line_once(ledger: Ledger) -> None:
+    enqueue(ledger, "a")
+    enqueue(ledger, "a", name="another")
+    assert [run.name for run in ledger.runs.waiting("gpu")] == ["name-a"]
+
+
+def test_the_line_is_by_priority_and_then_first_come(ledger: Ledger) -> None:
+    enqueue(ledger, "late", submitted_at=NOON + timedelta(hours=1))
+    enqueue(ledger, "early")
+    enqueue(ledger, "urgent", priority=5, submitted_at=NOON + timedelta(hours=2))
+    enqueue(ledger, "elsewhere", pool="cpu")
+    assert [run.run_id for run in ledger.runs.waiting("gpu")] == ["urgent", "early", "late"]
+
+
+def test_a_grant_holds_what_was_asked_and_moves_the_run(ledger: Ledger) -> None:
+    demand = Demand(8 * GIB, cpus=2, gpus=1, gpu_memory_bytes=4 * GIB, ports=(6006,))
+    lease = granted(ledger, "a", demand)
+    assert lease.host_memory_bytes == 8 * GIB
+    assert lease.gpus == (GpuGrant("GPU-0", 4 * GIB, Sharing.SHARED, 1.0),)
+    assert lease.ports == (6006,)
+    assert 55 < (lease.expires_at - lease.granted_at).total_seconds() < 65
+    record = ledger.runs.get("a")
+    assert (record.state, record.node) == (RunState.CLAIMED, "node-a")
+    assert ledger.leases.of_run("a") == lease
+
+
+def test_a_claimed_run_gets_no_second_lease(ledger: Ledger) -> None:
+    granted(ledger, "a")
+    again = admit(ledger, "a")
+    assert isinstance(again, Wait)
+    assert again.resource is Resource.TURN
+    assert len(ledger.leases.live("node-a")) == 1
+
+
+def test_what_does_not_fit_waits_with_the_numbers(ledger: Ledger) -> None:
+    granted(ledger, "a", Demand(20 * GIB))
+    enqueue(ledger, "b")
+    wait = admit(ledger, "b", Demand(12 * GIB))
+    assert isinstance(wait, Wait)
+    assert wait.resource is Resource.HOST_MEMORY
+    assert "needs 12.0 GiB" in wait.reason
+    assert "10.0 GiB" in wait.reason
+    assert ledger.runs.get("b").state is RunState.WAITING
+
+
+def test_an_expired_lease_still_counts(ledger: Ledger) -> None:
+    enqueue(ledger, "a")
+    lease = ledger.leases.admit("a", "node-a", Demand(20 * GIB), reading=None, ttl_s=-1.0)
+    assert isinstance(lease, Lease)
+    assert lease.expires_at < ledger.now()
+    enqueue(ledger, "b")
+    assert isinstance(admit(ledger, "b", Demand(20 * GIB)), Wait)
+
+
+def test_a_reading_only_makes_headroom_smaller(ledger: Ledger) -> None:
+    enqueue(ledger, "a")
+    busy = NodeReading(NOON, HostReading(32 * GIB, 28 * GIB, 0.5, GIB))
+    answer = ledger.leases.admit("a", "node-a", Demand(8 * GIB), reading=busy, ttl_s=60)
+    assert isinstance(answer, Wait)
+
+
+def test_unreadable_gpus_are_never_free(ledger: Ledger) -> None:
+    enqueue(ledger, "a")
+    blind = NodeReading(NOON, HostReading(32 * GIB, GIB, 0.1, GIB), None, "driver mismatch")
+    demand = Demand(GIB, gpus=1, gpu_memory_bytes=GIB)
+    answer = ledger.leases.admit("a", "node-a", demand, reading=blind, ttl_s=60)
+    assert isinstance(answer, Wait)
+    assert "driver mismatch" in answer.reason
+
+
+def test_a_drained_node_grants_nothing(ledger: Ledger) -> None:
+    assert ledger.nodes.set_state("node-a", NodeState.DRAINING, "new driver")
+    enqueue(ledger, "a")
+    answer = admit(ledger, "a")
+    assert isinstance(answer, Wait)
+    assert "new driver" in answer.reason
+    ledger.nodes.register(NODE, boot_id="boot-2", worker_token="worker-2")
+    record = ledger.nodes.get("node-a")
+    assert record is not None
+    assert record.node.state is NodeState.DRAINING
+
+
+def test_resizing_leaves_the_own_share_out(ledger: Ledger) -> None:
+    lease = granted(ledger, "a", Demand(20 * GIB, ports=(7000,)))
+    larger = ledger.leases.resize(
+        lease.lease_id, lease.token, Demand(28 * GIB, ports=(7000,)), reading=None, ttl_s=60
+    )
+    assert isinstance(larger, Lease)
+    assert larger.host_memory_bytes == 28 * GIB
+    too_large = ledger.leases.resize(
+        lease.lease_id, lease.token, Demand(31 * GIB), reading=None, ttl_s=60
+    )
+    assert isinstance(too_large, Wait)
+    assert ledger.leases.of_run("a") == larger
+
+
+def test_only_the_token_renews(ledger: Ledger) -> None:
+    lease = granted(ledger, "a")
+    ledger.leases.renew(lease.lease_id, lease.token, 600.0)
+    renewed = ledger.leases.of_run("a")
+    assert renewed is not None
+    assert renewed.expires_at > lease.expires_at
+    with pytest.raises(LeaseLost, match="another token"):
+        ledger.leases.renew(lease.lease_id, "stolen", 600.0)
+    assert ledger.leases.release("a")
+    assert not ledger.leases.release("a")
+    with pytest.raises(LeaseLost, match="released"):
+        ledger.leases.renew(lease.lease_id, lease.token, 600.0)
+
+
+def test_a_port_is_free_again_after_the_release(ledger: Ledger) -> None:
+    granted(ledger, "a", Demand(GIB, ports=(6006,)))
+    enqueue(ledger, "b")
+    wait = admit(ledger, "b", Demand(GIB, ports=(6006,)))
+    assert isinstance(wait, Wait)
+    assert wait.resource is Resource.PORTS
+    ledger.leases.release("a")
+    assert isinstance(admit(ledger, "b", Demand(GIB, ports=(6006,))), Lease)
+
+
+def test_a_claim_is_given_back_as_the_same_attempt(ledger: Ledger) -> None:
+    lease = granted(ledger, "a")
+    assert ledger.leases.give_back("a", lease.token)
+    record = ledger.runs.get("a")
+    assert (record.state, record.attempt) == (RunState.WAITING, 1)
+    assert ledger.leases.of_run("a") is None
+    assert not ledger.leases.give_back("a", lease.token)
+
+
+def test_a_requeued_run_is_not_admitted_before_its_last_attempt_is_cleaned_up(
+    ledger: Ledger,
+) -> None:
+    lease = granted(ledger, "a")
+    ledger.runs.begin("a", 1, lease.token, container="c", runtime="docker")
+    gone = Exit(ExitKind.OUT_OF_MEMORY, 137, "killed")
+    ledger.runs.requeue("a", gone, demand_override={"host_memory_bytes": GIB})
+    record = ledger.runs.get("a")
+    assert (record.state, record.attempt, record.reason) == (RunState.WAITING, 2, "killed")
+    assert record.demand_override == {"host_memory_bytes": GIB}
+    assert isinstance(admit(ledger, "a"), Wait)
+    ledger.leases.release("a")
+    assert isinstance(admit(ledger, "a"), Lease)
+
+
+def test_a_container_begins_only_under_its_lease(ledger: Ledger) -> None:
+    lease = granted(ledger, "a")
+    with pytest.raises(LeaseLost):
+        ledger.runs.begin("a", 1, "stolen", container="c", runtime="docker")
+    with pytest.raises(LeaseLost):
+        ledger.runs.begin("a", 2, lease.token, container="c", runtime="docker")
+    ledger.runs.begin("a", 1, lease.token, container="c", runtime="docker")
+    first = ledger.runs.get("a").started_at
+    ledger.runs.begin("a", 1, lease.token, container="c", runtime="docker")
+    assert ledger.runs.get("a").started_at == first
+
+
+def test_the_first_end_counts(ledger: Ledger) -> None:
+    enqueue(ledger, "a")
+    assert ledger.runs.finish("a", OK, Measurement(runtime_s=3.0))
+    assert not ledger.runs.finish("a", Exit(ExitKind.FAILED, 1, "late"), Measurement())
+    record = ledger.runs.get("a")
+    assert record.exit == OK
+    assert record.measurement == Measurement(runtime_s=3.0)
+    assert record.ended_at is not None
+
+
+_MOVES = {
+    RunState.CLAIMED: lambda ledger: admit(ledger, "a"),
+    RunState.RUNNING: lambda ledger: ledger.runs.begin(
+        "a", 1, ledger.leases.of_run("a").token, container="c", runtime="docker"
+    ),
+    RunState.WAITING: lambda ledger: ledger.runs.requeue("a", OK),
+    RunState.ENDED: lambda ledger: ledger.runs.finish("a", OK, Measurement()),
+}
+_PATHS = {
+    RunState.WAITING: (),
+    RunState.CLAIMED: (RunState.CLAIMED,),
+    RunState.RUNNING: (RunState.CLAIMED, RunState.RUNNING),
+    RunState.ENDED: (RunState.ENDED,),
+}
+
+
+@pytest.mark.parametrize(
+    ("found", "wanted"),
+    [
+        pair
+        for pair in product(RunState, (RunState.WAITING,))
+        if pair[1] not in TRANSITIONS[pair[0]]
+    ],
+)
+def test_what_the_table_of_transitions_forbids_is_refused(
+    ledger: Ledger, found: RunState, wanted: RunState
+) -> None:
+    enqueue(ledger, "a")
+    for step in _PATHS[found]:
+        _MOVES[step](ledger)
+    assert ledger.runs.get("a").state is found
+    with pytest.raises(IllegalTransition) as caught:
+        _MOVES[wanted](ledger)
+    assert (caught.value.found, caught.value.wanted) == (found.value, wanted.value)
+    assert ledger.runs.get("a").state is found
+
+
+def test_an_ended_run_is_not_started_again(ledger: Ledger) -> None:
+    lease = granted(ledger, "a")
+    ledger.runs.finish("a", OK, Measurement())
+    with pytest.raises(IllegalTransition):
+        ledger.runs.begin("a", 1, lease.token, container="c", runtime="docker")
+    ledger.leases.release("a")
+    assert isinstance(admit(ledger, "a"), Wait)
+
+
+def test_runs_are_found_by_id_prefix_and_name(ledger: Ledger) -> None:
+    enqueue(ledger, "abcd-1", name="one")
+    enqueue(ledger, "abcd-2", name="two")
+    enqueue(ledger, "xyzw-3", name="two", submitted_at=NOON + timedelta(hours=1))
+    assert ledger.runs.find("abcd-1").name == "one"
+    assert ledger.runs.find("xyzw").run_id == "xyzw-3"
+    assert ledger.runs.find("two").run_id == "xyzw-3"
+    for text_ in ("abcd", "nobody", "%", "'; DROP TABLE run; --"):
+        with pytest.raises(RunUnknown):
+            ledger.runs.find(text_)
+
+
+def test_a_reason_is_news_once(ledger: Ledger) -> None:
+    enqueue(ledger, "a")
+
+    def tell(reason: str) -> bool:
+        return ledger.runs.set_reason("a", Resource.CPUS, reason, expected_start_at=NOON)
+
+    assert tell("needs 4 CPUs")
+    assert not tell("needs 4 CPUs")
+    assert tell("needs 4 CPUs; 3 are free")
+    admit(ledger, "a")
+    assert not tell("too late")
+    assert ledger.runs.get("a").reason == ""
+
+
+def test_predictions_and_steps_come_back(ledger: Ledger) -> None:
+    enqueue(ledger, "a")
+    said, demand = Prediction(runtime_s=60.0, basis="prior"), Demand(GIB, gpus=2)
+    ledger.runs.predict("a", said, demand)
+    assert ledger.runs.get("a").prediction == said
+    assert ledger.runs.get("a").demand == demand
+    ledger.runs.step_started("a", 1, "stage_data")
+    ledger.runs.step_ended("a", 1, "stage_data", StepState.FAILED, "gone")
+    ledger.runs.step_started("a", 1, "stage_data")
+    (step,) = ledger.runs.steps("a")
+    assert (step.state, step.ended_at, step.message) == (StepState.RUNNING, None, "")
+
+
+def test_points_are_numbered_and_kept_once(ledger: Ledger) -> None:
+    enqueue(ledger, "a")
+    points = [ProgressPoint(float(i), i, total=9, metrics={"loss": 1 / i}) for i in range(1, 6)]
+    ledger.progress.append("a", 1, points[:3], first=0)
+    ledger.progress.append("a", 1, points, first=0)
+    assert ledger.progress.series("a", 1) == points
+    assert ledger.progress.latest("a") == points[-1]
+    ledger.progress.append("a", 2, points[:1], first=0)
+    assert ledger.progress.latest("a") == points[0]
+
+
+def test_points_are_bounded(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headway.ledger.series.MAX_POINTS", 10)
+    enqueue(ledger, "a")
+    points = [ProgressPoint(float(i), i) for i in range(1, 31)]
+    for first in range(0, 30, 5):
+        ledger.progress.append("a", 1, points[first : first + 5], first=first)
+    kept = ledger.progress.series("a", 1)
+    assert len(kept) == 10
+    assert kept[-1] == points[-1]
+
+
+def test_a_trace_is_kept_once(ledger: Ledger) -> None:
+    trace = Trace("resnet-50", "v100", 1, 32, runtime_s=60.0, run_id="a-1", metrics={"x": 1.0})
+    assert ledger.traces.add([trace, trace]) == 1
+    assert ledger.traces.add([trace]) == 0
+    assert ledger.traces.all() == [trace]
+    assert ledger.traces.all(source="elsewhere") == []
+    assert ledger.traces.count() == 1
+
+
+def test_a_used_data_set_is_not_evictable(ledger: Ledger) -> None:
+    staged = ledger.staged
+    for key in ("old", "new"):
+        staged.record("node-a", key, "/data/x", 10, "f" * 64)
+    staged.acquire("node-a", "old", "a")
+    staged.acquire("node-a", "old", "b")
+    assert [item.key for item in staged.evictable("node-a")] == ["new"]
+    assert not staged.remove("node-a", "old")
+    staged.release("node-a", "a")
+    assert not staged.remove("node-a", "old")
+    assert {item.key: item.run_ids for item in staged.list("node-a")} == {"old": ("b",), "new": ()}
+    staged.release("node-a", "b")
+    assert staged.remove("node-a", "old")
+    assert staged.remove("node-a", "old")
+    assert [item.key for item in staged.list("node-a")] == ["new"]
+
+
+def test_settings_are_replaced(ledger: Ledger) -> None:
+    assert ledger.settings.get("policy") is None
+    assert ledger.settings.put("policy", {"images": ["a"]})
+    assert not ledger.settings.put("policy", {"images": ["a"]})
+    assert ledger.settings.put("policy", {"images": []})
+    assert ledger.settings.get("policy") == {"images": []}
+
+
+def test_only_the_newest_worker_reports_for_a_node(ledger: Ledger) -> None:
+    reading = NodeReading(NOON, HostReading(32 * GIB, GIB, 0.1, GIB))
+    assert ledger.nodes.heartbeat("node-a", "worker", reading)
+    ledger.nodes.register(NODE, boot_id="boot", worker_token="newer")
+    assert not ledger.nodes.heartbeat("node-a", "worker", reading)
+    (record,) = ledger.nodes.all()
+    assert record.node == NODE
+    assert record.worker_token == "newer"
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE run SET state = 'asleep'",
+        "UPDATE run SET state = 'running', node = NULL",
+        "UPDATE run SET state = 'ended'",
+        "UPDATE run SET attempt = 0",
+        "UPDATE run SET exit_kind = 'odd'",
+        "UPDATE lease SET host_memory_bytes = -5",
+        "UPDATE lease SET cpus = 0",
+        "UPDATE lease_port SET port = 80",
+        "UPDATE lease_gpu SET memory_bytes = -1",
+        "UPDATE node SET reserve_host_memory_bytes = host_memory_bytes + 1",
+        "UPDATE node SET cpus = 0",
+        "UPDATE node SET state = 'gone'",
+        SECOND_LEASE,
+        "INSERT INTO lease_port (lease_id, port, node) VALUES (999, 9000, 'node-a')",
+    ],
+)
+def test_the_database_refuses_what_must_never_be(ledger: Ledger, statement: str) -> None:
+    granted(ledger, "a", Demand(GIB, gpus=1, gpu_memory_bytes=GIB, ports=(6006,)))
+    with (
+        pytest.raises(IntegrityError),
+        ledger._database.engine.begin() as connection,
+    ):
+        connection.execute(text(statement))
+
+
+def test_a_naive_time_is_refused(ledger: Ledger) -> None:
+    with pytest.raises(StatementError, match="naive"):
+        enqueue(ledger, "a", submitted_at=datetime(2026, 1, 1))  # noqa: DTZ001 - the point
+
+
+def test_times_are_the_databases(ledger: Ledger) -> None:
+    first = ledger.now()
+    assert first.tzinfo is UTC
+    assert abs((datetime.now(UTC) - first).total_seconds()) < 5
+    assert ledger.now() >= first
+
+
+def test_the_schema_version_is_alembics_head() -> None:
+    config = Config()
+    migrations = Path(database.__file__).parent / "migrations"
+    config.set_main_option("script_location", str(migrations))
+    assert ScriptDirectory.from_config(config).get_current_head() == database.SCHEMA_VERSION
+
+
+def test_the_tables_are_what_the_migrations_make(ledger: Ledger) -> None:
+    from alembic.autogenerate import compare_metadata
+    from alembic.migration import MigrationContext
+    from sqlmodel import SQLModel
+
+    with ledger._database.engine.connect() as connection:
+        differences = compare_metadata(MigrationContext.configure(connection), SQLModel.metadata)
+    assert differences == []
+
+
+def _open(url: str) -> None:
+    Ledger.open(url).close()
+
+
+def test_several_may_migrate_at_once(ledger_url: str) -> None:
+    context = multiprocessing.get_context("spawn")
+    starters = [context.Process(target=_open, args=(ledger_url,)) for _ in range(3)]
+    for starter in starters:
+        starter.start()
+    for starter in starters:
+        starter.join(60)
+    assert [starter.exitcode for starter in starters] == [0, 0, 0]
+    assert Ledger.open(ledger_url).nodes.all() == []
+
+
+def test_a_refused_connection_is_ours_to_tell() -> None:
+    with pytest.raises(LedgerUnreachable, match="cannot be used") as caught:
+        Ledger.open("postgresql://nobody:secret@127.0.0.1:1/none")
+    assert "secret" not in str(caught.value)
+
+
+def test_a_locked_sqlite_is_waited_for(tmp_path: Path) -> None:
+    ledger = Ledger.open(f"sqlite:///{tmp_path / 'ledger.db'}")
+    other = Ledger.open(f"sqlite:///{tmp_path / 'ledger.db'}")
+    held = threading.Event()
+
+    def hold() -> None:
+        with other._database.transaction() as session:
+            session.execute(text("SELECT 1"))
+            held.set()
+            time.sleep(1.0)
+
+    holder = threading.Thread(target=hold)
+    holder.start()
+    held.wait()
+    began = time.monotonic()
+    enqueue(ledger, "a")
+    assert time.monotonic() - began > 0.5
+    holder.join()
+    ledger.close()
+    other.close()

@@ -1,0 +1,74 @@
+"""A private PostgreSQL for the tests: own directory, own port, gone at the end."""
+
+import os
+import shutil
+import socket
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+_DEBIAN = Path("/usr/lib/postgresql")
+
+
+def _binary(name: str) -> str | None:
+    newest = sorted(_DEBIAN.glob(f"*/bin/{name}"), reverse=True)
+    return str(newest[0]) if newest else shutil.which(name)
+
+
+def why_none() -> str:
+    """Why no PostgreSQL can be had here; empty when one can be started."""
+    if _binary("initdb") is None or _binary("pg_ctl") is None:
+        return "PostgreSQL is not installed (root on Debian: make test-deps)"
+    return ""
+
+
+def _as_owner(command: list[str]) -> list[str]:
+    # PostgreSQL refuses to run as root.
+    if os.geteuid() != 0:
+        return command
+    return ["setpriv", "--reuid=postgres", "--regid=postgres", "--init-groups", *command]
+
+
+@contextmanager
+def server(*options: str) -> Iterator[str]:
+    """Start one; its SQLAlchemy address without a database name."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    folder = Path(tempfile.mkdtemp(prefix="headway-pg-"))
+    folder.chmod(0o755)
+    data, log = folder / "data", folder / "log"
+    if os.geteuid() == 0:
+        shutil.chown(folder, "postgres", "postgres")
+    initdb, pg_ctl = _binary("initdb"), _binary("pg_ctl")
+    assert initdb is not None
+    assert pg_ctl is not None
+    try:
+        _run([initdb, "-D", str(data), "-A", "trust", "-U", "headway", "--no-sync", "-E", "UTF8"])
+        settings = [
+            "-p",
+            str(port),
+            "-c",
+            "listen_addresses=127.0.0.1",
+            "-c",
+            f"unix_socket_directories={folder}",
+        ]
+        settings += ["-c", "fsync=off", "-c", "max_connections=60", *options]
+        _run([pg_ctl, "-D", str(data), "-l", str(log), "-w", "-o", " ".join(settings), "start"])
+        yield f"postgresql://headway@127.0.0.1:{port}"
+    finally:
+        subprocess.run(
+            _as_owner([pg_ctl, "-D", str(data), "-m", "immediate", "-w", "stop"]),
+            check=False, capture_output=True,
+        )  # fmt: skip
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _run(command: list[str]) -> None:
+    done = subprocess.run(
+        _as_owner(command), check=False, capture_output=True, text=True, cwd="/", timeout=60
+    )
+    if done.returncode != 0:
+        raise RuntimeError(f"{command[0]} failed:\n{done.stdout}\n{done.stderr}")

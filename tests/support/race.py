@@ -1,0 +1,92 @@
+"""Processes that race for the last slot of a node, round after round."""
+
+import multiprocessing
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from multiprocessing.synchronize import Barrier
+
+from sqlmodel import Session, select
+
+from headway.ledger import Ledger, leases
+from headway.ledger.tables import NodeRow
+from headway.model.lease import Demand, Lease
+from headway.model.node import Capacity, Node
+from headway.units import GIB
+
+NODE = Node("race", "gpu", Capacity(64.0, 10 * GIB))
+DEMAND = Demand(6 * GIB)  # two of them do not fit
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What became of all rounds."""
+
+    rounds: int
+    overcommitted: int
+    without_winner: int
+
+
+def without_lock(session: Session, node: str) -> NodeRow | None:
+    """`leases.lock_node` as it must not be: it only reads the row."""
+    return session.exec(select(NodeRow).where(NodeRow.name == node)).one_or_none()
+
+
+def race(url: str, *, racers: int, rounds: int, locked: bool = True) -> Result:
+    """Let *racers* processes ask for the node's last slot at the same moment, *rounds* times."""
+    ledger = Ledger.open(url)
+    ledger.nodes.register(NODE, boot_id="boot", worker_token="worker")
+    for round_ in range(rounds):
+        for racer in range(racers):
+            _enqueue(ledger, _run_id(round_, racer))
+    context = multiprocessing.get_context("spawn")
+    gate = context.Barrier(racers + 1)
+    processes = [
+        context.Process(target=_racer, args=(url, gate, racer, rounds, locked), daemon=True)
+        for racer in range(racers)
+    ]
+    for process in processes:
+        process.start()
+    overcommitted = without_winner = 0
+    for _ in range(rounds):
+        gate.wait(120)  # all ask now …
+        gate.wait(120)  # … and all have been answered
+        live = ledger.leases.live(NODE.name)
+        overcommitted += sum(lease.host_memory_bytes for lease in live) > 10 * GIB
+        without_winner += not live
+        for lease in live:
+            ledger.leases.release(lease.run_id)
+    for process in processes:
+        process.join(60)
+    ledger.close()
+    return Result(rounds, overcommitted, without_winner)
+
+
+def _racer(url: str, gate: Barrier, racer: int, rounds: int, locked: bool) -> None:
+    if not locked:
+        leases.lock_node = without_lock
+    ledger = Ledger.open(url)
+    for round_ in range(rounds):
+        gate.wait(120)
+        answer = ledger.leases.admit(
+            _run_id(round_, racer), NODE.name, DEMAND, reading=None, ttl_s=60.0
+        )
+        assert isinstance(answer, Lease) or answer.reason
+        gate.wait(120)
+    ledger.close()
+
+
+def _run_id(round_: int, racer: int) -> str:
+    return f"{round_}-{racer}"
+
+
+def _enqueue(ledger: Ledger, run_id: str) -> None:
+    ledger.runs.enqueue(
+        run_id,
+        {},
+        name=run_id,
+        owner="me",
+        team="default",
+        pool="gpu",
+        priority=0,
+        submitted_at=datetime(2026, 1, 1, tzinfo=UTC),
+    )
