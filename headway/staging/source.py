@@ -94,7 +94,7 @@ class Source:
         """
         with _reading(self.uri):
             opened = (
-                cast("BinaryIO", self.file_system.open(file.address, "rb"))
+                _open_remote(self.file_system, file)
                 if file.inode is None
                 else _open_local(self.uri, file)
             )
@@ -146,6 +146,9 @@ def _reading(uri: str) -> Iterator[None]:
     except HeadwayError:
         raise
     except _MISSING as error:
+        cause = error.__cause__  # fsspec's http calls a refused connection "not found"
+        if isinstance(cause, OSError) and not isinstance(cause, _MISSING):
+            raise SourceUnreachable(uri, _words(cause)) from error
         raise SourceMissing(uri, _words(error)) from error
     except Exception as error:  # every fsspec file system has exceptions of its own
         raise SourceUnreachable(uri, _words(error)) from error
@@ -237,6 +240,14 @@ def _look_remote(uri: str, file_system: Any, path: str) -> Source:
         identity=hashlib.sha256(json.dumps(stamps).encode()).hexdigest(),
         file_system=file_system,
     )
+
+
+def _open_remote(file_system: Any, file: SourceFile) -> BinaryIO:
+    protocols = file_system.protocol
+    web = "http" in ([protocols] if isinstance(protocols, str) else protocols)
+    # A web server need not know ranges; we read from beginning to end anyway.
+    options = {"block_size": 0} if web else {}
+    return cast("BinaryIO", file_system.open(file.address, "rb", **options))
 
 
 def _relative(uri: str, name: str, prefix: str) -> str:

@@ -42,7 +42,7 @@ class Stager:
             [sys.executable, "-m", "tests.integration.staging_process",
              str(root), str(BUDGET), run_id, str(pause_s), str(uri)],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-            cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)},
+            cwd=ROOT, env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])},
         )  # fmt: skip
 
     def __enter__(self) -> Self:
