@@ -3,6 +3,7 @@
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import tempfile
 import time
@@ -12,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import docker
+import psutil
 from docker.errors import DockerException
 
 _START_S = 40.0
@@ -32,6 +34,12 @@ def why_none() -> str:
 
 def answers(host: str | None) -> bool:
     """Does an engine answer there?"""
+    address = host or os.environ.get("DOCKER_HOST") or "unix:///var/run/docker.sock"
+    if address.startswith("unix://"):
+        # The SDK leaks its socket where nobody listens, and warnings are errors here.
+        with socket.socket(socket.AF_UNIX) as knock:
+            if knock.connect_ex(address.removeprefix("unix://")):
+                return False
     try:
         client = (
             docker.DockerClient(base_url=host, timeout=5) if host else docker.from_env(timeout=5)
@@ -93,6 +101,7 @@ class Daemon:
         """Start and wait until it answers."""
         pid_file = self.folder / "docker.pid"
         pid_file.unlink(missing_ok=True)
+        # The engine's own containerd dies with it and leaves this behind.
         (self.folder / "exec/containerd/containerd.pid").unlink(missing_ok=True)
         command = [
             "unshare", "--net", "dockerd", "--data-root", f"{self.folder}/data",
@@ -117,6 +126,17 @@ class Daemon:
         assert self.process is not None
         self.process.send_signal(number)
 
+    def freeze(self) -> None:
+        """Stop every thread of the engine; returns when all of them are."""
+        self.signal(signal.SIGSTOP)
+        assert self.process is not None
+        threads = Path(f"/proc/{self.process.pid}/task")
+        while any(
+            (task / "stat").read_text().rpartition(")")[2].split()[0] != "T"
+            for task in threads.iterdir()
+        ):
+            time.sleep(0.01)
+
     def kill(self) -> None:
         """SIGKILL to the engine alone; containers and their shims live on."""
         self.signal(signal.SIGKILL)
@@ -124,7 +144,18 @@ class Daemon:
         self.process.wait()
 
     def stop(self) -> None:
-        """Stop the engine and what it started."""
+        """Stop the engine and what it started; unmount what it mounted."""
+        self._stop_engine()
+        # With live-restore, containers and their shims outlive the engine.
+        for process in psutil.process_iter(["cmdline"]):
+            if any(str(self.folder / "exec") in word for word in process.info["cmdline"] or ()):
+                for child in (*process.children(recursive=True), process):
+                    child.kill()
+        mounts = [line.split()[1] for line in Path("/proc/mounts").read_text().splitlines()]
+        for mount in sorted((m for m in mounts if m.startswith(f"{self.folder}/")), reverse=True):
+            subprocess.run(["umount", "--lazy", mount], check=False)
+
+    def _stop_engine(self) -> None:
         if self.process is None or self.process.poll() is not None:
             return
         self.process.send_signal(signal.SIGCONT)
