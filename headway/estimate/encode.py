@@ -43,6 +43,8 @@ _QUANTITIES: dict[str, Callable[[Configuration], float | None]] = {
     "params": lambda c: c.params,
     "activations": lambda c: c.activations,
     "layers": lambda c: c.layers,
+    "gpu_flops_per_s": lambda c: c.gpu_flops_per_s,
+    "gpu_bandwidth_bytes_per_s": lambda c: c.gpu_bandwidth_bytes_per_s,
 }
 
 

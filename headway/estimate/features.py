@@ -44,11 +44,15 @@ class Configuration:
     epochs: float | None = None
     iterations: int | None = None
     flops: float | None = None
-    """Floating-point operations of one sample's forward pass."""
+    """Operations of one sample's forward pass, counted alike for all networks of a site."""
     params: float | None = None
     activations: float | None = None
-    """Elements that one sample's forward pass keeps for the backward pass."""
+    """Elements of all layers' outputs for one sample."""
     layers: float | None = None
+    gpu_flops_per_s: float | None = None
+    """Peak of one GPU at the precision used."""
+    gpu_memory_bytes: float | None = None
+    gpu_bandwidth_bytes_per_s: float | None = None
     settings: Mapping[str, float] = field(default_factory=dict)
     """Other numbers that were set before the start, by name."""
 

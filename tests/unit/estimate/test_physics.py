@@ -1,0 +1,66 @@
+import pytest
+
+from headway.errors import InvalidInput
+from headway.estimate.features import Configuration
+from headway.estimate.physics import shipped, with_site
+
+
+@pytest.mark.parametrize(
+    ("product", "name"),
+    [
+        ("NVIDIA GeForce RTX 2080 Ti", "rtx2080ti"),
+        ("Tesla V100-SXM2-32GB", "v100"),
+        ("NVIDIA H200", "h200"),
+        ("NVIDIA A100-SXM4-80GB", "a100-80gb"),
+        ("NVIDIA A100-PCIE-40GB", "a100"),
+        ("Quadro P4000", "p4000"),
+        ("k80", "k80"),
+        ("cpu", "cpu"),
+        ("NVIDIA Wonder 9", "wonder-9"),
+    ],
+)
+def test_product_names_become_the_names_of_traces(product, name):
+    assert shipped().gpu_name(product) == name
+
+
+def test_a_known_network_on_a_known_gpu_gets_their_facts():
+    known = shipped().complete(Configuration(network="ResNet-50", gpu_type="v100"))
+    assert known.flops == pytest.approx(4.09e9)
+    assert known.gpu_flops_per_s == pytest.approx(14e12)
+    half = shipped().complete(Configuration(network="x", gpu_type="v100", precision="amp"))
+    assert half.gpu_flops_per_s == pytest.approx(112e12)
+    assert half.flops is None
+
+
+def test_what_the_trace_brings_is_left_as_it_is():
+    known = shipped().complete(Configuration(network="resnet50", flops=8e9))
+    assert (known.flops, known.params) == (8e9, None)
+
+
+def test_the_site_adds_and_wins(tmp_path):
+    (tmp_path / "gpus.csv").write_text(
+        "gpu_type,fp32_tflops,half_tflops,memory_gib,bandwidth_gb_s,source\nv100,1,2,3,4,us\n"
+    )
+    tables = with_site(tmp_path)
+    assert tables.gpus["v100"].fp32_flops_per_s == 1e12
+    assert "t4" in tables.gpus
+
+
+@pytest.mark.parametrize("bad", ["nan", "-1", "x", "", "inf", "0"])
+def test_a_bad_number_is_named_with_its_line(tmp_path, bad):
+    (tmp_path / "gpus.csv").write_text(
+        f"gpu_type,fp32_tflops,half_tflops,memory_gib,bandwidth_gb_s\nz1,{bad},2,3,4\n"
+    )
+    with pytest.raises(InvalidInput, match=r"gpus\.csv:2 fp32_tflops"):
+        with_site(tmp_path)
+
+
+def test_every_row_of_the_shipped_tables_has_a_source():
+    import csv
+    from importlib import resources
+
+    for name in ("gpus.csv", "networks.csv"):
+        text = (resources.files("headway.estimate") / "data" / name).read_text()
+        for row in csv.DictReader(text.splitlines()):
+            assert row["source"], row
+            assert None not in row, row
