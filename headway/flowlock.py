@@ -32,13 +32,14 @@ def hold_flow(state_dir: Path, run_id: str) -> Iterator[None]:
     Raises:
         FlowAlive: Another process holds it.
     """
-    lock = lock_flow(str(state_dir), run_id)
+    owner = live_flow(state_dir, run_id)
+    if owner == os.getpid():
+        yield
+        return
+    lock = None if owner is not None else lock_flow(str(state_dir), run_id)
     if lock is None:
-        owner = live_flow(state_dir, run_id)
-        if owner != os.getpid():
-            raise FlowAlive(run_id, owner)
+        raise FlowAlive(run_id, owner)
     try:
         yield
     finally:
-        if lock is not None:
-            os.close(lock)
+        os.close(lock)
