@@ -6,7 +6,7 @@ one to know something.
 """
 
 from collections.abc import Callable, Mapping
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar, cast
 
@@ -14,10 +14,10 @@ from prefect import flow, task
 from prefect.blocks.system import Secret
 from prefect.cache_policies import NO_CACHE
 from prefect.client.orchestration import get_client
-from prefect.client.schemas.objects import State, StateType
+from prefect.client.schemas.objects import State, StateDetails, StateType
 from prefect.exceptions import Abort, TerminationSignal
 from prefect.logging import get_run_logger
-from prefect.runtime import flow_run
+from prefect.runtime import deployment, flow_run
 from prefect.states import Completed, Failed, Scheduled
 
 from flows.display import Display, show_comparison
@@ -151,8 +151,8 @@ def train(job: TrainingJob = DIGITS) -> State[Any]:
             state = _attempt(site, run_id, job)
             if state.type is not StateType.SCHEDULED:
                 return state
-            if flow_run.get_deployment_id() is not None:
-                _back_to_the_line(run_id, state)
+            if deployment.id is not None:
+                _back_to_the_line(run_id, state, site.clock.now())
             site.clock.sleep(_RETRY_S)  # called as a function: nobody else would start it again
 
 
@@ -204,10 +204,10 @@ def _waiting(name: str, reason: str) -> State[Any]:
     return state.model_copy(update={"name": name})
 
 
-def _back_to_the_line(run_id: str, state: State[Any]) -> None:
+def _back_to_the_line(run_id: str, state: State[Any], now: datetime) -> None:
     """Make the run claimable again and leave; the worker starts it when it fits."""
-    soon = state.timestamp + timedelta(seconds=_RETRY_S)
-    details = state.state_details.model_copy(update={"scheduled_time": soon})
+    soon = now + timedelta(seconds=_RETRY_S)
+    details = StateDetails(scheduled_time=soon)
     with get_client(sync_client=True) as client:
         client.set_flow_run_state(
             cast("Any", run_id), state.model_copy(update={"state_details": details}), force=True

@@ -21,7 +21,9 @@ from headway.site import Site
 
 log = logging.getLogger(__name__)
 
-ON_PREFECT = frozenset({Action.RESCHEDULE, Action.SET_CANCELLED, Action.SET_FINAL})
+ON_PREFECT = frozenset(
+    {Action.RESCHEDULE, Action.SET_RUNNING, Action.SET_CANCELLED, Action.SET_FINAL}
+)
 """Instructions that only the worker can carry out: they change Prefect's state."""
 
 
@@ -89,6 +91,10 @@ class Janitor:
                 if not self._carried_out(action, run, name):
                     break  # the instructions build on each other
         self._sweep(c for name, c in containers.items() if name not in wanted)
+        try:
+            self._site.cache.sweep()
+        except HeadwayError as error:
+            log.warning("the cache was not swept: %s; tried again next round", error)
         return mendings
 
     def _situation(

@@ -6,8 +6,10 @@ from datetime import datetime
 from typing import Any
 
 from headway.errors import InvalidInput
+from headway.flowrun import live_flow
+from headway.ledger.records import RunRecord
 from headway.model.job_text import job_from_document
-from headway.model.lease import Lease, Wait
+from headway.model.lease import Lease, Resource, Wait
 from headway.model.node import NodeReading
 from headway.model.run import RunState
 from headway.policy.admission import possible
@@ -67,6 +69,14 @@ class Line:
         if lease is not None and lease.node == self._site.settings.node:
             self._site.ledger.leases.give_back(run_id, lease.token)
 
+    def _taken_up(self, record: RunRecord) -> Wait | None:
+        """A granted run that Prefect offers again: its flow process died, the next one goes on."""
+        if record.node != self._site.settings.node:
+            return Wait(Resource.TURN, 0, f"it is on node {record.node}")
+        if live_flow(self._site.settings.state_dir, record.run_id) is not None:
+            return Wait(Resource.TURN, 0, "its flow process is alive")
+        return None
+
     def _consider(self, offer: Offer, reading: NodeReading | None) -> Wait | None:
         """What the run waits for; None when its flow is to be started."""
         site = self._site
@@ -87,7 +97,7 @@ class Line:
             submitted_at=offer.submitted_at,
         )
         if record.state is not RunState.WAITING:
-            return None  # ours already: its flow process died, the next one takes it up
+            return self._taken_up(record)
         prediction, demand = site.forecast(
             job,
             dataset_bytes=None,

@@ -10,14 +10,18 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
+from uuid import uuid4
 
 import httpx
 
+from headway.clock import Clock, SystemClock
 from headway.errors import RunUnknown, SiteUnreachable
 
 FLOW = "train"
 DEPLOYMENT = "train/default"
 _PAGE = 200  # the server's own limit
+_BUSY = frozenset({429, 502, 503, 504})
+_PAUSES_S = (0.2, 0.5, 1.0, 2.0, 4.0, 8.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +42,9 @@ class FlowRun:
 class PrefectServer:
     """One Prefect server. Every method raises `SiteUnreachable` when it does not answer."""
 
-    def __init__(self, api_url: str, timeout_s: float = 15.0) -> None:
+    def __init__(self, api_url: str, timeout_s: float = 15.0, clock: Clock | None = None) -> None:
+        """The server at *api_url*; *clock* waits while it is busy."""
+        self._clock = clock or SystemClock()
         self.api_url = api_url.rstrip("/")
         secret = os.environ.get("PREFECT_API_AUTH_STRING") or os.environ.get(
             "PREFECT_SERVER_API_AUTH_STRING"
@@ -59,7 +65,7 @@ class PrefectServer:
 
     def _call(self, method: str, path: str, body: object = None) -> Any:
         try:
-            response = self._client.request(method, path, json=body)
+            response = self._answer(method, path, body)
         except httpx.TransportError as error:
             raise SiteUnreachable(self.api_url, type(error).__name__) from error
         if response.status_code == httpx.codes.NOT_FOUND:
@@ -68,6 +74,20 @@ class PrefectServer:
             detail = response.text[:300].replace("\n", " ")
             raise SiteUnreachable(self.api_url, f"HTTP {response.status_code}: {detail}")
         return response.json() if response.content else None
+
+    def _answer(self, method: str, path: str, body: object) -> httpx.Response:
+        """Ask again while the server is busy: on SQLite it answers 503 when writers queue up.
+
+        Every call here may be repeated: reading changes nothing, a state is set
+        to the same value, and a run is created under an idempotency key.
+        """
+        pauses_s = iter(_PAUSES_S)
+        while True:
+            response = self._client.request(method, path, json=body)
+            pause_s = next(pauses_s, None)
+            if response.status_code not in _BUSY or pause_s is None:
+                return response
+            self._clock.sleep(pause_s)
 
     def is_healthy(self) -> bool:
         """Whether a Prefect server answers here at all."""
@@ -102,9 +122,8 @@ class PrefectServer:
             "tags": list(tags),
             "state": {"type": "SCHEDULED", "message": "Handed to headway"},
             "enforce_parameter_schema": False,
+            "idempotency_key": key or uuid4().hex,
         }
-        if key is not None:
-            body["idempotency_key"] = key
         return _flow_run(
             self._call("POST", f"/deployments/{deployment['id']}/create_flow_run", body)
         )

@@ -48,7 +48,14 @@ class Settings(BaseSettings):
         """Address of the ledger, with its password."""
         if self.ledger_url is not None:
             return self.ledger_url.get_secret_value()
+        if self.ledger_pointer.exists():
+            return self.ledger_pointer.read_text().strip()
         return f"sqlite:///{self.home / 'ledger.db'}"
+
+    @property
+    def ledger_pointer(self) -> Path:
+        """Where a worker notes the address that the ledger block names, for this node's CLI."""
+        return self.home / "ledger.url"
 
     @property
     def api_url(self) -> str:

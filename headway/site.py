@@ -5,8 +5,10 @@ import logging
 import os
 from dataclasses import replace
 from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING, Any, TypedDict
 from uuid import uuid4
+
+from pydantic import BaseModel
 
 from headway.clock import Clock, SystemClock
 from headway.errors import EngineUnreachable, TelemetryError
@@ -135,6 +137,22 @@ class Site:
     def container_policy(self) -> ContainerPolicy:
         """What the operator set for containers in the policy block."""
         return ContainerPolicy.model_validate(self.ledger.settings.get(POLICY) or {})
+
+    def adopt(self, name: str, document: dict[str, Any]) -> bool:
+        """Keep what an operator set under *name*, and let it take effect; whether it is new.
+
+        Raises:
+            ValueError: The document is not valid; what held before goes on to hold.
+        """
+        kind: type[BaseModel] = ContainerPolicy if name == POLICY else NodeSettings
+        kind.model_validate(document)
+        if not self.ledger.settings.put(name, document):
+            return False
+        # Built anew from the new settings when they are next asked for.
+        for built in ("runtime", "cache"):
+            self.__dict__.pop(built, None)
+        self.join()
+        return True
 
     def join(self) -> None:
         """Put this node into the ledger with what it has; takes over from a worker before."""

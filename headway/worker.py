@@ -16,12 +16,14 @@ from uuid import UUID
 import anyio
 import anyio.abc
 import httpx
+from prefect.client.orchestration import get_client
 from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterId
 from prefect.client.schemas.objects import State, StateDetails, StateType
 from prefect.client.schemas.responses import WorkerFlowRunResponse
 from prefect.events.clients import get_events_subscriber
 from prefect.events.filters import EventFilter, EventNameFilter
-from prefect.states import Cancelled, Completed, Failed
+from prefect.exceptions import ObjectNotFound
+from prefect.states import Cancelled, Completed, Failed, Running
 from prefect.workers.process import (
     ProcessJobConfiguration,
     ProcessVariables,
@@ -37,7 +39,8 @@ from headway.line import Line, Offer
 from headway.model.run import ExitKind
 from headway.policy.reconcile import Action, PrefectView
 from headway.project import PROJECT
-from headway.site import current_site
+from headway.settings import Settings
+from headway.site import POLICY, current_site
 
 if TYPE_CHECKING:
     from prefect.client.schemas.objects import FlowRun
@@ -92,6 +95,7 @@ class GpuNodeWorker(ProcessWorker):
 
     async def setup(self) -> None:
         """Open the site, mend what an earlier worker left, and go on listening."""
+        await _follow_ledger_block(Settings())
         self._site = await anyio.to_thread.run_sync(current_site)
         self._line = Line(self._site)
         self._janitor = Janitor(self._site)
@@ -106,13 +110,20 @@ class GpuNodeWorker(ProcessWorker):
             signal.signal(number, self._leave)
         await anyio.to_thread.run_sync(self._site.join)
         state_dir = self._site.settings.state_dir
-        await anyio.to_thread.run_sync(lambda: start_server(state_dir, PRELOAD, dict(os.environ)))
+        await anyio.to_thread.run_sync(self._have_fork_server)
         self._command = stub_command(state_dir)
         await super().setup()
         assert self._runs_task_group is not None  # noqa: S101 - set by setup(); for the type checker
         for loop in (self._listen, self._pass_when_woken, self._keep_house):
             self._runs_task_group.start_soon(loop)
         (state_dir / "worker.ready").touch()
+
+    def _have_fork_server(self) -> None:
+        """Start it unless it runs; without it runs start a second or two later each."""
+        try:
+            start_server(self._site.settings.state_dir, PRELOAD, dict(os.environ))
+        except HeadwayError as error:
+            self._logger.warning("%s", error)
 
     def _leave(self, number: int, _frame: object) -> None:
         self._logger.info("signal %d: the worker leaves, its runs go on", number)
@@ -227,6 +238,8 @@ class GpuNodeWorker(ProcessWorker):
                 if now >= next_round or self._housework.is_set():
                     self._housework.clear()
                     next_round = now + _JANITOR_EVERY_S
+                    await anyio.to_thread.run_sync(self._have_fork_server)
+                    await self._read_blocks()
                     await self._mend()
                     if not self._mended:
                         self._mended = True
@@ -237,6 +250,26 @@ class GpuNodeWorker(ProcessWorker):
                 self._logger.exception("house not kept this time")
             with anyio.move_on_after(_HEARTBEAT_EVERY_S):
                 await self._housework.wait()
+
+    async def _read_blocks(self) -> None:
+        """Take over what the operator edited in the UI; a wrong value leaves the last good one."""
+        for slug, document, name in (
+            ("headway-node", self._site.settings.node, f"node/{self._site.settings.node}"),
+            ("headway-container-policy", "site", POLICY),
+        ):
+            try:
+                block = await self.client.read_block_document_by_name(document, slug)
+            except ObjectNotFound:
+                continue
+            try:
+                changed = await anyio.to_thread.run_sync(self._site.adopt, name, block.data)
+            except ValueError as error:
+                first = str(error).splitlines()[0]
+                self._logger.warning("block %s/%s is not used: %s", slug, document, first)
+                continue
+            if changed:
+                self._logger.info("block %s/%s was read: its settings hold now", slug, document)
+                self._wake.set()
 
     async def _mend(self) -> None:
         runs = await anyio.to_thread.run_sync(self._janitor.unsettled)
@@ -275,6 +308,28 @@ class GpuNodeWorker(ProcessWorker):
             self._logger.warning("state of run %s not written: %s", run_id, error)
 
 
+async def _follow_ledger_block(settings: Settings) -> None:
+    """Note the ledger's address from its block, unless the environment names one.
+
+    Read once, before the ledger is opened: a worker that changed its ledger in
+    mid-flight would forget what it has granted.
+    """
+    if settings.ledger_url is not None:
+        return
+    async with get_client() as client:
+        try:
+            block = await client.read_block_document_by_name(
+                "site", "headway-ledger", include_secrets=True
+            )
+        except (ObjectNotFound, httpx.HTTPError):
+            return
+    url = str(block.data.get("url") or "")
+    if url and url != settings.database_url:
+        settings.home.mkdir(parents=True, exist_ok=True, mode=0o700)
+        settings.ledger_pointer.touch(mode=0o600)
+        settings.ledger_pointer.write_text(url)
+
+
 def _offer(run: "FlowRun") -> Offer:
     document = run.parameters.get(JOB_PARAMETER)
     return Offer(
@@ -302,13 +357,16 @@ def _view(run: "FlowRun") -> PrefectView:
 def _scheduled(name: str, message: str, run: "FlowRun | None" = None) -> "State[Any]":
     state: State[Any] = State(type=StateType.SCHEDULED, name=name, message=message)
     when = run.next_scheduled_start_time if run is not None else None
-    details = StateDetails(scheduled_time=when or state.timestamp + _RESCHEDULE_DELAY)
+    soon = current_site().clock.now() + _RESCHEDULE_DELAY
+    details = StateDetails(scheduled_time=when or soon)
     return state.model_copy(update={"state_details": details})
 
 
 def _mended_state(mending: Mending) -> "State[Any]":
     if mending.action is Action.RESCHEDULE:
         return _scheduled("AwaitingRetry", "its flow process is gone; another one takes it up")
+    if mending.action is Action.SET_RUNNING:
+        return Running(message="its flow process goes on")
     if mending.action is Action.SET_CANCELLED or mending.exit is None:
         return Cancelled(message="cancelled by its owner")
     if mending.exit.kind is ExitKind.OK:

@@ -10,6 +10,7 @@ from sqlalchemy import create_engine, text
 from samples.local_image import BUSYBOX, PYTHON, MissingPiece, build
 from tests.support import dockerd
 from tests.support import postgresql as postgresql_support
+from tests.support.site import LiveSite, live_site
 
 
 @pytest.fixture(scope="session")
@@ -64,3 +65,24 @@ def ledger_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
         connection.execute(text(f"CREATE DATABASE {name}"))
     engine.dispose()
     return f"{address}/{name}"
+
+
+@pytest.fixture(scope="session")
+def process_site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveSite]:
+    """A site without an engine."""
+    with live_site(tmp_path_factory.mktemp("site"), "process") as site:
+        yield site
+
+
+@pytest.fixture(scope="session")
+def docker_site(tmp_path_factory: pytest.TempPathFactory, python_image: str) -> Iterator[LiveSite]:
+    """A site on a container engine."""
+    with live_site(tmp_path_factory.mktemp("site"), "docker") as site:
+        yield site
+
+
+@pytest.fixture(params=["process", pytest.param("docker", marks=pytest.mark.docker)])
+def site(request: pytest.FixtureRequest) -> LiveSite:
+    """A site of either kind; shared by the session, so tests leave it as they found it."""
+    found: LiveSite = request.getfixturevalue(f"{request.param}_site")
+    return found

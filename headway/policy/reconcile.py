@@ -67,6 +67,8 @@ class Action(enum.StrEnum):
     """Back to the line as the same attempt: it never started."""
     RESCHEDULE = "reschedule"
     """Make Prefect's state SCHEDULED, so that a worker starts a flow process again."""
+    SET_RUNNING = "set_running"
+    """Make Prefect's state RUNNING: only the flow's stand-in died, the flow goes on."""
     SET_CANCELLED = "set_cancelled"
     """Make Prefect's state CANCELLED."""
     SET_FINAL = "set_final"
@@ -81,7 +83,9 @@ def reconcile(seen: Situation) -> tuple[Action, ...]:
     """
     if seen.flow_alive:
         # Its own flow is at work, perhaps in clean-up; it knows more than we do.
-        return (Action.RENEW,) if seen.has_lease else ()
+        renew = (Action.RENEW,) if seen.has_lease else ()
+        wrong = seen.prefect is PrefectView.CRASHED and seen.state is RunState.RUNNING
+        return (*renew, Action.SET_RUNNING) if wrong else renew
     if seen.state is RunState.ENDED:
         return _after_the_end(seen)
     if seen.prefect is PrefectView.UNKNOWN:

@@ -4,8 +4,6 @@ A test module derives from `StagedIndexContract` and gives an `index` fixture:
 an empty index that knows the nodes ``n`` and ``m`` and the runs ``r1``, ``r2``.
 """
 
-# ruff: noqa: S101 - a contract is made of assertions
-
 from headway.staging.index import StagedIndex
 
 

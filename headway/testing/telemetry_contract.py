@@ -4,8 +4,6 @@ A test module derives from `GpuSensorsContract` and gives a `rig` fixture
 with the sensors and the means to move what they see.
 """
 
-
-
 import time
 from typing import Protocol
 

@@ -1,0 +1,134 @@
+"""Whatever is killed: nothing lost, never twice, nothing left behind."""
+
+import signal
+from pathlib import Path
+
+import pytest
+
+from tests.support.site import SLEEPER, LiveSite, wait_for
+
+pytestmark = [pytest.mark.prefect, pytest.mark.timeout(300)]
+
+STEPS = 40
+COMMAND = ["python", "-c", SLEEPER, str(STEPS)]
+
+
+def started(site: LiveSite, tmp_path: Path, name: str) -> str:
+    run_id = site.submit(tmp_path, name=name, command=COMMAND)
+    site.until_training(run_id)
+    return run_id
+
+
+def assert_ran_once(site: LiveSite, run_id: str) -> None:
+    """It completed as its first attempt, and its program ran exactly once."""
+    view = site.until(run_id, "Completed", "Failed", "Crashed", timeout_s=120)
+    assert (view["state"], view["attempt"]) == ("Completed", 1), view
+    lines = site.run("logs", run_id).stdout.splitlines()
+    assert len(lines) == STEPS
+    assert view["progress"]["iteration"] == STEPS
+    assert_nothing_is_left(site, run_id)
+
+
+def assert_nothing_is_left(site: LiveSite, run_id: str) -> None:
+    wait_for(
+        lambda: all(run_id not in node["runs"] for node in site.json("nodes")),
+        60,
+        lambda: f"a lease of {run_id} is left: {site.json('nodes')}",
+    )
+    wait_for(
+        lambda: not list((site.home / "containers").glob(f"*{run_id}*")),
+        60,
+        lambda: "its container is left",
+    )
+
+
+def test_a_killed_flow_is_taken_up_by_the_next(site: LiveSite, tmp_path: Path) -> None:
+    run_id = started(site, tmp_path, "kill-flow")
+    site.kill(site.flow_pid(run_id))
+    assert_ran_once(site, run_id)
+
+
+def test_a_killed_worker_is_replaced(site: LiveSite, tmp_path: Path) -> None:
+    run_id = started(site, tmp_path, "kill-worker")
+    site.kill(site.worker_pid())
+    assert site.run("up").returncode == 0
+    assert_ran_once(site, run_id)
+
+
+def test_a_worker_that_is_told_to_end_leaves_its_runs_alone(site: LiveSite, tmp_path: Path) -> None:
+    run_id = started(site, tmp_path, "term-worker")
+    pid = site.worker_pid()
+    site.kill(pid, signal.SIGTERM)
+    wait_for(
+        lambda: "the worker leaves, its runs go on" in site.worker_log(),
+        20,
+        lambda: "the worker did not leave",
+    )
+    assert site.run("up").returncode == 0
+    assert site.worker_pid() != pid
+    assert_ran_once(site, run_id)
+
+
+def test_worker_and_flow_killed_together(site: LiveSite, tmp_path: Path) -> None:
+    run_id = started(site, tmp_path, "kill-both")
+    flow = site.flow_pid(run_id)
+    site.kill(site.worker_pid())
+    site.kill(flow)
+    assert site.run("up").returncode == 0
+    assert_ran_once(site, run_id)
+
+
+def test_a_run_cancelled_while_its_worker_is_dead(site: LiveSite, tmp_path: Path) -> None:
+    run_id = started(site, tmp_path, "cancel-orphan")
+    flow = site.flow_pid(run_id)
+    site.kill(site.worker_pid())
+    site.kill(flow)
+    assert site.json("cancel", run_id)["state"] in {"Cancelling", "Cancelled"}
+    assert site.run("up").returncode == 0
+    view = site.until(run_id, "Cancelled")
+    assert_nothing_is_left(site, run_id)
+    assert view["run_id"] == run_id
+
+
+def test_a_cancelled_run_stops_within_its_grace_time(site: LiveSite, tmp_path: Path) -> None:
+    run_id = started(site, tmp_path, "cancel")
+    assert site.json("cancel", run_id)["state"] == "Cancelling"
+    view = site.until(run_id, "Cancelled", timeout_s=40)
+    assert view["exit"]["kind"] == "cancelled"
+    assert_nothing_is_left(site, run_id)
+
+
+def test_a_waiting_run_is_cancelled_at_once(process_site: LiveSite, tmp_path: Path) -> None:
+    (node,) = process_site.json("nodes")
+    everything = node["host_memory_bytes"] - node["host_reserve_bytes"]
+    holder = process_site.submit(
+        tmp_path, name="holder", command=COMMAND, resources={"host_memory": "2GiB", "cpus": 0.1}
+    )
+    process_site.until_training(holder)
+    waiter = process_site.submit(
+        tmp_path, name="waiter", resources={"host_memory": f"{everything}B", "cpus": 0.1}
+    )
+    process_site.until(waiter, "AwaitingHeadroom")
+    assert process_site.json("cancel", waiter)["state"] == "Cancelled"
+    process_site.json("cancel", holder)
+    process_site.until(holder, "Cancelled", timeout_s=40)
+    wait_for(
+        lambda: waiter not in {entry["run_id"] for entry in process_site.json("queue")},
+        40,
+        lambda: "it is still in the line",
+    )
+
+
+def test_one_key_is_one_run(process_site: LiveSite, tmp_path: Path) -> None:
+    import json
+
+    from tests.support.site import sleeper
+
+    job = tmp_path / "job.json"
+    job.write_text(json.dumps(sleeper(1)))
+    ids = {
+        json.loads(process_site.run("submit", str(job), "--key", "same", "--json").stdout)["run_id"]
+        for _ in range(5)
+    }
+    assert len(ids) == 1
+    assert process_site.until(ids.pop(), "Completed")["attempt"] == 1

@@ -1,0 +1,233 @@
+"""The main job, end to end, through the public commands."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.support.site import LiveSite, sleeper, wait_for
+
+pytestmark = [pytest.mark.prefect, pytest.mark.timeout(300)]
+
+
+def test_a_job_runs_from_submit_to_clean_up(site: LiveSite, tmp_path: Path) -> None:
+    program = (
+        "import json, os, pathlib\n"
+        "print(json.dumps({'headway': {'iteration': 1, 'total': 1, 'metrics': {'loss': 0.5}}}))\n"
+        "out = pathlib.Path(os.environ['HEADWAY_OUTPUTS'])\n"
+        "rows = pathlib.Path(os.environ['HEADWAY_DATA']).read_text().splitlines()\n"
+        "(out / 'metrics.json').write_text(json.dumps({'rows': len(rows)}))\n"
+    )
+    data = tmp_path / "rows.csv"
+    data.write_text("a\nb\nc\n")
+    run_id = site.submit(
+        tmp_path, name="whole", command=["python", "-c", program], dataset={"uri": str(data)}
+    )
+    view = site.until(run_id, "Completed", "Failed")
+    assert view["state"] == "Completed", view
+    assert [step["name"] for step in view["steps"]] == [
+        "stage_data", "admit", "train", "update_estimates", "clean_up",
+    ]  # fmt: skip
+    assert {step["state"] for step in view["steps"]} == {"done"}
+    assert view["exit"]["kind"] == "ok"
+    assert view["node"] == "test-node"
+    assert view["attempt"] == 1
+    assert view["demand"]["host_memory_bytes"] == 256 * 2**20
+    assert view["measured"]["runtime_s"] > 0
+    assert view["measured"]["host_peak_bytes"] > 2**20
+    assert view["progress"]["metrics"] == {"loss": 0.5}
+    (output,) = view["outputs"]
+    assert json.loads(Path(output).read_text()) == {"rows": 3}
+    assert_nothing_is_left(site, run_id)
+
+
+def assert_nothing_is_left(site: LiveSite, run_id: str) -> None:
+    """No lease and no process of the run outlives it."""
+    wait_for(
+        lambda: all(run_id not in node["runs"] for node in site.json("nodes")),
+        60,
+        lambda: f"a lease of {run_id} is left: {site.json('nodes')}",
+    )
+    assert list((site.home / "containers").glob(f"*{run_id}*")) == []
+
+
+def test_prefects_own_command_starts_a_run(process_site: LiveSite) -> None:
+    params = json.dumps({"job": sleeper(2)})
+    done = process_site.prefect(
+        "deployment", "run", "train/default", "--flow-run-name", "by-prefect", "--params", params
+    )
+    assert done.returncode == 0, done.stderr
+    run_id = wait_for(
+        lambda: next(
+            (r["run_id"] for r in process_site.json("runs") if r["name"] == "by-prefect"), None
+        ),
+        10,
+        lambda: "the run is not listed",
+    )
+    assert process_site.until(run_id, "Completed")["exit"]["kind"] == "ok"
+    (listed,) = [run for run in process_site.json("runs") if run["run_id"] == run_id]
+    assert set(listed) >= {
+        "run_id", "name", "state", "node", "runtime", "attempt", "exit",
+        "submitted_at", "started_at", "ended_at", "url",
+    }  # fmt: skip
+
+
+def test_the_deployments_default_is_the_digits_sample(process_site: LiveSite) -> None:
+    done = process_site.prefect("deployment", "run", "train/default", "--flow-run-name", "digits-1")
+    assert done.returncode == 0, done.stderr
+    run_id = next(r["run_id"] for r in process_site.json("runs") if r["name"] == "digits-1")
+    view = process_site.until(run_id, "Completed", "Failed")
+    assert view["state"] == "Completed", view
+    assert view["progress"]["iteration"] == 30
+
+
+def test_watching_ends_with_the_runs_outcome(process_site: LiveSite, tmp_path: Path) -> None:
+    job = tmp_path / "job.json"
+    job.write_text(json.dumps(sleeper(2)))
+    done = process_site.run("submit", str(job), "--watch")
+    assert done.returncode == 0, done.stderr
+    assert "Completed" in done.stdout
+    job.write_text(json.dumps(sleeper(2, command=["python", "-c", "raise SystemExit(3)"])))
+    done = process_site.run("submit", str(job), "--watch")
+    assert done.returncode == 1
+    assert "exit 3" in done.stdout
+
+
+def test_bad_input_is_one_line_and_nothing_is_queued(
+    process_site: LiveSite, tmp_path: Path
+) -> None:
+    before = len(process_site.json("runs"))
+    job = tmp_path / "job.yaml"
+    job.write_text("name: a\nimage: x\ncommand: [python]\nresources:\n  host_memory: -5g\n")
+    done = process_site.run("submit", str(job))
+    assert done.returncode == 2
+    assert done.stdout == ""
+    (line,) = done.stderr.splitlines()
+    assert line.startswith(f'{job}:5 resources.host_memory: got "-5g"; give a size between')
+    job.write_text("name: a\nimage: x\ncommand: [python]\nresources:\n  host_memory: 60TiB\n")
+    done = process_site.run("submit", str(job))
+    assert done.returncode == 2
+    assert "largest node test-node has" in done.stderr
+    assert len(process_site.json("runs")) == before
+
+
+def test_bad_input_ends_the_flow_with_that_line(process_site: LiveSite) -> None:
+    params = json.dumps({"job": sleeper(2, ports=[80])})
+    done = process_site.prefect(
+        "deployment", "run", "train/default", "--flow-run-name", "bad", "--params", params
+    )
+    assert done.returncode == 0, done.stderr
+    run_id = next(r["run_id"] for r in process_site.json("runs") if r["name"] == "bad")
+    view = process_site.until(run_id, "Failed")
+    assert view["reason"] == "ports[0]: got 80; give at least 1024"
+
+
+def test_what_does_not_fit_waits_with_its_reason_and_without_a_process(
+    process_site: LiveSite, tmp_path: Path
+) -> None:
+    """Ten jobs of 40 % of the host's memory each: two run, eight wait, none fails, all finish."""
+    (node,) = process_site.json("nodes")
+    share = node["host_memory_bytes"] * 2 // 5
+    demand = {"host_memory": f"{share}B", "cpus": 0.1}
+    gate = tmp_path / "gate"
+    program = (
+        f"import pathlib, time\nwhile not pathlib.Path({str(gate)!r}).exists(): time.sleep(0.1)"
+    )
+    runs = [
+        process_site.submit(
+            tmp_path, name=f"forty-{i}", resources=demand, command=["python", "-c", program]
+        )
+        for i in range(10)
+    ]
+    for_two = wait_for(
+        lambda: _two_run_eight_wait(_views(process_site, runs)),
+        60,
+        lambda: str([(v["name"], v["state"], v["reason"]) for v in _views(process_site, runs)]),
+    )
+    waiting = [view for view in for_two if view["state"] == "AwaitingHeadroom"]
+    assert all("of host memory; the headroom of test-node is" in v["reason"] for v in waiting)
+    queue = process_site.json("queue")
+    assert [entry["position"] for entry in queue] == list(range(1, len(queue) + 1))
+    assert queue[0]["resource"] == "host_memory"
+    locks = process_site.home / "state/flows"
+    for view in waiting:
+        assert not (locks / f"{view['run_id']}.lock").exists()
+    gate.touch()
+    for run_id in runs:
+        assert process_site.until(run_id, "Completed", "Failed", timeout_s=150)["state"] == (
+            "Completed"
+        )
+
+
+def _two_run_eight_wait(views: list[dict[str, str]]) -> list[dict[str, str]] | None:
+    states = sorted(view["state"] for view in views)
+    return views if states == ["AwaitingHeadroom"] * 8 + ["Running"] * 2 else None
+
+
+def _views(site: LiveSite, runs: list[str]) -> list[dict[str, str]]:
+    listed = {run["run_id"]: run for run in site.json("runs")}
+    return [listed[run_id] for run_id in runs]
+
+
+def test_a_time_limit_ends_the_run(site: LiveSite, tmp_path: Path) -> None:
+    command = ["python", "-c", "import time; time.sleep(60)"]
+    run_id = site.submit(tmp_path, name="limited", command=command, max_runtime="2s")
+    view = site.until(run_id, "TimedOut", "Completed", "Failed")
+    assert view["state"] == "TimedOut"
+    assert view["exit"]["kind"] == "timed_out"
+    assert view["measured"]["runtime_s"] < 20
+
+
+def test_a_run_killed_for_memory_comes_back_with_more(site: LiveSite, tmp_path: Path) -> None:
+    """64 MiB are too few, 96 MiB too, 144 MiB do."""
+    command = [
+        "python",
+        "-c",
+        "import time; x = bytearray(90_000_000); time.sleep(1); print(len(x))",
+    ]
+    resources = {"host_memory": "64MiB", "cpus": 0.25}
+    run_id = site.submit(tmp_path, name="hungry", command=command, resources=resources)
+    view = site.until(run_id, "Completed", "Failed", timeout_s=120)
+    assert view["state"] == "Completed", view
+    assert view["attempt"] == 3
+    assert view["demand"]["host_memory_basis"] == "retry"
+    assert view["demand"]["host_memory_bytes"] == 144 * 2**20
+    assert_nothing_is_left(site, run_id)
+
+
+def test_a_missing_image_is_the_users_to_correct(docker_site: LiveSite, tmp_path: Path) -> None:
+    run_id = docker_site.submit(tmp_path, name="no-image", image="headway-test/none:missing")
+    view = docker_site.until(run_id, "Failed")
+    assert view["exit"]["kind"] == "refused"
+    assert "headway-test/none:missing" in view["reason"]
+    assert_nothing_is_left(docker_site, run_id)
+
+
+def test_missing_data_is_the_users_to_correct(process_site: LiveSite, tmp_path: Path) -> None:
+    run_id = process_site.submit(tmp_path, name="no-data", dataset={"uri": str(tmp_path / "none")})
+    view = process_site.until(run_id, "Failed")
+    assert "dataset.uri" in view["reason"]
+    assert_nothing_is_left(process_site, run_id)
+
+
+def test_the_log_is_whole(site: LiveSite, tmp_path: Path) -> None:
+    command = ["python", "-c", "for i in range(20000): print('line', i)"]
+    run_id = site.submit(tmp_path, name="talker", command=command)
+    site.until(run_id, "Completed")
+    done = site.run("logs", run_id)
+    assert done.stdout.splitlines() == [f"line {i}" for i in range(20000)]
+
+
+def test_the_doctor_finds_a_healthy_site(process_site: LiveSite) -> None:
+    findings = process_site.json("doctor")
+    assert all(finding["ok"] for finding in findings), findings
+
+
+def test_an_absent_site_is_said_so(tmp_path: Path) -> None:
+    from tests.support.site import free_port
+
+    absent = LiveSite(tmp_path, "process", free_port())
+    done = absent.run("runs")
+    assert done.returncode == 3
+    assert "headway up" in done.stderr
+    assert "Traceback" not in done.stderr

@@ -1,0 +1,164 @@
+"""A whole site for a test: its own home, its own port, driven through public commands."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+BIN = Path(sys.executable).parent
+SLEEPER = """\
+import json, sys, time
+for i in range(int(sys.argv[1])):
+    print(json.dumps({"headway": {"iteration": i + 1, "total": int(sys.argv[1])}}), flush=True)
+    time.sleep(0.25)
+"""
+
+
+class LiveSite:
+    """Commands and looks at one site."""
+
+    def __init__(self, home: Path, runtime: str, port: int, **more: str) -> None:
+        self.home = home
+        self.port = port
+        clean = {k: v for k, v in os.environ.items() if not k.startswith(("PREFECT", "HEADWAY"))}
+        self.env = clean | {
+            "HEADWAY_HOME": str(home),
+            "HEADWAY_PORT": str(port),
+            "HEADWAY_RUNTIME": runtime,
+            "HEADWAY_NODE": "test-node",
+            **more,
+        }
+        self.url = f"http://127.0.0.1:{port}"
+
+    def run(self, *arguments: str, timeout_s: float = 120) -> subprocess.CompletedProcess[str]:
+        """`headway ARGUMENTS`, whatever becomes of it."""
+        return subprocess.run(
+            [BIN / "headway", *arguments],
+            env=self.env, cwd=ROOT, capture_output=True, text=True, timeout=timeout_s, check=False,
+        )  # fmt: skip
+
+    def json(self, *arguments: str) -> Any:
+        """What `headway ARGUMENTS --json` prints."""
+        done = self.run(*arguments, "--json")
+        assert done.returncode == 0, done.stderr + done.stdout
+        return json.loads(done.stdout)
+
+    def prefect(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """`prefect ARGUMENTS`, pointed at this site."""
+        env = self.env | {
+            "PREFECT_API_URL": f"{self.url}/api",
+            "PREFECT_HOME": str(self.home / "p"),
+        }
+        return subprocess.run(
+            [BIN / "prefect", *arguments],
+            env=env, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False,
+        )  # fmt: skip
+
+    def submit(self, folder: Path, **job: Any) -> str:
+        """Submit a job as a file; the run's id."""
+        path = folder / f"{job.get('name', 'job')}.json"
+        path.write_text(json.dumps(sleeper() | job))
+        run_id: str = self.json("submit", str(path))["run_id"]
+        return run_id
+
+    def show(self, run_id: str) -> dict[str, Any]:
+        """`headway show`; before a worker has seen the run there is less in it."""
+        view: dict[str, Any] = self.json("show", run_id)
+        return view
+
+    def until(self, run_id: str, *states: str, timeout_s: float = 60) -> dict[str, Any]:
+        """Wait until the run is in one of *states*; what it then shows."""
+        return wait_for(
+            lambda: view if (view := self.show(run_id))["state"] in states else None,
+            timeout_s,
+            lambda: f"{run_id} is {self.show(run_id)}, not {states}\n{self.worker_log()}",
+        )
+
+    def until_training(self, run_id: str, timeout_s: float = 60) -> dict[str, Any]:
+        """Wait until the program has reported progress."""
+        return wait_for(
+            lambda: (
+                view
+                if ((view := self.show(run_id)).get("progress") or {}).get("iteration")
+                else None
+            ),
+            timeout_s,
+            lambda: f"{run_id} makes no progress: {self.show(run_id)}\n{self.worker_log()}",
+        )
+
+    def worker_pid(self) -> int:
+        """Pid of the site's worker."""
+        pid: int = json.loads((self.home / "state/worker.json").read_text())["pid"]
+        return pid
+
+    def flow_pid(self, run_id: str) -> int:
+        """Pid of the run's flow process."""
+        return int((self.home / "state/flows" / f"{run_id}.lock").read_text().split()[0])
+
+    def kill(self, pid: int, number: signal.Signals = signal.SIGKILL) -> None:
+        """Signal a process of this site and, for SIGKILL, wait until it is gone."""
+        os.kill(pid, number)
+        if number is signal.SIGKILL:
+            wait_for(lambda: not _lives(pid), 10, lambda: f"{pid} still lives")
+
+    def worker_log(self) -> str:
+        """The end of the worker's log, for messages of failed tests."""
+        path = self.home / "state/worker.log"
+        return path.read_text()[-3000:] if path.exists() else ""
+
+
+def sleeper(steps: int = 4, **job: Any) -> dict[str, Any]:
+    """A job that reports a step each quarter of a second and needs next to nothing."""
+    return {
+        "name": "sleeper",
+        "image": "headway-test/python:local",
+        "command": ["python", "-c", SLEEPER, str(steps)],
+        "resources": {"host_memory": "256MiB", "cpus": 0.25},
+    } | job
+
+
+def wait_for(look: Callable[[], Any], timeout_s: float, complain: Callable[[], str]) -> Any:
+    """Look until there is something to see; fails with what *complain* says."""
+    end = time.monotonic() + timeout_s
+    while True:
+        seen = look()
+        if seen:
+            return seen
+        if time.monotonic() > end:
+            raise AssertionError(complain())
+        time.sleep(0.2)
+
+
+def _lives(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def free_port() -> int:
+    """A port nobody listens on right now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+@contextmanager
+def live_site(home: Path, runtime: str, **more: str) -> Iterator[LiveSite]:
+    """Bring a site up, and take it down again whatever happens."""
+    site = LiveSite(home, runtime, free_port(), **more)
+    try:
+        started = site.run("up", timeout_s=240)
+        assert started.returncode == 0, started.stderr + started.stdout
+        yield site
+    finally:
+        site.run("down", timeout_s=150)
