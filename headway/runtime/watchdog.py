@@ -19,7 +19,9 @@ from headway.runtime import logfile, proctree
 from headway.runtime.shim import write_json
 
 POLL_S = 0.1
-_SLOW_EVERY = 10
+NEAR_POLL_S = 0.02
+"""When more than half of the memory is used: a program that grows has less time to overshoot."""
+_HOUSE_EVERY_S = 1.0
 _NEW_PEAK_FRAC = 0.02
 _RETRY_S = 1.0
 _MAXRSS_BYTES = 1024 if sys.platform.startswith("linux") else 1
@@ -58,16 +60,16 @@ class Watchdog:
         os.set_blocking(write_end, False)
         signal.set_wakeup_fd(write_end, warn_on_full_buffer=False)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
-        polls = 0
+        keep_house_s = 0.0
         while True:
             self._reap()
             if self._code is not None or self._kill:
                 break
             self._look(proctree.tree(os.getpid()))
-            if polls % _SLOW_EVERY == 0:
+            if time.monotonic() >= keep_house_s:
                 self._keep_house()
-            polls += 1
-            if select.select([wake], [], [], POLL_S)[0]:
+                keep_house_s = time.monotonic() + _HOUSE_EVERY_S
+            if select.select([wake], [], [], self._pause_s())[0]:
                 with contextlib.suppress(BlockingIOError):
                     os.read(wake, 4096)
         self._kill_all()
@@ -75,6 +77,9 @@ class Watchdog:
 
     def _on_kill(self, *_: object) -> None:
         self._kill = True
+
+    def _pause_s(self) -> float:
+        return NEAR_POLL_S if self._used_bytes > self._limit_bytes // 2 else POLL_S
 
     def _look(self, pids: list[int]) -> None:
         """Compare the program's processes with its limits; have them killed beyond."""

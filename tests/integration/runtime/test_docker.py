@@ -1,5 +1,6 @@
 """Limits and isolation, looked at from inside a container of a real engine."""
 
+import fcntl
 import json
 import os
 import socket
@@ -234,3 +235,17 @@ def test_nothing_beyond_the_list_reaches_the_engine(harness: Harness) -> None:
     assert found["CapDrop"] == ["ALL"]
     assert found["SecurityOpt"] == ["no-new-privileges"]
     assert found["RestartPolicy"]["Name"] in {"", "no"}
+
+
+def test_a_start_waits_for_one_that_is_at_work(harness: Harness) -> None:
+    """The engine would run a program again that another start has just seen end."""
+    spec = harness.spec(SPEAKS)
+    harness.runtime().create(spec)
+    hasty = DockerRuntime(harness.site, harness.policy(), SystemClock(), timeout_s=1)
+    with spec.log_path.open() as log:
+        fcntl.flock(log, fcntl.LOCK_EX)
+        with pytest.raises(RuntimeFailure, match="being started by another"):
+            hasty.start(spec.name)
+        assert hasty.inspect(spec.name).state is ContainerState.CREATED  # type: ignore[union-attr]
+    hasty.start(spec.name)
+    assert hasty.wait(spec.name, 20.0).exit_code == 3

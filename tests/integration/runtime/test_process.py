@@ -138,7 +138,7 @@ def test_forked_workers_are_not_killed_for_shared_memory(harness: Harness) -> No
 
 def test_a_fork_bomb_is_stopped_and_says_why(harness: Harness) -> None:
     bomb = "i=0; while [ $i -lt 300 ]; do sleep 63 & i=$((i+1)); done; wait"
-    spec = replace(harness.spec(shell(bomb)), pids=50)
+    spec = replace(harness.spec(shell(bomb)), pids=50, host_memory_bytes=1024 * MIB)
     runtime = harness.started(spec)
     ended = runtime.wait(spec.name, 20.0)
     found = classify_exit(ended)
