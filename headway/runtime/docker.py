@@ -328,6 +328,10 @@ class DockerRuntime:
         name = found["Name"].lstrip("/")
         labels, state = found["Config"]["Labels"], found["State"]
         where = _STATES.get(state["Status"], ContainerState.EXITED)
+        started_at, ended_at = _moment(state["StartedAt"]), _moment(state["FinishedAt"])
+        if started_at and ended_at:
+            # The engine notes a start late: a program of 2 ms ends before it.
+            ended_at = max(started_at, ended_at)
         pids: tuple[int, ...] = ()
         if where is ContainerState.RUNNING:
             group = self._groups.group_of(state["Pid"])
@@ -341,8 +345,8 @@ class DockerRuntime:
             state=where,
             exit_code=state["ExitCode"] if where is ContainerState.EXITED else None,
             oom_killed=bool(state["OOMKilled"]),
-            started_at=_moment(state["StartedAt"]),
-            ended_at=_moment(state["FinishedAt"]) if where is ContainerState.EXITED else None,
+            started_at=started_at,
+            ended_at=ended_at if where is ContainerState.EXITED else None,
             pids=pids,
             error=state["Error"],
         )
