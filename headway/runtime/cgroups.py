@@ -70,8 +70,9 @@ class Hierarchy:
         if root is None:
             return ()
         found: list[int] = []
-        for procs in _below(root, group).rglob("cgroup.procs"):
-            found += [int(pid) for pid in (_read(procs) or "").split()]
+        # os.walk, unlike rglob, takes no offence at a group that vanishes meanwhile.
+        for folder, _, _ in os.walk(_below(root, group)):
+            found += [int(pid) for pid in (_read(Path(folder, "cgroup.procs")) or "").split()]
         return tuple(found)
 
     def usage(self, group: str) -> Usage | None:
@@ -116,10 +117,8 @@ class Hierarchy:
         process; it is tried for a second.
         """
         for root in self._roots():
-            top = _below(root, group)
-            folders = sorted((p for p in top.rglob("*") if p.is_dir()), reverse=True)
-            for folder in (*folders, top):
-                _remove_folder(folder)
+            for folder, _, _ in os.walk(_below(root, group), topdown=False):
+                _remove_folder(Path(folder))
 
     def _roots(self) -> set[Path]:
         return {*self.controllers.values(), *([self.unified] if self.unified else [])}
