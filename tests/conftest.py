@@ -1,5 +1,6 @@
 """Fixtures that start real things once a session."""
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from uuid import uuid4
@@ -86,3 +87,12 @@ def site(request: pytest.FixtureRequest) -> LiveSite:
     """A site of either kind; shared by the session, so tests leave it as they found it."""
     found: LiveSite = request.getfixturevalue(f"{request.param}_site")
     return found
+
+
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    """In CI everything is installed, so a skipped test is a failure there."""
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    skipped = reporter.stats.get("skipped", []) if reporter is not None else []
+    if os.environ.get("HEADWAY_CI") == "true" and skipped and exitstatus == 0:
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+        reporter.write_line(f"\nCI may skip nothing, but skipped {len(skipped)}", red=True)

@@ -183,7 +183,7 @@ def test_a_run_killed_for_memory_comes_back_with_more(site: LiveSite, tmp_path: 
     command = [
         "python",
         "-c",
-        "import time; x = bytearray(90_000_000); time.sleep(1); print(len(x))",
+        "import time; x = bytearray(120_000_000); time.sleep(1); print(len(x))",
     ]
     resources = {"host_memory": "64MiB", "cpus": 0.25}
     run_id = site.submit(tmp_path, name="hungry", command=command, resources=resources)
