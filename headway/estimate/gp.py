@@ -25,7 +25,7 @@ _JITTER = 1e-6
 
 @dataclass(frozen=True)
 class Kernel:
-    """A sum of products: linear in some columns, squared-exponential in the terms."""
+    """A sum of products: linear in some columns, Matérn 3/2 in the terms."""
 
     categorical: tuple[bool, ...]
     """For each column, whether it is a category."""
@@ -101,10 +101,11 @@ class Kernel:
             lengths = scales[position + 1 : position + 1 + len(term)]
             position += 1 + len(term)
             each = [apart[c] / (2 * length**2) for c, length in zip(term, lengths, strict=True)]
-            part = size * np.exp(-np.sum(each, axis=0))
-            parts.append(part)
+            reach = np.sqrt(6 * np.sum(each, axis=0) + 1e-12)
+            decay = size * np.exp(-reach)
+            parts.append((1 + reach) * decay)
             if gradient:
-                derivatives += [2 * part] + [part * 2 * e for e in each]
+                derivatives += [2 * parts[-1]] + [6 * decay * e for e in each]
         return np.sum(parts, axis=0), derivatives
 
     def tuned(self, x: Floats, y: Floats, rng: np.random.Generator, iterations: int) -> "Kernel":

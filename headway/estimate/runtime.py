@@ -9,6 +9,8 @@ from headway.estimate.encode import Encoder, Floats, State
 from headway.estimate.features import Configuration
 from headway.estimate.gp import GaussianProcess, Kernel
 
+CHAMPION = "gp"
+"""Name of the product's own model in evaluations."""
 COVERAGE = 0.8
 """An interval holds the measured value so often."""
 
@@ -82,26 +84,47 @@ def conformal_stretch(error: Floats, deviation: Floats) -> float:
     return float(scores[min(rank, len(scores)) - 1])
 
 
+_WORKLOAD = ("network", "framework", "recipe")
+_MACHINE = ("gpu_type", "precision")
+_SCALE = ("gpus", "spread")
+_PHYSICS_OF_NETWORKS = ("flops", "params", "activations", "layers")
+_PHYSICS_OF_GPUS = ("gpu_flops_per_s", "gpu_bandwidth_bytes_per_s")
+
+
 def kernel_for(encoder: Encoder, x: Floats) -> Kernel:
-    """A kernel for the factors that *encoder* found, before it is tuned."""
+    """A kernel for the factors that *encoder* found, before it is tuned.
+
+    Every term is a product over what runs (N), how it is set up (B), on which
+    GPU (G) and on how many (C), from each alone to all at once. N and G stand
+    for the names; the last terms know only the physics, so that a new network
+    or GPU is like those that resemble it.
+    """
     names = encoder.columns
-    categories, n = len(encoder.categories), len(names)
-    everything = tuple(range(n))
-    terms = [everything]
-    if categories:
-        terms += [
-            tuple(range(categories)),
-            *((c, *range(categories, n)) for c in range(categories)),
-        ]
-    size = [-0.7]
-    lengths = [0.0] * categories + [1.0] * (n - categories)
-    theta = [0.0] + [-1.0] * (n - categories)
+    at = {name: i for i, name in enumerate(names)}
+
+    def of(*wanted: str) -> tuple[int, ...]:
+        return tuple(at[name] for name in wanted if name in at)
+
+    n, g, c = of(*_WORKLOAD), of(*_MACHINE), of(*_SCALE)
+    network, gpu = of(*_PHYSICS_OF_NETWORKS), of(*_PHYSICS_OF_GPUS)
+    taken = {*n, *g, *c, *network, *gpu, *of("nodes")}
+    b = tuple(i for i in range(len(names)) if i not in taken)
+    wanted = [n, n + b, n + g, n + g + b, n + c, g + c, n + g + c, n + b + c, n + g + b + c]
+    wanted += [network + b, network + gpu + b, network + g + b, gpu + b + c]
+    terms = tuple(dict.fromkeys(term for term in wanted if term))
+    quantities = tuple(range(len(encoder.categories), len(names)))
+    categories = len(encoder.categories)
+    theta = [0.0] + [-1.5] * len(quantities)
     for term in terms:
-        theta += size + [lengths[c] for c in term]
+        theta += [-0.9] + [0.0 if i < categories else _LENGTHS.get(names[i], 1.0) for i in term]
     return Kernel(
-        categorical=tuple(c < categories for c in range(n)),
-        linear=tuple(range(categories, n)),
-        terms=tuple(terms),
-        centre=np.nanmean(x, axis=0),
-        theta=np.array([*theta, -3.0]),
+        categorical=tuple(i < categories for i in range(len(names))),
+        linear=quantities,
+        terms=terms,
+        centre=np.nan_to_num(np.nanmean(x, axis=0)) if len(names) else np.zeros(0),
+        theta=np.array([*theta, -3.5]),
     )
+
+
+_LENGTHS = {"gpus": 0.5}
+"""Log length scales to start from, in powers of two of the quantity; 1 for all others."""
