@@ -14,13 +14,15 @@ from typing import Any
 import numpy as np
 
 from headway.estimate.features import Configuration, Unit, from_trace, measured_times
+from headway.estimate.memory import GPU_TERMS, HOST_TERMS, MemoryModel, Peak
+from headway.estimate.physics import Tables, shipped
 from headway.estimate.runtime import TimeModel
 from headway.model.run import Prediction
 from headway.model.trace import Trace
 from headway.units import HOUR_S
 
 FEWEST = 5
-"""With fewer traces of a unit nothing is learnt."""
+"""With fewer traces of a unit no time is learnt."""
 
 
 @dataclass(frozen=True)
@@ -31,77 +33,183 @@ class Estimators:
     fitted_at: datetime | None = None
     fingerprint: str = ""
     """sha256 of the traces it was fitted on."""
-    traces: int = 0
+    counts: Mapping[str, int] = field(default_factory=dict)
+    """Traces by recipe."""
     times: Mapping[Unit, TimeModel] = field(default_factory=dict)
+    host: MemoryModel = field(default_factory=lambda: MemoryModel(HOST_TERMS))
+    gpu: MemoryModel = field(default_factory=lambda: MemoryModel(GPU_TERMS))
     figures: Mapping[str, float] = field(default_factory=dict)
     """Its errors, as measured when it was compared with the one before."""
+    tables: Tables = field(default_factory=shipped)
 
     @classmethod
     def fit(
-        cls, traces: Sequence[Trace], *, fitted_at: datetime, version: int = 1, seed: int = 0
+        cls,
+        traces: Sequence[Trace],
+        *,
+        fitted_at: datetime,
+        version: int = 1,
+        seed: int = 0,
+        tables: Tables | None = None,
     ) -> "Estimators":
-        """Learn from *traces*; the same traces and seed give the same estimators."""
+        """Learn from *traces*; the same traces and seed give the same estimators.
+
+        Args:
+            traces: Finished runs and imported measurements, in any order.
+            fitted_at: Kept with the result, for people.
+            version: Number of the result; one more than the newest kept.
+            seed: Of every random choice.
+            tables: Facts of GPUs and networks; the shipped ones when None.
+        """
+        tables = tables or shipped()
+        traces = sorted(traces, key=_line)
+        known = [tables.complete(from_trace(t)) for t in traces]
         times: dict[Unit, TimeModel] = {}
         for unit in Unit:
-            known = [(from_trace(t), measured_times(t).get(unit)) for t in traces]
-            pairs = [(c, s) for c, s in known if s is not None]
+            measured = [measured_times(t).get(unit) for t in traces]
+            pairs = [(c, s) for c, s in zip(known, measured, strict=True) if s is not None]
             if len(pairs) >= FEWEST:
                 seconds = np.array([s for _, s in pairs])
                 times[unit] = TimeModel.fit([c for c, _ in pairs], seconds, seed)
-        return cls(version, fitted_at, fingerprint(traces), len(traces), times)
+        counts: dict[str, int] = {}
+        for c in known:
+            counts[c.recipe] = counts.get(c.recipe, 0) + 1
+        return cls(
+            version=version,
+            fitted_at=fitted_at,
+            fingerprint=fingerprint(traces),
+            counts=counts,
+            times=times,
+            host=MemoryModel.fit(_peaks(traces, known, "host_peak_bytes"), HOST_TERMS),
+            gpu=MemoryModel.fit(_peaks(traces, known, "gpu_peak_bytes"), GPU_TERMS),
+            tables=tables,
+        )
+
+    @property
+    def traces(self) -> int:
+        """Number of traces it was fitted on."""
+        return sum(self.counts.values())
 
     def state(self) -> dict[str, Any]:
-        """Everything as plain data and arrays, for `store`."""
+        """Everything as plain data and arrays, for `store`; the tables are not part of it."""
         return {
             "version": self.version,
             "fitted_at": self.fitted_at.isoformat() if self.fitted_at else None,
             "fingerprint": self.fingerprint,
-            "traces": self.traces,
+            "counts": dict(self.counts),
             "times": {unit.value: model.state() for unit, model in self.times.items()},
+            "host": self.host.state(),
+            "gpu": self.gpu.state(),
             "figures": dict(self.figures),
         }
 
     @classmethod
-    def from_state(cls, state: dict[str, Any]) -> "Estimators":
+    def from_state(cls, state: dict[str, Any], tables: Tables | None = None) -> "Estimators":
         """The estimators that gave *state*."""
         return cls(
             version=state["version"],
             fitted_at=datetime.fromisoformat(state["fitted_at"]) if state["fitted_at"] else None,
             fingerprint=state["fingerprint"],
-            traces=state["traces"],
+            counts=state["counts"],
             times={Unit(u): TimeModel.from_state(s) for u, s in state["times"].items()},
+            host=MemoryModel.from_state(state["host"], HOST_TERMS),
+            gpu=MemoryModel.from_state(state["gpu"], GPU_TERMS),
             figures=state["figures"],
+            tables=tables or shipped(),
         )
 
+    def like(self, configuration: Configuration) -> int:
+        """Number of traces of the same recipe."""
+        return self.counts.get(configuration.recipe, 0)
+
     def predict(self, configuration: Configuration, *, price_per_hour: float = 0.0) -> Prediction:
-        """What a run of *configuration* would take; None in it where nothing is known.
+        """What a run of *configuration* would take; None in it where nothing is known."""
+        return self.predict_all([configuration], [price_per_hour])[0]
+
+    def predict_all(
+        self, configurations: Sequence[Configuration], prices_per_hour: Sequence[float]
+    ) -> list[Prediction]:
+        """What each of *configurations* would take: many at once cost little more than one.
 
         Args:
-            configuration: The run, as `features.from_job` gives it.
-            price_per_hour: Price of all that the run would hold, for an hour.
+            configurations: Runs, as `features.from_job` gives them.
+            prices_per_hour: For each, the price of all that it would hold, for an hour.
         """
-        for unit, factor in (
-            (Unit.RUN, 1.0),
-            (Unit.EPOCH, configuration.epochs),
-            (Unit.ITERATION, configuration.iterations_in_all()),
-        ):
-            if unit in self.times and factor:
-                forecast = self.times[unit].forecast([configuration])
-                median_s, low_s, high_s = (
-                    float(each[0]) * factor
-                    for each in (forecast.median_s, forecast.low_s, forecast.high_s)
-                )
-                return Prediction(
+        known = [self.tables.complete(c) for c in configurations]
+        runtimes = self._runtimes(known)
+        found = []
+        for c, seconds, price in zip(known, runtimes, prices_per_hour, strict=True):
+            host, gpu = self.host.upper_bytes(c), self.gpu.upper_bytes(c)
+            nothing = seconds is None and host is None and gpu is None
+            median_s, low_s, high_s = seconds or (None, None, None)
+            found.append(
+                Prediction(
                     runtime_s=median_s,
                     runtime_low_s=low_s,
                     runtime_high_s=high_s,
-                    cost=median_s / HOUR_S * price_per_hour,
-                    basis=f"estimators v{self.version}: {self.traces} traces",
+                    host_peak_bytes=host,
+                    gpu_peak_bytes=gpu if c.gpu_type != "cpu" else None,
+                    cost=None if median_s is None else median_s / HOUR_S * price,
+                    basis="prior: no trace is like it"
+                    if nothing
+                    else f"estimators v{self.version}: {self.like(c)} of {self.traces} traces "
+                    f"are of {c.recipe or 'no named recipe'}",
                 )
-        return Prediction()
+            )
+        return found
+
+    def _runtimes(self, known: Sequence[Configuration]) -> list[tuple[float, float, float] | None]:
+        """Median and interval of each run, in seconds.
+
+        Whole runs that were measured speak first, but only of their own
+        recipe; else epochs and then iterations, times their number.
+        """
+        found: list[tuple[float, float, float] | None] = [None] * len(known)
+        for unit in (Unit.RUN, Unit.EPOCH, Unit.ITERATION):
+            model = self.times.get(unit)
+            factors = [_factor(c, unit) for c in known]
+            rows = [
+                i
+                for i, c in enumerate(known)
+                if found[i] is None
+                and model is not None
+                and factors[i]
+                and (unit is not Unit.RUN or model.has(c))
+            ]
+            if model is None or not rows:
+                continue
+            forecast = model.forecast([known[i] for i in rows])
+            for position, i in enumerate(rows):
+                factor = factors[i] or 1.0
+                found[i] = (
+                    float(forecast.median_s[position]) * factor,
+                    float(forecast.low_s[position]) * factor,
+                    float(forecast.high_s[position]) * factor,
+                )
+        return found
+
+
+def _factor(configuration: Configuration, unit: Unit) -> float | None:
+    """How many of *unit* the run has; None when that is not known."""
+    if unit is Unit.RUN:
+        return 1.0
+    return configuration.epochs if unit is Unit.EPOCH else configuration.iterations_in_all()
+
+
+def _peaks(traces: Sequence[Trace], known: Sequence[Configuration], column: str) -> list[Peak]:
+    """What *traces* say of the peak in *column*. A run that failed early says nothing."""
+    found = []
+    for trace, configuration in zip(traces, known, strict=True):
+        peak = getattr(trace, column)
+        if peak and trace.exit in {"ok", "oom"}:
+            found.append(Peak(configuration, peak, lower_bound=trace.exit == "oom"))
+    return found
 
 
 def fingerprint(traces: Sequence[Trace]) -> str:
     """sha256 of *traces*, whatever their order."""
-    lines = sorted(json.dumps(dataclasses.asdict(t), default=str, sort_keys=True) for t in traces)
-    return hashlib.sha256("\n".join(lines).encode()).hexdigest()
+    return hashlib.sha256("\n".join(sorted(map(_line, traces))).encode()).hexdigest()
+
+
+def _line(trace: Trace) -> str:
+    return json.dumps(dataclasses.asdict(trace), default=str, sort_keys=True)

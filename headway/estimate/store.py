@@ -20,6 +20,7 @@ import numpy as np
 
 from headway.errors import EstimatorDamaged
 from headway.estimate.estimator import Estimators
+from headway.estimate.physics import Tables, shipped
 from headway.units import MIB
 
 log = logging.getLogger(__name__)
@@ -62,8 +63,8 @@ def use(path: Path, directory: Path) -> None:
     unfinished.replace(directory / _CURRENT)
 
 
-def read(path: Path) -> Estimators:
-    """The estimators in the file at *path*.
+def read(path: Path, tables: Tables | None = None) -> Estimators:
+    """The estimators in the file at *path*, with *tables* (the shipped ones when None).
 
     Raises:
         EstimatorDamaged: The file is missing, was changed, or is not of this format.
@@ -85,7 +86,7 @@ def read(path: Path) -> Estimators:
         document = json.loads(arrays[""].tobytes())
         if document["format"] != FORMAT:
             raise EstimatorDamaged(str(path), f"format {document['format']}, not {FORMAT}")
-        return Estimators.from_state(_unpack(document["state"], arrays))
+        return Estimators.from_state(_unpack(document["state"], arrays), tables)
     except (ValueError, KeyError, TypeError, IndexError, zipfile.BadZipFile) as error:
         raise EstimatorDamaged(str(path), f"{type(error).__name__}: {error}") from error
 
@@ -115,7 +116,7 @@ def current(directory: Path) -> Path | None:
     return directory / name if _NAME.fullmatch(name) else None
 
 
-def load(directory: Path) -> Estimators:
+def load(directory: Path, tables: Tables | None = None) -> Estimators:
     """The estimators in use, or the newest usable before them, or none at all. Never raises.
 
     Each version that cannot be used is logged; without any, the estimators
@@ -128,10 +129,10 @@ def load(directory: Path) -> Estimators:
         kept = [*before, chosen]
     for path in reversed(kept):
         try:
-            return read(path)
+            return read(path, tables)
         except EstimatorDamaged as damage:
             log.warning("%s; the version before it is used, or else the prior", damage)
-    return Estimators()
+    return Estimators(tables=tables or shipped())
 
 
 def _pack(value: Any, place: str, arrays: dict[str, np.ndarray[Any, Any]]) -> Any:

@@ -1,0 +1,271 @@
+"""How alike two configurations are: a sum of products over their factors.
+
+Each term is a Matérn 3/2 kernel with a length scale of its own for each of its
+factors; what two configurations share, be it the network, the GPU type or the
+batch size on that GPU type, is so learnt from every trace that shares it.
+A factor is a column, or a group of columns whose combinations (a GPU type in
+a certain number, say) are given coordinates that are learnt: two systems that
+behave alike end up close to each other.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from scipy.linalg import cho_solve, cholesky
+from scipy.optimize import minimize
+from scipy.spatial.distance import cdist
+
+from headway.estimate.encode import UNSEEN, Floats, State
+
+TUNED_ON = 450
+"""Scales are fitted on at most so many traces."""
+JITTER = 1e-6
+_FREEDOM = 0.5
+"""How far learnt coordinates stray from where they start (standard deviation)."""
+
+
+@dataclass(frozen=True)
+class Embedding:
+    """Coordinates for combinations of some columns."""
+
+    columns: tuple[int, ...]
+    axes: tuple[Floats, ...]
+    """For each column: coordinates of each level of a category, or one row for a quantity."""
+    levels: Floats
+    """Combinations that traces had, shape (levels, columns)."""
+    offsets: Floats
+    """How far each lies from its start, shape (levels, dimensions)."""
+
+    @classmethod
+    def fit(
+        cls, columns: tuple[int, ...], x: Floats, categorical: tuple[bool, ...], seed: int
+    ) -> "Embedding":
+        """Start coordinates of what *x* has in *columns*: names far apart, sizes in line."""
+        rng = np.random.default_rng(seed)
+        axes = []
+        for column in columns:
+            if categorical[column]:
+                axes.append(rng.normal(size=(int(x[:, column].max()) + 1, 3)))
+            else:
+                axes.append(np.full((1, 1), 0.5))
+        levels = np.unique(np.nan_to_num(x[:, columns], nan=UNSEEN), axis=0)
+        return cls(
+            columns, tuple(axes), levels, np.zeros((len(levels), sum(a.shape[1] for a in axes)))
+        )
+
+    def index(self, x: Floats) -> "np.ndarray[Any, np.dtype[np.intp]]":
+        """Number of the level of each row of *x*; -1 for a combination no trace had."""
+        known = {tuple(level): i for i, level in enumerate(self.levels)}
+        rows = np.nan_to_num(x[:, self.columns], nan=UNSEEN)
+        return np.array([known.get(tuple(row), -1) for row in rows], dtype=np.intp)
+
+    def place(self, x: Floats) -> Floats:
+        """Coordinates of each row of *x*; those of a new combination are where it would start."""
+        return self.moved(self.start(x), self.index(x))
+
+    def moved(self, start: Floats, index: "np.ndarray[Any, np.dtype[np.intp]]") -> Floats:
+        """Coordinates of rows whose `start` and `index` are known."""
+        padded = np.vstack([self.offsets, np.zeros((1, self.offsets.shape[1]))])
+        return np.asarray(start + padded[index], dtype=np.float64)
+
+    def start(self, x: Floats) -> Floats:
+        """Where each row of *x* lies before anything is learnt."""
+        parts: list[Floats] = []
+        for column, axis in zip(self.columns, self.axes, strict=True):
+            values = np.nan_to_num(x[:, column], nan=UNSEEN)
+            if axis.shape == (1, 1):
+                parts.append(values[:, None] * axis)
+            else:
+                padded = np.vstack([axis, np.zeros((1, axis.shape[1]))])
+                parts.append(padded[np.where(values < len(axis), values, -1).astype(int)])
+        return np.hstack(parts)
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A straight-line part and a sum of terms, with their scales."""
+
+    categorical: tuple[bool, ...]
+    """For each column, whether it is a category."""
+    linear: tuple[int, ...]
+    """Columns with a straight-line effect (a constant is always there)."""
+    terms: tuple[tuple[int, ...], ...]
+    """Factors of each term: columns, then embeddings numbered on from them."""
+    centre: Floats
+    """For each column, where its straight line is zero; stands in for what is unknown."""
+    theta: Floats
+    """Log scales: constant, linear columns, for each term its size and lengths, noise."""
+    embeddings: tuple[Embedding, ...] = ()
+
+    def knows(self, x: Floats) -> "np.ndarray[Any, np.dtype[np.bool_]]":
+        """For each row of *x*, whether all its combinations have learnt coordinates."""
+        known = np.ones(len(x), dtype=bool)
+        for embedding in self.embeddings:
+            known &= embedding.index(x) >= 0
+        return known
+
+    def state(self) -> State:
+        """The kernel as plain data."""
+        return {
+            "categorical": self.categorical,
+            "linear": self.linear,
+            "terms": self.terms,
+            "centre": self.centre,
+            "theta": self.theta,
+            "embeddings": [
+                {"columns": e.columns, "axes": e.axes, "levels": e.levels, "offsets": e.offsets}
+                for e in self.embeddings
+            ],
+        }
+
+    @classmethod
+    def from_state(cls, state: State) -> "Kernel":
+        """The kernel that gave *state*."""
+        return cls(
+            categorical=tuple(state["categorical"]),
+            linear=tuple(state["linear"]),
+            terms=tuple(tuple(term) for term in state["terms"]),
+            centre=state["centre"],
+            theta=state["theta"],
+            embeddings=tuple(
+                Embedding(tuple(e["columns"]), tuple(e["axes"]), e["levels"], e["offsets"])
+                for e in state["embeddings"]
+            ),
+        )
+
+    def __call__(self, a: Floats, b: Floats) -> Floats:
+        """Covariance of the noise-free values at the rows of *a* and *b*."""
+        total, _, _ = self._sum(self._straight(a, b), self._apart(a, b), gradient=False)
+        return total
+
+    def variance(self, x: Floats) -> Floats:
+        """Prior variance at each row of *x*: the diagonal of ``self(x, x)``."""
+        scales = np.exp(2 * self.theta)
+        ends = np.cumsum([1 + len(self.linear), *(1 + len(term) for term in self.terms)])
+        lines = self._line(x) ** 2 @ scales[1 : 1 + len(self.linear)]
+        return np.asarray(scales[0] + scales[ends[:-1]].sum() + lines, dtype=np.float64)
+
+    @property
+    def noise(self) -> float:
+        """Variance of the noise."""
+        return float(np.exp(2 * self.theta[-1])) + JITTER
+
+    def tuned(self, x: Floats, y: Floats, rng: np.random.Generator, iterations: int) -> "Kernel":
+        """The kernel with the scales and coordinates under which *y* at *x* is most likely.
+
+        A normal prior around where they start keeps those that the traces say
+        nothing about where they are.
+        """
+        if len(x) > TUNED_ON:
+            chosen = rng.choice(len(x), TUNED_ON, replace=False)
+            x, y = x[chosen], y[chosen]
+        straight, fixed = self._straight(x, x), self._apart(x, x)[: len(self.categorical)]
+        rows = [(e.start(x), e.index(x)) for e in self.embeddings]
+        start = self._packed()
+        spread = np.concatenate(
+            [np.full(len(self.theta), 2.0), np.full(len(start) - len(self.theta), _FREEDOM)]
+        )
+
+        def badness(packed: Floats) -> tuple[float, Floats]:
+            kernel = self._with(packed)
+            places = [e.moved(*row) for e, row in zip(kernel.embeddings, rows, strict=True)]
+            apart = [*fixed, *(_squared(place, place) for place in places)]
+            covariance, derivatives, pulls = kernel._sum(straight, apart, gradient=True)  # noqa: SLF001
+            try:
+                factor = cholesky(covariance + kernel.noise * np.eye(len(x)), lower=True)
+            except np.linalg.LinAlgError:
+                return 1e10, np.zeros_like(packed)
+            alpha = cho_solve((factor, True), y)
+            weights = cho_solve((factor, True), np.eye(len(x))) - np.outer(alpha, alpha)
+            slopes = [0.5 * float(np.vdot(weights, d)) for d in derivatives]
+            slopes.append(float(np.trace(weights)) * (kernel.noise - JITTER))
+            for e, place, row, pull in zip(kernel.embeddings, places, rows, pulls, strict=True):
+                slopes += list(_slope_of_offsets(e, place, row[1], weights * pull))
+            value = 0.5 * float(y @ alpha) + float(np.log(np.diag(factor)).sum())
+            away = (packed - start) / spread
+            return value + 0.5 * float(away @ away), np.array(slopes) + away / spread
+
+        found = minimize(
+            badness, start, jac=True, method="L-BFGS-B", options={"maxiter": iterations}
+        )
+        return self._with(np.asarray(found.x, dtype=np.float64))
+
+    def _packed(self) -> Floats:
+        return np.concatenate([self.theta, *(e.offsets.ravel() for e in self.embeddings)])
+
+    def _with(self, packed: Floats) -> "Kernel":
+        position, embeddings = len(self.theta), []
+        for e in self.embeddings:
+            offsets = packed[position : position + e.offsets.size].reshape(e.offsets.shape)
+            embeddings.append(replace(e, offsets=offsets))
+            position += e.offsets.size
+        return replace(self, theta=packed[: len(self.theta)], embeddings=tuple(embeddings))
+
+    def _line(self, x: Floats) -> Floats:
+        """Where each row lies on the straight lines, shape (n, linear)."""
+        return np.nan_to_num(x - self.centre, nan=0.0)[:, list(self.linear)]
+
+    def _straight(self, a: Floats, b: Floats) -> list[Floats]:
+        lines = zip(self._line(a).T, self._line(b).T, strict=True)
+        return [np.ones((len(a), len(b))), *(np.outer(left, right) for left, right in lines)]
+
+    def _apart(self, a: Floats, b: Floats) -> list[Floats]:
+        """Squared distance by factor, each of shape (len(a), len(b))."""
+        found = []
+        for column, categorical in enumerate(self.categorical):
+            left, right = a[:, column][:, None], b[:, column][None, :]
+            if categorical:
+                found.append(((left != right) | (left == UNSEEN)).astype(np.float64))
+                continue
+            # What is unknown lies at the centre, and one away from all that is known.
+            gap = np.nan_to_num(left - self.centre[column]) - np.nan_to_num(
+                right - self.centre[column]
+            )
+            found.append(gap**2 + (np.isnan(left) != np.isnan(right)))
+        return [*found, *(_squared(e.place(a), e.place(b)) for e in self.embeddings)]
+
+    def _sum(
+        self, straight: list[Floats], apart: list[Floats], *, gradient: bool
+    ) -> tuple[Floats, list[Floats], list[Floats]]:
+        """Covariance, its derivative by each of `theta` but the noise, and by each embedding."""
+        scales, position = np.exp(self.theta), len(straight)
+        total = np.zeros_like(straight[0])
+        derivatives: list[Floats] = []
+        pulls = [np.zeros_like(total) for _ in self.embeddings]
+        for part, scale in zip(straight, scales, strict=False):
+            total += scale**2 * part
+            if gradient:
+                derivatives.append(2 * scale**2 * part)
+        for term in self.terms:
+            lengths = scales[position + 1 : position + 1 + len(term)]
+            each = [apart[f] / (2 * length**2) for f, length in zip(term, lengths, strict=True)]
+            reach = np.sqrt(6 * np.sum(each, axis=0) + 1e-12)
+            decay = scales[position] ** 2 * np.exp(-reach)
+            part = (1 + reach) * decay
+            total += part
+            position += 1 + len(term)
+            if gradient:
+                derivatives += [2 * part, *(6 * decay * e for e in each)]
+                for factor, length in zip(term, lengths, strict=True):
+                    if factor >= len(self.categorical):
+                        pulls[factor - len(self.categorical)] -= 3 * decay / length**2
+        return total, derivatives, pulls
+
+
+def _squared(a: Floats, b: Floats) -> Floats:
+    """Squared Euclidean distances between the rows of *a* and those of *b*."""
+    return np.asarray(cdist(a, b, "sqeuclidean"), dtype=np.float64)
+
+
+def _slope_of_offsets(
+    embedding: Embedding,
+    places: Floats,
+    index: "np.ndarray[Any, np.dtype[np.intp]]",
+    pull: Floats,
+) -> Floats:
+    """Slope of the badness by each offset, flat: rows that share a level pull together."""
+    rows = places * pull.sum(axis=1)[:, None] - pull @ places
+    slope = np.zeros_like(embedding.offsets)
+    np.add.at(slope, index, rows)
+    return slope.ravel()

@@ -1,0 +1,275 @@
+"""Peak memory before the start: an upper quantile to reserve, learnt recipe by recipe.
+
+A peak is a sum: what the program needs anyway, and so much for each byte of
+data set, sample in a batch, or parameter. The coefficients are positive and
+pulled towards a prior; settings scale the whole by a power, pulled towards no
+effect. The fit is on log memory with a loss that outliers cannot drag, and a
+run killed for memory counts as what it is, a lower bound.
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+
+import numpy as np
+from scipy.optimize import least_squares
+from scipy.stats import t as student
+
+from headway.estimate.encode import Floats, State
+from headway.estimate.features import Configuration
+from headway.units import GIB, MIB
+
+QUANTILE = 0.99
+"""Reserved: what one run in a hundred exceeds; such a run is retried with more."""
+FEWEST = 3
+"""With fewer traces of a recipe the prior is the better guess."""
+BOUND_MARGIN = 1.15
+"""A run killed at some size is given at least so much more."""
+_USUAL_SPREAD, _USUAL_WEIGHT = 0.06, 3.0
+"""Spread of log peaks of one recipe, and how many traces that belief is worth."""
+_FAR_SPREAD = 0.15
+"""Added spread for each doubling beyond what was seen."""
+_ABSURD = math.log(4.0)
+"""A peak this far from those of its recipe is no evidence, unless many agree."""
+
+Term = Callable[[Configuration], float | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Peak:
+    """One measured peak, or a lower bound of one."""
+
+    configuration: Configuration
+    peak_bytes: int
+    lower_bound: bool = False
+
+
+def _times(a: float | None, b: float | None) -> float | None:
+    return None if a is None or b is None else a * b
+
+
+HOST_TERMS: dict[str, tuple[Term, float]] = {
+    "base": (lambda c: 1.0, 300 * MIB),  # noqa: ARG005 - the same for every configuration
+    "dataset_bytes": (lambda c: c.dataset_bytes, 3.0),
+}
+GPU_TERMS: dict[str, tuple[Term, float]] = {
+    "base": (lambda c: 1.0, 0.7 * GIB),  # noqa: ARG005 - the same for every configuration
+    "batch": (lambda c: c.batch_size, 8 * MIB),
+    "params": (lambda c: c.params, 16.0),
+    "activations": (lambda c: _times(c.activations, c.batch_size), 12.0),
+}
+"""What a peak is the sum of, and the bytes that one of each is expected to need."""
+_POWERS: dict[str, Term] = {
+    "batch_size": lambda c: c.batch_size,
+    "gpus": lambda c: c.gpus,
+    "data_threads": lambda c: c.data_threads,
+    "cpus": lambda c: c.cpus,
+    "epochs": lambda c: c.epochs,
+}
+
+
+@dataclass(frozen=True)
+class RecipeMemory:
+    """The peaks of one recipe."""
+
+    terms: tuple[str, ...]
+    coefficients: Floats
+    powers: dict[str, tuple[float, float]]
+    """Exponent of each setting that matters, and its usual value."""
+    spread: float
+    """Standard deviation of log peaks around the fit."""
+    freedom: float
+    """Degrees of freedom behind `spread`."""
+    usual: dict[str, tuple[float, float]]
+    """Smallest and largest value seen of each term and setting."""
+    bounds: tuple[tuple[float, float], ...]
+    """Sizes (sum of the terms) at which runs were killed, and the bytes they had."""
+    traces: int
+
+    def median_bytes(self, known: Configuration, terms: Mapping[str, tuple[Term, float]]) -> float:
+        """The most likely peak."""
+        values = [self._value(name, terms[name][0](known)) for name in self.terms]
+        factor = 1.0
+        for name, (power, usual) in self.powers.items():
+            factor *= (max(self._value(name, _setting(name, known)), 1e-9) / usual) ** power
+        return float(np.dot(values, self.coefficients)) * factor
+
+    def upper_bytes(self, known: Configuration, terms: Mapping[str, tuple[Term, float]]) -> int:
+        """What to reserve: exceeded by one run in a hundred."""
+        beyond = 0.0
+        for name in (*self.terms, *self.powers):
+            read = terms[name][0](known) if name in terms else _setting(name, known)
+            low, high = self.usual[name]
+            if read is not None and read > 0 and low > 0:
+                beyond += max(0.0, math.log2(read / high), math.log2(low / read))
+        spread = math.hypot(self.spread, _FAR_SPREAD * beyond)
+        median = self.median_bytes(known, terms)
+        upper = median * math.exp(float(student.ppf(QUANTILE, self.freedom)) * spread)
+        killed = [held for size, held in self.bounds if size <= median * 1.05]
+        return math.ceil(max([upper, *(held * BOUND_MARGIN for held in killed)]))
+
+    def _value(self, name: str, read: float | None) -> float:
+        """*read*, or the largest seen when it is not known: too much beats a killed run."""
+        return self.usual[name][1] if read is None else read
+
+
+@dataclass(frozen=True)
+class MemoryModel:
+    """Peaks of all recipes, on the host or on a GPU."""
+
+    terms: Mapping[str, tuple[Term, float]]
+    recipes: dict[str, RecipeMemory] = field(default_factory=dict)
+
+    @classmethod
+    def fit(cls, peaks: Sequence[Peak], terms: Mapping[str, tuple[Term, float]]) -> "MemoryModel":
+        """Learn from *peaks*; recipes are independent, so none can spoil another."""
+        by_recipe: dict[str, list[Peak]] = {}
+        for peak in peaks:
+            by_recipe.setdefault(peak.configuration.recipe, []).append(peak)
+            if peak.configuration.activations is not None and terms is GPU_TERMS:
+                by_recipe.setdefault("", []).append(peak)
+        recipes = {
+            name: _fit(each, terms)
+            for name, each in by_recipe.items()
+            if sum(not p.lower_bound for p in each) >= FEWEST
+        }
+        return cls(terms, recipes)
+
+    def state(self) -> State:
+        """The model as plain data."""
+        return {
+            name: {f: getattr(r, f) for f in RecipeMemory.__dataclass_fields__}
+            for name, r in self.recipes.items()
+        }
+
+    @classmethod
+    def from_state(cls, state: State, terms: Mapping[str, tuple[Term, float]]) -> "MemoryModel":
+        """The model that gave *state*."""
+        recipes = {}
+        for name, r in state.items():
+            recipes[name] = RecipeMemory(
+                **{
+                    **r,
+                    "terms": tuple(r["terms"]),
+                    "powers": {k: (v[0], v[1]) for k, v in r["powers"].items()},
+                    "usual": {k: (v[0], v[1]) for k, v in r["usual"].items()},
+                    "bounds": tuple((size, held) for size, held in r["bounds"]),
+                }
+            )
+        return cls(terms, recipes)
+
+    def recipe_for(self, known: Configuration) -> RecipeMemory | None:
+        """What is known of *known*'s recipe, or of networks in general when that may help."""
+        own = self.recipes.get(known.recipe)
+        if own is None and known.activations is not None and known.batch_size is not None:
+            return self.recipes.get("")
+        return own
+
+    def upper_bytes(self, known: Configuration) -> int | None:
+        """What to reserve for *known*; None when no trace is like it."""
+        recipe = self.recipe_for(known)
+        return recipe.upper_bytes(known, self.terms) if recipe else None
+
+    def median_bytes(self, known: Configuration) -> float | None:
+        """The most likely peak of *known*; None when no trace is like it."""
+        recipe = self.recipe_for(known)
+        return recipe.median_bytes(known, self.terms) if recipe else None
+
+
+def _setting(name: str, known: Configuration) -> float | None:
+    return _POWERS[name](known) if name in _POWERS else known.settings.get(name)
+
+
+def _fit(peaks: Sequence[Peak], terms: Mapping[str, tuple[Term, float]]) -> RecipeMemory:
+    """The peaks of one recipe; at least `FEWEST` of them are measured."""
+    peaks = _without_absurd(peaks)
+    columns = _columns(peaks, {name: read for name, (read, _) in terms.items()})
+    columns = {
+        n: v for n, v in columns.items() if n == "base" or np.ptp(v) > 0 or n == "dataset_bytes"
+    }
+    own = sorted({name for p in peaks for name in p.configuration.settings})
+    settings = _columns(peaks, {n: partial(_setting, n) for n in (*_POWERS, *own)})
+    settings = {n: v for n, v in settings.items() if np.ptp(v) > 0 and (v > 0).all()}
+    if terms is GPU_TERMS:
+        settings.pop("batch_size", None)  # a term already
+    x = np.column_stack(list(columns.values()))
+    usual = {n: float(np.exp(np.mean(np.log(v)))) for n, v in settings.items()}
+    z = np.zeros((len(peaks), len(settings)))
+    for position, (name, values) in enumerate(settings.items()):
+        z[:, position] = np.log(values / usual[name])
+    y = np.log([p.peak_bytes for p in peaks])
+    bound = np.array([p.lower_bound for p in peaks])
+    prior = np.log([terms[n][1] for n in columns])
+    parts = x.shape[1]
+
+    def residuals(packed: Floats) -> Floats:
+        fitted = np.log(x @ np.exp(packed[:parts])) + z @ packed[parts:]
+        gap = (fitted - y) / 0.1
+        return np.concatenate(
+            [
+                np.where(bound, np.minimum(gap, 0.0), gap),
+                (packed[:parts] - prior) / 2.0,
+                packed[parts:] / 0.3,
+            ]
+        )
+
+    start = np.concatenate([prior, np.zeros(z.shape[1])])
+    packed = least_squares(residuals, start, loss="soft_l1").x
+    fitted = np.log(x @ np.exp(packed[:parts])) + z @ packed[parts:]
+    left = (y - fitted)[~bound]
+    used = min(float(parts + z.shape[1]), len(left) / 2)
+    freedom = len(left) - used + _USUAL_WEIGHT
+    spread = math.sqrt((float(left @ left) + _USUAL_WEIGHT * _USUAL_SPREAD**2) / freedom)
+    seen = {**columns, **settings}
+    return RecipeMemory(
+        terms=tuple(columns),
+        coefficients=np.exp(packed[:parts]),
+        powers={n: (float(g), usual[n]) for n, g in zip(settings, packed[parts:], strict=True)},
+        spread=spread,
+        freedom=freedom,
+        usual={n: (float(v.min()), float(v.max())) for n, v in seen.items()},
+        bounds=tuple(
+            (float(np.exp(f)), float(p.peak_bytes))
+            for f, p in zip(fitted, peaks, strict=True)
+            if p.lower_bound
+        ),
+        traces=len(peaks),
+    )
+
+
+def _columns(peaks: Sequence[Peak], reads: Mapping[str, Term]) -> dict[str, Floats]:
+    """Values of each quantity that every peak knows."""
+    found = {}
+    for name, read in reads.items():
+        values = [read(p.configuration) for p in peaks]
+        known = [v for v in values if v is not None]
+        if len(known) == len(values):
+            found[name] = np.array(known, dtype=np.float64)
+    return found
+
+
+def _without_absurd(peaks: Sequence[Peak]) -> Sequence[Peak]:
+    """*peaks* without those that no other of the recipe is near, if they are few.
+
+    Compared is the peak for each byte of data set, where there is one, since
+    recipes run on data of very different sizes.
+    """
+    measured = [p for p in peaks if not p.lower_bound]
+    scale = np.array([math.log(p.peak_bytes) for p in measured])
+    middle = float(np.median(scale))
+    sizes = np.array([math.log(max(_size(p), 1.0)) for p in measured])
+    room = _ABSURD + np.abs(sizes - np.median(sizes))
+    odd = np.abs(scale - middle) > room
+    if odd.mean() > 0.3 or (~odd).sum() < FEWEST:
+        return peaks
+    dropped = {id(p) for p, absurd in zip(measured, odd, strict=True) if absurd}
+    highest = math.exp(float(scale[~odd].max()) + _ABSURD)
+    return [
+        p for p in peaks if id(p) not in dropped and not (p.lower_bound and p.peak_bytes > highest)
+    ]
+
+
+def _size(peak: Peak) -> float:
+    known = peak.configuration
+    return float(known.dataset_bytes or 1) * float(known.batch_size or 1)
