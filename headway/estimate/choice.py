@@ -1,0 +1,209 @@
+"""Where and how large to run a job: what each way takes, costs and needs, and which to choose."""
+
+import enum
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from headway.estimate.estimator import Estimators
+from headway.estimate.features import from_job
+from headway.estimate.prior import demand_for
+from headway.model.job import TrainingJob
+from headway.model.lease import Sharing
+from headway.model.node import Node, NodeState
+from headway.model.run import Prediction
+from headway.units import HOUR_S
+
+
+class Prefer(enum.StrEnum):
+    """What the choice is to be best in, among all that keep to budget and deadline."""
+
+    FASTEST = "fastest"
+    CHEAPEST = "cheapest"
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One way to run a job."""
+
+    gpu_type: str
+    """``cpu`` when no GPU is used."""
+    nodes: tuple[str, ...]
+    """Names of the nodes that could take it; of each, `node_count` are needed."""
+    node_count: int
+    gpus: int
+    """In all, over all nodes."""
+    prediction: Prediction
+    host_memory_bytes: int
+    """To reserve on each node."""
+    gpu_memory_bytes: int
+    """To reserve on each GPU."""
+    price_per_hour: float
+    wait_s: float | None = None
+    """Expected until it could start; None when nothing can be said."""
+    pareto: bool = False
+    """No other option is both as fast and as cheap."""
+    within: bool = True
+    """Keeps to the budget and the deadline, by the upper end of its interval."""
+    chosen: bool = False
+
+    @property
+    def done_s(self) -> float | None:
+        """Expected from now until the end, the wait included; None when not known."""
+        runtime = self.prediction.runtime_s
+        return None if runtime is None else runtime + (self.wait_s or 0.0)
+
+
+def options(
+    job: TrainingJob,
+    nodes: Sequence[Node],
+    estimators: Estimators,
+    *,
+    dataset_bytes: int | None = None,
+    budget: float | None = None,
+    deadline_s: float | None = None,
+    prefer: Prefer = Prefer.FASTEST,
+    wait_s: Callable[[Sequence[str], int, int], float | None] = lambda *_: None,
+) -> list[Option]:
+    """Every way to run *job* on *nodes*, the Pareto set and the choice marked.
+
+    Args:
+        job: What is asked; the number of GPUs it names is one of those tried,
+            its GPU type a wish that all keep to.
+        nodes: Of the site; nodes that take nothing new are left out.
+        estimators: What is known.
+        dataset_bytes: Measured size of the data set; the declared one when None.
+        budget: Most that it may cost, in the site's currency.
+        deadline_s: Seconds from now by which it must end.
+        prefer: What the choice is best in.
+        wait_s: Expected wait, given names of nodes, how many of them and GPUs on each.
+
+    Returns:
+        Options, the choice first, then by what is preferred; those without a
+        predicted runtime last. Empty when no node could hold the job.
+    """
+    ways = _ways(job, nodes, estimators)
+    configurations = [
+        from_job(
+            job, gpu_type=w.gpu_type, gpus=w.gpus, nodes=w.node_count, dataset_bytes=dataset_bytes
+        )
+        for w in ways
+    ]
+    predictions = estimators.predict_all(configurations, [w.price_per_hour for w in ways])
+    found = []
+    for way, prediction in zip(ways, predictions, strict=True):
+        demand = demand_for(job, prediction, dataset_bytes)
+        option = replace(
+            way,
+            prediction=prediction,
+            host_memory_bytes=demand.host_memory_bytes,
+            gpu_memory_bytes=demand.gpu_memory_bytes if way.gpus and way.gpu_type != "cpu" else 0,
+            wait_s=wait_s(way.nodes, way.node_count, way.gpus // way.node_count),
+        )
+        fitting = tuple(n.name for n in nodes if n.name in way.nodes and _holds(n, option, job))
+        if len(fitting) >= way.node_count:
+            within = _within(option, budget, deadline_s)
+            found.append(replace(option, nodes=fitting, within=within))
+    return _ranked(_with_pareto(found), prefer)
+
+
+def _ways(job: TrainingJob, nodes: Sequence[Node], estimators: Estimators) -> list[Option]:
+    """GPU types and counts that the nodes that take runs offer, before anything is predicted."""
+    wanted = job.resources.gpu_type.lower()
+    by_type: dict[str, list[Node]] = {}
+    for node in (n for n in nodes if n.state is NodeState.READY):
+        names = {estimators.tables.gpu_name(gpu.name) for gpu in node.capacity.gpus}
+        offered = any(wanted in gpu.name.lower() for gpu in node.capacity.gpus)
+        for name in names if job.resources.gpus and offered else ():
+            by_type.setdefault(name, []).append(node)
+        if not job.resources.gpus or job.resources.cpu_fallback:
+            by_type.setdefault("cpu", []).append(node)
+    found = []
+    for gpu_type, owners in sorted(by_type.items()):
+        if gpu_type == "cpu":
+            found.append(_way("cpu", owners, 1, 0, job))
+            continue
+        largest = max(len(n.capacity.gpus) for n in owners)
+        counts = {1, job.resources.gpus, largest} | {2**i for i in range(12)}
+        for gpus in sorted(c for c in counts if c <= largest):
+            able = [n for n in owners if len(n.capacity.gpus) >= gpus]
+            found += [_way(gpu_type, able, 1, gpus, job)]
+        # Over several nodes only once one node is used up: scale-up comes first.
+        full = [n for n in owners if len(n.capacity.gpus) == largest]
+        found += [_way(gpu_type, full, k, largest, job) for k in range(2, len(full) + 1)]
+    return found
+
+
+def _way(gpu_type: str, owners: Sequence[Node], count: int, gpus: int, job: TrainingJob) -> Option:
+    """*count* of *owners* with *gpus* on each, priced as the dearest of them.
+
+    A node's own price counts by the share that the job takes of it: of its
+    GPUs, or of its CPUs when it uses none.
+    """
+    prices = []
+    for node in owners:
+        have = len(node.capacity.gpus)
+        share = gpus / have if gpus and have else min(1.0, job.resources.cpus / node.capacity.cpus)
+        prices.append(node.price_per_hour * share + node.gpu_price_per_hour * gpus)
+    return Option(
+        gpu_type=gpu_type,
+        nodes=tuple(n.name for n in owners),
+        node_count=count,
+        gpus=gpus * count,
+        prediction=Prediction(),
+        host_memory_bytes=0,
+        gpu_memory_bytes=0,
+        price_per_hour=max(prices, default=0.0) * count,
+    )
+
+
+def _holds(node: Node, option: Option, job: TrainingJob) -> bool:
+    """Whether *node*, empty, could hold one node's part of *option*."""
+    capacity, reserve = node.capacity, node.reserve
+    each = option.gpus // option.node_count
+    room = [g.memory_bytes - g.reserve_bytes for g in capacity.gpus]
+    whole = job.resources.sharing is Sharing.WHOLE
+    fit = [bytes_ for bytes_ in room if whole or bytes_ >= option.gpu_memory_bytes]
+    return (
+        option.host_memory_bytes <= capacity.host_memory_bytes - reserve.host_memory_bytes
+        and job.resources.cpus <= capacity.cpus - reserve.cpus
+        and len(fit) >= each
+    )
+
+
+def _within(option: Option, budget: float | None, deadline_s: float | None) -> bool:
+    """Whether the upper end of the interval keeps to both; not when a limit cannot be judged."""
+    high_s = option.prediction.runtime_high_s
+    if high_s is None:
+        return budget is None and deadline_s is None
+    cost = high_s / HOUR_S * option.price_per_hour
+    ends_s = high_s + (option.wait_s or 0.0)
+    return (budget is None or cost <= budget) and (deadline_s is None or ends_s <= deadline_s)
+
+
+def _with_pareto(found: Sequence[Option]) -> list[Option]:
+    """*found*, with those marked that no other beats in time and cost."""
+
+    def beats(a: Option, b: Option) -> bool:
+        if a.done_s is None or b.done_s is None:
+            return False
+        cost_a, cost_b = a.prediction.cost or 0.0, b.prediction.cost or 0.0
+        no_worse = a.done_s <= b.done_s and cost_a <= cost_b
+        return no_worse and (a.done_s < b.done_s or cost_a < cost_b)
+
+    return [
+        replace(b, pareto=b.done_s is not None and not any(beats(a, b) for a in found))
+        for b in found
+    ]
+
+
+def _ranked(found: Sequence[Option], prefer: Prefer) -> list[Option]:
+    def rank(option: Option) -> tuple[bool, bool, float, float, int]:
+        done_s, cost = option.done_s, option.prediction.cost
+        time, money = done_s or 0.0, cost or 0.0
+        first, second = (time, money) if prefer is Prefer.FASTEST else (money, time)
+        return (not option.within, done_s is None, first, second, option.gpus)
+
+    ordered = sorted(found, key=rank)
+    if ordered and ordered[0].within:
+        ordered[0] = replace(ordered[0], chosen=True)
+    return ordered

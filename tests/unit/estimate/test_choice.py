@@ -1,0 +1,115 @@
+from datetime import UTC, datetime
+
+import pytest
+
+from headway.estimate.choice import Prefer, options
+from headway.estimate.estimator import Estimators
+from headway.model.job import TrainingJob
+from headway.model.node import Capacity, Gpu, Node, NodeState
+from headway.model.trace import Trace
+from headway.units import GIB, HOUR_S
+
+
+def node(name, gpu, gpus, price, memory=16 * GIB, **changes):
+    cards = tuple(Gpu(f"GPU-{name}-{i}", i, gpu, memory) for i in range(gpus))
+    return Node(name, "gpu", Capacity(32, 256 * GIB, cards), gpu_price_per_hour=price, **changes)
+
+
+SITE = [
+    node("slow", "Tesla K80", 2, 0.5),
+    node("fast", "NVIDIA V100", 4, 4.0),
+    node("fast2", "NVIDIA V100", 4, 4.0),
+]
+
+
+@pytest.fixture(scope="module")
+def estimators():
+    traces = [
+        Trace(network, gpu, gpus, batch, iteration_s=scale * speed * batch / 100, nodes=nodes)
+        for network, scale in (("a", 1.0), ("b", 3.0))
+        for gpu, speed in (("k80", 4.0), ("v100", 1.0))
+        for gpus, nodes in ((1, 1), (2, 1), (4, 1), (8, 2))
+        for batch in (8, 16, 32, 64)
+    ]
+    return Estimators.fit(traces, fitted_at=datetime(2026, 1, 2, tzinfo=UTC))
+
+
+def job(**resources):
+    return TrainingJob.model_validate(
+        {
+            "name": "t",
+            "image": "python:3.11",
+            "command": ["python"],
+            "resources": {"gpus": 1, **resources},
+            "training": {"network": "a", "batch_size": 32, "samples": 320_000, "epochs": 10},
+        }
+    )
+
+
+def test_each_type_and_count_is_an_option_and_several_nodes_only_when_one_is_used_up(estimators):
+    found = options(job(), SITE, estimators)
+    ways = {(o.gpu_type, o.gpus, o.node_count) for o in found}
+    assert ways == {("k80", 1, 1), ("k80", 2, 1), ("v100", 1, 1), ("v100", 2, 1), ("v100", 4, 1),
+                    ("v100", 8, 2)}  # fmt: skip
+
+
+def test_cost_is_time_times_the_price_of_what_is_held(estimators):
+    for o in options(job(), SITE, estimators):
+        price = o.gpus * (0.5 if o.gpu_type == "k80" else 4.0)
+        assert o.prediction.cost == pytest.approx(o.prediction.runtime_s / HOUR_S * price)
+
+
+def test_no_option_of_the_pareto_set_is_beaten_and_every_other_is(estimators):
+    found = options(job(), SITE, estimators)
+    for o in found:
+        beaten = any(
+            p.done_s <= o.done_s and p.prediction.cost <= o.prediction.cost and p is not o
+            and (p.done_s, p.prediction.cost) != (o.done_s, o.prediction.cost)
+            for p in found
+        )  # fmt: skip
+        assert o.pareto is not beaten
+
+
+def test_the_fastest_and_the_cheapest_are_chosen(estimators):
+    fast = options(job(), SITE, estimators, prefer=Prefer.FASTEST)
+    cheap = options(job(), SITE, estimators, prefer=Prefer.CHEAPEST)
+    assert fast[0].chosen
+    assert fast[0].done_s == min(o.done_s for o in fast)
+    assert cheap[0].prediction.cost == min(o.prediction.cost for o in cheap)
+    assert sum(o.chosen for o in cheap) == 1
+
+
+def test_budget_and_deadline_are_kept_by_the_upper_end(estimators):
+    every = options(job(), SITE, estimators)
+    budget = sorted(o.prediction.runtime_high_s / HOUR_S * o.price_per_hour for o in every)[2]
+    found = options(job(), SITE, estimators, budget=budget)
+    assert [o.within for o in found].count(True) == 3
+    assert found[0].within
+    assert found[0].chosen
+    none = options(job(), SITE, estimators, deadline_s=1.0)
+    assert not any(o.chosen or o.within for o in none)
+
+
+def test_the_wait_counts_towards_the_end(estimators):
+    def busy(nodes, _count, _gpus):
+        return 1e9 if "fast" in nodes else 0.0
+
+    assert options(job(), SITE, estimators, wait_s=busy)[0].gpu_type == "k80"
+
+
+def test_a_wish_for_a_type_is_kept_and_a_drained_node_left_out(estimators):
+    assert {o.gpu_type for o in options(job(gpu_type="k80"), SITE, estimators)} == {"k80"}
+    drained = [node("d", "NVIDIA V100", 4, 1.0, state=NodeState.DRAINING)]
+    assert options(job(), drained, estimators) == []
+
+
+def test_what_does_not_fit_is_no_option(estimators):
+    big = job(gpu_memory="32GiB")
+    assert options(big, SITE, estimators) == []
+    assert options(big, [node("h", "NVIDIA V100", 1, 1.0, memory=40 * GIB)], estimators)
+
+
+def test_the_cpu_is_an_option_for_jobs_without_gpus(estimators):
+    found = options(job(gpus=0), SITE, estimators)
+    assert [o.gpu_type for o in found] == ["cpu"]
+    assert set(found[0].nodes) == {"slow", "fast", "fast2"}
