@@ -13,7 +13,7 @@ import numpy as np
 from headway.estimate.encode import UNSEEN, Encoder, Floats, State
 from headway.estimate.features import Configuration
 from headway.estimate.gp import EXACT, GaussianProcess, left_out
-from headway.estimate.kernel import Kernel
+from headway.estimate.kernel import TUNED_ON, Kernel
 from headway.estimate.terms import embedded_kernel, plain_kernel
 
 CHAMPION = "gp"
@@ -75,7 +75,8 @@ class TimeModel:
         members = tuple(GaussianProcess.fit(k, x, y, rng) for k in tuned)
         shown = np.sort(rng.permutation(len(x))[:EXACT])
         stretches = _calibrate(encoder, tuned, x[shown], y[shown])
-        stretches[""] *= _optimism(kernels, x[shown], y[shown], rng)
+        if len(x) <= 2 * TUNED_ON:
+            stretches[""] *= _optimism(kernels, x, y, rng)
         counts = tuple(sorted({float(c.gpus) for c in configurations}))
         recipes = frozenset(c.recipe for c in configurations)
         ignored = int((~credible).sum())
@@ -201,7 +202,7 @@ def _optimism(kernels: Sequence[Kernel], x: Floats, y: Floats, rng: np.random.Ge
     """By how much errors on rows the scales were not tuned on exceed left-out errors.
 
     Leaving a row out after tuning flatters: its value helped to choose the
-    scales. Two splits, tuned without their held-out third, say by how much.
+    scales. (Not so where only a small part of the rows is tuned on.) Two splits, tuned without their held-out third, say by how much.
     """
     if len(x) < _ENOUGH_TO_SPLIT:
         return 1.2

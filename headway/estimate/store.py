@@ -46,7 +46,7 @@ def keep(estimators: Estimators, directory: Path) -> Path:
     document = {"format": FORMAT, "state": _pack(estimators.state(), "", arrays)}
     buffer = io.BytesIO()
     arrays[""] = np.frombuffer(json.dumps(document).encode(), dtype=np.uint8)
-    np.savez_compressed(buffer, allow_pickle=False, **{f"a{k}": v for k, v in arrays.items()})
+    np.savez(buffer, allow_pickle=False, **{f"a{k}": v for k, v in arrays.items()})
     data = buffer.getvalue()
     digest = hashlib.sha256(data).hexdigest()
     path = directory / f"estimators-{estimators.version:06d}-{digest}.npz"
