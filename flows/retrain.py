@@ -1,5 +1,7 @@
 """`retrain-estimators`: the nightly refit, champion against challenger."""
 
+from typing import TYPE_CHECKING
+
 from prefect import flow, task
 from prefect.artifacts import create_table_artifact
 from prefect.cache_policies import NO_CACHE
@@ -8,6 +10,9 @@ from prefect.states import Completed
 
 from headway.model.trace import Trace
 from headway.site import Site, current_site
+
+if TYPE_CHECKING:
+    from headway.estimate.evaluate import Score
 
 
 @task(cache_policy=NO_CACHE, persist_result=False)
@@ -22,21 +27,22 @@ def refit(site: Site, traces: list[Trace]) -> str:
     # scikit-learn and scipy take seconds: only here.
     from headway.retrain import retrain
 
-    verdict = retrain(traces, site.settings.models_dir, fitted_at=site.ledger.now())
+    done = retrain(traces, site.settings.models_dir, fitted_at=site.ledger.now())
+    verdict = done.verdict
     row = {
-        "traces": verdict.traces,
-        "checked on": verdict.held_out,
-        "champion's median error": _percent(verdict.champion_error),
-        "challenger's median error": _percent(verdict.challenger_error),
+        "traces": done.traces,
+        "checked on": verdict.runs,
+        "champion's mean error": _percent(verdict.champion),
+        "challenger's mean error": _percent(verdict.challenger),
         "promoted": "yes" if verdict.promoted else "no",
-        "version in use": verdict.version or "prior",
+        "version in use": done.version or "prior",
     }
     create_table_artifact([row], key="estimators", description=verdict.reason)
     return verdict.reason
 
 
-def _percent(error: float | None) -> str:
-    return "–" if error is None else f"{error:.1%}"
+def _percent(score: "Score | None") -> str:
+    return "–" if score is None else f"{score.mean_relative_error:.1%}"
 
 
 @flow(name="retrain-estimators", persist_result=False)

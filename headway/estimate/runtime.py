@@ -202,7 +202,8 @@ def _optimism(kernels: Sequence[Kernel], x: Floats, y: Floats, rng: np.random.Ge
     """By how much errors on rows the scales were not tuned on exceed left-out errors.
 
     Leaving a row out after tuning flatters: its value helped to choose the
-    scales. (Not so where only a small part of the rows is tuned on.) Two splits, tuned without their held-out third, say by how much.
+    scales. (Not so where only a small part of the rows is tuned on.) Two splits,
+    tuned without their held-out third, say by how much.
     """
     if len(x) < _ENOUGH_TO_SPLIT:
         return 1.2

@@ -9,7 +9,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.images.build import BUSYBOX, build
 
 from headway.clock import SystemClock
 from headway.errors import EngineUnreachable
@@ -20,6 +19,7 @@ from headway.runtime.outcome import classify_exit
 from headway.runtime.port import ContainerState
 from headway.testing.runtime import Script
 from headway.testing.runtime_contract import SLEEPS, Harness, Program, until, whole_log
+from samples.local_image import BUSYBOX, build
 from tests.support import dockerd
 
 pytestmark = [
