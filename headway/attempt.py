@@ -112,8 +112,17 @@ class Attempt:
         return answer
 
     def forecast(self) -> tuple[Prediction, Demand]:
-        """What is predicted and demanded, with the data's real size once it is staged."""
+        """What is predicted and demanded, with the data's real size once it is staged.
+
+        The worker said it at the claim; it is said anew only when staging
+        found another size than the job declares, since loading the estimators
+        takes longer than starting the container.
+        """
+        record = self.site.ledger.runs.get(self.run_id)
         size = self.dataset.size_bytes if self.dataset else None
+        declared = self.job.dataset.size if self.job.dataset else None
+        if record.prediction is not None and record.demand is not None and size == declared:
+            return record.prediction, record.demand
         return self.site.forecast(
             self.job, dataset_bytes=size, host_memory_bytes=self._memory_override
         )

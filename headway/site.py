@@ -206,7 +206,9 @@ class Site:
         if dataset_bytes is None and job.dataset is not None:
             dataset_bytes = job.dataset.size
         configuration = from_job(job, gpu_type=self.gpu_type(), dataset_bytes=dataset_bytes)
-        prediction = self.estimators.predict(configuration)
+        prediction = Prediction()
+        if any(self.settings.models_dir.glob("*.npz")):
+            prediction = self.estimators.predict(configuration)
         demand = raised(demand_for(job, prediction, dataset_bytes), host_memory_bytes)
         if here is not None:
             demand = within(demand, here)

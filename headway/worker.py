@@ -55,7 +55,7 @@ SEAMS = (
 )
 """Private names of `ProcessWorker` that are overridden or used here."""
 
-PRELOAD = ("prefect.engine", "prefect.flow_engine", "flows.train")
+PRELOAD = ("prefect.engine", "prefect.flow_engine", "flows.train", "headway.runtime.docker")
 """What the fork server imports once, so that no run waits for it."""
 
 JOB_PARAMETER = "job"
