@@ -80,7 +80,7 @@ class RemainingTime:
             return prior
         if prior.remaining_s is None:
             return seen
-        weight = self._steps / (self._steps + _TRUST_AFTER)
+        weight = self._steps**2 / (self._steps**2 + _TRUST_AFTER**2)
         # Shares of time multiply, so the blend is made of logarithms.
         return RemainingEstimate(
             *(

@@ -1,0 +1,72 @@
+"""What a run shows of itself while it runs."""
+
+import logging
+
+import pytest
+
+from flows.display import Display, _line, _share, comparison
+from headway.estimate.remaining import RemainingEstimate
+from headway.follow import Watched
+from headway.model.progress import ProgressPoint
+from headway.model.run import Measurement, Prediction
+from headway.testing.clock import FakeClock
+
+HALF = Watched(
+    30.0,
+    ProgressPoint(29.0, iteration=50, total=100, metrics={"loss": 0.25}),
+    RemainingEstimate(30.0, 28.0, 33.0),
+)
+
+
+def test_the_line_says_where_the_run_is_and_what_is_left() -> None:
+    assert _line(HALF) == (
+        "running for 30 s, at 50 of 100, loss 0.25, **30 s left** (28 s to 33 s)"
+    )
+    unknown = Watched(3.0, None, RemainingEstimate(None, None, None))
+    assert _line(unknown) == "running for 3.0 s, remaining time not known yet"
+
+
+def test_the_bar_goes_by_iterations_else_by_time() -> None:
+    assert _share(HALF) == 50.0
+    assert _share(Watched(30.0, None, RemainingEstimate(90.0, None, None))) == 25.0
+    assert _share(Watched(30.0, None, RemainingEstimate(None, None, None))) == 0.0
+
+
+def test_a_metric_with_a_hostile_name_stays_in_its_line() -> None:
+    point = ProgressPoint(1.0, 1, total=2, metrics={"<b>\u202e\n": 1.0})
+    assert "\n" not in _line(Watched(1.0, point, RemainingEstimate(None, None, None)))
+
+
+def test_predicted_stands_beside_measured() -> None:
+    rows = comparison(Prediction(runtime_s=50.0), Measurement(runtime_s=60.0))
+    assert rows[0] == {
+        "quantity": "runtime",
+        "predicted": "50 s",
+        "measured": "1 min",
+        "measured ÷ predicted": "1.20",
+    }
+    assert rows[3]["predicted"] == "–"
+
+
+def test_a_flood_of_lines_is_thinned_and_said_so(caplog: pytest.LogCaptureFixture) -> None:
+    clock = FakeClock()
+    logger = logging.getLogger("display-test")
+    display = Display(logger, clock)
+    with caplog.at_level(logging.INFO, logger="display-test"):
+        display.lines(b"".join(b"line %d\n" % i for i in range(1000)), 0)
+        clock.sleep(60.0)
+        display.lines(b"at last\n", 0)
+    messages = [record.getMessage() for record in caplog.records]
+    assert len(messages) < 250
+    assert messages[-1] == "at last"
+    assert "more lines; `headway logs` has all of them" in messages[-2]
+
+
+def test_a_line_in_pieces_is_one_line(caplog: pytest.LogCaptureFixture) -> None:
+    display = Display(logging.getLogger("display-test"), FakeClock())
+    with caplog.at_level(logging.INFO, logger="display-test"):
+        display.lines(b"first ha", 0)
+        display.lines(b"lf\n10%\r20%\r30%\n", 7)
+    messages = [record.getMessage() for record in caplog.records]
+    given_up = "7 B of log were given up: the log limit was reached"
+    assert messages == [given_up, "first half", "30%"]

@@ -1,0 +1,185 @@
+"""Following one container, on a fake engine and a fake clock."""
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from headway.errors import LeaseLost, LedgerUnreachable
+from headway.follow import Followed, Follower, Watched
+from headway.model.node import GpuProcess, GpuReading
+from headway.model.policy import ContainerPolicy
+from headway.model.progress import ProgressPoint
+from headway.model.run import Prediction
+from headway.runtime.port import ContainerSpec, ContainerState, ContainerStatus
+from headway.testing.clock import FakeClock
+from headway.testing.runtime import FakeMachine, FakeRuntime, Script
+from headway.testing.telemetry import FakeGpus
+from headway.units import DAY_S, GIB
+
+
+class Listener:
+    """Remembers what it was told."""
+
+    def __init__(self) -> None:
+        self.data = b""
+        self.seen: list[Watched] = []
+
+    def lines(self, data: bytes, skipped_bytes: int) -> None:
+        assert skipped_bytes == 0
+        self.data += data
+
+    def watched(self, now: Watched) -> None:
+        self.seen.append(now)
+
+
+def point(iteration: int) -> bytes:
+    said = {"iteration": iteration, "total": 100, "metrics": {"loss": 1 / iteration}}
+    return json.dumps({"headway": said}).encode() + b"\n"
+
+
+TRAINING = Script(output=tuple((i * 1.0, point(i)) for i in range(1, 101)), runs_s=101.0)
+SPEC = ContainerSpec(
+    name="run-1",
+    run_id="run",
+    attempt=1,
+    image="image",
+    command=("train",),
+    env={},
+    mounts=(),
+    log_path=Path("unused"),
+    host_memory_bytes=GIB,
+    cpus=1.0,
+    shm_bytes=0,
+)
+
+
+class Bench:
+    """One container on a fake engine, and someone to follow it."""
+
+    def __init__(self, script: Script) -> None:
+        self.clock = FakeClock()
+        machine = FakeMachine(scripts={("train",): script})
+        self.runtime = FakeRuntime("site", ContainerPolicy(), self.clock, machine)
+        self.runtime.create(SPEC)
+        self.runtime.start("run-1")
+        self.listener = Listener()
+        self.kept: dict[int, ProgressPoint] = {}
+        self.renewals: list[float] = []
+        self.renew: Callable[[], None] = lambda: self.renewals.append(self.clock.monotonic_s())
+        self.gpus: FakeGpus | None = None
+
+    def keep(self, before: int, points: Sequence[ProgressPoint]) -> None:
+        self.kept |= dict(enumerate(points, start=before))
+
+    def follow(self, max_runtime_s: float | None = None) -> Followed:
+        follower = Follower(
+            self.runtime,
+            self.clock,
+            self.listener,
+            renew=self.renew,
+            record=self.keep,
+            gpus=self.gpus,
+            renew_every_s=15.0,
+        )
+        return follower.follow(
+            "run-1",
+            prediction=Prediction(runtime_s=200.0),
+            epochs=None,
+            max_runtime_s=max_runtime_s,
+            grace_s=5.0,
+        )
+
+
+def test_the_log_becomes_points_and_remaining_time() -> None:
+    bench = Bench(TRAINING)
+    followed = bench.follow()
+    assert followed.status.state is ContainerState.EXITED
+    assert followed.runtime_s == pytest.approx(101.0, abs=1.0)
+    assert [bench.kept[i].iteration for i in range(100)] == list(range(1, 101))
+    assert bench.listener.data == b"".join(point(i) for i in range(1, 101))
+    assert bench.kept[49].t_s == pytest.approx(50.0, abs=1.0)
+    halfway = next(s for s in bench.listener.seen if s.elapsed_s > 50)
+    assert halfway.remaining is not None
+    assert halfway.remaining.remaining_s == pytest.approx(50.0, rel=0.1)
+    first = bench.listener.seen[0]
+    assert first.remaining is not None
+    assert first.remaining.remaining_s == pytest.approx(200.0, rel=0.01)
+
+
+def test_the_lease_is_renewed_while_it_runs() -> None:
+    bench = Bench(TRAINING)
+    bench.follow()
+    gaps = [b - a for a, b in zip(bench.renewals, bench.renewals[1:], strict=False)]
+    assert bench.renewals[0] < 1.0
+    assert max(gaps) < 16.0
+    assert len(gaps) >= 5
+
+
+def test_a_database_that_is_away_disturbs_nothing() -> None:
+    bench = Bench(TRAINING)
+
+    def away() -> None:
+        raise LedgerUnreachable("postgresql://x", "no answer")
+
+    bench.renew = away
+    assert bench.follow().status.exit_code == 0
+
+
+def test_a_lost_lease_ends_the_following() -> None:
+    bench = Bench(TRAINING)
+
+    def lost() -> None:
+        raise LeaseLost(7, "run", "released")
+
+    bench.renew = lost
+    with pytest.raises(LeaseLost):
+        bench.follow()
+
+
+def test_the_time_limit_stops_the_container() -> None:
+    bench = Bench(TRAINING)
+    followed = bench.follow(max_runtime_s=30.0)
+    assert followed.timed_out
+    assert followed.runtime_s == pytest.approx(30.0, abs=2.0)
+
+
+def test_a_clock_that_jumps_ten_days_ends_nothing() -> None:
+    bench = Bench(TRAINING)
+    jumped = []
+
+    def jump() -> None:
+        if bench.clock.monotonic_s() > 20 and not jumped:
+            bench.clock.jump(10 * DAY_S)
+            jumped.append(True)
+
+    bench.renew = jump
+    followed = bench.follow(max_runtime_s=150.0)
+    assert jumped
+    assert not followed.timed_out
+
+
+def test_the_next_process_reads_the_log_again_and_keeps_each_point_once() -> None:
+    bench = Bench(TRAINING)
+    bench.clock.sleep(60.0)  # what the killed process saw is not known here
+    bench.follow()
+    assert [bench.kept[i].iteration for i in range(100)] == list(range(1, 101))
+
+
+def test_the_gpu_peak_is_the_containers_own() -> None:
+    bench = Bench(TRAINING)
+    bench.gpus = FakeGpus.idle(1)
+    pids = bench.runtime.wait("run-1", 0.0).pids or (4711,)
+    status = bench.runtime.wait
+
+    def with_pids(name: str, timeout_s: float) -> ContainerStatus:
+        return replace(status(name, timeout_s), pids=pids)
+
+    bench.runtime.wait = with_pids  # type: ignore[method-assign]  # the fake runs no processes
+    (gpu,) = bench.gpus.read()
+    assert isinstance(gpu, GpuReading)
+    stranger = GpuProcess(pid=1, memory_bytes=30 * GIB)
+    bench.gpus.show(gpu.uuid, processes=(GpuProcess(pids[0], 5 * GIB), stranger))
+    assert bench.follow().gpu_peak_bytes == 5 * GIB

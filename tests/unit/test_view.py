@@ -1,0 +1,87 @@
+"""What `--json` promises to machines."""
+
+from datetime import UTC, datetime, timedelta
+
+from headway.ledger.records import RunRecord
+from headway.model.run import Exit, ExitKind, Measurement, Prediction, RunState, Step, StepState
+from headway.server import FlowRun
+from headway.view import is_over, outcome, run_details, run_view
+
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+SEEN = FlowRun("id-1", "flights", "SCHEDULED", "AwaitingHeadroom", "said by Prefect", "t", {})
+RECORD = RunRecord(
+    run_id="id-1",
+    name="flights",
+    owner="me",
+    team="default",
+    pool="gpu",
+    priority=0,
+    job={"name": "flights"},
+    state=RunState.WAITING,
+    attempt=2,
+    resource="cpus",
+    reason="needs 4 CPUs",
+    expected_start_at=None,
+    node=None,
+    runtime=None,
+    container=None,
+    submitted_at=NOON,
+    claimed_at=None,
+    started_at=NOON,
+    ended_at=None,
+    exit=None,
+    prediction=Prediction(runtime_s=60.0),
+    demand=None,
+    demand_override=None,
+    measurement=None,
+)
+KEYS = {
+    "run_id", "name", "state", "reason", "node", "runtime", "attempt", "exit",
+    "submitted_at", "started_at", "ended_at", "url",
+}  # fmt: skip
+
+
+def test_a_run_that_no_worker_has_seen_is_shown() -> None:
+    view = run_view(SEEN, None, "http://ui")
+    assert set(view) == KEYS
+    assert (view["attempt"], view["exit"], view["reason"]) == (1, None, "said by Prefect")
+    assert view["url"] == "http://ui/runs/flow-run/id-1"
+
+
+def test_the_ledgers_reason_is_the_newer_one() -> None:
+    assert run_view(SEEN, RECORD, "http://ui")["reason"] == "needs 4 CPUs"
+
+
+def test_details_have_the_documented_keys() -> None:
+    step = Step("train", 1, StepState.DONE, NOON, NOON + timedelta(seconds=2.5))
+    details = run_details(
+        RECORD, steps=[step], lease=None, latest=None, remaining_s=None, outputs=["a"]
+    )
+    assert set(details) >= {
+        "steps", "demand", "lease", "predicted", "measured", "progress", "outputs",
+    }  # fmt: skip
+    assert details["steps"][0] == {
+        "name": "train", "attempt": 1, "state": "done", "seconds": 2.5, "message": "",
+    }  # fmt: skip
+    assert details["predicted"] == {
+        "runtime_s": 60.0, "host_peak_bytes": None, "gpu_peak_bytes": None, "cost": None,
+    }  # fmt: skip
+    assert set(details["progress"]) >= {"iteration", "total", "remaining_s"}
+
+
+def test_an_end_is_shown_with_its_advice() -> None:
+    from dataclasses import replace
+
+    ended = replace(
+        RECORD,
+        state=RunState.ENDED,
+        exit=Exit(ExitKind.FAILED, 3, "look at its log"),
+        measurement=Measurement(runtime_s=1.0),
+    )
+    view = run_view(SEEN, ended, "http://ui")
+    assert view["exit"] == {"kind": "failed", "code": 3, "message": "look at its log"}
+
+
+def test_exit_statuses() -> None:
+    assert (outcome("Completed"), outcome("Failed"), outcome("Cancelled")) == (0, 1, 1)
+    assert not is_over(SEEN)
