@@ -3,6 +3,7 @@
 from datetime import datetime
 from typing import Self
 
+from headway.errors import LedgerError
 from headway.ledger.columns import now
 from headway.ledger.database import Database, open_engine
 from headway.ledger.leases import Leases
@@ -34,9 +35,13 @@ class Ledger:
             LedgerUnreachable: The database does not answer.
             SchemaMismatch: It is newer than this code.
         """
-        database = Database(open_engine(url))
-        database.migrate()
-        return cls(database)
+        ledger = cls(Database(open_engine(url)))
+        try:
+            ledger._database.migrate()
+        except LedgerError:
+            ledger.close()
+            raise
+        return ledger
 
     def now(self) -> datetime:
         """The database's time."""

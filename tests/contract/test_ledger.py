@@ -464,7 +464,9 @@ def test_several_may_migrate_at_once(ledger_url: str) -> None:
     for starter in starters:
         starter.join(60)
     assert [starter.exitcode for starter in starters] == [0, 0, 0]
-    assert Ledger.open(ledger_url).nodes.all() == []
+    ledger = Ledger.open(ledger_url)
+    assert ledger.nodes.all() == []
+    ledger.close()
 
 
 def test_a_refused_connection_is_ours_to_tell() -> None:
