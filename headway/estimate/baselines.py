@@ -86,10 +86,7 @@ class PaperModel:
         folds = KFold(min(5, len(seconds)), shuffle=True, random_state=seed)
         search = GridSearchCV(model, grid, cv=folds, scoring="neg_mean_absolute_error")
         x = self._columns(configurations)
-        with warnings.catch_warnings():
-            # Some corners of the grid stop at max_iter; cross-validation judges them as they are.
-            warnings.simplefilter("ignore", ConvergenceWarning)
-            self.model = search.fit(x, np.log(seconds)).best_estimator_
+        self.model = _quietly(search, x, np.log(seconds)).best_estimator_
         low, high = np.log(seconds.min()), np.log(seconds.max())
         self._range = (low - 5.0, high + 5.0)
         """A straight line may run off; e⁵ beyond all that was seen is far enough."""
@@ -97,7 +94,7 @@ class PaperModel:
     def refitted(self, configurations: Sequence[Configuration], seconds: Floats) -> "PaperModel":
         """The same model with the same settings, fitted on other traces."""
         other = copy(self)
-        other.model = clone(self.model).fit(self._columns(configurations), np.log(seconds))
+        other.model = _quietly(clone(self.model), self._columns(configurations), np.log(seconds))
         return other
 
     def predict(self, configurations: Sequence[Configuration]) -> Floats:
@@ -115,3 +112,10 @@ class PaperModel:
         ]
         quantities = np.nan_to_num(x[:, len(categories) :], nan=-1.0)
         return np.hstack([np.ones((len(x), 1)), *parts, quantities]).astype(np.float64)
+
+
+def _quietly(model: Any, x: Floats, y: Floats) -> Any:
+    """*model*, fitted. Some stop at max_iter; cross-validation judges them as they are."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        return model.fit(x, y)

@@ -207,3 +207,26 @@ def _ranked(found: Sequence[Option], prefer: Prefer) -> list[Option]:
     if ordered and ordered[0].within:
         ordered[0] = replace(ordered[0], chosen=True)
     return ordered
+
+
+def document(option: Option) -> dict[str, object]:
+    """*option* as plain data, for JSON."""
+    said = option.prediction
+    return {
+        "gpu_type": option.gpu_type,
+        "nodes": list(option.nodes),
+        "node_count": option.node_count,
+        "gpus": option.gpus,
+        "runtime_s": said.runtime_s,
+        "runtime_low_s": said.runtime_low_s,
+        "runtime_high_s": said.runtime_high_s,
+        "host_memory_bytes": option.host_memory_bytes,
+        "gpu_memory_bytes": option.gpu_memory_bytes,
+        "cost": said.cost,
+        "price_per_hour": option.price_per_hour,
+        "wait_s": option.wait_s,
+        "pareto": option.pareto,
+        "within": option.within,
+        "chosen": option.chosen,
+        "basis": said.basis,
+    }

@@ -62,12 +62,12 @@ class Tables:
         return max(fitting, key=lambda name: (len(name), name)) if fitting else "-".join(words)
 
     def complete(self, configuration: Configuration) -> Configuration:
-        """*configuration* with what the tables know of its GPU and its network.
+        """*configuration* with its GPU's short name, and what is known of GPU and network.
 
         What it brings itself wins; a network that brings anything is left as
         it is, since two sources may count operations differently.
         """
-        c = configuration
+        c = replace(configuration, gpu_type=self.gpu_name(configuration.gpu_type))
         network = self.networks.get(_plain(c.network))
         own = (c.flops, c.params, c.activations, c.layers)
         if network is not None and own == (None, None, None, None):
@@ -78,7 +78,7 @@ class Tables:
                 activations=network.activations,
                 layers=network.layers,
             )
-        gpu = self.gpus.get(self.gpu_name(c.gpu_type))
+        gpu = self.gpus.get(c.gpu_type)
         if gpu is None:
             return c
         half = c.precision != "fp32"
