@@ -65,17 +65,23 @@ class Encoder:
     @classmethod
     def fit(cls, configurations: Sequence[Configuration]) -> "Encoder":
         """An encoder of the factors in which *configurations* differ."""
-        categories = {
-            name: tuple(sorted({read(c) for c in configurations}))
-            for name, read in _CATEGORIES.items()
-        }
+        categories: dict[str, tuple[str, ...]] = {}
+        partitions = set()
+        for name, read in _CATEGORIES.items():
+            values = [read(c) for c in configurations]
+            first = {value: i for i, value in reversed(list(enumerate(values)))}
+            partition = tuple(first[value] for value in values)
+            # A recipe that only repeats the network says nothing more.
+            if len(first) > 1 and partition not in partitions:
+                categories[name] = tuple(sorted(first))
+            partitions.add(partition)
         settings = sorted({name for c in configurations for name in c.settings})
         varying = [
             name
             for name in (*_QUANTITIES, *settings)
             if len({_quantity(c, name) for c in configurations} - {None}) > 1
         ]
-        return cls({k: v for k, v in categories.items() if len(v) > 1}, tuple(varying))
+        return cls(categories, tuple(varying))
 
     def state(self) -> State:
         """The encoder as plain data."""

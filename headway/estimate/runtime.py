@@ -7,9 +7,11 @@ network at some batch size). They err differently, so the mean errs less.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
+from headway.estimate.batches import Batches
 from headway.estimate.encode import UNSEEN, Encoder, Floats, State
 from headway.estimate.features import Configuration
 from headway.estimate.gp import EXACT, GaussianProcess, left_out
@@ -45,6 +47,7 @@ class TimeModel:
     """Seconds of one unit, learnt from traces."""
 
     encoder: Encoder
+    batches: Batches
     members: tuple[GaussianProcess, ...]
     centre: Floats
     """Mean of each column: where the expected slopes are zero."""
@@ -64,7 +67,8 @@ class TimeModel:
         """Learn from the *seconds* that *configurations* took, shape (n,)."""
         rng = np.random.default_rng(seed)
         encoder = Encoder.fit(configurations)
-        x = encoder.encode(configurations)
+        batches = Batches.fit(configurations)
+        x = batches.relative(encoder, encoder.encode(configurations), configurations)
         centre = centre_of(x)
         y = np.log(seconds) - _expected(encoder, x, centre)
         plain = plain_kernel(encoder, x)
@@ -82,12 +86,13 @@ class TimeModel:
         counts = tuple(sorted({float(c.gpus) for c in configurations}))
         recipes = frozenset(c.recipe for c in configurations)
         ignored = int((~credible).sum())
-        return cls(encoder, members, centre, stretches, counts, recipes, ignored)
+        return cls(encoder, batches, members, centre, stretches, counts, recipes, ignored)
 
     def state(self) -> State:
         """The model as plain data."""
         return {
             "encoder": self.encoder.state(),
+            "batches": self.batches.state(),
             "members": [member.state() for member in self.members],
             "centre": self.centre,
             "stretches": self.stretches,
@@ -101,6 +106,7 @@ class TimeModel:
         """The model that gave *state*."""
         return cls(
             Encoder.from_state(state["encoder"]),
+            Batches.from_state(state["batches"]),
             tuple(GaussianProcess.from_state(member) for member in state["members"]),
             state["centre"],
             state["stretches"],
@@ -116,6 +122,7 @@ class TimeModel:
     def forecast(self, configurations: Sequence[Configuration]) -> Forecast:
         """What *configurations* would take."""
         x = self.encoder.encode(configurations)
+        x = self.batches.relative(self.encoder, x, configurations)
         mean, deviation = self.members[0].predict(x)
         known = self.members[-1].kernel.knows(x)
         if known.any() and len(self.members) > 1:
@@ -157,16 +164,25 @@ def believable(
     first, and those that fit again once they are gone come back.
     """
     kept = np.ones(len(x), dtype=bool)
-    for _ in range(4):
+    for _ in range(6):
         rows = np.flatnonzero(kept)
         rows = rows if len(rows) <= EXACT else np.sort(rng.choice(rows, EXACT, replace=False))
         error, deviation = left_out(kernel, x[rows], y[rows])
-        wrong = (np.abs(error) > TOO_FAR * deviation) & (np.abs(error) > TOO_MUCH)
+        wrong = _absurd(error, deviation)
         if not wrong.any():
             break
-        worst = np.abs(error) >= 0.5 * np.abs(error).max()
+        worst = np.abs(error) >= 0.7 * np.abs(error).max()
         kept[rows[wrong & worst]] = False
+    gone = np.flatnonzero(~kept)
+    if len(gone):
+        mean, deviation = GaussianProcess.fit(kernel, x[kept], y[kept], rng).predict(x[gone])
+        kept[gone[~_absurd(y[gone] - mean, deviation)]] = True
     return kept
+
+
+def _absurd(error: Floats, deviation: Floats) -> "np.ndarray[Any, np.dtype[np.bool_]]":
+    size = np.abs(error)
+    return np.asarray((size > TOO_FAR * deviation) & (size > TOO_MUCH))
 
 
 def _expected(encoder: Encoder, x: Floats, centre: Floats) -> Floats:

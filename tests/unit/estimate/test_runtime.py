@@ -1,0 +1,88 @@
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from headway.estimate.evaluate import Rows
+from headway.estimate.features import Configuration
+from headway.estimate.physics import shipped
+from headway.estimate.runtime import TimeModel
+from headway.estimate.trace_files import parse
+
+GAVEL = Path(__file__).parents[2] / "data" / "runtime-gavel.csv"
+
+
+@pytest.fixture(scope="module")
+def rows():
+    """The 120 measurements of two networks on single nodes of two GPU types."""
+    traces = parse(GAVEL.read_bytes(), GAVEL.name, "gavel").traces
+    got = Rows.of(
+        [
+            t
+            for t in traces
+            if t.nodes == 1
+            and t.network in {"lm", "transformer", "resnet-18"}
+            and t.gpu_type != "v100"
+        ]
+    )
+    return replace(got, configurations=[shipped().complete(c) for c in got.configurations])
+
+
+@pytest.fixture(scope="module")
+def model(rows):
+    return TimeModel.fit(rows.configurations, rows.seconds)
+
+
+def width(model, **changes):
+    known = Configuration(network="lm", recipe="lm", gpu_type="p100", gpus=2, batch_size=20)
+    forecast = model.forecast([shipped().complete(replace(known, **changes))])
+    return float(forecast.high_s[0] / forecast.low_s[0])
+
+
+@pytest.mark.parametrize(
+    "new",
+    [{"network": "unheard"}, {"gpu_type": "v100"}, {"gpu_type": "z9"}, {"gpus": 64, "nodes": 8}],
+)
+def test_an_interval_widens_with_what_is_new(model, new):
+    assert width(model, **new) > 1.5 * width(model)
+
+
+def test_a_faster_gpu_that_no_trace_had_is_predicted_faster(model, rows):
+    asked = [
+        shipped().complete(Configuration(network="lm", gpu_type=g, gpus=1, batch_size=80))
+        for g in ("k80", "p100", "h100")
+    ]
+    k80, p100, h100 = model.forecast(asked).median_s
+    assert h100 < p100 < k80
+
+
+@pytest.mark.parametrize("factor", [1000.0, 0.001])
+def test_poisoned_traces_move_no_prediction_of_others_by_more_than_a_fifth(model, rows, factor):
+    poisoned = rows.seconds.copy()
+    hit = np.random.default_rng(3).choice(len(poisoned), 3, replace=False)
+    poisoned[hit] *= factor
+    after = TimeModel.fit(rows.configurations, poisoned)
+    assert after.ignored == 3
+    others = np.setdiff1d(np.arange(len(poisoned)), hit)
+    asked = [rows.configurations[i] for i in others]
+    moved = np.abs(np.log(after.forecast(asked).median_s / model.forecast(asked).median_s))
+    assert np.exp(moved.max()) < 1.2
+    assert np.exp(np.median(moved)) < 1.02
+
+
+def test_no_honest_trace_is_ignored(model):
+    assert model.ignored == 0
+
+
+def test_the_same_traces_and_seed_give_the_same_model(model, rows):
+    again = TimeModel.fit(rows.configurations, rows.seconds)
+    asked = rows.configurations[:20]
+    assert (again.forecast(asked).median_s == model.forecast(asked).median_s).all()
+
+
+def test_few_or_identical_traces_do_not_stop_it():
+    one = Configuration(network="a", gpu_type="v100", batch_size=8)
+    got = TimeModel.fit([one] * 5, np.array([1.0, 1.1, 0.9, 1.0, 1.05])).forecast([one])
+    assert got.median_s[0] == pytest.approx(1.0, rel=0.1)
+    assert got.low_s[0] < 1.0 < got.high_s[0]
