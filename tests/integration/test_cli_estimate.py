@@ -1,0 +1,64 @@
+"""The commands, on a home of their own with an embedded ledger."""
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from headway.cli_estimate import estimate, estimators, traces
+from headway.errors import InvalidInput
+from headway.model.node import Capacity, Gpu, Node
+from headway.site import current_site
+from headway.units import GIB
+
+GAVEL = Path(__file__).parents[1] / "data" / "runtime-gavel.csv"
+
+
+@pytest.fixture
+def site(tmp_path, monkeypatch):
+    monkeypatch.setenv("HEADWAY_HOME", str(tmp_path / "home"))
+    current_site.cache_clear()
+    yield current_site()
+    current_site().ledger.close()
+    current_site.cache_clear()
+
+
+def run(command, *arguments):
+    return CliRunner().invoke(command, arguments, catch_exceptions=False).stdout
+
+
+def test_traces_come_in_and_go_out(site, tmp_path):
+    got = json.loads(run(traces, "import", str(GAVEL), "--source", "gavel", "--json"))
+    assert (got["imported"], got["left_out"]) == (411, [])
+    out = tmp_path / "out.csv"
+    run(traces, "export", "--source", "gavel", "--output", str(out))
+    assert len(out.read_text().splitlines()) == 412
+
+
+def test_the_evaluation_is_json_with_the_promised_keys(site):
+    got = json.loads(
+        run(estimators, "evaluate", "--traces", str(GAVEL), "--models", "linear,tree", "--json")
+    )
+    assert (got["rows"], got["folds"], got["seed"], got["champion"]) == (411, 5, 0, "gp")
+    assert got["models"].keys() == {"linear", "tree"}
+
+
+def test_an_estimate_marks_one_choice(site, tmp_path):
+    cards = tuple(Gpu(f"GPU-{i}", i, "NVIDIA V100", 16 * GIB) for i in range(2))
+    node = Node("n", "gpu", Capacity(8, 64 * GIB, cards), gpu_price_per_hour=2.0)
+    site.ledger.nodes.register(node, boot_id="b", worker_token="t")
+    job = tmp_path / "job.yaml"
+    job.write_text("name: t\nimage: python:3.11\ncommand: [python]\nresources: {gpus: 1}\n")
+    plot = tmp_path / "p.png"
+    got = json.loads(run(estimate, str(job), "--json", "--plot", str(plot)))["options"]
+    assert [o["gpus"] for o in got] == [1, 2]
+    assert [o["chosen"] for o in got] == [True, False]
+    assert got[0]["basis"].startswith("prior")
+    assert plot.read_bytes().startswith(b"\x89PNG")
+    assert "→" in run(estimate, str(job))
+
+
+def test_rolling_back_to_a_version_that_is_not_kept_is_refused(site):
+    with pytest.raises(InvalidInput, match="there is none yet"):
+        run(estimators, "use", "3")
