@@ -179,7 +179,7 @@ def test_a_time_limit_ends_the_run(site: LiveSite, tmp_path: Path) -> None:
 
 
 def test_a_run_killed_for_memory_comes_back_with_more(site: LiveSite, tmp_path: Path) -> None:
-    """64 MiB are too few, 96 MiB too, 144 MiB do."""
+    """64 MiB are too few; how many attempts it takes hangs on the peak that was seen."""
     command = [
         "python",
         "-c",
@@ -189,9 +189,9 @@ def test_a_run_killed_for_memory_comes_back_with_more(site: LiveSite, tmp_path: 
     run_id = site.submit(tmp_path, name="hungry", command=command, resources=resources)
     view = site.until(run_id, "Completed", "Failed", timeout_s=120)
     assert view["state"] == "Completed", view
-    assert view["attempt"] == 3
+    assert view["attempt"] in {2, 3}
     assert view["demand"]["host_memory_basis"] == "retry"
-    assert view["demand"]["host_memory_bytes"] == 144 * 2**20
+    assert 120_000_000 < view["demand"]["host_memory_bytes"] < 256 * 2**20
     assert_nothing_is_left(site, run_id)
 
 
