@@ -94,7 +94,9 @@ class Display:
         if self._bar is None:
             # Called from a synchronous flow, so these are ids, not coroutines.
             bar = create_progress_artifact(share, key="progress", description="Training")
-            line = create_markdown_artifact(_line(now), key="remaining-time")
+            line = create_markdown_artifact(
+                _line(now), key="remaining-time", description="How far it is, and how long it takes"
+            )
             self._bar, self._line = cast("UUID", bar), cast("UUID", line)
             return
         self._write(self._bar, share)
@@ -138,7 +140,11 @@ def _line(now: Watched) -> str:
 
 def show_comparison(predicted: Prediction, measured: Measurement) -> None:
     """Put what was predicted beside what was measured, as a table on the run's page."""
-    create_table_artifact(comparison(predicted, measured), key="predicted-and-measured")
+    create_table_artifact(
+        comparison(predicted, measured),
+        key="predicted-and-measured",
+        description="What was said before the start beside what the run took.",
+    )
 
 
 def comparison(predicted: Prediction, measured: Measurement) -> list[dict[str, Any]]:

@@ -54,7 +54,7 @@ def step(name: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """Make a function a Prefect task whose failure shows the error's one line, nothing else."""
 
     def decorate(body: Callable[P, R]) -> Callable[P, R]:
-        @task(name=name, cache_policy=NO_CACHE, persist_result=False)
+        @task(name=name, task_run_name=name, cache_policy=NO_CACHE, persist_result=False)
         @wraps(body)
         def run(*args: P.args, **kwargs: P.kwargs) -> Any:
             try:

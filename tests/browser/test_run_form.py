@@ -1,0 +1,110 @@
+"""What a person does in the Prefect UI: fill in the run form, start the run, look at its page."""
+
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.site import LiveSite, wait_for
+
+pytestmark = pytest.mark.browser
+
+CHROMIUM = "/usr/bin/chromium"
+FLAGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+
+
+@pytest.fixture
+def page(tmp_path: Path) -> Iterator["Page"]:  # noqa: F821 - Playwright is imported late
+    """A tab of a real Chromium."""
+    if not Path(CHROMIUM).exists() and shutil.which("chromium") is None:
+        pytest.skip("Chromium is not installed")
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(
+            executable_path=shutil.which("chromium") or CHROMIUM, args=FLAGS
+        )
+        tab = browser.new_page(viewport={"width": 1400, "height": 1000})
+        tab.set_default_timeout(30_000)
+        yield tab
+        tab.screenshot(path=tmp_path / "last.png")
+        browser.close()
+
+
+def test_a_run_is_started_from_its_form_and_watched_on_its_page(page, process_site) -> None:
+    before = {run["run_id"] for run in process_site.json("runs")}
+    page.goto(f"{process_site.url}/deployments")
+    page.get_by_role("link", name="default", exact=True).first.click()
+    page.get_by_role("button", name="Run", exact=True).click()
+    page.get_by_text("Custom run").click()
+
+    # Titles and descriptions make the form readable.
+    for title in ("Image", "Command", "Host memory", "Time limit", "Secrets"):
+        page.get_by_text(title, exact=False).first.wait_for()
+    page.get_by_text("Hard limit, such as 8GiB").wait_for()
+    name = page.locator("textarea").first
+    assert name.input_value() == "digits"
+    name.fill("from-the-form")
+    page.get_by_role("button", name="Submit").click()
+
+    run_id = wait_for(
+        lambda: next(
+            (r["run_id"] for r in process_site.json("runs") if r["run_id"] not in before), None
+        ),
+        20,
+        lambda: f"no run was made; the page says {page.inner_text('body')[-500:]}",
+    )
+    page.goto(f"{process_site.url}/runs/flow-run/{run_id}")
+    page.get_by_text("Completed", exact=True).first.wait_for(timeout=90_000)
+    assert process_site.show(run_id)["job"]["name"] == "from-the-form"
+
+    # The log lines of the program, and how it ended.
+    page.get_by_text(re.compile(r"accuracy")).first.wait_for()
+    page.get_by_text(re.compile(r"done, .*host peak .*outputs in")).first.wait_for()
+
+    # The five steps, then what was measured.
+    page.get_by_text("Task Runs", exact=True).first.click()
+    for step in ("stage_data", "admit", "train", "update_estimates", "clean_up"):
+        page.get_by_text(step, exact=True).first.wait_for()
+    page.get_by_text("Artifacts", exact=True).first.click()
+    for key in ("progress", "remaining-time", "predicted-and-measured"):
+        page.get_by_text(key, exact=True).last.wait_for()
+    page.get_by_text("predicted-and-measured", exact=True).last.click()
+    for row in ("runtime", "host memory peak", "cost"):
+        page.get_by_text(row, exact=True).first.wait_for()
+
+
+def test_a_waiting_run_says_why_on_its_page(page, process_site: LiveSite, tmp_path: Path) -> None:
+    usable_bytes = process_site.json("nodes")[0]["host_memory_bytes"]
+    half = {"host_memory": f"{round(usable_bytes * 0.55)}B", "cpus": 0.1}
+    running = process_site.submit(
+        tmp_path,
+        name="large",
+        command=["python", "-c", "import time; print(1, flush=True); time.sleep(120)"],
+        resources=half,
+    )
+    process_site.until(running, "Running")
+    waiting = process_site.submit(tmp_path, name="too-large-for-now", resources=half)
+    try:
+        process_site.until(waiting, "AwaitingHeadroom")
+        page.goto(f"{process_site.url}/runs/flow-run/{waiting}")
+        page.get_by_text("AwaitingHeadroom", exact=True).first.wait_for()
+        page.get_by_text("Details", exact=True).first.click()
+        page.get_by_text(
+            re.compile("of host memory; the headroom of test-node is")
+        ).first.wait_for()
+    finally:
+        process_site.run("cancel", waiting)
+        process_site.run("cancel", running)
+        process_site.until(running, "Cancelled")
+        process_site.until(waiting, "Cancelled")
