@@ -16,6 +16,8 @@ HOST_FLOOR_BYTES = 512 * MIB
 """An interpreter with a framework loaded needs so much before it reads any data."""
 GPU_PRIOR_BYTES = 8 * GIB
 """On each GPU, when neither the job nor a trace says."""
+UTILISATION_PRIOR = 0.5
+"""Of a job that shares: two of them fit a GPU, until readings show that it is busier."""
 
 
 def prior_host_bytes(dataset_bytes: int | None) -> int:
@@ -62,6 +64,7 @@ def demand_for(job: TrainingJob, predicted: Prediction, dataset_bytes: int | Non
         gpus=resources.gpus,
         gpu_memory_bytes=gpu_bytes,
         sharing=resources.sharing,
+        gpu_utilisation_frac=UTILISATION_PRIOR if resources.sharing is Sharing.SHARED else 1.0,
         gpu_type=resources.gpu_type,
         ports=tuple(job.ports),
         disk_bytes=resources.disk or 0,

@@ -35,7 +35,7 @@ class Demand:
     """On each GPU; ignored where the whole GPU is asked for."""
     sharing: Sharing = Sharing.SHARED
     gpu_utilisation_frac: float = 1.0
-    """Predicted share of a GPU's time; 1 when unknown, which shares with nobody busy."""
+    """Predicted share of a GPU's time; 1 shares with nobody busy."""
     gpu_type: str = ""
     """Substring of the GPU's product name that the job insists on; empty for any."""
     ports: tuple[int, ...] = ()
@@ -91,7 +91,7 @@ class GpuHeadroom:
     idle: bool
     """No lease and no foreign process: may be given as a whole."""
     utilisation_frac: float
-    """Sum of the utilisations of its leases."""
+    """Sum of the utilisations of its leases, or what is observed where that is more."""
     whole_bytes: int = 0
     """Capacity minus reserve: what a whole grant promises."""
     taken_whole: bool = False

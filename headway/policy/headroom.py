@@ -64,9 +64,11 @@ def _gpu_headroom(
     grants = [grant for lease in leases for grant in lease.gpus if grant.uuid == gpu.uuid]
     usable_bytes = gpu.memory_bytes - gpu.reserve_bytes
     promised_bytes = sum(grant.memory_bytes for grant in grants)
-    used_bytes, strangers = 0, False
+    used_bytes, used_frac, strangers = 0, 0.0, False
     if readings is not None:
         used_bytes = readings[gpu.uuid].used_bytes
+        # Of an empty GPU, what is still shown is of a job that has just ended.
+        used_frac = readings[gpu.uuid].utilisation_frac or 0.0 if grants else 0.0
         # Without a lease, whatever holds memory beyond the reserve is not ours.
         strangers = not grants and (
             bool(readings[gpu.uuid].processes) or used_bytes > gpu.reserve_bytes
@@ -77,7 +79,7 @@ def _gpu_headroom(
         name=gpu.name,
         memory_bytes=usable_bytes - max(promised_bytes, used_bytes),
         idle=not grants and not strangers,
-        utilisation_frac=sum(grant.utilisation_frac for grant in grants),
+        utilisation_frac=max(sum(grant.utilisation_frac for grant in grants), used_frac),
         whole_bytes=usable_bytes,
         taken_whole=any(grant.sharing is Sharing.WHOLE for grant in grants),
     )
