@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
+import tzlocal
 
 from headway.clock import Clock
 from headway.errors import HeadwayError
@@ -126,6 +127,7 @@ def site_environment(settings: Settings) -> dict[str, str]:
         "HEADWAY_HOST": settings.host,
         "HEADWAY_NODE": settings.node,
         "HEADWAY_POOL": settings.pool,
+        "HEADWAY_TIMEZONE": os.environ.get("HEADWAY_TIMEZONE") or tzlocal.get_localzone_name(),
     }
     return {**env, **keep, **prefect, **site, "PATH": path}
 
@@ -228,7 +230,13 @@ def _fingerprint(env: Mapping[str, str]) -> str:
         sources += sorted((PROJECT / package).glob("**/*.py"))
     for source in sources:
         digest.update(source.read_bytes())
-    for key in ("HEADWAY_HOME", "HEADWAY_POOL", "HEADWAY_NODE", "PREFECT_API_URL"):
+    for key in (
+        "HEADWAY_HOME",
+        "HEADWAY_POOL",
+        "HEADWAY_NODE",
+        "HEADWAY_TIMEZONE",
+        "PREFECT_API_URL",
+    ):
         digest.update(f"{key}={env[key]}\0".encode())
     return digest.hexdigest()
 
