@@ -22,6 +22,7 @@ from headway.errors import (
     PolicyViolation,
     StagingError,
 )
+from headway.estimate.features import settings_of
 from headway.follow import Followed, Follower, Listener
 from headway.model.job import TrainingJob
 from headway.model.lease import Demand, Lease, Wait
@@ -364,6 +365,7 @@ class Attempt:
             started_at=record.started_at,
             recipe=self.job.recipe(),
             run_id=f"{self.run_id}-{self.number}",
+            metrics=settings_of(self.job.command),
         )
 
 

@@ -37,6 +37,7 @@ def estimate(
 ) -> None:
     """Say what a job would take, cost and need on each kind of node, and choose."""
     from headway.estimate.choice import Prefer, document, options
+    from headway.estimate.recall import RECENT
     from headway.model.job_text import parse_job
 
     job = parse_job(job_file.read_bytes(), filename=str(job_file))
@@ -45,6 +46,7 @@ def estimate(
         job,
         site.nodes(),
         site.estimators,
+        recent=site.ledger.traces.newest(job.recipe(), RECENT),
         budget=budget,
         deadline_s=_seconds(deadline),
         prefer=Prefer(prefer),

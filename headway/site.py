@@ -14,6 +14,7 @@ from headway.clock import Clock, SystemClock
 from headway.errors import EngineUnreachable, TelemetryError
 from headway.estimate.features import from_job
 from headway.estimate.prior import demand_for
+from headway.estimate.recall import RECENT, said_of
 from headway.ledger import Ledger
 from headway.model.job import TrainingJob
 from headway.model.lease import Demand
@@ -206,9 +207,11 @@ class Site:
         if dataset_bytes is None and job.dataset is not None:
             dataset_bytes = job.dataset.size
         configuration = from_job(job, gpu_type=self.gpu_type(), dataset_bytes=dataset_bytes)
-        prediction = Prediction()
+        learnt = Prediction()
         if any(self.settings.models_dir.glob("*.npz")):
-            prediction = self.estimators.predict(configuration)
+            learnt = self.estimators.predict(configuration)
+        recent = self.ledger.traces.newest(job.recipe(), RECENT)
+        prediction = said_of(configuration, learnt, recent, limit_s=job.max_runtime)
         demand = raised(demand_for(job, prediction, dataset_bytes), host_memory_bytes)
         if here is not None:
             demand = within(demand, here)

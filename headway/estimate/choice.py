@@ -7,10 +7,12 @@ from dataclasses import dataclass, replace
 from headway.estimate.estimator import Estimators
 from headway.estimate.features import from_job
 from headway.estimate.prior import demand_for
+from headway.estimate.recall import said_of
 from headway.model.job import TrainingJob
 from headway.model.lease import Sharing
 from headway.model.node import Node, NodeState
 from headway.model.run import Prediction
+from headway.model.trace import Trace
 from headway.units import HOUR_S
 
 
@@ -58,6 +60,7 @@ def options(
     nodes: Sequence[Node],
     estimators: Estimators,
     *,
+    recent: Sequence[Trace] = (),
     dataset_bytes: int | None = None,
     budget: float | None = None,
     deadline_s: float | None = None,
@@ -71,6 +74,7 @@ def options(
             its GPU type a wish that all keep to.
         nodes: Of the site; nodes that take nothing new are left out.
         estimators: What is known.
+        recent: Newest traces of the job's recipe, which no refit has learnt from yet.
         dataset_bytes: Measured size of the data set; the declared one when None.
         budget: Most that it may cost, in the site's currency.
         deadline_s: Seconds from now by which it must end.
@@ -88,7 +92,12 @@ def options(
         )
         for w in ways
     ]
-    predictions = estimators.predict_all(configurations, [w.price_per_hour for w in ways])
+    learnt = estimators.predict_all(configurations, [w.price_per_hour for w in ways])
+    named = [replace(t, gpu_type=estimators.tables.gpu_name(t.gpu_type)) for t in recent]
+    predictions = [
+        _priced(said_of(c, each, named, limit_s=job.max_runtime), way.price_per_hour)
+        for way, c, each in zip(ways, configurations, learnt, strict=True)
+    ]
     found = []
     for way, prediction in zip(ways, predictions, strict=True):
         demand = demand_for(job, prediction, dataset_bytes)
@@ -104,6 +113,11 @@ def options(
             within = _within(option, budget, deadline_s)
             found.append(replace(option, nodes=fitting, within=within))
     return _ranked(_with_pareto(found), prefer)
+
+
+def _priced(said: Prediction, price_per_hour: float) -> Prediction:
+    runtime_s = said.runtime_s
+    return said if runtime_s is None else replace(said, cost=runtime_s / HOUR_S * price_per_hour)
 
 
 def _ways(job: TrainingJob, nodes: Sequence[Node], estimators: Estimators) -> list[Option]:

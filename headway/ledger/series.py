@@ -93,6 +93,17 @@ class Traces:
                 query = query.where(TraceRow.source == source)
             return [from_json(Trace, row.document) for row in session.exec(query)]
 
+    def newest(self, network: str, limit: int) -> list[Trace]:
+        """The *limit* newest traces of *network* (the recipe, for runs that name none)."""
+        with self._database.transaction() as session:
+            query = (
+                select(TraceRow)
+                .where(TraceRow.network == network)
+                .order_by(col(TraceRow.trace_id).desc())
+                .limit(limit)
+            )
+            return [from_json(Trace, row.document) for row in session.exec(query)]
+
     def count(self) -> int:
         """How many traces there are."""
         with self._database.transaction() as session:

@@ -1,0 +1,141 @@
+"""What the newest runs of a recipe say, before the nightly refit has learnt from them.
+
+The same job again takes as long as it did; a larger one of the same recipe
+takes longer in proportion to its work. Below that lies the prior: a wide
+interval for what nobody has run yet. Cheap to import.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from statistics import NormalDist, median
+
+from headway.estimate.features import Configuration, from_trace
+from headway.model.run import Prediction
+from headway.model.trace import Trace
+from headway.units import DAY_S, HOUR_S, MINUTE_S
+
+RECENT = 50
+"""So many of the newest traces of a recipe are looked at."""
+_PRIOR_SD = 0.2
+_PRIOR_WEIGHT = 3.0
+"""Spread of log runtime between runs of one job, worth so many observations (an inverse
+chi-squared prior on its variance)."""
+_SD_PER_LOG_WORK = 0.5
+"""Extra spread where the work differs: by e-fold, half an e-fold."""
+_Z80 = NormalDist().inv_cdf(0.9)
+_PRIOR_RUNTIME_S = (2 * MINUTE_S, HOUR_S, DAY_S)
+"""Low, median and high of a job of which nothing is known: four of five jobs of public cluster
+traces lie between."""
+_PRIOR_OF_LIMIT = (0.02, 0.25, 1.0)
+"""The same as shares of the time limit: people ask for several times what they use."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """One finished run of the recipe, scaled to the work of the new one."""
+
+    log_runtime: float
+    log_work: float
+    """Log of how much more work the new run is; 0 when the same."""
+    trace: Trace
+
+
+def said_of(
+    configuration: Configuration,
+    learnt: Prediction,
+    recent: Sequence[Trace],
+    *,
+    limit_s: float | None = None,
+) -> Prediction:
+    """What is said of a run: by repeats, else what was *learnt*, else its recipe, else the prior.
+
+    Args:
+        configuration: The run; its GPU type as traces name it.
+        learnt: What the estimators say; None in it where they know nothing.
+        recent: Newest traces of its recipe, in any order.
+        limit_s: Its time limit, if it has one.
+
+    Returns:
+        A prediction that always has a runtime and an interval; memory only
+        where something is known of it.
+    """
+    seen = _seen(configuration, recent)
+    repeats = [each for each in seen if each.log_work == 0.0]
+    if repeats:
+        found = _of(repeats, f"{len(repeats)} run(s) of the same job")
+    elif learnt.runtime_s is not None:
+        found = learnt
+    elif seen:
+        found = _of(seen, f"{len(seen)} run(s) of the recipe, scaled by their work")
+    else:
+        found = _prior(limit_s)
+    # A fitted upper quantile of memory knows more than a few repeats; time limits are no evidence.
+    return replace(
+        found,
+        host_peak_bytes=learnt.host_peak_bytes or found.host_peak_bytes,
+        gpu_peak_bytes=learnt.gpu_peak_bytes or found.gpu_peak_bytes,
+    )
+
+
+def _seen(configuration: Configuration, recent: Sequence[Trace]) -> list[_Seen]:
+    found = []
+    for trace in recent:
+        other = from_trace(trace)
+        alike = (other.recipe, other.gpu_type, other.gpus, other.nodes, other.batch_size)
+        asked = (
+            configuration.recipe,
+            configuration.gpu_type,
+            configuration.gpus,
+            configuration.nodes,
+            configuration.batch_size,
+        )
+        if trace.exit != "ok" or not trace.runtime_s or alike != asked:
+            continue
+        if other.settings == configuration.settings and other.cpus == configuration.cpus:
+            log_work = _log_work(configuration, other)
+            found.append(_Seen(math.log(trace.runtime_s) + log_work, log_work, trace))
+    return found
+
+
+def _log_work(wanted: Configuration, other: Configuration) -> float:
+    """Log of how much more work *wanted* is, by epochs and by samples, else by bytes."""
+    ratio = 1.0
+    if wanted.epochs and other.epochs:
+        ratio *= wanted.epochs / other.epochs
+    if wanted.dataset_samples and other.dataset_samples:
+        ratio *= wanted.dataset_samples / other.dataset_samples
+    elif wanted.dataset_bytes and other.dataset_bytes:
+        ratio *= wanted.dataset_bytes / other.dataset_bytes
+    return math.log(ratio)
+
+
+def _of(seen: Sequence[_Seen], basis: str) -> Prediction:
+    centre = median(each.log_runtime for each in seen)
+    squares = sum((each.log_runtime - centre) ** 2 for each in seen)
+    variance = (_PRIOR_WEIGHT * _PRIOR_SD**2 + squares) / (_PRIOR_WEIGHT + len(seen) - 1)
+    stretch = _SD_PER_LOG_WORK * min(abs(each.log_work) for each in seen)
+    half = _Z80 * (math.sqrt(variance * (1 + 1 / len(seen))) + stretch)
+    same = [each.trace for each in seen if each.log_work == 0.0]
+    return Prediction(
+        runtime_s=math.exp(centre),
+        runtime_low_s=math.exp(centre - half),
+        runtime_high_s=math.exp(centre + half),
+        host_peak_bytes=_upper([t.host_peak_bytes for t in same if t.host_peak_bytes]),
+        gpu_peak_bytes=_upper([t.gpu_peak_bytes for t in same if t.gpu_peak_bytes]),
+        basis=basis,
+    )
+
+
+def _upper(peaks: Sequence[int]) -> int | None:
+    """A bound for the next peak: the largest seen, and less on top the more there are."""
+    return math.ceil(max(peaks) * (1 + 0.25 / math.sqrt(len(peaks)))) if peaks else None
+
+
+def _prior(limit_s: float | None) -> Prediction:
+    low_s, median_s, high_s = _PRIOR_RUNTIME_S
+    basis = "prior: nothing like it has run"
+    if limit_s is not None:
+        low_s, median_s, high_s = (limit_s * share for share in _PRIOR_OF_LIMIT)
+        basis = "prior: its time limit; nothing like it has run"
+    return Prediction(runtime_s=median_s, runtime_low_s=low_s, runtime_high_s=high_s, basis=basis)

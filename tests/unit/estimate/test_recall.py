@@ -1,0 +1,87 @@
+from dataclasses import replace
+
+import pytest
+
+from headway.estimate.features import from_job
+from headway.estimate.recall import said_of
+from headway.model.job import TrainingJob
+from headway.model.run import Prediction
+from headway.model.trace import Trace
+from headway.units import MIB
+
+JOB = TrainingJob.model_validate(
+    {
+        "name": "j",
+        "image": "i:1",
+        "command": ["python", "t.py", "--depth", "8"],
+        "training": {"network": "net", "epochs": 10, "samples": 1000},
+    }
+)
+ASKED = from_job(JOB, gpu_type="cpu")
+REPEAT = Trace(
+    network="net",
+    gpu_type="cpu",
+    gpus=0,
+    batch_size=None,
+    runtime_s=100.0,
+    dataset_samples=1000,
+    epochs=10,
+    cpus=1.0,
+    host_peak_bytes=100 * MIB,
+    recipe="net",
+    metrics={"--depth": 8.0},
+)
+
+
+def test_the_same_job_again_takes_as_long():
+    said = said_of(ASKED, Prediction(), [REPEAT])
+    assert said.runtime_s == pytest.approx(100)
+    assert said.runtime_low_s < 80
+    assert said.runtime_high_s > 130
+    assert said.host_peak_bytes == 125 * MIB
+    assert "1 run(s) of the same job" in said.basis
+
+
+def test_more_repeats_narrow_the_interval():
+    few = said_of(ASKED, Prediction(), [REPEAT])
+    many = said_of(ASKED, Prediction(), [replace(REPEAT, runtime_s=95.0 + i) for i in range(11)])
+    assert many.runtime_s == pytest.approx(100)
+    assert many.runtime_high_s - many.runtime_low_s < 0.5 * (few.runtime_high_s - few.runtime_low_s)
+
+
+def test_repeats_win_over_what_was_learnt_and_that_over_the_recipe():
+    learnt = Prediction(runtime_s=50.0, runtime_low_s=40.0, runtime_high_s=60.0, host_peak_bytes=7)
+    assert said_of(ASKED, learnt, [REPEAT]).runtime_s == pytest.approx(100)
+    assert said_of(ASKED, learnt, [REPEAT]).host_peak_bytes == 7
+    twice = replace(REPEAT, epochs=20)
+    assert said_of(ASKED, learnt, [twice]) == learnt
+
+
+def test_another_size_of_the_recipe_is_scaled_by_its_work():
+    said = said_of(ASKED, Prediction(), [replace(REPEAT, epochs=5, dataset_samples=500)])
+    assert said.runtime_s == pytest.approx(400)
+    assert said.runtime_high_s > 800
+    assert said.host_peak_bytes is None
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"exit": "oom"},
+        {"runtime_s": None},
+        {"gpus": 2},
+        {"gpu_type": "v100"},
+        {"batch_size": 64},
+        {"metrics": {"--depth": 9.0}},
+        {"cpus": 2.0},
+    ],
+)
+def test_what_is_not_alike_says_nothing(other):
+    said = said_of(ASKED, Prediction(), [replace(REPEAT, **other)])
+    assert said.basis.startswith("prior")
+    assert said.runtime_low_s < said.runtime_s < said.runtime_high_s
+
+
+def test_the_prior_keeps_to_the_time_limit():
+    said = said_of(ASKED, Prediction(), [], limit_s=1000.0)
+    assert (said.runtime_s, said.runtime_high_s) == (250.0, 1000.0)
