@@ -1,7 +1,7 @@
 """What a run shows of itself in the Prefect UI while its container runs."""
 
 from logging import Logger
-from typing import Any, cast
+from typing import cast
 from uuid import UUID
 
 from prefect.artifacts import (
@@ -18,6 +18,7 @@ from headway.errors import shown
 from headway.follow import Watched
 from headway.model.run import Measurement, Prediction
 from headway.units import format_duration, format_size
+from headway.view import comparison
 
 _UPDATE_EVERY_S = 2.0
 _LINES_PER_S = 20.0
@@ -145,22 +146,3 @@ def show_comparison(predicted: Prediction, measured: Measurement) -> None:
         key="predicted-and-measured",
         description="What was said before the start beside what the run took.",
     )
-
-
-def comparison(predicted: Prediction, measured: Measurement) -> list[dict[str, Any]]:
-    """Rows of the table: quantity, predicted, measured, and their ratio."""
-    rows: list[tuple[str, float | None, float | None, Any]] = [
-        ("runtime", predicted.runtime_s, measured.runtime_s, format_duration),
-        ("host memory peak", predicted.host_peak_bytes, measured.host_peak_bytes, format_size),
-        ("GPU memory peak", predicted.gpu_peak_bytes, measured.gpu_peak_bytes, format_size),
-        ("cost", predicted.cost, measured.cost, "{:.4f}".format),
-    ]
-    return [
-        {
-            "quantity": name,
-            "predicted": "–" if said is None else form(said),
-            "measured": "–" if found is None else form(found),
-            "measured ÷ predicted": f"{found / said:.2f}" if said and found is not None else "–",
-        }
-        for name, said, found, form in rows
-    ]

@@ -134,11 +134,13 @@ def show(run: str, machine: bool) -> None:
     if machine:
         print_json(view)
     else:
-        _print_run(view)
+        _print_run(view, record)
 
 
-def _print_run(view: dict[str, Any]) -> None:
-    from headway.units import format_duration, format_size
+def _print_run(view: dict[str, Any], record: "RunRecord | None") -> None:
+    from headway.model.run import Measurement, Prediction
+    from headway.units import format_duration
+    from headway.view import comparison
 
     end = view["exit"] or {}
     click.echo(f"{view['name']}  {view['state']}  attempt {view['attempt']}")
@@ -146,20 +148,12 @@ def _print_run(view: dict[str, Any]) -> None:
     for step in view.get("steps", ()):
         took = "" if step["seconds"] is None else format_duration(step["seconds"])
         click.echo(f"  {step['name']:<17}{step['state']:<9}{took:<12}{step['message']}")
-    shown = (
-        ("runtime", "runtime_s", format_duration),
-        ("host memory peak", "host_peak_bytes", format_size),
-        ("GPU memory peak", "gpu_peak_bytes", format_size),
-        ("cost", "cost", "{:.4f}".format),
-    )
-    rows = []
-    for name, key, form in shown:
-        said, found = (view.get(side, {}).get(key) for side in ("predicted", "measured"))
-        if said is not None or found is not None:
-            rows.append([name, "–" if said is None else form(said)])
-            rows[-1].append("–" if found is None else form(found))
-    if rows:
-        print_table(["", "predicted", "measured"], rows)
+    if record is not None:
+        said = record.prediction or Prediction()
+        rows = comparison(said, record.measurement or Measurement())
+        columns = ["quantity", "predicted", "measured"]
+        print_table(["", *columns[1:]], [[row[column] for column in columns] for row in rows])
+        click.echo(f"rests on {said.basis}")
     for output in view.get("outputs", ()):
         click.echo(f"  {output}")
     click.echo(view["url"])

@@ -15,12 +15,12 @@ import click
 
 from headway.errors import HeadwayError, LedgerUnreachable, SiteUnreachable
 from headway.forkserver import running_server
-from headway.model.run import RunState
+from headway.model.run import Measurement, Prediction, RunState
 from headway.project import PROJECT
 from headway.runtime.port import Runtime, RuntimeKind
 from headway.server import DEPLOYMENT, PrefectServer
 from headway.site import Site
-from headway.units import format_duration, format_size
+from headway.units import format_duration
 from headway.up import (
     only_one,
     register,
@@ -30,6 +30,7 @@ from headway.up import (
     start_worker,
     worker_daemon,
 )
+from headway.view import comparison
 from headway.watch import watch_run
 
 Say = Callable[[str], None]
@@ -195,26 +196,15 @@ def _deployment_run(prefect: str, job: dict[str, Any]) -> list[str]:
 
 def _summary(site: Site, run_id: str, took_s: float, report: dict[str, Any]) -> None:
     record = site.ledger.runs.get(run_id)
-    said, found = record.prediction, record.measurement
     click.echo("")
     for step in site.ledger.runs.steps(run_id):
         seconds = (step.ended_at - step.started_at).total_seconds() if step.ended_at else 0.0
         click.echo(f"  {step.name:<18}{step.state.value:<9}{format_duration(seconds)}")
-    rows: list[tuple[str, Any, Any, Callable[[Any], str]]] = [
-        ("runtime", said and said.runtime_s, found and found.runtime_s, format_duration),
-        (
-            "host memory",
-            said and said.host_peak_bytes,
-            found and found.host_peak_bytes,
-            format_size,
-        ),
-        ("cost", said and said.cost, found and found.cost, "{:.4f}".format),
-    ]
-    click.echo(f"\n  {'':<18}{'predicted':<14}measured")
-    for name, predicted, measured, form in rows:
-        left = "–" if predicted is None else form(predicted)
-        right = "–" if measured is None else form(measured)
-        click.echo(f"  {name:<18}{left:<14}{right}")
+    said = record.prediction or Prediction()
+    click.echo(f"\n  {'':<18}{'predicted':<32}measured")
+    for row in comparison(said, record.measurement or Measurement()):
+        click.echo(f"  {row['quantity']:<18}{row['predicted']:<32}{row['measured']}")
+    click.echo(f"  rests on {said.basis}")
     click.echo(f"\n  outputs     {site.settings.runs_dir / run_id / 'outputs'}")
     click.echo(f"  runtime     {report['runtime']}")
     for weakness in report["weaknesses"]:

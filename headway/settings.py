@@ -7,7 +7,7 @@ from typing import Literal
 from pydantic import Field, SecretStr
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from headway.units import GIB, MIB
+from headway.units import MIB
 
 
 class Settings(BaseSettings):
@@ -35,8 +35,6 @@ class Settings(BaseSettings):
     """Another libnvidia-ml to load before NVML starts, as the tests do."""
     lease_ttl_s: float = Field(60.0, gt=0)
     """A lease that is not renewed for so long counts as expired."""
-    cache_budget_bytes: int = Field(50 * GIB, gt=0)
-    """Staged data sets take at most this much of the disk."""
     container_user: str | None = Field(None, pattern=r"^[0-9]+:[0-9]+$")
     """``uid:gid`` of programs. When not set: in containers the owner of headway's
     process, or nobody where that is root; without an engine always that owner."""

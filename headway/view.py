@@ -1,6 +1,6 @@
 """How runs and nodes are shown: plain data with documented keys, for people and for machines."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import datetime
 from typing import Any
 
@@ -9,6 +9,7 @@ from headway.model.lease import Lease
 from headway.model.progress import ProgressPoint
 from headway.model.run import ExitKind, Measurement, Prediction, RunState, Step
 from headway.server import FlowRun
+from headway.units import format_duration, format_size
 
 _STATE_NAMES = {
     RunState.WAITING: "AwaitingHeadroom",
@@ -90,7 +91,7 @@ def run_details(
             "gpu_memory_bytes": demand.gpu_memory_bytes,
         },
         "lease": None if lease is None else _lease(lease),
-        "predicted": _quantities(record.prediction or Prediction()),
+        "predicted": _predicted(record.prediction or Prediction()),
         "measured": _quantities(record.measurement or Measurement()),
         "progress": {
             "iteration": latest.iteration if latest else None,
@@ -101,6 +102,37 @@ def run_details(
         },
         "outputs": list(outputs),
     }
+
+
+def _predicted(said: Prediction) -> dict[str, Any]:
+    interval = {"runtime_low_s": said.runtime_low_s, "runtime_high_s": said.runtime_high_s}
+    return {**_quantities(said), **interval, "basis": said.basis}
+
+
+def comparison(said: Prediction, found: Measurement) -> list[dict[str, str]]:
+    """Rows for people: quantity, what was predicted, what was measured, and their ratio."""
+    quantities: list[tuple[str, float | None, float | None, Callable[[Any], str]]] = [
+        ("runtime", said.runtime_s, found.runtime_s, format_duration),
+        ("host memory peak", said.host_peak_bytes, found.host_peak_bytes, format_size),
+        ("GPU memory peak", said.gpu_peak_bytes, found.gpu_peak_bytes, format_size),
+        ("cost", said.cost, found.cost, "{:.4f}".format),
+    ]
+    rows = [
+        {
+            "quantity": name,
+            "predicted": "–" if before is None else form(before),
+            "measured": "–" if after is None else form(after),
+            "measured ÷ predicted": f"{after / before:.2f}"
+            if before and after is not None
+            else "–",
+        }
+        for name, before, after, form in quantities
+        if before is not None or after is not None
+    ]
+    if said.runtime_low_s is not None and said.runtime_high_s is not None:
+        low, high = format_duration(said.runtime_low_s), format_duration(said.runtime_high_s)
+        rows[0]["predicted"] += f" ({low} to {high})"
+    return rows
 
 
 def _quantities(said: Prediction | Measurement) -> dict[str, Any]:

@@ -4,11 +4,10 @@ import logging
 
 import pytest
 
-from flows.display import Display, _line, _share, comparison
+from flows.display import Display, _line, _share
 from headway.estimate.remaining import RemainingEstimate
 from headway.follow import Watched
 from headway.model.progress import ProgressPoint
-from headway.model.run import Measurement, Prediction
 from headway.testing.clock import FakeClock
 
 HALF = Watched(
@@ -35,17 +34,6 @@ def test_the_bar_goes_by_iterations_else_by_time() -> None:
 def test_a_metric_with_a_hostile_name_stays_in_its_line() -> None:
     point = ProgressPoint(1.0, 1, total=2, metrics={"<b>\u202e\n": 1.0})
     assert "\n" not in _line(Watched(1.0, point, RemainingEstimate(None, None, None)))
-
-
-def test_predicted_stands_beside_measured() -> None:
-    rows = comparison(Prediction(runtime_s=50.0), Measurement(runtime_s=60.0))
-    assert rows[0] == {
-        "quantity": "runtime",
-        "predicted": "50 s",
-        "measured": "1 min",
-        "measured ÷ predicted": "1.20",
-    }
-    assert rows[3]["predicted"] == "–"
 
 
 def test_a_flood_of_lines_is_thinned_and_said_so(caplog: pytest.LogCaptureFixture) -> None:

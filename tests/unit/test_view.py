@@ -1,11 +1,13 @@
 """What `--json` promises to machines."""
 
+import re
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 from headway.ledger.records import RunRecord
 from headway.model.run import Exit, ExitKind, Measurement, Prediction, RunState, Step, StepState
 from headway.server import FlowRun
-from headway.view import is_over, outcome, run_details, run_view
+from headway.view import comparison, is_over, outcome, run_details, run_view
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 SEEN = FlowRun("id-1", "flights", "SCHEDULED", "AwaitingHeadroom", "said by Prefect", "t", {})
@@ -65,6 +67,7 @@ def test_details_have_the_documented_keys() -> None:
     }  # fmt: skip
     assert details["predicted"] == {
         "runtime_s": 60.0, "host_peak_bytes": None, "gpu_peak_bytes": None, "cost": None,
+        "runtime_low_s": None, "runtime_high_s": None, "basis": "prior",
     }  # fmt: skip
     assert set(details["progress"]) >= {"iteration", "total", "remaining_s"}
 
@@ -85,3 +88,24 @@ def test_an_end_is_shown_with_its_advice() -> None:
 def test_exit_statuses() -> None:
     assert (outcome("Completed"), outcome("Failed"), outcome("Cancelled")) == (0, 1, 1)
     assert not is_over(SEEN)
+
+
+def test_predicted_stands_beside_measured() -> None:
+    said = Prediction(runtime_s=50.0, runtime_low_s=40.0, runtime_high_s=90.0, cost=0.5)
+    rows = comparison(said, Measurement(runtime_s=60.0))
+    assert rows[0] == {
+        "quantity": "runtime",
+        "predicted": "50 s (40 s to 1 min 30 s)",
+        "measured": "1 min",
+        "measured ÷ predicted": "1.20",
+    }
+    assert [row["quantity"] for row in rows] == ["runtime", "cost"]
+    assert rows[1]["measured"] == "–"
+
+
+def test_every_key_is_documented() -> None:
+    page = (Path(__file__).resolve().parents[2] / "docs/json.md").read_text()
+    keys = set(run_view(SEEN, RECORD, ""))
+    details = run_details(RECORD, steps=[], lease=None, latest=None, remaining_s=None, outputs=[])
+    keys |= set(details) | set(details["predicted"]) | set(details["progress"])
+    assert {key for key in keys if key not in re.findall(r"[a-z_0-9]+", page)} == set()
