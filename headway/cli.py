@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from headway import cli_estimate, cli_runs, cli_site
+from headway import cli_estimate, cli_progress, cli_runs, cli_site
 
 
 class _Headway(click.Group):
@@ -43,8 +43,14 @@ def headway() -> None:
     """Share a team's GPU servers without getting in each other's way."""
 
 
-for command in (*cli_runs.COMMANDS, *cli_site.COMMANDS, *cli_estimate.COMMANDS):
-    headway.add_command(command)
+for module in (
+    cli_runs,
+    cli_site,
+    cli_estimate,
+    cli_progress,
+):
+    for command in module.COMMANDS:
+        headway.add_command(command)
 
 
 def main() -> None:

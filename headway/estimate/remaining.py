@@ -1,134 +1,190 @@
-"""Remaining time: the prior at first, then the pace that is seen.
+"""How long a run will still take, from its prior and from what it has shown so far.
 
-The first iterations of a run are hundreds of times slower than the others
-(measured on 982 ResNet-50 series: the mean of all is off by 96 % after a tenth
-of the run, the median by 1.5 %). So the pace is a median over recent
-iterations; what pauses cost beyond it (validation, checkpoints) is added at
-the rate at which they were seen, the start left out.
+The time that is left is (units left) × (seconds per unit) + (pauses left). A
+unit is an iteration, or an epoch where nothing finer is known.
+
+- *Seconds per unit*: the mean of the widest recent window that agrees with
+  every narrower one (`remaining_level`), so that a steady run is averaged over
+  long and a slow-down is followed at once. Start-up is left out: the first
+  iterations may be hundreds of times slower.
+- *Pauses* (validation, checkpoints) are told from noise by their length, and
+  come again at their own period (`remaining_pauses`).
+- The *prior* weighs as much as its interval is narrow, the evidence as much
+  as it is long and agrees with itself; both on a log scale.
 """
 
+import enum
 import math
-from collections import deque
 from dataclasses import dataclass
-from statistics import median
 
-WINDOW = 64
-"""Recent steps whose median is the pace."""
-_MIN_PAUSE_SHARE = 3.0
-"""A step counts as a pause when it took more than so many times the pace."""
-_TRUST_AFTER = 5
-"""With so many steps seen, pace and prior weigh the same."""
-_Z80 = 1.2816
-"""Standard normal quantile of an 80 % interval's ends."""
+import numpy as np
+
+from headway.estimate.remaining_history import History, Intervals
+from headway.estimate.remaining_level import level_of, startup_entries
+from headway.estimate.remaining_pauses import pause_flags, pauses_ahead
+
+QUANTILE_80 = 1.2816
+"""Half width of an 80 % interval, in standard deviations."""
+PRIOR_SD = 0.5
+"""Standard deviation of the log of a prior that comes without an interval."""
+STALL_UNITS = 10.0
+"""Without progress for so many expected reports a run may have stalled …"""
+STALL_PAUSES = 3.0
+"""… if that is also so many times the longest pause it has made …"""
+STALL_MIN_S = 30.0
+"""… and at least so long."""
+
+
+class Basis(enum.StrEnum):
+    """What a remaining time rests on."""
+
+    UNKNOWN = "unknown"
+    """No prior, and no progress or no total: nothing can be said."""
+    PRIOR = "prior"
+    BLEND = "blend"
+    """The prior and the first iterations."""
+    EVIDENCE = "evidence"
+    STALLED = "stalled"
+    """No progress for much longer than ever before; the rest is as if it went on now."""
+    DONE = "done"
 
 
 @dataclass(frozen=True, slots=True)
 class RemainingEstimate:
-    """Seconds to go, with an 80 % interval; None where nothing is known."""
+    """What is left, in seconds, with an 80 % interval; None where nothing is known."""
 
     remaining_s: float | None
     low_s: float | None
     high_s: float | None
+    basis: Basis = Basis.UNKNOWN
+    overdue: float = 0.0
+    """Time since the last progress, in expected reports."""
 
 
 class RemainingTime:
-    """Told what is done when, says what is left."""
+    """Follows one attempt of a run.
+
+    Args:
+        prior_s: Predicted runtime of the whole run, in seconds.
+        prior_low_s: Lower end of its 80 % interval.
+        prior_high_s: Upper end of it.
+    """
 
     def __init__(
         self,
-        prior_s: float | None,
+        prior_s: float | None = None,
         prior_low_s: float | None = None,
         prior_high_s: float | None = None,
     ) -> None:
-        """Begin with what was predicted for the whole run, in seconds; None when nothing was."""
-        self._prior = (prior_s, prior_low_s, prior_high_s)
-        self._last: tuple[float, float] | None = None
-        self._total: float | None = None
-        # Of each recent report: seconds a unit took, and how many units it covered.
-        self._recent: deque[tuple[float, float]] = deque(maxlen=WINDOW)
-        self._steps = 0
-        self._excess_s = 0.0
-        self._covered = 0.0
+        usable = prior_s is not None and math.isfinite(prior_s) and prior_s > 0
+        self._prior_s = prior_s if usable else None
+        self._prior_sd = _prior_sd(prior_low_s, prior_high_s)
+        self._history = History()
 
-    def update(self, t_s: float, done: float, total: float | None) -> None:
-        """At *t_s* seconds into the run, *done* of *total* units are done."""
-        if total:
-            self._total = total
-        if self._last is None:
-            self._last = (t_s, done)
-            return
-        before_s, before = self._last
-        units = done - before
-        if units <= 0 or t_s < before_s:
-            return
-        self._last = (t_s, done)
-        unit_s = (t_s - before_s) / units
-        pace_s = self._pace_s()
-        if pace_s is not None and self._steps >= WINDOW // 8:
-            self._covered += units
-            if unit_s > _MIN_PAUSE_SHARE * pace_s:
-                # What a pause costs beyond the pace; the pace itself ignores it.
-                self._excess_s += (unit_s - pace_s) * units
-        self._recent.append((unit_s, units))
-        self._steps += 1
+    def update(self, t_s: float, done: float, total: float | None = None) -> None:
+        """Take in that *done* of *total* units were done at *t_s*.
+
+        A total that is not known (any more) keeps the last one. When *done*
+        goes back the run began again: what is left is counted from there, and
+        its speed is kept.
+
+        Args:
+            t_s: Seconds since the attempt's start; never decreasing.
+            done: Units done in all.
+            total: Units there will be in all.
+        """
+        self._history.add(t_s, done, total)
+
+    @property
+    def ended_early(self) -> bool:
+        """Whether less than the total was done; once the run has ended: early stopping."""
+        history = self._history
+        return history.total is not None and history.done < 0.995 * history.total
 
     def at(self, t_s: float) -> RemainingEstimate:
-        """What is left at *t_s* seconds into the run."""
-        prior = self._from_prior(t_s)
-        seen = self._from_pace(t_s)
-        if seen is None or seen.remaining_s is None:
-            return prior
-        if prior.remaining_s is None:
-            return seen
-        weight = self._steps**2 / (self._steps**2 + _TRUST_AFTER**2)
-        # Shares of time multiply, so the blend is made of logarithms.
+        """What is left at *t_s*, which is at or after the last update."""
+        history = self._history
+        if history.total is not None and history.done >= history.total:
+            return RemainingEstimate(0.0, 0.0, 0.0, Basis.DONE)
+        seen = history.intervals()
+        if history.total is None or len(seen.unit_s) == 0:
+            return self._prior_alone(t_s)
+        left = history.total - history.done
+        speed = _Speed.of(seen, history.total, left)
+        waited_s = max(t_s - history.t_s, 0.0)
+        remaining_s, sd, basis = self._blend(speed, left, history.total)
+        # The unit that is under way has used up part of its time already.
+        credit_s = min(waited_s, speed.report_s, 0.9 * remaining_s)
+        remaining_s -= credit_s
+        if waited_s > speed.stall_s:
+            basis = Basis.STALLED
+        spread = math.exp(QUANTILE_80 * sd)
         return RemainingEstimate(
-            *(
-                None if a is None or b is None else _blend(a, b, weight)
-                for a, b in (
-                    (seen.remaining_s, prior.remaining_s),
-                    (seen.low_s, prior.low_s),
-                    (seen.high_s, prior.high_s),
-                )
-            )
+            remaining_s,
+            remaining_s / spread,
+            remaining_s * spread,
+            basis,
+            overdue=waited_s / speed.report_s,
         )
 
-    def _pace_s(self) -> float | None:
-        return median(unit_s for unit_s, _ in self._recent) if self._recent else None
-
-    def _from_pace(self, t_s: float) -> RemainingEstimate | None:
-        pace_s = self._pace_s()
-        if pace_s is None or self._last is None or self._total is None:
-            return None
-        seen_s, done = self._last
-        left = max(self._total - done, 0.0)
-        pauses_s = self._excess_s / self._covered if self._covered else 0.0
-        since_s = min(t_s - seen_s, pace_s)
-        remaining_s = max(left * (pace_s + pauses_s) - max(since_s, 0.0), 0.0)
-        spread = self._spread(pace_s)
-        return RemainingEstimate(
-            remaining_s, remaining_s * math.exp(-spread), remaining_s * math.exp(spread)
+    def _prior_alone(self, t_s: float) -> RemainingEstimate:
+        if self._prior_s is None:
+            return RemainingEstimate(None, None, None, Basis.UNKNOWN)
+        spread = math.exp(QUANTILE_80 * self._prior_sd)
+        # A run that outlives its prior will last on for some part of what it has lasted.
+        floor_s = 0.05 * max(t_s, 0.0)
+        remaining, low, high = (
+            max(self._prior_s * factor - t_s, floor_s) for factor in (1.0, 1.0 / spread, spread)
         )
+        return RemainingEstimate(remaining, low, high, Basis.PRIOR)
 
-    def _spread(self, pace_s: float) -> float:
-        """Half width of the interval, as a logarithm: from the recent steps' own scatter."""
-        off = [abs(math.log(max(u, 1e-9) / max(pace_s, 1e-9))) for u, _ in self._recent]
-        # 1.4826 × the median deviation estimates a standard deviation robustly.
-        sigma = 1.4826 * median(off)
-        return _Z80 * (sigma / math.sqrt(len(off)) + 0.02 + 0.3 / (1 + self._steps))
-
-    def _from_prior(self, t_s: float) -> RemainingEstimate:
-        prior_s, low_s, high_s = self._prior
-        if prior_s is None:
-            return RemainingEstimate(None, None, None)
-        # Past its prediction a run is expected to need a little more, not nothing.
-        left = max(prior_s - t_s, 0.05 * prior_s)
-        low = max((prior_s if low_s is None else low_s) - t_s, 0.0)
-        high = max((prior_s if high_s is None else high_s) - t_s, left)
-        return RemainingEstimate(left, low, high)
+    def _blend(self, speed: "_Speed", left: float, total: float) -> tuple[float, float, Basis]:
+        """Seconds left, standard deviation of their log, and what they rest on."""
+        evidence_s = speed.left_s
+        if self._prior_s is None:
+            return evidence_s, speed.sd, Basis.EVIDENCE
+        prior_s = self._prior_s * left / total
+        weight = speed.sd**2 / (speed.sd**2 + self._prior_sd**2)
+        log_s = weight * math.log(prior_s) + (1.0 - weight) * math.log(evidence_s)
+        sd = speed.sd * self._prior_sd / math.hypot(speed.sd, self._prior_sd)
+        # Where the two contradict each other, neither is as sure as it says.
+        conflict = abs(math.log(prior_s / evidence_s)) * weight * (1.0 - weight)
+        basis = Basis.BLEND if weight > 0.02 else Basis.EVIDENCE
+        return math.exp(log_s), math.hypot(sd, conflict), basis
 
 
-def _blend(seen_s: float, prior_s: float, weight: float) -> float:
-    if seen_s <= 0.0:
-        return 0.0
-    return math.exp(weight * math.log(seen_s) + (1 - weight) * math.log(max(prior_s, 1e-3)))
+@dataclass(frozen=True, slots=True)
+class _Speed:
+    """What the evidence alone says."""
+
+    left_s: float
+    """Seconds left, pauses included."""
+    sd: float
+    """Standard deviation of the log of `left_s`."""
+    report_s: float
+    """Usual time between two updates."""
+    stall_s: float
+    """Longer than this without progress is a stall."""
+
+    @staticmethod
+    def of(seen: Intervals, total: float, left: float) -> "_Speed":
+        first = startup_entries(seen)
+        settled = seen.since(first)
+        flags = pause_flags(settled.unit_s)
+        level = level_of(settled, flags, first, total)
+        ahead_s, ahead_sd_s = pauses_ahead(settled, flags, level.unit_s, total, left)
+        running_s = left * level.unit_s
+        left_s = max(running_s + ahead_s, 1e-9)
+        sd = math.hypot(level.sd * running_s / left_s, ahead_sd_s / left_s)
+        report_s = float(np.median(settled.units)) * level.unit_s
+        lengths_s = settled.units * settled.unit_s
+        longest_s = float(lengths_s.max()) if len(lengths_s) > 1 else 10.0 * float(lengths_s[0])
+        stall_s = max(STALL_UNITS * report_s, STALL_PAUSES * longest_s, STALL_MIN_S)
+        return _Speed(left_s, min(sd, 3.0), report_s, stall_s)
+
+
+def _prior_sd(low_s: float | None, high_s: float | None) -> float:
+    """Standard deviation of the log of the prior, from its 80 % interval."""
+    if low_s is None or high_s is None or not 0 < low_s < high_s < math.inf:
+        return PRIOR_SD
+    return min(max(math.log(high_s / low_s) / (2 * QUANTILE_80), 0.02), 3.0)

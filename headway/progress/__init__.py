@@ -1,1 +1,8 @@
-"""Log lines become progress points."""
+"""Log lines become progress points.
+
+A training program needs only `report`; headway itself uses `parser.LogParser`.
+"""
+
+from headway.progress.report import report
+
+__all__ = ["report"]

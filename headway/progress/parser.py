@@ -1,113 +1,93 @@
-"""A log in pieces becomes progress points, whatever framework wrote it."""
-
-import math
-
-import re2
+"""Log bytes become progress points, whatever framework wrote them."""
 
 from headway.model.progress import ProgressPoint
-from headway.progress.formats import FORMATS, MAX_COUNT, Format, Said, headway, own
-
-LONGEST_LINE_BYTES = 16_384
-"""Of a longer line only the beginning is read."""
-_UNDECIDED_LINES = 5_000
-"""So long after the last hit other formats than the found one are tried again."""
-_ESCAPES = re2.compile(rb"\x1b\[[0-9;?]*[A-Za-z]|\x08")
+from headway.progress.counting import RunCounter
+from headway.progress.custom import CustomPattern
+from headway.progress.format import Certainty, Format
+from headway.progress.formats import known_formats
+from headway.progress.lines import LineSplitter
+from headway.progress.seen import Seen
 
 
 class LogParser:
-    """Reads one log from its first byte; pieces may be cut anywhere.
+    """Finds progress in the log of one attempt.
 
-    Attributes:
-        format: Name of the format that was found; None before.
+    Feed it the log as it comes. The format is found by itself from the first
+    lines; a surer one replaces it when it shows later (a download's bar comes
+    before the training). What cannot be read is passed over, never an error.
+
+    Args:
+        pattern: The job's own regular expression; see `CustomPattern`. Then
+            only that is read, and headway's own protocol is not.
+        epochs: Epochs or rounds there will be, where the job says so; logs often
+            do not, and then the total follows from it.
+
+    Raises:
+        InvalidInput: *pattern* cannot be used.
     """
 
     def __init__(self, pattern: str | None = None, *, epochs: int | None = None) -> None:
-        """Begin before the first byte.
-
-        Args:
-            pattern: The job's own RE2 expression; wins over all formats.
-            epochs: Epochs or rounds there will be, where the job says; logs often do not.
-
-        Raises:
-            ValueError: *pattern* is no RE2 expression.
-        """
-        self.format: str | None = None
-        self._own = own(pattern) if pattern is not None else None
-        self._partial = b""
-        self._misses = 0
-        self._epoch: int | None = None
+        self._splitter = LineSplitter()
         self._epochs = epochs
-        self._done = {"iteration": -1.0, "epoch": -1.0}
+        self._counter = RunCounter(epochs)
+        self._found: Format | None = None
+        self._better: tuple[Format, ...] = (
+            known_formats()
+            if pattern is None
+            else (Format("custom", Certainty.PROTOCOL, ("",), CustomPattern(pattern)),)
+        )
+
+    @property
+    def format(self) -> str | None:
+        """Name of the format that was found; None so far."""
+        return None if self._found is None else self._found.name
+
+    @property
+    def restarts(self) -> int:
+        """How often the program began again from an earlier iteration."""
+        return self._counter.restarts
 
     def feed(self, data: bytes, t_s: float) -> list[ProgressPoint]:
-        """The points that *data*, read at *t_s*, completes. Never raises."""
-        # A bar is redrawn after \r: each redrawing is a line of its own.
-        *lines, partial = (self._partial + data).replace(b"\r", b"\n").split(b"\n")
-        self._partial = partial[:LONGEST_LINE_BYTES]
+        """The points in the lines that *data* completes.
+
+        Args:
+            data: The next bytes of the log, cut anywhere.
+            t_s: When they came, in seconds since the container started.
+        """
+        return self._points(self._splitter.feed(data), t_s)
+
+    def finish(self, t_s: float) -> list[ProgressPoint]:
+        """The points in a last line without an end; call it when the log is over."""
+        return self._points(self._splitter.finish(), t_s)
+
+    def _points(self, lines: list[str], t_s: float) -> list[ProgressPoint]:
         points = []
         for line in lines:
-            if line:
-                said = self._read(line)
-                point = self._point(said, t_s) if said is not None else None
+            if not line:
+                continue
+            seen = self._read(line)
+            if seen is not None:
+                point = self._counter.add(seen, t_s)
                 if point is not None:
                     points.append(point)
         return points
 
-    def _read(self, raw: bytes) -> Said | None:
-        raw = raw[:LONGEST_LINE_BYTES]
-        if b"\x1b" in raw or b"\x08" in raw:
-            raw = _ESCAPES.sub(b"", raw)
-        line = raw.decode("utf-8", "replace")
-        if self._own is not None:
-            self.format = "own"
-            return self._own(line)
-        if self.format is not None and self._misses < _UNDECIDED_LINES:
-            said = FORMATS[self.format](line) or headway(line)
-            if said is None and self.format in {"tqdm", "huggingface"}:
-                # The Trainer prints both a bar and its dictionaries.
-                said = FORMATS["tqdm"](line) or FORMATS["huggingface"](line)
-            self._misses = 0 if said is not None else self._misses + 1
-            return said
-        return self._find(line)
+    def _read(self, line: str) -> Seen | None:
+        """Read by a better format than the one found, where there is one; else by that."""
+        for candidate in self._better:
+            for hint in candidate.hints:
+                if hint in line:
+                    break
+            else:
+                continue
+            seen = candidate.read(line)
+            if seen is not None:
+                self._take(candidate)
+                return seen
+        return self._found.read(line) if self._found is not None else None
 
-    def _find(self, line: str) -> Said | None:
-        for name, read in FORMATS.items():
-            said = _tried(read, line)
-            if said is not None:
-                self.format, self._misses = name, 0
-                return said
-        return None
-
-    def _point(self, said: Said, t_s: float) -> ProgressPoint | None:
-        """A point, if the line brings the run further; N ranks say the same N times."""
-        if said.epoch is not None:
-            self._epoch = said.epoch
-        if said.epochs is not None:
-            self._epochs = said.epochs
-        iteration, total = said.step, said.steps
-        if self._epoch is None:
-            total = total or self._epochs
-        elif said.steps:
-            # Steps are counted anew in each epoch: make them one count.
-            if said.step is not None:
-                iteration = (self._epoch - 1) * said.steps + said.step
-            total = self._epochs * said.steps if self._epochs else None
-        epoch = said.epoch_done
-        if epoch is None and self._epoch is not None and said.step is not None:
-            epoch = self._epoch - 1 + (said.step / said.steps if said.steps else 0.0)
-        kind = "iteration" if iteration is not None else "epoch"
-        done = iteration if iteration is not None else epoch
-        if done is None or not math.isfinite(done) or not 0 <= done <= MAX_COUNT:
-            return None
-        if done <= self._done[kind]:
-            return None  # said already, or said by a program that starts over
-        self._done[kind] = float(done)
-        return ProgressPoint(t_s, iteration, epoch, total, said.metrics)
-
-
-def _tried(read: Format, line: str) -> Said | None:
-    """RE2 refuses some text outright (lone surrogates); then the line says nothing."""
-    try:
-        return read(line)
-    except (re2.error, UnicodeError):
-        return None
+    def _take(self, found: Format) -> None:
+        self._found = found
+        self._better = tuple(f for f in self._better if f.certainty > found.certainty)
+        if not found.keeps_count:
+            self._counter = RunCounter(self._epochs, counts=found.counts)

@@ -1,0 +1,96 @@
+"""Whether iteration times are steady: what the remaining time rests on.
+
+The paper's two diagnostics: the augmented Dickey–Fuller test (Dickey and
+Fuller, 1979; lags chosen by AIC) of the hypothesis that the series has a unit
+root, that is, wanders without a level to come back to; and the coefficient of
+variation.
+"""
+
+import math
+import warnings
+from dataclasses import dataclass
+
+import numpy as np
+
+from headway.estimate.remaining_history import Array, History
+from headway.estimate.remaining_level import startup_entries
+
+ADF_LEVEL = 0.05
+"""Below this p-value a unit root is rejected: the times are stationary."""
+_MIN_TIMES = 20
+"""Fewer times tell nothing about stationarity."""
+_MAX_TIMES = 2000
+"""The newest so many are tested: the test's cost grows with the square."""
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnostics:
+    """Iteration times of one run, its start-up left out; None where there are too few."""
+
+    iterations: int
+    """Times that were judged."""
+    startup: int
+    """Times at the beginning that were left out."""
+    mean_s: float | None
+    cv: float | None
+    """Coefficient of variation: standard deviation over mean."""
+    adf_statistic: float | None
+    adf_p_value: float | None
+
+    @property
+    def stationary(self) -> bool | None:
+        """Whether the test rejects a unit root at 5 %; None when it could not be made."""
+        return None if self.adf_p_value is None else self.adf_p_value < ADF_LEVEL
+
+    def sentence(self) -> str:
+        """One line for people."""
+        if self.mean_s is None or self.cv is None:
+            return "too few iterations to judge how steady they are"
+        test = "too few for a test of stationarity"
+        if self.adf_p_value is not None:
+            verdict = "stationary" if self.stationary else "not stationary"
+            test = f"{verdict} (augmented Dickey–Fuller p = {self.adf_p_value:.3g})"
+        return (
+            f"{self.iterations} iteration times after {self.startup} of start-up: mean "
+            f"{self.mean_s:.4g} s, coefficient of variation {self.cv:.1%}, {test}"
+        )
+
+
+def diagnose(t_s: Array, iteration: Array) -> Diagnostics:
+    """Judge the iteration times of a run.
+
+    Args:
+        t_s: When each report came, in seconds, rising.
+        iteration: Iterations done then, rising.
+    """
+    history = History()
+    for when, done in zip(t_s.tolist(), iteration.tolist(), strict=True):
+        history.add(when, done, None)
+    seen = history.intervals()
+    startup = startup_entries(seen)
+    times = seen.since(startup).unit_s
+    if len(times) < 2:
+        return Diagnostics(len(times), startup, None, None, None, None)
+    mean = float(np.mean(times))
+    statistic, p_value = _dickey_fuller(times[-_MAX_TIMES:])
+    return Diagnostics(
+        len(times), startup, mean, float(np.std(times, ddof=1)) / mean, statistic, p_value
+    )
+
+
+def _dickey_fuller(times: Array) -> tuple[float | None, float | None]:
+    """Statistic and p-value; None where the test says nothing."""
+    if len(times) < _MIN_TIMES:
+        return None, None
+    if float(np.ptp(times)) <= 1e-9 * float(np.mean(times)):
+        return None, 0.0  # the same time again and again: as stationary as can be
+    # A second and more to import; only who asks for a diagnosis pays it.
+    from statsmodels.tsa.stattools import adfuller  # noqa: PLC0415
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of coming changes to the result's type
+        result = adfuller(times, autolag="AIC")
+    statistic, p_value = float(result[0]), float(result[1])
+    if not (math.isfinite(statistic) and math.isfinite(p_value)):
+        return None, None
+    return statistic, p_value

@@ -1,0 +1,91 @@
+"""What a run has shown: bounded, the newest part in full detail."""
+
+import math
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[np.float64]
+
+MAX_ENTRIES = 2048
+"""When there are more, the older half is merged two by two: time and units stay exact."""
+
+
+@dataclass(frozen=True, slots=True)
+class Intervals:
+    """Times between updates, oldest first; three arrays of one length."""
+
+    units: Array
+    """Units done in the interval."""
+    unit_s: Array
+    """Seconds for each of them."""
+    end: Array
+    """Units done in all at its end."""
+
+    def since(self, first: int) -> "Intervals":
+        """Without the *first* entries."""
+        return Intervals(self.units[first:], self.unit_s[first:], self.end[first:])
+
+
+@dataclass(slots=True)
+class History:
+    """Collects updates as intervals."""
+
+    t_s: float = 0.0
+    done: float = 0.0
+    total: float | None = None
+    _units: list[float] = field(default_factory=list)
+    _seconds: list[float] = field(default_factory=list)
+    _end: list[float] = field(default_factory=list)
+    _cached: Intervals | None = None
+
+    def add(self, t_s: float, done: float, total: float | None) -> None:
+        """Take in one update; what is no number, or goes back in time, is passed over."""
+        if not (math.isfinite(t_s) and math.isfinite(done)) or t_s < self.t_s or done < 0:
+            return
+        if total is not None and math.isfinite(total) and total > 0:
+            self._new_total(total)
+        if done == self.done:
+            if not self._units:
+                self.t_s = t_s  # the first iteration begins now: what was before is no part of it
+            return
+        if done > self.done and t_s == self.t_s and self._units:
+            # Read in one piece with the report before: all of them took that one's time.
+            self._units[-1] += done - self.done
+            self._end[-1] = done
+        elif done > self.done:
+            self._append(done - self.done, t_s - self.t_s, done)
+        elif self._end:
+            # Began again: the speed still holds, the places of the pauses do not.
+            shift = self.done - done
+            self._end = [end - shift for end in self._end]
+        self.t_s, self.done = t_s, done
+        self._cached = None
+
+    def intervals(self) -> Intervals:
+        """Everything kept, as arrays."""
+        if self._cached is None:
+            units = np.asarray(self._units, dtype=np.float64)
+            seconds = np.asarray(self._seconds, dtype=np.float64)
+            end = np.asarray(self._end, dtype=np.float64)
+            self._cached = Intervals(units, seconds / units if len(units) else seconds, end)
+        return self._cached
+
+    def _new_total(self, total: float) -> None:
+        """Another total, ten times away, counts in another unit: begin afresh."""
+        if self.total is not None and not 0.1 < total / self.total < 10.0:
+            self._units, self._seconds, self._end = [], [], []
+            self.done = 0.0
+            self._cached = None
+        self.total = total
+
+    def _append(self, units: float, seconds: float, end: float) -> None:
+        self._units.append(units)
+        self._seconds.append(max(seconds, 1e-9))
+        self._end.append(end)
+        if len(self._units) > MAX_ENTRIES:
+            half = MAX_ENTRIES // 2
+            for values, merge in ((self._units, True), (self._seconds, True), (self._end, False)):
+                pairs = zip(values[0:half:2], values[1:half:2], strict=True)
+                values[:half] = [a + b if merge else b for a, b in pairs]

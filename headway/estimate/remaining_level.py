@@ -1,0 +1,110 @@
+"""Seconds per unit: past the start-up, without pauses, from as far back as it still holds."""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from headway.estimate.remaining_history import Array, Intervals
+
+STARTUP_FACTOR = 1.5
+"""At the beginning, slower than this many times what follows is start-up."""
+AGREE_SD = 3.0
+"""Windows agree when they differ by less than so many standard errors."""
+MIN_SD = 0.01
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """The current speed."""
+
+    unit_s: float
+    sd: float
+    """Standard deviation of the log of the mean over what is left."""
+
+
+def startup_entries(seen: Intervals) -> int:
+    """How many entries at the beginning are start-up; at least one entry is left."""
+    unit_s = seen.unit_s
+    entries = len(unit_s)
+    if entries < 2:
+        return 0
+    usual = float(np.median(unit_s[entries // 2 :]))
+    slow = unit_s[: max(entries // 2, 1)] > STARTUP_FACTOR * usual
+    # The last slow one of the first few counts: start-up is not always one piece.
+    within = slow[: max(3, entries // 50)]
+    ends = np.flatnonzero(within)
+    first = int(ends[-1]) + 1 if len(ends) else 0
+    while first and first < len(slow) and slow[first]:
+        first += 1
+    return min(first, entries - 1)
+
+
+def level_of(settled: Intervals, pauses: Array, startup: int, total: float) -> Level:
+    """The speed now, from the entries that are no pauses.
+
+    Args:
+        settled: Intervals after the start-up.
+        pauses: True where an interval holds a pause.
+        startup: How many entries of start-up there were.
+        total: Units of the whole run.
+    """
+    usual = ~pauses.astype(bool)
+    unit_s, units = settled.unit_s[usual], settled.units[usual]
+    entries = len(unit_s)
+    if entries + startup < 4:
+        return _first_guess(unit_s, startup, total)
+    mean, window, noise = _widest_agreeing(unit_s, units)
+    error = noise / math.sqrt(window)
+    left_frac = 1.0 - min(float(settled.end[-1]) / total, 1.0)
+    # What no window shows yet: the speed itself wanders while the rest is run.
+    wander = 0.04 * math.sqrt(left_frac)
+    early = 0.6 / entries
+    return Level(mean, math.sqrt(error**2 + wander**2 + early**2 + MIN_SD**2))
+
+
+def _first_guess(unit_s: Array, startup: int, total: float) -> Level:
+    """From one to three entries, which may all be start-up.
+
+    Many units: the first is often hundreds of times slower than the rest, and
+    an estimate much too high is worse than one too low. Few units (epochs):
+    the first is hardly slower.
+    """
+    fastest = float(unit_s.min())
+    if startup:
+        return Level(fastest, 0.7 / len(unit_s))
+    many = min(max(math.log10(max(total, 1.0) / 100.0), 0.0), 1.0)
+    doubt = (1.0, 0.25, 0.05)[min(len(unit_s), 3) - 1] * many
+    return Level(fastest * math.exp(-3.0 * doubt), 0.3 + 2.5 * doubt)
+
+
+def _widest_agreeing(unit_s: Array, units: Array) -> tuple[float, int, float]:
+    """Mean, length and noise of the widest recent window that agrees with all narrower ones.
+
+    The rule of intersecting confidence intervals (Goldenshluger and Nemirovski,
+    1997): windows grow from the newest entry back; each gives an interval of
+    ± `AGREE_SD` standard errors for the mean; growth stops when they no longer
+    have a point in common.
+    """
+    newest, weights = unit_s[::-1], units[::-1]
+    entries = len(newest)
+    steps = np.diff(np.log(newest))
+    # Half the variance of differences: a change of level does not raise it.
+    noise = max(float(np.median(np.abs(steps))) / 0.6745 / math.sqrt(2.0), 0.002)
+    spread = max(noise, 0.005)
+    seconds, count = np.cumsum(newest * weights), np.cumsum(weights)
+    best, window = float(seconds[0] / count[0]), 1
+    low, high = 0.0, math.inf
+    size = 4
+    while True:
+        size = min(size, entries)
+        mean = float(seconds[size - 1] / count[size - 1])
+        error = AGREE_SD * spread * mean / math.sqrt(size)
+        low, high = max(low, mean - error), min(high, mean + error)
+        if low > high and window > 1:
+            break
+        best, window = mean, size
+        if size == entries:
+            break
+        size = int(size * 1.5)
+    return best, window, noise

@@ -1,0 +1,222 @@
+"""What single lines say becomes one count over the whole run.
+
+Epochs from 0 or from 1, steps that begin again with each epoch, several ranks
+that print the same line, a program that starts over: after this there are
+only iterations and epochs done in all.
+"""
+
+import enum
+
+from headway.model.progress import ProgressPoint
+from headway.progress.seen import MAX_COUNT, Seen
+
+BELOW_BEFORE_RESTART = 3
+"""So many rising points below the highest one mean the program started over.
+
+Fewer would take a rank that lags behind for a restart."""
+
+
+class Counts(enum.Enum):
+    """What a log counts where it names no epoch."""
+
+    STEPS = "steps"
+    """Batches: many to an epoch."""
+    ROUNDS = "rounds"
+    """Boosting rounds, trees, passes over the data: what a job calls its epochs."""
+
+
+class RunCounter:
+    """Turns `Seen` into `ProgressPoint` that never counts anything twice."""
+
+    def __init__(self, epochs: int | None = None, *, counts: Counts = Counts.STEPS) -> None:
+        """Begin at nothing.
+
+        Args:
+            epochs: Epochs or rounds there will be, where the job says so; what
+                the log itself says wins.
+            counts: What an iteration without an epoch is in this log.
+        """
+        self.epochs = epochs
+        self._counts = counts
+        self.total: int | None = None
+        self.restarts = 0
+        self._first_epoch = 1
+        self._index = 0
+        self._steps: int | None = None
+        self._epochs_as_printed: int | None = None
+        self._in_epoch = _EpochSteps()
+        self._has_epochs = False
+        self._steps_are_of_all = False
+        self._last_step = (0, -1)
+        self._iteration: int | None = None
+        self._highest = (-1, -1.0)
+        self._names: set[str] = set()
+        self._below: list[tuple[int, float]] = []
+
+    def add(self, seen: Seen, t_s: float) -> ProgressPoint | None:
+        """The point *seen* makes, or None when it tells nothing new."""
+        if seen.epoch is not None:
+            self._enter_epoch(seen.epoch)
+        if seen.epochs is not None:
+            self._learn_epochs(seen.epochs)
+        iteration, epoch = self._position(seen)
+        if iteration is None:
+            iteration = self._iteration  # the line tells of epochs only
+        if (iteration is None and epoch is None) or (iteration or 0) > MAX_COUNT:
+            return None
+        if iteration is None and epoch == 0 and not seen.metrics:
+            return None  # the first epoch begins: nothing is done yet
+        place = (iteration or 0, self._highest[1] if epoch is None else epoch)
+        if not self._is_news(place, seen.metrics):
+            return None
+        self._iteration = iteration
+        total = self._total(seen, iteration)
+        if total is not None and iteration is not None and total < iteration:
+            total = iteration
+        return ProgressPoint(t_s, iteration, epoch, total, seen.metrics)
+
+    def _enter_epoch(self, number: int) -> None:
+        if number == 0 and self._first_epoch == 1:
+            self._first_epoch = 0
+            if self._epochs_as_printed is not None:
+                self._learn_epochs(self._epochs_as_printed)
+        self._index = number - self._first_epoch
+        self._has_epochs = True
+
+    def _learn_epochs(self, printed: int) -> None:
+        """``Epoch 0/24`` names the last index, ``Epoch 0/25`` the count: 25 epochs both."""
+        self._epochs_as_printed = printed
+        names_last = self._first_epoch == 0 and (printed % 5 == 4 or printed <= self._index)
+        self.epochs = max(printed + names_last, 1)
+
+    def _position(self, seen: Seen) -> tuple[int | None, float | None]:
+        """Iterations and epochs done in all."""
+        if seen.iteration is not None:
+            return seen.iteration, self._epochs_done(seen)
+        if seen.step is not None:
+            if seen.steps:
+                return self._of_epoch(seen.step, seen.steps)
+            if self._steps and seen.epoch is None:
+                return self._of_epoch(seen.step, self._steps)
+            iteration, done = self._in_epoch.add(self._index, seen.step)
+            return iteration, done if self._has_epochs else None
+        done = self._epochs_done(seen)
+        if (
+            done is not None
+            and self._steps
+            and not self._steps_are_of_all
+            and seen.epoch_done is None
+        ):
+            return round(done * self._steps), done
+        return None, done
+
+    def _of_epoch(self, step: int, steps: int) -> tuple[int, float | None]:
+        """Step *step* of *steps*, where *steps* is an epoch's length, or that of the run."""
+        last_index, last = self._last_step
+        if not self._has_epochs and step <= 0.5 * steps and last >= 0.9 * steps:
+            self._index += 1  # begins again without saying so
+        elif last_index < self._index and 0 < last < step and last < 0.9 * steps:
+            self._steps_are_of_all = True  # a new epoch, but the count just goes on
+        self._last_step = (self._index, step)
+        self._steps = steps
+        step = min(step, steps)
+        if self._steps_are_of_all:
+            return step, float(self._index)
+        done = self._index + step / steps
+        return self._index * steps + step, done if self._has_epochs or self._index else None
+
+    def _epochs_done(self, seen: Seen) -> float | None:
+        if seen.epoch_done is not None:
+            return seen.epoch_done
+        if seen.epoch is None:
+            return None
+        # A line with numbers is printed when an epoch ends, a bare one when it begins.
+        ended = bool(seen.metrics) and seen.iteration is None
+        return float(self._index + ended)
+
+    def _total(self, seen: Seen, iteration: int | None) -> int | None:
+        if iteration is None:
+            return self.epochs
+        steps = self._steps or self._in_epoch.steps
+        if seen.total is not None:
+            self.total = seen.total
+        elif seen.iteration is not None and self.epochs and self.total is None:
+            return self._total_from_epochs(seen, iteration)
+        elif seen.iteration is None and steps:
+            if self._steps_are_of_all or not (self._has_epochs or self._index):
+                self.total = steps
+            else:
+                self.total = steps * self.epochs if self.epochs else None
+        return self.total if self.total is None or self.total <= MAX_COUNT else None
+
+    def _total_from_epochs(self, seen: Seen, iteration: int) -> int | None:
+        """Iterations in all from the epochs there will be; None when it cannot be told."""
+        epochs = self.epochs or 0
+        if self._counts is Counts.ROUNDS:
+            return epochs if iteration <= epochs else None
+        if seen.epoch_done:
+            total = round(iteration * (epochs / seen.epoch_done))
+            return total if iteration <= total <= MAX_COUNT else None
+        return None
+
+    def _is_news(self, place: tuple[int, float], metrics: dict[str, float]) -> bool:
+        """Whether this is further than ever, new numbers at the same place, or a restart."""
+        if place > self._highest:
+            self._set(place, metrics)
+            return True
+        if place == self._highest:
+            self._below.clear()
+            if metrics.keys() <= self._names:
+                return False
+            self._names |= metrics.keys()
+            return True
+        if self._below and place <= self._below[-1]:
+            if place < self._below[-1]:
+                self._below = [place]
+            return False
+        self._below.append(place)
+        if len(self._below) < BELOW_BEFORE_RESTART:
+            return False
+        self.restarts += 1
+        self._set(place, metrics)
+        return True
+
+    def _set(self, place: tuple[int, float], metrics: dict[str, float]) -> None:
+        self._highest = place
+        self._names = set(metrics)
+        self._below.clear()
+
+
+class _EpochSteps:
+    """Steps that are printed without saying how many an epoch has.
+
+    Where they begin again with a new epoch, the epoch before tells its length;
+    where they just go on, they are counts in all already.
+    """
+
+    def __init__(self) -> None:
+        self.steps: int | None = None
+        self._index: int | None = None
+        self._offset = 0
+        self._first = 0
+        self._last = -1
+        self._interval = 0
+
+    def add(self, index: int, step: int) -> tuple[int, float | None]:
+        """Iterations and epochs done in all at *step* of epoch *index*."""
+        if self._index is None:
+            self._index, self._first = index, step
+        elif index > self._index:
+            if step <= self._last:
+                self.steps = self._last - self._first + max(self._interval, 1)
+                self._offset += self.steps * (index - self._index)
+                self._first = step
+            self._index = index
+        elif index == self._index and step > self._last:
+            self._interval = step - self._last
+        elif index < self._index:  # a rank that lags, or a restart
+            behind = (self.steps or 0) * (self._index - index)
+            return max(self._offset - behind, 0) + step, float(index)
+        self._last = step
+        done = index + min((step - self._first) / self.steps, 1.0) if self.steps else float(index)
+        return self._offset + step, done

@@ -1,0 +1,112 @@
+"""headway's own JSON line, and NVIDIA's DLLogger (JSON and text)."""
+
+import json
+import re
+
+from headway.progress.seen import COUNT, MAX_COUNT, Seen, count, finite
+
+
+def read_headway(line: str) -> Seen | None:
+    """``{"headway": {"iteration": 10, "epoch": 0.5, "total": 100, "metrics": {…}}}``.
+
+    The object may stand after a prefix that a launcher or logger added.
+    """
+    start = line.find("{")
+    while start >= 0 and not line.startswith('{"headway"', start):
+        start = line.find("{", start + 1) if start < 256 else -1
+    said = _object(line[start:] if start >= 0 else line).get("headway")
+    if not isinstance(said, dict):
+        return None
+    metrics = said.get("metrics")
+    seen = Seen(
+        finite(metrics.items()) if isinstance(metrics, dict) else {},
+        iteration=count(said.get("iteration")),
+        total=count(said.get("total")) or None,
+        epoch_done=_epochs(said.get("epoch")),
+    )
+    if seen.iteration is None and seen.total is not None:
+        return seen._replace(total=None, epochs=seen.total)
+    return seen
+
+
+def _epochs(value: object) -> float | None:
+    """*value* as a number of epochs that can be believed, or None."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return float(value) if 0 <= value <= MAX_COUNT else None
+
+
+def _object(text: str) -> dict[str, object]:
+    """The JSON object *text* begins with, or an empty one."""
+    try:
+        value, _end = json.JSONDecoder().raw_decode(text.strip())
+    except (ValueError, RecursionError):
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+_DLL_STEP = re.compile(
+    r"\bDLL [^{]{0,60}?- (?:(?:Training )?Epoch: " + COUNT + r" {1,4})?"
+    r"(?:(?:Training )?(?:Iteration|Step): " + COUNT + r")?(?P<rest>.*)",
+    re.ASCII,
+)
+_DLL_VALUE = re.compile(
+    r"([A-Za-z_][\w.@/-]{0,63}+) : ([-+]?[0-9]{1,40}(?:\.[0-9]{0,40})?(?:[eE][-+]?[0-9]{1,5})?)",
+    re.ASCII,
+)
+
+
+class DLLogger:
+    """NVIDIA DeepLearningExamples: ``DLLL {json}`` and ``DLL time - Epoch: 0 Iteration: 10 …``."""
+
+    def __init__(self) -> None:
+        self._epochs: int | None = None
+        self._total: int | None = None
+
+    def __call__(self, line: str) -> Seen | None:
+        """Read one line."""
+        at = line.find("DLLL {")
+        if at >= 0:
+            return self._json(_object(line[at + 5 :]))
+        match = _DLL_STEP.search(line)
+        if match is None:
+            return None
+        rest = match["rest"]
+        values = finite(_DLL_VALUE.findall(rest))
+        if "PARAMETER" in rest:
+            self._learn(values)
+            return Seen({})
+        if (match[1] is None and match[2] is None) or "Validation " in rest:
+            return None
+        epoch = None if match[1] is None else int(match[1])
+        return self._seen(epoch, None if match[2] is None else int(match[2]), values)
+
+    def _json(self, said: dict[str, object]) -> Seen | None:
+        data = said.get("data")
+        if not isinstance(data, dict):
+            return None
+        values = finite(data.items())
+        step = said.get("step")
+        if step == "PARAMETER":
+            self._learn(values)
+            return Seen({})
+        if isinstance(step, int):
+            return self._seen(None, count(step), values)
+        if not isinstance(step, list) or not 1 <= len(step) <= 2:
+            return None  # the summary at the end, or an iteration of the validation
+        return self._seen(count(step[0]), count(step[1]) if len(step) == 2 else None, values)
+
+    def _learn(self, values: dict[str, float]) -> None:
+        for name, value in values.items():
+            if name in {"epochs", "num_epochs", "max_epochs", "n_epochs"}:
+                self._epochs = count(value) or None
+            elif name in {"max_steps", "max_iter", "iterations", "train_steps", "num_train_steps"}:
+                self._total = count(value) or None
+
+    def _seen(self, epoch: int | None, step: int | None, values: dict[str, float]) -> Seen | None:
+        if epoch is None:
+            return None if step is None else Seen(values, iteration=step, total=self._total)
+        if step is None:
+            # A summary of the epoch: the steps have told the progress already.
+            return Seen(values, epoch=epoch, epochs=self._epochs)
+        return Seen(values, epoch=epoch, epochs=self._epochs, step=step)

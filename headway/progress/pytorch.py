@@ -1,0 +1,48 @@
+"""The lines of PyTorch's own examples and of torchvision's references.
+
+Train Epoch: 1 [640/60000 (1%)]	Loss: 2.300039          counts samples
+Epoch: [0][  10/5005]	Time  0.5 ( 0.6)	Loss 6.9e+00 (7.0e+00)
+Epoch: [0]  [  10/5005]  eta: 1:23:45  lr: 0.1  loss: 6.9 (7.0)  time: 0.5
+Epoch [1/5], Step [100/600], Loss: 0.3
+"""
+
+import re
+
+from headway.progress.seen import COUNT, Seen, metrics_in
+
+_MNIST = re.compile(
+    r"Train Epoch: " + COUNT + r" {0,2}\[ {0,12}" + COUNT + "/" + COUNT + r"[^\]]{0,20}\]"
+)
+_BRACKETS = re.compile(
+    r"Epoch:? {0,2}\[ {0,6}" + COUNT + r"(?:/" + COUNT + r")?\],?\s{0,4}(?:Step |Iter |Batch )?"
+    r"\[ {0,12}" + COUNT + r" {0,2}/ {0,12}" + COUNT + r"\]"
+)
+# "Loss 6.9e+00 (7.0e+00)": the value, then the average of the epoch so far.
+_METER = re.compile(
+    r"([A-Za-z][\w@.]{0,30}+) {1,6}([-+]?[0-9]{1,20}(?:\.[0-9]{0,20})?(?:e[-+]?[0-9]{1,3})?) \(",
+    re.ASCII,
+)
+
+
+def read_pytorch(line: str) -> Seen | None:
+    """Read one line of the examples named at the top of the file."""
+    if (match := _MNIST.search(line)) is not None:
+        epoch, step, steps = match.groups()
+        return Seen(
+            metrics_in(line[match.end() :]), epoch=int(epoch), step=int(step), steps=int(steps)
+        )
+    if (match := _BRACKETS.search(line)) is None:
+        return None
+    epoch, epochs, step, steps = match.groups()
+    rest = line[match.end() :]
+    metrics = metrics_in(rest)
+    if " (" in rest:
+        for name, value in _METER.findall(rest):
+            metrics[name] = float(value)
+    return Seen(
+        metrics,
+        epoch=int(epoch),
+        epochs=int(epochs) if epochs else None,
+        step=int(step),
+        steps=int(steps),
+    )

@@ -1,0 +1,68 @@
+"""What scikit-learn's estimators print with ``verbose``."""
+
+import re
+
+from headway.progress.seen import COUNT, NUMBER, Seen, finite, metrics_in
+
+_HISTOGRAM = re.compile(r"^\[" + COUNT + "/" + COUNT + r"\] [0-9]{1,9} tree")
+_ITERATION = re.compile(
+    r"^(?:\[t-SNE\] |\s{0,4})Iteration " + COUNT + r"(?:, (?=loss|inertia)|: (?=error))"
+)
+_MANY = re.compile(
+    r"^\[Parallel\(n_jobs=[^)]{1,40}\)\]: Done\s{1,6}"
+    + COUNT
+    + r" (?:tasks|out of\s{1,6}"
+    + COUNT
+    + ")"
+)
+_TREE = re.compile(r"^building tree " + COUNT + " of " + COUNT)
+_SGD = re.compile(r"^-- Epoch " + COUNT + "$")
+_ROW = re.compile(
+    r"^\s{1,12}"
+    + COUNT
+    + r"((?:\s{1,20}"
+    + NUMBER
+    + r"(?=\s)){1,3}+)(?:\s{1,20}[0-9.]{1,12}[smh])?\s{0,4}$"
+)
+_HEADER = re.compile(r"^\s{2,12}Iter\s{2,12}Train Loss")
+_INERTIA = re.compile(r"inertia (" + NUMBER + ")")
+
+
+class ScikitLearn:
+    """MLP, SGD, gradient boosting (both), forests, k-means, t-SNE, joblib's tasks."""
+
+    hints = ("Iteration ", "[Parallel", "building tree", "-- Epoch", "Train Loss", " tree")
+
+    def __init__(self) -> None:
+        self._columns: tuple[str, ...] = ()
+        self._epoch: int | None = None
+
+    def __call__(self, line: str) -> Seen | None:
+        """Read one line."""
+        if self._columns and (match := _ROW.match(line)):
+            values = match[2].split()
+            return Seen(finite(zip(self._columns, values, strict=False)), iteration=int(match[1]))
+        if (match := _ITERATION.match(line)) is not None:
+            rest = line[match.end() :]
+            inertia = _INERTIA.match(rest)
+            metrics = finite([("inertia", inertia[1])]) if inertia else metrics_in(rest)
+            # k-means counts from 0, the others from 1.
+            return Seen(metrics, iteration=int(match[1]) + (inertia is not None))
+        for pattern in (_HISTOGRAM, _MANY, _TREE):
+            if (match := pattern.match(line)) is not None:
+                total = int(match[2]) if match[2] else None
+                return Seen(metrics_in(line[match.end() :]), iteration=int(match[1]), total=total)
+        return self._from_two_lines(line)
+
+    def _from_two_lines(self, line: str) -> Seen | None:
+        """Formats that need the line before: the boosting table and SGD."""
+        if _HEADER.match(line):
+            self._columns = ("Train Loss", *(("OOB Improve",) if "OOB" in line else ()))
+            return Seen({})
+        if (match := _SGD.match(line)) is not None:
+            self._epoch = int(match[1])
+            return Seen({})
+        if self._epoch is not None and line.startswith("Norm: "):
+            epoch, self._epoch = self._epoch, None
+            return Seen(metrics_in(line), epoch_done=float(epoch))
+        return None
