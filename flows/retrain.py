@@ -8,6 +8,7 @@ from prefect.cache_policies import NO_CACHE
 from prefect.client.schemas.objects import State
 from prefect.states import Completed
 
+from flows.pictures import show_picture
 from headway.model.trace import Trace
 from headway.site import Site, current_site
 
@@ -25,24 +26,49 @@ def load_traces(site: Site) -> list[Trace]:
 def refit(site: Site, traces: list[Trace]) -> str:
     """Fit a challenger; it takes the champion's place only if it is better."""
     # scikit-learn and scipy take seconds: only here.
+    from headway.estimate.plots import calibration_plot, cumulative_error
     from headway.retrain import retrain
 
     done = retrain(traces, site.settings.models_dir, fitted_at=site.ledger.now())
     verdict = done.verdict
-    row = {
-        "traces": done.traces,
-        "checked on": verdict.runs,
-        "champion's mean error": _percent(verdict.champion),
-        "challenger's mean error": _percent(verdict.challenger),
-        "promoted": "yes" if verdict.promoted else "no",
-        "version in use": done.version or "prior",
-    }
-    create_table_artifact([row], key="estimators", description=verdict.reason)
+    create_table_artifact(
+        [
+            _figures("champion", verdict.champion),
+            _figures("challenger", verdict.challenger),
+        ],
+        key="estimators",
+        description=f"{verdict.reason}. Version in use: {done.version or 'the prior'}; "
+        f"{done.traces} traces, {verdict.runs} held out.",
+    )
+    if done.held:
+        show_picture(
+            cumulative_error(done.held),
+            key="cumulative-error",
+            description="Share of the held-out runs within each relative error.",
+        )
+        show_picture(
+            calibration_plot(done.held),
+            key="calibration",
+            description="Share of the held-out runs inside intervals, promised and found.",
+        )
     return verdict.reason
 
 
-def _percent(score: "Score | None") -> str:
-    return "–" if score is None else f"{score.mean_relative_error:.1%}"
+def _figures(name: str, score: "Score | None") -> dict[str, str]:
+    """A row of the error table; dashes for one that knows nothing yet."""
+    columns = {
+        "mean error": "mean_relative_error",
+        "median error": "median_relative_error",
+        "95th percentile": "p95_relative_error",
+        "within 10 %": "within_10_frac",
+        "within 20 %": "within_20_frac",
+        "inside 80 % interval": "coverage_80_frac",
+    }
+    shares = {
+        title: "–" if score is None else f"{getattr(score, field):.1%}"
+        for title, field in columns.items()
+    }
+    return {"model": name, **shares}
 
 
 @flow(name="retrain-estimators", persist_result=False)

@@ -36,20 +36,12 @@ def estimate(
     machine: bool,
 ) -> None:
     """Say what a job would take, cost and need on each kind of node, and choose."""
-    from headway.estimate.choice import Prefer, document, options
-    from headway.estimate.recall import RECENT
+    from headway.estimate.choice import Prefer, document
     from headway.model.job_text import parse_job
 
     job = parse_job(job_file.read_bytes(), filename=str(job_file))
-    site = this_site()
-    found = options(
-        job,
-        site.nodes(),
-        site.estimators,
-        recent=site.ledger.traces.newest(job.recipe(), RECENT),
-        budget=budget,
-        deadline_s=_seconds(deadline),
-        prefer=Prefer(prefer),
+    found = this_site().options(
+        job, budget=budget, deadline_s=_seconds(deadline), prefer=Prefer(prefer)
     )
     if plot is not None:
         from headway.estimate.plots import cost_against_time

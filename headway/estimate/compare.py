@@ -1,13 +1,13 @@
 """Champion against challenger: promoted only when better on runs that neither has seen."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from scipy.stats import norm
 
 from headway.estimate.encode import Floats
-from headway.estimate.estimator import Estimators
+from headway.estimate.estimator import Estimators, digest
 from headway.estimate.evaluate import Held, Rows, Score, score
 from headway.estimate.runtime import COVERAGE
 from headway.model.trace import Trace
@@ -31,19 +31,34 @@ class Verdict:
 
 
 def split(
-    traces: Sequence[Trace], share: float = 0.2, seed: int = 0
+    traces: Sequence[Trace],
+    share: float = 0.2,
+    seed: int = 0,
+    *,
+    seen: Collection[int] = frozenset(),
 ) -> tuple[list[Trace], list[Trace]]:
-    """*traces* to learn from, and those held out: half of *share* the newest, half at random.
+    """*traces* to learn from, and those held out: half of them the newest, half at random.
 
     The newest tell whether a model keeps up with what the site runs now.
+
+    Args:
+        traces: All there are.
+        share: Of them to hold out.
+        seed: Of the random half.
+        seen: Digests of those that the champion was fitted on; none of them is
+            held out, and half of the others is left to learn from where that
+            leaves enough to judge by.
     """
-    count = max(1, round(len(traces) * share))
+    fresh = [i for i, trace in enumerate(traces) if digest(trace) not in seen]
+    count = round(len(traces) * share)
+    if seen:
+        count = max(min(count, len(fresh) // 2), min(FEWEST, len(fresh)))
+    count = min(max(1, count), len(fresh))
     by_age = sorted(
-        range(len(traces)),
-        key=lambda i: (traces[i].started_at is not None, str(traces[i].started_at)),
+        fresh, key=lambda i: (traces[i].started_at is not None, str(traces[i].started_at))
     )
     newest = by_age[len(by_age) - count // 2 :]
-    others = [i for i in range(len(traces)) if i not in set(newest)]
+    others = by_age[: len(by_age) - count // 2]
     drawn = np.random.default_rng(seed).choice(others, count - count // 2, replace=False)
     held = {*newest, *(int(i) for i in drawn)}
     return [t for i, t in enumerate(traces) if i not in held], [traces[i] for i in sorted(held)]

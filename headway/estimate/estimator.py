@@ -33,6 +33,8 @@ class Estimators:
     fitted_at: datetime | None = None
     fingerprint: str = ""
     """sha256 of the traces it was fitted on."""
+    seen: frozenset[int] = frozenset()
+    """Digests of those traces, so that it is never judged on what it was fitted on."""
     counts: Mapping[str, int] = field(default_factory=dict)
     """Traces by recipe."""
     times: Mapping[Unit, TimeModel] = field(default_factory=dict)
@@ -78,6 +80,7 @@ class Estimators:
             version=version,
             fitted_at=fitted_at,
             fingerprint=fingerprint(traces),
+            seen=frozenset(map(digest, traces)),
             counts=counts,
             times=times,
             host=MemoryModel.fit(_peaks(traces, known, "host_peak_bytes"), HOST_TERMS),
@@ -96,6 +99,7 @@ class Estimators:
             "version": self.version,
             "fitted_at": self.fitted_at.isoformat() if self.fitted_at else None,
             "fingerprint": self.fingerprint,
+            "seen": np.array(sorted(self.seen), dtype=np.uint64),
             "counts": dict(self.counts),
             "times": {unit.value: model.state() for unit, model in self.times.items()},
             "host": self.host.state(),
@@ -110,6 +114,7 @@ class Estimators:
             version=state["version"],
             fitted_at=datetime.fromisoformat(state["fitted_at"]) if state["fitted_at"] else None,
             fingerprint=state["fingerprint"],
+            seen=frozenset(int(each) for each in state["seen"]),
             counts=state["counts"],
             times={Unit(u): TimeModel.from_state(s) for u, s in state["times"].items()},
             host=MemoryModel.from_state(state["host"], HOST_TERMS),
@@ -209,6 +214,11 @@ def _peaks(traces: Sequence[Trace], known: Sequence[Configuration], column: str)
 def fingerprint(traces: Sequence[Trace]) -> str:
     """sha256 of *traces*, whatever their order."""
     return hashlib.sha256("\n".join(sorted(map(_line, traces))).encode()).hexdigest()
+
+
+def digest(trace: Trace) -> int:
+    """64 bits that tell *trace* from others."""
+    return int.from_bytes(hashlib.sha256(_line(trace).encode()).digest()[:8], "big")
 
 
 def _line(trace: Trace) -> str:

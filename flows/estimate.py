@@ -1,0 +1,90 @@
+"""`estimate`: what a job would take, cost and need on each kind of node, in the UI."""
+
+from typing import Any
+
+from prefect import flow, task
+from prefect.artifacts import create_table_artifact
+from prefect.cache_policies import NO_CACHE
+from prefect.client.schemas.objects import State
+from prefect.states import Completed, Failed
+
+from flows.pictures import show_picture
+from headway.errors import InvalidInput
+from headway.model.job import TrainingJob
+from headway.model.job_text import job_from_document
+from headway.site import Site, current_site
+from headway.units import format_duration, format_size, parse_duration
+
+
+@task(cache_policy=NO_CACHE, persist_result=False)
+def weigh(
+    site: Site, document: Any, budget: float | None, deadline: str | None, prefer: str
+) -> str:
+    """Predict every way to run the job; a table, a picture and the choice."""
+    # scikit-learn, scipy and matplotlib take seconds: only here.
+    from headway.estimate.choice import Prefer
+    from headway.estimate.plots import cost_against_time
+
+    job = document if isinstance(document, TrainingJob) else job_from_document(document)
+    found = site.options(
+        job,
+        budget=budget,
+        deadline_s=parse_duration(deadline) if deadline else None,
+        prefer=Prefer(prefer),
+    )
+    if not found:
+        return "no node of the site that takes runs could hold this job"
+    create_table_artifact(
+        [_row(option) for option in found],
+        key="options",
+        description="Every way to run the job; the choice first.",
+    )
+    show_picture(
+        cost_against_time(found),
+        key="cost-against-time",
+        description="Each option with its 80 % interval; the Pareto set is joined.",
+    )
+    best = found[0]
+    seconds = best.prediction.runtime_s or 0.0
+    where = f"{best.gpus} × {best.gpu_type}" if best.gpus else "the CPU"
+    kept = "" if best.chosen else "nothing keeps to budget and deadline; closest: "
+    return f"{kept}{where}: {format_duration(seconds)}, rests on {best.prediction.basis}"
+
+
+def _row(option: Any) -> dict[str, Any]:
+    said = option.prediction
+    low, high = (format_duration(s or 0.0) for s in (said.runtime_low_s, said.runtime_high_s))
+    return {
+        "choice": "→" if option.chosen else "*" if option.pareto else "",
+        "on": option.gpu_type,
+        "nodes": option.node_count,
+        "gpus": option.gpus,
+        "runtime": "unknown" if said.runtime_s is None else format_duration(said.runtime_s),
+        "80 % interval": f"{low} to {high}",
+        "cost": "–" if said.cost is None else f"{said.cost:.2f}",
+        "host memory": format_size(option.host_memory_bytes),
+        "each GPU": format_size(option.gpu_memory_bytes) if option.gpu_memory_bytes else "–",
+        "keeps to limits": "yes" if option.within else "no",
+        "rests on": said.basis,
+    }
+
+
+@flow(name="estimate", validate_parameters=False, persist_result=False)
+def estimate(
+    training_job: TrainingJob,
+    budget: float | None = None,
+    deadline: str | None = None,
+    prefer: str = "fastest",
+) -> State[Any]:
+    """Say what a job would take, cost and need, without running it.
+
+    Args:
+        training_job: As for `train`.
+        budget: Most it may cost.
+        deadline: Must end within, such as 8h.
+        prefer: fastest or cheapest.
+    """
+    try:
+        return Completed(message=weigh(current_site(), training_job, budget, deadline, prefer))
+    except (InvalidInput, ValueError) as error:
+        return Failed(message=str(error).splitlines()[0])
