@@ -6,149 +6,114 @@ What depends on the site (the largest node, allowed images) is judged later,
 by policy, against the site's values.
 """
 
-import re
-import unicodedata
-from collections.abc import Callable
-from typing import Annotated, Any, Literal, Self
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    PlainSerializer,
-    StringConstraints,
-    WithJsonSchema,
-    field_validator,
-    model_validator,
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from headway.model.address import URI
+from headway.model.document import Document, Path
+from headway.model.job_fields import (
+    Refused,
+    choice,
+    duration,
+    each,
+    number,
+    pattern,
+    size,
+    whole,
+    yes_no,
 )
-
+from headway.model.job_problem import explain
+from headway.model.job_rules import COMMAND, ENVIRONMENT, IMAGE, OUTPUT, SECRETS
 from headway.model.lease import Sharing
-from headway.units import (
-    DAY_S,
-    GIB,
-    MIB,
-    TIB,
-    format_duration,
-    format_size,
-    parse_duration,
-    parse_size,
-)
+from headway.units import DAY_S, MIB, TIB
 
 MIN_MEMORY_BYTES = 6 * MIB
 """Below this the engine refuses to start a container."""
 MAX_MEMORY_BYTES = 64 * TIB
 MAX_RUNTIME_S = 365 * DAY_S
 
-
-def _printable(value: str) -> str:
-    """Reject text that would be shown otherwise than it is (controls, reordering marks)."""
-    for character in value:
-        if unicodedata.category(character) in {"Cc", "Cf", "Cs", "Zl", "Zp"}:
-            raise ValueError(
-                f"give text without control or invisible characters (it has U+{ord(character):04X})"
-            )
-    return value
-
-
-def _size(low: int, high: int) -> Callable[[object], int]:
-    def parse(value: object) -> int:
-        allowed = f"give a size between {format_size(low)} and {format_size(high)}, such as 2GiB"
-        if isinstance(value, bool) or not isinstance(value, int | str):
-            raise ValueError(allowed)
-        try:
-            size = value if isinstance(value, int) else parse_size(value)
-        except ValueError:
-            raise ValueError(allowed) from None
-        if not low <= size <= high:
-            raise ValueError(allowed)
-        return size
-
-    return parse
-
-
-def _duration(low_s: float, high_s: float) -> Callable[[object], float]:
-    def parse(value: object) -> float:
-        allowed = (
-            f"give a duration between {format_duration(low_s)} and {format_duration(high_s)}, "
-            "such as 4h"
-        )
-        if isinstance(value, bool) or not isinstance(value, int | float | str):
-            raise ValueError(allowed)
-        try:
-            seconds = float(value) if isinstance(value, int | float) else parse_duration(value)
-        except (ValueError, OverflowError):
-            raise ValueError(allowed) from None
-        if not low_s <= seconds <= high_s:  # also false for NaN
-            raise ValueError(allowed)
-        return seconds
-
-    return parse
-
-
-def write_size(size_bytes: int) -> str:
-    """*size_bytes* as it may be written in a job again, without loss."""
-    for unit, name in ((TIB, "TiB"), (GIB, "GiB"), (MIB, "MiB")):
-        if size_bytes and size_bytes % unit == 0:
-            return f"{size_bytes // unit}{name}"
-    return f"{size_bytes}B"
-
-
-def write_duration(duration_s: float) -> str:
-    """*duration_s* as it may be written in a job again."""
-    return f"{duration_s:g}s"
-
-
-_SIZE_SCHEMA = {"type": "string", "pattern": r"^[0-9.]+ ?[KMGT]?(i?B)?$"}
-_DURATION_SCHEMA = {"type": "string", "pattern": r"^([0-9.]+ ?(ms|s|min|m|h|d|w) ?)+$"}
-
-Text = Annotated[
-    str, StringConstraints(strict=True, min_length=1, max_length=200), AfterValidator(_printable)
-]
 Name = Annotated[
     str,
-    StringConstraints(strict=True, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$"),
+    pattern(
+        r"[A-Za-z0-9][A-Za-z0-9._-]*",
+        "give 1 to 63 letters, digits, dots, dashes or underscores; the first a letter or digit",
+        limit=63,
+    ),
 ]
-MemorySize = Annotated[
-    int,
-    BeforeValidator(_size(MIN_MEMORY_BYTES, MAX_MEMORY_BYTES)),
-    PlainSerializer(write_size, return_type=str),
-    WithJsonSchema(_SIZE_SCHEMA),
+Label = Annotated[
+    str,
+    pattern(
+        r"(?:[A-Za-z0-9][A-Za-z0-9 ._/()+-]*)?",
+        "give at most 64 letters, digits, spaces and . _ - / + ( )",
+        limit=64,
+    ),
 ]
-AnySize = Annotated[
-    int,
-    BeforeValidator(_size(0, MAX_MEMORY_BYTES)),
-    PlainSerializer(write_size, return_type=str),
-    WithJsonSchema(_SIZE_SCHEMA),
+"""A name from outside, such as ``resnet-50`` or ``Tesla V100-SXM2-16GB``; may be empty."""
+Checksum = Annotated[
+    str,
+    pattern(
+        r"[0-9a-f]{64}",
+        "give the 64 lower-case hexadecimal digits that sha256sum prints",
+        limit=64,
+    ),
 ]
-Duration = Annotated[
-    float,
-    BeforeValidator(_duration(1.0, MAX_RUNTIME_S)),
-    PlainSerializer(write_duration, return_type=str),
-    WithJsonSchema(_DURATION_SCHEMA),
-]
-Count = Annotated[int, Field(strict=True, ge=1, le=10**12)]
+MemorySize = Annotated[int, size(MIN_MEMORY_BYTES, MAX_MEMORY_BYTES)]
+AnySize = Annotated[int, size(0, MAX_MEMORY_BYTES)]
+Count = Annotated[int, whole(1, 10**12)]
 
 
 class _Part(BaseModel):
-    """Shared settings: closed, frozen, no silent conversion."""
+    """Shared settings: closed and frozen. Each field's kind does the rest."""
 
-    model_config = ConfigDict(
-        extra="forbid", frozen=True, strict=True, allow_inf_nan=False, validate_default=True
-    )
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+    inside: ClassVar[Path] = ()
+    """Where a job has this part."""
+
+    def __init__(self, **values: Any) -> None:
+        """Build it in Python.
+
+        Raises:
+            InvalidInput: A value is not allowed; with its field.
+        """
+        try:
+            super().__init__(**values)
+        except ValidationError as error:
+            raise explain(error, Document(values), type(self), inside=self.inside) from None
+
+    # So pydantic calls it for a part built in Python only; a part inside another one must
+    # keep to pydantic's own errors, which know the whole path.
+    __init__.__pydantic_base_init__ = True  # type: ignore[attr-defined]
+
+    @model_validator(mode="before")
+    @classmethod
+    def _complete(cls, values: Any) -> Any:
+        """*values* with None for a required key that is missing, so that its kind speaks.
+
+        A group or a list with nothing below it (``resources:``) means its default.
+        """
+        if not isinstance(values, Mapping):
+            return values
+        completed = dict(values)
+        for name, field in cls.model_fields.items():
+            if field.is_required():
+                completed.setdefault(name, None)
+            elif isinstance(field.default, BaseModel | list | dict) and values.get(name) is None:
+                completed.pop(name, None)
+        return completed
 
 
 class Dataset(_Part):
     """The data the job reads; staged to the node before the start."""
 
-    uri: Annotated[
-        str,
-        StringConstraints(strict=True, min_length=1, max_length=2000),
-        AfterValidator(_printable),
-    ] = Field(title="Address", description="Path or fsspec address of a file or directory.")
-    sha256: Annotated[str, StringConstraints(strict=True, pattern=r"^[0-9a-f]{64}$")] | None = (
-        Field(None, title="SHA-256", description="Checked after the copy; wrong data never trains.")
+    inside = ("dataset",)
+
+    uri: Annotated[str, URI] = Field(
+        title="Address", description="Path or fsspec address of a file or directory."
+    )
+    sha256: Checksum | None = Field(
+        None, title="SHA-256", description="Checked after the copy; wrong data never trains."
     )
     size: AnySize | None = Field(
         None, title="Size", description="Its size if you know it; measured while staging otherwise."
@@ -158,83 +123,74 @@ class Dataset(_Part):
 class Resources(_Part):
     """What the job needs of a node."""
 
-    gpus: Annotated[int, Field(strict=True, ge=0, le=1024)] = Field(
+    inside = ("resources",)
+
+    gpus: Annotated[int, whole(0, 1024)] = Field(
         0, title="GPUs", description="On one node. 0 trains on the CPU."
     )
     gpu_memory: MemorySize | None = Field(
         None, title="GPU memory", description="On each GPU, such as 12GiB; predicted if left out."
     )
-    gpu_type: Annotated[str, StringConstraints(strict=True, max_length=64)] = Field(
+    gpu_type: Label = Field(
         "", title="GPU type", description="Part of the product name, such as V100; empty for any."
     )
-    sharing: Annotated[Sharing, Field(strict=False)] = Field(
+    sharing: Annotated[Sharing, choice(*Sharing, kind=Sharing)] = Field(
         Sharing.SHARED,
         title="Sharing",
         description="shared: others may use the rest of the GPU. whole: it is this job's alone.",
     )
-    host_memory: MemorySize | Literal["auto"] = Field(
+    host_memory: Annotated[
+        int | Literal["auto"], size(MIN_MEMORY_BYTES, MAX_MEMORY_BYTES, word="auto")
+    ] = Field(
         "auto",
         title="Host memory",
         description="Hard limit, such as 8GiB; auto takes the prediction, or 10 × the data set.",
     )
-    cpus: Annotated[float, Field(strict=True, gt=0, le=4096)] = Field(
+    cpus: Annotated[float, number(0.01, 4096)] = Field(
         1.0, title="CPUs", description="Share of the node's processors; 0.5 is half of one."
     )
     shm: MemorySize = Field(
-        64 * MIB, title="Shared memory", description="/dev/shm, used by data-loading processes."
+        64 * MIB,
+        title="Shared memory",
+        description="/dev/shm, used by data-loading processes.",
+        json_schema_extra={"default": "64MiB"},  # as the form writes it, not in bytes
     )
     disk: AnySize | None = Field(
         None, title="Disk", description="Scratch and outputs together, if you know it."
     )
-    cpu_fallback: bool = Field(
+    cpu_fallback: Annotated[bool, yes_no()] = Field(
         False,
         title="CPU fallback",
         description="May run without a GPU when it is predicted to end sooner so.",
     )
 
-    @field_validator("cpus", mode="before")
-    @classmethod
-    def _whole_cpus_are_numbers(cls, value: object) -> object:
-        return float(value) if isinstance(value, int) and not isinstance(value, bool) else value
-
 
 class Training(_Part):
     """What is trained; the estimators learn from these."""
 
-    framework: Annotated[str, StringConstraints(strict=True, max_length=64)] = Field(
+    inside = ("training",)
+
+    framework: Label = Field(
         "", title="Framework", description="Such as pytorch, keras, scikit-learn."
     )
-    network: Annotated[str, StringConstraints(strict=True, max_length=64)] = Field(
+    network: Label = Field(
         "", title="Network", description="Such as resnet-50; runs of one network are compared."
     )
     batch_size: Count | None = Field(None, title="Batch size", description="Per GPU.")
     epochs: Count | None = Field(None, title="Epochs", description="Passes or boosting rounds.")
-    data_threads: Annotated[int, Field(strict=True, ge=0, le=4096)] | None = Field(
+    data_threads: Annotated[int, whole(0, 4096)] | None = Field(
         None, title="Data threads", description="Processes or threads that load data."
     )
     samples: Count | None = Field(None, title="Samples", description="Rows or images in an epoch.")
-    precision: Literal["fp32", "fp16", "amp", "bf16"] = Field("fp32", title="Precision")
+    precision: Annotated[str, choice("fp32", "fp16", "amp", "bf16")] = Field(
+        "fp32", title="Precision"
+    )
 
     @model_validator(mode="after")
     def _batch_fits_the_data(self) -> Self:
         if self.batch_size and self.samples and self.batch_size > self.samples:
-            raise ValueError(
-                f"batch_size: got {self.batch_size}; give at most samples, {self.samples}"
-            )
+            raise Refused(f"give at most samples, which is {self.samples}", "batch_size")
         return self
-
-
-_ENV_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,254}")
-_RESERVED_ENV = re.compile(
-    r"(NVIDIA_.*|CUDA_VISIBLE_DEVICES|LD_.*|DOCKER_.*|PREFECT_.*|HEADWAY_.*|PATH|HOME"
-    r"|MASTER_ADDR|MASTER_PORT|RANK|WORLD_SIZE|LOCAL_RANK)"
-)
-_SECRET_KEY = re.compile(r"(?i).*(secret|token|passw(or)?d|api_?key|private_?key|credential).*")
-_IMAGE = re.compile(
-    r"(?:(?P<registry>[a-z0-9.-]+(?::[0-9]{1,5})?)/)?"
-    r"[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*(?:/[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*)*"
-    r"(?::[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?(?:@sha256:[0-9a-f]{64})?"
-)
 
 
 class TrainingJob(_Part):
@@ -245,101 +201,58 @@ class TrainingJob(_Part):
     name: Name = Field(title="Name", description="Letters, digits, dot, dash, underscore.")
     owner: Name = Field("me", title="Owner", description="Who asked for it.")
     team: Name = Field("default", title="Team", description="Whose share of the site it uses.")
-    image: Annotated[str, StringConstraints(strict=True, max_length=255)] = Field(
+    image: Annotated[str, IMAGE] = Field(
         title="Image", description="Container image that has the program and its libraries."
     )
-    command: Annotated[
-        list[Annotated[str, StringConstraints(strict=True, max_length=32_768)]],
-        Field(strict=True, min_length=1, max_length=1000),
-    ] = Field(title="Command", description='A list, one argument an item: ["python", "train.py"].')
+    command: Annotated[list[str], COMMAND] = Field(
+        title="Command", description='A list, one argument an item: ["python", "train.py"].'
+    )
     dataset: Dataset | None = Field(None, title="Data set")
     resources: Resources = Field(Resources(), title="Resources")
     training: Training = Field(Training(), title="Training")
-    max_runtime: Duration | None = Field(
+    max_runtime: Annotated[float, duration(1.0, MAX_RUNTIME_S)] | None = Field(
         None, title="Time limit", description="Such as 4h; the job is stopped when it is reached."
     )
-    stop_grace: Annotated[
-        float,
-        BeforeValidator(_duration(1.0, 600.0)),
-        PlainSerializer(write_duration, return_type=str),
-        WithJsonSchema(_DURATION_SCHEMA),
-    ] = Field(
-        10.0, title="Grace time", description="Between SIGTERM and SIGKILL, to write a checkpoint."
+    stop_grace: Annotated[float, duration(1.0, 600.0)] = Field(
+        10.0,
+        title="Grace time",
+        description="Between SIGTERM and SIGKILL, to write a checkpoint.",
+        json_schema_extra={"default": "10s"},
     )
-    retries: Annotated[int, Field(strict=True, ge=0, le=10)] = Field(
+    retries: Annotated[int, whole(0, 10)] = Field(
         2,
         title="Retries",
         description="After the node or the memory limit ended it; never after its own failure.",
     )
-    ports: Annotated[
-        list[Annotated[int, Field(strict=True, ge=1024, le=65_535)]], Field(max_length=16)
-    ] = Field([], title="Ports", description="Published on the node's loopback, such as 6006.")
-    env: dict[str, str] = Field(
+    ports: Annotated[list[int], each(whole(1024, 65_535), example="[6006]", low=0, high=16)] = (
+        Field([], title="Ports", description="Published on the node's loopback, such as 6006.")
+    )
+    env: Annotated[dict[str, str], ENVIRONMENT] = Field(
         {}, title="Environment", description="Plain values only; secrets go below."
     )
-    secrets: dict[str, Name] = Field(
+    secrets: Annotated[dict[str, str], SECRETS] = Field(
         {}, title="Secrets", description="Variable name → name of a Prefect Secret block."
     )
-    outputs: Annotated[list[Text], Field(max_length=100)] = Field(
+    outputs: Annotated[list[str], each(OUTPUT, example='["*.pt"]', low=0, high=100)] = Field(
         ["**"],
         title="Outputs",
         description="Patterns of the files below $HEADWAY_OUTPUTS that are kept.",
     )
 
-    @field_validator("image")
-    @classmethod
-    def _image_is_a_reference(cls, value: str) -> str:
-        if _IMAGE.fullmatch(value) is None:
-            raise ValueError("give an image such as python:3.11-slim or registry/team/image:tag")
-        return value
-
-    @field_validator("command")
-    @classmethod
-    def _command_is_runnable(cls, value: list[str]) -> list[str]:
-        if not value[0].strip() or value[0].startswith("-"):
-            raise ValueError("give a program as the first item, such as python")
-        if any("\0" in argument for argument in value):
-            raise ValueError("give arguments without NUL characters")
-        for argument in value:
-            argument.encode()  # a lone surrogate raises UnicodeEncodeError, a ValueError
-        return value
-
-    @field_validator("ports")
-    @classmethod
-    def _ports_are_distinct(cls, value: list[int]) -> list[int]:
-        if len(set(value)) != len(value):
-            raise ValueError("give each port once")
-        return value
-
-    @field_validator("env")
-    @classmethod
-    def _env_is_harmless(cls, value: dict[str, str]) -> dict[str, str]:
-        for key, text in value.items():
-            check_env_key(key)
-            if _SECRET_KEY.fullmatch(key) and text:
-                raise ValueError(
-                    f"{key}: it looks like a secret; name a Prefect Secret block in secrets instead"
-                )
-            if "\n" in text or "\r" in text or "\0" in text or len(text) > 32_768:
-                raise ValueError(f"{key}: give one line of at most 32768 characters")
-            text.encode()
-        return value
-
-    @field_validator("secrets")
-    @classmethod
-    def _secret_keys_are_env_keys(cls, value: dict[str, str]) -> dict[str, str]:
-        for key in value:
-            check_env_key(key)
-        return value
-
     @model_validator(mode="after")
     def _parts_agree(self) -> Self:
+        repeated = next((port for port in self.ports if self.ports.count(port) > 1), None)
+        if repeated is not None:
+            position = len(self.ports) - 1 - self.ports[::-1].index(repeated)
+            raise Refused("give each port once", "ports", position)
         both = self.env.keys() & self.secrets.keys()
         if both:
-            raise ValueError(f"secrets.{min(both)}: it is in env too; give it once")
+            raise Refused("it is in env too; give it once", "secrets", min(both))
         resources = self.resources
-        if resources.gpus == 0 and (resources.gpu_memory is not None or resources.gpu_type):
-            raise ValueError("resources.gpus: got 0 with a GPU memory or type; give at least 1")
+        if resources.gpus == 0 and resources.gpu_memory is not None:
+            raise Refused("give resources.gpus, at least 1, with it", "resources", "gpu_memory")
+        if resources.gpus == 0 and resources.gpu_type:
+            raise Refused("give resources.gpus, at least 1, with it", "resources", "gpu_type")
         return self
 
     def recipe(self) -> str:
@@ -349,11 +262,3 @@ class TrainingJob(_Part):
     def document(self) -> dict[str, Any]:
         """The job as plain data that this model reads again."""
         return self.model_dump(mode="json")
-
-
-def check_env_key(key: str) -> None:
-    """Raise `ValueError` unless *key* may be set in a container."""
-    if _ENV_KEY.fullmatch(key) is None:
-        raise ValueError(f"{key!r}: give a key of letters, digits and underscores")
-    if _RESERVED_ENV.fullmatch(key):
-        raise ValueError(f"{key}: this variable is headway's to set; leave it out")

@@ -25,6 +25,9 @@ from headway.errors import (
     SourceMissing,
     SourceUnreachable,
 )
+from headway.model.address import read_uri
+from headway.model.document import HIDDEN
+from headway.model.job_fields import Refused
 from headway.units import MIB
 
 FIELD = "dataset.uri"
@@ -130,13 +133,10 @@ def empty(uri: str) -> InvalidInput:
 
 
 def _check_address(uri: str) -> None:
-    protocol, separator, path = uri.rpartition("://")
-    if "::" in uri or "\0" in uri:
-        raise InvalidInput(FIELD, uri, "give one plain address, such as s3://bucket/set")
-    if (not separator or protocol in {"file", "local"}) and not path.startswith("/"):
-        raise InvalidInput(FIELD, uri, "give an absolute path, such as /data/set, or an address")
-    if ".." in PurePosixPath(path).parts:
-        raise InvalidInput(FIELD, uri, 'give the address without ".."')
+    try:
+        read_uri(uri)
+    except Refused as refused:
+        raise InvalidInput(FIELD, HIDDEN if refused.hidden else uri, refused.allowed) from None
 
 
 @contextmanager

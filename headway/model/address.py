@@ -1,0 +1,51 @@
+"""The address of a data set: what can be told from its text alone.
+
+The same rules hold where a job is read and where its data is staged. What a
+symbolic link leads to, and whether anything is there, is seen only then.
+"""
+
+import re
+
+from headway.model.job_fields import Kind, Refused, checked_text
+from headway.model.job_rules import SECRET_TEXT
+
+_SCHEME = re.compile(r"([a-z][a-z0-9+.-]{0,31})://(.*)")
+_LOCAL_SCHEMES = frozenset({"file", "local"})
+_RUN_NOT_READ = frozenset({"javascript", "vbscript", "data", "blob"})
+_SYSTEM_DIRS = frozenset({"proc", "sys", "dev"})
+
+
+def read_uri(value: object) -> str:
+    """An absolute path of the node, or an fsspec address.
+
+    Only its form is judged here. Whether a symbolic link leads out, and
+    whether the site allows the directory, is seen where the data is opened.
+    """
+    example = "give an absolute path, such as /data/flights.csv, or an address: s3://bucket/set"
+    if not isinstance(value, str) or not value:
+        raise Refused(example)
+    uri = checked_text(value, limit=2000)
+    match = _SCHEME.fullmatch(uri)
+    scheme, path = (match[1], match[2]) if match else ("", uri)
+    if SECRET_TEXT.search(uri):
+        raise Refused("give the address without a password or key", hidden=True)
+    if "::" in uri or scheme in _RUN_NOT_READ:
+        raise Refused(example)
+    if ".." in re.split(r"[/\\]", uri.replace("%2e", ".").replace("%2E", ".")):
+        raise Refused('give the address without ".."')
+    if not scheme or scheme in _LOCAL_SCHEMES:
+        _check_local(path, example)
+    return uri
+
+
+def _check_local(path: str, example: str) -> None:
+    if not path.startswith("/"):
+        raise Refused(example)
+    if ":" in path or "\\" in path:
+        raise Refused("give a path without colons and backslashes; it is always mounted read-only")
+    parts = [part for part in path.split("/") if part not in ("", ".")]
+    if not parts or parts[0] in _SYSTEM_DIRS or parts[-1].endswith(".sock"):
+        raise Refused("give a directory or file with data; this belongs to the system")
+
+
+URI = Kind(read_uri, {"type": "string", "minLength": 1, "maxLength": 2000})

@@ -1,0 +1,177 @@
+"""What may stand in a job's image, command, environment and addresses.
+
+Each function reads one value and returns it, or raises `Refused`.
+"""
+
+import json
+import re
+import shlex
+from collections.abc import Mapping
+
+from headway.model.job_fields import Kind, Refused, checked_text
+
+_ENV_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,254}")
+_RESERVED_ENV = re.compile(
+    r"(NVIDIA_.*|CUDA_VISIBLE_DEVICES|LD_.*|DOCKER_.*|PREFECT_.*|HEADWAY_.*|PATH|HOME"
+    r"|MASTER_ADDR|MASTER_PORT|RANK|WORLD_SIZE|LOCAL_RANK|NODE_RANK|LOCAL_WORLD_SIZE)"
+)
+# TOKENIZERS_PARALLELISM and MAX_TOKENS are no secrets: "token" counts as a word only.
+_SECRET_KEY = re.compile(
+    r"(?i).*(secret|passw(or)?d|passphrase|credential|private_?key|api_?key|access_?key"
+    r"|(?<![a-z])(token|pwd)(?![a-z])).*"
+)
+_PATH_KEY = re.compile(r"(?i).*_(file|path|dir)")
+SECRET_TEXT = re.compile(
+    r"-----BEGIN [A-Z ]*PRIVATE KEY|\bAKIA[0-9A-Z]{16}\b|\bgh[pousr]_[A-Za-z0-9]{20}"
+    r"|\bgithub_pat_|\bhf_[A-Za-z0-9]{20}|\bxox[abprs]-|\bsk-[A-Za-z0-9-]{20}"
+    r"|://[^/\s:@]*:[^/\s@]+@"
+)
+_PREFECT_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
+
+_HOST = r"(?P<registry>[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?(?::[0-9]{1,5})?)"
+_PART = r"[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*"
+_IMAGE = re.compile(
+    rf"(?:{_HOST}/)?{_PART}(?:/{_PART})*"
+    r"(?::[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?(?:@sha256:[0-9a-f]{64})?"
+)
+
+MAX_ENV_CHARACTERS = 32_768
+MAX_COMMAND_CHARACTERS = 1 << 20
+"""Of all arguments together: the kernel takes no more than about 2 MiB."""
+
+
+def read_image(value: object) -> str:
+    """A container image: registry, repository, tag, digest."""
+    if not isinstance(value, str) or len(value) > 255 or _IMAGE.fullmatch(value) is None:
+        lower = value.lower() if isinstance(value, str) else ""
+        if lower != value and len(lower) <= 255 and _IMAGE.fullmatch(lower):
+            raise Refused(f"write registry and repository in lower case, such as {lower[:80]}")
+        raise Refused("give an image such as python:3.11-slim or registry/team/image:tag")
+    return value
+
+
+# --- command ---
+
+
+def read_command(value: object) -> list[str]:
+    """A program and its arguments, one an item; never a line for a shell."""
+    if isinstance(value, str):
+        raise Refused(f"give a list, one argument an item, such as {_as_list(value)}")
+    if not isinstance(value, list | tuple) or not 1 <= len(value) <= 1000:
+        raise Refused('give a list of 1 to 1000 items, such as ["python", "train.py"]')
+    command = []
+    for position, argument in enumerate(value):
+        try:
+            command.append(read_argument(argument))
+        except Refused as refused:
+            raise Refused(refused.allowed, position) from None
+    program = command[0]
+    if not program.strip() or program.startswith("-") or set(program) & set(";|&<>$`\n"):
+        raise Refused("give a program as the first item, such as python; no shell reads it", 0)
+    if sum(map(len, command)) > MAX_COMMAND_CHARACTERS:
+        raise Refused(f"give at most {MAX_COMMAND_CHARACTERS:,} characters in all")
+    return command
+
+
+def read_argument(value: object) -> str:
+    """One argument of a command; it may have several lines (``python -c …``)."""
+    return checked_text(value, limit=32_768, keep="\n\t")
+
+
+def _as_list(line: str) -> str:
+    """*line* as the list its author meant, short enough for a message."""
+    try:
+        words = shlex.split(line[:200])
+    except ValueError:
+        words = []
+    likely = json.dumps(words)
+    return likely if words and len(likely) <= 80 else '["python", "train.py"]'
+
+
+# --- environment ---
+
+
+def read_environment(value: object) -> dict[str, str]:
+    """Variables with plain values: nothing that is headway's to set, nothing secret."""
+    environment = {}
+    for key, text in _entries(value, "LEARNING_RATE: '0.1'").items():
+        try:
+            environment[key] = _variable(key, text)
+        except Refused as refused:
+            raise Refused(refused.allowed, key, hidden=may_be_secret(key, text)) from None
+    return environment
+
+
+def _variable(key: str, text: object) -> str:
+    check_env_key(key)
+    if not isinstance(text, str):
+        raise Refused("give text; put it in quotes")
+    if _secret(key, text):
+        raise Refused("it looks like a secret; name a Prefect Secret block in secrets instead")
+    if "\n" in text or "\r" in text:
+        raise Refused("give one line")
+    return checked_text(text, limit=MAX_ENV_CHARACTERS, keep="\t")
+
+
+def _secret(key: str, text: str) -> bool:
+    named = _SECRET_KEY.fullmatch(key) and not _PATH_KEY.fullmatch(key)
+    return bool(text and named) or SECRET_TEXT.search(text) is not None
+
+
+def may_be_secret(key: str, value: object) -> bool:
+    """Should a message about *key* keep *value* to itself? Several lines may be a private key."""
+    if isinstance(value, str):
+        return _secret(key, value) or "\n" in value
+    return _SECRET_KEY.fullmatch(key) is not None
+
+
+def read_secrets(value: object) -> dict[str, str]:
+    """Variable name → name of the Prefect Secret block that has its value."""
+    blocks = {}
+    for key, block in _entries(value, "HF_TOKEN: team-hf-token").items():
+        try:
+            check_env_key(key)
+        except Refused as refused:
+            raise Refused(refused.allowed, key, hidden=True) from None
+        if not isinstance(block, str) or _PREFECT_NAME.fullmatch(block) is None:
+            # What stands here by mistake may be the secret itself.
+            raise Refused(
+                "give the name of a Prefect Secret block: lower-case letters, digits, dashes",
+                key,
+                hidden=True,
+            )
+        blocks[key] = block
+    return blocks
+
+
+def _entries(value: object, example: str) -> Mapping[str, object]:
+    if not isinstance(value, Mapping) or len(value) > 1000:
+        raise Refused(f"give at most 1000 keys with values, such as {example}")
+    if not all(isinstance(key, str) for key in value):
+        raise Refused("give names that are text")
+    return value
+
+
+def check_env_key(key: str) -> None:
+    """Raise `Refused`, a `ValueError`, unless *key* may be set in a container."""
+    if _ENV_KEY.fullmatch(key) is None:
+        raise Refused("give a name of ASCII letters, digits and underscores")
+    if _RESERVED_ENV.fullmatch(key):
+        raise Refused("this variable is headway's to set; leave it out")
+
+
+ENVIRONMENT = Kind(read_environment, {"type": "object", "additionalProperties": {"type": "string"}})
+SECRETS = Kind(read_secrets, {"type": "object", "additionalProperties": {"type": "string"}})
+IMAGE = Kind(read_image, {"type": "string", "minLength": 1, "maxLength": 255})
+COMMAND = Kind(read_command, {"type": "array", "items": {"type": "string"}, "minItems": 1})
+
+
+def read_output_pattern(value: object) -> str:
+    """A pattern of files below the outputs directory."""
+    text = checked_text(value, limit=200)
+    if not text or text[0] in "/~" or "\\" in text or ".." in text.split("/"):
+        raise Refused('give a pattern below the outputs directory, such as "*.pt" or "plots/**"')
+    return text
+
+
+OUTPUT = Kind(read_output_pattern, {"type": "string", "minLength": 1, "maxLength": 200})

@@ -1,0 +1,167 @@
+"""YAML or JSON text as plain data that knows the line of every value.
+
+Read as YAML 1.2, of which JSON is a part, and only what a person can check by
+reading: no anchors, aliases, tags or merge keys, no key twice, no deep nesting.
+So nothing multiplies, and nothing in it can run.
+"""
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from ruamel.yaml import YAML
+from ruamel.yaml.composer import Composer
+from ruamel.yaml.error import MarkedYAMLError, StringMark, YAMLError
+from ruamel.yaml.events import AliasEvent
+from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
+from ruamel.yaml.reader import ReaderError
+
+from headway.errors import InvalidInput
+from headway.model.document import Document, Path
+from headway.units import KIB, format_size
+
+MAX_TEXT_BYTES = 256 * KIB
+MAX_DEPTH = 20
+
+# A number is what JSON calls one. 010, 0x10, 1_000 and .inf stay text: whether
+# they are 8 or 10 is nothing to guess.
+_WHOLE = re.compile(r"[-+]?(?:0|[1-9][0-9]{0,39})")
+_DECIMAL = re.compile(r"[-+]?[0-9]{1,40}(?:\.[0-9]{0,40})?(?:[eE][-+]?[0-9]{1,5})?")
+_TAG = "tag:yaml.org,2002:"
+
+
+def read_document(text: str | bytes, filename: str) -> Document:
+    """Read *text*, whose messages name *filename*.
+
+    Raises:
+        InvalidInput: It is too large, not UTF-8, not YAML, or uses what is
+            not allowed here; with the line.
+    """
+    decoded = _decoded(text, filename)
+    yaml = YAML(typ="safe", pure=True)
+    yaml.version = "1.2"
+    yaml.Composer = _PlainComposer
+    try:
+        root = yaml.compose(decoded)
+        places: dict[Path, str] = {(): f"{filename}:1"}
+        values = None if root is None else _plain(root, (), places, filename)
+    except MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        raise _refused(decoded, mark.line if mark else 0, str(error.problem), filename) from None
+    except ReaderError as error:
+        line = decoded.count("\n", 0, error.position)
+        problem = f"it has the character U+{_code(error.character):04X}, which cannot stand there"
+        raise _refused(decoded, line, problem, filename) from None
+    except (YAMLError, ValueError, RecursionError, LookupError) as error:
+        # Left over: %YAML directives with wild numbers and the like.
+        raise _refused(decoded, 0, type(error).__name__, filename) from None
+    return Document(values, places)
+
+
+def _decoded(text: str | bytes, filename: str) -> str:
+    # A str may hold lone surrogates; the reader refuses them with their line.
+    raw = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
+    if len(raw) > MAX_TEXT_BYTES:
+        allowed = f"give at most {format_size(MAX_TEXT_BYTES)}"
+        raise InvalidInput("job", format_size(len(raw)), allowed, where=filename)
+    if isinstance(text, str):
+        return text.removeprefix("\ufeff")
+    try:
+        return raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = raw.count(b"\n", 0, error.start) + 1
+        wrong = raw[error.start : error.start + 8]
+        raise InvalidInput(
+            "job", wrong, "save the file as UTF-8", where=f"{filename}:{line}"
+        ) from None
+
+
+def _code(character: str | int) -> int:
+    return character if isinstance(character, int) else ord(character)
+
+
+def _refused(text: str, line: int, problem: str, filename: str) -> InvalidInput:
+    lines = text.split("\n")
+    shown_line = lines[min(line, len(lines) - 1)].strip()
+    words = "".join(c if c.isprintable() else "?" for c in problem)[:120]
+    return InvalidInput(
+        "job", shown_line, f"give valid YAML or JSON: {words}", where=f"{filename}:{line + 1}"
+    )
+
+
+class _Unwanted(MarkedYAMLError):
+    """YAML allows it, a job does not."""
+
+    def __init__(self, problem: str, mark: StringMark | None) -> None:
+        super().__init__(None, None, problem, mark)
+
+
+class _PlainComposer(Composer):
+    """Builds the tree, and stops at the first thing that is not plain data."""
+
+    depth = 0
+
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        """One node and what is below it."""
+        event = self.parser.peek_event()
+        if isinstance(event, AliasEvent) or getattr(event, "anchor", None):
+            raise _Unwanted("write values out, without & and *", event.start_mark)
+        if getattr(event, "ctag", None) is not None:
+            raise _Unwanted("write values without ! tags", event.start_mark)
+        if self.depth >= MAX_DEPTH:
+            raise _Unwanted(f"nest at most {MAX_DEPTH} levels deep", event.start_mark)
+        self.depth += 1
+        node = super().compose_node(parent, index)
+        self.depth -= 1
+        return node
+
+
+def _plain(node: Node, path: Path, places: dict[Path, str], filename: str) -> Any:
+    places.setdefault(path, f"{filename}:{node.start_mark.line + 1}")
+    if isinstance(node, MappingNode):
+        return dict(_entries(node, path, places, filename))
+    if isinstance(node, SequenceNode):
+        return [
+            _plain(item, (*path, position), places, filename)
+            for position, item in enumerate(node.value)
+        ]
+    return _scalar(str(node.tag).removeprefix(_TAG), str(node.value))
+
+
+def _entries(
+    node: MappingNode, path: Path, places: dict[Path, str], filename: str
+) -> Iterator[tuple[str, Any]]:
+    seen: set[str] = set()
+    for key_node, value_node in node.value:
+        if not isinstance(key_node, ScalarNode):
+            raise _Unwanted("give keys that are plain words", key_node.start_mark)
+        key = str(key_node.value)
+        if key in seen:
+            raise _Unwanted("this key stands there twice; give it once", key_node.start_mark)
+        seen.add(key)
+        places[(*path, key)] = f"{filename}:{key_node.start_mark.line + 1}"
+        yield key, _plain(value_node, (*path, key), places, filename)
+
+
+def _scalar(kind: str, text: str) -> Any:
+    """A scalar by YAML 1.2's core schema; what is no plain number stays text."""
+    if kind == "null":
+        return None
+    if kind == "bool":
+        return text.lower() == "true"
+    if kind == "int" and _WHOLE.fullmatch(text):
+        return int(text)
+    if kind == "float" and _DECIMAL.fullmatch(text):
+        value = float(text)
+        return value if abs(value) < float("inf") else text
+    return _joined(text)
+
+
+def _joined(text: str) -> str:
+    """*text* with the two halves of a JSON escape joined to the character they mean."""
+    if not any("\ud800" <= character <= "\udfff" for character in text):
+        return text
+    try:
+        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le")
+    except UnicodeDecodeError:
+        return text
