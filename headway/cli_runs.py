@@ -51,12 +51,10 @@ def submit(
     job_file: Path, overrides: tuple[str, ...], watch: bool, key: str | None, machine: bool
 ) -> None:
     """Hand a job to the site: `headway submit job.yaml --set resources.cpus=2`."""
-    from headway.model.job_text import parse_job
-    from headway.submit import check_against_site
+    from headway.submit import read_file, read_for
 
-    job = parse_job(job_file.read_bytes(), filename=str(job_file), overrides=overrides)
     site = this_site()
-    check_against_site(job, site, where=str(job_file))
+    job = read_for(site, read_file(job_file), filename=str(job_file), overrides=overrides)
     with open_server(site) as server:
         run = server.submit(
             {"job": job.document()}, name=job.name, tags=[f"team:{job.team}"], key=key

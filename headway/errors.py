@@ -326,7 +326,10 @@ def shown(value: object, limit: int = 80) -> str:
     Control characters, lone surrogates and marks that reorder text come out
     escaped, so that a hostile name cannot rewrite the message around it.
     """
-    text = value if isinstance(value, str) else repr(value)
+    try:
+        text = value if isinstance(value, str) else repr(value)
+    except ValueError:  # Python writes no number of more than 4300 digits
+        text = "a number with too many digits"
     text = "".join(
         c if c.isprintable() else c.encode("unicode_escape", "backslashreplace").decode("ascii")
         for c in text[: limit + 1]

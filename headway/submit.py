@@ -1,23 +1,87 @@
 """What a job is checked for before it is handed over: what this site could never run."""
 
-from headway.errors import ImpossibleDemand, InvalidInput
-from headway.model.job import TrainingJob
+from collections.abc import Sequence
+from pathlib import Path
+
+from headway.errors import ImpossibleDemand, InvalidInput, LedgerError
+from headway.model.job import MIN_MEMORY_BYTES, TrainingJob
+from headway.model.job_text import JobText, read_job
+from headway.model.node import Node
+from headway.model.yaml_document import MAX_TEXT_BYTES
 from headway.policy.admission import possible
 from headway.site import Site
+from headway.units import format_size
 
 
-def check_against_site(job: TrainingJob, site: Site, *, where: str) -> None:
-    """Refuse what no node of the site could ever run, before anything is queued.
+def read_file(path: Path) -> bytes:
+    """The text of a job file; of one that is too large, just enough to be refused."""
+    with path.open("rb") as file:
+        return file.read(MAX_TEXT_BYTES + 1)
+
+
+def read_for(
+    site: Site, text: bytes, *, filename: str, overrides: Sequence[str] = ()
+) -> TrainingJob:
+    """The job that *text* describes, refused before anything is queued if *site* cannot run it.
 
     Raises:
+        InvalidInput: Something is wrong with it, or its image is not allowed here.
         ImpossibleDemand: Larger than any node.
-        InvalidInput: An image that the site's container policy does not allow.
     """
+    try:
+        read = read_job(text, filename=filename, overrides=overrides)
+    except InvalidInput as error:
+        raise _with_the_limit_here(error, site) from None
+    _check(read, site)
+    return read.job
+
+
+def _check(read: JobText, site: Site) -> None:
     policy = site.container_policy
-    if not policy.allows_image(job.image):
+    image = read.job.image
+    if not policy.allows_image(image):
         allowed = f"this site allows {', '.join(policy.images)}"
-        raise InvalidInput("image", job.image, allowed, where=where)
-    _, demand = site.forecast(job, dataset_bytes=None, host_memory_bytes=None)
+        raise InvalidInput("image", image, allowed, where=read.place("image"))
+    _, demand = site.forecast(read.job, dataset_bytes=None, host_memory_bytes=None)
     refusal = possible(demand, site.nodes())
     if refusal is not None:
+        where = read.place(refusal.field)
         raise ImpossibleDemand(refusal.field, refusal.value, refusal.allowed, where=where)
+
+
+def _with_the_limit_here(error: InvalidInput, site: Site) -> InvalidInput:
+    """*error*, saying what the largest node allows instead of what the model does."""
+    try:
+        allowed = limit(error.field, site.nodes())
+    except LedgerError:
+        return error  # what is wrong with the job is known all the same
+    if not allowed:
+        return error
+    return InvalidInput(error.field, error.value, allowed, where=error.where)
+
+
+def limit(field: str, nodes: Sequence[Node]) -> str:
+    """What *nodes* allow for *field*, as the end of a sentence; empty if it depends on none."""
+    low = format_size(MIN_MEMORY_BYTES)
+    if field == "resources.gpu_memory":
+        sizes = [
+            (gpu.memory_bytes - gpu.reserve_bytes, node.pool)
+            for node in nodes
+            for gpu in node.capacity.gpus
+        ]
+        if sizes:
+            high, pool = max(sizes)
+            size = format_size(high)
+            return f"give a size between {low} and {size} (the largest GPU of pool {pool})"
+    elif field == "resources.host_memory" and nodes:
+        high, name = max(
+            (node.capacity.host_memory_bytes - node.reserve.host_memory_bytes, node.name)
+            for node in nodes
+        )
+        return (
+            f"give a size between {low} and {format_size(high)} (the largest node, {name}), or auto"
+        )
+    elif field == "resources.cpus" and nodes:
+        cpus, name = max((node.capacity.cpus - node.reserve.cpus, node.name) for node in nodes)
+        return f"give a number between 0.01 and {cpus:g} (the largest node, {name})"
+    return ""

@@ -25,7 +25,7 @@ class Document:
         return ""
 
 
-class _Word:
+class Word:
     """Stands for a value that cannot be shown; its repr is what a message says."""
 
     def __init__(self, word: str) -> None:
@@ -35,8 +35,8 @@ class _Word:
         return self.word
 
 
-NOTHING = _Word("nothing")
-HIDDEN = _Word("a hidden value")
+NOTHING = Word("nothing")
+HIDDEN = Word("a hidden value")
 
 
 def value_at(values: Any, path: Path) -> object:

@@ -213,7 +213,7 @@ class TrainingJob(_Part):
     max_runtime: Annotated[float, duration(1.0, MAX_RUNTIME_S)] | None = Field(
         None, title="Time limit", description="Such as 4h; the job is stopped when it is reached."
     )
-    stop_grace: Annotated[float, duration(1.0, 600.0)] = Field(
+    stop_grace: Annotated[float, duration(1.0, 600.0, example="30s")] = Field(
         10.0,
         title="Grace time",
         description="Between SIGTERM and SIGKILL, to write a checkpoint.",
@@ -250,9 +250,9 @@ class TrainingJob(_Part):
             raise Refused("it is in env too; give it once", "secrets", min(both))
         resources = self.resources
         if resources.gpus == 0 and resources.gpu_memory is not None:
-            raise Refused("give resources.gpus, at least 1, with it", "resources", "gpu_memory")
+            raise Refused("give at least 1, since gpu_memory is given", "resources", "gpus")
         if resources.gpus == 0 and resources.gpu_type:
-            raise Refused("give resources.gpus, at least 1, with it", "resources", "gpu_type")
+            raise Refused("give at least 1, since gpu_type is given", "resources", "gpus")
         return self
 
     def recipe(self) -> str:

@@ -163,11 +163,11 @@ def write_size(size_bytes: int | str) -> str:
     return f"{size_bytes}B"
 
 
-def duration(low_s: float, high_s: float) -> Kind:
+def duration(low_s: float, high_s: float, *, example: str = "4h") -> Kind:
     """Seconds, to the millisecond, written with a unit such as ``4h``; never a bare number."""
     allowed = (
         f"give a duration with its unit between {format_duration(low_s)} and "
-        f"{format_duration(high_s)}, such as 4h"
+        f"{format_duration(high_s)}, such as {example}"
     )
 
     def read(value: object) -> float:

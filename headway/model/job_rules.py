@@ -64,10 +64,11 @@ def read_command(value: object) -> list[str]:
         try:
             command.append(read_argument(argument))
         except Refused as refused:
-            raise Refused(refused.allowed, position) from None
+            raise Refused(refused.allowed, position, hidden=refused.hidden) from None
     program = command[0]
-    if not program.strip() or program.startswith("-") or set(program) & set(";|&<>$`\n"):
-        raise Refused("give a program as the first item, such as python; no shell reads it", 0)
+    if not program or program.startswith("-") or set(program) & set(" \t\n;|&<>$`"):
+        allowed = "give the program alone as the first item, such as python; no shell reads it"
+        raise Refused(allowed, 0)
     if sum(map(len, command)) > MAX_COMMAND_CHARACTERS:
         raise Refused(f"give at most {MAX_COMMAND_CHARACTERS:,} characters in all")
     return command
@@ -75,7 +76,13 @@ def read_command(value: object) -> list[str]:
 
 def read_argument(value: object) -> str:
     """One argument of a command; it may have several lines (``python -c …``)."""
-    return checked_text(value, limit=32_768, keep="\n\t")
+    text = checked_text(value, limit=32_768, keep="\n\t")
+    if SECRET_TEXT.search(text):
+        raise Refused(
+            "it looks like a secret; name a Prefect Secret block in secrets, and read its variable",
+            hidden=True,
+        )
+    return text
 
 
 def _as_list(line: str) -> str:

@@ -1,6 +1,7 @@
 """Text becomes a job, or one line that says what to correct and where."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from pydantic import ValidationError
 
@@ -12,6 +13,18 @@ from headway.model.yaml_document import MAX_DEPTH, read_document
 
 _MAX_VALUES = 20_000
 _EXAMPLE = "give at least name, image and command, each with its value"
+
+
+@dataclass(frozen=True)
+class JobText:
+    """A job, and where each field of it was written."""
+
+    job: TrainingJob
+    document: Document
+
+    def place(self, field: str) -> str:
+        """File and line of *field*, such as ``resources.cpus``, or of the group it belongs to."""
+        return self.document.place(tuple(field.split(".")))
 
 
 def parse_job(
@@ -28,6 +41,17 @@ def parse_job(
     Raises:
         InvalidInput: Something is wrong with it; the message is one line.
     """
+    return read_job(text, filename=filename, overrides=overrides).job
+
+
+def read_job(
+    text: str | bytes, *, filename: str = "job.yaml", overrides: Sequence[str] = ()
+) -> JobText:
+    """As `parse_job`, with the lines for what is found out later.
+
+    Raises:
+        InvalidInput: Something is wrong with it; the message is one line.
+    """
     name = shown(filename[-60:]).strip('"') or "job"
     document = read_document(text, name)
     if not isinstance(document.values, dict):
@@ -35,7 +59,7 @@ def parse_job(
         raise InvalidInput("job", value, _EXAMPLE, where=document.place(()))
     for override in overrides:
         _apply(override, document)
-    return _validated(document)
+    return JobText(_validated(document), document)
 
 
 def job_from_document(document: object) -> TrainingJob:

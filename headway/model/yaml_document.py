@@ -17,7 +17,8 @@ from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 from ruamel.yaml.reader import ReaderError
 
 from headway.errors import InvalidInput
-from headway.model.document import Document, Path
+from headway.model.document import HIDDEN, Document, Path, Word, dotted
+from headway.model.job_rules import may_be_secret
 from headway.units import KIB, format_size
 
 MAX_TEXT_BYTES = 256 * KIB
@@ -62,8 +63,9 @@ def _decoded(text: str | bytes, filename: str) -> str:
     # A str may hold lone surrogates; the reader refuses them with their line.
     raw = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
     if len(raw) > MAX_TEXT_BYTES:
-        allowed = f"give at most {format_size(MAX_TEXT_BYTES)}"
-        raise InvalidInput("job", format_size(len(raw)), allowed, where=filename)
+        largest = format_size(MAX_TEXT_BYTES)
+        value = Word(f"more than {largest} of text")
+        raise InvalidInput("job", value, f"give at most {largest}", where=filename)
     if isinstance(text, str):
         return text.removeprefix("\ufeff")
     try:
@@ -82,10 +84,11 @@ def _code(character: str | int) -> int:
 
 def _refused(text: str, line: int, problem: str, filename: str) -> InvalidInput:
     lines = text.split("\n")
-    shown_line = lines[min(line, len(lines) - 1)].strip()
+    wrong = lines[min(line, len(lines) - 1)].strip()
+    value = HIDDEN if may_be_secret(wrong, wrong) else wrong
     words = "".join(c if c.isprintable() else "?" for c in problem)[:120]
     return InvalidInput(
-        "job", shown_line, f"give valid YAML or JSON: {words}", where=f"{filename}:{line + 1}"
+        "job", value, f"give valid YAML or JSON: {words}", where=f"{filename}:{line + 1}"
     )
 
 
@@ -131,15 +134,18 @@ def _plain(node: Node, path: Path, places: dict[Path, str], filename: str) -> An
 def _entries(
     node: MappingNode, path: Path, places: dict[Path, str], filename: str
 ) -> Iterator[tuple[str, Any]]:
-    seen: set[str] = set()
+    seen: dict[str, int] = {}
     for key_node, value_node in node.value:
         if not isinstance(key_node, ScalarNode):
             raise _Unwanted("give keys that are plain words", key_node.start_mark)
         key = str(key_node.value)
+        line = key_node.start_mark.line + 1
+        where = f"{filename}:{line}"
         if key in seen:
-            raise _Unwanted("this key stands there twice; give it once", key_node.start_mark)
-        seen.add(key)
-        places[(*path, key)] = f"{filename}:{key_node.start_mark.line + 1}"
+            allowed = f"give it once; the first is in line {seen[key]}"
+            raise InvalidInput(dotted((*path, key)), Word("a second value"), allowed, where=where)
+        seen[key] = line
+        places[(*path, key)] = where
         yield key, _plain(value_node, (*path, key), places, filename)
 
 
