@@ -1,0 +1,180 @@
+"""Good jobs: YAML, JSON, plain data and overrides mean the same; nothing is lost on the way."""
+
+import json
+
+import pytest
+from pydantic import TypeAdapter
+
+from headway.errors import InvalidInput
+from headway.model.job import TrainingJob
+from headway.model.job_text import job_from_document, parse_job, read_job
+from headway.model.lease import Sharing
+from headway.units import GIB, MIB
+
+FULL = """\
+name: flights.v2_a-b
+owner: ann
+team: vision
+image: registry.example.org:5000/ml/train:v1.2
+command: ["python", "-c", "print(1)\\nprint(2)", "--x=a;b", "ünï"]
+dataset:
+  uri: s3://bucket/set
+  sha256: aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa
+  size: 1.5GiB
+resources:
+  gpus: 2
+  gpu_memory: 12GiB
+  gpu_type: Tesla V100-SXM2-16GB
+  sharing: whole
+  host_memory: 6291457B
+  cpus: 2
+  shm: 1g
+  disk: 0
+  cpu_fallback: true
+training:
+  framework: scikit-learn
+  network: resnet-50
+  batch_size: 10
+  epochs: 3
+  data_threads: 0
+  samples: 10
+  precision: bf16
+max_runtime: 1h30m0.5s
+stop_grace: 1500ms
+retries: 0
+ports: [6006, 8080]
+env:
+  LEARNING_RATE: "0.1"
+  TOKENIZERS_PARALLELISM: "false"
+  PASSWORD_FILE: /run/secrets/x
+  EMPTY: ""
+secrets:
+  HF_TOKEN: team-hf-token
+outputs: ["*.pt", "plots/**"]
+"""
+SMALL = "name: t\nimage: python\ncommand: [python]\n"
+
+
+def test_every_field_is_read() -> None:
+    job = parse_job(FULL)
+    resources = job.resources
+    assert (resources.gpu_memory, resources.host_memory) == (12 * GIB, 6 * MIB + 1)
+    assert (resources.sharing, resources.cpus, resources.shm) == (Sharing.WHOLE, 2.0, GIB)
+    assert resources.cpu_fallback is True
+    assert (job.max_runtime, job.stop_grace, job.retries) == (5400.5, 1.5, 0)
+    assert job.dataset is not None
+    assert job.dataset.size == 3 * GIB // 2
+    assert (job.training.batch_size, job.training.samples) == (10, 10)
+    assert (job.ports, job.env["EMPTY"]) == ([6006, 8080], "")
+    assert job.secrets == {"HF_TOKEN": "team-hf-token"}
+
+
+def test_defaults() -> None:
+    job = parse_job(SMALL)
+    assert (job.owner, job.team, job.retries, job.outputs) == ("me", "default", 2, ["**"])
+    assert (job.resources.gpus, job.resources.host_memory, job.resources.shm) == (
+        0,
+        "auto",
+        64 * MIB,
+    )
+    assert job.dataset is None
+    assert job.max_runtime is None
+
+
+@pytest.mark.parametrize("text", [FULL, SMALL])
+def test_a_document_is_read_again_as_the_same_job(text: str) -> None:
+    job = parse_job(text)
+    assert job_from_document(job.document()) == job
+    assert parse_job(json.dumps(job.document())) == job
+    assert TrainingJob.model_validate_json(job.model_dump_json()) == job
+    assert job_from_document(job) is job
+
+
+@pytest.mark.parametrize("group", ["resources", "training", "dataset", "env", "ports", "outputs"])
+def test_a_group_with_nothing_in_it_means_its_default(group: str) -> None:
+    assert parse_job(f"{SMALL}{group}:\n  # nothing\n") == parse_job(SMALL)
+
+
+@pytest.mark.parametrize(
+    "field", ["resources: {gpu_memory: }", "training: {epochs: }", "max_runtime:"]
+)
+def test_what_may_be_left_out_may_be_empty(field: str) -> None:
+    assert parse_job(SMALL + field) == parse_job(SMALL)
+
+
+def test_words_that_older_yaml_takes_for_booleans_are_words() -> None:
+    job = parse_job("name: no\nowner: on\nimage: yes\ncommand: [yes, no]\nenv: {A: off}\n")
+    assert (job.name, job.owner, job.image, job.command) == ("no", "on", "yes", ["yes", "no"])
+    assert job.env == {"A": "off"}
+
+
+def test_overrides_win_and_are_read_as_yaml_but_text_below_env() -> None:
+    job = parse_job(
+        SMALL,
+        overrides=["resources.cpus=2", "command=[sh, -c, x]", "env.N=1", "dataset.uri=/data"],
+    )
+    assert (job.resources.cpus, job.command, job.env) == (2.0, ["sh", "-c", "x"], {"N": "1"})
+    assert job.dataset is not None
+    assert job.dataset.uri == "/data"
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("resources.gpus=-1", "--set resources.gpus: got -1; give a whole number"),
+        ("resources.gps=1", "--set resources.gps: got 1; no such key; did you mean"),
+        ("name.x=1", '--set name.x: got "1"; name has no keys below it'),
+        ("name", '--set: got "name"; give key=value'),
+        ("=1", '--set: got "=1"; give key=value'),
+        ("a..b=1", '--set: got "a..b=1"; give key=value'),
+        ("command=[", '--set:1 job: got "["; give valid YAML'),
+        ("env.HF_TOKEN=abc", "--set env.HF_TOKEN: got a hidden value; it looks like a secret"),
+    ],
+)
+def test_bad_overrides(override: str, message: str) -> None:
+    with pytest.raises(InvalidInput) as caught:
+        parse_job(SMALL + "resources:\n  gpus: 1\n", overrides=[override])
+    assert str(caught.value).startswith(message)
+
+
+def test_a_hostile_file_name_stays_on_its_line() -> None:
+    with pytest.raises(InvalidInput) as caught:
+        parse_job("name: 1", filename="a\nb\u202e.yaml")
+    assert str(caught.value).isprintable()
+
+
+def test_places_are_known_for_what_is_found_out_later() -> None:
+    read = read_job(SMALL + "resources:\n  cpus: 2\n", filename="j")
+    assert read.place("resources.cpus") == "j:5"
+    assert read.place("resources.host_memory") == "j:4"
+    assert read.place("image") == "j:2"
+
+
+def test_the_run_form_knows_every_field() -> None:
+    schema = TypeAdapter(TrainingJob).json_schema()
+    parts = [schema, *schema["$defs"].values()]
+    fields = {name: field for part in parts for name, field in part["properties"].items()}
+    assert all({"title", "$ref"} & field.keys() for field in fields.values())
+    assert schema["required"] == ["name", "image", "command"]
+    assert fields["command"] == {
+        "title": "Command",
+        "description": fields["command"]["description"],
+        "type": "array",
+        "items": {"type": "string"},
+        "minItems": 1,
+    }
+    assert fields["shm"]["default"] == "64MiB"
+    assert fields["stop_grace"]["default"] == "10s"
+    assert fields["sharing"]["enum"] == ["shared", "whole"]
+    assert fields["ports"]["items"] == {"type": "integer", "minimum": 1024, "maximum": 65535}
+    written = TypeAdapter(TrainingJob).json_schema(mode="serialization")
+    assert set(written["properties"]) == set(schema["properties"])
+
+
+def test_what_the_form_offers_as_default_is_read() -> None:
+    schema = TypeAdapter(TrainingJob).json_schema()
+    offered = {
+        name: field["default"] for name, field in schema["properties"].items() if "default" in field
+    }
+    small = {"name": "t", "image": "python", "command": ["python"]}
+    assert job_from_document({**small, **offered}) == parse_job(SMALL)
