@@ -1,6 +1,7 @@
 """Admission: may this demand start now, must it wait, or can it never run here?"""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from difflib import get_close_matches
 
 from headway.model.lease import (
@@ -134,16 +135,27 @@ def possible(demand: Demand, nodes: Sequence[Node]) -> Refuse | None:
         return None
     refusals = [(_refusal(demand, node), node) for node in nodes]
     # The node that comes closest has the most useful thing to say.
-    closest = max(refusals, key=lambda pair: _closeness(pair[0]))
-    return closest[0]
+    refused = [(refusal, node) for refusal, node in refusals if refusal is not None]
+    closest = max(refused, key=lambda pair: _closeness(*pair))[0]
+    if closest.field == "resources.gpu_type":
+        gpus = [gpu for node in nodes for gpu in node.capacity.gpus]
+        return replace(closest, allowed=_known_types(demand.gpu_type, gpus))
+    return closest
 
 
-_CHECK_ORDER = ("resources.host_memory", "resources.cpus", "resources.gpu_type", "resources.gpus")
-
-
-def _closeness(refusal: Refuse | None) -> int:
-    field = refusal.field if refusal is not None else ""
-    return _CHECK_ORDER.index(field) if field in _CHECK_ORDER else len(_CHECK_ORDER)
+def _closeness(refusal: Refuse, node: Node) -> tuple[int, float]:
+    """How many checks *node* passed, and how much it has of what it lacks."""
+    capacity, reserve = node.capacity, node.reserve
+    usable_bytes = [gpu.memory_bytes - gpu.reserve_bytes for gpu in capacity.gpus]
+    closeness: dict[str, tuple[int, float]] = {
+        "resources.host_memory": (0, capacity.host_memory_bytes - reserve.host_memory_bytes),
+        "resources.cpus": (1, capacity.cpus - reserve.cpus),
+        "resources.gpu_type": (3, len(usable_bytes)),
+        # A node without any GPU is further away than one with others.
+        "resources.gpus": (4 if usable_bytes else 2, len(usable_bytes)),
+        "resources.gpu_memory": (5, max(usable_bytes, default=0)),
+    }
+    return closeness[refusal.field]
 
 
 def _refusal(demand: Demand, node: Node) -> Refuse | None:

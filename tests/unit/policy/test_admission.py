@@ -1,0 +1,253 @@
+"""`judge`: now or later, and why; `possible`: never, and what would do."""
+
+import pytest
+
+from headway.model.lease import (
+    Admit,
+    Demand,
+    GpuHeadroom,
+    Headroom,
+    Refuse,
+    Resource,
+    Sharing,
+    Wait,
+)
+from headway.model.node import Capacity, Gpu, Node, NodeState, Reserve
+from headway.policy.admission import judge, possible
+from headway.units import GIB
+
+H200, V100 = "NVIDIA H200", "Tesla V100-SXM2-16GB"
+
+
+def gpu(
+    index: int,
+    free_gib: float,
+    *,
+    name: str = H200,
+    idle: bool = False,
+    busy: float = 0.0,
+    whole: bool = False,
+) -> GpuHeadroom:
+    return GpuHeadroom(
+        f"GPU-{index}", index, name, round(free_gib * GIB), idle, busy, 100 * GIB, taken_whole=whole
+    )
+
+
+def headroom(*gpus: GpuHeadroom, memory_gib: int = 60, cpus: float = 8.0, **more) -> Headroom:
+    return Headroom("n1", memory_gib * GIB, cpus, gpus, **more)
+
+
+def demand(memory_gib: float = 1, *, gpu_gib: int = 0, **more) -> Demand:
+    return Demand(round(memory_gib * GIB), gpu_memory_bytes=gpu_gib * GIB, **more)
+
+
+def waits(asked: Demand, room: Headroom, resource: Resource, shortfall: float, *words: str) -> None:
+    answer = judge(asked, room)
+    assert isinstance(answer, Wait)
+    assert (answer.resource, answer.shortfall) == (resource, shortfall)
+    assert all(word in answer.reason for word in words), answer.reason
+
+
+def chosen(asked: Demand, room: Headroom, **more: float) -> list[int]:
+    answer = judge(asked, room, **more)
+    assert isinstance(answer, Admit), answer
+    return [int(grant.uuid[-1]) for grant in answer.gpus]
+
+
+def test_exactly_what_is_left_fits_and_a_byte_more_waits():
+    room = headroom(memory_gib=4, cpus=2.0)
+    assert judge(Demand(4 * GIB, 2.0), room) == Admit("n1")
+    waits(Demand(4 * GIB + 1), room, Resource.HOST_MEMORY, 1, "host memory", "n1 is 4.0 GiB")
+    waits(Demand(GIB, 2.5), room, Resource.CPUS, 0.5, "needs 2.5 CPUs", "n1 is 2")
+
+
+def test_a_node_that_outgrew_its_leases_is_shown_as_empty_not_negative():
+    waits(demand(1), headroom(memory_gib=-2), Resource.HOST_MEMORY, 3 * GIB, "n1 is 0 B")
+
+
+def test_a_closed_node_waits_with_its_reason_first():
+    room = headroom(memory_gib=0, closed_reason="node n1 is draining (new driver)")
+    waits(demand(), room, Resource.NODE, 1, "draining (new driver)")
+
+
+def test_a_port_that_a_run_has_is_waited_for():
+    room = headroom(ports_taken=(6006, 8080))
+    waits(demand(ports=(8080, 6006, 9000)), room, Resource.PORTS, 2, "needs port 6006")
+    assert judge(demand(ports=(9000,)), room) == Admit("n1")
+
+
+def test_unread_gpus_stop_gpu_jobs_only():
+    room = headroom(gpu_error="driver mismatch")
+    waits(demand(gpus=1), room, Resource.GPUS, 1, "cannot be read: driver mismatch")
+    assert judge(demand(), room) == Admit("n1")
+
+
+def test_the_tightest_gpu_is_taken_first():
+    room = headroom(gpu(0, 80), gpu(1, 20), gpu(2, 40))
+    assert chosen(demand(gpu_gib=10, gpus=1), room) == [1]
+    assert chosen(demand(gpu_gib=30, gpus=1), room) == [2]
+    assert chosen(demand(gpu_gib=10, gpus=2), room) == [1, 2]
+    assert chosen(demand(gpu_gib=20, gpus=3), room) == [1, 2, 0]
+
+
+def test_a_grant_promises_what_was_asked():
+    answer = judge(demand(gpu_gib=10, gpus=1, gpu_utilisation_frac=0.4), headroom(gpu(0, 80)))
+    assert isinstance(answer, Admit)
+    (grant,) = answer.gpus
+    assert (grant.memory_bytes, grant.utilisation_frac) == (10 * GIB, 0.4)
+    assert grant.sharing is Sharing.SHARED
+
+
+def test_gpu_memory_that_is_short_is_named_with_the_best_gpu():
+    room = headroom(gpu(0, 5), gpu(1, 8))
+    waits(
+        demand(gpu_gib=10, gpus=1),
+        room,
+        Resource.GPU_MEMORY,
+        2 * GIB,
+        "10.0 GiB on one GPU",
+        "8.0 GiB on n1/gpu1",
+    )
+    waits(demand(gpu_gib=10, gpus=2), room, Resource.GPU_MEMORY, 2 * GIB, "on each of 2 GPUs")
+
+
+def test_too_few_gpus_with_room():
+    room = headroom(gpu(0, 50), gpu(1, 5))
+    waits(demand(gpu_gib=10, gpus=2), room, Resource.GPUS, 1, "1 on n1 have it")
+
+
+@pytest.mark.parametrize(
+    ("busy", "asked", "limit", "fits"),
+    [
+        (0.0, 1.0, 1.0, True),
+        (0.5, 0.5, 1.0, True),
+        (0.5, 0.6, 1.0, False),
+        (0.5, 0.6, 1.2, True),
+        (0.0, 1.0, 0.5, True),  # an empty GPU takes anybody
+    ],
+)
+def test_utilisations_add_up_to_the_limit(busy, asked, limit, fits):
+    room = headroom(gpu(0, 50, busy=busy))
+    wanted = demand(gpu_gib=1, gpus=1, gpu_utilisation_frac=asked)
+    assert isinstance(judge(wanted, room, utilisation_limit=limit), Admit) is fits
+
+
+def test_a_gpu_without_a_byte_left_takes_nobody():
+    assert isinstance(judge(demand(gpus=1), headroom(gpu(0, 0))), Wait)
+
+
+def test_the_type_is_part_of_the_name_in_any_case():
+    room = headroom(gpu(0, 50), gpu(1, 60, name=V100))
+    assert chosen(demand(gpu_gib=1, gpus=1, gpu_type="v100"), room) == [1]
+    assert isinstance(judge(demand(gpus=1, gpu_type="A100"), room), Wait)
+
+
+def test_whole_takes_an_idle_gpu_and_all_its_memory():
+    room = headroom(gpu(0, 90), gpu(1, 96, idle=True))
+    answer = judge(demand(gpu_gib=10, gpus=1, sharing=Sharing.WHOLE), room)
+    assert isinstance(answer, Admit)
+    assert [(it.uuid, it.memory_bytes) for it in answer.gpus] == [("GPU-1", 100 * GIB)]
+    waits(
+        demand(gpus=2, sharing=Sharing.WHOLE),
+        room,
+        Resource.GPUS,
+        1,
+        "needs 2 whole GPU(s); 1 of 2 on n1 are free",
+    )
+
+
+def test_nobody_shares_a_gpu_that_is_taken_whole():
+    assert isinstance(judge(demand(gpu_gib=1, gpus=1), headroom(gpu(0, 50, whole=True))), Wait)
+
+
+# --- never ---
+
+
+def node(
+    name: str = "h1",
+    memory_gib: int = 44,
+    *,
+    gpus: tuple[str, ...] = (),
+    gpu_gib: int = 16,
+    cpus: float = 8.0,
+    state: NodeState = NodeState.READY,
+) -> Node:
+    found = tuple(Gpu(f"{name}-{i}", i, kind, gpu_gib * GIB, GIB) for i, kind in enumerate(gpus))
+    return Node(name, "gpu", Capacity(cpus, memory_gib * GIB, found), Reserve(1.0, 4 * GIB), state)
+
+
+def refusal(asked: Demand, *nodes: Node) -> Refuse:
+    answer = possible(asked, nodes)
+    assert isinstance(answer, Refuse)
+    return answer
+
+
+def test_what_some_empty_node_could_hold_is_possible():
+    assert possible(demand(40), [node("h1", 8), node("h2")]) is None
+    assert possible(demand(1, cpus=7.0), [node()]) is None
+    two = node(gpus=(V100, V100))
+    assert possible(demand(gpus=2, gpu_gib=15, gpu_type="V100"), [two]) is None
+
+
+def test_a_drained_or_lost_node_counts_and_no_node_refuses_nothing():
+    assert possible(demand(40), [node(state=NodeState.DRAINING)]) is None
+    assert possible(demand(40), [node(state=NodeState.LOST)]) is None
+    assert possible(demand(10_000), []) is None
+
+
+def test_more_memory_than_any_node_has():
+    answer = refusal(demand(96), node("h2"))
+    assert (answer.field, answer.value) == ("resources.host_memory", "96.0 GiB")
+    assert answer.allowed == "largest node h2 has 40.0 GiB; ask for at most that"
+
+
+def test_the_largest_of_several_nodes_is_named():
+    nodes = [node("h1", 8), node("h2"), node("h3", 12)]
+    assert "largest node h2 has 40.0 GiB" in refusal(demand(96), *nodes).allowed
+    nodes = [node("h1", cpus=4), node("h2", cpus=16), node("h3")]
+    assert "largest node h2 has 15;" in refusal(demand(1, cpus=20), *nodes).allowed
+    nodes = [node("h1", gpus=(V100,)), node("h2", gpus=(V100,), gpu_gib=80), node("h3")]
+    asked = demand(1, gpus=1, gpu_gib=96)
+    assert "the largest GPU of h2 (" in refusal(asked, *nodes).allowed
+    nodes = [node("h1"), node("h2", gpus=(V100, V100)), node("h3", gpus=(V100,))]
+    assert "largest node h2 has 2 that would do" in refusal(demand(1, gpus=3), *nodes).allowed
+
+
+def test_a_type_is_looked_for_on_every_node():
+    nodes = [node("h1"), node("h2", gpus=(V100,)), node("h3", gpus=(H200, H200))]
+    answer = refusal(demand(1, gpus=1, gpu_type="V10O"), *nodes)
+    assert answer.field == "resources.gpu_type"
+    assert answer.allowed == f"did you mean V100? this site has {H200}, {V100}"
+
+
+def test_a_fit_only_without_the_reserve_names_the_reserve():
+    answer = refusal(demand(42), node("h2"))
+    assert answer.allowed == (
+        "largest node h2 has 40.0 GiB after its reserve of 4.0 GiB; ask for at most that"
+    )
+    answer = refusal(demand(1, gpus=1, gpu_gib=16), node(gpus=(V100,)))
+    assert answer.field == "resources.gpu_memory"
+    assert "has 15.0 GiB after its reserve of 1.0 GiB" in answer.allowed
+
+
+def test_more_cpus_than_any_node_has():
+    answer = refusal(demand(1, cpus=7.5), node("h2"))
+    assert (answer.field, answer.value) == ("resources.cpus", 7.5)
+    assert "largest node h2 has 7;" in answer.allowed
+
+
+def test_more_gpus_than_any_node_has():
+    answer = refusal(demand(1, gpus=3), node("h2", gpus=(V100, V100)))
+    assert (answer.field, answer.value) == ("resources.gpus", 3)
+    assert "largest node h2 has 2 that would do" in answer.allowed
+    assert "has 0 that would do" in refusal(demand(1, gpus=1), node()).allowed
+
+
+@pytest.mark.parametrize(
+    ("asked", "hint"),
+    [("V10O", "did you mean V100? "), ("H220", "did you mean H200? "), ("TPU", "")],
+)
+def test_an_unknown_gpu_type_suggests_the_nearest(asked, hint):
+    answer = refusal(demand(1, gpus=1, gpu_type=asked), node(gpus=(V100, H200)))
+    assert (answer.field, answer.value) == ("resources.gpu_type", asked)
+    assert answer.allowed == f"{hint}this site has {H200}, {V100}"

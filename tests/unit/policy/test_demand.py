@@ -1,0 +1,50 @@
+"""What becomes of a demand: cut to the node where it is a guess, raised after a kill."""
+
+import pytest
+
+from headway.model.lease import Basis, Demand
+from headway.model.node import Capacity, Node, Reserve
+from headway.model.run import Exit, ExitKind
+from headway.policy.demand import after_out_of_memory, raised, runs_again, within
+from headway.units import GIB
+
+NODE = Node("n", "p", Capacity(8, 64 * GIB), Reserve(0, 4 * GIB))
+
+
+@pytest.mark.parametrize(
+    ("basis", "asked_gib", "left_gib"),
+    [
+        (Basis.PRIOR, 100, 60),
+        (Basis.PRIOR, 61, 60),
+        (Basis.PRIOR, 60, 60),
+        (Basis.PRIOR, 10, 10),
+        (Basis.DECLARED, 100, 100),
+        (Basis.PREDICTED, 100, 100),
+        (Basis.RETRY, 100, 100),
+    ],
+)
+def test_only_a_guess_is_cut_to_the_node(basis, asked_gib, left_gib):
+    demand = within(Demand(asked_gib * GIB, host_memory_basis=basis), NODE)
+    assert demand == Demand(left_gib * GIB, host_memory_basis=basis)
+
+
+def test_a_killed_run_gets_half_as_much_again_as_was_not_enough():
+    demand = Demand(4 * GIB, cpus=2.0, host_memory_basis=Basis.DECLARED)
+    assert after_out_of_memory(demand, None) == 6 * GIB
+    assert after_out_of_memory(demand, 2 * GIB) == 6 * GIB
+    assert after_out_of_memory(demand, 8 * GIB) == 12 * GIB
+    more = raised(demand, 6 * GIB)
+    assert more == Demand(6 * GIB, cpus=2.0, host_memory_basis=Basis.RETRY)
+    assert raised(demand, None) is demand
+
+
+AGAIN = {ExitKind.OUT_OF_MEMORY, ExitKind.INFRASTRUCTURE}
+
+
+@pytest.mark.parametrize("kind", list(ExitKind))
+@pytest.mark.parametrize(
+    ("attempt", "retries", "left"), [(1, 0, False), (1, 1, True), (2, 1, False), (2, 2, True)]
+)
+def test_only_what_the_site_or_the_limit_ended_runs_again(kind, attempt, retries, left):
+    exit_ = Exit(kind, 1, "")
+    assert runs_again(exit_, attempt=attempt, retries=retries) is (left and kind in AGAIN)
