@@ -52,14 +52,19 @@ def read_job(
     Raises:
         InvalidInput: Something is wrong with it; the message is one line.
     """
-    name = shown(filename[-60:]).strip('"') or "job"
-    document = read_document(text, name)
+    document = read_document(text, _plain_name(filename))
     if not isinstance(document.values, dict):
         value = NOTHING if document.values is None else document.values
         raise InvalidInput("job", value, _EXAMPLE, where=document.place(()))
     for override in overrides:
         _apply(override, document)
     return JobText(_validated(document), document)
+
+
+def _plain_name(filename: str) -> str:
+    """*filename* as it may stand in front of a message: its end, on one line."""
+    end = filename if len(filename) <= 200 else f"…{filename[-199:]}"
+    return shown(end, 400)[1:-1]
 
 
 def job_from_document(document: object) -> TrainingJob:

@@ -1,6 +1,7 @@
 """Good jobs: YAML, JSON, plain data and overrides mean the same; nothing is lost on the way."""
 
 import json
+from pathlib import Path
 
 import pytest
 from pydantic import TypeAdapter
@@ -53,6 +54,12 @@ secrets:
 outputs: ["*.pt", "plots/**"]
 """
 SMALL = "name: t\nimage: python\ncommand: [python]\n"
+
+
+@pytest.mark.parametrize("sample", ["flights", "digits"])
+def test_the_samples_are_good_jobs(sample: str) -> None:
+    path = Path(__file__).parents[3] / "samples" / sample / "job.yaml"
+    assert parse_job(path.read_bytes()).image.startswith("headway-samples")
 
 
 def test_every_field_is_read() -> None:
@@ -140,7 +147,11 @@ def test_bad_overrides(override: str, message: str) -> None:
 def test_a_hostile_file_name_stays_on_its_line() -> None:
     with pytest.raises(InvalidInput) as caught:
         parse_job("name: 1", filename="a\nb\u202e.yaml")
-    assert str(caught.value).isprintable()
+    assert caught.value.where == "a\\nb\\u202e.yaml:1"
+    with pytest.raises(InvalidInput) as caught:
+        parse_job("name: 1", filename=f"{'long/' * 100}job.yaml")
+    assert len(caught.value.where) == 202
+    assert caught.value.where.endswith("long/job.yaml:1")
 
 
 def test_places_are_known_for_what_is_found_out_later() -> None:

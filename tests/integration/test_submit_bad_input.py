@@ -1,0 +1,108 @@
+"""`headway submit` on bad input: status 2, one line, and no attempt to reach the server."""
+
+import json
+import socket
+
+import pytest
+from click.testing import CliRunner
+
+from headway.cli import headway
+from headway.model.node import Capacity, Gpu, Node, Reserve
+from headway.site import POLICY, current_site
+from headway.units import GIB
+
+GOOD = "name: t\nimage: python:3.11\ncommand: [python, train.py]\n"
+
+
+@pytest.fixture(autouse=True)
+def site(tmp_path, monkeypatch):
+    """A site with one node, and a port where nobody listens."""
+    monkeypatch.setenv("HEADWAY_HOME", str(tmp_path / "home"))
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        monkeypatch.setenv("HEADWAY_PORT", str(unused.getsockname()[1]))
+    current_site.cache_clear()
+    site = current_site()
+    gpus = (Gpu("GPU-a", 0, "NVIDIA A100", 80 * GIB),)
+    node = Node("h2", "gpu", Capacity(8, 44 * GIB, gpus), Reserve(1.0, 4 * GIB))
+    site.ledger.nodes.register(node, boot_id="b", worker_token="t")
+    yield site
+    site.ledger.close()
+    current_site.cache_clear()
+
+
+def submit(tmp_path, text, *more):
+    path = tmp_path / "job.yaml"
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    done = CliRunner().invoke(headway, ["submit", str(path), *more])
+    return done, done.stderr.replace(str(path), "job.yaml")
+
+
+def test_a_good_job_gets_as_far_as_the_server(tmp_path):
+    done, said = submit(tmp_path, GOOD)
+    assert done.exit_code == 3, said
+
+
+ROWS = [
+    (
+        GOOD + "resources:\n  gpus: 1\n  shm: 1GiB\n  gpu_memory: -5g\n",
+        (
+            'job.yaml:7 resources.gpu_memory: got "-5g"; give a size between 6.0 MiB and 80.0 GiB '
+            "(the largest GPU of pool gpu)"
+        ),
+    ),
+    (
+        GOOD + "resources:\n  host_memory: 96GiB\n",
+        (
+            'job.yaml:5 resources.host_memory: got "96.0 GiB"; largest node h2 has 40.0 GiB; '
+            "ask for at most that"
+        ),
+    ),
+    (
+        GOOD + "resources:\n  cpus: 64\n",
+        "job.yaml:5 resources.cpus: got 64.0; largest node h2 has 7; ask for at most that",
+    ),
+    (
+        GOOD + "resources:\n  gpus: 1\n  gpu_type: A1000\n",
+        'job.yaml:6 resources.gpu_type: got "A1000"; did you mean A100? this site has NVIDIA A100',
+    ),
+    (
+        GOOD + "env:\n  AWS_SECRET_ACCESS_KEY: abc\n",
+        (
+            "job.yaml:5 env.AWS_SECRET_ACCESS_KEY: got a hidden value; it looks like a secret; "
+            "name a Prefect Secret block in secrets instead"
+        ),
+    ),
+    (
+        GOOD + "name: u\n",
+        "job.yaml:4 name: got a second value; give it once; the first is in line 1",
+    ),
+    (b"x" * 10_000_000, "job.yaml job: got more than 256 KiB of text; give at most 256 KiB"),
+    (b"\x00\xff", "job.yaml:1 job: got b'\\xff'; save the file as UTF-8"),
+    (
+        json.dumps({"name": "t", "image": "", "command": ["x"]}, indent=1),
+        (
+            'job.yaml:3 image: got ""; give an image such as python:3.11-slim or '
+            "registry/team/image:tag"
+        ),
+    ),
+]
+
+
+@pytest.mark.parametrize(("text", "line"), ROWS)
+def test_bad_input_is_one_line_and_status_2(tmp_path, text, line):
+    done, said = submit(tmp_path, text)
+    assert (done.exit_code, done.stdout, said) == (2, "", line + "\n")
+
+
+def test_an_override_names_itself(tmp_path):
+    done, said = submit(tmp_path, GOOD, "--set", "resources.gpus=1.5")
+    assert done.exit_code == 2
+    assert said == "--set resources.gpus: got 1.5; give a whole number between 0 and 1024\n"
+
+
+def test_an_image_that_the_site_forbids(tmp_path, site):
+    assert site.adopt(POLICY, {"images": ["ml/*"]})
+    done, said = submit(tmp_path, GOOD)
+    assert done.exit_code == 2
+    assert said == 'job.yaml:2 image: got "python:3.11"; this site allows ml/*\n'
