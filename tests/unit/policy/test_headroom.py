@@ -1,5 +1,6 @@
 """headroom = capacity - reserve - max(promised, observed), for host, processors and each GPU."""
 
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
@@ -122,3 +123,14 @@ def test_a_gpu_that_is_gone_offers_nothing():
 def test_a_node_that_takes_nothing_says_why(state, reason, closed):
     node = Node("n", "gpu", NODE.capacity, NODE.reserve, state, reason)
     assert compute_headroom(node, []).closed_reason == closed
+
+
+@pytest.mark.parametrize(
+    ("promised", "observed", "counts"),
+    [((0.3,), 0.9, 0.9), ((0.3,), 0.1, 0.3), ((0.3,), None, 0.3), ((), 0.9, 0.0)],
+)
+def test_a_job_that_is_busier_than_predicted_counts_as_it_is(promised, observed, counts):
+    leases = [lease(gpus=[GpuGrant("GPU-a", GIB, utilisation_frac=it)]) for it in promised]
+    seen = replace(gpu(A), utilisation_frac=observed)
+    headroom = compute_headroom(NODE, leases, reading(gpus=[seen, gpu(B)]))
+    assert headroom.gpus[0].utilisation_frac == counts
