@@ -8,6 +8,8 @@ from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 
+from threadpoolctl import threadpool_limits
+
 from headway.estimate import store
 from headway.estimate.compare import FEWEST as FEWEST_NEW
 from headway.estimate.compare import Verdict, compare, forecasts, split
@@ -33,11 +35,19 @@ class Refit:
 def retrain(traces: Sequence[Trace], models_dir: Path, *, fitted_at: datetime) -> Refit:
     """Refit on *traces*; the challenger takes the champion's place only if it is better.
 
+    On one core: threads that spin for a core which a training job uses slow
+    both down (measured: 300 traces in seven minutes instead of half a one).
+
     Args:
         traces: All there are.
         models_dir: Where the versions lie.
         fitted_at: Time of the refit, written into the version.
     """
+    with threadpool_limits(1):
+        return _retrain(traces, models_dir, fitted_at)
+
+
+def _retrain(traces: Sequence[Trace], models_dir: Path, fitted_at: datetime) -> Refit:
     champion = store.load(models_dir)
     usable = [trace for trace in traces if measured_times(trace)]
     if len(usable) <= FEWEST:
