@@ -119,7 +119,7 @@ def test_bad_input_ends_the_flow_with_that_line(process_site: LiveSite) -> None:
     assert done.returncode == 0, done.stderr
     run_id = next(r["run_id"] for r in process_site.json("runs") if r["name"] == "bad")
     view = process_site.until(run_id, "Failed")
-    assert view["reason"] == "ports[0]: got 80; give at least 1024"
+    assert view["reason"] == "ports[0]: got 80; give a whole number between 1024 and 65535"
 
 
 def test_what_does_not_fit_waits_with_its_reason_and_without_a_process(
