@@ -14,6 +14,7 @@ from headway.errors import HeadwayError, LeaseLost
 from headway.flowrun import live_flow
 from headway.ledger.records import RunRecord
 from headway.model.job_text import job_from_document
+from headway.model.lease import Lease
 from headway.model.run import Exit, ExitKind, Measurement, RunState
 from headway.policy.reconcile import Action, PrefectView, Situation, reconcile
 from headway.runtime.port import ContainerStatus
@@ -79,9 +80,10 @@ class Janitor:
         wanted: set[str] = set()
         mendings: list[Mending] = []
         for run in runs:
-            name = container_name(run.run_id, run.attempt)
+            lease = self._lease_here(run)
+            name = container_name(run.run_id, lease.attempt if lease is not None else run.attempt)
             wanted.add(name)
-            situation = self._situation(run, prefect, containers.get(name), starting)
+            situation = self._situation(run, prefect, containers.get(name), lease, starting)
             for action in reconcile(situation):
                 if action in ON_PREFECT:
                     mendings.append(Mending(run.run_id, action, self._exit_of(run.run_id)))
@@ -97,11 +99,23 @@ class Janitor:
             log.warning("the cache was not swept: %s; tried again next round", error)
         return mendings
 
+    def _lease_here(self, run: RunRecord) -> Lease | None:
+        """The run's lease on this node. Of a waiting run only that of an attempt before.
+
+        A waiting run that has a lease of its own attempt was claimed since it was read.
+        """
+        lease = self._site.ledger.leases.of_run(run.run_id)
+        if lease is None or lease.node != self._site.settings.node:
+            return None
+        claimed_since = run.state is RunState.WAITING and lease.attempt >= run.attempt
+        return None if claimed_since else lease
+
     def _situation(
         self,
         run: RunRecord,
         prefect: Mapping[str, PrefectRun],
         container: ContainerStatus | None,
+        lease: Lease | None,
         starting: frozenset[str],
     ) -> Situation:
         seen = prefect.get(run.run_id, PrefectRun(PrefectView.MISSING))
@@ -112,7 +126,7 @@ class Janitor:
             prefect=seen.view,
             flow_alive=alive or run.run_id in starting,
             container=container is not None,
-            has_lease=self._site.ledger.leases.of_run(run.run_id) is not None,
+            has_lease=lease is not None,
             flow_starts=seen.flow_starts,
             attempts_left=run.attempt <= job.retries,
         )

@@ -42,8 +42,9 @@ class Situation:
     flow_alive: bool
     """A flow process holds the run's lock, or this worker is just starting one."""
     container: bool
-    """A container of the run's current attempt exists, whatever its state."""
+    """A container of the attempt that has the lease, else of the current one, exists."""
     has_lease: bool
+    """On this node; of a waiting run, one that the attempt before has left behind."""
     flow_starts: int = 0
     attempts_left: bool = True
 
@@ -93,7 +94,9 @@ def reconcile(seen: Situation) -> tuple[Action, ...]:
     if seen.prefect in {PrefectView.CANCELLING, PrefectView.OVER, PrefectView.MISSING}:
         return _end_what_nobody_wants(seen)
     if seen.state is RunState.WAITING:
-        return (*_stop(seen), *_reschedule(seen))
+        # A lease here is the last attempt's: with it the run would never be admitted again.
+        release = (Action.RELEASE,) if seen.has_lease else ()
+        return (*_stop(seen), *release, *_reschedule(seen))
     return _resume(seen)
 
 

@@ -95,7 +95,7 @@ RESUMED = [
     (CLAIMED, False, True, (Action.GIVE_BACK,)),
     (CLAIMED, False, False, (Action.GIVE_BACK,)),
     (RUNNING, False, True, (Action.REQUEUE,)),
-    (WAITING, True, True, (STOP,)),
+    (WAITING, True, True, (STOP, RELEASE)),
 ]
 
 
@@ -104,8 +104,7 @@ RESUMED = [
     "prefect", [PrefectView.SCHEDULED, PrefectView.ACTIVE, PrefectView.CRASHED]
 )
 def test_a_run_without_its_flow_is_followed_or_goes_back(state, container, left, first, prefect):
-    lease = state is not WAITING
-    found = seen(state, prefect, container=container, left=left, lease=lease)
+    found = seen(state, prefect, container=container, left=left, lease=True)
     scheduled = () if prefect is PrefectView.SCHEDULED else (AGAIN,)
     assert reconcile(found) == (*first, *scheduled)
 
