@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from headway import cli_estimate, cli_progress, cli_runs, cli_site
+from headway import cli_estimate, cli_progress, cli_replay, cli_runs, cli_site
 
 
 class _Headway(click.Group):
@@ -48,6 +48,7 @@ for module in (
     cli_site,
     cli_estimate,
     cli_progress,
+    cli_replay,
 ):
     for command in module.COMMANDS:
         headway.add_command(command)

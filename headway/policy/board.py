@@ -1,0 +1,265 @@
+"""The board: the nodes of a pool with what is in each, as one decision sees them."""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from headway.policy.room import NOTHING, Need, Occupant, Promise, Room
+
+
+@dataclass(slots=True, eq=False)
+class Ask:
+    """What a waiting run asks of the board: its demand, ready for deciding.
+
+    A run over several nodes asks for the same on each of them.
+    """
+
+    run_id: str
+    submitted_s: float
+    gpus: int
+    """On each node."""
+    gpu: Need
+    """Of each GPU."""
+    median_s: float
+    """Predicted runtime, median."""
+    high_s: float
+    """Predicted runtime, upper quantile."""
+    host: Need = NOTHING
+    nodes: int = 1
+    """Above 1: a gang, which starts on all of them or not at all."""
+    node: str = ""
+    """The only node it may run on; empty for any."""
+    gpu_type: str = ""
+    """Substring of the GPU's product name; empty for any."""
+    ports: frozenset[int] = frozenset()
+    team: str = ""
+    priority: int = 0
+    overtaken: int = 0
+    """Later runs of at most its priority that have started while it could have had its turn."""
+
+    @property
+    def work_s(self) -> float:
+        """Predicted GPU-seconds; a run without GPUs counts as one."""
+        return self.median_s * max(1, self.gpus) * self.nodes
+
+    @property
+    def share(self) -> float:
+        """GPUs it takes of the site; a run that shares one takes its part of it."""
+        each = 1.0 if self.gpu.whole else self.gpu.load
+        return self.gpus * self.nodes * each
+
+
+class Place(NamedTuple):
+    """GPUs of one node, by their positions on the board."""
+
+    node: int
+    gpus: tuple[int, ...]
+
+
+@dataclass(slots=True)
+class NodeRooms:
+    """One node: its host and its GPUs."""
+
+    name: str
+    host: Room
+    gpus: list[Room]
+    gpu_names: tuple[str, ...] = ()
+    """Product names; empty when nobody asks for one."""
+    ports: set[int] = field(default_factory=set)
+    """Taken by runs."""
+    closed: bool = False
+    """Takes no new runs: drained, lost or unreadable."""
+
+    def admits(self, ask: Ask) -> bool:
+        """May *ask* run here at all, room aside?"""
+        return not self.closed and (not ask.node or ask.node == self.name)
+
+    def suitable(self, ask: Ask) -> Iterator[tuple[int, Room]]:
+        """GPUs of the type that *ask* wants."""
+        wanted = ask.gpu_type.lower()
+        for at, room in enumerate(self.gpus):
+            if not wanted or wanted in self.gpu_names[at].lower():
+                yield at, room
+
+
+@dataclass(slots=True)
+class Board:
+    """The nodes of a pool."""
+
+    nodes: list[NodeRooms]
+
+    def enter(self, ask: Ask, places: Sequence[Place], now_s: float) -> None:
+        """Let the run of *ask* in at *places*."""
+        end_s = now_s + ask.high_s
+        for place in places:
+            node = self.nodes[place.node]
+            if ask.host != NOTHING:
+                node.host.enter(Occupant(end_s, ask.run_id, now_s, end_s, ask.host))
+            for at in place.gpus:
+                node.gpus[at].enter(Occupant(end_s, ask.run_id, now_s, end_s, ask.gpu))
+            node.ports |= ask.ports
+
+    def leave(self, ask: Ask, places: Sequence[Place]) -> None:
+        """Take the run of *ask* off the board."""
+        for place in places:
+            node = self.nodes[place.node]
+            if ask.host != NOTHING:
+                node.host.leave(ask.run_id)
+            for at in place.gpus:
+                node.gpus[at].leave(ask.run_id)
+            node.ports -= ask.ports
+
+    def look_anew(self, now_s: float, overrun_frac: float) -> None:
+        """Forget all promises; expect those who outlived their prediction to go on for a while."""
+        for node in self.nodes:
+            for room in (node.host, *node.gpus):
+                if room.promises:
+                    room.promises.clear()
+                if any(one.predicted_end_s <= now_s for one in room.occupants):
+                    room.outlived(now_s, overrun_frac)
+
+    def promise(self, ask: Ask, places: Sequence[Place], start_s: float) -> None:
+        """Hold *places* back for *ask* from *start_s* for its predicted time."""
+        end_s = start_s + ask.high_s
+        for place in places:
+            node = self.nodes[place.node]
+            if ask.host != NOTHING:
+                node.host.promises.append(Promise(start_s, end_s, ask.host))
+            for at in place.gpus:
+                node.gpus[at].promises.append(Promise(start_s, end_s, ask.gpu))
+
+    def has_room(self, ask: Ask) -> bool:
+        """Would *ask* fit now if there were no promises?"""
+        fitting = 0
+        for node in self.nodes:
+            if not node.admits(ask) or not ask.ports.isdisjoint(node.ports):
+                continue
+            if ask.host != NOTHING and not node.host.fits_now(ask.host):
+                continue
+            fitting += sum(room.fits_now(ask.gpu) for _, room in node.suitable(ask)) >= ask.gpus
+        return fitting >= ask.nodes
+
+    def place_now(self, ask: Ask, now_s: float) -> tuple[Place, ...]:
+        """Where *ask* may start now without delaying a promise; empty when nowhere.
+
+        Best fit: beside others on the GPU that is left with the least memory,
+        else on the node with the fewest empty GPUs, so that whole nodes stay
+        free for those who need them.
+        """
+        end_s = now_s + ask.high_s
+        found: list[tuple[tuple[float, ...], int, tuple[int, ...]]] = []
+        for at, node in enumerate(self.nodes):
+            if not node.admits(ask) or (ask.ports and not ask.ports.isdisjoint(node.ports)):
+                continue
+            if ask.host != NOTHING and not _fits(node.host, ask.host, now_s, end_s):
+                continue
+            choice = _choose(node, ask, now_s, end_s)
+            if choice is not None:
+                found.append((choice[0], at, choice[1]))
+        if len(found) < ask.nodes:
+            return ()
+        if ask.nodes == 1:
+            best = min(found)
+            return (Place(best[1], best[2]),)
+        return tuple(Place(at, gpus) for _, at, gpus in sorted(found)[: ask.nodes])
+
+    def earliest(self, ask: Ask, now_s: float) -> tuple[float, tuple[Place, ...]]:
+        """The earliest start of *ask* by the predicted ends, all promises kept; infinite if none.
+
+        Looked for where a GPU opens or a promise ends: there is no start
+        between these. The search is bounded by the size of the board.
+        """
+        opens = [self._opens(node, ask, now_s) for node in self.nodes]
+        if ask.nodes > 1:
+            return self._earliest_gang(ask, opens)
+        best: tuple[float, tuple[Place, ...]] = (math.inf, ())
+        for at, times in enumerate(opens):
+            for start_s in times:
+                if start_s >= best[0]:
+                    break
+                gpus = _free_during(self.nodes[at], ask, start_s)
+                if gpus is not None:
+                    best = (start_s, (Place(at, gpus),))
+                    break
+        return best
+
+    def _earliest_gang(
+        self, ask: Ask, opens: Sequence[Sequence[float]]
+    ) -> tuple[float, tuple[Place, ...]]:
+        for start_s in sorted({time_s for times in opens for time_s in times}):
+            places: list[Place] = []
+            for at, times in enumerate(opens):
+                if times and times[0] <= start_s:
+                    gpus = _free_during(self.nodes[at], ask, start_s)
+                    if gpus is not None:
+                        places.append(Place(at, gpus))
+            if len(places) >= ask.nodes:
+                return start_s, tuple(places[: ask.nodes])
+        return math.inf, ()
+
+    def _opens(self, node: NodeRooms, ask: Ask, now_s: float) -> list[float]:
+        """Times at which *ask* may come to fit on *node*, soonest first."""
+        if not node.admits(ask):
+            return []
+        host_s = node.host.opens_at(ask.host, now_s) if ask.host != NOTHING else now_s
+        times = sorted(room.opens_at(ask.gpu, now_s) for _, room in node.suitable(ask))
+        if ask.gpus:
+            if len(times) < ask.gpus:
+                return []
+            least_s = max(times[ask.gpus - 1], host_s)
+        else:
+            least_s = host_s
+        if least_s == math.inf:
+            return []
+        ends = {p.end_s for room in (node.host, *node.gpus) for p in room.promises}
+        # Ports are not predicted: a port is taken to be free with its run's end.
+        later = {time_s for time_s in (*times, *ends) if least_s < time_s < math.inf}
+        return [least_s, *sorted(later)]
+
+
+def _fits(room: Room, need: Need, now_s: float, end_s: float) -> bool:
+    if not room.fits_now(need):
+        return False
+    return not room.promises or room.fits_during(need, now_s, end_s)
+
+
+def _choose(
+    node: NodeRooms, ask: Ask, now_s: float, end_s: float
+) -> tuple[tuple[float, ...], tuple[int, ...]] | None:
+    """The GPUs of *node* that suit best, with how well they do (smallest is best)."""
+    if ask.gpus == 0:
+        return (node.host.free_bytes,), ()
+    need = ask.gpu
+    fitting: list[tuple[bool, int, int]] = []
+    for at, room in node.suitable(ask):
+        if _fits(room, need, now_s, end_s):
+            fitting.append((not room.occupants, room.free_bytes, at))
+    if len(fitting) < ask.gpus:
+        return None
+    fitting.sort()
+    chosen = fitting[: ask.gpus]
+    alone, free_bytes, _ = chosen[-1]
+    score: tuple[float, ...] = (0, free_bytes)
+    if alone:
+        score = (1, free_bytes, sum(not room.occupants for room in node.gpus))
+    return score, tuple(sorted(at for _, _, at in chosen))
+
+
+def _free_during(node: NodeRooms, ask: Ask, start_s: float) -> tuple[int, ...] | None:
+    """GPUs of *node* that can be promised from *start_s*; None when there are too few.
+
+    Those that open last are taken, so that the ones that open sooner stay of use.
+    """
+    end_s = start_s + ask.high_s
+    if ask.host != NOTHING and not node.host.fits_during(ask.host, start_s, end_s):
+        return None
+    gpus = [
+        (room.opens_at(ask.gpu, 0.0), at)
+        for at, room in node.suitable(ask)
+        if room.fits_during(ask.gpu, start_s, end_s)
+    ]
+    if len(gpus) < ask.gpus:
+        return None
+    gpus.sort()
+    return tuple(sorted(at for _, at in gpus[len(gpus) - ask.gpus :]))

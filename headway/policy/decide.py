@@ -1,0 +1,196 @@
+"""One decision: who of the front of the line starts now, who is promised when, who waits.
+
+The same function serves the workers' plan and the replay.
+"""
+
+import enum
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from headway.policy.board import Ask, Board, Place
+from headway.policy.settings import PolicySettings
+
+
+class Hold(enum.StrEnum):
+    """Why a run does not start in this decision."""
+
+    ROOM = "room"
+    """It does not fit beside those who run."""
+    PROMISE = "promise"
+    """It would fit, but would delay a reservation."""
+    QUOTA = "quota"
+    """Its team has as much as it may have."""
+    BARRIER = "barrier"
+    """A run before it has been overtaken as often as may be: nobody passes."""
+
+
+@dataclass(slots=True)
+class Held:
+    """What a team's running runs hold, against its quota."""
+
+    gpus: int = 0
+    host_memory_bytes: int = 0
+    running: int = 0
+
+    def add(self, ask: Ask, times: int = 1) -> None:
+        """Count *ask* in; with *times* -1 out."""
+        self.gpus += times * ask.gpus * ask.nodes
+        self.host_memory_bytes += times * ask.host.memory_bytes * ask.nodes
+        self.running += times
+
+
+@dataclass(slots=True, eq=False)
+class Outcome:
+    """What was decided for one run."""
+
+    ask: Ask
+    start: tuple[Place, ...] = ()
+    """Where it starts now; empty when it waits."""
+    hold: Hold | None = None
+    """Why it waits; None when it starts."""
+    reserved_s: float = math.inf
+    """The start it is promised; infinite without a reservation."""
+    reserved: tuple[Place, ...] = ()
+    barrier: Ask | None = None
+    """The run that nobody passes, for `Hold.BARRIER`."""
+
+
+@dataclass(slots=True)
+class _Decision:
+    """A decision in the making."""
+
+    board: Board
+    now_s: float
+    settings: PolicySettings
+    held: dict[str, Held]
+    elders: list[Ask]
+    passed: dict[str, int] = field(default_factory=dict)
+    """By elder: later runs that start before it in this decision."""
+    hopeless: list[Ask] = field(default_factory=list)
+    """Asks that found no place: as long as the board only fills, no larger one does."""
+
+    def quota_left(self, ask: Ask) -> bool:
+        limits = self.settings.team(ask.team)
+        held = self.held.get(ask.team) or Held()
+        host_bytes = held.host_memory_bytes + ask.host.memory_bytes * ask.nodes
+        return not (
+            _above(held.gpus + ask.gpus * ask.nodes, limits.max_gpus)
+            or _above(host_bytes, limits.max_host_memory_bytes)
+            or _above(held.running + 1, limits.max_running)
+        )
+
+    def barrier(self, ask: Ask) -> Ask | None:
+        """The run that *ask* must not overtake any more, if there is one."""
+        for elder in self.elders:
+            if not _overtakes(ask, elder) or not self.quota_left(elder):
+                continue
+            times = elder.overtaken + self.passed.get(elder.run_id, 0)
+            if times >= self.settings.overtake_bound:
+                return elder
+        return None
+
+    def place(self, ask: Ask) -> tuple[Place, ...]:
+        if any(_no_smaller(ask, other) for other in self.hopeless):
+            return ()
+        places = self.board.place_now(ask, self.now_s)
+        if not places:
+            self.hopeless.append(ask)
+        return places
+
+    def start(self, ask: Ask, places: tuple[Place, ...]) -> Outcome:
+        self.board.enter(ask, places, self.now_s)
+        self.held.setdefault(ask.team, Held()).add(ask)
+        self.elders = [elder for elder in self.elders if elder is not ask]
+        for elder in self.elders:
+            if _overtakes(ask, elder):
+                self.passed[elder.run_id] = self.passed.get(elder.run_id, 0) + 1
+        return Outcome(ask, start=places)
+
+
+def decide(
+    board: Board,
+    front: Sequence[Ask],
+    elders: Sequence[Ask],
+    held: Mapping[str, Held],
+    *,
+    now_s: float,
+    settings: PolicySettings,
+) -> list[Outcome]:
+    """Decide for the front of the line.
+
+    Reservations are made anew in each decision, from the upper quantiles of
+    the ends as they are known now: a run that outlives its prediction moves
+    them, and is not killed for it.
+
+    Args:
+        board: Who is where. Those who start are entered; promises are left
+            on it until the next decision.
+        front: The first `window` runs of the line, in order.
+        elders: Waiting runs that may reach `overtake_bound` in this decision:
+            those overtaken at least `overtake_bound - window` times.
+        held: What each team's running runs hold. Not changed.
+        now_s: The time of the decision.
+        settings: The knobs.
+
+    Returns:
+        One outcome for each of *front*, in its order.
+    """
+    board.look_anew(now_s, settings.overrun_frac)
+    # A run that no open node could ever hold must not keep the others from starting.
+    possible = [one for one in elders if board.earliest(one, now_s)[0] < math.inf]
+    making = _Decision(
+        board,
+        now_s,
+        settings,
+        {team: Held(one.gpus, one.host_memory_bytes, one.running) for team, one in held.items()},
+        possible,
+    )
+    outcomes: list[Outcome] = []
+    reservations = 0
+    for ask in front:
+        if not making.quota_left(ask):
+            outcomes.append(Outcome(ask, hold=Hold.QUOTA))
+            continue
+        barrier = making.barrier(ask)
+        if barrier is not None:
+            outcomes.append(Outcome(ask, hold=Hold.BARRIER, barrier=barrier))
+            continue
+        places = making.place(ask)
+        if places:
+            outcomes.append(making.start(ask, places))
+            continue
+        outcome = Outcome(ask, hold=Hold.ROOM if reservations == 0 else Hold.PROMISE)
+        if reservations < settings.reservations:
+            outcome.reserved_s, outcome.reserved = board.earliest(ask, now_s)
+            if outcome.reserved:
+                reservations += 1
+                board.promise(ask, outcome.reserved, outcome.reserved_s)
+        outcomes.append(outcome)
+    return outcomes
+
+
+def _above(value: int, limit: int | None) -> bool:
+    return limit is not None and value > limit
+
+
+def _overtakes(ask: Ask, elder: Ask) -> bool:
+    later = (ask.submitted_s, ask.run_id) > (elder.submitted_s, elder.run_id)
+    return later and ask.priority <= elder.priority
+
+
+def _no_smaller(ask: Ask, other: Ask) -> bool:
+    """Can *ask* have no place where *other* had none?"""
+    need, less = ask.gpu, other.gpu
+    return (
+        ask.gpus >= other.gpus
+        and ask.nodes >= other.nodes
+        and ask.high_s >= other.high_s
+        and need.memory_bytes >= less.memory_bytes
+        and (need.whole or (not less.whole and need.load >= less.load))
+        and ask.host.memory_bytes >= other.host.memory_bytes
+        and ask.host.load >= other.host.load
+        and other.node in ("", ask.node)
+        and other.gpu_type.lower() in ask.gpu_type.lower()
+        and ask.ports >= other.ports
+    )

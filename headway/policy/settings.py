@@ -1,0 +1,77 @@
+"""The knobs of the line, as one frozen value that an operator edits."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from headway.errors import InvalidInput
+from headway.units import DAY_S
+
+
+@dataclass(frozen=True, slots=True)
+class TeamSettings:
+    """One team's share and quotas; None is no limit."""
+
+    weight: float = 1.0
+    """Its part of the site beside the other teams' weights; above 0."""
+    max_gpus: int | None = None
+    """GPUs its running runs may hold together."""
+    max_host_memory_bytes: int | None = None
+    """Host memory its running runs may hold together."""
+    max_running: int | None = None
+    """Runs it may have running at once."""
+
+    def __post_init__(self) -> None:
+        if not self.weight > 0:
+            raise InvalidInput("weight", self.weight, "give a number above 0")
+
+
+@dataclass(frozen=True, slots=True)
+class PolicySettings:
+    """How the line is ordered, how far a decision looks and what it promises."""
+
+    window: int = 64
+    """Runs from the front of the line that one decision looks at; bounds its cost."""
+    reservations: int = 2
+    """Runs that cannot start and are promised their earliest start in one decision."""
+    patience: float = 20.0
+    """Waiting, in predicted GPU-times of the run itself, after which newcomers stay behind it."""
+    overtake_limit: int = 1000
+    """Later runs that may start before a waiting one until it goes to the front of its
+    priority, with a reservation."""
+    overtake_bound: int = 10_000
+    """Later runs that may start before a waiting one in any case; then nobody passes it."""
+    utilisation_limit: float = 1.0
+    """Largest sum of utilisations of runs that share a GPU."""
+    overrun_frac: float = 0.25
+    """A run that outlives its prediction is expected to need this part of its time again."""
+    fair_share_half_life_s: float = 7 * DAY_S
+    """Age at which a GPU-second counts half against its team."""
+    fair_share_step: float = 1.25
+    """Teams whose use of their share differs by less than this factor count as equal; above 1."""
+    teams: Mapping[str, TeamSettings] = field(default_factory=dict)
+    """By name; a team that is not listed has weight 1 and no quota."""
+
+    def __post_init__(self) -> None:
+        for name, least in (("window", 1), ("reservations", 1), ("overtake_limit", 1)):
+            if getattr(self, name) < least:
+                raise InvalidInput(name, getattr(self, name), f"give at least {least}")
+        for name in ("utilisation_limit", "overrun_frac", "fair_share_half_life_s"):
+            if not getattr(self, name) > 0:
+                raise InvalidInput(name, getattr(self, name), "give a number above 0")
+        if not self.patience >= 0:
+            raise InvalidInput("patience", self.patience, "give a number of at least 0")
+        if self.overtake_bound < self.overtake_limit:
+            raise InvalidInput(
+                "overtake_bound",
+                self.overtake_bound,
+                f"give at least the overtake_limit, {self.overtake_limit}",
+            )
+        if not self.fair_share_step > 1:
+            raise InvalidInput("fair_share_step", self.fair_share_step, "give a number above 1")
+
+    def team(self, name: str) -> TeamSettings:
+        """The settings of team *name*; the default where it is not listed."""
+        return self.teams.get(name, _DEFAULT_TEAM)
+
+
+_DEFAULT_TEAM = TeamSettings()

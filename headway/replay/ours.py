@@ -1,0 +1,53 @@
+"""headway's own policy in a replay: the line and the decision that the workers use."""
+
+from dataclasses import dataclass, field
+
+from headway.policy.board import Ask, Board
+from headway.policy.decide import Held, Outcome, decide
+from headway.policy.line import Line
+from headway.policy.order import Usage
+from headway.policy.settings import PolicySettings
+
+
+@dataclass(slots=True)
+class Headway:
+    """Keeps what the ledger keeps on a site: the line, the teams' use, what they hold."""
+
+    settings: PolicySettings
+    line: Line = field(init=False)
+    usage: Usage = field(init=False)
+    held: dict[str, Held] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.line = Line(self.settings)
+        self.usage = Usage(self.settings.fair_share_half_life_s)
+
+    def add(self, ask: Ask) -> None:
+        """*ask* joins the line."""
+        self.line.add(ask)
+        self.usage.used.setdefault(ask.team, 0.0)
+
+    def ended(self, ask: Ask, now_s: float) -> None:
+        """The run of *ask* has ended."""
+        self.usage.change(ask.team, -ask.share, now_s)
+        self.held[ask.team].add(ask, -1)
+
+    def decide(self, board: Board, now_s: float) -> list[Outcome]:
+        """The runs of the front of the line that start now."""
+        self.usage.advance(now_s)
+        front = self.line.front(self.usage.used)
+        outcomes = decide(
+            board,
+            front,
+            self.line.elders(),
+            self.held,
+            now_s=now_s,
+            settings=self.settings,
+        )
+        started = [outcome for outcome in outcomes if outcome.start]
+        for outcome in started:
+            ask = outcome.ask
+            self.line.remove(ask)
+            self.usage.change(ask.team, ask.share, now_s)
+            self.held.setdefault(ask.team, Held()).add(ask)
+        return started

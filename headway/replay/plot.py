@@ -1,0 +1,39 @@
+"""A picture of replays: how long jobs waited, and how many did."""
+
+import io
+from collections.abc import Mapping
+
+import numpy as np
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+
+from headway.replay.simulate import Result
+from headway.units import DAY_S, MINUTE_S
+
+
+def waits(results: Mapping[str, Result]) -> bytes:
+    """PNG with the share of jobs within each wait, and the length of the line over time.
+
+    Args:
+        results: By the name that the legend shows.
+    """
+    figure = Figure(figsize=(11, 4.5), layout="constrained")
+    FigureCanvasAgg(figure)
+    within, length = figure.subplots(1, 2)
+    for name, result in results.items():
+        submit = np.array([job.trace.submit_s for job in result.jobs])
+        start = np.sort([job.start_s for job in result.jobs])
+        wait = np.sort([job.start_s - job.trace.submit_s for job in result.jobs])
+        share = np.arange(1, len(wait) + 1) / len(wait)
+        within.step(np.maximum(wait, 1.0) / MINUTE_S, share, where="post", label=name)
+        times = np.linspace(0.0, float(start[-1]), 1000)
+        waiting = np.searchsorted(submit, times, "right") - np.searchsorted(start, times, "right")
+        length.plot(times / DAY_S, waiting, label=name)
+    within.set(xscale="log", xlabel="Wait, min", ylabel="Share of jobs within it", ylim=(0, 1))
+    length.set(xlabel="Day", ylabel="Jobs in the line", ylim=(0, None))
+    for axes in (within, length):
+        axes.grid(visible=True, alpha=0.3)
+        axes.legend()
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png")
+    return buffer.getvalue()

@@ -1,0 +1,76 @@
+"""The policies that ours is compared with. They live here only."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from headway.policy.board import Ask, Board
+from headway.policy.decide import Outcome
+from headway.policy.settings import PolicySettings
+
+
+@dataclass(slots=True)
+class Fifo:
+    """First come, first served: nobody passes anybody."""
+
+    settings: PolicySettings
+    waiting: dict[str, Ask] = field(default_factory=dict)
+
+    def add(self, ask: Ask) -> None:
+        """*ask* joins the line."""
+        self.waiting[ask.run_id] = ask
+
+    def ended(self, ask: Ask, now_s: float) -> None:
+        """A run has ended; FIFO does not care whose it was."""
+
+    def decide(self, board: Board, now_s: float) -> list[Outcome]:
+        """Start from the front of the line until one does not fit."""
+        board.look_anew(now_s, self.settings.overrun_frac)
+        started = _start_in_order(board, self.waiting.values(), now_s)
+        for outcome in started:
+            del self.waiting[outcome.ask.run_id]
+        return started
+
+
+@dataclass(slots=True)
+class Easy(Fifo):
+    """First come, first served with backfill (Lifka 1995), as Slurm does.
+
+    The head of the line holds a reservation at its earliest start; others
+    start, in the order of the line, if they do not delay it.
+    """
+
+    def decide(self, board: Board, now_s: float) -> list[Outcome]:
+        """Start from the front, reserve for the first that does not fit, backfill behind it."""
+        outcomes = Fifo.decide(self, board, now_s)
+        line = iter(self.waiting.values())
+        head = next(line, None)
+        if head is None:
+            return outcomes
+        start_s, places = board.earliest(head, now_s)
+        board.promise(head, places, start_s)
+        hopeless: dict[tuple[object, ...], float] = {}
+        found: list[Outcome] = []
+        for ask in line:
+            shape = (ask.gpus, ask.nodes, ask.gpu)
+            if hopeless.get(shape, float("inf")) <= ask.high_s:
+                continue
+            place = board.place_now(ask, now_s)
+            if not place:
+                hopeless[shape] = ask.high_s
+                continue
+            board.enter(ask, place, now_s)
+            found.append(Outcome(ask, start=place))
+        for outcome in found:
+            del self.waiting[outcome.ask.run_id]
+        return outcomes + found
+
+
+def _start_in_order(board: Board, line: Iterable[Ask], now_s: float) -> list[Outcome]:
+    started: list[Outcome] = []
+    for ask in line:
+        places = board.place_now(ask, now_s)
+        if not places:
+            break
+        board.enter(ask, places, now_s)
+        started.append(Outcome(ask, start=places))
+    return started
