@@ -131,6 +131,8 @@ class Resource(enum.StrEnum):
     PORTS = "ports"
     NODE = "node"
     """No node may take runs now (drained, lost, unreadable)."""
+    QUOTA = "quota"
+    """Its team has as much as it may have."""
     TURN = "turn"
     """It would fit, but others are ahead of it."""
 

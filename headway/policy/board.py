@@ -69,7 +69,21 @@ class NodeRooms:
     ports: set[int] = field(default_factory=set)
     """Taken by runs."""
     closed: bool = False
-    """Takes no new runs: drained, lost or unreadable."""
+    """Takes no new runs: drained or lost."""
+    gpu_error: str = ""
+    """Why its GPUs cannot be used now; then it has none here."""
+
+    def copy(self) -> "NodeRooms":
+        """The same rooms, to try something out."""
+        return NodeRooms(
+            self.name,
+            self.host.copy(),
+            [room.copy() for room in self.gpus],
+            self.gpu_names,
+            set(self.ports),
+            closed=self.closed,
+            gpu_error=self.gpu_error,
+        )
 
     def admits(self, ask: Ask) -> bool:
         """May *ask* run here at all, room aside?"""
@@ -88,6 +102,10 @@ class Board:
     """The nodes of a pool."""
 
     nodes: list[NodeRooms]
+
+    def copy(self) -> "Board":
+        """The same board, to try something out."""
+        return Board([node.copy() for node in self.nodes])
 
     def enter(self, ask: Ask, places: Sequence[Place], now_s: float) -> None:
         """Let the run of *ask* in at *places*."""

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from headway.policy.board import Ask, Board, Place
+from headway.policy.preempt import Runner, choose
 from headway.policy.settings import PolicySettings
 
 
@@ -16,9 +17,7 @@ class Hold(enum.StrEnum):
     """Why a run does not start in this decision."""
 
     ROOM = "room"
-    """It does not fit beside those who run."""
-    PROMISE = "promise"
-    """It would fit, but would delay a reservation."""
+    """It does not fit beside those who run and what is promised to runs ahead of it."""
     QUOTA = "quota"
     """Its team has as much as it may have."""
     BARRIER = "barrier"
@@ -52,6 +51,8 @@ class Outcome:
     reserved_s: float = math.inf
     """The start it is promised; infinite without a reservation."""
     reserved: tuple[Place, ...] = ()
+    preempts: tuple[Runner, ...] = ()
+    """Running runs that must stop for it; those that are stopping already are among them."""
     barrier: Ask | None = None
     """The run that nobody passes, for `Hold.BARRIER`."""
 
@@ -65,10 +66,41 @@ class _Decision:
     settings: PolicySettings
     held: dict[str, Held]
     elders: list[Ask]
+    runners: list[Runner]
+    reservations: int = 0
     passed: dict[str, int] = field(default_factory=dict)
     """By elder: later runs that start before it in this decision."""
     hopeless: list[Ask] = field(default_factory=list)
     """Asks that found no place: as long as the board only fills, no larger one does."""
+
+    def outcome(self, ask: Ask) -> Outcome:
+        if not self.quota_left(ask):
+            return Outcome(ask, hold=Hold.QUOTA)
+        barrier = self.barrier(ask)
+        if barrier is not None:
+            return Outcome(ask, hold=Hold.BARRIER, barrier=barrier)
+        places = self.place(ask)
+        if places:
+            return self.start(ask, places)
+        outcome = Outcome(ask, hold=Hold.ROOM)
+        if self.runners and self.preempt(outcome):
+            return outcome
+        if self.reservations < self.settings.reservations:
+            outcome.reserved_s, outcome.reserved = self.board.earliest(ask, self.now_s)
+            if outcome.reserved:
+                self.reservations += 1
+                self.board.promise(ask, outcome.reserved, outcome.reserved_s)
+        return outcome
+
+    def preempt(self, outcome: Outcome) -> bool:
+        """Stop others for the run of *outcome* if that helps; their place is held for it."""
+        gone, places = choose(self.board, outcome.ask, self.runners, self.now_s)
+        if not places:
+            return False
+        outcome.preempts, outcome.reserved, outcome.reserved_s = gone, places, self.now_s
+        self.runners = [one for one in self.runners if one not in gone]
+        self.board.promise(outcome.ask, places, self.now_s)
+        return True
 
     def quota_left(self, ask: Ask) -> bool:
         limits = self.settings.team(ask.team)
@@ -116,6 +148,7 @@ def decide(
     *,
     now_s: float,
     settings: PolicySettings,
+    runners: Sequence[Runner] = (),
 ) -> list[Outcome]:
     """Decide for the front of the line.
 
@@ -132,6 +165,7 @@ def decide(
         held: What each team's running runs hold. Not changed.
         now_s: The time of the decision.
         settings: The knobs.
+        runners: Running runs that may be stopped for a higher priority.
 
     Returns:
         One outcome for each of *front*, in its order.
@@ -145,29 +179,9 @@ def decide(
         settings,
         {team: Held(one.gpus, one.host_memory_bytes, one.running) for team, one in held.items()},
         possible,
+        list(runners),
     )
-    outcomes: list[Outcome] = []
-    reservations = 0
-    for ask in front:
-        if not making.quota_left(ask):
-            outcomes.append(Outcome(ask, hold=Hold.QUOTA))
-            continue
-        barrier = making.barrier(ask)
-        if barrier is not None:
-            outcomes.append(Outcome(ask, hold=Hold.BARRIER, barrier=barrier))
-            continue
-        places = making.place(ask)
-        if places:
-            outcomes.append(making.start(ask, places))
-            continue
-        outcome = Outcome(ask, hold=Hold.ROOM if reservations == 0 else Hold.PROMISE)
-        if reservations < settings.reservations:
-            outcome.reserved_s, outcome.reserved = board.earliest(ask, now_s)
-            if outcome.reserved:
-                reservations += 1
-                board.promise(ask, outcome.reserved, outcome.reserved_s)
-        outcomes.append(outcome)
-    return outcomes
+    return [making.outcome(ask) for ask in front]
 
 
 def _above(value: int, limit: int | None) -> bool:

@@ -8,7 +8,7 @@ reservations. Times are seconds on any one clock; the callers agree on it.
 
 import math
 from bisect import insort
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 ROUNDING = 1e-9
@@ -64,6 +64,10 @@ class Room:
     occupants: list[Occupant] = field(default_factory=list)
     """By end, soonest first."""
     promises: list[Promise] = field(default_factory=list)
+
+    def copy(self) -> "Room":
+        """The same room, to try something out."""
+        return replace(self, occupants=list(self.occupants), promises=list(self.promises))
 
     @property
     def taken_whole(self) -> bool:

@@ -35,6 +35,8 @@ class PolicySettings:
     """Runs that cannot start and are promised their earliest start in one decision."""
     patience: float = 20.0
     """Waiting, in predicted GPU-times of the run itself, after which newcomers stay behind it."""
+    max_patience_s: float = 20 * DAY_S
+    """Waiting after which newcomers stay behind a run, however large it is."""
     overtake_limit: int = 1000
     """Later runs that may start before a waiting one until it goes to the front of its
     priority, with a reservation."""
@@ -44,6 +46,8 @@ class PolicySettings:
     """Largest sum of utilisations of runs that share a GPU."""
     overrun_frac: float = 0.25
     """A run that outlives its prediction is expected to need this part of its time again."""
+    unknown_runtime_s: float = DAY_S
+    """Taken for the runtime of a run of which nothing is known."""
     fair_share_half_life_s: float = 7 * DAY_S
     """Age at which a GPU-second counts half against its team."""
     fair_share_step: float = 1.25
@@ -55,7 +59,12 @@ class PolicySettings:
         for name, least in (("window", 1), ("reservations", 1), ("overtake_limit", 1)):
             if getattr(self, name) < least:
                 raise InvalidInput(name, getattr(self, name), f"give at least {least}")
-        for name in ("utilisation_limit", "overrun_frac", "fair_share_half_life_s"):
+        for name in (
+            "utilisation_limit",
+            "overrun_frac",
+            "unknown_runtime_s",
+            "fair_share_half_life_s",
+        ):
             if not getattr(self, name) > 0:
                 raise InvalidInput(name, getattr(self, name), "give a number above 0")
         if not self.patience >= 0:

@@ -1,0 +1,185 @@
+"""Why a run waits and until about when, in words and numbers."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from headway.model.lease import Resource, Wait
+from headway.policy.board import Ask, Board, NodeRooms
+from headway.policy.decide import Held, Hold, Outcome
+from headway.policy.settings import PolicySettings
+from headway.units import format_size
+
+
+@dataclass(frozen=True, slots=True)
+class Outlook:
+    """When a run may start, and the work that is ahead of the next one in line."""
+
+    earliest_s: float = math.inf
+    expected_s: float = math.inf
+    latest_s: float = math.inf
+    median_work_s: float = 0.0
+    """GPU-seconds of the runs of the line so far, by the medians."""
+    high_work_s: float = 0.0
+
+
+def outlook(
+    before: Outlook, outcome: Outcome, board: Board, medians: Board, now_s: float
+) -> Outlook:
+    """When the run of *outcome* may start.
+
+    The earliest is when it would fit if nobody were ahead of it and all runs
+    ended at their medians. The expected adds the work of those ahead of it,
+    spread over the pool's GPUs; the latest takes upper quantiles, or the
+    reservation where there is one.
+
+    Args:
+        before: The outlook of the run before it in line.
+        outcome: What was decided for the run.
+        board: After the decision; ends by the upper quantiles.
+        medians: Before the decision; ends by the medians.
+        now_s: The time of the decision.
+    """
+    ask = outcome.ask
+    size = max(1, sum(len(node.gpus) for node in board.nodes if not node.closed))
+    if outcome.start:
+        earliest_s = expected_s = latest_s = now_s
+    else:
+        earliest_s = medians.earliest(ask, now_s)[0]
+        opens_s = board.earliest(ask, now_s)[0]
+        latest_s = min(outcome.reserved_s, opens_s + before.high_work_s / size)
+        earliest_s = min(earliest_s, latest_s)
+        expected_s = min(latest_s, earliest_s + before.median_work_s / size)
+    more = max(1.0, ask.share)
+    return Outlook(
+        earliest_s,
+        expected_s,
+        latest_s,
+        before.median_work_s + ask.median_s * more,
+        before.high_work_s + ask.high_s * more,
+    )
+
+
+def explain(
+    outcome: Outcome,
+    board: Board,
+    held: Mapping[str, Held],
+    *,
+    now_s: float,
+    settings: PolicySettings,
+) -> Wait:
+    """Why the run of *outcome* waits: the scarce resource, how much is short, one sentence."""
+    ask = outcome.ask
+    if outcome.preempts:
+        names = ", ".join(one.ask.run_id for one in outcome.preempts)
+        return Wait(Resource.TURN, 0, f"starts when {names}, of a lower priority, has stopped")
+    if outcome.hold is Hold.QUOTA:
+        return _quota(ask, held.get(ask.team, Held()), settings)
+    if outcome.hold is Hold.BARRIER and outcome.barrier is not None:
+        elder = outcome.barrier
+        return Wait(
+            Resource.TURN,
+            0,
+            f"waits behind run {elder.run_id}, which at least {elder.overtaken} later runs "
+            f"have passed; more than {settings.overtake_bound} may not",
+        )
+    if board.has_room(ask):
+        return Wait(Resource.TURN, 0, "would fit now, but would delay runs ahead of it")
+    return _room(ask, board, now_s)
+
+
+def _quota(ask: Ask, held: Held, settings: PolicySettings) -> Wait:
+    limits = settings.team(ask.team)
+    host_bytes = ask.host.memory_bytes * ask.nodes
+    gpus = ask.gpus * ask.nodes
+    team = f"team {ask.team}" if ask.team else "its team"
+    if limits.max_gpus is not None and held.gpus + gpus > limits.max_gpus:
+        short = held.gpus + gpus - limits.max_gpus
+        text = f"needs {gpus} GPU(s); {team} holds {held.gpus} of its {limits.max_gpus}"
+        return Wait(Resource.QUOTA, short, text)
+    most_bytes = limits.max_host_memory_bytes
+    if most_bytes is not None and held.host_memory_bytes + host_bytes > most_bytes:
+        return Wait(
+            Resource.QUOTA,
+            held.host_memory_bytes + host_bytes - most_bytes,
+            f"needs {format_size(host_bytes)} of host memory; {team} holds "
+            f"{format_size(held.host_memory_bytes)} of its {format_size(most_bytes)}",
+        )
+    return Wait(
+        Resource.QUOTA, 1, f"{team} may have {limits.max_running} run(s) at once and has them"
+    )
+
+
+def _room(ask: Ask, board: Board, now_s: float) -> Wait:
+    nodes = [node for node in board.nodes if node.admits(ask)]
+    if not nodes:
+        where = f"node {ask.node} takes" if ask.node else "no node of the pool takes"
+        return Wait(Resource.NODE, 1, f"{where} no runs now" if ask.node else f"{where} runs now")
+    host = max(nodes, key=lambda node: (node.host.free_bytes, node.name))
+    if host.host.free_bytes < ask.host.memory_bytes:
+        return Wait(
+            Resource.HOST_MEMORY,
+            ask.host.memory_bytes - host.host.free_bytes,
+            f"needs {format_size(ask.host.memory_bytes)} of host memory; the largest headroom is "
+            f"{format_size(max(host.host.free_bytes, 0))} on {host.name}"
+            + _until(host.host.opens_at(ask.host, now_s)),
+        )
+    fitting = sum(_gpus(node, ask) >= ask.gpus for node in nodes)
+    if ask.gpus and fitting < ask.nodes:
+        if ask.nodes > 1:
+            return Wait(
+                Resource.GPUS,
+                ask.nodes - fitting,
+                f"needs {ask.nodes} nodes with {ask.gpus} GPU(s) each at once; {fitting} have them",
+            )
+        return _gpu(ask, nodes, board, now_s)
+    if ask.ports and any(not ask.ports.isdisjoint(node.ports) for node in nodes):
+        taken = min(port for node in nodes for port in ask.ports & node.ports)
+        return Wait(Resource.PORTS, 1, f"needs port {taken}, which another run has")
+    cpus = max(node.host.load_limit - node.host.load for node in nodes)
+    return Wait(
+        Resource.CPUS,
+        max(ask.host.load - cpus, 0.0),
+        f"needs {ask.host.load:g} CPUs; the largest headroom is {max(cpus, 0):g} on one node",
+    )
+
+
+def _gpus(node: NodeRooms, ask: Ask) -> int:
+    return sum(room.fits_now(ask.gpu) for _, room in node.suitable(ask))
+
+
+def _gpu(ask: Ask, nodes: list[NodeRooms], board: Board, now_s: float) -> Wait:
+    rooms = [(room, node, at) for node in nodes for at, room in node.suitable(ask)]
+    until = _until(board.earliest(ask, now_s)[0])
+    if not rooms:
+        error = next((node.gpu_error for node in nodes if node.gpu_error), "")
+        text = f"the GPUs cannot be read: {error}" if error else "no node has such a GPU now"
+        return Wait(Resource.GPUS, ask.gpus, text)
+    best = max(nodes, key=lambda node: (_gpus(node, ask), node.name))
+    have = _gpus(best, ask)
+    if ask.gpu.whole:
+        text = f"needs {ask.gpus} whole GPU(s) on one node; at most {have} are free, on {best.name}"
+        return Wait(Resource.GPUS, ask.gpus - have, text + until)
+    room, node, at = max(
+        rooms, key=lambda each: (not each[0].taken_whole, each[0].free_bytes, each[1].name)
+    )
+    free_bytes = 0 if room.taken_whole else max(room.free_bytes, 0)
+    if free_bytes < ask.gpu.memory_bytes:
+        each = "on one GPU" if ask.gpus == 1 else f"on each of {ask.gpus} GPUs"
+        text = (
+            f"needs {format_size(ask.gpu.memory_bytes)} {each}; the largest headroom is "
+            f"{format_size(free_bytes)} on {node.name}/gpu{at}"
+        )
+        return Wait(Resource.GPU_MEMORY, ask.gpu.memory_bytes - free_bytes, text + until)
+    text = (
+        f"needs {ask.gpus} GPU(s) with room for its utilisation of {ask.gpu.load:.0%}; "
+        f"{have} on {best.name} have it (limit {room.load_limit:.0%})"
+    )
+    return Wait(Resource.GPUS, ask.gpus - have, text + until)
+
+
+def _until(time_s: float) -> str:
+    if math.isinf(time_s):
+        return ""
+    return f" until about {datetime.fromtimestamp(time_s, UTC):%d %b %H:%M} UTC"
