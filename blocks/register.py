@@ -8,7 +8,7 @@ from typing import Any
 
 from prefect.blocks.core import Block
 
-from blocks.site import HeadwayContainerPolicy, HeadwayLedger, HeadwayNode
+from blocks.site import HeadwayContainerPolicy, HeadwayLedger, HeadwayLine, HeadwayNode
 from headway.settings import Settings
 
 
@@ -17,6 +17,7 @@ def register(settings: Settings) -> list[str]:
     wanted: list[tuple[type[Block], str, dict[str, Any]]] = [
         (HeadwayNode, settings.node, {}),
         (HeadwayContainerPolicy, "site", {}),
+        (HeadwayLine, "site", {}),
         (HeadwayLedger, "site", {"url": settings.database_url}),
     ]
     created = []

@@ -3,10 +3,14 @@
 from typing import ClassVar
 
 from prefect.blocks.core import Block
-from pydantic import Field, SecretStr
+from pydantic import Field, SecretStr, TypeAdapter
 
 from headway.model.policy import ContainerPolicy, NetworkMode, RootFilesystem
 from headway.model.site import NodeSettings
+from headway.policy.settings import PolicySettings
+
+_LINE = PolicySettings()
+"""What holds where the operator has set nothing."""
 
 
 class HeadwayNode(Block):
@@ -30,13 +34,6 @@ class HeadwayNode(Block):
     )
     gpu_price_per_hour: float = Field(
         0.0, ge=0, title="Price of a GPU", description="For an hour of one GPU."
-    )
-    utilisation_limit: float = Field(
-        1.0,
-        gt=0,
-        le=4,
-        title="Utilisation limit",
-        description="Jobs share a GPU while their utilisations add up to at most this.",
     )
     cache_budget: str = Field(
         "50GiB", title="Cache budget", description="Disk space for staged data sets."
@@ -67,6 +64,57 @@ class HeadwayContainerPolicy(Block):
     def policy(self) -> ContainerPolicy:
         """The policy as headway uses it."""
         return ContainerPolicy.model_validate(self.model_dump(exclude={"block_type_slug"}))
+
+
+class HeadwayLine(Block):
+    """How the line is ordered. The document is called ``site``."""
+
+    _block_type_name: ClassVar[str] = "Headway line"
+    _block_type_slug: ClassVar[str] = "headway-line"
+    _description: ClassVar[str] = "Order, fair share and quotas of the line of a headway site."
+
+    teams: dict[str, dict[str, float]] = Field(
+        {},
+        title="Teams",
+        description='By name: {"vision": {"weight": 2, "max_gpus": 8, "max_running": 20, '
+        '"max_host_memory_bytes": 2e11}}. A team that is not listed has weight 1 and no quota.',
+    )
+    utilisation_limit: float = Field(
+        1.0,
+        gt=0,
+        le=4,
+        title="Utilisation limit",
+        description="Jobs share a GPU while their utilisations add up to at most this.",
+    )
+    fair_share_half_life_s: float = Field(
+        604_800.0,
+        gt=0,
+        title="Fair share half-life",
+        description="Seconds after which a GPU-second counts half against its team.",
+    )
+    patience: float = Field(
+        _LINE.patience,
+        ge=0,
+        title="Patience",
+        description="Waiting, in runtimes of the run itself, after which newcomers stay behind it.",
+    )
+    reservations: int = Field(
+        _LINE.reservations,
+        ge=1,
+        title="Reservations",
+        description="Runs at the front of the line whose start nobody may delay.",
+    )
+    window: int = Field(
+        _LINE.window,
+        ge=1,
+        title="Window",
+        description="Runs that one decision looks at; bounds its cost.",
+    )
+
+    def settings(self) -> PolicySettings:
+        """The settings as headway uses them."""
+        document = self.model_dump(exclude={"block_type_slug"})
+        return TypeAdapter(PolicySettings).validate_python(document)
 
 
 class HeadwayLedger(Block):

@@ -24,6 +24,7 @@ from headway.errors import (
 )
 from headway.estimate.features import settings_of
 from headway.follow import Followed, Follower, Listener
+from headway.ledger.records import RunRecord
 from headway.model.job import TrainingJob
 from headway.model.lease import Demand, Lease, Wait
 from headway.model.progress import ProgressPoint
@@ -187,6 +188,13 @@ class Attempt:
         )
         usage = self.site.runtime.usage(self.container)
         record = self.site.ledger.runs.get(self.run_id)
+        if record.preempted_for is not None and exit_.kind is not ExitKind.OK:
+            exit_ = Exit(
+                ExitKind.PREEMPTED,
+                exit_.code,
+                f"stopped for run {record.preempted_for} of a higher priority; it goes on from "
+                "its checkpoint when there is room again",
+            )
         demand = record.demand or self.forecast()[1]
         measured = Measurement(
             runtime_s=followed.runtime_s,
@@ -198,11 +206,19 @@ class Attempt:
         )
         if exit_.kind in {ExitKind.OK, ExitKind.OUT_OF_MEMORY}:
             self.site.ledger.traces.add([self._trace(exit_, measured, demand)])
-        if runs_again(exit_, attempt=self.number, retries=self.job.retries):
+        if self._runs_again(exit_, record):
             self._back_to_the_line(exit_, measured, demand)
         else:
             self.end(exit_, measured)
         return exit_, measured
+
+    def _runs_again(self, exit_: Exit, record: RunRecord) -> bool:
+        return runs_again(
+            exit_,
+            attempt=self.number,
+            retries=self.job.retries,
+            preemptions=record.preemptions,
+        )
 
     def _back_to_the_line(self, exit_: Exit, measured: Measurement, demand: Demand) -> None:
         override: dict[str, int] = {}
@@ -218,7 +234,7 @@ class Attempt:
 
     def fail(self, exit_: Exit) -> Exit:
         """The attempt broke before its container had ended: again, or the end."""
-        if runs_again(exit_, attempt=self.number, retries=self.job.retries):
+        if self._runs_again(exit_, self.site.ledger.runs.get(self.run_id)):
             self.site.ledger.runs.requeue(self.run_id, exit_)
         else:
             self.end(exit_)

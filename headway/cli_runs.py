@@ -197,23 +197,57 @@ def cancel(run: str, machine: bool) -> None:
 @as_json
 def queue(machine: bool) -> None:
     """Who waits, for what, in which order."""
+    from headway.line import Line
     from headway.view import waiting_view
 
     site = this_site()
-    line = site.ledger.runs.waiting(site.settings.pool)
-    views = [waiting_view(position, record) for position, record in enumerate(line, start=1)]
+    records = {r.run_id: r for r in site.ledger.runs.waiting(site.settings.pool)}
+    entries = [e for e in Line(site).preview().entries if e.run_id in records]
+    views = [waiting_view(e.position, records.pop(e.run_id), e) for e in entries]
+    behind = len(views)
+    views += [
+        waiting_view(behind + place, record, None)
+        for place, record in enumerate(records.values(), start=1)
+    ]
     if machine:
         print_json(views)
     elif not views:
         click.echo("nobody waits")
     else:
         print_table(
-            ["#", "run", "name", "team", "waits because it"],
+            ["#", "run", "name", "team", "expected start", "waits because it"],
             [
-                [str(v["position"]), v["run_id"][:8], v["name"], v["team"], v["reason"]]
-                for v in views
+                [
+                    str(v["position"]),
+                    v["run_id"][:8],
+                    v["name"],
+                    v["team"],
+                    _when(v["expected_start_at"], v["latest_start_at"]),
+                    v["reason"],
+                ]
+                for v in views[:_SHOWN]
             ],
         )
+        if len(views) > _SHOWN:
+            click.echo(f"… and {len(views) - _SHOWN} more; `headway queue --json` has all of them")
+
+
+_SHOWN = 100
+
+
+def _when(expected: str | None, latest: str | None) -> str:
+    """Local times of day for two moments, the second as the end of a range."""
+    from datetime import datetime
+
+    if expected is None:
+        return "not known"
+    first = datetime.fromisoformat(expected).astimezone()
+    if latest is None:
+        return f"{first:%a %H:%M}"
+    last = datetime.fromisoformat(latest).astimezone()
+    return f"{first:%a %H:%M} to {last:%H:%M}" + (
+        "" if first.date() == last.date() else f" {last:%a}"
+    )
 
 
 def print_table(columns: list[str], rows: list[list[str]]) -> None:

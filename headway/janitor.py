@@ -46,18 +46,29 @@ class Mending:
     """How the run ended, for `SET_FINAL`."""
 
 
+_WAITING_A_ROUND = 200
+
+
 class Janitor:
     """Mends this node."""
 
     def __init__(self, site: Site) -> None:
         """Mend *site*'s node."""
         self._site = site
+        self._turn = ""
 
     def unsettled(self) -> list[RunRecord]:
-        """Runs of this node that Prefect must be asked about, and the line's."""
+        """Runs of this node that Prefect must be asked about, and some of the line's.
+
+        A long line is asked about in turns: its runs cost nothing meanwhile, and
+        a cancelled one that comes to its turn is not started in any case.
+        """
         ledger, node = self._site.ledger, self._site.settings.node
-        states = (RunState.WAITING, RunState.CLAIMED, RunState.RUNNING)
-        open_runs = [r for r in ledger.runs.all(states=states) if r.node in {None, node}]
+        granted = (RunState.CLAIMED, RunState.RUNNING)
+        open_runs = [r for r in ledger.runs.all(states=granted) if r.node == node]
+        waiting = ledger.runs.waiting_page(self._site.settings.pool, self._turn, _WAITING_A_ROUND)
+        self._turn = waiting[-1].run_id if len(waiting) == _WAITING_A_ROUND else ""
+        open_runs += waiting
         known = {run.run_id for run in open_runs}
         left = {lease.run_id for lease in ledger.leases.live(node)}
         left |= {container.run_id for container in self._site.runtime.containers()}
@@ -128,7 +139,7 @@ class Janitor:
             container=container is not None,
             has_lease=lease is not None,
             flow_starts=seen.flow_starts,
-            attempts_left=run.attempt <= job.retries,
+            attempts_left=run.attempt - run.preemptions <= job.retries,
         )
 
     def _carried_out(self, action: Action, run: RunRecord, container: str) -> bool:
@@ -168,6 +179,12 @@ class Janitor:
                 ledger.leases.give_back(run.run_id, token)
             case _:
                 pass
+
+    def stop_container(self, run_id: str) -> None:
+        """Stop the container of the run's attempt within its grace time; its flow does the rest."""
+        run = self._site.ledger.runs.get(run_id)
+        grace_s = job_from_document(run.job).stop_grace
+        self._site.runtime.stop(container_name(run_id, run.attempt), grace_s)
 
     def _exit_of(self, run_id: str) -> Exit | None:
         return self._site.ledger.runs.get(run_id).exit

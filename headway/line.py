@@ -1,19 +1,34 @@
-"""This node's look at the line: what of the waiting runs may start here now."""
+"""This node's look at the line: the pool's plan, and what of it starts here now.
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from datetime import datetime
+Every worker of a pool plans from the same rows; each grants only on its own
+node. One of them, the first by name that is heard of, writes down why the
+others wait.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
 from typing import Any
 
 from headway.errors import InvalidInput
+from headway.fairshare import TeamUsage
 from headway.flowrun import live_flow
-from headway.ledger.records import RunRecord
+from headway.ledger.lines import Snapshot
+from headway.ledger.records import NodeRecord, RunRecord
 from headway.model.job_text import job_from_document
-from headway.model.lease import Lease, Resource, Wait
-from headway.model.node import NodeReading
+from headway.model.lease import Demand, Lease, Resource, Wait
+from headway.model.node import NodeState
 from headway.model.run import RunState
 from headway.policy.admission import possible
+from headway.policy.plan import NodeView, Plan, RunningRun, Start, Stay, WaitingRun, plan
+from headway.policy.settings import PolicySettings
 from headway.site import Site
+
+LOST_AFTER_S = 60.0
+"""A node whose worker was not heard of for so long takes no new runs."""
+_REASONS_A_PASS = 100
+_SAME_REASON_FOR_S = 30.0
+"""A reason whose numbers alone have moved is not written again sooner."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,67 +40,77 @@ class Offer:
     document: Mapping[str, Any] | None
     """The job; None for a flow that is no training run."""
     submitted_at: datetime
+    queue: str = ""
+    priority: int = 0
+    """Larger goes first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gates:
+    """What an operator set on work pool and queues in Prefect."""
+
+    paused: frozenset[str] = frozenset()
+    """Queues that start nothing."""
+    pool_paused: bool = False
+    pool_limit: int | None = None
+    """Runs at once in the pool."""
+    queue_limits: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Pass:
     """What one look at the line decided."""
 
-    start: tuple[str, ...]
+    start: tuple[str, ...] = ()
     """Runs whose flow process is to be started now, in order."""
-    waiting: Mapping[str, str]
+    waiting: Mapping[str, str] = field(default_factory=dict)
     """Runs whose reason to wait is new, with that reason."""
+    preempt: tuple[str, ...] = ()
+    """Runs of this node whose containers are to be stopped for others."""
 
 
 class Line:
-    """Decides, for this node, which of the offered runs start."""
+    """Plans for the pool of one node, and grants on that node."""
 
     def __init__(self, site: Site) -> None:
         """Look at the line for *site*'s node."""
         self._site = site
+        self._known: dict[str, int] = {}
+        self._waiting: dict[str, WaitingRun] = {}
+        self._queues: dict[str, str] = {}
+        self._usage = TeamUsage()
+        self._said: dict[str, tuple[Resource, str, float]] = {}
 
-    def look(self, offers: Sequence[Offer]) -> Pass:
-        """One pass over *offers*, first in line first; a lease is granted to each that starts.
+    # -- what is new ------------------------------------------------------------------
 
-        What can never run, because its job is wrong or no node could hold it,
-        is started without a lease: its flow says so and fails.
+    @property
+    def known(self) -> frozenset[str]:
+        """Runs that wait in the ledger, as of the last look: they need no new offer."""
+        return frozenset(self._known)
+
+    def orphans(self) -> list[str]:
+        """Granted runs of this node without a flow process; Prefect may offer them again."""
+        node, state_dir = self._site.settings.node, self._site.settings.state_dir
+        granted = self._site.ledger.leases.live(node)
+        return [lease.run_id for lease in granted if live_flow(state_dir, lease.run_id) is None]
+
+    def take_in(self, offers: Iterable[Offer]) -> list[str]:
+        """Put new runs into the line; gives those to be started at once.
+
+        These are flows that are no training runs; what can never run, because
+        its job is wrong or no node could hold it: its flow says so and fails;
+        and granted runs whose flow process died.
         """
-        reading = self._site.read_node() if offers else None
-        start: list[str] = []
-        waiting: dict[str, str] = {}
-        for offer in offers:
-            wait = self._consider(offer, reading)
-            if wait is None:
-                start.append(offer.run_id)
-            elif self._site.ledger.runs.set_reason(
-                offer.run_id, wait.resource, wait.reason, expected_start_at=None
-            ):
-                waiting[offer.run_id] = wait.reason
-        return Pass(tuple(start), waiting)
+        return [offer.run_id for offer in offers if self._starts_at_once(offer)]
 
-    def give_back(self, run_id: str) -> None:
-        """The claim was lost to Prefect: the run was cancelled, or is somebody else's."""
-        lease = self._site.ledger.leases.of_run(run_id)
-        if lease is not None and lease.node == self._site.settings.node:
-            self._site.ledger.leases.give_back(run_id, lease.token)
-
-    def _taken_up(self, record: RunRecord) -> Wait | None:
-        """A granted run that Prefect offers again: its flow process died, the next one goes on."""
-        if record.node != self._site.settings.node:
-            return Wait(Resource.TURN, 0, f"it is on node {record.node}")
-        if live_flow(self._site.settings.state_dir, record.run_id) is not None:
-            return Wait(Resource.TURN, 0, "its flow process is alive")
-        return None
-
-    def _consider(self, offer: Offer, reading: NodeReading | None) -> Wait | None:
-        """What the run waits for; None when its flow is to be started."""
+    def _starts_at_once(self, offer: Offer) -> bool:
         site = self._site
         if offer.document is None:
-            return None
+            return True
         try:
             job = job_from_document(offer.document)
         except InvalidInput:
-            return None
+            return True
         record = site.ledger.runs.enqueue(
             offer.run_id,
             job.document(),
@@ -93,24 +118,246 @@ class Line:
             owner=job.owner,
             team=job.team,
             pool=site.settings.pool,
-            priority=0,
+            queue=offer.queue,
+            priority=offer.priority,
             submitted_at=offer.submitted_at,
         )
         if record.state is not RunState.WAITING:
-            return self._taken_up(record)
+            here = record.node == site.settings.node
+            return here and live_flow(site.settings.state_dir, record.run_id) is None
+        return record.demand is None and self._is_impossible(record)
+
+    def _is_impossible(self, record: RunRecord) -> bool:
+        """Say what the run will need; whether no node of the pool could ever hold that."""
+        site = self._site
         prediction, demand = site.forecast(
-            job,
+            job_from_document(record.job),
             dataset_bytes=None,
             host_memory_bytes=(record.demand_override or {}).get("host_memory_bytes"),
         )
-        site.ledger.runs.predict(offer.run_id, prediction, demand)
-        if possible(demand, site.nodes()) is not None:
-            return None
-        answer = site.ledger.leases.admit(
-            offer.run_id,
-            site.settings.node,
-            demand,
-            reading=reading,
-            **site.lease_terms(prediction),
+        site.ledger.runs.predict(record.run_id, prediction, demand)
+        pool = [node for node in site.nodes() if node.pool == record.pool]
+        return possible(demand, pool) is not None
+
+    # -- the plan ---------------------------------------------------------------------
+
+    def preview(self, also: Sequence[WaitingRun] = ()) -> Plan:
+        """The plan as it is now, with *also* in the line; grants and writes nothing."""
+        settings = self._site.policy_settings
+        seen = self._site.ledger.lines.snapshot(
+            self._site.settings.pool, {}, overtaken_from=settings.overtake_limit
         )
-        return None if isinstance(answer, Lease) else answer
+        nodes = {record.node.name for record in seen.nodes}
+        for record in seen.changed:
+            if record.demand is not None:
+                self._remember(record, record.demand, nodes)
+        return self._plan(seen, Gates(), settings, also)
+
+    def look(self, gates: Gates | None = None) -> Pass:
+        """One look: plan, grant what starts on this node, say why the others wait."""
+        gates = gates or Gates()
+        settings = self._site.policy_settings
+        seen = self._site.ledger.lines.snapshot(
+            self._site.settings.pool, self._known, overtaken_from=settings.overtake_limit
+        )
+        refused = self._keep_up(seen)
+        made = self._plan(seen, gates, settings)
+        start = [*refused, *self._grant(made, seen, gates)]
+        told = self._tell(made, seen, gates) if self._speaks_for_the_pool(seen) else {}
+        return Pass(tuple(start), told, tuple(self._preempted(made, seen)))
+
+    def give_back(self, run_id: str) -> None:
+        """The claim was lost to Prefect: the run was cancelled, or is somebody else's."""
+        lease = self._site.ledger.leases.of_run(run_id)
+        if lease is not None and lease.node == self._site.settings.node:
+            self._site.ledger.leases.give_back(run_id, lease.token)
+
+    def _keep_up(self, seen: Snapshot) -> list[str]:
+        """Remember the line as it is now; gives runs whose next attempt no node could hold."""
+        for run_id in self._known.keys() - seen.waiting.keys():
+            del self._known[run_id], self._waiting[run_id], self._queues[run_id]
+            self._said.pop(run_id, None)
+        nodes = {record.node.name for record in seen.nodes}
+        refused = []
+        for record in seen.changed:
+            if record.demand is None or record.demand_override is not None:
+                if self._is_impossible(record):
+                    refused.append(record.run_id)
+                    continue
+                record = self._site.ledger.runs.get(record.run_id)  # noqa: PLW2901 - with its demand
+            if record.demand is not None:
+                self._remember(record, record.demand, nodes)
+        return refused
+
+    def _remember(self, record: RunRecord, demand: Demand, nodes: set[str]) -> None:
+        said = record.prediction
+        self._known[record.run_id] = record.attempt
+        self._queues[record.run_id] = record.queue
+        self._waiting[record.run_id] = WaitingRun(
+            run_id=record.run_id,
+            demand=demand,
+            submitted_at=record.submitted_at,
+            team=record.team,
+            priority=record.priority,
+            median_s=said.runtime_s if said else None,
+            high_s=said.runtime_high_s if said else None,
+            node=record.queue if record.queue in nodes else "",
+        )
+
+    def _plan(
+        self,
+        seen: Snapshot,
+        gates: Gates,
+        settings: PolicySettings,
+        also: Sequence[WaitingRun] = (),
+    ) -> Plan:
+        if gates.pool_paused:
+            return Plan()
+        since = self._usage.since(seen.at, settings)
+        self._usage.catch_up(self._site.ledger.lines.used(since), seen.at, settings)
+        runs = [
+            replace(run, overtaken=seen.overtaken[run_id]) if run_id in seen.overtaken else run
+            for run_id, run in self._waiting.items()
+            if run_id in seen.waiting and self._queues[run_id] not in gates.paused
+        ]
+        teams = {record.run_id: record.team for record in seen.holders}
+        return plan(
+            [_node_view(record, seen) for record in seen.nodes],
+            [*runs, *also],
+            [_running_run(record, seen) for record in seen.holders],
+            now=seen.at,
+            settings=settings,
+            usage=self._usage.with_live(seen.leases, teams, seen.at, settings),
+        )
+
+    def _grant(self, made: Plan, seen: Snapshot, gates: Gates) -> list[str]:
+        """Claim in the ledger what the plan starts on this node, by the node's live readings."""
+        site, started = self._site, []
+        mine = [
+            entry
+            for entry in made.entries
+            if isinstance(entry, Start)
+            and [admit.node for admit in entry.admits] == [site.settings.node]
+        ]
+        reading = site.read_node() if mine else None
+        counts = _Counts.of(seen.holders)
+        for entry in mine:
+            queue = self._queues[entry.run_id]
+            if not counts.may_start(queue, gates):
+                continue
+            record = site.ledger.runs.get(entry.run_id)
+            if record.demand is None or record.prediction is None:
+                continue  # somebody else's write is still under way
+            answer = site.ledger.leases.admit(
+                entry.run_id,
+                site.settings.node,
+                record.demand,
+                reading=reading,
+                **site.lease_terms(record.prediction),
+            )
+            if isinstance(answer, Lease):
+                started.append(entry.run_id)
+                counts.add(queue)
+        return started
+
+    # -- what is said -----------------------------------------------------------------
+
+    def _speaks_for_the_pool(self, seen: Snapshot) -> bool:
+        heard = [r.node.name for r in seen.nodes if not _is_lost(r, seen.at)]
+        return bool(heard) and min(heard) == self._site.settings.node
+
+    def _tell(self, made: Plan, seen: Snapshot, gates: Gates) -> dict[str, str]:
+        """Write down what runs wait for, where that is news."""
+        news: dict[str, str] = {}
+        planned = {entry.run_id for entry in made.entries}
+        waits = [(e.run_id, e.wait, e.expected_at) for e in made.entries if isinstance(e, Stay)]
+        for run_id, queue in self._queues.items():
+            if run_id in seen.waiting and run_id not in planned:
+                waits.append((run_id, self._not_planned(queue, gates, len(planned)), None))
+        for run_id, wait, expected_at in waits:
+            if len(news) >= _REASONS_A_PASS:
+                break
+            if self._is_news(
+                run_id, wait, seen.at.timestamp()
+            ) and self._site.ledger.runs.set_reason(
+                run_id, wait.resource, wait.reason, expected_start_at=expected_at
+            ):
+                news[run_id] = wait.reason
+        return news
+
+    def _not_planned(self, queue: str, gates: Gates, ahead: int) -> Wait:
+        if gates.pool_paused:
+            return Wait(Resource.TURN, 0, f"work pool {self._site.settings.pool} is paused")
+        if queue in gates.paused:
+            return Wait(Resource.TURN, 0, f"work queue {queue} is paused")
+        return Wait(Resource.TURN, 0, f"at least {ahead} runs are ahead of it")
+
+    def _is_news(self, run_id: str, wait: Wait, now_s: float) -> bool:
+        resource, reason, said_s = self._said.get(run_id, (None, "", 0.0))
+        if (wait.resource, wait.reason) == (resource, reason):
+            return False
+        if wait.resource is resource and now_s - said_s < _SAME_REASON_FOR_S:
+            return False
+        self._said[run_id] = (wait.resource, wait.reason, now_s)
+        return True
+
+    def _preempted(self, made: Plan, seen: Snapshot) -> list[str]:
+        """Runs of this node that are to stop: told now, or told before and still there."""
+        here = {lease.run_id for lease in seen.leases if lease.node == self._site.settings.node}
+        runs = self._site.ledger.runs
+        told = [r.run_id for r in seen.holders if r.run_id in here and r.preempted_for]
+        new = [each for each in made.preempts if each.run_id in here]
+        return told + [each.run_id for each in new if runs.preempt(each.run_id, each.for_run_id)]
+
+
+@dataclass(slots=True)
+class _Counts:
+    """Runs at once, against the limits that Prefect's pools and queues may have."""
+
+    in_pool: int
+    by_queue: dict[str, int]
+
+    @classmethod
+    def of(cls, holders: Sequence[RunRecord]) -> "_Counts":
+        by_queue: dict[str, int] = {}
+        for record in holders:
+            by_queue[record.queue] = by_queue.get(record.queue, 0) + 1
+        return cls(len(holders), by_queue)
+
+    def add(self, queue: str) -> None:
+        self.in_pool += 1
+        self.by_queue[queue] = self.by_queue.get(queue, 0) + 1
+
+    def may_start(self, queue: str, gates: Gates) -> bool:
+        if gates.pool_limit is not None and self.in_pool >= gates.pool_limit:
+            return False
+        limit = gates.queue_limits.get(queue)
+        return limit is None or self.by_queue.get(queue, 0) < limit
+
+
+def _is_lost(record: NodeRecord, now: datetime) -> bool:
+    return (now - record.heartbeat_at).total_seconds() > LOST_AFTER_S
+
+
+def _node_view(record: NodeRecord, seen: Snapshot) -> NodeView:
+    node = record.node
+    if node.state is NodeState.READY and _is_lost(record, seen.at):
+        silent = f"not heard of since {record.heartbeat_at:%H:%M:%S} UTC"
+        node = replace(node, state=NodeState.LOST, state_reason=silent)
+    leases = tuple(lease for lease in seen.leases if lease.node == node.name)
+    return NodeView(node, leases, record.reading)
+
+
+def _running_run(record: RunRecord, seen: Snapshot) -> RunningRun:
+    median_end_at = None
+    if record.prediction is not None and record.prediction.runtime_s is not None:
+        begun = record.started_at or record.claimed_at or seen.at
+        median_end_at = begun + timedelta(seconds=record.prediction.runtime_s)
+    return RunningRun(
+        run_id=record.run_id,
+        team=record.team,
+        priority=record.priority,
+        median_end_at=median_end_at,
+        preemptible=bool(record.job.get("preemptible")) and record.state is RunState.RUNNING,
+        stopping=record.preempted_for is not None,
+    )

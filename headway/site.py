@@ -8,7 +8,7 @@ from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, TypedDict
 from uuid import uuid4
 
-from pydantic import BaseModel
+from pydantic import BaseModel, TypeAdapter
 
 from headway.clock import Clock, SystemClock
 from headway.errors import EngineUnreachable, TelemetryError
@@ -23,6 +23,7 @@ from headway.model.policy import ContainerPolicy
 from headway.model.run import Prediction
 from headway.model.site import NodeSettings
 from headway.policy.demand import raised, within
+from headway.policy.settings import PolicySettings
 from headway.runtime.port import Runtime, RuntimeKind
 from headway.runtime.process import ProcessRuntime
 from headway.settings import Settings
@@ -140,14 +141,23 @@ class Site:
         """What the operator set for containers in the policy block."""
         return ContainerPolicy.model_validate(self.ledger.settings.get(POLICY) or {})
 
+    @property
+    def policy_settings(self) -> PolicySettings:
+        """What the operator set for the line in its block."""
+        return _LINE.validate_python(self.ledger.settings.get(LINE) or {})
+
     def adopt(self, name: str, document: dict[str, Any]) -> bool:
         """Keep what an operator set under *name*, and let it take effect; whether it is new.
 
         Raises:
             ValueError: The document is not valid; what held before goes on to hold.
         """
-        kind: type[BaseModel] = ContainerPolicy if name == POLICY else NodeSettings
-        kind.model_validate(document)
+        if name == LINE:
+            document = {key: value for key, value in document.items() if value is not None}
+            _LINE.validate_python(document)
+        else:
+            kind: type[BaseModel] = ContainerPolicy if name == POLICY else NodeSettings
+            kind.model_validate(document)
         if not self.ledger.settings.put(name, document):
             return False
         # Built anew from the new settings when they are next asked for.
@@ -263,7 +273,7 @@ class Site:
         """What a lease is granted under, given what is predicted."""
         return LeaseTerms(
             ttl_s=self.settings.lease_ttl_s,
-            utilisation_limit=self.node_settings.utilisation_limit,
+            utilisation_limit=self.policy_settings.utilisation_limit,
             predicted_high_s=prediction.runtime_high_s,
         )
 
@@ -280,6 +290,11 @@ NOBODY = "65534:65534"
 
 POLICY = "policy"
 """Name under which the ledger keeps the container policy."""
+
+LINE = "line"
+"""Name under which the ledger keeps the settings of the line."""
+
+_LINE = TypeAdapter(PolicySettings)
 
 
 @lru_cache(maxsize=1)

@@ -8,6 +8,7 @@ from headway.ledger.records import NodeRecord, RunRecord
 from headway.model.lease import Lease
 from headway.model.progress import ProgressPoint
 from headway.model.run import ExitKind, Measurement, Prediction, RunState, Step
+from headway.policy.plan import Start, Stay
 from headway.server import FlowRun
 from headway.units import format_duration, format_size
 
@@ -208,9 +209,23 @@ def node_view(record: NodeRecord, leases: Iterable[Lease]) -> dict[str, Any]:
     }
 
 
-def waiting_view(position: int, record: RunRecord) -> dict[str, Any]:
-    """One waiting run as `headway queue --json` lists it."""
+def waiting_view(position: int, record: RunRecord, entry: Start | Stay | None) -> dict[str, Any]:
+    """One waiting run as `headway queue --json` lists it.
+
+    Args:
+        position: 1 is the front of the line.
+        record: The run.
+        entry: What the plan says now of a run near the front; None for those behind.
+    """
     demand = record.demand
+    resource, reason = record.resource, record.reason
+    expected_at, latest_at = record.expected_start_at, None
+    if isinstance(entry, Stay):
+        resource, reason = entry.wait.resource.value, entry.wait.reason
+        expected_at, latest_at = entry.expected_at, entry.latest_at
+    elif isinstance(entry, Start):
+        nodes = ", ".join(admit.node for admit in entry.admits)
+        resource, reason = None, f"starts now on {nodes}"
     return {
         "position": position,
         "run_id": record.run_id,
@@ -218,11 +233,12 @@ def waiting_view(position: int, record: RunRecord) -> dict[str, Any]:
         "owner": record.owner,
         "team": record.team,
         "attempt": record.attempt,
-        "resource": record.resource,
-        "reason": record.reason,
+        "resource": resource,
+        "reason": reason,
         "needs_host_memory_bytes": demand.host_memory_bytes if demand else None,
         "needs_gpus": demand.gpus if demand else None,
-        "expected_start_at": _time(record.expected_start_at),
+        "expected_start_at": _time(expected_at),
+        "latest_start_at": _time(latest_at),
         "submitted_at": _time(record.submitted_at),
     }
 

@@ -8,7 +8,8 @@ names when a new version of Prefect moves one.
 import asyncio
 import os
 import signal
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
@@ -17,12 +18,21 @@ import anyio
 import anyio.abc
 import httpx
 from prefect.client.orchestration import get_client
-from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterId
+from prefect.client.schemas.filters import (
+    FlowRunFilter,
+    FlowRunFilterId,
+    FlowRunFilterNextScheduledStartTime,
+    FlowRunFilterState,
+    FlowRunFilterStateType,
+    WorkPoolFilter,
+    WorkPoolFilterName,
+)
 from prefect.client.schemas.objects import State, StateDetails, StateType
 from prefect.client.schemas.responses import WorkerFlowRunResponse
+from prefect.client.schemas.sorting import FlowRunSort
 from prefect.events.clients import get_events_subscriber
 from prefect.events.filters import EventFilter, EventNameFilter
-from prefect.exceptions import ObjectNotFound
+from prefect.exceptions import ObjectAlreadyExists, ObjectNotFound
 from prefect.states import Cancelled, Completed, Failed, Running
 from prefect.workers.process import (
     ProcessJobConfiguration,
@@ -35,12 +45,12 @@ from pydantic import Field
 from headway.errors import HeadwayError
 from headway.forkserver import start_server, stub_command
 from headway.janitor import Janitor, Mending, PrefectRun
-from headway.line import Line, Offer
+from headway.line import Gates, Line, Offer
 from headway.model.run import ExitKind
 from headway.policy.reconcile import Action, PrefectView
 from headway.project import PROJECT
 from headway.settings import Settings
-from headway.site import POLICY, current_site
+from headway.site import LINE, POLICY, current_site
 
 if TYPE_CHECKING:
     from prefect.client.schemas.objects import FlowRun
@@ -48,10 +58,12 @@ if TYPE_CHECKING:
 SEAMS = (
     "_get_scheduled_flow_runs",
     "_logger",
+    "_prefetch_seconds",
     "_propose_pending_state",
     "_runs_task_group",
     "_submit_scheduled_flow_runs",
     "_submitting_flow_run_ids",
+    "_work_pool",
 )
 """Private names of `ProcessWorker` that are overridden or used here."""
 
@@ -65,6 +77,7 @@ _NEVER = datetime.max.replace(tzinfo=UTC)
 _JANITOR_EVERY_S = 10.0
 _HEARTBEAT_EVERY_S = 5.0
 _STATE_WRITES_A_PASS = 25
+_PAGE = 200
 _RESCHEDULE_DELAY = timedelta(seconds=2)
 
 
@@ -103,7 +116,12 @@ class GpuNodeWorker(ProcessWorker):
         self._housework = asyncio.Event()
         self._passing = asyncio.Lock()
         self._alive: set[UUID] = set()
+        self._stopping: set[UUID] = set()
+        self._gates = Gates()
+        self._priorities: dict[str, int] = {}
+        self._pool = self._site.settings.pool
         self._mended = False
+        self._has_queue = False
         # Prefect's own handling of SIGTERM kills the flows with the worker. Here
         # the flows go on and the next worker takes them up, so it only leaves.
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -149,26 +167,95 @@ class GpuNodeWorker(ProcessWorker):
         except httpx.HTTPError as error:
             self._logger.warning("Prefect does not answer the heartbeat: %s", error)
 
+    async def _get_scheduled_flow_runs(self) -> list[WorkerFlowRunResponse]:
+        """What the line does not know yet, newest first until all of a page is known.
+
+        Prefect's own question returns the oldest of the line, again and again.
+        """
+        busy = self._submitting_flow_run_ids | self._alive
+        due = self._site.clock.now() + timedelta(seconds=self._prefetch_seconds)
+        known = self._line.known
+        found: list[FlowRun] = []
+        while True:
+            page = await self.client.read_flow_runs(
+                work_pool_filter=WorkPoolFilter(name=WorkPoolFilterName(any_=[self._pool])),
+                flow_run_filter=_scheduled_before(due),
+                sort=FlowRunSort.EXPECTED_START_TIME_DESC,
+                limit=_PAGE,
+                offset=len(found),
+            )
+            found += page
+            if len(page) < _PAGE or all(str(run.id) in known for run in page):
+                break
+        orphans = await anyio.to_thread.run_sync(self._line.orphans)
+        new = [r for r in found if r.id not in busy and str(r.id) not in known]
+        new += await self._scheduled_of({UUID(i) for i in orphans} - busy - {r.id for r in new})
+        return [self._entry(run) for run in new]
+
+    async def _scheduled_of(self, run_ids: set[UUID]) -> "list[FlowRun]":
+        """Those of *run_ids* that Prefect would let a worker start now."""
+        if not run_ids:
+            return []
+        return await self.client.read_flow_runs(
+            flow_run_filter=FlowRunFilter(
+                id=FlowRunFilterId(any_=list(run_ids)),
+                state=FlowRunFilterState(type=FlowRunFilterStateType(any_=[StateType.SCHEDULED])),
+            )
+        )
+
+    def _entry(self, run: "FlowRun") -> WorkerFlowRunResponse:
+        assert self._work_pool is not None  # noqa: S101 - read in setup(); for the type checker
+        queue = run.work_queue_id or self._work_pool.default_queue_id
+        return WorkerFlowRunResponse(
+            work_pool_id=self._work_pool.id, work_queue_id=queue, flow_run=run
+        )
+
     async def _submit_scheduled_flow_runs(
         self, flow_run_response: list[WorkerFlowRunResponse]
     ) -> "list[FlowRun]":
-        """Submit what fits; what does not fit stays scheduled and learns its reason."""
-        offered = {
-            str(entry.flow_run.id): entry
-            for entry in flow_run_response
-            if entry.flow_run.id not in self._submitting_flow_run_ids | self._alive
-        }
-        offers = [_offer(entry.flow_run) for entry in offered.values()]
+        """Take in what is new, start what the plan starts here, say why the others wait."""
+        offered = {str(entry.flow_run.id): entry.flow_run for entry in flow_run_response}
+        offers = [_offer(run, self._priorities) for run in offered.values()]
         offers.sort(key=lambda offer: offer.submitted_at)
-        decided = await anyio.to_thread.run_sync(self._line.look, offers)
-        chosen = [offered[run_id] for run_id in decided.start]
+        at_once = await anyio.to_thread.run_sync(self._line.take_in, offers)
+        decided = await anyio.to_thread.run_sync(self._line.look, self._gates)
+        for run_id in decided.preempt:
+            self._preempt(UUID(run_id))
+        wanted = list(dict.fromkeys([*at_once, *decided.start]))
+        missing = {UUID(run_id) for run_id in wanted if run_id not in offered}
+        offered |= {str(run.id): run for run in await self._scheduled_of(missing)}
+        for run_id in decided.start:
+            if run_id not in offered:  # cancelled in the meantime
+                await anyio.to_thread.run_sync(self._line.give_back, run_id)
+        chosen = [self._entry(offered[run_id]) for run_id in wanted if run_id in offered]
         self._alive |= {entry.flow_run.id for entry in chosen}
         started = await super()._submit_scheduled_flow_runs(chosen)
-        for run_id, reason in list(decided.waiting.items())[:_STATE_WRITES_A_PASS]:
-            await self._write_state(
-                UUID(run_id), _scheduled("AwaitingHeadroom", reason, offered[run_id].flow_run)
-            )
+        told = list(decided.waiting.items())[:_STATE_WRITES_A_PASS]
+        unseen = {UUID(run_id) for run_id, _ in told if run_id not in offered}
+        offered |= {str(run.id): run for run in await self._scheduled_of(unseen)}
+        for run_id, reason in told:
+            if run_id in offered:
+                await self._write_state(
+                    UUID(run_id), _scheduled("AwaitingHeadroom", reason, offered[run_id])
+                )
         return started
+
+    def _preempt(self, run_id: UUID) -> None:
+        """Stop the run's container within its grace time; its flow then gives its place back."""
+        if run_id in self._stopping:
+            return
+        self._stopping.add(run_id)
+
+        async def stop() -> None:
+            try:
+                await anyio.to_thread.run_sync(self._janitor.stop_container, str(run_id))
+            except HeadwayError as error:
+                self._logger.warning("run %s was not stopped: %s", run_id, error)
+            finally:
+                self._stopping.discard(run_id)
+
+        assert self._runs_task_group is not None  # noqa: S101 - set by setup()
+        self._runs_task_group.start_soon(stop)
 
     async def _propose_pending_state(self, flow_run: "FlowRun") -> bool:
         claimed = await super()._propose_pending_state(flow_run)
@@ -240,6 +327,7 @@ class GpuNodeWorker(ProcessWorker):
                     next_round = now + _JANITOR_EVERY_S
                     await anyio.to_thread.run_sync(self._have_fork_server)
                     await self._read_blocks()
+                    await self._read_queues()
                     await self._mend()
                     if not self._mended:
                         self._mended = True
@@ -256,6 +344,7 @@ class GpuNodeWorker(ProcessWorker):
         for slug, document, name in (
             ("headway-node", self._site.settings.node, f"node/{self._site.settings.node}"),
             ("headway-container-policy", "site", POLICY),
+            ("headway-line", "site", LINE),
         ):
             try:
                 block = await self.client.read_block_document_by_name(document, slug)
@@ -270,6 +359,45 @@ class GpuNodeWorker(ProcessWorker):
             if changed:
                 self._logger.info("block %s/%s was read: its settings hold now", slug, document)
                 self._wake.set()
+
+    async def _read_queues(self) -> None:
+        """Take over what the operator set on the work pool and its queues."""
+        if not self._has_queue:
+            await self._make_queue()
+        pool = await self.client.read_work_pool(self._pool)
+        queues = await self.client.read_work_queues(work_pool_name=self._pool)
+        nodes = {node.name for node in await anyio.to_thread.run_sync(self._site.nodes)}
+        default = min((q.priority or 1 for q in queues if q.name == "default"), default=1)
+        # In Prefect 1 is the most urgent; a node's own queue is as urgent as the default one.
+        self._priorities = {
+            queue.name: -(default if queue.name in nodes else queue.priority or default)
+            for queue in queues
+        }
+        gates = Gates(
+            paused=frozenset(queue.name for queue in queues if queue.is_paused),
+            pool_paused=bool(pool.is_paused),
+            pool_limit=pool.concurrency_limit,
+            queue_limits={
+                queue.name: queue.concurrency_limit
+                for queue in queues
+                if queue.concurrency_limit is not None
+            },
+        )
+        if gates != self._gates:
+            self._gates = gates
+            self._wake.set()
+
+    async def _make_queue(self) -> None:
+        """A queue of this node's name: what is handed to it runs here and nowhere else."""
+        name = self._site.settings.node
+        try:
+            await self.client.read_work_queue_by_name(name, work_pool_name=self._pool)
+        except ObjectNotFound:
+            with suppress(ObjectAlreadyExists):
+                await self.client.create_work_queue(
+                    name, f"Runs on node {name} only", work_pool_name=self._pool
+                )
+        self._has_queue = True
 
     async def _mend(self) -> None:
         runs = await anyio.to_thread.run_sync(self._janitor.unsettled)
@@ -330,13 +458,22 @@ async def _follow_ledger_block(settings: Settings) -> None:
         settings.ledger_pointer.write_text(url)
 
 
-def _offer(run: "FlowRun") -> Offer:
+def _scheduled_before(due: datetime) -> FlowRunFilter:
+    return FlowRunFilter(
+        state=FlowRunFilterState(type=FlowRunFilterStateType(any_=[StateType.SCHEDULED])),
+        next_scheduled_start_time=FlowRunFilterNextScheduledStartTime(before_=due),
+    )
+
+
+def _offer(run: "FlowRun", priorities: Mapping[str, int]) -> Offer:
     document = run.parameters.get(JOB_PARAMETER)
     return Offer(
         run_id=str(run.id),
         name=run.name,
         document=document if isinstance(document, dict) else None,
         submitted_at=run.created or _NEVER,
+        queue=run.work_queue_name or "default",
+        priority=priorities.get(run.work_queue_name or "default", -1),
     )
 
 

@@ -7,6 +7,7 @@ from headway.errors import LedgerError
 from headway.ledger.columns import now
 from headway.ledger.database import Database, open_engine
 from headway.ledger.leases import Leases
+from headway.ledger.lines import Lines
 from headway.ledger.nodes import Nodes, SiteSettings
 from headway.ledger.runs import Runs
 from headway.ledger.series import Progress, Traces
@@ -23,6 +24,7 @@ class Ledger:
         self.settings = SiteSettings(database)
         self.runs = Runs(database)
         self.leases = Leases(database)
+        self.lines = Lines(database)
         self.progress = Progress(database)
         self.traces = Traces(database)
         self.staged = Staged(database)

@@ -52,7 +52,10 @@ class RunRecord:
     owner: str
     team: str
     pool: str
+    queue: str
     priority: int
+    preempted_for: str | None
+    preemptions: int
     job: Mapping[str, Any]
     state: RunState
     attempt: int

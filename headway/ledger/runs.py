@@ -43,6 +43,7 @@ class Runs:
         pool: str,
         priority: int,
         submitted_at: datetime,
+        queue: str = "",
     ) -> RunRecord:
         """Put a run into the line. Idempotent: a known run is given back as it is."""
         with self._database.transaction() as session:
@@ -54,6 +55,7 @@ class Runs:
                     owner=owner,
                     team=team,
                     pool=pool,
+                    queue=queue,
                     priority=priority,
                     job=dict(job),
                     state=RunState.WAITING.value,
@@ -98,7 +100,7 @@ class Runs:
             return [run_record(row) for row in session.exec(query.limit(limit))]
 
     def waiting(self, pool: str) -> list[RunRecord]:
-        """The line of a pool: highest priority first, then first come."""
+        """Every run that waits in a pool, by priority and submission; `policy.plan` decides."""
         with self._database.transaction() as session:
             query = (
                 select(RunRow)
@@ -106,6 +108,20 @@ class Runs:
                 .order_by(col(RunRow.priority).desc(), col(RunRow.submitted_at), RunRow.run_id)
             )
             return [run_record(row) for row in session.exec(query)]
+
+    def waiting_page(self, pool: str, after: str, limit: int) -> list[RunRecord]:
+        """The *limit* waiting runs that follow the run *after*, by id."""
+        with self._database.transaction() as session:
+            query = (
+                select(RunRow)
+                .where(
+                    RunRow.state == RunState.WAITING.value,
+                    RunRow.pool == pool,
+                    RunRow.run_id > after,
+                )
+                .order_by("run_id")
+            )
+            return [run_record(row) for row in session.exec(query.limit(limit))]
 
     def set_reason(
         self, run_id: str, resource: Resource, reason: str, *, expected_start_at: datetime | None
@@ -158,10 +174,21 @@ class Runs:
             row.exit_kind, row.exit_code = exit_.kind.value, exit_.code
             row.exit_message = exit_.message
             row.reason, row.resource, row.expected_start_at = exit_.message, None, None
-            row.container = row.claimed_at = row.started_at = None
+            row.container = row.claimed_at = row.started_at = row.preempted_for = None
+            row.preemptions += exit_.kind is ExitKind.PREEMPTED
             if demand_override is not None:
                 row.demand_override = dict(demand_override)
             session.add(row)
+
+    def preempt(self, run_id: str, for_run_id: str) -> bool:
+        """Mark a running run as being stopped for another; False when it runs no more."""
+        with self._database.transaction() as session:
+            row = _row(session, run_id, lock=True)
+            if row.state != RunState.RUNNING.value:
+                return False
+            row.preempted_for = for_run_id
+            session.add(row)
+            return True
 
     def finish(self, run_id: str, exit_: Exit, measurement: Measurement) -> bool:
         """End the run; the first end counts, later ones answer False."""
@@ -256,7 +283,10 @@ def run_record(row: RunRow) -> RunRecord:
         owner=row.owner,
         team=row.team,
         pool=row.pool,
+        queue=row.queue,
         priority=row.priority,
+        preempted_for=row.preempted_for,
+        preemptions=row.preemptions,
         job=row.job,
         state=RunState(row.state),
         attempt=row.attempt,

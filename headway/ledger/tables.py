@@ -95,6 +95,7 @@ class RunRow(SQLModel, table=True):
             name="resource_known",
         ),
         _at_least("attempt", 1),
+        CheckConstraint("preemptions BETWEEN 0 AND attempt", name="preemptions_are_attempts"),
         CheckConstraint("(state = 'ended') = (ended_at IS NOT NULL)", name="ended_has_its_time"),
         CheckConstraint("state <> 'ended' OR exit_kind IS NOT NULL", name="ended_has_its_exit"),
         CheckConstraint(
@@ -107,7 +108,15 @@ class RunRow(SQLModel, table=True):
     owner: str
     team: str
     pool: str
+    queue: str = ""
+    """The work queue it came through; one with a node's name binds it to that node."""
     priority: int = 0
+    preempted_for: str | None = Field(
+        default=None, sa_column=Column(String(36), ForeignKey("run.run_id"), nullable=True)
+    )
+    """The run of a higher priority that this attempt is being stopped for."""
+    preemptions: int = 0
+    """Attempts that ended so; they do not count against its retries."""
     job: Any = _json(nullable=False)
     state: str
     attempt: int = 1

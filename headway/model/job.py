@@ -224,6 +224,11 @@ class TrainingJob(_Part):
         title="Retries",
         description="After the node or the memory limit ended it; never after its own failure.",
     )
+    preemptible: Annotated[bool, Field(strict=True)] = Field(
+        False,
+        title="Preemptible",
+        description="May be stopped for a higher priority, and goes on from its checkpoint later.",
+    )
     ports: Annotated[list[int], each(whole(1024, 65_535), example="[6006]", low=0, high=16)] = (
         Field([], title="Ports", description="Published on the node's loopback, such as 6006.")
     )

@@ -42,6 +42,8 @@ class ExitKind(enum.StrEnum):
     CANCELLED = "cancelled"
     INFRASTRUCTURE = "infrastructure"
     """The engine or the node ended it, not the program: retried, not the user's fault."""
+    PREEMPTED = "preempted"
+    """Stopped for a run of a higher priority: goes on from its checkpoint, counts as no retry."""
     REFUSED = "refused"
     """Never started: bad input, impossible demand, data set or image missing."""
 

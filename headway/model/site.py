@@ -31,11 +31,6 @@ class NodeSettings(BaseModel):
     gpu_price_per_hour: Annotated[float, Field(ge=0)] = Field(
         0.0, title="Price of a GPU", description="For an hour of one GPU."
     )
-    utilisation_limit: Annotated[float, Field(gt=0, le=4)] = Field(
-        1.0,
-        title="Utilisation limit",
-        description="Jobs share a GPU while their utilisations add up to at most this.",
-    )
     cache_budget: MemorySize = Field(
         50 * GIB, title="Cache budget", description="Disk space for staged data sets."
     )

@@ -29,14 +29,17 @@ def within(demand: Demand, node: Node) -> Demand:
     return replace(demand, host_memory_bytes=largest)
 
 
-def runs_again(exit_: Exit, *, attempt: int, retries: int) -> bool:
+def runs_again(exit_: Exit, *, attempt: int, retries: int, preemptions: int = 0) -> bool:
     """Whether an attempt that ended so is followed by another one.
 
     A program's own failure is never repeated: it would fail again. What the
-    node or the memory limit ended is, *retries* times.
+    node or the memory limit ended is, *retries* times. What was preempted
+    always is: those *preemptions* count as no attempts.
     """
+    if exit_.kind is ExitKind.PREEMPTED:
+        return True
     again = {ExitKind.OUT_OF_MEMORY, ExitKind.INFRASTRUCTURE}
-    return exit_.kind in again and attempt <= retries
+    return exit_.kind in again and attempt - preemptions <= retries
 
 
 def after_out_of_memory(demand: Demand, peak_bytes: int | None) -> int:

@@ -92,7 +92,10 @@ def upgrade() -> None:
         sa.Column("owner", sa.String(), nullable=False),
         sa.Column("team", sa.String(), nullable=False),
         sa.Column("pool", sa.String(), nullable=False),
+        sa.Column("queue", sa.String(), nullable=False),
         sa.Column("priority", sa.Integer(), nullable=False),
+        sa.Column("preempted_for", sa.String(length=36), nullable=True),
+        sa.Column("preemptions", sa.Integer(), nullable=False),
         sa.Column("job", sa.JSON(), nullable=False),
         sa.Column("state", sa.String(), nullable=False),
         sa.Column("attempt", sa.Integer(), nullable=False),
@@ -115,11 +118,11 @@ def upgrade() -> None:
         sa.Column("measurement", sa.JSON(), nullable=True),
         sa.CheckConstraint("(state = 'ended') = (ended_at IS NOT NULL)", name="ended_has_its_time"),
         sa.CheckConstraint(
-            "exit_kind IS NULL OR exit_kind IN ('ok', 'failed', 'out_of_memory', 'gpu_out_of_memory', 'timed_out', 'cancelled', 'infrastructure', 'refused')",
+            "exit_kind IS NULL OR exit_kind IN ('ok', 'failed', 'out_of_memory', 'gpu_out_of_memory', 'timed_out', 'cancelled', 'infrastructure', 'preempted', 'refused')",
             name="exit_kind_known",
         ),
         sa.CheckConstraint(
-            "resource IS NULL OR resource IN ('host_memory', 'cpus', 'gpus', 'gpu_memory', 'ports', 'node', 'turn')",
+            "resource IS NULL OR resource IN ('host_memory', 'cpus', 'gpus', 'gpu_memory', 'ports', 'node', 'quota', 'turn')",
             name="resource_known",
         ),
         sa.CheckConstraint("state <> 'ended' OR exit_kind IS NOT NULL", name="ended_has_its_exit"),
@@ -130,9 +133,14 @@ def upgrade() -> None:
             "state NOT IN ('claimed', 'running') OR node IS NOT NULL", name="granted_has_its_node"
         ),
         sa.CheckConstraint("attempt >= 1", name="attempt_at_least_1"),
+        sa.CheckConstraint("preemptions BETWEEN 0 AND attempt", name="preemptions_are_attempts"),
         sa.ForeignKeyConstraint(
             ["node"],
             ["node.name"],
+        ),
+        sa.ForeignKeyConstraint(
+            ["preempted_for"],
+            ["run.run_id"],
         ),
         sa.PrimaryKeyConstraint("run_id"),
     )

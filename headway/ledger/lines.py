@@ -1,0 +1,148 @@
+"""The line of a pool, as a plan needs it: light rows, read at one moment."""
+
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from sqlalchemy import func
+from sqlmodel import Session, col, select
+
+from headway.ledger.columns import now
+from headway.ledger.database import Database
+from headway.ledger.leases import live_leases
+from headway.ledger.nodes import node_record
+from headway.ledger.records import NodeRecord, RunRecord
+from headway.ledger.runs import run_record
+from headway.ledger.tables import LeaseGpuRow, LeaseRow, NodeRow, RunRow
+from headway.model.lease import Lease, Sharing
+from headway.model.run import RunState
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """A pool at one moment of the database's clock."""
+
+    at: datetime
+    nodes: tuple[NodeRecord, ...]
+    leases: tuple[Lease, ...]
+    """Every unreleased lease on them."""
+    holders: tuple[RunRecord, ...]
+    """The runs that the leases belong to."""
+    waiting: Mapping[str, int]
+    """The attempt of every run in the line."""
+    changed: tuple[RunRecord, ...]
+    """Those of the line that the reader does not know at this attempt."""
+    overtaken: Mapping[str, int]
+    """How many later runs of at most its priority have started; only where it matters."""
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """GPUs that a team held for a while."""
+
+    lease_id: int
+    team: str
+    share: float
+    """GPUs; of a shared one its part."""
+    from_at: datetime
+    until_at: datetime
+
+
+class Lines:
+    """Reads of the run, lease and node tables for planning."""
+
+    def __init__(self, database: Database) -> None:
+        """Work on *database*."""
+        self._database = database
+
+    def snapshot(self, pool: str, known: Mapping[str, int], *, overtaken_from: int) -> Snapshot:
+        """The pool now.
+
+        Args:
+            pool: The work pool.
+            known: Runs whose details the reader has, each with the attempt they are of.
+            overtaken_from: Below so many times nobody asks how often a run was overtaken.
+        """
+        with self._database.transaction() as session:
+            waiting = _waiting(session, pool)
+            nodes = session.exec(select(NodeRow).where(NodeRow.pool == pool).order_by("name"))
+            records = tuple(node_record(row) for row in nodes)
+            leases = tuple(live_leases(session, [record.node.name for record in records]))
+            holders = _runs(session, [lease.run_id for lease in leases])
+            unknown = [run for run, attempt in waiting.items() if known.get(run) != attempt]
+            return Snapshot(
+                at=now(session),
+                nodes=records,
+                leases=leases,
+                holders=tuple(holders),
+                waiting=waiting,
+                changed=tuple(_runs(session, unknown)),
+                overtaken=_overtaken(session, pool, overtaken_from),
+            )
+
+    def used(self, since: datetime) -> list[Use]:
+        """What leases that were released at or after *since* held of GPUs, oldest first."""
+        with self._database.transaction() as session:
+            query = (
+                select(LeaseRow, RunRow.team, LeaseGpuRow)
+                .join(RunRow, col(RunRow.run_id) == col(LeaseRow.run_id))
+                .join(LeaseGpuRow, col(LeaseGpuRow.lease_id) == col(LeaseRow.lease_id))
+                .where(col(LeaseRow.released_at) >= since)
+                .order_by(col(LeaseRow.released_at), col(LeaseRow.lease_id))
+            )
+            return [
+                Use(
+                    lease.lease_id or 0,
+                    team,
+                    1.0 if gpu.sharing == Sharing.WHOLE.value else gpu.utilisation_frac,
+                    lease.granted_at,
+                    lease.released_at,
+                )
+                for lease, team, gpu in session.exec(query)
+                if lease.released_at is not None
+            ]
+
+
+def _waiting(session: Session, pool: str) -> dict[str, int]:
+    query = select(RunRow.run_id, RunRow.attempt).where(
+        RunRow.state == RunState.WAITING.value, RunRow.pool == pool
+    )
+    return dict(session.exec(query).all())
+
+
+def _runs(session: Session, run_ids: Sequence[str]) -> list[RunRecord]:
+    found = []
+    for start in range(0, len(run_ids), 500):  # SQLite takes some thousand parameters at most
+        page = run_ids[start : start + 500]
+        query = select(RunRow).where(col(RunRow.run_id).in_(page)).order_by("run_id")
+        found += [run_record(row) for row in session.exec(query)]
+    return found
+
+
+def _overtaken(session: Session, pool: str, least: int) -> dict[str, int]:
+    """By counting: of the runs that came later, those that have started."""
+    line = (RunRow.state == RunState.WAITING.value, RunRow.pool == pool)
+    oldest: datetime | None = session.exec(select(func.min(RunRow.submitted_at)).where(*line)).one()
+    if oldest is None:
+        return {}
+    later = (
+        RunRow.pool == pool,
+        col(RunRow.claimed_at).is_not(None),
+        col(RunRow.submitted_at) > oldest,
+    )
+    if session.exec(select(func.count()).select_from(RunRow).where(*later)).one() < least:
+        return {}
+    started: dict[int, list[datetime]] = {}
+    rows = select(RunRow.priority, RunRow.submitted_at).where(*later)
+    for priority, submitted_at in session.exec(rows.order_by(col(RunRow.submitted_at))):
+        started.setdefault(priority, []).append(submitted_at)
+    found = {}
+    waiting = select(RunRow.run_id, RunRow.priority, RunRow.submitted_at).where(*line)
+    for run_id, priority, submitted_at in session.exec(waiting):
+        found[run_id] = sum(
+            len(times) - bisect_right(times, submitted_at)
+            for each, times in started.items()
+            if each <= priority
+        )
+    return found
