@@ -12,15 +12,14 @@ Rank = tuple[int, int, float, float, str]
 
 
 def ageing_key(ask: Ask, settings: PolicySettings) -> float:
-    """Shortest work first; nobody behind newcomers for longer than `patience` times his work.
+    """Shortest work first; newcomers pass for `patience` times the own work at most.
 
     The key is the time by which the run should have had its turn: submission
-    plus patience × predicted GPU-seconds, or `max_patience_s` if that is sooner. A run of an hour on one GPU goes
-    before one of ten hours that came up to nine × patience hours earlier. It
-    does not move while the run waits, so that a line can be kept sorted.
+    plus patience × predicted GPU-seconds. A run of an hour on one GPU goes
+    before one of ten hours that came up to nine × patience hours earlier. The
+    key does not move while the run waits, so that a line can be kept sorted.
     """
-    wait_s = min(settings.patience * ask.work_s, settings.max_patience_s)
-    return ask.submitted_s + wait_s
+    return ask.submitted_s + settings.patience * ask.work_s
 
 
 def bands(usage: Mapping[str, float], settings: PolicySettings) -> dict[str, int]:

@@ -33,14 +33,12 @@ class PolicySettings:
     """Runs from the front of the line that one decision looks at; bounds its cost."""
     reservations: int = 2
     """Runs that cannot start and are promised their earliest start in one decision."""
-    patience: float = 20.0
+    patience: float = 1000.0
     """Waiting, in predicted GPU-times of the run itself, after which newcomers stay behind it."""
-    max_patience_s: float = 20 * DAY_S
-    """Waiting after which newcomers stay behind a run, however large it is."""
-    overtake_limit: int = 1000
+    overtake_limit: int = 10_000
     """Later runs that may start before a waiting one until it goes to the front of its
     priority, with a reservation."""
-    overtake_bound: int = 10_000
+    overtake_bound: int = 20_000
     """Later runs that may start before a waiting one in any case; then nobody passes it."""
     utilisation_limit: float = 1.0
     """Largest sum of utilisations of runs that share a GPU."""

@@ -1,0 +1,242 @@
+import random
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headway.model.lease import Demand, GpuGrant, Lease, Resource, Sharing
+from headway.model.node import (
+    Capacity,
+    Gpu,
+    GpuReading,
+    HostReading,
+    Node,
+    NodeReading,
+    NodeState,
+)
+from headway.policy.headroom import compute_headroom
+from headway.policy.plan import NodeView, Plan, RunningRun, Start, Stay, WaitingRun, plan
+from headway.policy.settings import PolicySettings, TeamSettings
+from headway.units import GIB
+
+NOW = datetime(2026, 1, 5, 12, 0, tzinfo=UTC)
+HOUR = timedelta(hours=1)
+
+
+def node(name: str, gpus: int = 2, *, state: NodeState = NodeState.READY) -> Node:
+    has = tuple(Gpu(f"{name}-{at}", at, "NVIDIA A100", 24 * GIB) for at in range(gpus))
+    return Node(name, "pool", Capacity(16.0, 64 * GIB, has), state=state)
+
+
+def lease(run_id: str, where: str, *gpus: int, memory: int = 24, **more: object) -> Lease:
+    whole = memory == 24
+    grants = tuple(
+        GpuGrant(
+            f"{where}-{at}",
+            memory * GIB,
+            Sharing.WHOLE if whole else Sharing.SHARED,
+            0.0 if whole else 0.5,
+        )
+        for at in gpus
+    )
+    values = {
+        "granted_at": NOW - HOUR,
+        "expires_at": NOW + HOUR,
+        "predicted_end_at": NOW + 4 * HOUR,
+    } | more
+    return Lease(1, run_id, 1, where, "t", 8 * GIB, 1.0, grants, (), **values)  # type: ignore[arg-type]
+
+
+def waiting(run_id: str, *, gpus: int = 1, memory: int = 24, **more: object) -> WaitingRun:
+    demand = Demand(
+        4 * GIB,
+        gpus=gpus,
+        gpu_memory_bytes=memory * GIB,
+        sharing=Sharing.WHOLE if memory == 24 else Sharing.SHARED,
+        gpu_utilisation_frac=0.5,
+    )
+    values = {"submitted_at": NOW - HOUR, "median_s": 3600.0, "high_s": 7200.0} | more
+    return WaitingRun(run_id, demand, **values)  # type: ignore[arg-type]
+
+
+def made(
+    nodes: list[NodeView],
+    line: list[WaitingRun],
+    running: list[RunningRun] | None = None,
+    **knobs: object,
+) -> Plan:
+    settings = PolicySettings(**knobs)  # type: ignore[arg-type]
+    return plan(nodes, line, running or [], now=NOW, settings=settings)
+
+
+def only_stay(got: Plan) -> Stay:
+    (entry,) = got.entries
+    assert isinstance(entry, Stay)
+    return entry
+
+
+def test_a_run_starts_with_the_grants_of_its_node() -> None:
+    got = made([NodeView(node("a"))], [waiting("r", memory=10)])
+    (start,) = got.entries
+    assert isinstance(start, Start)
+    assert start.admits[0].node == "a"
+    assert start.admits[0].gpus == (GpuGrant("a-0", 10 * GIB, Sharing.SHARED, 0.5),)
+
+
+def test_the_reason_has_the_numbers_and_the_time() -> None:
+    full = NodeView(node("a", 1), (lease("x", "a", 0, memory=16),))
+    stay = only_stay(made([full], [waiting("r", memory=12)]))
+    assert stay.wait.resource is Resource.GPU_MEMORY
+    assert stay.wait.shortfall == 4 * GIB
+    assert stay.wait.reason == (
+        "needs 12.0 GiB on one GPU; the largest headroom is 8.0 GiB on a/gpu0 "
+        "until about 05 Jan 16:00 UTC"
+    )
+    assert stay.latest_at == NOW + 4 * HOUR
+    assert stay.reserved == ("a",)
+
+
+def test_the_expected_start_goes_by_the_medians() -> None:
+    full = NodeView(node("a", 1), (lease("x", "a", 0),))
+    got = made([full], [waiting("r")], [RunningRun("x", median_end_at=NOW + HOUR)])
+    stay = only_stay(got)
+    assert (stay.expected_at, stay.latest_at) == (NOW + HOUR, NOW + 4 * HOUR)
+
+
+def test_what_others_use_makes_headroom_smaller() -> None:
+    one = node("a", 1)
+    used = GpuReading("a-0", 0, "NVIDIA A100", 24 * GIB, 20 * GIB)
+    reading = NodeReading(NOW, HostReading(64 * GIB, GIB, 0.1, GIB), (used,))
+    assert only_stay(made([NodeView(one, (), reading)], [waiting("r", memory=5)]))
+    assert isinstance(
+        made([NodeView(one, (), reading)], [waiting("r", memory=4)]).entries[0], Start
+    )
+    assert only_stay(made([NodeView(one, (), reading)], [waiting("whole")]))
+
+
+def test_unreadable_gpus_offer_nothing() -> None:
+    reading = NodeReading(NOW, HostReading(64 * GIB, GIB, 0.1, GIB), None, gpu_error="no NVML")
+    stay = only_stay(made([NodeView(node("a"), (), reading)], [waiting("r")]))
+    assert "no NVML" in stay.wait.reason
+    assert stay.expected_at is None
+
+
+@pytest.mark.parametrize("state", [NodeState.DRAINING, NodeState.LOST])
+def test_nothing_starts_on_a_closed_node(state: NodeState) -> None:
+    stay = only_stay(made([NodeView(node("a", state=state))], [waiting("r")]))
+    assert stay.wait.resource is Resource.NODE
+    assert stay.expected_at is None
+
+
+def test_a_named_node_is_kept_to() -> None:
+    views = [NodeView(node("a")), NodeView(node("b"), (lease("x", "b", 0, 1),))]
+    assert only_stay(made(views, [waiting("r", node="b")])).reserved == ("b",)
+
+
+def test_a_gang_starts_everywhere_or_waits_with_a_reservation() -> None:
+    views = [NodeView(node("a")), NodeView(node("b"))]
+    (start,) = made(views, [waiting("g", gpus=2, nodes=2)]).entries
+    assert isinstance(start, Start)
+    assert {admit.node for admit in start.admits} == {"a", "b"}
+    busy = [views[0], NodeView(node("b"), (lease("x", "b", 0),))]
+    stay = only_stay(made(busy, [waiting("g", gpus=2, nodes=2)]))
+    assert set(stay.reserved) == {"a", "b"}
+    assert "needs 2 nodes with 2 GPU(s) each at once; 1 have them" in stay.wait.reason
+
+
+def test_quota_of_a_team() -> None:
+    view = NodeView(node("a"), (lease("x", "a", 0),))
+    teams = {"red": TeamSettings(max_gpus=1)}
+    got = made([view], [waiting("r", team="red")], [RunningRun("x", team="red")], teams=teams)
+    stay = only_stay(got)
+    assert stay.wait.resource is Resource.QUOTA
+    assert stay.wait.reason == "needs 1 GPU(s); team red holds 1 of its 1"
+
+
+def test_a_preemptible_run_stops_for_a_higher_priority_only() -> None:
+    view = NodeView(node("a", 1), (lease("x", "a", 0),))
+    running = [RunningRun("x", preemptible=True, priority=1)]
+    assert made([view], [waiting("same", priority=1)], running).preempts == ()
+    got = made([view], [waiting("urgent", priority=2)], running)
+    assert [(one.run_id, one.for_run_id) for one in got.preempts] == [("x", "urgent")]
+    assert "x, of a lower priority" in only_stay(got).wait.reason
+    stopping = [RunningRun("x", preemptible=True, priority=1, stopping=True)]
+    assert made([view], [waiting("urgent", priority=2)], stopping).preempts == ()
+    keeps = [RunningRun("x", priority=1)]
+    assert made([view], [waiting("urgent", priority=2)], keeps).preempts == ()
+
+
+def test_no_more_is_stopped_than_helps_and_its_room_is_kept() -> None:
+    leases = (lease("old", "a", 0, granted_at=NOW - 9 * HOUR), lease("new", "a", 1))
+    running = [RunningRun("old", preemptible=True), RunningRun("new", preemptible=True)]
+    line = [waiting("urgent", priority=1), waiting("small", memory=4, median_s=1.0, high_s=1.0)]
+    got = made([NodeView(node("a"), leases)], line, running)
+    assert [one.run_id for one in got.preempts] == ["new"]
+    two = made([NodeView(node("a"), leases)], [waiting("u", priority=1, gpus=2)], running)
+    assert {one.run_id for one in two.preempts} == {"old", "new"}
+    never = made([NodeView(node("a"), leases)], [waiting("u", priority=1, gpus=3)], running)
+    assert never.preempts == ()
+
+
+def test_a_run_of_unknown_length_is_planned_for() -> None:
+    view = NodeView(node("a", 1), (lease("x", "a", 0, predicted_end_at=None),))
+    stay = only_stay(made([view], [waiting("r", median_s=None, high_s=None)]))
+    assert stay.latest_at == NOW + timedelta(hours=23)
+
+
+def test_only_the_window_is_planned_for() -> None:
+    line = [waiting(f"r{at}", submitted_at=NOW - at * HOUR) for at in range(9)]
+    got = made([NodeView(node("a"))], line, window=3)
+    assert [one.run_id for one in got.entries] == ["r8", "r7", "r6"]
+    assert [one.position for one in got.entries] == [1, 2, 3]
+
+
+_runs = st.builds(
+    waiting,
+    run_id=st.uuids().map(str),
+    gpus=st.integers(0, 3),
+    memory=st.sampled_from([1, 8, 12, 24]),
+    submitted_at=st.integers(0, 5).map(lambda hours: NOW - hours * HOUR),
+    high_s=st.sampled_from([None, 3600.0, 36000.0]),
+    nodes=st.integers(1, 2),
+    team=st.sampled_from(["red", "blue"]),
+    priority=st.integers(0, 1),
+    overtaken=st.integers(0, 4),
+)
+
+
+@given(st.lists(_runs, max_size=10, unique_by=lambda run: run.run_id), st.integers(0, 24))
+def test_the_plan_is_the_same_for_all_and_never_above_headroom(
+    line: list[WaitingRun], foreign_gib: int
+) -> None:
+    host = HostReading(64 * GIB, foreign_gib * GIB, 0.1, GIB)
+    used = tuple(
+        GpuReading(f"b-{at}", at, "NVIDIA A100", 24 * GIB, foreign_gib * GIB * at)
+        for at in range(2)
+    )
+    views = [
+        NodeView(node("a"), (lease("x", "a", 0, memory=12), lease("y", "a", 1))),
+        NodeView(node("b"), (), NodeReading(NOW, host, used)),
+        NodeView(node("c", state=NodeState.DRAINING)),
+    ]
+    running = [RunningRun("x", preemptible=True), RunningRun("y", preemptible=True)]
+    knobs = {"overtake_limit": 2, "overtake_bound": 3}
+    got = made(views, line, running, **knobs)
+    shuffled = random.Random(1)
+    for rows in (views, line, running):
+        shuffled.shuffle(rows)
+    assert made(views, line, running, **knobs) == got
+    for view in views:
+        room = compute_headroom(view.node, view.leases, view.reading)
+        starts = [one for one in got.entries if isinstance(one, Start)]
+        mine = [a for one in starts for a in one.admits if a.node == view.node.name]
+        assert 4 * GIB * len(mine) <= max(room.host_memory_bytes, 0)
+        assert len(mine) <= max(room.cpus, 0)
+        for gpu in room.gpus:
+            grants = [g for admit in mine for g in admit.gpus if g.uuid == gpu.uuid]
+            assert sum(g.memory_bytes for g in grants) <= max(gpu.memory_bytes, 0)
+            assert sum(g.utilisation_frac for g in grants) + gpu.utilisation_frac <= 1 + 1e-9
+            if any(g.sharing is Sharing.WHOLE for g in grants):
+                assert gpu.idle
+                assert len(grants) == 1

@@ -1,0 +1,107 @@
+from pathlib import Path
+
+import pytest
+
+from headway.errors import InvalidInput
+from headway.replay.metrics import document
+from headway.replay.simulate import PolicyName
+from headway.replay.trace import Estimates, GpuSharing, TraceJob, jobs, read
+from tests.unit.replay.traces import job, run
+
+HEADER = (
+    "job_id,team,submit_s,duration_s,gpus,gpu_memory_bytes,gpu_util_frac,user_limit_s,"
+    "predicted_s,predicted_high_s"
+)
+ROW = "a,red,5,100,1,1000,0.5,3600,90,130"
+
+
+def parsed(
+    tmp_path: Path, *lines: str, estimates: str = "learned", sharing: str = "headway"
+) -> list[TraceJob]:
+    path = tmp_path / "t.csv"
+    path.write_text("\n".join(lines) + "\n")
+    return jobs(read(path), Estimates(estimates), GpuSharing(sharing), where="t.csv")
+
+
+def test_estimates_choose_the_columns(tmp_path: Path) -> None:
+    told = {
+        kind: (one.median_s, one.high_s)
+        for kind in Estimates
+        for one in parsed(tmp_path, HEADER, ROW, estimates=kind)
+    }
+    assert told == {"user": (3600, 3600), "learned": (90, 130), "perfect": (100, 100)}
+
+
+def test_jobs_come_in_the_order_of_submission_from_zero(tmp_path: Path) -> None:
+    got = parsed(tmp_path, HEADER, ROW, ROW.replace("a,red,5", "b,red,2"))
+    assert [(one.job_id, one.submit_s) for one in got] == [("b", 0), ("a", 3)]
+
+
+def test_only_the_columns_that_count_are_needed(tmp_path: Path) -> None:
+    lines = ("submit_s,duration_s,gpus", "0,1,1")
+    assert parsed(tmp_path, *lines, estimates="perfect", sharing="whole")
+    with pytest.raises(InvalidInput, match=r"missing: gpu_memory_bytes, .*predicted_high_s"):
+        parsed(tmp_path, *lines)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        (",100,", ",nan,", r't\.csv:2 duration_s: got "nan"'),
+        (",100,", ",,", r't\.csv:2 duration_s: got ""'),
+        (",100,", ",-1,", r't\.csv:2 duration_s: got "-1"'),
+        (",100,", ",inf,", r't\.csv:2 duration_s: got "inf"'),
+        (",100,", ",soon,", r't\.csv:2 duration_s: got "soon"'),
+        ("red,5", "red,-5", r't\.csv:2 submit_s: got "-5"'),
+        (",1,1000", ",0,1000", r't\.csv:2 gpus: got "0"; give a whole number of at least 1'),
+        (",1,1000", ",1.5,1000", r't\.csv:2 gpus: got "1.5"'),
+        ("0.5,", "-0.5,", r't\.csv:2 gpu_util_frac: got "-0.5"'),
+    ],
+)
+def test_a_value_that_is_not_allowed_is_named(
+    tmp_path: Path, old: str, new: str, message: str
+) -> None:
+    with pytest.raises(InvalidInput, match=message):
+        parsed(tmp_path, HEADER, ROW.replace(old, new))
+
+
+def test_a_job_that_is_there_twice_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput, match=r't\.csv:3 job_id: got "a"; it is there twice'):
+        parsed(tmp_path, HEADER, ROW, ROW)
+
+
+@pytest.mark.parametrize("text", [b"", b"\n", HEADER.encode(), b"\xff\xfe\x00", b'a,b\n"1,2\n'])
+def test_what_is_no_trace_is_refused(tmp_path: Path, text: bytes) -> None:
+    path = tmp_path / "t.csv"
+    path.write_bytes(text)
+    with pytest.raises(InvalidInput, match="trace"):
+        read(path)
+
+
+def test_the_figures() -> None:
+    rows = [job("a", 0, 100, 2), job("b", 0, 4, 2), job("c", 10, 200, 2)]
+    result = run(rows, "fifo", "whole")
+    got = document(result, PolicyName.FIFO, Estimates.PERFECT, GpuSharing.WHOLE)
+    assert got == {
+        "policy": "fifo",
+        "estimates": "perfect",
+        "sharing": "whole",
+        "jobs": 3,
+        "mean_wait_s": 0.0,
+        "median_wait_s": 0.0,
+        "p95_wait_s": 0.0,
+        "max_wait_s": 0.0,
+        "mean_completion_s": pytest.approx(304 / 3),
+        "mean_bounded_slowdown": 1.0,
+        "utilisation_frac": pytest.approx(608 / (4 * 210)),
+        "makespan_s": 210.0,
+        "mean_stretch": 1.0,
+    }
+
+
+def test_waits_and_slowdown() -> None:
+    rows = [job("a", 0, 100, 4), job("b", 0, 4, 4)]
+    result = run(rows, "fifo", "whole")
+    got = document(result, PolicyName.FIFO, Estimates.PERFECT, GpuSharing.WHOLE)
+    assert (got["mean_wait_s"], got["max_wait_s"]) == (50.0, 100.0)
+    assert got["mean_bounded_slowdown"] == pytest.approx((1 + 104 / 10) / 2)
