@@ -41,10 +41,18 @@ def test_a_killed_run_gets_half_as_much_again_as_was_not_enough():
 AGAIN = {ExitKind.OUT_OF_MEMORY, ExitKind.INFRASTRUCTURE}
 
 
-@pytest.mark.parametrize("kind", list(ExitKind))
+@pytest.mark.parametrize("kind", [kind for kind in ExitKind if kind is not ExitKind.PREEMPTED])
 @pytest.mark.parametrize(
     ("attempt", "retries", "left"), [(1, 0, False), (1, 1, True), (2, 1, False), (2, 2, True)]
 )
 def test_only_what_the_site_or_the_limit_ended_runs_again(kind, attempt, retries, left):
     exit_ = Exit(kind, 1, "")
     assert runs_again(exit_, attempt=attempt, retries=retries) is (left and kind in AGAIN)
+
+
+def test_what_was_preempted_goes_on_and_counts_as_no_retry():
+    stopped = Exit(ExitKind.PREEMPTED, 143, "")
+    assert runs_again(stopped, attempt=9, retries=0, preemptions=8)
+    lost = Exit(ExitKind.INFRASTRUCTURE, None, "")
+    assert runs_again(lost, attempt=3, retries=1, preemptions=2)
+    assert not runs_again(lost, attempt=3, retries=1, preemptions=1)
