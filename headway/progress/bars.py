@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from headway.progress.seen import COUNT, Seen, metrics_in
 
 _BAR = re.compile(
-    r"([0-9]{1,3})%\|[^|]{0,400}\|\s{0,8}([0-9.]{1,20})([kMGT]?)/([0-9.]{1,20})([kMGT]?)"
+    r"([0-9]{1,3})%(?:\|[^|]{0,400}\|)?\s{0,8}([0-9.]{1,20})([kMGT]?)/([0-9.]{1,20})([kMGT]?)"
     r"[^\[<]{0,12}\[([0-9:]{1,12})<([0-9:?]{1,12})(?:,\s{0,4}([0-9.?]{1,12}\s?[a-zA-Z/]{1,24}))?"
 )
 _ENDLESS = re.compile(r"(?:^|[\s:])" + COUNT + r"it \[([0-9:]{1,12}), ")
@@ -67,10 +67,12 @@ class Bars:
         self._main: _Bar | None = None
         self._inner: _Bar | None = None
         self._named = False
+        self._from_zero = False
+        self._newest: tuple[str, _Bar] | None = None
 
     def __call__(self, line: str) -> Seen | None:
         """Read one line."""
-        match = _BAR.search(line) if "%|" in line else None
+        match = _BAR.search(line) if "%" in line else None
         if match is None:
             return self._other(line)
         text = line[: match.start()][-200:].strip()
@@ -82,12 +84,23 @@ class Bars:
         metrics = metrics_in(line[match.end() :])
         if text and (epoch := _YOLO.search(text) or _EPOCH.search(text)):
             self._named = True
-            epochs = int(epoch[2]) if epoch[2] else None
-            more = metrics_in(text[epoch.end() :])
-            return Seen(more | metrics, None, None, int(epoch[1]), epochs, done, total)
+            return self._of_epoch(text, epoch, done, total, metrics)
         if self._named:
             return None
         return self._unnamed(text, done, total, _length_s(match[6], match[7]), metrics)
+
+    def _of_epoch(
+        self, text: str, match: re.Match[str], done: int, total: int, metrics: dict[str, float]
+    ) -> Seen:
+        """A bar whose text names the epoch."""
+        epoch, epochs = int(match[1]), int(match[2]) if match[2] else None
+        if match.re is _YOLO:
+            # YOLOv5 counts from 0 and names the last one: 0/2, 1/2, 2/2.
+            self._from_zero = self._from_zero or epoch == 0
+            epoch += self._from_zero
+            epochs = epochs + self._from_zero if epochs is not None else None
+        more = metrics_in(text[match.end() :])
+        return Seen(more | metrics, None, None, epoch, epochs, done, total)
 
     def _other(self, line: str) -> Seen | None:
         """Lightning's rich bar, and a bar that does not know its total."""
@@ -109,11 +122,17 @@ class Bars:
         """A bar that does not name its epoch: find its place among the others."""
         key = (_without_digits(text) if text else "", total)
         bar = self._bars.get(key)
+        if bar is None and self._newest is not None:
+            before, newest = self._newest
+            # A new bar is first drawn at 0; else only the text of the newest one has changed.
+            if newest.total == total and newest.done <= done and (done > 0 or not before):
+                bar = self._bars[key] = newest
         if bar is None:
             if len(self._bars) >= MAX_BARS:
                 self._bars.pop(next(iter(self._bars)))
             bar = self._bars[key] = _Bar(total)
         bar.move(done, length_s)
+        self._newest = (text, bar)
         self._choose(bar)
         main, inner = self._main, self._inner
         if main is None or (bar is not main and bar is not inner):
@@ -188,21 +207,50 @@ class HuggingFace:
     """The Trainer: a bar of optimiser steps, and dictionaries with numbers."""
 
     _dictionary = re.compile(r"\{'(?:loss|eval_|train_|epoch|grad_norm|learning_rate)")
+    hints = ("{'", '{"', "Num Epochs = ", "Total optimization steps = ")
+    _settings = re.compile(r"(Num Epochs|Total optimization steps) = ([0-9,]{1,20})")
+    _step = re.compile(r"'step': '?" + COUNT)
     _epoch = re.compile(r"'epoch': '?([0-9]{1,9}(?:\.[0-9]{1,12})?)'?")
 
     def __init__(self, bars: Callable[[str], Seen | None]) -> None:
         self._bars = bars
+        self._settled: dict[str, int] = {}
+        self._has_bar = False
 
     def __call__(self, line: str) -> Seen | None:
         """Read one line."""
         match = self._dictionary.search(line) if "{'" in line else None
         if match is None:
-            return self._bars(line)
+            if " = " in line and (setting := self._settings.search(line)):
+                self._settled[setting[1]] = int(setting[2].replace(",", "") or 0)
+                return Seen({})
+            seen = self._bars(line)
+            self._has_bar = self._has_bar or (seen is not None and seen.step is not None)
+            return seen
         epoch = self._epoch.search(line, match.start())
         if epoch is None:
             return None
+        # The bar may stand on the same line, before the dictionary.
+        bar = self._bars(line[: match.start()])
         metrics = metrics_in(line[match.start() :])
-        return Seen(metrics, epoch_done=float(epoch[1]))
+        if bar is not None and bar.step is not None:
+            self._has_bar = True
+            return bar._replace(metrics=metrics, epoch_done=float(epoch[1]))
+        return self._without_bar(line, float(epoch[1]), metrics)
+
+    def _without_bar(self, line: str, epoch: float, metrics: dict[str, float]) -> Seen:
+        """Steps as the dictionary has them, or from the share of the epochs that is done."""
+        epochs = self._settled.get("Num Epochs") or None
+        total = self._settled.get("Total optimization steps") or None
+        if self._has_bar:
+            return Seen(metrics, epochs=epochs, epoch_done=epoch)
+        step = self._step.search(line)
+        if step is not None:
+            metrics.pop("step", None)
+            return Seen(metrics, int(step[1]), total, epochs=epochs, epoch_done=epoch)
+        if epochs and total:
+            return Seen(metrics, round(total * min(epoch / epochs, 1.0)), total, epoch_done=epoch)
+        return Seen(metrics, epochs=epochs, epoch_done=epoch)
 
 
 class Lightning:
@@ -216,6 +264,7 @@ class Lightning:
     def __call__(self, line: str) -> Seen | None:
         """Read one line."""
         seen = self._bars(line)
-        if seen is None and any(hint in line for hint in self.hints):
-            return Seen({})
-        return seen
+        if seen is None:
+            return Seen({}) if any(hint in line for hint in self.hints) else None
+        # "Training: 0/1016", drawn before the first epoch's bar, has an epoch's total.
+        return Seen({}) if seen.epoch is None else seen

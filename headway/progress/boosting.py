@@ -1,7 +1,9 @@
 """XGBoost, LightGBM and CatBoost."""
 
 import re
+from collections.abc import Iterator
 
+from headway.progress.metrics import MetricReader
 from headway.progress.seen import COUNT, NUMBER, Seen, finite, metrics_in
 
 _XGBOOST = re.compile(
@@ -10,12 +12,20 @@ _XGBOOST = re.compile(
 _XGBOOST_VALUE = re.compile(r"([\w.]{1,40}+-[\w@.-]{1,40}+):(" + NUMBER + ")", re.ASCII)
 
 
+def _xgboost_numbers(text: str) -> Iterator[tuple[int, int, int, int]]:
+    for match in _XGBOOST_VALUE.finditer(text):
+        yield *match.span(1), *match.span(2)
+
+
+_xgboost_metrics = MetricReader(_xgboost_numbers)
+
+
 def read_xgboost(line: str) -> Seen | None:
     r"""``[12]\ttrain-logloss:0.31\teval-auc:0.9``: rounds are counted from 0."""
     match = _XGBOOST.search(line)
     if match is None:
         return None
-    metrics = finite(_XGBOOST_VALUE.findall(line, match.end()))
+    metrics = _xgboost_metrics(line[match.end() :])
     return Seen(metrics, iteration=int(match[1]) + 1)
 
 

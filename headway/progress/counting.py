@@ -95,9 +95,11 @@ class RunCounter:
             return seen.iteration, self._epochs_done(seen)
         if seen.step is not None:
             if seen.steps:
-                return self._of_epoch(seen.step, seen.steps)
+                is_named = seen.epoch is not None
+                iteration, epoch = self._of_epoch(seen.step, seen.steps, is_named=is_named)
+                return iteration, epoch if seen.epoch_done is None else seen.epoch_done
             if self._steps and seen.epoch is None:
-                return self._of_epoch(seen.step, self._steps)
+                return self._of_epoch(seen.step, self._steps, is_named=False)
             iteration, done = self._in_epoch.add(self._index, seen.step)
             return iteration, done if self._has_epochs else None
         done = self._epochs_done(seen)
@@ -110,11 +112,12 @@ class RunCounter:
             return round(done * self._steps), done
         return None, done
 
-    def _of_epoch(self, step: int, steps: int) -> tuple[int, float | None]:
+    def _of_epoch(self, step: int, steps: int, *, is_named: bool) -> tuple[int, float | None]:
         """Step *step* of *steps*, where *steps* is an epoch's length, or that of the run."""
         last_index, last = self._last_step
-        if not self._has_epochs and step <= 0.5 * steps and last >= 0.9 * steps:
-            self._index += 1  # begins again without saying so
+        begins_again = step <= 0.5 * steps and last >= 0.9 * steps
+        if begins_again and not is_named and last_index == self._index:
+            self._index += 1  # without saying so
         elif last_index < self._index and 0 < last < step and last < 0.9 * steps:
             self._steps_are_of_all = True  # a new epoch, but the count just goes on
         self._last_step = (self._index, step)
@@ -213,7 +216,8 @@ class _EpochSteps:
                 self._first = step
             self._index = index
         elif index == self._index and step > self._last:
-            self._interval = step - self._last
+            gap = step - self._last
+            self._interval = min(self._interval or gap, gap)
         elif index < self._index:  # a rank that lags, or a restart
             behind = (self.steps or 0) * (self._index - index)
             return max(self._offset - behind, 0) + step, float(index)

@@ -3,7 +3,8 @@
 import re2
 
 from headway.errors import InvalidInput
-from headway.progress.seen import MAX_COUNT, MAX_METRICS, Seen, finite
+from headway.progress.metrics import MAX_METRICS
+from headway.progress.seen import MAX_COUNT, Seen, finite
 
 MAX_PATTERN = 1000
 _GROUPS = {"iteration", "epoch", "total", "epochs"}

@@ -20,12 +20,12 @@ def known_formats() -> tuple[Format, ...]:
     return (
         Format("headway", Certainty.PROTOCOL, ('"headway"',), read_headway),
         Format("dllogger", sure, ("DLL ", "DLLL "), DLLogger()),
-        Format("huggingface", sure, ("{'",), HuggingFace(bars), keeps_count=True),
+        Format("huggingface", sure, HuggingFace.hints, HuggingFace(bars), keeps_count=True),
         Format("lightning", sure, Lightning.hints, Lightning(bars), keeps_count=True),
         Format("keras", sure, ("poch ", "[=", "[>", "━", " - "), Keras()),
         Format("pytorch", sure, ("Epoch: ", "Epoch [", "Epoch["), read_pytorch),
         Format("tensorflow", sure, ("step = ", "tep "), read_tensorflow),
-        Format("caffe", sure, ("max_iter", "] Iteration "), Caffe()),
+        Format("caffe", sure, ("max_iter", "] Iteration ", "solver.cpp:", "caffe.cpp:"), Caffe()),
         Format("xgboost", sure, ("]\t", "] "), read_xgboost, counts=Counts.ROUNDS),
         Format(
             "lightgbm", sure, ("'s ", "[LightGBM]", "cv_agg"), read_lightgbm, counts=Counts.ROUNDS

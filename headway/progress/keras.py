@@ -12,6 +12,10 @@ _STEP = re.compile(
 )
 
 
+# Keras before 2.3, verbose=2: no count, one line for each epoch.
+_SUMMARY = re.compile(r"^ - [0-9]{1,9}s(?: [0-9]{1,9}[mu]?s/(?:step|sample|epoch))? - \w{1,60}: ")
+
+
 class Keras:
     """The lines of `Model.fit`, with ``verbose=1`` and ``verbose=2``."""
 
@@ -29,7 +33,12 @@ class Keras:
             self._steps, self._complete = None, False
             # Others print such a line too: only a step that follows makes it Keras.
             return Seen({}, epoch=self._epoch, epochs=self._epochs) if self._is_keras else None
-        match = _STEP.search(line) if self._epoch is not None else None
+        if self._epoch is None:
+            return None
+        match = _STEP.search(line)
+        if match is None and _SUMMARY.match(line):
+            self._is_keras = True
+            return Seen(metrics_in(line), epoch=self._epoch, epochs=self._epochs)
         if match is None:
             return None
         step, steps = int(match[1]), int(match[2]) if match[2] else None
@@ -40,7 +49,8 @@ class Keras:
         self._steps = steps
         self._complete = step == steps
         return Seen(
-            metrics_in(line[match.end() :]),
+            # Behind the bar and the times, of which "3s" and "5ms/step" are no metrics.
+            metrics_in(line[line.find(" - ", match.end()) :]),
             epoch=self._epoch,
             epochs=self._epochs,
             step=step,

@@ -7,7 +7,7 @@ MAX_LINE_BYTES = 8192
 
 # Colours, cursor movement, window titles; and the backspaces Keras draws with.
 _ANSI = re.compile(
-    r"\x1b(?:\[[0-?]{0,32}[ -/]{0,8}[@-~]|\][^\x07\x1b]{0,256}(?:\x07|\x1b\\)?|[@-Z\\^_])|\x08+"
+    r"\x1b(?:\[[0-?]{0,32}[ -/]{0,8}[@-~]|\][^\x07\x1b\n]{0,256}(?:\x07|\x1b\\)?|[@-Z\\^_])|\x08+"
 )
 
 
@@ -49,5 +49,5 @@ def _lines(block: bytes) -> list[str]:
     # No byte of a multi-byte character is "\n", so a block decodes as its lines would.
     text = block.decode("utf-8", "replace")
     if "\x1b" in text or "\x08" in text:
-        return [_ANSI.sub("", line) for line in text.split("\n")]
+        text = _ANSI.sub("", text)
     return text.split("\n")

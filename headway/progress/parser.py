@@ -1,5 +1,7 @@
 """Log bytes become progress points, whatever framework wrote them."""
 
+import re
+
 from headway.model.progress import ProgressPoint
 from headway.progress.counting import RunCounter
 from headway.progress.custom import CustomPattern
@@ -7,6 +9,9 @@ from headway.progress.format import Certainty, Format
 from headway.progress.formats import known_formats
 from headway.progress.lines import LineSplitter
 from headway.progress.seen import Seen
+
+# What torchrun and MPI put before the lines of each rank: "[rank1]:", "[1,mpirank:1,algo-1]".
+_RANK = re.compile(r"\s{0,4}\[(?:[0-9]{1,6},mpi)?rank[ :]?([0-9]{1,6})\b")
 
 
 class LogParser:
@@ -31,6 +36,7 @@ class LogParser:
         self._epochs = epochs
         self._counter = RunCounter(epochs)
         self._found: Format | None = None
+        self._rank: str | None = None
         self._better: tuple[Format, ...] = (
             known_formats()
             if pattern is None
@@ -63,7 +69,7 @@ class LogParser:
     def _points(self, lines: list[str], t_s: float) -> list[ProgressPoint]:
         points = []
         for line in lines:
-            if not line:
+            if not line or ("rank" in line and self._is_another_rank(line)):
                 continue
             seen = self._read(line)
             if seen is not None:
@@ -71,6 +77,14 @@ class LogParser:
                 if point is not None:
                     points.append(point)
         return points
+
+    def _is_another_rank(self, line: str) -> bool:
+        """Whether a launcher marked *line* as that of another rank than the first it marked."""
+        match = _RANK.match(line)
+        if match is None:
+            return False
+        self._rank = self._rank or match[0]
+        return match[0] != self._rank
 
     def _read(self, line: str) -> Seen | None:
         """Read by a better format than the one found, where there is one; else by that."""

@@ -2,8 +2,12 @@
 
 import json
 import re
+from collections.abc import Iterator
 
+from headway.progress.metrics import MetricReader
 from headway.progress.seen import COUNT, MAX_COUNT, Seen, count, finite
+
+_DECODER = json.JSONDecoder()
 
 
 def read_headway(line: str) -> Seen | None:
@@ -39,7 +43,7 @@ def _epochs(value: object) -> float | None:
 def _object(text: str) -> dict[str, object]:
     """The JSON object *text* begins with, or an empty one."""
     try:
-        value, _end = json.JSONDecoder().raw_decode(text.strip())
+        value, _end = _DECODER.raw_decode(text.strip())
     except (ValueError, RecursionError):
         return {}
     return value if isinstance(value, dict) else {}
@@ -50,10 +54,18 @@ _DLL_STEP = re.compile(
     r"(?:(?:Training )?(?:Iteration|Step): " + COUNT + r")?(?P<rest>.*)",
     re.ASCII,
 )
-_DLL_VALUE = re.compile(
+_DLL_PAIR = re.compile(
     r"([A-Za-z_][\w.@/-]{0,63}+) : ([-+]?[0-9]{1,40}(?:\.[0-9]{0,40})?(?:[eE][-+]?[0-9]{1,5})?)",
     re.ASCII,
 )
+
+
+def _dll_numbers(text: str) -> Iterator[tuple[int, int, int, int]]:
+    for match in _DLL_PAIR.finditer(text):
+        yield *match.span(1), *match.span(2)
+
+
+_dll_metrics = MetricReader(_dll_numbers)
 
 
 class DLLogger:
@@ -72,7 +84,7 @@ class DLLogger:
         if match is None:
             return None
         rest = match["rest"]
-        values = finite(_DLL_VALUE.findall(rest))
+        values = _dll_metrics(rest)
         if "PARAMETER" in rest:
             self._learn(values)
             return Seen({})
@@ -109,4 +121,4 @@ class DLLogger:
         if step is None:
             # A summary of the epoch: the steps have told the progress already.
             return Seen(values, epoch=epoch, epochs=self._epochs)
-        return Seen(values, epoch=epoch, epochs=self._epochs, step=step)
+        return Seen(values, total=self._total, epoch=epoch, epochs=self._epochs, step=step)

@@ -7,8 +7,10 @@ Epoch [1/5], Step [100/600], Loss: 0.3
 """
 
 import re
+from collections.abc import Iterator
 
-from headway.progress.seen import COUNT, Seen, metrics_in
+from headway.progress.metrics import MetricReader
+from headway.progress.seen import COUNT, Seen, metrics_in, pairs
 
 _MNIST = re.compile(
     r"Train Epoch: " + COUNT + r" {0,2}\[ {0,12}" + COUNT + "/" + COUNT + r"[^\]]{0,20}\]"
@@ -24,6 +26,15 @@ _METER = re.compile(
 )
 
 
+def _numbers(text: str) -> Iterator[tuple[int, int, int, int]]:
+    yield from pairs(text)
+    for match in _METER.finditer(text):
+        yield *match.span(1), *match.span(2)
+
+
+_metrics = MetricReader(_numbers)
+
+
 def read_pytorch(line: str) -> Seen | None:
     """Read one line of the examples named at the top of the file."""
     if (match := _MNIST.search(line)) is not None:
@@ -34,13 +45,8 @@ def read_pytorch(line: str) -> Seen | None:
     if (match := _BRACKETS.search(line)) is None:
         return None
     epoch, epochs, step, steps = match.groups()
-    rest = line[match.end() :]
-    metrics = metrics_in(rest)
-    if " (" in rest:
-        for name, value in _METER.findall(rest):
-            metrics[name] = float(value)
     return Seen(
-        metrics,
+        _metrics(line[match.end() :]),
         epoch=int(epoch),
         epochs=int(epochs) if epochs else None,
         step=int(step),

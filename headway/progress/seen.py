@@ -2,12 +2,13 @@
 
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
+
+from headway.progress.metrics import MAX_METRICS, MetricReader
 
 MAX_COUNT = 10**15
 """A count above this is a forgery or a bug, and is not believed."""
-MAX_METRICS = 32
 
 
 class Seen(NamedTuple):
@@ -51,18 +52,24 @@ _NOT_METRICS = frozenset(
     )
 )
 
+_SOURCES = (".py", ".cpp", ".cc", ".cu", ".h")
+"""``solver.cpp:228`` is a place in a program, not a metric."""
 
-def metrics_in(text: str) -> dict[str, float]:
-    """Every ``name: number``, ``name=number`` and ``name 1.5`` in *text*; finite ones only."""
-    found: dict[str, float] = {}
-    for name, marked, bare in _PAIR.findall(text):
-        if name not in _NOT_METRICS and name.lower() not in _NOT_METRICS:
-            value = float(marked or bare)
-            if value - value == 0.0:  # finite
-                found[name.replace(" ", "_") if " " in name else name] = value
-    if len(found) > MAX_METRICS:
-        return dict(list(found.items())[:MAX_METRICS])
-    return found
+
+def pairs(text: str) -> Iterator[tuple[int, int, int, int]]:
+    """Where names and numbers begin and end in *text*."""
+    for match in _PAIR.finditer(text):
+        name = match[1]
+        if (
+            name not in _NOT_METRICS
+            and name.lower() not in _NOT_METRICS
+            and not name.endswith(_SOURCES)
+        ):
+            yield *match.span(1), *match.span(2 if match[2] is not None else 3)
+
+
+metrics_in = MetricReader(pairs)
+"""Every ``name: number``, ``name=number`` and ``name 1.5`` in a text; finite ones only."""
 
 
 def finite(pairs: Iterable[tuple[str, object]]) -> dict[str, float]:

@@ -15,6 +15,9 @@ _MANY = re.compile(
     + COUNT
     + ")"
 )
+_FITS = re.compile(
+    r"^Fitting [0-9]{1,9} folds? for each of [0-9]{1,9} candidates?, totalling " + COUNT + " fits"
+)
 _TREE = re.compile(r"^building tree " + COUNT + " of " + COUNT)
 _SGD = re.compile(r"^-- Epoch " + COUNT + "$")
 _ROW = re.compile(
@@ -31,11 +34,21 @@ _INERTIA = re.compile(r"inertia (" + NUMBER + ")")
 class ScikitLearn:
     """MLP, SGD, gradient boosting (both), forests, k-means, t-SNE, joblib's tasks."""
 
-    hints = ("Iteration ", "[Parallel", "building tree", "-- Epoch", "Train Loss", " tree")
+    hints = (
+        "Iteration ",
+        "[Parallel",
+        "Fitting ",
+        "building tree",
+        "-- Epoch",
+        "Train Loss",
+        " tree",
+    )
 
     def __init__(self) -> None:
         self._columns: tuple[str, ...] = ()
         self._epoch: int | None = None
+        self._total: int | None = None
+        self._builds_trees = False
 
     def __call__(self, line: str) -> Seen | None:
         """Read one line."""
@@ -48,11 +61,24 @@ class ScikitLearn:
             metrics = finite([("inertia", inertia[1])]) if inertia else metrics_in(rest)
             # k-means counts from 0, the others from 1.
             return Seen(metrics, iteration=int(match[1]) + (inertia is not None))
-        for pattern in (_HISTOGRAM, _MANY, _TREE):
+        for pattern in (_HISTOGRAM, _TREE):
             if (match := pattern.match(line)) is not None:
-                total = int(match[2]) if match[2] else None
-                return Seen(metrics_in(line[match.end() :]), iteration=int(match[1]), total=total)
-        return self._from_two_lines(line)
+                self._builds_trees = True
+                metrics = metrics_in(line[match.end() :])
+                return Seen(metrics, iteration=int(match[1]), total=int(match[2]))
+        return self._tasks(line) or self._from_two_lines(line)
+
+    def _tasks(self, line: str) -> Seen | None:
+        """Joblib's tasks, which are the progress where nothing finer is said."""
+        if (match := _FITS.match(line)) is not None:
+            self._total = int(match[1])
+            return Seen({})
+        match = _MANY.match(line)
+        if match is None or self._builds_trees:
+            return None
+        done, total = int(match[1]), int(match[2]) if match[2] else self._total
+        # "Done 1 out of 1" is said of the tasks dispatched so far.
+        return Seen({}, iteration=done, total=self._total or (total if done > 1 else None))
 
     def _from_two_lines(self, line: str) -> Seen | None:
         """Formats that need the line before: the boosting table and SGD."""

@@ -5,7 +5,9 @@ import re
 from headway.progress.seen import COUNT, Seen, metrics_in
 
 _STEP_LAST = re.compile(r"\b(?:step|global_step) = " + COUNT + r"\b(?: \(([0-9.]{1,20}) sec\))?")
-_STEP_FIRST = re.compile(r"(?:tensorflow:|\] )(?:global )?[Ss]tep " + COUNT + r"(?:: | per-step)")
+_STEP_FIRST = re.compile(
+    r"(?:tensorflow:|\] |: )(?:global )?[Ss]tep " + COUNT + r"(?:: | per-step|(?=, loss = ))"
+)
 
 
 def read_tensorflow(line: str) -> Seen | None:
@@ -36,8 +38,11 @@ class Caffe:
             self._total = int(match[1]) if match else self._total
             return None
         match = _CAFFE.search(line)
-        if match is None or "Testing net" in line:
-            return None
+        if match is None:
+            # Of the same program, but not about training.
+            return Seen({}) if "solver.cpp:" in line or "caffe.cpp:" in line else None
+        if "Testing net" in line:
+            return Seen({})
         metrics = metrics_in(line[match.end() :])
         if match[2]:
             metrics.update(metrics_in(f"iter/s={match[2]}"))
