@@ -164,6 +164,7 @@ class Attempt:
                 self.container,
                 prediction=self.prediction,
                 epochs=self.job.training.epochs,
+                progress_pattern=self.job.progress,
                 max_runtime_s=self.job.max_runtime,
                 grace_s=self.job.stop_grace,
             )

@@ -99,6 +99,7 @@ class Follower:
         *,
         prediction: Prediction,
         epochs: int | None,
+        progress_pattern: str | None = None,
         max_runtime_s: float | None,
         grace_s: float,
     ) -> Followed:
@@ -111,7 +112,7 @@ class Follower:
             LeaseLost: From *renew*; the container still runs.
             ContainerMissing: It was removed by somebody else.
         """
-        parser = LogParser(epochs=epochs)
+        parser = LogParser(progress_pattern, epochs=epochs)
         remaining = RemainingTime(
             prediction.runtime_s, prediction.runtime_low_s, prediction.runtime_high_s
         )

@@ -25,7 +25,7 @@ from headway.model.job_fields import (
     yes_no,
 )
 from headway.model.job_problem import explain
-from headway.model.job_rules import COMMAND, ENVIRONMENT, IMAGE, OUTPUT, SECRETS
+from headway.model.job_rules import COMMAND, ENVIRONMENT, IMAGE, OUTPUT, PROGRESS, SECRETS
 from headway.model.lease import Sharing
 from headway.units import DAY_S, MIB, TIB
 
@@ -242,6 +242,12 @@ class TrainingJob(_Part):
         ["**"],
         title="Outputs",
         description="Patterns of the files below $HEADWAY_OUTPUTS that are kept.",
+    )
+    progress: Annotated[str, PROGRESS] | None = Field(
+        None,
+        title="Progress pattern",
+        description="RE2 expression with the named groups iteration or epoch, total, epochs; "
+        "others are metrics. Known log formats need none.",
     )
 
     @model_validator(mode="after")

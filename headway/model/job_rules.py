@@ -8,6 +8,7 @@ import re
 import shlex
 from collections.abc import Mapping
 
+from headway.model.pattern import MAX_PATTERN, compile_pattern
 from headway.model.job_fields import Kind, Refused, checked_text
 
 _ENV_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,254}")
@@ -182,3 +183,16 @@ def read_output_pattern(value: object) -> str:
 
 
 OUTPUT = Kind(read_output_pattern, {"type": "string", "minLength": 1, "maxLength": 200})
+
+
+def read_progress(value: object) -> str:
+    """A pattern for progress lines that RE2 can compile."""
+    text = checked_text(value, limit=MAX_PATTERN)
+    try:
+        compile_pattern(text)
+    except ValueError as error:
+        raise Refused(str(error)) from None
+    return text
+
+
+PROGRESS = Kind(read_progress, {"type": "string", "maxLength": MAX_PATTERN})

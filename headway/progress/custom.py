@@ -1,13 +1,9 @@
 """A job's own regular expression, run by an engine that needs linear time only."""
 
-import re2
-
 from headway.errors import InvalidInput
+from headway.model.pattern import COUNT_GROUPS, compile_pattern
 from headway.progress.metrics import MAX_METRICS
 from headway.progress.seen import MAX_COUNT, Seen, finite
-
-MAX_PATTERN = 1000
-_GROUPS = {"iteration", "epoch", "total", "epochs"}
 
 
 class CustomPattern:
@@ -24,25 +20,12 @@ class CustomPattern:
     """
 
     def __init__(self, pattern: str) -> None:
-        if len(pattern) > MAX_PATTERN:
-            raise InvalidInput("progress", pattern, f"give at most {MAX_PATTERN} characters")
-        options = re2.Options()
-        options.max_mem = 1 << 20
-        options.log_errors = False
         try:
-            self._pattern = re2.compile(pattern, options)
-        except re2.error as error:
-            cause = error.args[0] if error.args else error
-            cause = cause.decode("utf-8", "replace") if isinstance(cause, bytes) else cause
-            raise InvalidInput(
-                "progress", pattern, f"give a regular expression RE2 can read ({cause})"
-            ) from error
+            self._pattern = compile_pattern(pattern)
+        except ValueError as error:
+            raise InvalidInput("progress", pattern, str(error)) from error
         names = self._pattern.groupindex
-        if not {"iteration", "epoch"} & set(names):
-            raise InvalidInput(
-                "progress", pattern, "give a named group (?P<iteration>…) or (?P<epoch>…)"
-            )
-        self._metrics = tuple(name for name in names if name not in _GROUPS)[:MAX_METRICS]
+        self._metrics = tuple(name for name in names if name not in COUNT_GROUPS)[:MAX_METRICS]
 
     def __call__(self, line: str) -> Seen | None:
         """Read one line."""
@@ -51,7 +34,7 @@ class CustomPattern:
             return None
         said = match.groupdict()
         metrics = finite((name, said[name]) for name in self._metrics if said[name])
-        counts = {name: _count(said.get(name)) for name in _GROUPS}
+        counts = {name: _count(said.get(name)) for name in COUNT_GROUPS}
         iteration, total = counts["iteration"], counts["total"] or None
         if counts["epoch"] is None:
             epoch = said.get("epoch")
