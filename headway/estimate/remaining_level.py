@@ -9,6 +9,10 @@ from headway.estimate.remaining_history import Array, Intervals
 
 STARTUP_FACTOR = 1.5
 """At the beginning, slower than this many times what follows is start-up."""
+STARTUP_ENTRIES = 8
+"""So many at the beginning may be start-up even when little has followed them."""
+STARTUP_LOG = 5.3
+"""Natural logarithm of how many times slower the very first iteration usually is: 200."""
 AGREE_SD = 3.0
 """Windows agree when they differ by less than so many standard errors."""
 MIN_SD = 0.01
@@ -30,10 +34,10 @@ def startup_entries(seen: Intervals) -> int:
     if entries < 2:
         return 0
     usual = float(np.median(unit_s[entries // 2 :]))
-    slow = unit_s[: max(entries // 2, 1)] > STARTUP_FACTOR * usual
+    judged = max(entries // 2, min(STARTUP_ENTRIES, entries - 3), 1)
+    slow = unit_s[:judged] > STARTUP_FACTOR * usual
     # The last slow one of the first few counts: start-up is not always one piece.
-    within = slow[: max(3, entries // 50)]
-    ends = np.flatnonzero(within)
+    ends = np.flatnonzero(slow[: max(3, entries // 50)])
     first = int(ends[-1]) + 1 if len(ends) else 0
     while first and first < len(slow) and slow[first]:
         first += 1
@@ -52,7 +56,7 @@ def level_of(settled: Intervals, pauses: Array, startup: int, total: float) -> L
     usual = ~pauses.astype(bool)
     unit_s, units = settled.unit_s[usual], settled.units[usual]
     entries = len(unit_s)
-    if entries + startup < 4:
+    if entries < 4:
         return _first_guess(unit_s, startup, total)
     mean, window, noise = _widest_agreeing(unit_s, units)
     error = noise / math.sqrt(window)
@@ -71,11 +75,15 @@ def _first_guess(unit_s: Array, startup: int, total: float) -> Level:
     the first is hardly slower.
     """
     fastest = float(unit_s.min())
-    if startup:
-        return Level(fastest, 0.7 / len(unit_s))
-    many = min(max(math.log10(max(total, 1.0) / 100.0), 0.0), 1.0)
-    doubt = (1.0, 0.25, 0.05)[min(len(unit_s), 3) - 1] * many
-    return Level(fastest * math.exp(-3.0 * doubt), 0.3 + 2.5 * doubt)
+    entries = len(unit_s)
+    many = min(max((math.log10(max(total, 1.0)) - 2.0) / 0.7, 0.0), 1.0)
+    if entries == 1 and startup == 0:
+        doubt = 0.15 + STARTUP_LOG * many
+    else:
+        doubt = (1.2, 0.6, 0.4)[entries - 1] * many
+        if entries == 3 and float(unit_s.max()) < STARTUP_FACTOR * fastest:
+            doubt *= 0.1  # three alike are no start-up any more
+    return Level(fastest * math.exp(-doubt), 0.3 / entries + 0.7 * doubt)
 
 
 def _widest_agreeing(unit_s: Array, units: Array) -> tuple[float, int, float]:
