@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from headway.estimate.remaining_history import Array, History
+from headway.estimate.remaining_history import Array, Intervals
 from headway.estimate.remaining_level import startup_entries
 
 ADF_LEVEL = 0.05
@@ -63,12 +63,17 @@ def diagnose(t_s: Array, iteration: Array) -> Diagnostics:
         t_s: When each report came, in seconds, rising.
         iteration: Iterations done then, rising.
     """
-    history = History()
-    for when, done in zip(t_s.tolist(), iteration.tolist(), strict=True):
-        history.add(when, done, None)
-    seen = history.intervals()
-    startup = startup_entries(seen)
-    times = seen.since(startup).unit_s
+    if len(iteration) == 0:
+        return Diagnostics(0, 0, None, None, None, None)
+    if iteration[0] > 0:
+        t_s, iteration = np.insert(t_s, 0, 0.0), np.insert(iteration, 0, 0.0)
+    # Reports that were read in one piece share a time: the last of them counts.
+    last = np.append(np.diff(t_s) > 0, True)
+    seconds, units = np.diff(t_s[last]), np.diff(iteration[last])
+    rising = units > 0
+    unit_s, units = seconds[rising] / units[rising], units[rising]
+    startup = startup_entries(Intervals(units, unit_s, np.cumsum(units)))
+    times = unit_s[startup:]
     if len(times) < 2:
         return Diagnostics(len(times), startup, None, None, None, None)
     mean = float(np.mean(times))

@@ -16,6 +16,10 @@ STARTUP_LOG = 5.3
 AGREE_SD = 3.0
 """Windows agree when they differ by less than so many standard errors."""
 MIN_SD = 0.01
+TREND_ENTRIES = 60
+"""Fewer show no trend."""
+TREND_DAMPING = 0.8
+"""No trend goes on for ever."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +39,9 @@ def startup_entries(seen: Intervals) -> int:
         return 0
     usual = float(np.median(unit_s[entries // 2 :]))
     judged = max(entries // 2, min(STARTUP_ENTRIES, entries - 3), 1)
-    slow = unit_s[:judged] > STARTUP_FACTOR * usual
+    # A quiet run shows a start-up that a noisy one would hide.
+    factor = min(max(1.0 + 4.0 * noise_of(unit_s[1:]), 1.04), STARTUP_FACTOR)
+    slow = unit_s[:judged] > factor * usual
     # The last slow one of the first few counts: start-up is not always one piece.
     ends = np.flatnonzero(slow[: max(3, entries // 50)])
     first = int(ends[-1]) + 1 if len(ends) else 0
@@ -58,7 +64,10 @@ def level_of(settled: Intervals, pauses: Array, startup: int, total: float) -> L
     entries = len(unit_s)
     if entries < 4:
         return _first_guess(unit_s, startup, total)
-    mean, window, noise = _widest_agreeing(unit_s, units)
+    noise = noise_of(unit_s)
+    mean, window = _widest_agreeing(unit_s, units, noise)
+    trend = _trend(unit_s, units, total - float(settled.end[-1]))
+    mean = mean if trend is None else trend
     error = noise / math.sqrt(window)
     left_frac = 1.0 - min(float(settled.end[-1]) / total, 1.0)
     # What no window shows yet: the speed itself wanders while the rest is run.
@@ -86,8 +95,59 @@ def _first_guess(unit_s: Array, startup: int, total: float) -> Level:
     return Level(fastest * math.exp(-doubt), 0.3 / entries + 0.7 * doubt)
 
 
-def _widest_agreeing(unit_s: Array, units: Array) -> tuple[float, int, float]:
-    """Mean, length and noise of the widest recent window that agrees with all narrower ones.
+def noise_of(unit_s: Array) -> float:
+    """Standard deviation of the log of single entries, whatever their level does.
+
+    Half the variance of the differences: a change of level does not raise it.
+    """
+    if len(unit_s) < 3:
+        return STARTUP_FACTOR
+    steps = np.diff(np.log(unit_s))
+    return max(float(np.median(np.abs(steps))) / 0.6745 / math.sqrt(2.0), 0.002)
+
+
+def _trend(unit_s: Array, units: Array, left: float) -> float | None:
+    """Seconds per unit over what is left, if they have risen or fallen evenly all along.
+
+    That is: each third has a slope of the same sign, beyond its noise, and no
+    one of them has most of it. A sudden change of level lies in one third.
+    """
+    if len(unit_s) < TREND_ENTRIES:
+        return None
+    # Slow entries are no part of a trend, and would hide it.
+    calm = np.minimum(unit_s, 2.0 * float(np.median(unit_s)))
+    place = np.cumsum(units) - units / 2.0
+    done = float(units.sum())
+    cuts = np.searchsorted(place, [done / 3.0, 2.0 * done / 3.0])
+    parts = [np.split(values, cuts) for values in (place, calm, units)]
+    if min(map(len, parts[0])) < TREND_ENTRIES // 6:
+        return None
+    slopes = [_slope(*third) for third in zip(*parts, strict=True)]
+    sizes = [abs(slope) for slope, _ in slopes]
+    signs = {slope > 0 for slope, _ in slopes}
+    if len(signs) > 1 or max(sizes) > 4.0 * min(sizes):
+        return None
+    if any(abs(slope) < 2.0 * error for slope, error in slopes):
+        return None
+    slope, _ = _slope(place, calm, units)
+    now_s = float(unit_s @ units) / done + slope * done / 2.0
+    ahead_s = now_s + TREND_DAMPING * slope * left / 2.0
+    return min(max(ahead_s, 0.7 * now_s), 1.4 * now_s)
+
+
+def _slope(place: Array, values: Array, weights: Array) -> tuple[float, float]:
+    """Weighted least-squares slope, and its standard error."""
+    total = float(weights.sum())
+    x = place - float(place @ weights) / total
+    y = values - float(values @ weights) / total
+    spread = float((x * x) @ weights)
+    slope = float((x * y) @ weights) / spread
+    rest = y - slope * x
+    return slope, math.sqrt(float((rest * rest) @ weights) / (len(x) - 2) / spread)
+
+
+def _widest_agreeing(unit_s: Array, units: Array, noise: float) -> tuple[float, int]:
+    """Mean and length of the widest recent window that agrees with all narrower ones.
 
     The rule of intersecting confidence intervals (Goldenshluger and Nemirovski,
     1997): windows grow from the newest entry back; each gives an interval of
@@ -96,9 +156,6 @@ def _widest_agreeing(unit_s: Array, units: Array) -> tuple[float, int, float]:
     """
     newest, weights = unit_s[::-1], units[::-1]
     entries = len(newest)
-    steps = np.diff(np.log(newest))
-    # Half the variance of differences: a change of level does not raise it.
-    noise = max(float(np.median(np.abs(steps))) / 0.6745 / math.sqrt(2.0), 0.002)
     spread = max(noise, 0.005)
     seconds, count = np.cumsum(newest * weights), np.cumsum(weights)
     best, window = float(seconds[0] / count[0]), 1
@@ -115,4 +172,4 @@ def _widest_agreeing(unit_s: Array, units: Array) -> tuple[float, int, float]:
         if size == entries:
             break
         size = int(size * 1.5)
-    return best, window, noise
+    return best, window

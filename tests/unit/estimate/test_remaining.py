@@ -1,0 +1,207 @@
+"""What is left, on made-up runs whose truth is known."""
+
+import math
+from itertools import accumulate
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from headway.estimate.remaining import Basis, RemainingEstimate, RemainingTime
+from headway.estimate.remaining_history import MAX_ENTRIES, History
+
+
+def follow(
+    steps_s: list[float], total: int | None, *, prior_s: float | None = None
+) -> RemainingTime:
+    """A run after steps that took *steps_s*, of *total*."""
+    remaining = RemainingTime(prior_s)
+    for done, t_s in enumerate(accumulate(steps_s), start=1):
+        remaining.update(t_s, float(done), total)
+    return remaining
+
+
+def after(steps_s: list[float], total: int, *, prior_s: float | None = None) -> RemainingEstimate:
+    return follow(steps_s, total, prior_s=prior_s).at(sum(steps_s))
+
+
+def test_a_start_hundreds_of_times_slower_is_forgotten() -> None:
+    steps_s = [300.0, 20.0, 5.0] + [1.0] * 97
+    # The mean of all steps would say 2,900 s more than the truth.
+    assert after(steps_s, 1000).remaining_s == pytest.approx(900.0, rel=0.02)
+
+
+@pytest.mark.parametrize("seen", [1, 2, 3, 5, 10])
+def test_the_first_iterations_of_a_long_run_are_not_believed(seen: int) -> None:
+    steps_s = ([300.0, 20.0, 5.0] + [1.0] * 97)[:seen]
+    said = after(steps_s, 10_000).remaining_s
+    assert said is not None
+    assert said < 3.0 * (10_000 - seen)  # 3,000,000 s by the first iteration alone
+
+
+def test_the_first_epoch_of_a_few_is_believed() -> None:
+    assert after([60.0], 40).remaining_s == pytest.approx(39 * 60.0, rel=0.2)
+
+
+def test_pauses_are_paid_when_they_come() -> None:
+    one_epoch_s = [1.0] * 99 + [51.0]
+    # Five epochs of 150 s are left, not five of 100 s.
+    assert after(one_epoch_s * 5, 1000).remaining_s == pytest.approx(750.0, rel=0.02)
+    # In the middle of an epoch its own pause is still to come.
+    assert after(one_epoch_s * 5 + [1.0] * 50, 1000).remaining_s == pytest.approx(700.0, rel=0.02)
+
+
+@pytest.mark.parametrize(("before_s", "now_s"), [(1.0, 2.0), (2.0, 1.0)])
+def test_a_change_of_speed_is_followed(before_s: float, now_s: float) -> None:
+    steps_s = [before_s] * 200 + [now_s] * 20
+    assert after(steps_s, 400).remaining_s == pytest.approx(180 * now_s, rel=0.02)
+
+
+def test_an_even_drift_is_carried_on() -> None:
+    steps_s = [1.0 + 0.0004 * i + 0.01 * math.sin(1.7 * i) for i in range(1000)]
+    truth_s = sum(steps_s[500:])
+    assert after(steps_s[:500], 1000).remaining_s == pytest.approx(truth_s, rel=0.03)
+    assert truth_s > 1.06 * 500 * steps_s[500]  # the speed at the time says less
+
+
+def test_prior_alone_before_the_first_step_and_evidence_alone_in_the_end() -> None:
+    remaining = RemainingTime(1000.0, 800.0, 1500.0)
+    first = remaining.at(100.0)
+    assert (first.remaining_s, first.basis) == (900.0, Basis.PRIOR)
+    assert first.low_s is not None
+    assert first.high_s is not None
+    assert 500.0 < first.low_s < 900.0 < first.high_s < 1600.0
+    late = after([1.0] * 100, 200, prior_s=1e6)
+    assert late.remaining_s == pytest.approx(100.0, rel=0.1)  # the prior said eleven days
+
+
+def test_a_prior_moves_towards_the_evidence() -> None:
+    said = [after([1.0] * n, 100, prior_s=1000.0).remaining_s for n in (1, 3, 10, 30, 60)]
+    numbers = [
+        number / (100 - n) for number, n in zip(said, (1, 3, 10, 30, 60), strict=True) if number
+    ]
+    assert numbers == sorted(numbers, reverse=True)
+    assert 1.2 < numbers[0] < 10.0
+    assert numbers[-1] == pytest.approx(1.0, rel=0.05)
+
+
+@pytest.mark.parametrize("prior_s", [None, 0.0, -5.0, math.nan, math.inf])
+def test_without_a_usable_prior_and_a_total_nothing_is_said(prior_s: float | None) -> None:
+    assert follow([1.0] * 20, None, prior_s=prior_s).at(20.0) == RemainingEstimate(None, None, None)
+
+
+def test_past_its_prediction_a_run_needs_a_little_more_not_nothing() -> None:
+    assert RemainingTime(100.0).at(1000.0).remaining_s == pytest.approx(50.0)
+
+
+def test_between_two_reports_the_clock_counts_down_by_one_step_at_most() -> None:
+    remaining = follow([10.0] * 20, 40)
+    said = [remaining.at(t_s).remaining_s for t_s in (200.0, 204.0, 900.0)]
+    assert said == pytest.approx([200.0, 196.0, 190.0], rel=0.01)
+
+
+def test_a_stall_is_noticed() -> None:
+    remaining = follow(([1.0] * 49 + [20.0]) * 4, 400)
+    ended_s = 4 * 69.0
+    assert remaining.at(ended_s + 20.0).basis is not Basis.STALLED  # a pause as those before
+    stalled = remaining.at(ended_s + 70.0)
+    assert stalled.basis is Basis.STALLED
+    assert stalled.overdue == pytest.approx(70.0, rel=0.05)
+
+
+def test_stopping_early_is_noticed() -> None:
+    assert follow([1.0] * 50, 100).ended_early
+    assert not follow([1.0] * 100, 100).ended_early
+    assert not follow([1.0] * 50, None).ended_early
+
+
+def test_the_interval_holds_the_estimate_and_narrows() -> None:
+    steps_s = [1.0, 1.2, 0.9, 1.1, 0.8] * 40
+    widths = []
+    for seen in (2, 10, 50, 180):
+        left = after(steps_s[:seen], 200)
+        assert left.low_s is not None
+        assert left.remaining_s is not None
+        assert left.high_s is not None
+        assert 0.0 < left.low_s < left.remaining_s < left.high_s
+        widths.append(left.high_s / left.low_s)
+    assert widths == sorted(widths, reverse=True)
+
+
+def test_reports_read_in_one_piece_are_one_report() -> None:
+    """A follower that reads four times a second sees a fast run in lumps."""
+    lumps = RemainingTime()
+    for done in range(1, 501):
+        lumps.update(0.25 * math.ceil(done * 0.1 / 0.25), float(done), 1000)
+    assert lumps.at(50.0).remaining_s == pytest.approx(50.0, rel=0.05)
+
+
+def test_a_process_that_takes_over_reads_the_whole_log_at_once() -> None:
+    taken = RemainingTime()
+    for done in range(1, 101):
+        taken.update(200.0, float(done), 200)
+    for done in range(101, 121):
+        taken.update(200.0 + 2.0 * (done - 100), float(done), 200)
+    assert taken.at(240.0).remaining_s == pytest.approx(160.0, rel=0.05)
+
+
+def test_reports_of_many_steps_say_the_same_as_reports_of_each() -> None:
+    coarse = RemainingTime()
+    for step in range(0, 501, 50):
+        coarse.update(step * 2.0, float(step), 1000)
+    assert coarse.at(1000.0).remaining_s == pytest.approx(1000.0, rel=0.02)
+
+
+def test_time_that_goes_back_and_numbers_that_are_none_change_nothing() -> None:
+    remaining = follow([1.0] * 20, 40)
+    before = remaining.at(20.0)
+    for t_s, done, total in ((19.0, 30.0, 40), (math.nan, 30.0, 40), (25.0, math.nan, math.nan)):
+        remaining.update(t_s, done, total)
+    assert remaining.at(20.0) == before
+
+
+def test_a_program_that_starts_over_keeps_its_speed() -> None:
+    remaining = follow([2.0] * 50, 100)
+    remaining.update(110.0, 0.0, 100)
+    assert remaining.at(110.0).remaining_s == pytest.approx(200.0, rel=0.05)
+
+
+def test_done_is_done() -> None:
+    assert after([1.0] * 20, 20, prior_s=500.0) == RemainingEstimate(0.0, 0.0, 0.0, Basis.DONE)
+
+
+REPORTS = st.lists(
+    st.tuples(
+        st.floats(0, 1e7) | st.just(math.nan),
+        st.floats(0, 1e12) | st.just(math.inf),
+        st.none() | st.floats(-1, 1e12),
+    ),
+    max_size=40,
+)
+
+
+@given(REPORTS, st.none() | st.floats(0.001, 1e9), st.floats(0, 1e8))
+@settings(max_examples=200, deadline=None)
+def test_whatever_is_reported_the_answer_is_a_time(
+    reports: list[tuple[float, float, float | None]], prior_s: float | None, t_s: float
+) -> None:
+    remaining = RemainingTime(prior_s)
+    for report in reports:
+        remaining.update(*report)
+    said = remaining.at(t_s)
+    if said.remaining_s is None:
+        assert (said.low_s, said.high_s, prior_s) == (None, None, None)
+    else:
+        assert said.low_s is not None
+        assert said.high_s is not None
+        assert 0.0 <= said.low_s <= said.remaining_s <= said.high_s < math.inf
+
+
+def test_the_history_is_bounded_and_loses_no_time() -> None:
+    history = History()
+    for done in range(1, 20_001):
+        history.add(done * 0.5, float(done), 30_000)
+    seen = history.intervals()
+    assert len(seen.units) <= MAX_ENTRIES
+    assert float((seen.units * seen.unit_s).sum()) == pytest.approx(10_000.0)
+    assert float(seen.end[-1]) == 20_000.0
