@@ -11,6 +11,9 @@ Array = npt.NDArray[np.float64]
 MAX_ENTRIES = 2048
 """When there are more, the older half is merged two by two: time and units stay exact."""
 
+LEAST_STEP = 1e-9
+"""A smaller share of what is done is no progress but rounding, or forged."""
+
 
 @dataclass(frozen=True, slots=True)
 class Intervals:
@@ -46,7 +49,7 @@ class History:
             return
         if total is not None and math.isfinite(total) and total > 0:
             self._new_total(total)
-        if done == self.done:
+        if abs(done - self.done) <= LEAST_STEP * max(done, 1.0):
             if not self._units:
                 self.t_s = t_s  # the first iteration begins now: what was before is no part of it
             return

