@@ -15,6 +15,7 @@ from prefect.logging.loggers import LoggingAdapter
 
 from headway.clock import Clock
 from headway.errors import shown
+from headway.estimate.remaining import Basis
 from headway.follow import Watched
 from headway.model.run import Measurement, Prediction
 from headway.units import format_duration, format_size
@@ -136,6 +137,8 @@ def _line(now: Watched) -> str:
         parts.append(f"**{format_duration(left.remaining_s)} left**{spread}")
     else:
         parts.append("remaining time not known yet")
+    if left is not None and left.basis is Basis.STALLED:
+        parts.append(f"**no progress for {left.overdue:.0f} expected reports**")
     return ", ".join(part for part in parts if part)
 
 

@@ -118,6 +118,8 @@ def train_container(attempt: Attempt, lease: Lease, secrets: Mapping[str, str]) 
     with attempt.step("train"):
         followed = attempt.train(lease, secrets, display)
     display.close()
+    if followed.stopped_early and followed.status.exit_code == 0:
+        get_run_logger().info("it ended before all its iterations were done: stopped early")
     return followed
 
 

@@ -53,6 +53,8 @@ class Followed:
     gpu_peak_bytes: int | None
     """Highest sum over the container's processes; None without GPUs or readings."""
     log_tail: str
+    stopped_early: bool = False
+    """Whether it ended before the iterations or epochs that its log had promised."""
 
 
 class Follower:
@@ -152,6 +154,7 @@ class Follower:
             timed_out=timed_out,
             runtime_s=_runtime_s(status, elapsed_s),
             gpu_peak_bytes=self._gpu_peak_bytes,
+            stopped_early=remaining.ended_early,
             log_tail=b"".join(self._tail)[-_TAIL_BYTES:].decode(errors="replace"),
         )
 

@@ -8,8 +8,8 @@ import re
 import shlex
 from collections.abc import Mapping
 
-from headway.model.pattern import MAX_PATTERN, compile_pattern
 from headway.model.job_fields import Kind, Refused, checked_text
+from headway.model.pattern import MAX_PATTERN, compile_pattern
 
 _ENV_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,254}")
 _RESERVED_ENV = re.compile(

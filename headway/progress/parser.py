@@ -1,5 +1,6 @@
 """Log bytes become progress points, whatever framework wrote them."""
 
+import math
 import re
 
 from headway.model.progress import ProgressPoint
@@ -9,6 +10,7 @@ from headway.progress.format import Certainty, Format
 from headway.progress.formats import known_formats
 from headway.progress.lines import LineSplitter
 from headway.progress.seen import Seen
+from headway.progress.stamps import LineClock
 
 # What torchrun and MPI put before the lines of each rank: "[rank1]:", "[1,mpirank:1,algo-1]".
 _RANK = re.compile(r"\s{0,4}\[(?:[0-9]{1,6},mpi)?rank[ :]?([0-9]{1,6})\b")
@@ -36,6 +38,7 @@ class LogParser:
         self._epochs = epochs
         self._counter = RunCounter(epochs)
         self._found: Format | None = None
+        self._clock = LineClock()
         self._rank: str | None = None
         self._better: tuple[Format, ...] = (
             known_formats()
@@ -58,7 +61,9 @@ class LogParser:
 
         Args:
             data: The next bytes of the log, cut anywhere.
-            t_s: When they came, in seconds since the container started.
+            t_s: When they came, in seconds since the container started; NaN
+                for a log that is read after the fact: then a point has the
+                time its line says, since the first that says one, or NaN.
         """
         return self._points(self._splitter.feed(data), t_s)
 
@@ -68,10 +73,13 @@ class LogParser:
 
     def _points(self, lines: list[str], t_s: float) -> list[ProgressPoint]:
         points = []
+        written = math.isnan(t_s)
         for line in lines:
             if not line or ("rank" in line and self._is_another_rank(line)):
                 continue
             seen = self._read(line)
+            if written and (seen is not None or not self._clock.runs):
+                t_s = self._clock.seconds(line)
             if seen is not None:
                 point = self._counter.add(seen, t_s)
                 if point is not None:

@@ -5,7 +5,7 @@ import logging
 import pytest
 
 from flows.display import Display, _line, _share
-from headway.estimate.remaining import RemainingEstimate
+from headway.estimate.remaining import Basis, RemainingEstimate
 from headway.follow import Watched
 from headway.model.progress import ProgressPoint
 from headway.testing.clock import FakeClock
@@ -58,3 +58,8 @@ def test_a_line_in_pieces_is_one_line(caplog: pytest.LogCaptureFixture) -> None:
     messages = [record.getMessage() for record in caplog.records]
     given_up = "7 B of log were given up: the log limit was reached"
     assert messages == [given_up, "first half", "30%"]
+
+
+def test_a_stall_is_said() -> None:
+    stalled = RemainingEstimate(30.0, 28.0, 33.0, Basis.STALLED, overdue=40.2)
+    assert _line(Watched(30.0, None, stalled)).endswith("**no progress for 40 expected reports**")

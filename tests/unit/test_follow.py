@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from headway.errors import LeaseLost, LedgerUnreachable
+from headway.estimate.remaining import Basis
 from headway.follow import Followed, Follower, Watched
 from headway.model.node import GpuProcess, GpuReading
 from headway.model.policy import ContainerPolicy
@@ -183,3 +184,21 @@ def test_the_gpu_peak_is_the_containers_own() -> None:
     stranger = GpuProcess(pid=1, memory_bytes=30 * GIB)
     bench.gpus.show(gpu.uuid, processes=(GpuProcess(pids[0], 5 * GIB), stranger))
     assert bench.follow().gpu_peak_bytes == 5 * GIB
+
+
+def test_a_run_that_ends_before_its_total_stopped_early() -> None:
+    assert not Bench(TRAINING).follow().stopped_early
+    early = Script(output=TRAINING.output[:60], runs_s=61.0)
+    assert Bench(early).follow().stopped_early
+
+
+def test_a_run_without_progress_is_said_to_stall() -> None:
+    hangs = Script(output=TRAINING.output[:50], runs_s=200.0)
+    bench = Bench(hangs)
+    bench.follow()
+    stalled = [
+        seen.elapsed_s
+        for seen in bench.listener.seen
+        if seen.remaining is not None and seen.remaining.basis is Basis.STALLED
+    ]
+    assert 75.0 < min(stalled) < 100.0
