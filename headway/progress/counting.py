@@ -6,6 +6,7 @@ only iterations and epochs done in all.
 """
 
 import enum
+from collections.abc import Set as AbstractSet
 
 from headway.model.progress import ProgressPoint
 from headway.progress.seen import MAX_COUNT, Seen
@@ -50,7 +51,7 @@ class RunCounter:
         self._last_step = (0, -1)
         self._iteration: int | None = None
         self._highest = (-1, -1.0)
-        self._names: set[str] = set()
+        self._names: AbstractSet[str] = frozenset()
         self._below: list[tuple[int, float]] = []
 
     def add(self, seen: Seen, t_s: float) -> ProgressPoint | None:
@@ -171,7 +172,7 @@ class RunCounter:
             self._below.clear()
             if metrics.keys() <= self._names:
                 return False
-            self._names |= metrics.keys()
+            self._names = self._names | metrics.keys()
             return True
         if self._below and place <= self._below[-1]:
             if place < self._below[-1]:
@@ -186,8 +187,9 @@ class RunCounter:
 
     def _set(self, place: tuple[int, float], metrics: dict[str, float]) -> None:
         self._highest = place
-        self._names = set(metrics)
-        self._below.clear()
+        self._names = metrics.keys()
+        if self._below:
+            self._below = []
 
 
 class _EpochSteps:

@@ -15,7 +15,7 @@ def read_headway(line: str) -> Seen | None:
 
     The object may stand after a prefix that a launcher or logger added.
     """
-    start = line.find("{")
+    start = 0 if line.startswith('{"headway"') else line.find("{")
     while start >= 0 and not line.startswith('{"headway"', start):
         start = line.find("{", start + 1) if start < 256 else -1
     said = _object(line[start:] if start >= 0 else line).get("headway")
@@ -43,7 +43,7 @@ def _epochs(value: object) -> float | None:
 def _object(text: str) -> dict[str, object]:
     """The JSON object *text* begins with, or an empty one."""
     try:
-        value, _end = _DECODER.raw_decode(text.strip())
+        value, _end = _DECODER.raw_decode(text)
     except (ValueError, RecursionError):
         return {}
     return value if isinstance(value, dict) else {}

@@ -37,7 +37,7 @@ _metrics = MetricReader(_numbers)
 
 def read_pytorch(line: str) -> Seen | None:
     """Read one line of the examples named at the top of the file."""
-    if (match := _MNIST.search(line)) is not None:
+    if "Train " in line and (match := _MNIST.search(line)) is not None:
         epoch, step, steps = match.groups()
         return Seen(
             metrics_in(line[match.end() :]), epoch=int(epoch), step=int(step), steps=int(steps)

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from headway.progress.metrics import MAX_METRICS, MetricReader
 
+MAX_NAME = 64
 MAX_COUNT = 10**15
 """A count above this is a forgery or a bug, and is not believed."""
 
@@ -84,8 +85,13 @@ def finite(pairs: Iterable[tuple[str, object]]) -> dict[str, float]:
             continue
         if math.isfinite(number) and len(kept) < MAX_METRICS:
             # JSON may spell characters that no database column takes, such as NUL.
-            kept["".join(filter(str.isprintable, str(name)[:64]))] = number
+            known = name if len(name) <= MAX_NAME and name.isprintable() else _printable(name)
+            kept[known] = number
     return kept
+
+
+def _printable(name: str) -> str:
+    return "".join(filter(str.isprintable, name[:MAX_NAME]))
 
 
 def count(value: object) -> int | None:
