@@ -207,7 +207,7 @@ class HuggingFace:
     """The Trainer: a bar of optimiser steps, and dictionaries with numbers."""
 
     _dictionary = re.compile(r"\{'(?:loss|eval_|train_|epoch|grad_norm|learning_rate)")
-    hints = ("{'", '{"', "Num Epochs = ", "Total optimization steps = ")
+    hints = ("{'", "Num Epochs = ", "Total optimization steps = ")
     _settings = re.compile(r"(Num Epochs|Total optimization steps) = ([0-9,]{1,20})")
     _step = re.compile(r"'step': '?" + COUNT)
     _epoch = re.compile(r"'epoch': '?([0-9]{1,9}(?:\.[0-9]{1,12})?)'?")
@@ -216,6 +216,7 @@ class HuggingFace:
         self._bars = bars
         self._settled: dict[str, int] = {}
         self._has_bar = False
+        self._has_spoken = False
 
     def __call__(self, line: str) -> Seen | None:
         """Read one line."""
@@ -223,13 +224,17 @@ class HuggingFace:
         if match is None:
             if " = " in line and (setting := self._settings.search(line)):
                 self._settled[setting[1]] = int(setting[2].replace(",", "") or 0)
+                self._has_spoken = True
                 return Seen({})
+            if not self._has_spoken:
+                return None  # other dictionaries, of a program that is none of the Trainer's
             seen = self._bars(line)
             self._has_bar = self._has_bar or (seen is not None and seen.step is not None)
             return seen
         epoch = self._epoch.search(line, match.start())
         if epoch is None:
             return None
+        self._has_spoken = True
         # The bar may stand on the same line, before the dictionary.
         bar = self._bars(line[: match.start()])
         metrics = metrics_in(line[match.start() :])

@@ -23,7 +23,7 @@ def known_formats() -> tuple[Format, ...]:
         Format("huggingface", sure, HuggingFace.hints, HuggingFace(bars), keeps_count=True),
         Format("lightning", sure, Lightning.hints, Lightning(bars), keeps_count=True),
         Format("keras", sure, ("poch ", "[=", "[>", "━", " - "), Keras()),
-        Format("pytorch", sure, ("Epoch: ", "Epoch [", "Epoch["), read_pytorch),
+        Format("pytorch", sure, ("Epoch: ", "Epoch [", "Epoch[", "Train: "), read_pytorch),
         Format("tensorflow", sure, ("step = ", "tep "), read_tensorflow),
         Format("caffe", sure, ("max_iter", "] Iteration ", "solver.cpp:", "caffe.cpp:"), Caffe()),
         Format("xgboost", sure, ("]\t", "] "), read_xgboost, counts=Counts.ROUNDS),

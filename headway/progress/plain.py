@@ -10,17 +10,19 @@ from headway.progress.format import Reader
 from headway.progress.seen import COUNT, Seen, metrics_in
 
 _EPOCH = re.compile(
-    r"(?<![A-Za-z_])[Ee](?:poch|POCH)s?\b[\s:=#\[(|'\"]{0,6}" + COUNT
+    r"(?<![A-Za-z_])(?<!for 1 )[Ee](?:poch|POCH)s?\b[\s:=#\[(|'\"]{0,6}" + COUNT
     + r"(?:(\.[0-9]{1,9})|\s{0,3}(?:/|of)\s{0,6}" + COUNT + r")?(?![0-9.]*[\w%])[\])]?"
     r"(?:[\s,:;|-]{0,6}[\[(]?\s{0,8}" + COUNT + r"\s{0,3}/\s{0,6}" + COUNT + ")?",
     re.ASCII,
 )  # fmt: skip
 _STEP = re.compile(
     r"(?<![A-Za-z_])(?:[Gg]lobal[_ ]?[Ss]tep|[Ss]tep|STEP|[Ii]ter(?:ation)?|ITER"
-    r"|[Uu]pdate|[Bb]atch|[Rr]ound)\b[\s:=#\[(|'\"]{0,14}(?:[0-9]{1,12}-)?" + COUNT
+    r"|[Uu]pdate|[Bb]atch(?:_idx)?|[Rr]ound)\b[\s:=#\[(|'\"]{0,14}(?:[0-9]{1,12}-)?" + COUNT
     + r"(?:\s{0,3}(?:/|of)\s{0,8}" + COUNT + r")?(?!\.?[0-9]|[\w%])",
     re.ASCII,
 )  # fmt: skip
+# Thousands as people write them: step 1,000.
+_THOUSANDS = re.compile(r"(?<=[0-9]),(?=[0-9]{3}(?![0-9]))")
 _BESIDE = re.compile(r"(?i)\b(?:val|valid|validation|test|testing|eval|evaluation)\b")
 _FASTAI = re.compile(r"^epoch((?:\s{2,12}[a-z_0-9]{2,40}){1,20}+)\s{0,20}$")
 _ROW = re.compile(r"^" + COUNT + r"((?:\s{2,14}[-0-9.:enaf]{1,20}){1,20}+)\s{0,20}$")
@@ -41,6 +43,8 @@ class Plain:
         step = _STEP.search(line, epoch.end() if epoch else 0)
         if epoch is None and step is None:
             return self._row(line)
+        if step is not None and _THOUSANDS.match(line, step.end(1)):
+            return self(_THOUSANDS.sub("", line))
         if epoch is not None and step is None:
             step = _STEP.search(line, 0, epoch.start())
         seen = self._words(line, epoch, step)
