@@ -13,12 +13,12 @@ STARTUP_ENTRIES = 8
 """So many at the beginning may be start-up even when little has followed them."""
 STARTUP_LOG = 5.3
 """Natural logarithm of how many times slower the very first iteration usually is: 200."""
-AGREE_SD = 3.0
+AGREE_SD = 2.3
 """Windows agree when they differ by less than so many standard errors."""
 MIN_SD = 0.01
 TREND_ENTRIES = 60
 """Fewer show no trend."""
-TREND_DAMPING = 0.8
+TREND_DAMPING = 0.9
 """No trend goes on for ever."""
 
 
