@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from headway import cli_estimate, cli_progress, cli_replay, cli_runs, cli_site
+from headway import cli_estimate, cli_node, cli_progress, cli_replay, cli_runs, cli_site
 
 
 class _Headway(click.Group):
@@ -46,6 +46,7 @@ def headway() -> None:
 for module in (
     cli_runs,
     cli_site,
+    cli_node,
     cli_estimate,
     cli_progress,
     cli_replay,

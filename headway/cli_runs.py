@@ -9,6 +9,7 @@ import click
 
 if TYPE_CHECKING:
     from headway.ledger.records import RunRecord
+    from headway.model.job import TrainingJob
     from headway.server import FlowRun, PrefectServer
     from headway.site import Site
 
@@ -46,18 +47,37 @@ def ui_url(server: "PrefectServer") -> str:
 @click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Change one field.")
 @click.option("--watch", is_flag=True, help="Follow the run to its end.")
 @click.option("--key", help="Submitting twice with one key gives one run.")
+@click.option("--pool", help="Work pool, where the site has several.")
+@click.option("--node", help="Run on this node and nowhere else.")
+@click.option("--dry-run", is_flag=True, help="Say what would happen; hand in nothing.")
 @as_json
 def submit(
-    job_file: Path, overrides: tuple[str, ...], watch: bool, key: str | None, machine: bool
+    *,
+    job_file: Path,
+    overrides: tuple[str, ...],
+    watch: bool,
+    key: str | None,
+    pool: str | None,
+    node: str | None,
+    dry_run: bool,
+    machine: bool,
 ) -> None:
     """Hand a job to the site: `headway submit job.yaml --set resources.cpus=2`."""
     from headway.submit import read_file, read_for
 
     site = this_site()
     job = read_for(site, read_file(job_file), filename=str(job_file), overrides=overrides)
+    if dry_run:
+        _say_what_would_happen(site, job, node or "", machine=machine)
+        return
     with open_server(site) as server:
         run = server.submit(
-            {"job": job.document()}, name=job.name, tags=[f"team:{job.team}"], key=key
+            {"job": job.document()},
+            name=job.name,
+            tags=[f"team:{job.team}"],
+            key=key,
+            pool=pool,
+            queue=node,
         )
         url = f"{ui_url(server)}/runs/flow-run/{run.run_id}"
         if machine and not watch:
@@ -69,6 +89,32 @@ def submit(
             from headway.watch import watch_run
 
             sys.exit(watch_run(site, server, run.run_id, machine=machine))
+
+
+def _say_what_would_happen(site: "Site", job: "TrainingJob", node: str, *, machine: bool) -> None:
+    from headway.submit import rehearse
+    from headway.view import rehearsal_view
+
+    view = rehearsal_view(*rehearse(site, job, node))
+    if machine:
+        print_json(view)
+        return
+    from headway.units import format_duration, format_size
+
+    said = view["predicted"]
+    low, high = (format_duration(said[key] or 0) for key in ("runtime_low_s", "runtime_high_s"))
+    print_table(
+        ["", ""],
+        [
+            ["starts", view["reason"]],
+            ["position", str(view["position"] or "behind those that are planned for")],
+            ["expected", _when(view["expected_start_at"], view["latest_start_at"])],
+            ["runtime", f"{format_duration(said['runtime_s'] or 0)} ({low} to {high})"],
+            ["host memory", format_size(view["needs_host_memory_bytes"])],
+            ["cost", "–" if said["cost"] is None else f"{said['cost']:.4f}"],
+            ["rests on", said["basis"]],
+        ],
+    )
 
 
 @click.command()

@@ -15,7 +15,7 @@ from uuid import uuid4
 import httpx
 
 from headway.clock import Clock, SystemClock
-from headway.errors import RunUnknown, SiteUnreachable
+from headway.errors import InvalidInput, RunUnknown, SiteUnreachable
 
 FLOW = "train"
 DEPLOYMENT = "train/default"
@@ -97,25 +97,32 @@ class PrefectServer:
             return False
 
     def submit(
-        self, parameters: Mapping[str, Any], *, name: str, tags: Sequence[str], key: str | None
+        self,
+        parameters: Mapping[str, Any],
+        *,
+        name: str,
+        tags: Sequence[str],
+        key: str | None,
+        pool: str | None = None,
+        queue: str | None = None,
     ) -> FlowRun:
-        """Create a run of the `train/default` deployment.
+        """Create a run of the `train` flow.
 
         Args:
             parameters: The flow's parameters.
             name: Name of the run in the UI.
             tags: Tags in the UI.
             key: Idempotency key: the same key gives the same run.
+            pool: Work pool it goes to; that of `train/default` when None.
+            queue: Work queue; a node's name binds the run to that node.
 
         Raises:
             SiteUnreachable: No server, or the deployment is not registered.
+            InvalidInput: There is no such pool or queue.
         """
-        try:
-            deployment = self._call("GET", f"/deployments/name/{DEPLOYMENT}")
-        except LookupError:
-            raise SiteUnreachable(
-                self.api_url, f"deployment {DEPLOYMENT} is not registered there"
-            ) from None
+        deployment = self._deployment(pool)
+        if queue is not None:
+            self._check_queue(deployment["work_pool_name"], queue)
         body = {
             "name": name,
             "parameters": dict(parameters),
@@ -123,10 +130,55 @@ class PrefectServer:
             "state": {"type": "SCHEDULED", "message": "Handed to headway"},
             "enforce_parameter_schema": False,
             "idempotency_key": key or uuid4().hex,
+            **({} if queue is None else {"work_queue_name": queue}),
         }
         return _flow_run(
             self._call("POST", f"/deployments/{deployment['id']}/create_flow_run", body)
         )
+
+    def _deployment(self, pool: str | None) -> dict[str, Any]:
+        try:
+            default: dict[str, Any] = self._call("GET", f"/deployments/name/{DEPLOYMENT}")
+        except LookupError:
+            raise SiteUnreachable(
+                self.api_url, f"deployment {DEPLOYMENT} is not registered there"
+            ) from None
+        if pool is None or default["work_pool_name"] == pool:
+            return default
+        try:
+            own: dict[str, Any] = self._call("GET", f"/deployments/name/{FLOW}/{pool}")
+        except LookupError:
+            raise InvalidInput("pool", pool, "give a work pool that a node has joined") from None
+        return own
+
+    def _check_queue(self, pool: str, queue: str) -> None:
+        try:
+            self._call("GET", f"/work_pools/{pool}/queues/{queue}")
+        except LookupError:
+            raise InvalidInput(
+                "node",
+                queue,
+                f"give a node or a queue of work pool {pool}; see `headway node list`",
+            ) from None
+
+    def offer_in(self, pool: str) -> None:
+        """Make the `train` flow's deployment for *pool*, unless it has one."""
+        default = self._deployment(None)
+        if default["work_pool_name"] == pool:
+            return
+        copied = (
+            "flow_id",
+            "entrypoint",
+            "path",
+            "pull_steps",
+            "description",
+            "tags",
+            "parameters",
+            "parameter_openapi_schema",
+            "enforce_parameter_schema",
+        )
+        body = {key: default[key] for key in copied}
+        self._call("POST", "/deployments/", {**body, "name": pool, "work_pool_name": pool})
 
     def runs(self, limit: int) -> list[FlowRun]:
         """The newest *limit* runs of the `train` flow, newest first."""

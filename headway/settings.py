@@ -21,6 +21,8 @@ class Settings(BaseSettings):
     """Port of the site's Prefect server."""
     host: str = "127.0.0.1"
     """Address the Prefect server binds to; loopback unless told otherwise."""
+    server_url: str | None = None
+    """Prefect API of a server on another machine, such as ``http://head:4200/api``."""
     node: str = Field(default_factory=lambda: platform.node().split(".")[0].lower() or "node")
     """Name of this node in the ledger."""
     pool: str = "gpu"
@@ -57,8 +59,17 @@ class Settings(BaseSettings):
 
     @property
     def api_url(self) -> str:
-        """Address of the Prefect API that `headway up` starts."""
+        """The Prefect API: of the server this node joined, else of the one `headway up` starts."""
+        if self.server_url is not None:
+            return self.server_url
+        if self.server_pointer.exists():
+            return self.server_pointer.read_text().strip()
         return f"http://{self.host}:{self.port}/api"
+
+    @property
+    def server_pointer(self) -> Path:
+        """Where `headway node join` notes the address of another machine's server."""
+        return self.home / "server.url"
 
     @property
     def runs_dir(self) -> Path:

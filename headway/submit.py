@@ -4,13 +4,20 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from headway.errors import ImpossibleDemand, InvalidInput, LedgerError
+from headway.line import Line
 from headway.model.job import MIN_MEMORY_BYTES, TrainingJob
 from headway.model.job_text import JobText, read_job
+from headway.model.lease import Demand
 from headway.model.node import Node
+from headway.model.run import Prediction
 from headway.model.yaml_document import MAX_TEXT_BYTES
 from headway.policy.admission import possible
+from headway.policy.plan import Start, Stay, WaitingRun
 from headway.site import Site
 from headway.units import format_size
+
+REHEARSAL = "this job"
+"""Stands for a run that does not exist."""
 
 
 def read_file(path: Path) -> bytes:
@@ -85,3 +92,31 @@ def limit(field: str, nodes: Sequence[Node]) -> str:
         cpus, name = max((node.capacity.cpus - node.reserve.cpus, node.name) for node in nodes)
         return f"give a number between 0.01 and {cpus:g} (the largest node, {name})"
     return ""
+
+
+def rehearse(
+    site: Site, job: TrainingJob, node: str
+) -> tuple[Start | Stay | None, Prediction, Demand]:
+    """What would become of *job* if it were handed in now, with what it would be taken to need.
+
+    Args:
+        site: Where.
+        job: What.
+        node: The node it is to run on; empty for any.
+
+    Returns:
+        The plan's word on it, None when it would be behind those that are planned for.
+    """
+    prediction, demand = site.forecast(job, dataset_bytes=None, host_memory_bytes=None)
+    run = WaitingRun(
+        run_id=REHEARSAL,
+        demand=demand,
+        submitted_at=site.ledger.now(),
+        team=job.team,
+        priority=-1,
+        median_s=prediction.runtime_s,
+        high_s=prediction.runtime_high_s,
+        node=node,
+    )
+    entries = Line(site).preview([run]).entries
+    return next((e for e in entries if e.run_id == REHEARSAL), None), prediction, demand

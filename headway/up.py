@@ -20,7 +20,8 @@ import psutil
 import tzlocal
 
 from headway.clock import Clock
-from headway.errors import HeadwayError
+from headway.errors import HeadwayError, SiteUnreachable
+from headway.ledger import Ledger
 from headway.project import PROJECT
 from headway.server import PrefectServer
 from headway.settings import Settings
@@ -217,6 +218,36 @@ def register(settings: Settings, say: Callable[[str], None]) -> bool:
         _finish(child, settings)
     mark.write_text(fingerprint)
     return True
+
+
+def join(
+    settings: Settings, *, server_url: str, ledger_url: str, say: Callable[[str], None]
+) -> None:
+    """Note where the site's server and ledger are, and make this node's work pool there.
+
+    Raises:
+        SiteUnreachable: No Prefect server answers at *server_url*.
+        LedgerUnreachable: No database answers at *ledger_url*.
+    """
+    settings.home.mkdir(parents=True, exist_ok=True, mode=0o700)
+    with PrefectServer(server_url, timeout_s=10.0) as server:
+        if not server.is_healthy():
+            raise SiteUnreachable(server_url, "no Prefect server answers there")
+        Ledger.open(ledger_url).close()
+        settings.server_pointer.write_text(server_url)
+        settings.ledger_pointer.touch(mode=0o600)
+        settings.ledger_pointer.write_text(ledger_url)
+        say(f"joining {server_url.removesuffix('/api')} as node {settings.node} …")
+        pool = ["work-pool", "create", settings.pool, "--type", "gpu-node", "--overwrite"]
+        env = site_environment(settings)
+        _run([*_absolute(["prefect", "--no-prompt"]), *pool], env, settings)
+        server.offer_in(settings.pool)
+
+
+def leave(settings: Settings) -> None:
+    """Forget the server and ledger that this node joined."""
+    settings.server_pointer.unlink(missing_ok=True)
+    settings.ledger_pointer.unlink(missing_ok=True)
 
 
 def _absolute(command: list[str]) -> list[str]:

@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import Any
 
 from headway.ledger.records import NodeRecord, RunRecord
-from headway.model.lease import Lease
+from headway.model.lease import Demand, Lease
 from headway.model.progress import ProgressPoint
 from headway.model.run import ExitKind, Measurement, Prediction, RunState, Step
 from headway.policy.plan import Start, Stay
@@ -240,6 +240,26 @@ def waiting_view(position: int, record: RunRecord, entry: Start | Stay | None) -
         "expected_start_at": _time(expected_at),
         "latest_start_at": _time(latest_at),
         "submitted_at": _time(record.submitted_at),
+    }
+
+
+def rehearsal_view(entry: Start | Stay | None, said: Prediction, demand: Demand) -> dict[str, Any]:
+    """What `headway submit --dry-run --json` prints."""
+    reason, expected_at, latest_at = "behind the runs that are planned for", None, None
+    if isinstance(entry, Stay):
+        reason = f"waits: {entry.wait.reason}"
+        expected_at, latest_at = entry.expected_at, entry.latest_at
+    elif isinstance(entry, Start):
+        reason = f"at once, on {', '.join(admit.node for admit in entry.admits)}"
+    return {
+        "position": None if entry is None else entry.position,
+        "starts_now": isinstance(entry, Start),
+        "reason": reason,
+        "expected_start_at": _time(expected_at),
+        "latest_start_at": _time(latest_at),
+        "needs_host_memory_bytes": demand.host_memory_bytes,
+        "needs_gpus": demand.gpus,
+        "predicted": _predicted(said),
     }
 
 

@@ -145,7 +145,7 @@ def test_what_does_not_fit_waits_with_its_reason_and_without_a_process(
         lambda: str([(v["name"], v["state"], v["reason"]) for v in _views(process_site, runs)]),
     )
     waiting = [view for view in for_two if view["state"] == "AwaitingHeadroom"]
-    assert all("of host memory; the headroom of test-node is" in v["reason"] for v in waiting)
+    assert all("of host memory; the largest headroom is" in v["reason"] for v in waiting)
     queue = process_site.json("queue")
     assert [entry["position"] for entry in queue] == list(range(1, len(queue) + 1))
     assert queue[0]["resource"] == "host_memory"

@@ -1,0 +1,124 @@
+"""Commands about nodes: node join, leave, drain, resume, list."""
+
+from typing import TYPE_CHECKING
+
+import click
+
+from headway.cli_runs import as_json, print_json, print_table, this_site
+
+if TYPE_CHECKING:
+    from headway.model.node import NodeState
+
+
+@click.group()
+def node() -> None:
+    """Machines of the site: bring one in, take one out of service."""
+
+
+@node.command()
+@click.option(
+    "--server", required=True, metavar="URL", help="The Prefect API, http://head:4200/api."
+)
+@click.option("--ledger", required=True, metavar="URL", help="postgresql://user@head/headway.")
+@as_json
+def join(server: str, ledger: str, machine: bool) -> None:
+    """Make this machine a node of a site and start its worker.
+
+    HEADWAY_NODE names it, HEADWAY_POOL its work pool; a pool that does not
+    exist yet is made.
+    """
+    from headway.up import join as join_site
+    from headway.up import start_worker
+
+    site = this_site()
+
+    def say(text: str) -> None:
+        click.echo(text, err=machine)
+
+    join_site(site.settings, server_url=server.rstrip("/"), ledger_url=ledger, say=say)
+    start_worker(site.settings, site.clock, say)
+    if machine:
+        print_json({"node": site.settings.node, "pool": site.settings.pool, "server": server})
+    else:
+        click.echo(f"node {site.settings.node} takes runs of pool {site.settings.pool}")
+
+
+@node.command()
+def leave() -> None:
+    """Stop this node's worker and forget the site; what runs here is cancelled first."""
+    from headway.demo import take_down
+    from headway.up import leave as leave_site
+
+    site = this_site()
+    take_down(site, say=click.echo)
+    leave_site(site.settings)
+
+
+@node.command()
+@click.argument("name")
+@click.option("--reason", default="drained by an operator", show_default=True)
+@as_json
+def drain(name: str, reason: str, machine: bool) -> None:
+    """Start nothing new on NAME; what runs there goes on to its end."""
+    from headway.model.node import NodeState
+
+    _set_state(name, NodeState.DRAINING, reason, machine=machine)
+
+
+@node.command()
+@click.argument("name")
+@as_json
+def resume(name: str, machine: bool) -> None:
+    """Let NAME take runs again."""
+    from headway.model.node import NodeState
+
+    _set_state(name, NodeState.READY, "", machine=machine)
+
+
+@node.command("list")
+@as_json
+def list_(machine: bool) -> None:
+    """Nodes, their state and what runs on them."""
+    from headway.view import node_view
+
+    site = this_site()
+    leases = site.ledger.leases.live()
+    now = site.ledger.now()
+    views = []
+    for record in site.ledger.nodes.all():
+        view = node_view(record, leases)
+        view["heard_s_ago"] = round((now - record.heartbeat_at).total_seconds(), 1)
+        views.append(view)
+    if machine:
+        print_json(views)
+        return
+    print_table(
+        ["node", "pool", "state", "GPUs", "runs", "heard of"],
+        [
+            [
+                view["node"],
+                view["pool"],
+                view["state"] + (f" ({view['state_reason']})" if view["state_reason"] else ""),
+                str(len(view["gpus"])),
+                str(len(view["runs"])),
+                f"{view['heard_s_ago']:.0f} s ago",
+            ]
+            for view in views
+        ],
+    )
+
+
+def _set_state(name: str, state: "NodeState", reason: str, *, machine: bool) -> None:
+    from headway.errors import InvalidInput
+
+    site = this_site()
+    if not site.ledger.nodes.set_state(name, state, reason):
+        known = ", ".join(record.node.name for record in site.ledger.nodes.all()) or "none yet"
+        raise InvalidInput("node", name, f"give one of the site's nodes: {known}")
+    if machine:
+        print_json({"node": name, "state": state.value, "reason": reason})
+    else:
+        click.echo(f"node {name} is {state.value}")
+
+
+COMMANDS = (node,)
