@@ -1,7 +1,7 @@
 """The board: the nodes of a pool with what is in each, as one decision sees them."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -89,12 +89,14 @@ class NodeRooms:
         """May *ask* run here at all, room aside?"""
         return not self.closed and (not ask.node or ask.node == self.name)
 
-    def suitable(self, ask: Ask) -> Iterator[tuple[int, Room]]:
-        """GPUs of the type that *ask* wants."""
+    def suitable(self, ask: Ask) -> Iterable[tuple[int, Room]]:
+        """GPUs of the type that *ask* wants, with their positions."""
+        if not ask.gpu_type:
+            return enumerate(self.gpus)
         wanted = ask.gpu_type.lower()
-        for at, room in enumerate(self.gpus):
-            if not wanted or wanted in self.gpu_names[at].lower():
-                yield at, room
+        return [
+            (at, room) for at, room in enumerate(self.gpus) if wanted in self.gpu_names[at].lower()
+        ]
 
 
 @dataclass(slots=True)
@@ -170,7 +172,9 @@ class Board:
         for at, node in enumerate(self.nodes):
             if not node.admits(ask) or (ask.ports and not ask.ports.isdisjoint(node.ports)):
                 continue
-            if ask.host != NOTHING and not _fits(node.host, ask.host, now_s, end_s):
+            if ask.host != NOTHING and not (
+                node.host.fits_now(ask.host) and node.host.fits_during(ask.host, now_s, end_s)
+            ):
                 continue
             choice = _choose(node, ask, now_s, end_s)
             if choice is not None:
@@ -236,12 +240,6 @@ class Board:
         return [least_s, *sorted(later)]
 
 
-def _fits(room: Room, need: Need, now_s: float, end_s: float) -> bool:
-    if not room.fits_now(need):
-        return False
-    return not room.promises or room.fits_during(need, now_s, end_s)
-
-
 def _choose(
     node: NodeRooms, ask: Ask, now_s: float, end_s: float
 ) -> tuple[tuple[float, ...], tuple[int, ...]] | None:
@@ -251,7 +249,7 @@ def _choose(
     need = ask.gpu
     fitting: list[tuple[bool, int, int]] = []
     for at, room in node.suitable(ask):
-        if _fits(room, need, now_s, end_s):
+        if room.fits_now(need) and (not room.promises or room.fits_during(need, now_s, end_s)):
             fitting.append((not room.occupants, room.free_bytes, at))
     if len(fitting) < ask.gpus:
         return None
@@ -273,7 +271,7 @@ def _free_during(node: NodeRooms, ask: Ask, start_s: float) -> tuple[int, ...] |
     if ask.host != NOTHING and not node.host.fits_during(ask.host, start_s, end_s):
         return None
     gpus = [
-        (room.opens_at(ask.gpu, 0.0), at)
+        (room.occupants[-1].end_s if room.occupants else -math.inf, at)
         for at, room in node.suitable(ask)
         if room.fits_during(ask.gpu, start_s, end_s)
     ]

@@ -103,6 +103,8 @@ class _Decision:
         return True
 
     def quota_left(self, ask: Ask) -> bool:
+        if ask.team not in self.settings.teams:
+            return True
         limits = self.settings.team(ask.team)
         held = self.held.get(ask.team) or Held()
         host_bytes = held.host_memory_bytes + ask.host.memory_bytes * ask.nodes

@@ -72,7 +72,7 @@ class Room:
     @property
     def taken_whole(self) -> bool:
         """One run has it alone."""
-        return len(self.occupants) == 1 and self.occupants[0].need.whole
+        return bool(self.occupants) and self.occupants[0].need.whole
 
     def enter(self, occupant: Occupant) -> None:
         """Let *occupant* in; the caller has asked `fits_now`."""
@@ -106,9 +106,11 @@ class Room:
         """Does *need* fit beside those who are in the room, promises aside?"""
         if need.whole:
             return not self.occupants and not self.foreign and self.whole_bytes >= need.memory_bytes
-        if self.free_bytes < need.memory_bytes or self.taken_whole:
+        if self.free_bytes < need.memory_bytes:
             return False
-        return self.load + need.load <= self.load_limit + ROUNDING
+        if self.load + need.load > self.load_limit + ROUNDING:
+            return False
+        return not self.taken_whole
 
     def fits_during(self, need: Need, start_s: float, end_s: float) -> bool:
         """Does *need* fit from *start_s* to *end_s* with all promises kept?
