@@ -5,7 +5,11 @@ from dataclasses import dataclass, field
 
 from headway.policy.board import Ask, Board
 from headway.policy.decide import Outcome
+from headway.policy.room import Need
 from headway.policy.settings import PolicySettings
+
+# Where not even this fits, the rest of the line need not be looked at.
+_SMALLEST = Ask("", 0.0, 1, Need(1, 0.0), 1.0, 1.0)
 
 
 @dataclass(slots=True)
@@ -50,7 +54,10 @@ class Easy(Fifo):
         board.promise(head, places, start_s)
         hopeless: dict[tuple[object, ...], float] = {}
         found: list[Outcome] = []
+        room = board.has_room(_SMALLEST)
         for ask in line:
+            if not room:
+                break
             shape = (ask.gpus, ask.nodes, ask.gpu)
             if hopeless.get(shape, float("inf")) <= ask.high_s:
                 continue
@@ -60,6 +67,7 @@ class Easy(Fifo):
                 continue
             board.enter(ask, place, now_s)
             found.append(Outcome(ask, start=place))
+            room = board.has_room(_SMALLEST)
         for outcome in found:
             del self.waiting[outcome.ask.run_id]
         return outcomes + found
