@@ -17,16 +17,18 @@ from headway.units import format_duration, format_size, parse_duration
 
 
 @task(cache_policy=NO_CACHE, persist_result=False)
-def weigh(
+def options(
     site: Site, document: Any, budget: float | None, deadline: str | None, prefer: str
 ) -> str:
     """Predict every way to run the job; a table, a picture and the choice."""
     # scikit-learn, scipy and matplotlib take seconds: only here.
     from headway.estimate.choice import Prefer
     from headway.estimate.plots import cost_against_time
+    from headway.weigh import weigh
 
     job = document if isinstance(document, TrainingJob) else job_from_document(document)
-    found = site.options(
+    found = weigh(
+        site,
         job,
         budget=budget,
         deadline_s=parse_duration(deadline) if deadline else None,
@@ -61,6 +63,7 @@ def _row(option: Any) -> dict[str, Any]:
         "gpus": option.gpus,
         "runtime": "unknown" if said.runtime_s is None else format_duration(said.runtime_s),
         "80 % interval": f"{low} to {high}",
+        "wait": "–" if option.wait_s is None else format_duration(option.wait_s),
         "cost": "–" if said.cost is None else f"{said.cost:.2f}",
         "host memory": format_size(option.host_memory_bytes),
         "each GPU": format_size(option.gpu_memory_bytes) if option.gpu_memory_bytes else "–",
@@ -85,6 +88,6 @@ def estimate(
         prefer: fastest or cheapest.
     """
     try:
-        return Completed(message=weigh(current_site(), training_job, budget, deadline, prefer))
+        return Completed(message=options(current_site(), training_job, budget, deadline, prefer))
     except (InvalidInput, ValueError) as error:
         return Failed(message=str(error).splitlines()[0])

@@ -9,7 +9,16 @@ from typing import Any
 
 import click
 
-from headway import cli_estimate, cli_node, cli_progress, cli_replay, cli_runs, cli_site
+from headway import (
+    cli_api,
+    cli_estimate,
+    cli_node,
+    cli_progress,
+    cli_replay,
+    cli_runs,
+    cli_site,
+    cli_top,
+)
 
 
 class _Headway(click.Group):
@@ -50,6 +59,8 @@ for module in (
     cli_estimate,
     cli_progress,
     cli_replay,
+    cli_api,
+    cli_top,
 ):
     for command in module.COMMANDS:
         headway.add_command(command)

@@ -38,10 +38,11 @@ def estimate(
     """Say what a job would take, cost and need on each kind of node, and choose."""
     from headway.estimate.choice import Prefer, document
     from headway.model.job_text import parse_job
+    from headway.weigh import weigh
 
     job = parse_job(job_file.read_bytes(), filename=str(job_file))
-    found = this_site().options(
-        job, budget=budget, deadline_s=_seconds(deadline), prefer=Prefer(prefer)
+    found = weigh(
+        this_site(), job, budget=budget, deadline_s=_seconds(deadline), prefer=Prefer(prefer)
     )
     if plot is not None:
         from headway.estimate.plots import cost_against_time
@@ -54,7 +55,7 @@ def estimate(
         click.echo("no node of the site that takes runs could hold this job; see `headway nodes`")
         return
     print_table(
-        ["", "on", "gpus", "runtime", "80 % interval", "cost", "host", "each gpu", "basis"],
+        ["", "on", "gpus", "runtime", "80 % interval", "wait", "cost", "host", "each gpu", "basis"],
         [_option_row(option) for option in found],
     )
     click.echo("→ chosen   * no other is both as fast and as cheap   ! over budget or deadline")
@@ -260,6 +261,7 @@ def _option_row(option: "Option") -> list[str]:
         where,
         str(option.gpus),
         *times,
+        "" if option.wait_s is None else format_duration(option.wait_s),
         "" if said.cost is None else f"{said.cost:.2f}",
         format_size(option.host_memory_bytes),
         format_size(option.gpu_memory_bytes) if option.gpu_memory_bytes else "",

@@ -243,18 +243,9 @@ def cancel(run: str, machine: bool) -> None:
 @as_json
 def queue(machine: bool) -> None:
     """Who waits, for what, in which order."""
-    from headway.line import Line
-    from headway.view import waiting_view
+    from headway.watch import line_views
 
-    site = this_site()
-    records = {r.run_id: r for r in site.ledger.runs.waiting(site.settings.pool)}
-    entries = [e for e in Line(site).preview().entries if e.run_id in records]
-    views = [waiting_view(e.position, records.pop(e.run_id), e) for e in entries]
-    behind = len(views)
-    views += [
-        waiting_view(behind + place, record, None)
-        for place, record in enumerate(records.values(), start=1)
-    ]
+    views = line_views(this_site())
     if machine:
         print_json(views)
     elif not views:

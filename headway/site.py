@@ -34,7 +34,6 @@ from headway.telemetry.port import GpuSensors, HostSensors
 from headway.telemetry.reading import node_reading
 
 if TYPE_CHECKING:
-    from headway.estimate.choice import Option, Prefer
     from headway.estimate.estimator import Estimators
 
 log = logging.getLogger(__name__)
@@ -234,27 +233,6 @@ class Site:
         if prediction.runtime_s is not None:
             said = replace(said, cost=self.cost(demand, prediction.runtime_s))
         return said, demand
-
-    def options(
-        self,
-        job: TrainingJob,
-        *,
-        budget: float | None = None,
-        deadline_s: float | None = None,
-        prefer: "Prefer | None" = None,
-    ) -> "list[Option]":
-        """Every way to run *job* on this site; see `estimate.choice.options`."""
-        from headway.estimate.choice import Prefer, options  # noqa: PLC0415 - as above
-
-        return options(
-            job,
-            self.nodes(),
-            self.estimators,
-            recent=self.ledger.traces.newest(job.recipe(), RECENT),
-            budget=budget,
-            deadline_s=deadline_s,
-            prefer=prefer or Prefer.FASTEST,
-        )
 
     def gpu_type(self) -> str:
         """Product name of this node's GPUs; ``cpu`` without any."""

@@ -9,12 +9,13 @@ from typing import Any
 from headway.errors import LedgerUnreachable, RunUnknown, SiteUnreachable
 from headway.estimate.remaining import RemainingTime
 from headway.ledger.records import RunRecord
+from headway.line import Line
 from headway.model.run import Prediction, RunState
 from headway.runtime.logfile import read_chunk
 from headway.server import FlowRun, PrefectServer
 from headway.site import Site
 from headway.units import format_duration
-from headway.view import is_over, outcome, run_details, run_view
+from headway.view import is_over, outcome, run_details, run_view, waiting_view
 
 _POLL_S = 0.5
 _CHUNK_BYTES = 1 << 20
@@ -143,3 +144,17 @@ def _show(progress: Any, task: Any, site: Site, record: RunRecord | None) -> Non
         done = point.iteration if point.iteration is not None else point.epoch
         progress.update(task, completed=done, total=point.total)
     progress.update(task, description="training", says=", ".join(says))
+
+
+def line_views(site: Site) -> list[dict[str, Any]]:
+    """The line of this node's pool, first in line first, as `headway queue --json` prints it.
+
+    The runs near the front are planned for at this moment; those behind them
+    follow by submission.
+    """
+    records = {record.run_id: record for record in site.ledger.runs.waiting(site.settings.pool)}
+    entries = Line(site).preview().entries if records else ()
+    planned = [entry for entry in entries if entry.run_id in records]
+    views = [waiting_view(e.position, records.pop(e.run_id), e) for e in planned]
+    behind = enumerate(records.values(), start=len(views) + 1)
+    return views + [waiting_view(position, record, None) for position, record in behind]

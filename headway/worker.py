@@ -49,6 +49,7 @@ from headway.line import Gates, Line, Offer
 from headway.model.run import ExitKind
 from headway.policy.reconcile import Action, PrefectView
 from headway.project import PROJECT
+from headway.sampler import SAMPLE_EVERY_S, Sampler
 from headway.settings import Settings
 from headway.site import LINE, POLICY, current_site
 
@@ -112,6 +113,7 @@ class GpuNodeWorker(ProcessWorker):
         self._site = await anyio.to_thread.run_sync(current_site)
         self._line = Line(self._site)
         self._janitor = Janitor(self._site)
+        self._sampler = Sampler(self._site)
         self._wake = asyncio.Event()
         self._housework = asyncio.Event()
         self._passing = asyncio.Lock()
@@ -132,7 +134,7 @@ class GpuNodeWorker(ProcessWorker):
         self._command = stub_command(state_dir)
         await super().setup()
         assert self._runs_task_group is not None  # noqa: S101 - set by setup(); for the type checker
-        for loop in (self._listen, self._pass_when_woken, self._keep_house):
+        for loop in (self._listen, self._pass_when_woken, self._keep_house, self._sample):
             self._runs_task_group.start_soon(loop)
         (state_dir / "worker.ready").touch()
 
@@ -314,6 +316,16 @@ class GpuNodeWorker(ProcessWorker):
             await self._wake.wait()
             self._wake.clear()
             await self.get_and_submit_flow_runs()
+
+    async def _sample(self) -> None:
+        """Read the node once a second; a reading that is late moves the next, none is made up."""
+        while True:
+            begun = self._site.clock.monotonic_s()
+            try:
+                await anyio.to_thread.run_sync(self._sampler.tick)
+            except Exception:  # a supervisor's loop: it must outlive what nobody foresaw
+                self._logger.exception("the node was not sampled this time")
+            await anyio.sleep(max(begun + SAMPLE_EVERY_S - self._site.clock.monotonic_s(), 0.1))
 
     async def _keep_house(self) -> None:
         """Heartbeat, log limits and the janitor's rounds."""

@@ -12,6 +12,7 @@ from headway.ledger.nodes import Nodes, SiteSettings
 from headway.ledger.runs import Runs
 from headway.ledger.series import Progress, Traces
 from headway.ledger.staged import Staged
+from headway.ledger.telemetry import Telemetry
 
 
 class Ledger:
@@ -28,6 +29,7 @@ class Ledger:
         self.progress = Progress(database)
         self.traces = Traces(database)
         self.staged = Staged(database)
+        self.telemetry = Telemetry(database)
 
     @classmethod
     def open(cls, url: str) -> Self:

@@ -286,3 +286,31 @@ class SettingRow(SQLModel, table=True):
     name: str = Field(sa_column=Column(String(128), primary_key=True))
     document: Any = _json(nullable=False)
     updated_at: datetime = _time(nullable=False)
+
+
+class TelemetryRow(SQLModel, table=True):
+    """A node's host (`gpu` empty) or one of its GPUs over one period."""
+
+    __tablename__ = "telemetry"
+    __table_args__ = (
+        CheckConstraint("period_s IN (1, 60)", name="telemetry_period_known"),
+        CheckConstraint("used_bytes >= 0", name="telemetry_used_not_negative"),
+        Index("telemetry_by_time", "node", "period_s", "at"),
+    )
+    point_id: int | None = Field(
+        default=None, sa_column=Column(_Id, primary_key=True, autoincrement=True)
+    )
+    node: str = Field(sa_column=Column(String(63), nullable=False))
+    gpu: str = Field(sa_column=Column(String(96), nullable=False))
+    period_s: int
+    at: datetime = _time(nullable=False)
+    used_bytes: int | None = Field(default=None, sa_column=Column(BigInteger, nullable=True))
+    busy_frac: float | None = None
+    disk_free_bytes: int | None = Field(default=None, sa_column=Column(BigInteger, nullable=True))
+    temperature_c: float | None = None
+    power_w: float | None = None
+    pcie_rx_bytes_per_s: float | None = None
+    pcie_tx_bytes_per_s: float | None = None
+    nvlink_rx_bytes_per_s: float | None = None
+    nvlink_tx_bytes_per_s: float | None = None
+    run_bytes: Any = _json(nullable=False)

@@ -1,0 +1,215 @@
+"""`headway api`: runs, nodes, the line and estimates over HTTP, and metrics for Prometheus.
+
+Everything is read from the ledger, so it answers while Prefect is away. It
+has no accounts: it binds to loopback unless an operator says otherwise.
+"""
+
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+from fastapi import FastAPI, Request, Response
+from fastapi.middleware.trustedhost import TrustedHostMiddleware
+from fastapi.responses import JSONResponse
+from prometheus_client import CONTENT_TYPE_LATEST
+from pydantic import BaseModel, ConfigDict, Field
+
+from headway.errors import HeadwayError, InvalidInput, LedgerUnreachable, RunUnknown
+from headway.estimate.choice import Prefer, document
+from headway.estimate.remaining import RemainingEstimate, RemainingTime
+from headway.ledger.records import RunRecord
+from headway.metrics import RunStanding, SiteSnapshot, exposition
+from headway.model.job_text import job_from_document
+from headway.model.run import Prediction, RunState
+from headway.policy.silent import silent_failures
+from headway.site import Site
+from headway.view import ledger_state, node_view, run_details
+from headway.watch import line_views
+from headway.weigh import weigh
+
+JUDGED_RUNS = 100
+"""Newest ended runs by which estimates are judged."""
+WATCHED_S = 600.0
+"""How far back a run is looked at for silent failures."""
+
+
+class EstimateRequest(BaseModel):
+    """What `POST /estimates` takes."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    job: dict[str, Any] = Field(description="The job, with the same fields as a job file.")
+    budget: float | None = Field(None, ge=0, description="Most it may cost.")
+    deadline_s: float | None = Field(None, ge=0, description="Seconds within which it must end.")
+    prefer: Prefer = Field(Prefer.FASTEST, description="What the choice is best in.")
+
+
+Limit = Annotated[int, Field(ge=1, le=1000)]
+
+
+def create_app(site: Site, *, allowed_hosts: Sequence[str] = ("*",)) -> FastAPI:
+    """The application for *site*.
+
+    Args:
+        site: Whose ledger is read.
+        allowed_hosts: Host headers that are answered: a web page that rebinds its
+            name to loopback must not read the site through a user's browser.
+    """
+    app = FastAPI(title="headway", description="Runs, nodes, the line and estimates of a site.")
+    app.add_middleware(TrustedHostMiddleware, allowed_hosts=list(allowed_hosts))
+    app.add_exception_handler(HeadwayError, _refused)
+
+    @app.get("/runs")
+    def runs(limit: Limit = 100) -> list[dict[str, Any]]:
+        """The newest runs, newest first."""
+        return [_summary(record) for record in site.ledger.runs.all(limit=limit)]
+
+    @app.get("/runs/{run}")
+    def run(run: str) -> dict[str, Any]:
+        """One run by id or name: job, steps, demand, lease, prediction and measurement."""
+        record = site.ledger.runs.find(run)
+        details = run_details(
+            record,
+            steps=site.ledger.runs.steps(record.run_id),
+            lease=site.ledger.leases.of_run(record.run_id),
+            latest=site.ledger.progress.latest(record.run_id),
+            remaining_s=_standing(site, record).remaining_s,
+            outputs=(),
+        )
+        return _summary(record) | details | {"warnings": _warnings(site, record)}
+
+    @app.get("/runs/{run}/progress")
+    def progress(run: str) -> dict[str, Any]:
+        """Every progress point of the newest attempt, and the remaining time."""
+        record = site.ledger.runs.find(run)
+        points = site.ledger.progress.series(record.run_id, record.attempt)
+        standing = _standing(site, record)
+        return {
+            "run_id": record.run_id,
+            "attempt": record.attempt,
+            "elapsed_s": standing.elapsed_s,
+            "done_frac": standing.done_frac,
+            "remaining_s": standing.remaining_s,
+            "points": [
+                {
+                    "t_s": point.t_s,
+                    "iteration": point.iteration,
+                    "epoch": point.epoch,
+                    "total": point.total,
+                    "metrics": dict(point.metrics),
+                }
+                for point in points
+            ],
+        }
+
+    @app.get("/nodes")
+    def nodes() -> list[dict[str, Any]]:
+        """What each node has, what is promised of it, and what is in use."""
+        leases = site.ledger.leases.live()
+        return [node_view(record, leases) for record in site.ledger.nodes.all()]
+
+    @app.get("/queue")
+    def queue() -> list[dict[str, Any]]:
+        """The line of this node's pool, first in line first, with reasons."""
+        return line_views(site)
+
+    @app.post("/estimates")
+    def estimates(wanted: EstimateRequest) -> dict[str, Any]:
+        """What a job would take, cost and need on each kind of node, the choice marked."""
+        found = weigh(
+            site,
+            job_from_document(wanted.job),
+            budget=wanted.budget,
+            deadline_s=wanted.deadline_s,
+            prefer=wanted.prefer,
+        )
+        return {"options": [document(option) for option in found]}
+
+    @app.get("/metrics", response_class=Response)
+    def metrics() -> Response:
+        """The site in Prometheus' text format."""
+        return Response(exposition(snapshot(site)), media_type=CONTENT_TYPE_LATEST)
+
+    return app
+
+
+def snapshot(site: Site) -> SiteSnapshot:
+    """What *site*'s ledger knows now."""
+    ledger = site.ledger
+    return SiteSnapshot(
+        at=ledger.now(),
+        nodes=ledger.nodes.all(),
+        leases=ledger.leases.live(),
+        counts=ledger.runs.counts(),
+        waiting=ledger.runs.all(states=(RunState.WAITING,)),
+        running=[_standing(site, r) for r in ledger.runs.all(states=(RunState.RUNNING,))],
+        ended=ledger.runs.all(limit=JUDGED_RUNS, states=(RunState.ENDED,)),
+        traces=ledger.traces.count(),
+    )
+
+
+def _standing(site: Site, record: RunRecord) -> RunStanding:
+    """How far *record* is, from the points the ledger has."""
+    if record.state is not RunState.RUNNING or record.started_at is None:
+        return RunStanding(record, None, None, None)
+    elapsed_s = max((site.ledger.now() - record.started_at).total_seconds(), 0.0)
+    said = record.prediction or Prediction()
+    remaining = RemainingTime(said.runtime_s, said.runtime_low_s, said.runtime_high_s)
+    done_frac = None
+    for point in site.ledger.progress.series(record.run_id, record.attempt):
+        done = point.iteration if point.iteration is not None else point.epoch
+        if done is None:
+            continue
+        remaining.update(point.t_s, done, point.total)
+        done_frac = min(done / point.total, 1.0) if point.total else done_frac
+    left: RemainingEstimate | None = remaining.at(elapsed_s)
+    return RunStanding(record, elapsed_s, done_frac, left.remaining_s if left else None)
+
+
+def _warnings(site: Site, record: RunRecord) -> list[dict[str, Any]]:
+    """Silent failures of a running run, over its last ten minutes at most."""
+    lease = site.ledger.leases.of_run(record.run_id)
+    if lease is None or record.state is not RunState.RUNNING or record.started_at is None:
+        return []
+    since_s = min((site.ledger.now() - record.started_at).total_seconds(), WATCHED_S)
+    points = {
+        grant.uuid: site.ledger.telemetry.series(lease.node, gpu=grant.uuid, last_s=since_s)
+        for grant in lease.gpus
+    }
+    # Processors by run are not in the telemetry yet, so nothing is said of starving.
+    return [
+        {
+            "kind": found.kind.value,
+            "gpu": found.gpu,
+            "measured": found.measured,
+            "limit": found.limit,
+            "text": found.text,
+        }
+        for found in silent_failures(lease, points, cpu_used=None)
+    ]
+
+
+def _summary(record: RunRecord) -> dict[str, Any]:
+    end = record.exit
+    return {
+        "run_id": record.run_id,
+        "name": record.name,
+        "state": ledger_state(record),
+        "reason": record.reason,
+        "node": record.node,
+        "attempt": record.attempt,
+        "exit": end and {"kind": end.kind.value, "code": end.code, "message": end.message},
+        "submitted_at": record.submitted_at,
+        "started_at": record.started_at,
+        "ended_at": record.ended_at,
+    }
+
+
+def _refused(_request: Request, error: Exception) -> JSONResponse:
+    status = 500
+    if isinstance(error, RunUnknown):
+        status = 404
+    elif isinstance(error, InvalidInput):
+        status = 422
+    elif isinstance(error, LedgerUnreachable):
+        status = 503
+    return JSONResponse({"detail": str(error)}, status_code=status)

@@ -1,0 +1,73 @@
+"""Telemetry points: a second each for an hour, a minute each for a week, then gone."""
+
+from collections.abc import Sequence
+from dataclasses import fields
+from datetime import timedelta
+
+from sqlalchemy import delete, insert
+from sqlmodel import col, select
+
+from headway.ledger.columns import now
+from headway.ledger.database import Database
+from headway.ledger.tables import TelemetryRow
+from headway.model.telemetry import TelemetryPoint
+
+RETENTION = {1: timedelta(hours=1), 60: timedelta(days=7)}
+"""How long points of each period (seconds) are kept: at most 3,600 + 10,080
+for the host and for each GPU of a node."""
+
+_FIELDS = tuple(each.name for each in fields(TelemetryPoint))
+
+
+class Telemetry:
+    """The telemetry table."""
+
+    def __init__(self, database: Database) -> None:
+        """Work on *database*."""
+        self._database = database
+
+    def append(self, node: str, points: Sequence[TelemetryPoint]) -> None:
+        """Keep *points* of *node*, and forget what its retention is over for.
+
+        Times in the ledger are the database's: the newest point is taken to be
+        of this moment, the others keep their distance to it.
+        """
+        if not points:
+            return
+        with self._database.transaction() as session:
+            moment = now(session)
+            shift = moment - max(point.at for point in points)
+            rows = []
+            for point in points:
+                values = {name: getattr(point, name) for name in _FIELDS}
+                values |= {"at": point.at + shift, "run_bytes": dict(point.run_bytes)}
+                rows.append(values | {"node": node})
+            session.execute(insert(TelemetryRow), rows)
+            for period_s, kept in RETENTION.items():
+                session.execute(
+                    delete(TelemetryRow).where(
+                        col(TelemetryRow.node) == node,
+                        col(TelemetryRow.period_s) == period_s,
+                        col(TelemetryRow.at) < moment - kept,
+                    )
+                )
+
+    def series(
+        self, node: str, *, gpu: str = "", period_s: int = 1, last_s: float = 3600.0
+    ) -> list[TelemetryPoint]:
+        """Points of the host or of one GPU over the last *last_s* seconds, oldest first."""
+        with self._database.transaction() as session:
+            query = (
+                select(TelemetryRow)
+                .where(
+                    TelemetryRow.node == node,
+                    TelemetryRow.gpu == gpu,
+                    TelemetryRow.period_s == period_s,
+                    col(TelemetryRow.at) >= now(session) - timedelta(seconds=last_s),
+                )
+                .order_by("at")
+            )
+            return [
+                TelemetryPoint(**{name: getattr(row, name) for name in _FIELDS})
+                for row in session.exec(query)
+            ]

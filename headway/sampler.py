@@ -1,0 +1,75 @@
+"""Samples this node once a second into the ledger's telemetry."""
+
+import logging
+
+from headway.errors import HeadwayError
+from headway.model.node import NodeReading
+from headway.model.telemetry import TelemetryPoint
+from headway.policy.thinning import points_of, thinned
+from headway.site import Site
+from headway.telemetry.host import NodeHost
+from headway.telemetry.port import HostSensors
+from headway.telemetry.reading import node_reading
+
+log = logging.getLogger(__name__)
+
+SAMPLE_EVERY_S = 1.0
+_WRITE_EVERY = 10
+_THIN_EVERY = 60
+_PIDS_EVERY = 5
+_UNWRITTEN_AT_MOST = 600
+
+
+class Sampler:
+    """Reads the node at each `tick`, and writes what it read in batches."""
+
+    def __init__(self, site: Site, host: HostSensors | None = None) -> None:
+        """Sample *site*'s node.
+
+        Args:
+            site: Whose GPUs are read and whose ledger is written.
+            host: Read for the host; one of its own when None, since processor use
+                is a difference to the reading before and others read too.
+        """
+        self._site = site
+        self._host = host or NodeHost(site.settings.home)
+        self._ticks = 0
+        self._minute: list[TelemetryPoint] = []
+        self._unwritten: list[TelemetryPoint] = []
+        self._run_of_pid: dict[int, str] = {}
+
+    def tick(self) -> NodeReading:
+        """Read the node once; every tenth time write, every sixtieth thin to a minute.
+
+        A database that is away costs no tick: points wait for it, ten minutes
+        of one series at most.
+        """
+        if self._ticks % _PIDS_EVERY == 0:
+            self._look_for_runs()
+        self._ticks += 1
+        reading = node_reading(self._site.gpus, self._host, self._site.clock)
+        points = points_of(reading, self._run_of_pid)
+        self._minute += points
+        self._unwritten += points
+        if self._ticks % _THIN_EVERY == 0:
+            self._unwritten += thinned(self._minute, _THIN_EVERY)
+            self._minute = []
+        if self._ticks % _WRITE_EVERY == 0:
+            self._write(len(points))
+        return reading
+
+    def _look_for_runs(self) -> None:
+        try:
+            containers = self._site.runtime.containers()
+        except HeadwayError as error:
+            log.debug("processes are not mapped to runs: %s", error)
+            return
+        self._run_of_pid = {pid: c.run_id for c in containers for pid in c.pids}
+
+    def _write(self, series: int) -> None:
+        try:
+            self._site.ledger.telemetry.append(self._site.settings.node, self._unwritten)
+            self._unwritten = []
+        except HeadwayError as error:
+            log.warning("telemetry waits: %s", error)
+            self._unwritten = self._unwritten[-_UNWRITTEN_AT_MOST * series :]

@@ -1,0 +1,114 @@
+"""A real Prometheus scrapes a site and evaluates the shipped rules."""
+
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from pydantic import SecretStr
+
+from headway.clock import SystemClock
+from headway.model.node import Capacity, Gpu, HostReading, Node, NodeReading
+from headway.settings import Settings
+from headway.site import Site
+from headway.units import GIB
+from tests.support.api import serving
+
+pytestmark = pytest.mark.prometheus
+
+ROOT = Path(__file__).parents[2]
+RULES = ROOT / "deployments/prometheus"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def installed() -> None:
+    if shutil.which("prometheus") is None or shutil.which("promtool") is None:
+        pytest.skip("Prometheus is not installed (root on Debian: make test-deps)")
+
+
+@pytest.fixture
+def site_url(tmp_path: Path) -> Iterator[str]:
+    """A site with a node that has lost one of its two GPUs."""
+    ledger = SecretStr(f"sqlite:///{tmp_path / 'ledger.db'}")
+    site = Site(Settings(home=tmp_path, ledger_url=ledger, runtime="process"), SystemClock())
+    gpus = tuple(Gpu(f"GPU-{n}", n, "V100", 16 * GIB) for n in range(2))
+    node = Node("node-a", "gpu", Capacity(8.0, 64 * GIB, gpus))
+    site.ledger.nodes.register(node, boot_id="boot", worker_token="w")
+    host = HostReading(64 * GIB, 4 * GIB, 0.25, 100 * GIB)
+    lost = NodeReading(site.clock.now(), host, None, "GPU GPU-1 is lost", "GPU-1")
+    assert site.ledger.nodes.heartbeat("node-a", "w", lost)
+    with serving(site) as url:
+        yield url
+    site.ledger.close()
+
+
+@pytest.fixture
+def prometheus(site_url: str, tmp_path: Path) -> Iterator[httpx.Client]:
+    """Prometheus with the shipped files, only faster and at this site's port."""
+    shipped = (RULES / "prometheus.yml").read_text()
+    assert shipped.count("15s") == 2
+    config = shipped.replace("15s", "1s").replace("127.0.0.1:4280", site_url[len("http://") :])
+    (tmp_path / "prometheus.yml").write_text(config)
+    shutil.copy(RULES / "alerts.yml", tmp_path)
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        address = f"127.0.0.1:{probe.getsockname()[1]}"
+    command = [
+        "prometheus",
+        f"--config.file={tmp_path / 'prometheus.yml'}",
+        f"--storage.tsdb.path={tmp_path / 'data'}",
+        f"--web.listen-address={address}",
+    ]
+    with (tmp_path / "prometheus.log").open("wb") as log:
+        process = subprocess.Popen(command, stdout=log, stderr=log)
+    try:
+        with httpx.Client(base_url=f"http://{address}", timeout=10) as client:
+            until(lambda: client.get("/-/ready").status_code == 200)
+            yield client
+    finally:
+        process.terminate()
+        process.wait(timeout=30)
+
+
+def until(holds: Callable[[], bool], seconds: float = 40.0) -> None:
+    deadline = time.monotonic() + seconds
+    while True:
+        try:
+            if holds():
+                return
+        except httpx.TransportError:
+            pass
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(0.2)
+
+
+def query(client: httpx.Client, expression: str) -> list[dict[str, Any]]:
+    answer = client.get("/api/v1/query", params={"query": expression}).json()
+    assert answer["status"] == "success", answer
+    result: list[dict[str, Any]] = answer["data"]["result"]
+    return result
+
+
+def test_a_lost_gpu_raises_its_alert_and_only_it(prometheus: httpx.Client) -> None:
+    until(lambda: bool(query(prometheus, 'ALERTS{alertstate="firing"}')))
+    firing = [each["metric"] for each in query(prometheus, 'ALERTS{alertstate="firing"}')]
+    assert [(alert["alertname"], alert["gpu"]) for alert in firing] == [("GpuLost", "GPU-1")]
+    assert query(prometheus, "up")[0]["value"][1] == "1"
+    groups = prometheus.get("/api/v1/rules").json()["data"]["groups"]
+    rules = [rule for group in groups for rule in group["rules"]]
+    assert len(rules) == 7
+    assert {rule["health"] for rule in rules} == {"ok"}
+
+
+def test_the_rules_hold_in_their_own_tests() -> None:
+    for command in (
+        ["promtool", "check", "rules", str(RULES / "alerts.yml")],
+        ["promtool", "check", "config", str(RULES / "prometheus.yml")],
+        ["promtool", "test", "rules", str(ROOT / "tests/prometheus/alerts_test.yml")],
+    ):
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
