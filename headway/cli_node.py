@@ -44,6 +44,18 @@ def join(server: str, ledger: str, machine: bool) -> None:
 
 
 @node.command()
+def serve() -> None:
+    """Be a node's worker in the foreground, for systemd and containers.
+
+    HEADWAY_SERVER_URL and HEADWAY_LEDGER_URL say of which site, unless this
+    machine has joined one already.
+    """
+    from headway.up import serve as serve_node
+
+    serve_node(this_site().settings, click.echo)
+
+
+@node.command()
 def leave() -> None:
     """Stop this node's worker and forget the site; what runs here is cancelled first."""
     from headway.demo import take_down

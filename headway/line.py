@@ -8,6 +8,7 @@ others wait.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from itertools import islice
 from typing import Any
 
 from headway.errors import InvalidInput
@@ -15,12 +16,24 @@ from headway.fairshare import TeamUsage
 from headway.flowrun import live_flow
 from headway.ledger.lines import Snapshot
 from headway.ledger.records import NodeRecord, RunRecord
+from headway.ledger.runs import Reason
 from headway.model.job_text import job_from_document
 from headway.model.lease import Demand, Lease, Resource, Wait
 from headway.model.node import NodeState
 from headway.model.run import RunState
 from headway.policy.admission import possible
-from headway.policy.plan import NodeView, Plan, RunningRun, Start, Stay, WaitingRun, plan
+from headway.policy.board import Ask
+from headway.policy.line import Groups
+from headway.policy.plan import (
+    NodeView,
+    Plan,
+    RunningRun,
+    Start,
+    Stay,
+    WaitingRun,
+    ask_of,
+    plan,
+)
 from headway.policy.settings import PolicySettings
 from headway.site import Site
 
@@ -77,6 +90,8 @@ class Line:
         self._site = site
         self._known: dict[str, int] = {}
         self._waiting: dict[str, WaitingRun] = {}
+        self._asks: dict[str, Ask] = {}
+        self._groups = Groups(PolicySettings())
         self._queues: dict[str, str] = {}
         self._usage = TeamUsage()
         self._said: dict[str, tuple[Resource, str, float]] = {}
@@ -148,6 +163,7 @@ class Line:
             self._site.settings.pool, {}, overtaken_from=settings.overtake_limit
         )
         nodes = {record.node.name for record in seen.nodes}
+        self._sort_by(settings)
         for record in seen.changed:
             if record.demand is not None:
                 self._remember(record, record.demand, nodes)
@@ -160,6 +176,7 @@ class Line:
         seen = self._site.ledger.lines.snapshot(
             self._site.settings.pool, self._known, overtaken_from=settings.overtake_limit
         )
+        self._sort_by(settings)
         refused = self._keep_up(seen)
         made = self._plan(seen, gates, settings)
         start = [*refused, *self._grant(made, seen, gates)]
@@ -175,8 +192,7 @@ class Line:
     def _keep_up(self, seen: Snapshot) -> list[str]:
         """Remember the line as it is now; gives runs whose next attempt no node could hold."""
         for run_id in self._known.keys() - seen.waiting.keys():
-            del self._known[run_id], self._waiting[run_id], self._queues[run_id]
-            self._said.pop(run_id, None)
+            self._forget(run_id)
         nodes = {record.node.name for record in seen.nodes}
         refused = []
         for record in seen.changed:
@@ -189,7 +205,23 @@ class Line:
                 self._remember(record, record.demand, nodes)
         return refused
 
+    def _sort_by(self, settings: PolicySettings) -> None:
+        """Keep the line sorted by *settings*; sort it anew when an operator changed them."""
+        if self._groups.settings == settings:
+            return
+        self._groups = Groups(settings)
+        for run_id, run in self._waiting.items():
+            self._asks[run_id] = ask_of(run, settings)
+            self._groups.add(self._asks[run_id])
+
+    def _forget(self, run_id: str) -> None:
+        self._groups.remove(self._asks.pop(run_id))
+        del self._known[run_id], self._waiting[run_id], self._queues[run_id]
+        self._said.pop(run_id, None)
+
     def _remember(self, record: RunRecord, demand: Demand, nodes: set[str]) -> None:
+        if record.run_id in self._known:
+            self._forget(record.run_id)
         said = record.prediction
         self._known[record.run_id] = record.attempt
         self._queues[record.run_id] = record.queue
@@ -203,6 +235,9 @@ class Line:
             high_s=said.runtime_high_s if said else None,
             node=record.queue if record.queue in nodes else "",
         )
+        ask = ask_of(self._waiting[record.run_id], self._groups.settings)
+        self._asks[record.run_id] = ask
+        self._groups.add(ask)
 
     def _plan(
         self,
@@ -215,20 +250,51 @@ class Line:
             return Plan()
         since = self._usage.since(seen.at, settings)
         self._usage.catch_up(self._site.ledger.lines.used(since), seen.at, settings)
-        runs = [
-            replace(run, overtaken=seen.overtaken[run_id]) if run_id in seen.overtaken else run
-            for run_id, run in self._waiting.items()
-            if run_id in seen.waiting and self._queues[run_id] not in gates.paused
-        ]
         teams = {record.run_id: record.team for record in seen.holders}
+        usage = dict.fromkeys((ask.team for ask in self._asks.values()), 0.0)
+        usage |= self._usage.with_live(seen.leases, teams, seen.at, settings)
         return plan(
             [_node_view(record, seen) for record in seen.nodes],
-            [*runs, *also],
+            [*self._front(seen, gates, usage, settings), *also],
             [_running_run(record, seen) for record in seen.holders],
             now=seen.at,
             settings=settings,
-            usage=self._usage.with_live(seen.leases, teams, seen.at, settings),
+            usage=usage,
         )
+
+    def _front(
+        self, seen: Snapshot, gates: Gates, usage: Mapping[str, float], settings: PolicySettings
+    ) -> list[WaitingRun]:
+        """The runs that a plan can concern: the first of the line, and those overtaken most.
+
+        Runs of paused queues are passed over, so some more than a window are looked at.
+        """
+        overtaken = {
+            run_id: times
+            for run_id, times in seen.overtaken.items()
+            if times >= settings.overtake_limit and run_id in self._asks
+        }
+        due = [self._asks[run_id] for run_id in overtaken]
+        held_back = (
+            [
+                self._asks[run_id]
+                for run_id, queue in self._queues.items()
+                if queue in gates.paused and run_id in seen.waiting
+            ]
+            if gates.paused
+            else []
+        )
+        for ask in held_back:
+            self._groups.remove(ask)
+        front = self._groups.front(usage, due)
+        for ask in held_back:
+            self._groups.add(ask)
+        chosen = dict.fromkeys([ask.run_id for ask in (*front, *due)])
+        return [
+            replace(self._waiting[run_id], overtaken=overtaken.get(run_id, 0))
+            for run_id in chosen
+            if run_id in seen.waiting and self._queues[run_id] not in gates.paused
+        ]
 
     def _grant(self, made: Plan, seen: Snapshot, gates: Gates) -> list[str]:
         """Claim in the ledger what the plan starts on this node, by the node's live readings."""
@@ -268,22 +334,25 @@ class Line:
 
     def _tell(self, made: Plan, seen: Snapshot, gates: Gates) -> dict[str, str]:
         """Write down what runs wait for, where that is news."""
-        news: dict[str, str] = {}
+        now_s = seen.at.timestamp()
         planned = {entry.run_id for entry in made.entries}
-        waits = [(e.run_id, e.wait, e.expected_at) for e in made.entries if isinstance(e, Stay)]
-        for run_id, queue in self._queues.items():
-            if run_id in seen.waiting and run_id not in planned:
-                waits.append((run_id, self._not_planned(queue, gates, len(planned)), None))
-        for run_id, wait, expected_at in waits:
-            if len(news) >= _REASONS_A_PASS:
-                break
-            if self._is_news(
-                run_id, wait, seen.at.timestamp()
-            ) and self._site.ledger.runs.set_reason(
-                run_id, wait.resource, wait.reason, expected_start_at=expected_at
-            ):
-                news[run_id] = wait.reason
-        return news
+        stays = [entry for entry in made.entries if isinstance(entry, Stay)]
+        news = [
+            Reason(stay.run_id, stay.wait.resource, stay.wait.reason, stay.expected_at)
+            for stay in stays
+            if self._is_news(stay.run_id, stay.wait, now_s)
+        ]
+        behind = self._known.keys() - planned
+        if not (gates.paused or gates.pool_paused):
+            behind -= self._said.keys()  # they were told that they are behind, or more
+        for run_id in islice(
+            (each for each in sorted(behind) if each in seen.waiting), _REASONS_A_PASS
+        ):
+            wait = self._not_planned(self._queues[run_id], gates, len(planned))
+            if self._is_news(run_id, wait, now_s):
+                news.append(Reason(run_id, wait.resource, wait.reason, None))
+        self._site.ledger.runs.set_reasons(news)
+        return {each.run_id: each.reason for each in news}
 
     def _not_planned(self, queue: str, gates: Gates, ahead: int) -> Wait:
         if gates.pool_paused:

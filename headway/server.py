@@ -136,6 +136,13 @@ class PrefectServer:
             self._call("POST", f"/deployments/{deployment['id']}/create_flow_run", body)
         )
 
+    def has_deployment(self) -> bool:
+        """Whether `train/default` is registered there."""
+        try:
+            return self._call("GET", f"/deployments/name/{DEPLOYMENT}") is not None
+        except LookupError:
+            return False
+
     def _deployment(self, pool: str | None) -> dict[str, Any]:
         try:
             default: dict[str, Any] = self._call("GET", f"/deployments/name/{DEPLOYMENT}")

@@ -11,7 +11,7 @@ from uuid import uuid4
 from pydantic import BaseModel, TypeAdapter
 
 from headway.clock import Clock, SystemClock
-from headway.errors import EngineUnreachable, TelemetryError
+from headway.errors import EngineUnreachable, InvalidInput, TelemetryError
 from headway.estimate.features import from_job
 from headway.estimate.prior import demand_for
 from headway.estimate.recall import RECENT, said_of
@@ -153,7 +153,10 @@ class Site:
         """
         if name == LINE:
             document = {key: value for key, value in document.items() if value is not None}
-            _LINE.validate_python(document)
+            try:
+                _LINE.validate_python(document)
+            except InvalidInput as error:
+                raise ValueError(str(error)) from error
         else:
             kind: type[BaseModel] = ContainerPolicy if name == POLICY else NodeSettings
             kind.model_validate(document)

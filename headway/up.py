@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NoReturn
 
 import psutil
 import tzlocal
@@ -189,9 +190,7 @@ def start_worker(settings: Settings, clock: Clock, say: Callable[[str], None]) -
     say(f"starting the worker of node {settings.node} in pool {settings.pool} …")
     ready = settings.state_dir / "worker.ready"
     ready.unlink(missing_ok=True)
-    command = ["prefect", "worker", "start", "--type", "gpu-node", "--pool", settings.pool]
-    command += ["--name", settings.node]
-    daemon.start(_absolute(command), site_environment(settings))
+    daemon.start(_worker_command(settings), site_environment(settings))
     _await(daemon, "the worker", ready.exists, _WORKER_START_S, clock)
     return True
 
@@ -238,10 +237,31 @@ def join(
         settings.ledger_pointer.touch(mode=0o600)
         settings.ledger_pointer.write_text(ledger_url)
         say(f"joining {server_url.removesuffix('/api')} as node {settings.node} …")
-        pool = ["work-pool", "create", settings.pool, "--type", "gpu-node", "--overwrite"]
         env = site_environment(settings)
+        if not server.has_deployment():
+            register(settings, say)
+            return
+        pool = ["work-pool", "create", settings.pool, "--type", "gpu-node", "--overwrite"]
         _run([*_absolute(["prefect", "--no-prompt"]), *pool], env, settings)
         server.offer_in(settings.pool)
+
+
+def serve(settings: Settings, say: Callable[[str], None]) -> NoReturn:
+    """Join, then become this node's worker: for systemd and containers.
+
+    Raises:
+        SiteUnreachable: The server does not answer; whoever supervises tries again.
+        LedgerUnreachable: The database does not.
+    """
+    join(settings, server_url=settings.api_url, ledger_url=settings.database_url, say=say)
+    os.chdir(PROJECT)
+    command = _worker_command(settings)
+    os.execve(command[0], command, site_environment(settings))  # noqa: S606 - no shell, our own path
+
+
+def _worker_command(settings: Settings) -> list[str]:
+    command = ["prefect", "worker", "start", "--type", "gpu-node", "--pool", settings.pool]
+    return _absolute([*command, "--name", settings.node])
 
 
 def leave(settings: Settings) -> None:

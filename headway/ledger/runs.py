@@ -1,10 +1,11 @@
 """Runs: their place in the line, their attempts, steps and exits."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import func
+from sqlalchemy import bindparam, func, update
 from sqlmodel import Session, col, select
 
 from headway.errors import IllegalTransition, LeaseLost, RunUnknown
@@ -23,6 +24,16 @@ from headway.model.run import (
     Step,
     StepState,
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """What one run waits for."""
+
+    run_id: str
+    resource: Resource
+    reason: str
+    expected_start_at: datetime | None
 
 
 class Runs:
@@ -136,6 +147,34 @@ class Runs:
             row.expected_start_at = expected_start_at
             session.add(row)
             return news
+
+    def set_reasons(self, reasons: Sequence[Reason]) -> None:
+        """Keep what many waiting runs wait for, in one transaction; of others nothing changes."""
+        if not reasons:
+            return
+        statement = (
+            update(RunRow)
+            .where(
+                col(RunRow.run_id) == bindparam("of_run"),
+                col(RunRow.state) == RunState.WAITING.value,
+            )
+            .values(
+                resource=bindparam("resource"),
+                reason=bindparam("reason"),
+                expected_start_at=bindparam("expected_start_at"),
+            )
+        )
+        values = [
+            {
+                "of_run": each.run_id,
+                "resource": each.resource.value,
+                "reason": each.reason,
+                "expected_start_at": each.expected_start_at,
+            }
+            for each in sorted(reasons, key=lambda each: each.run_id)  # all lock in one order
+        ]
+        with self._database.transaction() as session:
+            session.connection().execute(statement, values)
 
     def predict(self, run_id: str, prediction: Prediction, demand: Demand) -> None:
         """Keep what was said before the start."""

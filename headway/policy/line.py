@@ -2,7 +2,7 @@
 
 import heapq
 from bisect import bisect_left, insort
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby, islice
 
@@ -11,6 +11,53 @@ from headway.policy.order import Rank, bands, due_first, rank
 from headway.policy.settings import PolicySettings
 
 _NO_BANDS: dict[str, int] = {}
+
+
+@dataclass(slots=True)
+class Groups:
+    """Waiting runs by priority and team, each group sorted by rank."""
+
+    settings: PolicySettings
+    groups: dict[tuple[int, str], list[tuple[Rank, Ask]]] = field(default_factory=dict)
+    """By -priority and team."""
+
+    def __len__(self) -> int:
+        return sum(len(group) for group in self.groups.values())
+
+    def add(self, ask: Ask) -> None:
+        """*ask* joins its group."""
+        group = self.groups.setdefault((-ask.priority, ask.team), [])
+        insort(group, (rank(ask, _NO_BANDS, self.settings), ask))
+
+    def remove(self, ask: Ask) -> None:
+        """*ask* leaves its group."""
+        group = self.groups[-ask.priority, ask.team]
+        at = bisect_left(group, rank(ask, _NO_BANDS, self.settings), key=lambda entry: entry[0])
+        del group[at]
+
+    def front(self, usage: Mapping[str, float], due: Sequence[Ask]) -> list[Ask]:
+        """The first `window` runs, in the order in which a decision looks at them.
+
+        Args:
+            usage: Decayed GPU-seconds of each team that waits or has run.
+            due: Those overtaken `overtake_limit` times: they go first.
+        """
+        window = self.settings.window
+        above = bands(usage, self.settings)
+
+        def level(key: tuple[int, str]) -> tuple[int, int]:
+            return key[0], above.get(key[1], 0)
+
+        first = list(due)
+        known = {ask.run_id for ask in first}
+        for _, keys in groupby(sorted(filter(self.groups.get, self.groups), key=level), key=level):
+            merged = heapq.merge(*(self.groups[key] for key in keys), key=lambda entry: entry[0])
+            for _, ask in islice(merged, window + len(known)):
+                if ask.run_id not in known:
+                    first.append(ask)
+            if len(first) >= window + len(known):
+                break
+        return due_first(first, above, self.settings)[:window]
 
 
 @dataclass(slots=True)
@@ -23,47 +70,32 @@ class Line:
     """
 
     settings: PolicySettings
-    groups: dict[tuple[int, str], list[tuple[Rank, Ask]]] = field(default_factory=dict)
-    """By -priority and team: waiting runs by rank within it."""
+    groups: Groups = field(init=False)
     by_age: dict[int, dict[str, tuple[int, Ask]]] = field(default_factory=dict)
     """By -priority: waiting runs by submission, each with its number."""
     arrived: dict[int, int] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        self.groups = Groups(self.settings)
+
     def __len__(self) -> int:
-        return sum(len(group) for group in self.groups.values())
+        return len(self.groups)
 
     def add(self, ask: Ask) -> None:
         """*ask* joins the line."""
-        group = self.groups.setdefault((-ask.priority, ask.team), [])
-        insort(group, (rank(ask, _NO_BANDS, self.settings), ask))
+        self.groups.add(ask)
         number = self.arrived[-ask.priority] = self.arrived.get(-ask.priority, 0) + 1
         self.by_age.setdefault(-ask.priority, {})[ask.run_id] = (number, ask)
 
     def remove(self, ask: Ask) -> None:
         """*ask* leaves the line."""
-        group = self.groups[-ask.priority, ask.team]
-        at = bisect_left(group, rank(ask, _NO_BANDS, self.settings), key=lambda entry: entry[0])
-        del group[at]
+        self.groups.remove(ask)
         del self.by_age[-ask.priority][ask.run_id]
 
     def front(self, usage: Mapping[str, float]) -> list[Ask]:
         """The first `window` runs, in the order in which a decision looks at them."""
-        window = self.settings.window
-        above = bands(usage, self.settings)
-
-        def level(key: tuple[int, str]) -> tuple[int, int]:
-            return key[0], above.get(key[1], 0)
-
-        first: list[Ask] = self.overtaken(self.settings.overtake_limit, window)
-        due = {ask.run_id for ask in first}
-        for _, keys in groupby(sorted(filter(self.groups.get, self.groups), key=level), key=level):
-            merged = heapq.merge(*(self.groups[key] for key in keys), key=lambda entry: entry[0])
-            for _, ask in islice(merged, window + len(due)):
-                if ask.run_id not in due:
-                    first.append(ask)
-            if len(first) >= window + len(due):
-                break
-        return due_first(first, above, self.settings)[:window]
+        due = self.overtaken(self.settings.overtake_limit, self.settings.window)
+        return self.groups.front(usage, due)
 
     def elders(self) -> list[Ask]:
         """Runs that may come to be overtaken `overtake_bound` times in one decision."""

@@ -137,7 +137,7 @@ def plan(
     """
     views = sorted(nodes, key=lambda view: view.node.name)
     now_s = now.timestamp()
-    asks = [_ask(run, settings) for run in waiting]
+    asks = [ask_of(run, settings) for run in waiting]
     names = [*(one.team for one in waiting), *(one.team for one in running)]
     teams = dict.fromkeys(names, 0.0) | dict(usage or {})
     front = due_first(asks, bands(teams, settings), settings)[: settings.window]
@@ -189,7 +189,8 @@ class _Holder:
     runner: Runner
 
 
-def _ask(run: WaitingRun, settings: PolicySettings) -> Ask:
+def ask_of(run: WaitingRun, settings: PolicySettings) -> Ask:
+    """What *run* asks of the board."""
     demand = run.demand
     median_s = run.median_s if run.median_s is not None else settings.unknown_runtime_s
     return Ask(

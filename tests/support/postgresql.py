@@ -32,8 +32,14 @@ def _as_owner(command: list[str]) -> list[str]:
 
 
 @contextmanager
-def server(*options: str) -> Iterator[str]:
-    """Start one; its SQLAlchemy address without a database name."""
+def server(*options: str, address: str = "127.0.0.1", network: str = "") -> Iterator[str]:
+    """Start one; its SQLAlchemy address without a database name.
+
+    Args:
+        options: More of ``postgres``'s own.
+        address: Where it listens, beside loopback.
+        network: Hosts that are let in beside this one, such as ``10.0.0.0/24``.
+    """
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -47,17 +53,20 @@ def server(*options: str) -> Iterator[str]:
     assert pg_ctl is not None
     try:
         _run([initdb, "-D", str(data), "-A", "trust", "-U", "headway", "--no-sync", "-E", "UTF8"])
+        if network:
+            with (data / "pg_hba.conf").open("a") as rules:
+                rules.write(f"host all all {network} trust\n")
         settings = [
             "-p",
             str(port),
             "-c",
-            "listen_addresses=127.0.0.1",
+            "listen_addresses=" + ",".join(dict.fromkeys(("127.0.0.1", address))),
             "-c",
             f"unix_socket_directories={folder}",
         ]
         settings += ["-c", "fsync=off", "-c", "max_connections=60", *options]
         _run([pg_ctl, "-D", str(data), "-l", str(log), "-w", "-o", " ".join(settings), "start"])
-        yield f"postgresql://headway@127.0.0.1:{port}"
+        yield f"postgresql://headway@{address}:{port}"
     finally:
         subprocess.run(
             _as_owner([pg_ctl, "-D", str(data), "-m", "immediate", "-w", "stop"]),

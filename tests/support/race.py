@@ -35,9 +35,8 @@ def race(url: str, *, racers: int, rounds: int, locked: bool = True) -> Result:
     """Let *racers* processes ask for the node's last slot at the same moment, *rounds* times."""
     ledger = Ledger.open(url)
     ledger.nodes.register(NODE, boot_id="boot", worker_token="worker")
-    for round_ in range(rounds):
-        for racer in range(racers):
-            _enqueue(ledger, _run_id(round_, racer))
+    for racer in range(racers):
+        _enqueue(ledger, _run_id(racer))
     context = multiprocessing.get_context("spawn")
     gate = context.Barrier(racers + 1)
     processes = [
@@ -54,7 +53,7 @@ def race(url: str, *, racers: int, rounds: int, locked: bool = True) -> Result:
         overcommitted += sum(lease.host_memory_bytes for lease in live) > 10 * GIB
         without_winner += not live
         for lease in live:
-            ledger.leases.release(lease.run_id)
+            ledger.leases.give_back(lease.run_id, lease.token)
     for process in processes:
         process.join(60)
     ledger.close()
@@ -65,18 +64,16 @@ def _racer(url: str, gate: Barrier, racer: int, rounds: int, locked: bool) -> No
     if not locked:
         leases.lock_node = without_lock
     ledger = Ledger.open(url)
-    for round_ in range(rounds):
+    for _ in range(rounds):
         gate.wait(120)
-        answer = ledger.leases.admit(
-            _run_id(round_, racer), NODE.name, DEMAND, reading=None, ttl_s=60.0
-        )
+        answer = ledger.leases.admit(_run_id(racer), NODE.name, DEMAND, reading=None, ttl_s=60.0)
         assert isinstance(answer, Lease) or answer.reason
         gate.wait(120)
     ledger.close()
 
 
-def _run_id(round_: int, racer: int) -> str:
-    return f"{round_}-{racer}"
+def _run_id(racer: int) -> str:
+    return f"racer-{racer}"
 
 
 def _enqueue(ledger: Ledger, run_id: str) -> None:

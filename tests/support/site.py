@@ -7,7 +7,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -40,8 +40,14 @@ class LiveSite:
 
     def run(self, *arguments: str, timeout_s: float = 120) -> subprocess.CompletedProcess[str]:
         """`headway ARGUMENTS`, whatever becomes of it."""
+        return self.command([], arguments, timeout_s)
+
+    def command(
+        self, before: Sequence[str], arguments: Sequence[str], timeout_s: float
+    ) -> subprocess.CompletedProcess[str]:
+        """`headway ARGUMENTS` behind the words *before*."""
         return subprocess.run(
-            [BIN / "headway", *arguments],
+            [*before, BIN / "headway", *arguments],
             env=self.env, cwd=ROOT, capture_output=True, text=True, timeout=timeout_s, check=False,
         )  # fmt: skip
 

@@ -1,0 +1,228 @@
+"""A node's look at the line, on a real ledger: what starts, what waits and why."""
+
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headway.clock import SystemClock
+from headway.line import Gates, Line, Offer
+from headway.model.lease import Demand, Lease
+from headway.model.node import NodeState
+from headway.model.run import Prediction, RunState
+from headway.settings import Settings
+from headway.site import LINE, Site
+
+NODES = ("here", "there")
+
+
+@pytest.fixture
+def sites(ledger_url: str, tmp_path: Path) -> Iterator[dict[str, Site]]:
+    """Two nodes of one pool with one ledger; each has this machine's memory and CPUs."""
+    found = {}
+    for name in NODES:
+        settings = Settings(
+            home=tmp_path / name, runtime="process", node=name, ledger_url=ledger_url
+        )
+        found[name] = Site(settings, SystemClock())
+        found[name].join()
+        found[name].heartbeat()
+    yield found
+    for site in found.values():
+        site.ledger.close()
+
+
+@pytest.fixture
+def here(sites: dict[str, Site]) -> Site:
+    return sites["here"]
+
+
+def offer(name: str, *, age_s: float = 0.0, share: float = 0.6, **changes: Any) -> Offer:
+    """A run that takes *share* of a node's memory, submitted *age_s* ago."""
+    memory = int(offer.site.here().capacity.host_memory_bytes * share)  # type: ignore[attr-defined]
+    document = {
+        "name": name,
+        "image": "i:1",
+        "command": ["true"],
+        "resources": {"host_memory": f"{memory // 2**20}MiB", "cpus": 0.1},
+        **changes.pop("job", {}),
+    }
+    submitted_at = offer.site.ledger.now() - timedelta(seconds=age_s)  # type: ignore[attr-defined]
+    run_id = f"00000000-0000-4000-8000-{abs(hash(name)) % 10**12:012d}"
+    return Offer(run_id, name, document, submitted_at, **changes)
+
+
+@pytest.fixture(autouse=True)
+def _offers_are_for(here: Site) -> None:
+    offer.site = here  # type: ignore[attr-defined]
+
+
+def names(site: Site, run_ids: Any) -> list[str]:
+    return [site.ledger.runs.get(run_id).name for run_id in run_ids]
+
+
+def site_name(sites: dict[str, Site], run_id: str) -> str:
+    return sites["here"].ledger.runs.get(run_id).name
+
+
+def only_here(sites: dict[str, Site]) -> Line:
+    """The line of a pool whose other node takes nothing."""
+    sites["there"].ledger.nodes.set_state("there", NodeState.DRAINING, "new fan")
+    return Line(sites["here"])
+
+
+def test_what_fits_starts_and_the_others_learn_why(sites) -> None:
+    line = only_here(sites)
+    first, second = offer("first", age_s=10), offer("second")
+    assert line.take_in([first, second]) == []
+    seen = line.look()
+    assert names(sites["here"], seen.start) == ["first"]
+    assert line.look().start == ()
+    record = sites["here"].ledger.runs.get(second.run_id)
+    assert record.state is RunState.WAITING
+    assert "of host memory; the largest headroom is" in record.reason
+    assert record.expected_start_at is not None
+    # The reason is news once.
+    assert line.look().waiting == {}
+
+
+def test_two_nodes_share_the_line_and_no_run_starts_twice(sites) -> None:
+    lines = {name: Line(site) for name, site in sites.items()}
+    offers = [offer(f"run-{i}", age_s=10 - i) for i in range(4)]
+    for line in lines.values():
+        line.take_in(offers)
+    started = {name: line.look().start for name, line in lines.items()}
+    everywhere = [run_id for runs in started.values() for run_id in runs]
+    assert len(set(everywhere)) == 2
+    assert all(len(runs) == 1 for runs in started.values())
+    leases = sites["here"].ledger.leases.live()
+    assert sorted(lease.node for lease in leases) == sorted(NODES)
+
+
+def test_shortest_first_and_priority_before_it(sites) -> None:
+    line = only_here(sites)
+    runs = sites["here"].ledger.runs
+    long, short, urgent = offer("long", age_s=30), offer("short"), offer("urgent", priority=5)
+    for each, seconds in ((long, 36_000.0), (short, 60.0), (urgent, 36_000.0)):
+        line.take_in([each])
+        demand = runs.get(each.run_id).demand
+        runs.predict(each.run_id, Prediction(seconds, seconds / 2, seconds * 2), demand)
+    line.look()
+    order = []
+    for _ in range(3):
+        (lease,) = sites["here"].ledger.leases.live()
+        order.append(runs.get(lease.run_id).name)
+        sites["here"].ledger.leases.give_back(lease.run_id, lease.token)
+        _end(sites["here"], lease.run_id)
+        line.look()
+    assert order == ["urgent", "short", "long"]
+
+
+def _end(site: Site, run_id: str) -> None:
+    from headway.model.run import Exit, ExitKind, Measurement
+
+    site.ledger.runs.finish(run_id, Exit(ExitKind.CANCELLED, None, "test"), Measurement())
+
+
+def test_a_quota_holds_a_team_back(sites) -> None:
+    line = only_here(sites)
+    sites["here"].adopt(LINE, {"teams": {"vision": {"max_running": 1}}})
+    team = {"job": {"team": "vision"}}
+    line.take_in([offer(f"v{i}", share=0.1, age_s=9 - i, **team) for i in range(2)])
+    line.take_in([offer("other", share=0.1)])
+    seen = line.look()
+    assert sorted(names(sites["here"], seen.start)) == ["other", "v0"]
+    (reason,) = seen.waiting.values()
+    assert reason == "team vision may have 1 run(s) at once and has them"
+
+
+def test_wrong_settings_leave_the_last_good_ones(here) -> None:
+    here.adopt(LINE, {"window": 10})
+    with pytest.raises(ValueError, match="window: got 0"):
+        here.adopt(LINE, {"window": 0})
+    assert here.policy_settings.window == 10
+
+
+def test_paused_queues_and_limits_hold(sites) -> None:
+    line = only_here(sites)
+    line.take_in([offer("a", share=0.1, queue="slow"), offer("b", share=0.1, queue="fast")])
+    seen = line.look(Gates(paused=frozenset({"slow"}), queue_limits={"fast": 0}))
+    assert seen.start == ()
+    reasons = {site_name(sites, run_id): reason for run_id, reason in seen.waiting.items()}
+    assert reasons["a"] == "work queue slow is paused"
+    assert names(sites["here"], line.look(Gates(pool_limit=1)).start) in (["a"], ["b"])
+    assert line.look(Gates(pool_paused=True)).start == ()
+    assert len(line.look().start) == 1
+
+
+def test_a_run_bound_to_a_node_starts_there_only(sites) -> None:
+    lines = {name: Line(site) for name, site in sites.items()}
+    bound = offer("bound", queue="there")
+    for line in lines.values():
+        line.take_in([bound])
+    assert lines["here"].look().start == ()
+    assert lines["there"].look().start == (bound.run_id,)
+
+
+def test_a_lost_node_takes_nothing_and_its_leases_stay(sites, monkeypatch) -> None:
+    monkeypatch.setattr("headway.line.LOST_AFTER_S", -1.0)
+    line = Line(sites["here"])
+    line.take_in([offer("waits")])
+    assert line.look().start == ()
+
+
+def test_a_preemptible_run_makes_room_for_a_higher_priority(sites) -> None:
+    line = only_here(sites)
+    site = sites["here"]
+    low = offer("low", job={"preemptible": True})
+    line.take_in([low])
+    line.look()
+    lease = site.ledger.leases.of_run(low.run_id)
+    assert isinstance(lease, Lease)
+    site.ledger.runs.begin(low.run_id, 1, lease.token, container="c", runtime="process")
+    line.take_in([offer("same")])
+    assert line.look().preempt == ()
+    high = offer("high", priority=3)
+    line.take_in([high])
+    assert line.look().preempt == (low.run_id,)
+    assert site.ledger.runs.get(low.run_id).preempted_for == high.run_id
+    # Told once, it stays told until it has gone.
+    assert line.look().preempt == (low.run_id,)
+
+
+def test_what_can_never_run_is_started_so_that_it_says_so(here) -> None:
+    line = Line(here)
+    wrong = Offer("wrong", "wrong", {"name": "x"}, here.ledger.now())
+    other = Offer("other", "nightly", None, here.ledger.now())
+    huge = offer("huge", share=1.5)
+    assert line.take_in([wrong, other, huge]) == ["wrong", "other", huge.run_id]
+
+
+def test_a_preview_writes_nothing(sites) -> None:
+    site = sites["here"]
+    Line(site).take_in([offer("a"), offer("b")])
+    entries = Line(site).preview().entries
+    assert len(entries) == 2
+    assert site.ledger.leases.live() == []
+    assert {r.state for r in site.ledger.runs.waiting("gpu")} == {RunState.WAITING}
+
+
+def test_the_ledger_counts_who_was_overtaken(sites) -> None:
+    site = sites["here"]
+    line = only_here(sites)
+    old = offer("old", age_s=100, share=0.9)
+    line.take_in([offer("holder", age_s=200, share=0.2), old])
+    line.look()
+    for i in range(3):
+        line.take_in([offer(f"young-{i}", age_s=10 - i, share=0.05)])
+    now: datetime = site.ledger.now()
+    demand = Demand(1 << 20, 0.1)
+    for i in range(3):
+        run = next(r for r in site.ledger.runs.waiting("gpu") if r.name == f"young-{i}")
+        site.ledger.leases.admit(run.run_id, "here", demand, reading=None, ttl_s=60)
+    seen = site.ledger.lines.snapshot("gpu", {}, overtaken_from=1)
+    assert seen.at >= now
+    assert seen.overtaken[old.run_id] == 3
+    assert site.ledger.lines.snapshot("gpu", {}, overtaken_from=4).overtaken == {}

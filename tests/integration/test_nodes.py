@@ -1,0 +1,135 @@
+"""Four nodes with GPUs of different kinds on one PostgreSQL: one line, one plan."""
+
+from collections import Counter
+from collections.abc import Iterator
+
+import pytest
+
+from headway.units import GIB
+from tests.nvml.stub import StubGpus, build_stub
+from tests.support.nodes import new_database, several_nodes
+from tests.support.site import LiveSite, wait_for
+
+pytestmark = [pytest.mark.postgresql, pytest.mark.prefect]
+
+KINDS = {
+    "head": ("NVIDIA A100-SXM4-40GB", 40),
+    "left": ("Tesla V100-SXM2-16GB", 16),
+    "middle": ("NVIDIA H100 80GB HBM3", 80),
+    "right": ("NVIDIA GeForce RTX 3090", 24),
+}
+
+
+@pytest.fixture(scope="module")
+def nodes(
+    postgresql: str, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[dict[str, LiveSite]]:
+    folder = tmp_path_factory.mktemp("nodes")
+    library = build_stub(folder)
+    environments = {}
+    for name, (product, size) in KINDS.items():
+        stub = StubGpus(folder / f"{name}.gpus")
+        stub.add(f"GPU-{name}-0", name=product, total=size * GIB)
+        stub.add(f"GPU-{name}-1", name=product, total=size * GIB)
+        environments[name] = stub.environment(library)
+    with several_nodes(folder, new_database(postgresql), environments) as sites:
+        wait_for(
+            lambda: len(sites["head"].json("node", "list")) == len(KINDS),
+            60,
+            lambda: f"only {sites['head'].json('node', 'list')}",
+        )
+        yield sites
+
+
+def job(seconds: float = 0.2, **resources: object) -> dict[str, object]:
+    program = f"import os, time; print(os.environ['CUDA_VISIBLE_DEVICES']); time.sleep({seconds})"
+    return {
+        "command": ["python", "-c", program],
+        "resources": {"gpus": 1, "host_memory": "64MiB", "cpus": 0.05, **resources},
+    }
+
+
+def submit(site: LiveSite, folder, name: str, *options: str, **fields: object) -> str:
+    import json
+
+    from tests.support.site import sleeper
+
+    path = folder / f"{name}.json"
+    path.write_text(json.dumps(sleeper() | {"name": name} | fields))
+    run_id: str = site.json("submit", str(path), *options)["run_id"]
+    return run_id
+
+
+def test_each_job_finds_the_node_that_has_its_gpu(nodes, tmp_path) -> None:
+    head = nodes["head"]
+    wanted = {"H100": "middle", "V100": "left", "3090": "right", "A100": "head"}
+    runs = {
+        submit(head, tmp_path, kind, **job(gpu_type=kind, gpu_memory="1GiB")): node
+        for kind, node in wanted.items()
+    }
+    for run_id, node in runs.items():
+        view = head.until(run_id, "Completed", "Failed", timeout_s=90)
+        assert (view["state"], view["node"]) == ("Completed", node), view
+
+
+def test_a_job_that_needs_much_goes_where_it_fits_best(nodes, tmp_path) -> None:
+    head = nodes["head"]
+    run_id = submit(head, tmp_path, "large", **job(gpu_memory="20GiB"))
+    view = head.until(run_id, "Completed", "Failed", timeout_s=60)
+    # Best fit: 24 GiB are enough, so the GPUs of 40 and 80 stay free.
+    assert (view["state"], view["node"]) == ("Completed", "right"), view
+
+
+def test_a_job_is_bound_to_the_node_it_names(nodes, tmp_path) -> None:
+    head = nodes["head"]
+    for node in ("middle", "left"):
+        run_id = submit(head, tmp_path, f"on-{node}", "--node", node, **job(gpu_memory="1GiB"))
+        assert head.until(run_id, "Completed", "Failed", timeout_s=60)["node"] == node
+    refused = head.run("submit", str(tmp_path / "on-left.json"), "--node", "elsewhere")
+    assert refused.returncode == 2
+    assert "elsewhere" in refused.stderr
+
+
+def test_a_drained_node_takes_nothing_and_says_so(nodes, tmp_path) -> None:
+    head = nodes["head"]
+    assert head.run("node", "drain", "left", "--reason", "new fan").returncode == 0
+    try:
+        run_id = submit(head, tmp_path, "patient", "--node", "left", **job(gpu_memory="1GiB"))
+        view = head.until(run_id, "AwaitingHeadroom")
+        wait_for(
+            lambda: "new fan" in head.show(run_id)["reason"],
+            30,
+            lambda: head.show(run_id)["reason"],
+        )
+        assert view["node"] is None
+    finally:
+        assert head.run("node", "resume", "left").returncode == 0
+    assert head.until(run_id, "Completed", "Failed", timeout_s=60)["node"] == "left"
+
+
+def test_many_short_jobs_use_every_node_and_none_is_lost(nodes, tmp_path) -> None:
+    head = nodes["head"]
+    runs = [
+        submit(head, tmp_path, f"short-{i}", **job(1.0, gpu_memory="1GiB", sharing="whole"))
+        for i in range(16)
+    ]
+    used: Counter[str] = Counter()
+    for run_id in runs:
+        view = head.until(run_id, "Completed", "Failed", timeout_s=150)
+        assert (view["state"], view["attempt"]) == ("Completed", 1), view
+        used[view["node"]] += 1
+    assert set(used) == set(KINDS), used
+
+
+def test_the_line_says_what_would_happen(nodes, tmp_path) -> None:
+    import json
+
+    head = nodes["head"]
+    path = tmp_path / "rehearsed.json"
+    from tests.support.site import sleeper
+
+    path.write_text(json.dumps(sleeper() | {"name": "rehearsed"} | job(gpu_memory="70GiB")))
+    said = head.json("submit", str(path), "--dry-run")
+    assert said["starts_now"]
+    assert said["reason"] == "at once, on middle"
+    assert said["predicted"]["runtime_s"] > 0
