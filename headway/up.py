@@ -228,7 +228,7 @@ def join(
         SiteUnreachable: No Prefect server answers at *server_url*.
         LedgerUnreachable: No database answers at *ledger_url*.
     """
-    settings.home.mkdir(parents=True, exist_ok=True, mode=0o700)
+    settings.state_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
     with PrefectServer(server_url, timeout_s=10.0) as server:
         if not server.is_healthy():
             raise SiteUnreachable(server_url, "no Prefect server answers there")

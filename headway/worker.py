@@ -160,7 +160,9 @@ class GpuNodeWorker(ProcessWorker):
                 return await super().get_and_submit_flow_runs()
             except (httpx.HTTPError, HeadwayError) as error:
                 self._logger.warning("no pass over the line: %s", error)
-                return []
+            except Exception:  # a supervisor's loop: it must outlive what nobody foresaw
+                self._logger.exception("no pass over the line this time")
+            return []
 
     async def sync_with_backend(self) -> None:
         """Tell Prefect that this worker lives; a server that is away is asked again later."""

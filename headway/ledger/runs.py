@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import Any
 
 from sqlalchemy import bindparam, func, update
+from sqlalchemy.dialects import postgresql, sqlite
 from sqlmodel import Session, col, select
 
 from headway.errors import IllegalTransition, LeaseLost, RunUnknown
@@ -56,25 +57,31 @@ class Runs:
         submitted_at: datetime,
         queue: str = "",
     ) -> RunRecord:
-        """Put a run into the line. Idempotent: a known run is given back as it is."""
+        """Put a run into the line. Idempotent: a known run is given back as it is.
+
+        Several workers may see it at the same moment; the first one's row counts.
+        """
+        values = {
+            "run_id": run_id,
+            "name": name,
+            "owner": owner,
+            "team": team,
+            "pool": pool,
+            "queue": queue,
+            "priority": priority,
+            "preemptions": 0,
+            "job": dict(job),
+            "state": RunState.WAITING.value,
+            "attempt": 1,
+            "reason": "",
+            "submitted_at": submitted_at,
+            "exit_message": "",
+        }
         with self._database.transaction() as session:
-            row = session.get(RunRow, run_id)
-            if row is None:
-                row = RunRow(
-                    run_id=run_id,
-                    name=name,
-                    owner=owner,
-                    team=team,
-                    pool=pool,
-                    queue=queue,
-                    priority=priority,
-                    job=dict(job),
-                    state=RunState.WAITING.value,
-                    submitted_at=submitted_at,
-                )
-                session.add(row)
-                session.flush()
-            return run_record(row)
+            dialect = session.connection().dialect.name
+            insert = postgresql.insert if dialect == "postgresql" else sqlite.insert
+            session.connection().execute(insert(RunRow).values(values).on_conflict_do_nothing())
+            return run_record(_row(session, run_id))
 
     def get(self, run_id: str) -> RunRecord:
         """The run with this id. Raises `RunUnknown`."""

@@ -335,6 +335,8 @@ class DockerRuntime:
         pids: tuple[int, ...] = ()
         if where is ContainerState.RUNNING:
             group = self._groups.group_of(state["Pid"])
+            if group is not None and found["Id"] not in group:
+                group = None  # just starting or gone: there it would count other processes
             pids = self._groups.pids(group) if group else (state["Pid"],)
             if not self._own_group:
                 self._remember_usage(name, group)

@@ -31,8 +31,9 @@ def tree(pid: int) -> list[int]:
 def _children(pid: int) -> list[int]:
     children = []
     try:
-        for task in os.scandir(f"/proc/{pid}/task"):
-            children += [int(c) for c in Path(task.path, "children").read_text().split()]
+        for task in os.listdir(f"/proc/{pid}/task"):  # noqa: PTH208 - a process that ends leaves no open iterator
+            text = Path(f"/proc/{pid}/task/{task}/children").read_text()
+            children += [int(child) for child in text.split()]
     except (FileNotFoundError, ProcessLookupError):
         pass
     return children

@@ -24,7 +24,8 @@ LEASE = Lease(
 
 def run(state: RunState = RunState.WAITING, **changes: object) -> RunRecord:
     base = RunRecord(
-        run_id="r1", name='my "run"', owner="me", team="t", pool="gpu", priority=0, job={},
+        run_id="r1", name='my "run"', owner="me", team="t", pool="gpu", priority=0,
+        queue="default", preempted_for=None, preemptions=0, job={},
         state=state, attempt=1, resource=None, reason="", expected_start_at=None, node=None,
         runtime=None, container=None, submitted_at=NOON - timedelta(hours=2), claimed_at=None,
         started_at=None, ended_at=None, exit=None, prediction=None, demand=None,
