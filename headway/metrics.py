@@ -12,7 +12,7 @@ from prometheus_client.registry import Collector
 from headway.ledger.records import NodeRecord, RunRecord
 from headway.model.lease import Lease, Resource
 from headway.model.node import GpuReading, NodeState
-from headway.model.run import ExitKind, RunState
+from headway.model.run import ExitKind, Prediction, RunState
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,17 +178,24 @@ def _running(running: Sequence[RunStanding]) -> Iterator[Metric]:
     elapsed = _gauge("run_elapsed_seconds", "Since the run's container started.", *labels)
     done = _gauge("run_progress_ratio", "Share of its iterations done.", *labels)
     left = _gauge("run_remaining_seconds", "Expected time to its end.", *labels)
+    foretold = _gauge("run_predicted_runtime_seconds", "Runtime said before its start.", *labels)
+    low = _gauge("run_predicted_runtime_low_seconds", "Low end of its 80 % interval.", *labels)
+    high = _gauge("run_predicted_runtime_high_seconds", "High end of its 80 % interval.", *labels)
     for standing in running:
         record = standing.record
+        said = record.prediction or Prediction()
         values = [record.run_id, record.name, record.node or ""]
         for family, value in (
             (elapsed, standing.elapsed_s),
             (done, standing.done_frac),
             (left, standing.remaining_s),
+            (foretold, said.runtime_s),
+            (low, said.runtime_low_s),
+            (high, said.runtime_high_s),
         ):
             if value is not None:
                 family.add_metric(values, value)
-    yield from (elapsed, done, left)
+    yield from (elapsed, done, left, foretold, low, high)
 
 
 def _estimates(seen: SiteSnapshot) -> Iterator[Metric]:

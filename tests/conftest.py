@@ -3,10 +3,8 @@
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from uuid import uuid4
 
 import pytest
-from sqlalchemy import create_engine, text
 
 from samples.local_image import BUSYBOX, PYTHON, MissingPiece, build
 from tests.support import dockerd
@@ -57,15 +55,7 @@ def ledger_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path / 'ledger.db'}"
     address: str = request.getfixturevalue("postgresql")
-    name = f"ledger_{uuid4().hex}"
-    engine = create_engine(
-        f"{address}/postgres".replace("postgresql:", "postgresql+psycopg:"),
-        isolation_level="AUTOCOMMIT",
-    )
-    with engine.connect() as connection:
-        connection.execute(text(f"CREATE DATABASE {name}"))
-    engine.dispose()
-    return f"{address}/{name}"
+    return postgresql_support.new_database(address)
 
 
 @pytest.fixture(scope="session")

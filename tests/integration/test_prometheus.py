@@ -1,12 +1,8 @@
 """A real Prometheus scrapes a site and evaluates the shipped rules."""
 
-import shutil
-import socket
 import subprocess
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import httpx
 import pytest
@@ -18,17 +14,17 @@ from headway.settings import Settings
 from headway.site import Site
 from headway.units import GIB
 from tests.support.api import serving
+from tests.support.prometheus import RULES, query, scraping, until, why_none
 
 pytestmark = pytest.mark.prometheus
 
 ROOT = Path(__file__).parents[2]
-RULES = ROOT / "deployments/prometheus"
 
 
 @pytest.fixture(scope="module", autouse=True)
 def installed() -> None:
-    if shutil.which("prometheus") is None or shutil.which("promtool") is None:
-        pytest.skip("Prometheus is not installed (root on Debian: make test-deps)")
+    if reason := why_none():
+        pytest.skip(reason)
 
 
 @pytest.fixture
@@ -49,48 +45,8 @@ def site_url(tmp_path: Path) -> Iterator[str]:
 
 @pytest.fixture
 def prometheus(site_url: str, tmp_path: Path) -> Iterator[httpx.Client]:
-    """Prometheus with the shipped files, only faster and at this site's port."""
-    shipped = (RULES / "prometheus.yml").read_text()
-    assert shipped.count("15s") == 2
-    config = shipped.replace("15s", "1s").replace("127.0.0.1:4280", site_url[len("http://") :])
-    (tmp_path / "prometheus.yml").write_text(config)
-    shutil.copy(RULES / "alerts.yml", tmp_path)
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        address = f"127.0.0.1:{probe.getsockname()[1]}"
-    command = [
-        "prometheus",
-        f"--config.file={tmp_path / 'prometheus.yml'}",
-        f"--storage.tsdb.path={tmp_path / 'data'}",
-        f"--web.listen-address={address}",
-    ]
-    with (tmp_path / "prometheus.log").open("wb") as log:
-        process = subprocess.Popen(command, stdout=log, stderr=log)
-    try:
-        with httpx.Client(base_url=f"http://{address}", timeout=10) as client:
-            until(lambda: client.get("/-/ready").status_code == 200)
-            yield client
-    finally:
-        process.terminate()
-        process.wait(timeout=30)
-
-
-def until(holds: Callable[[], bool], seconds: float = 40.0) -> None:
-    deadline = time.monotonic() + seconds
-    while True:
-        try:
-            if holds():
-                return
-        except httpx.TransportError:
-            pass
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.2)
-
-
-def query(client: httpx.Client, expression: str) -> list[dict[str, Any]]:
-    answer = client.get("/api/v1/query", params={"query": expression}).json()
-    assert answer["status"] == "success", answer
-    result: list[dict[str, Any]] = answer["data"]["result"]
-    return result
+    with scraping(site_url, tmp_path) as client:
+        yield client
 
 
 def test_a_lost_gpu_raises_its_alert_and_only_it(prometheus: httpx.Client) -> None:

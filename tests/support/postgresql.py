@@ -8,6 +8,10 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from uuid import uuid4
+
+import psycopg
+from psycopg.sql import SQL, Identifier
 
 _DEBIAN = Path("/usr/lib/postgresql")
 
@@ -73,6 +77,14 @@ def server(*options: str, address: str = "127.0.0.1", network: str = "") -> Iter
             check=False, capture_output=True,
         )  # fmt: skip
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def new_database(address: str) -> str:
+    """Address of a new, empty database of the server at *address*."""
+    name = f"ledger_{uuid4().hex}"
+    with psycopg.connect(f"{address}/postgres", autocommit=True) as connection:
+        connection.execute(SQL("CREATE DATABASE {}").format(Identifier(name)))
+    return f"{address}/{name}"
 
 
 def _run(command: list[str]) -> None:

@@ -24,8 +24,8 @@ LEASE = Lease(
 
 def run(state: RunState = RunState.WAITING, **changes: object) -> RunRecord:
     base = RunRecord(
-        run_id="r1", name='my "run"', owner="me", team="t", pool="gpu", priority=0,
-        queue="default", preempted_for=None, preemptions=0, job={},
+        run_id="r1", name='my "run"', owner="me", team="t", pool="gpu", priority=0, job={},
+            queue="", preempted_for=None, preemptions=0,
         state=state, attempt=1, resource=None, reason="", expected_start_at=None, node=None,
         runtime=None, container=None, submitted_at=NOON - timedelta(hours=2), claimed_at=None,
         started_at=None, ended_at=None, exit=None, prediction=None, demand=None,
@@ -76,6 +76,15 @@ def test_a_name_with_quotes_and_newlines_is_escaped() -> None:
     got = samples(snapshot(None, running=[standing]))
     assert got["headway_run_progress_ratio", 'node-a,a"\n\\b,r1'] == 0.5
     assert not [key for key in got if key[0] == "headway_run_remaining_seconds"]
+
+
+def test_a_running_run_keeps_what_was_said_before_its_start() -> None:
+    said = Prediction(runtime_s=90.0, runtime_low_s=70.0, runtime_high_s=None)
+    record = run(RunState.RUNNING, name="a", node="node-a", prediction=said)
+    got = samples(snapshot(None, running=[RunStanding(record, 10.0, None, None)]))
+    assert got["headway_run_predicted_runtime_seconds", "node-a,a,r1"] == 90
+    assert got["headway_run_predicted_runtime_low_seconds", "node-a,a,r1"] == 70
+    assert not [key for key in got if key[0] == "headway_run_predicted_runtime_high_seconds"]
 
 
 def test_quality_counts_only_runs_that_ended_by_themselves() -> None:

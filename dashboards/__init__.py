@@ -1,0 +1,1 @@
+"""The site's Grafana dashboards; `python -m dashboards.build` writes `deployments/grafana`."""

@@ -1,0 +1,136 @@
+"""Every query of every dashboard gives rows, from a real Prometheus and a real PostgreSQL."""
+
+import json
+import math
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import psycopg
+import pytest
+from psycopg.rows import dict_row
+from pydantic import SecretStr
+
+from headway.clock import SystemClock
+from headway.settings import Settings
+from headway.site import Site
+from tests.support import postgresql as databases
+from tests.support.api import serving
+from tests.support.lived_in import ENDED, NODE, RUNNING, populate
+from tests.support.prometheus import query, scraping, until, why_none
+
+pytestmark = [pytest.mark.prometheus, pytest.mark.postgresql]
+
+FILES = sorted(
+    (Path(__file__).parents[2] / "deployments/grafana/dashboards").glob("*.json"),
+)
+
+
+def panels(kind: str) -> list[Any]:
+    """Each panel that asks data sources of this kind, for `pytest.mark.parametrize`."""
+    return [
+        pytest.param(panel, id=f"{file.stem}: {panel['title']}")
+        for file in FILES
+        for panel in json.loads(file.read_text())["panels"]
+        if panel["datasource"]["type"] == kind
+    ]
+
+
+@pytest.fixture(scope="module")
+def site(postgresql: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    url = SecretStr(databases.new_database(postgresql))
+    home = tmp_path_factory.mktemp("home")
+    made = Site(Settings(home=home, ledger_url=url, runtime="process"), SystemClock())
+    populate(made.ledger)
+    yield made
+    made.ledger.close()
+
+
+@pytest.fixture(scope="module")
+def prometheus(site: Site, tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
+    """It has scraped the site twice and evaluated its rules."""
+    if reason := why_none():
+        pytest.skip(reason)
+    with serving(site) as url, scraping(url, tmp_path_factory.mktemp("prometheus")) as client:
+        until(lambda: bool(query(client, 'ALERTS{alertstate="firing"}')))
+        until(lambda: bool(query(client, "count_over_time(headway_traces[1m]) > 1")))
+        yield client
+
+
+def shown_columns(panel: dict[str, Any]) -> set[str]:
+    """The columns that a table picks."""
+    for each in panel["transformations"]:
+        if each["id"] == "filterFieldsByName":
+            return set(each["options"]["include"]["names"])
+    raise AssertionError("a table shows every column")
+
+
+@pytest.mark.parametrize("panel", panels("prometheus"))
+def test_prometheus_knows_what_a_panel_asks(
+    prometheus: httpx.Client, panel: dict[str, Any]
+) -> None:
+    columns: set[str] = set()
+    for target in panel["targets"]:
+        asked = target["expr"].replace("$node", NODE).replace("$run", RUNNING)
+        asked = asked.replace("$__range", "60s")
+        assert "$" not in asked
+        span = {}
+        if target["range"]:
+            now = float(query(prometheus, "time()")[1])
+            span = {"start": now - 60, "end": now, "step": 1.0}
+        series = query(prometheus, asked, **span)
+        assert series, f"no rows: {asked}"
+        values = [float(at[1]) for one in series for at in one.get("values", [one.get("value")])]
+        assert all(math.isfinite(value) for value in values)
+        for label in re.findall(r"{{(\w+)}}", target.get("legendFormat", "")):
+            assert all(one["metric"].get(label) for one in series), f"no {label}: {asked}"
+        value = f"Value #{target['refId']}" if len(panel["targets"]) > 1 else "Value"
+        columns |= {value}.union(*(one["metric"] for one in series))
+    if panel["type"] == "table":
+        assert shown_columns(panel) <= columns
+
+
+@pytest.mark.parametrize("run", [RUNNING, ENDED])
+@pytest.mark.parametrize("panel", panels("grafana-postgresql-datasource"))
+def test_the_ledger_knows_what_a_panel_asks(site: Site, panel: dict[str, Any], run: str) -> None:
+    url = site.settings.ledger_url.get_secret_value()
+    for target in panel["targets"]:
+        asked = target["rawSql"].replace("${run:sqlstring}", f"'{run}'")
+        # As Grafana does it: the expression in brackets ends at the first that closes.
+        within = r"\1 BETWEEN now() - interval '1 hour' AND now() + interval '1 hour'"
+        asked = re.sub(r"\$__timeFilter\(([^)]*)\)", within, asked)
+        assert "$" not in asked
+        with psycopg.connect(url, row_factory=dict_row) as connection:
+            rows = connection.execute(asked).fetchall()
+        assert rows, f"no rows: {asked}"
+        if target["format"] == "time_series":
+            assert all(row.pop("time").tzinfo for row in rows)
+            numbers = [v for row in rows for k, v in row.items() if k != "metric"]
+            assert len(numbers) == len(rows)
+            assert all(isinstance(value, float) for value in numbers)
+        else:
+            assert shown_columns(panel) == set(rows[0])
+            known = {name for row in rows for name, value in row.items() if value is not None}
+            assert run == RUNNING or shown_columns(panel) == known
+
+
+def test_the_choices_of_node_and_run_are_found(prometheus: httpx.Client) -> None:
+    asked = {
+        variable["name"]: variable
+        for file in FILES
+        for variable in json.loads(file.read_text())["templating"].get("list", [])
+    }
+    assert set(asked) == {"node", "run"}
+    metric, label = re.fullmatch(r"label_values\((\w+), (\w+)\)", asked["node"]["query"]).groups()
+    found = prometheus.get(f"/api/v1/label/{label}/values", params={"match[]": metric}).json()
+    assert found["data"] == ["node-a", "node-b"]
+    inner = re.fullmatch(r"query_result\((.*)\)", asked["run"]["query"]).group(1)
+    # As Grafana writes a row before it applies the variable's expression.
+    [row] = query(prometheus, inner.replace("$__range", "60s"))
+    line = "{" + ",".join(f' {k}="{v}"' for k, v in row["metric"].items()) + "} 1 1"
+    pattern = asked["run"]["regex"].strip("/").replace("(?<", "(?P<")
+    picked = re.search(pattern, line)
+    assert picked is not None
+    assert picked.groupdict() == {"text": f"brave-{RUNNING}", "value": RUNNING}

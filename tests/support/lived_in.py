@@ -1,0 +1,78 @@
+"""A ledger that has seen everything once: for what must show each of it."""
+
+from datetime import UTC, datetime
+
+from headway.ledger import Ledger
+from headway.model.lease import Demand, Lease, Resource
+from headway.model.node import Capacity, Gpu, GpuReading, HostReading, Node, NodeReading
+from headway.model.progress import ProgressPoint
+from headway.model.run import STEPS, Exit, ExitKind, Measurement, Prediction, StepState
+from headway.model.telemetry import TelemetryPoint
+from headway.model.trace import Trace
+from headway.units import GIB
+
+NODE = "node-a"
+RUNNING, ENDED = "11111111-run", "22222222-run"
+_MOMENT = datetime(2026, 1, 1, tzinfo=UTC)
+_HOST = HostReading(64 * GIB, 4 * GIB, 0.25, 100 * GIB)
+
+
+def populate(ledger: Ledger) -> None:
+    """A node that works, one that lost a GPU, and runs in every state."""
+    _nodes(ledger)
+    for waiting, resource in (("w1", Resource.GPU_MEMORY), ("w2", Resource.CPUS)):
+        _enqueue(ledger, waiting)
+        ledger.runs.set_reason(waiting, resource, "too little", expected_start_at=None)
+    _start(ledger, RUNNING)
+    for ended, runtime_s in ((ENDED, 100.0), ("e2", 80.0)):
+        _start(ledger, ended)
+        for step in STEPS:
+            ledger.runs.step_ended(ended, 1, step, StepState.DONE, "well")
+        got = Measurement(runtime_s, 3 * GIB, gpu_peak_bytes=2 * GIB, cpu_s=50.0, cost=0.1)
+        assert ledger.runs.finish(ended, Exit(ExitKind.OK, 0, "ended well"), got)
+        assert ledger.leases.release(ended)
+        ledger.traces.add([Trace("resnet50", "v100", 1, 32, runtime_s=runtime_s, run_id=ended)])
+
+
+def _nodes(ledger: Ledger) -> None:
+    gpus = [Gpu(f"GPU-{n}", n, "V100", 16 * GIB) for n in range(3)]
+    read = tuple(
+        GpuReading(
+            gpu.uuid, gpu.index, gpu.name, gpu.memory_bytes, 2 * GIB, 0.5, 50.0, 200.0,
+            1e9, 2e9, 3e9, 4e9,
+        )
+        for gpu in gpus[:2]
+    )  # fmt: skip
+    for name, held, reading in (
+        (NODE, gpus[:2], NodeReading(_MOMENT, _HOST, read)),
+        ("node-b", gpus[2:], NodeReading(_MOMENT, _HOST, None, "GPU GPU-2 is lost", "GPU-2")),
+    ):
+        node = Node(name, "gpu", Capacity(8.0, 64 * GIB, tuple(held)))
+        ledger.nodes.register(node, boot_id="boot", worker_token=name)
+        assert ledger.nodes.heartbeat(name, name, reading)
+
+
+def _enqueue(ledger: Ledger, run_id: str) -> None:
+    job = {"name": "digits", "image": "python:3.11", "command": ["python", "train.py"]}
+    ledger.runs.enqueue(
+        run_id, job, name=f"brave-{run_id}", owner="me", team="t", pool="gpu", priority=0,
+        submitted_at=ledger.now(),
+    )  # fmt: skip
+
+
+def _start(ledger: Ledger, run_id: str) -> None:
+    _enqueue(ledger, run_id)
+    demand = Demand(4 * GIB, gpus=1, gpu_memory_bytes=3 * GIB)
+    said = Prediction(90.0, 70.0, 95.0, 4 * GIB, 3 * GIB, 0.1, "resnet50, 3 traces")
+    ledger.runs.predict(run_id, said, demand)
+    lease = ledger.leases.admit(run_id, NODE, demand, reading=None, ttl_s=600.0)
+    assert isinstance(lease, Lease)
+    ledger.runs.begin(run_id, 1, lease.token, container="c", runtime="process")
+    for step in STEPS:
+        ledger.runs.step_started(run_id, 1, step)
+    points = [ProgressPoint(0.1 * n, 10 * n, None, 1000, {"loss": 1 / n}) for n in range(1, 6)]
+    ledger.progress.append(run_id, 1, points, first=0)
+    held = TelemetryPoint(
+        _MOMENT, lease.gpus[0].uuid, used_bytes=2 * GIB, run_bytes={run_id: 2 * GIB}
+    )
+    ledger.telemetry.append(NODE, [held])
