@@ -19,7 +19,7 @@ from dashboards.queries import Prom, Sql
 # The same runs that headway_estimate_runtime_error_ratio rests on: those that ended by themselves.
 JUDGED = """
     WITH judged AS (
-      SELECT run_id, name, ended_at, job ->> 'name' AS job, prediction ->> 'basis' AS basis,
+      SELECT run_id, name, ended_at, prediction ->> 'basis' AS basis,
              (prediction ->> 'runtime_s')::float AS said_s,
              coalesce((prediction ->> 'runtime_low_s')::float, 0) AS low_s,
              coalesce((prediction ->> 'runtime_high_s')::float, 'infinity') AS high_s,
@@ -125,7 +125,7 @@ TABLES = (
         "Worst predicted",
         {
             "run": "",
-            "job": "",
+            "network": "",
             "ended": TIME,
             "error": FRACTION,
             "predicted": SECONDS,
@@ -136,10 +136,10 @@ TABLES = (
         },
         Sql(f"""
             {JUDGED}
-            SELECT name AS run, job, ended_at AS ended, abs(said_s - got_s) / got_s AS error,
+            SELECT name AS run, t.network, ended_at AS ended, abs(said_s - got_s) / got_s AS error,
                    said_s AS predicted, got_s AS measured, said_bytes AS "GPU memory predicted",
                    got_bytes AS "GPU memory measured", basis
-            FROM judged ORDER BY error DESC LIMIT 25
+            FROM judged LEFT JOIN trace t USING (run_id) ORDER BY error DESC LIMIT 25
         """),
     ),
 )

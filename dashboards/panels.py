@@ -75,6 +75,7 @@ def lines(
     unit: str,
     *queries: Query,
     width: int = 12,
+    least: float | None = 0,
     most: float | None = None,
     limit: float | None = None,
     style: GraphDrawStyle = GraphDrawStyle.LINE,
@@ -88,13 +89,14 @@ def lines(
         unit: Grafana's name of the unit.
         queries: What is drawn.
         width: In columns, of 24.
+        least: Lower end of the axis; None where values may be negative.
         most: Upper end of the axis, where it is known.
         limit: A value to draw as a dashed line.
         style: Lines, or points for values that stand alone.
         stacked: Whether the values add up.
         text: Shown at the heading.
     """
-    made = timeseries.Panel().title(title).unit(unit).min(0).span(width).height(8).description(text)
+    made = timeseries.Panel().title(title).unit(unit).span(width).height(8).description(text)
     made = made.datasource(queries[0].source).draw_style(style)
     made = made.fill_opacity(25 if stacked is StackingMode.NORMAL else 5)
     made = made.stacking(StackingConfig().mode(stacked).group("A"))
@@ -104,6 +106,8 @@ def lines(
     made = made.show_points(
         VisibilityMode.ALWAYS if style is GraphDrawStyle.POINTS else VisibilityMode.AUTO
     )
+    if least is not None:
+        made = made.min(least)
     if most is not None:
         made = made.max(most)
     if limit is not None:
@@ -131,7 +135,7 @@ def number(
     """One newest value, red from *bad_from* upwards or below *bad_below*, said in *words*."""
     made = stat.Panel().title(title).unit(unit).span(width).height(4).description(text)
     made = made.datasource(query.source).text_mode(shown).graph_mode(BigValueGraphMode.NONE)
-    made = made.color_mode(BigValueColorMode.VALUE).no_value("not known")
+    made = made.color_mode(BigValueColorMode.VALUE).no_value("–")
     made = made.reduce_options(ReduceDataOptions().calcs(["lastNotNull"]).values(False))
     steps: list[tuple[float | None, str]] = [(None, "text")]
     if bad_from is not None:

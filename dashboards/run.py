@@ -27,17 +27,22 @@ def _of(metric: str, legend: str = "") -> Prom:
     return Prom(f'headway_run_{metric}{{run_id="$run"}}', legend)
 
 
+def _last(metric: str, legend: str = "") -> Prom:
+    """The last that was seen, also of a run that has ended since."""
+    return Prom(f'last_over_time(headway_run_{metric}{{run_id="$run"}}[$__range])', legend)
+
+
 NUMBERS = (
-    number("Done", FRACTION, _of("progress_ratio")),
-    number("Elapsed", SECONDS, _of("elapsed_seconds")),
-    number("Remaining", SECONDS, _of("remaining_seconds")),
+    number("Done", FRACTION, _last("progress_ratio"), text="As last scraped."),
+    number("Elapsed", SECONDS, _last("elapsed_seconds"), text="As last scraped."),
+    number("Remaining", SECONDS, _of("remaining_seconds"), text="While it runs."),
     number(
-        "Runtime predicted", SECONDS, _of("predicted_runtime_seconds"), text="Before the start."
+        "Runtime predicted", SECONDS, _last("predicted_runtime_seconds"), text="Before the start."
     ),
     number(
         "Node",
         COUNT,
-        Prom('headway_run_elapsed_seconds{run_id="$run"}', "{{node}}"),
+        _last("elapsed_seconds", "{{node}}"),
         shown=BigValueTextMode.NAME,
         width=8,
     ),
@@ -70,6 +75,7 @@ LINES = (
               AND $__timeFilter(r.started_at + p.t_s * interval '1 second')
             ORDER BY 1
         """),
+        least=None,
         text="Loss and other metrics of the newest attempt.",
     ),
     lines(

@@ -23,9 +23,8 @@ from tests.support.prometheus import query, scraping, until, why_none
 
 pytestmark = [pytest.mark.prometheus, pytest.mark.postgresql]
 
-FILES = sorted(
-    (Path(__file__).parents[2] / "deployments/grafana/dashboards").glob("*.json"),
-)
+FOLDER = Path(__file__).parents[2] / "deployments/grafana"
+FILES = sorted((FOLDER / "dashboards").glob("*.json"))
 
 
 def panels(kind: str) -> list[Any]:
@@ -44,8 +43,18 @@ def site(postgresql: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     home = tmp_path_factory.mktemp("home")
     made = Site(Settings(home=home, ledger_url=url, runtime="process"), SystemClock())
     populate(made.ledger)
+    with psycopg.connect(url.get_secret_value()) as owner:
+        owner.execute((FOLDER / "reader.sql").read_bytes())
     yield made
     made.ledger.close()
+
+
+@pytest.fixture(scope="module")
+def reader(site: Site) -> Iterator[psycopg.Connection[dict[str, Any]]]:
+    """The ledger as Grafana reads it: by the role that is shipped for it."""
+    url = site.settings.ledger_url.get_secret_value().replace("headway@", "headway_grafana@")
+    with psycopg.connect(url, autocommit=True, row_factory=dict_row) as connection:
+        yield connection
 
 
 @pytest.fixture(scope="module")
@@ -65,6 +74,16 @@ def shown_columns(panel: dict[str, Any]) -> set[str]:
         if each["id"] == "filterFieldsByName":
             return set(each["options"]["include"]["names"])
     raise AssertionError("a table shows every column")
+
+
+def filled_in(sql: str, run: str) -> bytes:
+    """A query as Grafana sends it."""
+    sql = sql.replace("${run:sqlstring}", f"'{run}'")
+    # As Grafana does it: the expression in brackets ends at the first that closes.
+    within = r"\1 BETWEEN now() - interval '1 hour' AND now() + interval '1 hour'"
+    sql = re.sub(r"\$__timeFilter\(([^)]*)\)", within, sql)
+    assert "$" not in sql
+    return sql.encode()
 
 
 @pytest.mark.parametrize("panel", panels("prometheus"))
@@ -94,17 +113,13 @@ def test_prometheus_knows_what_a_panel_asks(
 
 @pytest.mark.parametrize("run", [RUNNING, ENDED])
 @pytest.mark.parametrize("panel", panels("grafana-postgresql-datasource"))
-def test_the_ledger_knows_what_a_panel_asks(site: Site, panel: dict[str, Any], run: str) -> None:
-    url = site.settings.ledger_url.get_secret_value()
+def test_the_ledger_knows_what_a_panel_asks(
+    reader: psycopg.Connection[dict[str, Any]], panel: dict[str, Any], run: str
+) -> None:
     for target in panel["targets"]:
-        asked = target["rawSql"].replace("${run:sqlstring}", f"'{run}'")
-        # As Grafana does it: the expression in brackets ends at the first that closes.
-        within = r"\1 BETWEEN now() - interval '1 hour' AND now() + interval '1 hour'"
-        asked = re.sub(r"\$__timeFilter\(([^)]*)\)", within, asked)
-        assert "$" not in asked
-        with psycopg.connect(url, row_factory=dict_row) as connection:
-            rows = connection.execute(asked).fetchall()
-        assert rows, f"no rows: {asked}"
+        asked = filled_in(target["rawSql"], run)
+        rows = reader.execute(asked).fetchall()
+        assert rows, f"no rows: {asked!r}"
         if target["format"] == "time_series":
             assert all(row.pop("time").tzinfo for row in rows)
             numbers = [v for row in rows for k, v in row.items() if k != "metric"]
@@ -134,3 +149,31 @@ def test_the_choices_of_node_and_run_are_found(prometheus: httpx.Client) -> None
     picked = re.search(pattern, line)
     assert picked is not None
     assert picked.groupdict() == {"text": f"brave-{RUNNING}", "value": RUNNING}
+
+
+@pytest.mark.parametrize(
+    "query", ["SELECT token FROM lease", "SELECT job FROM run", "DELETE FROM run"]
+)
+def test_grafana_reads_no_token_and_no_job_and_changes_nothing(
+    reader: psycopg.Connection[dict[str, Any]], query: str
+) -> None:
+    with pytest.raises(psycopg.errors.InsufficientPrivilege):
+        reader.execute(query.encode())
+
+
+def test_both_sources_tell_the_same_of_the_estimates(
+    prometheus: httpx.Client, reader: psycopg.Connection[dict[str, Any]]
+) -> None:
+    [panel] = [
+        param.values[0]
+        for param in panels("grafana-postgresql-datasource")
+        if param.values[0]["title"] == "By what the prediction rested on"
+    ]
+    [row] = reader.execute(filled_in(panel["targets"][0]["rawSql"], ENDED)).fetchall()
+    for column, metric in (
+        ("runs", "headway_estimate_judged_runs"),
+        ("mean error", "headway_estimate_runtime_error_ratio"),
+        ("within the interval", "headway_estimate_interval_coverage_ratio"),
+    ):
+        [series] = query(prometheus, metric)
+        assert float(series["value"][1]) == pytest.approx(row[column])
