@@ -14,6 +14,7 @@ from grafana_foundation_sdk.builders.common import (
 )
 from grafana_foundation_sdk.cog.builder import Builder
 from grafana_foundation_sdk.models import dashboard as model
+from grafana_foundation_sdk.models import units
 from grafana_foundation_sdk.models.common import (
     BigValueColorMode,
     BigValueGraphMode,
@@ -29,14 +30,14 @@ from grafana_foundation_sdk.models.common import (
 
 from dashboards.queries import Prom, Shape, Sql
 
-BYTES = "bytes"
-BYTES_PER_S = "binBps"
-CELSIUS = "celsius"
-COUNT = "short"
-FRACTION = "percentunit"
-SECONDS = "s"
-TIME = "dateTimeAsLocal"
-WATTS = "watt"
+BYTES = units.BytesIEC
+BYTES_PER_S = units.BytesPerSecondIEC
+CELSIUS = units.Celsius
+COUNT = units.Short
+FRACTION = units.PercentUnit
+SECONDS = units.Seconds
+TIME = units.DatetimeLocal
+WATTS = units.Watt
 
 TAG = "headway"
 Panel = Builder[model.Panel]

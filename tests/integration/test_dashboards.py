@@ -152,13 +152,13 @@ def test_the_choices_of_node_and_run_are_found(prometheus: httpx.Client) -> None
 
 
 @pytest.mark.parametrize(
-    "query", ["SELECT token FROM lease", "SELECT job FROM run", "DELETE FROM run"]
+    "sql", ["SELECT token FROM lease", "SELECT job FROM run", "DELETE FROM run"]
 )
 def test_grafana_reads_no_token_and_no_job_and_changes_nothing(
-    reader: psycopg.Connection[dict[str, Any]], query: str
+    reader: psycopg.Connection[dict[str, Any]], sql: str
 ) -> None:
     with pytest.raises(psycopg.errors.InsufficientPrivilege):
-        reader.execute(query.encode())
+        reader.execute(sql.encode())
 
 
 def test_both_sources_tell_the_same_of_the_estimates(
