@@ -33,7 +33,7 @@ from headway.settings import Settings  # noqa: E402
 from headway.site import Site  # noqa: E402
 from headway.units import GIB  # noqa: E402
 from tests.support import postgresql  # noqa: E402
-from tests.support.nodes import new_database  # noqa: E402
+from tests.support.postgresql import new_database  # noqa: E402
 
 
 def main() -> None:

@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 from tests.support import postgresql  # noqa: E402 - from the project's root
-from tests.support.nodes import new_database  # noqa: E402
+from tests.support.postgresql import new_database  # noqa: E402
 from tests.support.race import race  # noqa: E402
 
 

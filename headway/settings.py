@@ -29,6 +29,8 @@ class Settings(BaseSettings):
     """Work pool this node belongs to."""
     ledger_url: SecretStr | None = None
     """SQLAlchemy address of the ledger; SQLite below `home` when not set."""
+    server_database_url: SecretStr | None = None
+    """SQLAlchemy address of the Prefect server's own database; its embedded SQLite when not set."""
     runtime: Literal["auto", "docker", "process"] = "auto"
     """`auto` takes the engine where one answers, else the process runtime."""
     docker_host: str | None = None

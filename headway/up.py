@@ -19,6 +19,7 @@ from typing import NoReturn
 
 import psutil
 import tzlocal
+from sqlalchemy import make_url
 
 from headway.clock import Clock
 from headway.errors import HeadwayError, SiteUnreachable
@@ -118,6 +119,10 @@ def site_environment(settings: Settings) -> dict[str, str]:
         "PREFECT_CLI_PROMPT": "false",
         "PREFECT_CLIENT_CSRF_SUPPORT_ENABLED": "false",
     }
+    if settings.server_database_url is not None:
+        prefect["PREFECT_SERVER_DATABASE_CONNECTION_URL"] = _for_prefect(
+            settings.server_database_url.get_secret_value()
+        )
     secret = os.environ.get("PREFECT_SERVER_API_AUTH_STRING")
     if secret:
         prefect["PREFECT_API_AUTH_STRING"] = secret
@@ -132,6 +137,11 @@ def site_environment(settings: Settings) -> dict[str, str]:
         "HEADWAY_TIMEZONE": os.environ.get("HEADWAY_TIMEZONE") or tzlocal.get_localzone_name(),
     }
     return {**env, **keep, **prefect, **site, "PATH": path}
+
+
+def _for_prefect(url: str) -> str:
+    """*url* with the driver that Prefect's server needs."""
+    return make_url(url).set(drivername="postgresql+asyncpg").render_as_string(hide_password=False)
 
 
 def server_daemon(settings: Settings) -> Daemon:

@@ -7,7 +7,7 @@ import pytest
 
 from headway.units import GIB
 from tests.nvml.stub import StubGpus, build_stub
-from tests.support.nodes import new_database, several_nodes
+from tests.support.nodes import several_nodes
 from tests.support.site import LiveSite, wait_for
 
 pytestmark = [pytest.mark.postgresql, pytest.mark.prefect]
@@ -32,7 +32,7 @@ def nodes(
         stub.add(f"GPU-{name}-0", name=product, total=size * GIB)
         stub.add(f"GPU-{name}-1", name=product, total=size * GIB)
         environments[name] = stub.environment(library)
-    with several_nodes(folder, new_database(postgresql), environments) as sites:
+    with several_nodes(folder, postgresql, environments) as sites:
         wait_for(
             lambda: len(sites["head"].json("node", "list")) == len(KINDS),
             60,

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import pytest
 
 from tests.support import postgresql
-from tests.support.nodes import new_database
+from tests.support.postgresql import new_database
 from tests.support.site import LiveSite, free_port, wait_for
 
 pytestmark = [pytest.mark.postgresql, pytest.mark.prefect]

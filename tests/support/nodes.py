@@ -3,29 +3,20 @@
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from uuid import uuid4
 
-from sqlalchemy import create_engine, text
-
+from tests.support.postgresql import new_database
 from tests.support.site import LiveSite, free_port
-
-
-def new_database(server: str) -> str:
-    """Address of an empty database on the PostgreSQL at *server*."""
-    name = f"ledger_{uuid4().hex}"
-    address = f"{server}/postgres".replace("postgresql:", "postgresql+psycopg:")
-    engine = create_engine(address, isolation_level="AUTOCOMMIT")
-    with engine.connect() as connection:
-        connection.execute(text(f"CREATE DATABASE {name}"))
-    engine.dispose()
-    return f"{server}/{name}"
 
 
 @contextmanager
 def several_nodes(
-    folder: Path, ledger_url: str, nodes: Mapping[str, Mapping[str, str]]
+    folder: Path, server: str, nodes: Mapping[str, Mapping[str, str]]
 ) -> Iterator[dict[str, LiveSite]]:
-    """A site of *nodes*, each with its own environment. The first one has the server."""
+    """A site of *nodes* on the PostgreSQL *server*, each with its own environment.
+
+    The first one has the Prefect server.
+    """
+    ledger_url = new_database(server)
     head, *others = nodes
     port = free_port()
     sites: dict[str, LiveSite] = {}
@@ -34,6 +25,7 @@ def several_nodes(
             env = {**nodes[name], "HEADWAY_NODE": name}
             if name == head:
                 env["HEADWAY_LEDGER_URL"] = ledger_url
+                env["HEADWAY_SERVER_DATABASE_URL"] = new_database(server)
             site = sites[name] = LiveSite(folder / name, "process", port, **env)
             stack.callback(site.run, "down", timeout_s=150)
             command = ["up"]
