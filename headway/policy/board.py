@@ -68,8 +68,8 @@ class NodeRooms:
     """Product names; empty when nobody asks for one."""
     ports: set[int] = field(default_factory=set)
     """Taken by runs."""
-    closed: bool = False
-    """Takes no new runs: drained or lost."""
+    closed: str = ""
+    """Why it takes no new runs (drained, lost, unreadable); empty when it does."""
     gpu_error: str = ""
     """Why its GPUs cannot be used now; then it has none here."""
 

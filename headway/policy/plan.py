@@ -263,7 +263,7 @@ def _rooms(
         gpus=list(gpus.values()),
         gpu_names=tuple(gpu.name for gpu in headroom.gpus),
         ports=set(headroom.ports_taken),
-        closed=bool(headroom.closed_reason),
+        closed=headroom.closed_reason,
         gpu_error=headroom.gpu_error,
     )
 

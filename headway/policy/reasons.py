@@ -113,9 +113,13 @@ def _quota(ask: Ask, held: Held, settings: PolicySettings) -> Wait:
 
 def _room(ask: Ask, board: Board, now_s: float) -> Wait:
     nodes = [node for node in board.nodes if node.admits(ask)]
-    if not nodes:
-        where = f"node {ask.node} takes" if ask.node else "no node of the pool takes"
-        return Wait(Resource.NODE, 1, f"{where} no runs now" if ask.node else f"{where} runs now")
+    if not any(_could_hold(node, ask) for node in nodes):
+        shut = [n for n in board.nodes if n.closed and (not ask.node or n.name == ask.node)]
+        able = [node for node in shut if _could_hold(node, ask)]
+        if able or not nodes:
+            why = "; ".join(node.closed for node in (able or shut)[:3])
+            missing = f"there is no node {ask.node}" if ask.node else "there is no node"
+            return Wait(Resource.NODE, 1, why or f"{missing} in the pool")
     host = max(nodes, key=lambda node: (node.host.free_bytes, node.name))
     if host.host.free_bytes < ask.host.memory_bytes:
         return Wait(
@@ -143,6 +147,13 @@ def _room(ask: Ask, board: Board, now_s: float) -> Wait:
         max(ask.host.load - cpus, 0.0),
         f"needs {ask.host.load:g} CPUs; the largest headroom is {max(cpus, 0):g} on one node",
     )
+
+
+def _could_hold(node: NodeRooms, ask: Ask) -> bool:
+    """Could *node* hold *ask* if it were empty?"""
+    gpus = sum(room.whole_bytes >= ask.gpu.memory_bytes for _, room in node.suitable(ask))
+    host = node.host.whole_bytes >= ask.host.memory_bytes
+    return host and node.host.load_limit >= ask.host.load and gpus >= ask.gpus
 
 
 def _gpus(node: NodeRooms, ask: Ask) -> int:

@@ -110,7 +110,7 @@ def test_a_drained_node_takes_nothing_and_says_so(nodes, tmp_path) -> None:
 def test_many_short_jobs_use_every_node_and_none_is_lost(nodes, tmp_path) -> None:
     head = nodes["head"]
     runs = [
-        submit(head, tmp_path, f"short-{i}", **job(1.0, gpu_memory="1GiB", sharing="whole"))
+        submit(head, tmp_path, f"short-{i}", **job(8.0, gpu_memory="1GiB", sharing="whole"))
         for i in range(16)
     ]
     used: Counter[str] = Counter()
