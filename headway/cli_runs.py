@@ -48,6 +48,7 @@ def ui_url(server: "PrefectServer") -> str:
 @click.option("--watch", is_flag=True, help="Follow the run to its end.")
 @click.option("--key", help="Submitting twice with one key gives one run.")
 @click.option("--pool", help="Work pool, where the site has several.")
+@click.option("--queue", help="Work queue of the pool; its priority decides who goes first.")
 @click.option("--node", help="Run on this node and nowhere else.")
 @click.option("--dry-run", is_flag=True, help="Say what would happen; hand in nothing.")
 @as_json
@@ -58,6 +59,7 @@ def submit(
     watch: bool,
     key: str | None,
     pool: str | None,
+    queue: str | None,
     node: str | None,
     dry_run: bool,
     machine: bool,
@@ -77,7 +79,7 @@ def submit(
             tags=[f"team:{job.team}"],
             key=key,
             pool=pool,
-            queue=node,
+            queue=node or queue,
         )
         url = f"{ui_url(server)}/runs/flow-run/{run.run_id}"
         if machine and not watch:

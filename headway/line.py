@@ -11,6 +11,8 @@ from datetime import datetime, timedelta
 from itertools import islice
 from typing import Any
 
+from pydantic import TypeAdapter
+
 from headway.errors import InvalidInput
 from headway.fairshare import TeamUsage
 from headway.flowrun import live_flow
@@ -68,6 +70,8 @@ class Gates:
     pool_limit: int | None = None
     """Runs at once in the pool."""
     queue_limits: Mapping[str, int] = field(default_factory=dict)
+    priorities: Mapping[str, int] = field(default_factory=dict)
+    """Of each queue; larger goes first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +86,18 @@ class Pass:
     """Runs of this node whose containers are to be stopped for others."""
 
 
+GATES = "gates"
+"""Name under which the ledger keeps them for each pool, so that all plan by the same."""
+
+_GATES = TypeAdapter(Gates)
+
+
+def gates_document(gates: Gates) -> dict[str, Any]:
+    """*gates* as the ledger keeps them."""
+    document: dict[str, Any] = _GATES.dump_python(gates, mode="json")
+    return {**document, "paused": sorted(gates.paused)}
+
+
 class Line:
     """Plans for the pool of one node, and grants on that node."""
 
@@ -92,6 +108,7 @@ class Line:
         self._waiting: dict[str, WaitingRun] = {}
         self._asks: dict[str, Ask] = {}
         self._groups = Groups(PolicySettings())
+        self._gates = Gates()
         self._queues: dict[str, str] = {}
         self._usage = TeamUsage()
         self._said: dict[str, tuple[Resource, str, float]] = {}
@@ -163,20 +180,20 @@ class Line:
             self._site.settings.pool, {}, overtaken_from=settings.overtake_limit
         )
         nodes = {record.node.name for record in seen.nodes}
-        self._sort_by(settings)
+        self._sort_by(settings, self._read_gates())
         for record in seen.changed:
             if record.demand is not None:
                 self._remember(record, record.demand, nodes)
-        return self._plan(seen, Gates(), settings, also)
+        return self._plan(seen, self._gates, settings, also)
 
     def look(self, gates: Gates | None = None) -> Pass:
         """One look: plan, grant what starts on this node, say why the others wait."""
-        gates = gates or Gates()
+        gates = gates or self._read_gates()
         settings = self._site.policy_settings
         seen = self._site.ledger.lines.snapshot(
             self._site.settings.pool, self._known, overtaken_from=settings.overtake_limit
         )
-        self._sort_by(settings)
+        self._sort_by(settings, gates)
         refused = self._keep_up(seen)
         made = self._plan(seen, gates, settings)
         start = [*refused, *self._grant(made, seen, gates)]
@@ -205,13 +222,20 @@ class Line:
                 self._remember(record, record.demand, nodes)
         return refused
 
-    def _sort_by(self, settings: PolicySettings) -> None:
-        """Keep the line sorted by *settings*; sort it anew when an operator changed them."""
-        if self._groups.settings == settings:
+    def _read_gates(self) -> Gates:
+        document = self._site.ledger.settings.get(f"{GATES}/{self._site.settings.pool}")
+        return _GATES.validate_python(document or {})
+
+    def _sort_by(self, settings: PolicySettings, gates: Gates) -> None:
+        """Keep the line sorted; sort it anew when an operator changed knobs or priorities."""
+        if self._groups.settings == settings and self._gates.priorities == gates.priorities:
+            self._gates = gates
             return
-        self._groups = Groups(settings)
+        self._gates, self._groups = gates, Groups(settings)
         for run_id, run in self._waiting.items():
-            self._asks[run_id] = ask_of(run, settings)
+            priority = gates.priorities.get(self._queues[run_id], run.priority)
+            self._waiting[run_id] = replace(run, priority=priority)
+            self._asks[run_id] = ask_of(self._waiting[run_id], settings)
             self._groups.add(self._asks[run_id])
 
     def _forget(self, run_id: str) -> None:
@@ -230,7 +254,7 @@ class Line:
             demand=demand,
             submitted_at=record.submitted_at,
             team=record.team,
-            priority=record.priority,
+            priority=self._gates.priorities.get(record.queue, record.priority),
             median_s=said.runtime_s if said else None,
             high_s=said.runtime_high_s if said else None,
             node=record.queue if record.queue in nodes else "",
@@ -256,7 +280,7 @@ class Line:
         return plan(
             [_node_view(record, seen) for record in seen.nodes],
             [*self._front(seen, gates, usage, settings), *also],
-            [_running_run(record, seen) for record in seen.holders],
+            [_running_run(record, seen, gates) for record in seen.holders],
             now=seen.at,
             settings=settings,
             usage=usage,
@@ -417,7 +441,7 @@ def _node_view(record: NodeRecord, seen: Snapshot) -> NodeView:
     return NodeView(node, leases, record.reading)
 
 
-def _running_run(record: RunRecord, seen: Snapshot) -> RunningRun:
+def _running_run(record: RunRecord, seen: Snapshot, gates: Gates) -> RunningRun:
     median_end_at = None
     if record.prediction is not None and record.prediction.runtime_s is not None:
         begun = record.started_at or record.claimed_at or seen.at
@@ -425,7 +449,7 @@ def _running_run(record: RunRecord, seen: Snapshot) -> RunningRun:
     return RunningRun(
         run_id=record.run_id,
         team=record.team,
-        priority=record.priority,
+        priority=gates.priorities.get(record.queue, record.priority),
         median_end_at=median_end_at,
         preemptible=bool(record.job.get("preemptible")) and record.state is RunState.RUNNING,
         stopping=record.preempted_for is not None,

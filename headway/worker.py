@@ -8,7 +8,7 @@ names when a new version of Prefect moves one.
 import asyncio
 import os
 import signal
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
@@ -45,7 +45,7 @@ from pydantic import Field
 from headway.errors import HeadwayError
 from headway.forkserver import start_server, stub_command
 from headway.janitor import Janitor, Mending, PrefectRun
-from headway.line import Gates, Line, Offer
+from headway.line import GATES, Gates, Line, Offer, gates_document
 from headway.model.run import ExitKind
 from headway.policy.reconcile import Action, PrefectView
 from headway.project import PROJECT
@@ -119,8 +119,7 @@ class GpuNodeWorker(ProcessWorker):
         self._passing = asyncio.Lock()
         self._alive: set[UUID] = set()
         self._stopping: set[UUID] = set()
-        self._gates = Gates()
-        self._priorities: dict[str, int] = {}
+        self._queues: frozenset[str] = frozenset()
         self._pool = self._site.settings.pool
         self._mended = False
         self._has_queue = False
@@ -219,10 +218,12 @@ class GpuNodeWorker(ProcessWorker):
     ) -> "list[FlowRun]":
         """Take in what is new, start what the plan starts here, say why the others wait."""
         offered = {str(entry.flow_run.id): entry.flow_run for entry in flow_run_response}
-        offers = [_offer(run, self._priorities) for run in offered.values()]
+        offers = [_offer(run) for run in offered.values()]
+        if not {offer.queue for offer in offers} <= self._queues:
+            await self._read_queues()
         offers.sort(key=lambda offer: offer.submitted_at)
         at_once = await anyio.to_thread.run_sync(self._line.take_in, offers)
-        decided = await anyio.to_thread.run_sync(self._line.look, self._gates)
+        decided = await anyio.to_thread.run_sync(self._line.look)
         for run_id in decided.preempt:
             self._preempt(UUID(run_id))
         wanted = list(dict.fromkeys([*at_once, *decided.start]))
@@ -383,11 +384,11 @@ class GpuNodeWorker(ProcessWorker):
         nodes = {node.name for node in await anyio.to_thread.run_sync(self._site.nodes)}
         default = min((q.priority or 1 for q in queues if q.name == "default"), default=1)
         # In Prefect 1 is the most urgent; a node's own queue is as urgent as the default one.
-        self._priorities = {
-            queue.name: -(default if queue.name in nodes else queue.priority or default)
-            for queue in queues
-        }
         gates = Gates(
+            priorities={
+                queue.name: -(default if queue.name in nodes else queue.priority or default)
+                for queue in queues
+            },
             paused=frozenset(queue.name for queue in queues if queue.is_paused),
             pool_paused=bool(pool.is_paused),
             pool_limit=pool.concurrency_limit,
@@ -397,8 +398,9 @@ class GpuNodeWorker(ProcessWorker):
                 if queue.concurrency_limit is not None
             },
         )
-        if gates != self._gates:
-            self._gates = gates
+        self._queues = frozenset(queue.name for queue in queues)
+        name, document = f"{GATES}/{self._pool}", gates_document(gates)
+        if await anyio.to_thread.run_sync(self._site.ledger.settings.put, name, document):
             self._wake.set()
 
     async def _make_queue(self) -> None:
@@ -479,7 +481,7 @@ def _scheduled_before(due: datetime) -> FlowRunFilter:
     )
 
 
-def _offer(run: "FlowRun", priorities: Mapping[str, int]) -> Offer:
+def _offer(run: "FlowRun") -> Offer:
     document = run.parameters.get(JOB_PARAMETER)
     return Offer(
         run_id=str(run.id),
@@ -487,7 +489,6 @@ def _offer(run: "FlowRun", priorities: Mapping[str, int]) -> Offer:
         document=document if isinstance(document, dict) else None,
         submitted_at=run.created or _NEVER,
         queue=run.work_queue_name or "default",
-        priority=priorities.get(run.work_queue_name or "default", -1),
     )
 
 

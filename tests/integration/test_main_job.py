@@ -231,3 +231,45 @@ def test_an_absent_site_is_said_so(tmp_path: Path) -> None:
     assert done.returncode == 3
     assert "headway up" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+PATIENT = """\
+import os, pathlib, signal, sys, time
+checkpoint = pathlib.Path(os.environ["HEADWAY_CHECKPOINT"]) / "step"
+step = int(checkpoint.read_text()) if checkpoint.exists() else 0
+print("from step", step, flush=True)
+def save(*_):
+    checkpoint.write_text("7")
+    sys.exit(143)
+signal.signal(signal.SIGTERM, save)
+time.sleep(0.1 if step else 60)
+"""
+
+
+@pytest.mark.timeout(240)
+def test_a_preempted_run_goes_on_from_its_checkpoint(site: LiveSite, tmp_path: Path) -> None:
+    site.prefect("work-queue", "create", "urgent", "--pool", "gpu", "--priority", "1")
+    (node,) = site.json("nodes")
+    most = {"host_memory": f"{node['host_memory_bytes'] * 3 // 5}B", "cpus": 0.1}
+    low = site.submit(
+        tmp_path,
+        name="patient",
+        command=["python", "-c", PATIENT],
+        resources=most,
+        preemptible=True,
+        retries=0,
+    )
+    site.until(low, "Running")
+    wait_for(
+        lambda: "from step 0" in site.run("logs", low).stdout,
+        30,
+        lambda: site.run("logs", low).stdout,
+    )
+    path = tmp_path / "urgent.json"
+    path.write_text(json.dumps(sleeper(2, name="urgent", resources=most)))
+    high = wait_for(lambda: site.json("submit", str(path), "--queue", "urgent")["run_id"], 5, str)
+    assert site.until(high, "Completed", "Failed", timeout_s=120)["state"] == "Completed"
+    view = site.until(low, "Completed", "Failed", timeout_s=120)
+    assert (view["state"], view["attempt"]) == ("Completed", 2), view
+    assert "from step 7" in site.run("logs", low).stdout
+    assert_nothing_is_left(site, low)
