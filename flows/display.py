@@ -13,6 +13,7 @@ from prefect.client.orchestration import get_client
 from prefect.client.schemas.actions import ArtifactUpdate
 from prefect.logging.loggers import LoggingAdapter
 
+from flows.portrait import Portrait
 from headway.clock import Clock
 from headway.errors import shown
 from headway.estimate.remaining import Basis
@@ -33,9 +34,12 @@ class Display:
     shown with the next update.
     """
 
-    def __init__(self, logger: LoggingAdapter | Logger, clock: Clock) -> None:
-        """Show on the run's page through *logger* and artifacts."""
+    def __init__(
+        self, logger: LoggingAdapter | Logger, clock: Clock, portrait: Portrait | None = None
+    ) -> None:
+        """Show on the run's page through *logger* and artifacts, and draw *portrait* if given."""
         self._logger = logger
+        self._portrait = portrait
         self._clock = clock
         self._next_update_s = clock.monotonic_s()
         self._bar: UUID | None = None
@@ -71,6 +75,8 @@ class Display:
     def watched(self, now: Watched) -> None:
         """Move the progress bar and the remaining-time line, every two seconds."""
         self._last = now
+        if self._portrait is not None:
+            self._portrait.watched(now)
         if self._clock.monotonic_s() < self._next_update_s:
             return
         self._next_update_s = self._clock.monotonic_s() + _UPDATE_EVERY_S
@@ -85,6 +91,8 @@ class Display:
         if self._last is not None:
             self._next_update_s = self._clock.monotonic_s()
             self.watched(self._last)
+        if self._portrait is not None:
+            self._portrait.close()
 
     def _say_what_was_left_out(self) -> None:
         if self._left_out:

@@ -21,6 +21,7 @@ from prefect.runtime import deployment, flow_run
 from prefect.states import Completed, Failed, Scheduled
 
 from flows.display import Display, show_comparison
+from flows.portrait import Portrait
 from headway.attempt import Attempt, exit_of
 from headway.errors import (
     EngineUnreachable,
@@ -114,7 +115,8 @@ def admit(attempt: Attempt) -> Lease | Wait:
 @step("train")
 def train_container(attempt: Attempt, lease: Lease, secrets: Mapping[str, str]) -> Followed:
     """Run the container under its limits and follow it to its end."""
-    display = Display(get_run_logger(), attempt.site.clock)
+    portrait = Portrait(get_run_logger(), attempt.points, lease.host_memory_bytes)
+    display = Display(get_run_logger(), attempt.site.clock, portrait)
     with attempt.step("train"):
         followed = attempt.train(lease, secrets, display)
     display.close()

@@ -175,6 +175,10 @@ class Attempt:
     def _keep_points(self, before: int, points: Sequence[ProgressPoint]) -> None:
         self.site.ledger.progress.append(self.run_id, self.number, points, first=before)
 
+    def points(self) -> list[ProgressPoint]:
+        """What the log of this attempt has said so far."""
+        return self.site.ledger.progress.series(self.run_id, self.number)
+
     def settle(self, followed: Followed) -> tuple[Exit, Measurement]:
         """Classify the end, keep prediction beside measurement, learn from it.
 

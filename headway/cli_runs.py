@@ -200,6 +200,8 @@ def _print_run(view: dict[str, Any], record: "RunRecord | None") -> None:
         columns = ["quantity", "predicted", "measured"]
         print_table(["", *columns[1:]], [[row[column] for column in columns] for row in rows])
         click.echo(f"rests on {said.basis}")
+    if "diagnostics" in view:
+        click.echo(view["diagnostics"]["text"])
     for output in view.get("outputs", ()):
         click.echo(f"  {output}")
     click.echo(view["url"])

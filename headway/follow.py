@@ -2,7 +2,7 @@
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Protocol
 
@@ -12,11 +12,12 @@ from headway.estimate.remaining import RemainingEstimate, RemainingTime
 from headway.model.progress import ProgressPoint
 from headway.model.run import Prediction
 from headway.progress.parser import LogParser
-from headway.runtime.port import ContainerState, ContainerStatus, Runtime
+from headway.runtime.port import ContainerState, ContainerStatus, Runtime, Usage
 from headway.telemetry.port import GpuSensors
 
 _TICK_S = 0.25
 _GPU_EVERY_S = 2.0
+_USAGE_EVERY_S = 5.0
 _TAIL_BYTES = 16_384
 
 
@@ -29,6 +30,8 @@ class Watched:
     """The newest point; None before the first."""
     remaining: RemainingEstimate | None
     """None while neither the prior nor the log says anything."""
+    usage: Usage = field(default_factory=Usage)
+    """Memory and processor time of the container, at most some seconds old."""
 
 
 class Listener(Protocol):
@@ -94,6 +97,7 @@ class Follower:
         self._tail: deque[bytes] = deque()
         self._point: ProgressPoint | None = None
         self._gpu_peak_bytes: int | None = None
+        self._usage = Usage()
 
     def follow(
         self,
@@ -126,7 +130,7 @@ class Follower:
             age_s = (self._clock.now() - status.started_at).total_seconds()
             started -= max(age_s, 0.0)
         next_renewal = self._clock.monotonic_s()
-        next_gpu = next_renewal
+        next_gpu = next_usage = next_renewal
         timed_out = False
         while True:
             now = self._clock.monotonic_s()
@@ -136,8 +140,12 @@ class Follower:
             if now >= next_gpu:
                 self._read_gpus(status)
                 next_gpu = now + _GPU_EVERY_S
+            if now >= next_usage:
+                self._tolerated(partial(self._read_usage, name))
+                next_usage = now + _USAGE_EVERY_S
             self._tolerated(partial(self._read_log, name, parser, remaining, elapsed_s))
-            self._listener.watched(Watched(elapsed_s, self._point, remaining.at(elapsed_s)))
+            left = remaining.at(elapsed_s)
+            self._listener.watched(Watched(elapsed_s, self._point, left, self._usage))
             if status.state is ContainerState.EXITED:
                 break
             if max_runtime_s is not None and elapsed_s >= max_runtime_s and not timed_out:
@@ -188,6 +196,9 @@ class Follower:
                     remaining.update(point.t_s, done, point.total)
             before, self._recorded = self._recorded, self._recorded + len(points)
             self._record(before, points)
+
+    def _read_usage(self, name: str) -> None:
+        self._usage = self._runtime.usage(name)
 
     def _read_gpus(self, status: ContainerStatus) -> None:
         if self._gpus is None or not status.pids:

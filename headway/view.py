@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable
 from datetime import datetime
 from typing import Any
 
+from headway.estimate.remaining_diagnostics import Diagnostics
 from headway.ledger.records import NodeRecord, RunRecord
 from headway.model.lease import Demand, Lease
 from headway.model.progress import ProgressPoint
@@ -102,6 +103,20 @@ def run_details(
             "remaining_s": remaining_s,
         },
         "outputs": list(outputs),
+    }
+
+
+def diagnostics_view(found: Diagnostics) -> dict[str, Any]:
+    """How steady a run's iteration times are, as `headway show --json` prints it."""
+    return {
+        "iterations": found.iterations,
+        "startup_iterations": found.startup,
+        "mean_s": found.mean_s,
+        "variation": found.cv,
+        "adf_statistic": found.adf_statistic,
+        "adf_p_value": found.adf_p_value,
+        "stationary": found.stationary,
+        "text": found.sentence(),
     }
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from headway.errors import LedgerUnreachable, RunUnknown, SiteUnreachable
 from headway.estimate.remaining import RemainingTime
+from headway.estimate.remaining_diagnostics import diagnose_points
 from headway.ledger.records import RunRecord
 from headway.line import Line
 from headway.model.run import Prediction, RunState
@@ -15,7 +16,7 @@ from headway.runtime.logfile import read_chunk
 from headway.server import FlowRun, PrefectServer
 from headway.site import Site
 from headway.units import format_duration
-from headway.view import is_over, outcome, run_details, run_view, waiting_view
+from headway.view import diagnostics_view, is_over, outcome, run_details, run_view, waiting_view
 
 _POLL_S = 0.5
 _CHUNK_BYTES = 1 << 20
@@ -28,7 +29,8 @@ def details(site: Site, seen: FlowRun, record: RunRecord | None, ui_url: str) ->
         return view
     ledger = site.ledger
     outputs = site.settings.runs_dir / record.run_id / "outputs"
-    return view | run_details(
+    points = ledger.progress.series(record.run_id, record.attempt)
+    known = run_details(
         record,
         steps=ledger.runs.steps(record.run_id),
         lease=ledger.leases.of_run(record.run_id),
@@ -36,6 +38,7 @@ def details(site: Site, seen: FlowRun, record: RunRecord | None, ui_url: str) ->
         remaining_s=remaining_s(site, record),
         outputs=sorted(str(path) for path in outputs.rglob("*") if path.is_file()),
     )
+    return view | known | {"diagnostics": diagnostics_view(diagnose_points(points))}
 
 
 def remaining_s(site: Site, record: RunRecord) -> float | None:

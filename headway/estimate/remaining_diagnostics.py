@@ -8,12 +8,14 @@ variation.
 
 import math
 import warnings
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
 
 from headway.estimate.remaining_history import Array, Intervals
 from headway.estimate.remaining_level import startup_entries
+from headway.model.progress import ProgressPoint
 
 ADF_LEVEL = 0.05
 """Below this p-value a unit root is rejected: the times are stationary."""
@@ -81,6 +83,36 @@ def diagnose(t_s: Array, iteration: Array) -> Diagnostics:
     return Diagnostics(
         len(times), startup, mean, float(np.std(times, ddof=1)) / mean, statistic, p_value
     )
+
+
+def diagnose_points(points: Iterable[ProgressPoint]) -> Diagnostics:
+    """Judge the iteration times of a run by what its log said, oldest first."""
+    t_s, done, _ = rising(points)
+    return diagnose(t_s, done)
+
+
+def rising(points: Iterable[ProgressPoint]) -> tuple[Array, Array, str]:
+    """When how much was done, and of what: iterations, or epochs where there is nothing finer.
+
+    Points that bring nothing new are left out, and all before a restart, which
+    counts from its own beginning.
+
+    Returns:
+        Seconds since the start; units done then, rising; the unit's name.
+    """
+    known = list(points)
+    fine = [(p.t_s, float(p.iteration)) for p in known if p.iteration is not None]
+    coarse = [(p.t_s, float(p.epoch)) for p in known if p.epoch is not None]
+    chosen, unit = (fine, "iteration") if fine or not coarse else (coarse, "epoch")
+    t_s: list[float] = []
+    done: list[float] = []
+    for at, count in chosen:
+        if done and count < 0.5 * done[-1]:
+            t_s, done = [], []
+        if not done or (count > done[-1] and at >= t_s[-1]):
+            t_s.append(at)
+            done.append(count)
+    return np.asarray(t_s, dtype=float), np.asarray(done, dtype=float), unit
 
 
 def _dickey_fuller(times: Array) -> tuple[float | None, float | None]:

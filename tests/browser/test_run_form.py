@@ -79,6 +79,7 @@ def test_a_run_is_started_from_its_form_and_watched_on_its_page(page, process_si
     page.get_by_text("Artifacts", exact=True).first.click()
     for key in ("progress", "remaining-time", "predicted-and-measured"):
         page.get_by_text(key, exact=True).last.wait_for()
+    page.get_by_text("picture", exact=True).last.wait_for()
     page.get_by_text("predicted-and-measured", exact=True).last.click()
     for row in ("runtime", "host memory peak", "cost"):
         page.get_by_text(row, exact=True).first.wait_for()

@@ -4,10 +4,11 @@ import re
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+from headway.estimate.remaining_diagnostics import diagnose_points
 from headway.ledger.records import RunRecord
 from headway.model.run import Exit, ExitKind, Measurement, Prediction, RunState, Step, StepState
 from headway.server import FlowRun
-from headway.view import comparison, is_over, outcome, run_details, run_view
+from headway.view import comparison, diagnostics_view, is_over, outcome, run_details, run_view
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 SEEN = FlowRun("id-1", "flights", "SCHEDULED", "AwaitingHeadroom", "said by Prefect", "t", {})
@@ -110,5 +111,6 @@ def test_every_key_is_documented() -> None:
     page = (Path(__file__).resolve().parents[2] / "docs/json.md").read_text()
     keys = set(run_view(SEEN, RECORD, ""))
     details = run_details(RECORD, steps=[], lease=None, latest=None, remaining_s=None, outputs=[])
+    keys |= {"diagnostics", *diagnostics_view(diagnose_points([]))}
     keys |= set(details) | set(details["predicted"]) | set(details["progress"])
     assert {key for key in keys if key not in re.findall(r"[a-z_0-9]+", page)} == set()

@@ -1,0 +1,134 @@
+"""The picture of one run: what its log says, how steady it is, and its host memory.
+
+Only numbers go in and PNG bytes come out. Importing this costs a second for
+matplotlib: import it where a picture is drawn, and nowhere on the way to a start.
+"""
+
+import io
+from collections.abc import Sequence
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+
+from headway.errors import shown
+from headway.estimate.remaining_diagnostics import rising
+from headway.estimate.remaining_history import Array
+from headway.model.progress import ProgressPoint
+from headway.units import GIB, HOUR_S, MINUTE_S
+
+_MAX_POINTS = 800
+"""More than there are pixels across would only make the file large."""
+_MAX_METRICS = 3
+_LOG_RATIO = 20.0
+"""Times that differ by more than this are drawn on a log scale."""
+
+
+def run_picture(
+    points: Sequence[ProgressPoint],
+    memory: Sequence[tuple[float, int]],
+    limit_bytes: int | None,
+) -> bytes:
+    """Metrics, iteration time and host memory over the time since the start.
+
+    Args:
+        points: What the log said, oldest first.
+        memory: Seconds since the start, and bytes in use then.
+        limit_bytes: The run's limit of host memory; None when not known.
+
+    Returns:
+        A PNG of at most a few dozen kB. What is not known is said in its
+        place; the picture never fails for lack of data.
+    """
+    t_s, done, unit = rising(points)
+    last_s = max([point.t_s for point in points[-1:]] + [at for at, _ in memory[-1:]], default=1.0)
+    scale_s, name = _unit_of_time(last_s)
+    figure = Figure(figsize=(7.2, 6.0), layout="constrained")
+    FigureCanvasAgg(figure)
+    first, second, third = figure.subplots(3, 1, sharex=True)
+    _metrics(first, points, scale_s)
+    _iteration_times(second, t_s / scale_s, t_s, done, unit)
+    _memory(third, memory, limit_bytes, scale_s)
+    for axes in (first, second, third):
+        axes.grid(alpha=0.3)
+    third.set_xlabel(f"Time since the start, {name}")
+    third.set_xlim(0, max(last_s / scale_s, 1e-9))
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png", dpi=80)
+    return buffer.getvalue()
+
+
+def _metrics(axes: Axes, points: Sequence[ProgressPoint], scale_s: float) -> None:
+    axes.set_ylabel("Metrics")
+    drawn = False
+    for name in _first_names(points):
+        seen = [(point.t_s, point.metrics[name]) for point in points if name in point.metrics]
+        seen = seen[:: _stride(len(seen))]
+        at = [t_s / scale_s for t_s, _ in seen]
+        # A name is a user's text: no mathtext, no control characters.
+        label = shown(name, 30)[1:-1].replace("$", r"\$")
+        axes.plot(at, [v for _, v in seen], marker="." if len(seen) < 50 else "", label=f" {label}")
+        drawn = True
+    if drawn:
+        axes.legend(fontsize=8)
+    else:
+        _nothing(axes, "no metric in the log yet")
+
+
+def _first_names(points: Sequence[ProgressPoint]) -> list[str]:
+    """The first metrics that the log names; losses before others."""
+    names: dict[str, None] = {}
+    for point in points:
+        names.update(dict.fromkeys(point.metrics))
+        if len(names) > 50:
+            break
+    return sorted(names, key=lambda name: "loss" not in name.lower())[:_MAX_METRICS]
+
+
+def _iteration_times(axes: Axes, at: Array, t_s: Array, done: Array, unit: str) -> None:
+    axes.set_ylabel(f"Seconds per {unit}")
+    steps = np.diff(done)
+    times = np.diff(t_s)[steps > 0] / steps[steps > 0]
+    when = at[1:][steps > 0]
+    shown_ = times > 0
+    times, when = times[shown_], when[shown_]
+    if len(times) == 0:
+        _nothing(axes, f"no {unit} times yet")
+        return
+    stride = _stride(len(times))
+    axes.plot(when[::stride], times[::stride], ".", markersize=3, color="tab:green")
+    axes.axhline(float(np.median(times)), color="grey", linewidth=1, label=" median")
+    axes.legend(fontsize=8)
+    if float(times.max()) > _LOG_RATIO * float(times.min()):
+        axes.set_yscale("log")
+    else:
+        axes.set_ylim(bottom=0)
+
+
+def _memory(
+    axes: Axes, memory: Sequence[tuple[float, int]], limit_bytes: int | None, scale_s: float
+) -> None:
+    axes.set_ylabel("Host memory, GiB")
+    if not memory:
+        _nothing(axes, "not measured yet")
+    thin = memory[:: _stride(len(memory))]
+    axes.plot([at / scale_s for at, _ in thin], [size / GIB for _, size in thin], color="tab:red")
+    if limit_bytes is not None:
+        axes.axhline(limit_bytes / GIB, color="black", linestyle="--", linewidth=1, label=" limit")
+        axes.legend(fontsize=8, loc="center right")
+    axes.set_ylim(bottom=0)
+
+
+def _nothing(axes: Axes, text: str) -> None:
+    axes.text(0.5, 0.5, text, transform=axes.transAxes, ha="center", va="center", color="grey")
+
+
+def _stride(count: int) -> int:
+    return max(1, -(-count // _MAX_POINTS))
+
+
+def _unit_of_time(last_s: float) -> tuple[float, str]:
+    if last_s < 5 * MINUTE_S:
+        return 1.0, "seconds"
+    return (MINUTE_S, "minutes") if last_s < 5 * HOUR_S else (HOUR_S, "hours")

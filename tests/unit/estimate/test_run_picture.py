@@ -1,0 +1,43 @@
+"""The picture of a run is drawn whatever is known, and stays small."""
+
+import pytest
+
+from headway.estimate.remaining_diagnostics import diagnose_points, rising
+from headway.estimate.run_picture import run_picture
+from headway.model.progress import ProgressPoint
+from headway.units import GIB
+
+POINTS = [
+    ProgressPoint(0.1 * n, iteration=n, total=3000, metrics={"loss $_{": 1 / n, "\u202e": n})
+    for n in range(1, 3001)
+]
+
+
+@pytest.mark.parametrize(
+    ("points", "memory", "limit_bytes"),
+    [
+        ([], [], None),
+        (POINTS[:1], [(0.0, GIB)], GIB),
+        (POINTS, [(float(t), GIB) for t in range(3000)], 2 * GIB),
+    ],
+)
+def test_a_picture_is_a_small_png(points, memory, limit_bytes) -> None:
+    png = run_picture(points, memory, limit_bytes)
+    assert png.startswith(b"\x89PNG")
+    assert len(png) < 60_000
+
+
+def test_a_restart_counts_from_its_own_beginning() -> None:
+    again = [ProgressPoint(float(n), iteration=i) for n, i in enumerate([50, 60, 70, 1, 2, 2, 3])]
+    t_s, done, unit = rising(again)
+    assert (list(t_s), list(done), unit) == ([3.0, 4.0, 6.0], [1.0, 2.0, 3.0], "iteration")
+
+
+def test_epochs_do_where_there_is_nothing_finer() -> None:
+    assert rising([ProgressPoint(1.0, epoch=1.0), ProgressPoint(2.0, epoch=2.0)])[2] == "epoch"
+
+
+def test_steady_points_are_judged_steady() -> None:
+    found = diagnose_points(POINTS)
+    assert found.cv is not None
+    assert found.cv < 0.01
