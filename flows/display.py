@@ -91,8 +91,6 @@ class Display:
         if self._last is not None:
             self._next_update_s = self._clock.monotonic_s()
             self.watched(self._last)
-        if self._portrait is not None:
-            self._portrait.close()
 
     def _say_what_was_left_out(self) -> None:
         if self._left_out:

@@ -113,9 +113,10 @@ def admit(attempt: Attempt) -> Lease | Wait:
 
 
 @step("train")
-def train_container(attempt: Attempt, lease: Lease, secrets: Mapping[str, str]) -> Followed:
+def train_container(
+    attempt: Attempt, lease: Lease, secrets: Mapping[str, str], portrait: Portrait
+) -> Followed:
     """Run the container under its limits and follow it to its end."""
-    portrait = Portrait(get_run_logger(), attempt.points, lease.host_memory_bytes)
     display = Display(get_run_logger(), attempt.site.clock, portrait)
     with attempt.step("train"):
         followed = attempt.train(lease, secrets, display)
@@ -163,6 +164,7 @@ def train(job: TrainingJob = DIGITS) -> State[Any]:
 def _attempt(site: Site, run_id: str, document: Any) -> State[Any]:
     """One attempt; its final state, or a SCHEDULED one when there is to be another."""
     attempt: Attempt | None = None
+    portrait: Portrait | None = None
     leave = False
     try:
         attempt = stage_data(site, run_id, document)
@@ -170,7 +172,8 @@ def _attempt(site: Site, run_id: str, document: Any) -> State[Any]:
         if isinstance(lease, Wait):
             attempt.give_back(lease)
             return _waiting("AwaitingHeadroom", lease.reason)
-        followed = train_container(attempt, lease, _secrets(attempt.job))
+        portrait = Portrait(get_run_logger(), attempt.points, lease.host_memory_bytes)
+        followed = train_container(attempt, lease, _secrets(attempt.job), portrait)
         return _state_of(attempt, update_estimates(attempt, followed))
     except (LedgerUnreachable, EngineUnreachable) as error:
         leave = True  # nothing can be recorded or removed now; the next process goes on here
@@ -189,8 +192,15 @@ def _attempt(site: Site, run_id: str, document: Any) -> State[Any]:
             attempt.end(Exit(ExitKind.CANCELLED, None, "cancelled by its owner"))
         raise
     finally:
-        if attempt is not None and not leave:
-            clean_up(attempt)
+        _tidy(None if leave else attempt, portrait)
+
+
+def _tidy(attempt: Attempt | None, portrait: Portrait | None) -> None:
+    """Clean up; only then draw, since nobody should wait for a picture."""
+    if attempt is not None:
+        clean_up(attempt)
+    if portrait is not None:
+        portrait.close()
 
 
 def _state_of(attempt: Attempt, exit_: Exit) -> State[Any]:
