@@ -4,10 +4,26 @@ import platform
 from pathlib import Path
 from typing import Literal
 
-from pydantic import Field, SecretStr
+from pydantic import Field, SecretStr, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from headway.errors import InvalidInput
 from headway.units import MIB
+
+
+def read_settings() -> "Settings":
+    """The settings of this process.
+
+    Raises:
+        InvalidInput: A variable has a value that is not allowed.
+    """
+    try:
+        return Settings()
+    except ValidationError as error:
+        first = error.errors()[0]
+        name = f"HEADWAY_{'_'.join(str(part) for part in first['loc']).upper()}"
+        given, allowed = first["input"], first["msg"][:1].lower() + first["msg"][1:]
+        raise InvalidInput(name, given, allowed, where="environment") from None
 
 
 class Settings(BaseSettings):

@@ -26,7 +26,7 @@ from headway.policy.demand import raised, within
 from headway.policy.settings import PolicySettings
 from headway.runtime.port import Runtime, RuntimeKind
 from headway.runtime.process import ProcessRuntime
-from headway.settings import Settings
+from headway.settings import Settings, read_settings
 from headway.staging.cache import DataCache
 from headway.telemetry.gpu import NvmlGpus
 from headway.telemetry.host import NodeHost, boot_id
@@ -281,4 +281,4 @@ _LINE = TypeAdapter(PolicySettings)
 @lru_cache(maxsize=1)
 def current_site() -> Site:
     """The site of this process, from its environment."""
-    return Site(Settings(), SystemClock())
+    return Site(read_settings(), SystemClock())

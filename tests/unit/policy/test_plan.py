@@ -1,4 +1,5 @@
 import random
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -126,6 +127,14 @@ def test_unreadable_gpus_offer_nothing() -> None:
 def test_nothing_starts_on_a_closed_node(state: NodeState) -> None:
     stay = only_stay(made([NodeView(node("a", state=state))], [waiting("r")]))
     assert stay.wait.resource is Resource.NODE
+    assert stay.expected_at is None
+
+
+def test_what_fits_only_a_drained_node_says_so() -> None:
+    large = replace(node("large", gpus=4, state=NodeState.DRAINING), state_reason="new fan")
+    stay = only_stay(made([NodeView(large), NodeView(node("small"))], [waiting("r", gpus=4)]))
+    assert stay.wait.resource is Resource.NODE
+    assert stay.wait.reason == "node large is draining (new fan)"
     assert stay.expected_at is None
 
 
