@@ -71,6 +71,9 @@ SEAMS = (
 PRELOAD = ("prefect.engine", "prefect.flow_engine", "flows.train", "headway.runtime.docker")
 """What the fork server imports once, so that no run waits for it."""
 
+PRELOAD_ENV = {"OPENBLAS_NUM_THREADS": "1"}
+"""With it numpy starts no threads: a process that has some must not fork."""
+
 JOB_PARAMETER = "job"
 """The parameter by which a flow run is known to be a training run."""
 
@@ -140,7 +143,7 @@ class GpuNodeWorker(ProcessWorker):
     def _have_fork_server(self) -> None:
         """Start it unless it runs; without it runs start a second or two later each."""
         try:
-            start_server(self._site.settings.state_dir, PRELOAD, dict(os.environ))
+            start_server(self._site.settings.state_dir, PRELOAD, {**os.environ, **PRELOAD_ENV})
         except HeadwayError as error:
             self._logger.warning("%s", error)
 

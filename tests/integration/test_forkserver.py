@@ -3,6 +3,8 @@
 import json
 import os
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -178,3 +180,16 @@ def test_changed_code_is_seen_by_the_next_run(site: Site) -> None:
     assert events(before)["body"]["code"] == "one"
     assert events(after)["body"]["code"] == "two"
     assert running_server(site.state_dir) not in {old, None}
+
+
+def test_what_the_worker_preloads_leaves_no_thread() -> None:
+    """Else the fork server serves without it, and each run imports for itself: a second more."""
+    from headway.worker import PRELOAD, PRELOAD_ENV
+
+    program = f"import os\nfor name in {PRELOAD!r}: __import__(name)\n"
+    program += "print(len(os.listdir('/proc/self/task')))"
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env={**os.environ, **PRELOAD_ENV}, cwd=ROOT, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert done.stdout.strip() == "1"
