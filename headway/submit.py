@@ -108,6 +108,20 @@ def rehearse(
         The plan's word on it, None when it would be behind those that are planned for.
     """
     prediction, demand = site.forecast(job, dataset_bytes=None, host_memory_bytes=None)
+    return rehearsed(site, Line(site), job, prediction, demand, node=node), prediction, demand
+
+
+def rehearsed(
+    site: Site,
+    line: Line,
+    job: TrainingJob,
+    prediction: Prediction,
+    demand: Demand,
+    *,
+    node: str = "",
+    nodes: int = 1,
+) -> Start | Stay | None:
+    """The plan's word on *job* with this *demand* on each of *nodes*; see `rehearse`."""
     run = WaitingRun(
         run_id=REHEARSAL,
         demand=demand,
@@ -116,7 +130,7 @@ def rehearse(
         priority=-1,
         median_s=prediction.runtime_s,
         high_s=prediction.runtime_high_s,
+        nodes=nodes,
         node=node,
     )
-    entries = Line(site).preview([run]).entries
-    return next((e for e in entries if e.run_id == REHEARSAL), None), prediction, demand
+    return next((e for e in line.preview([run]).entries if e.run_id == REHEARSAL), None)

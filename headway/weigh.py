@@ -7,9 +7,9 @@ from headway.estimate.choice import Option, Prefer, options
 from headway.estimate.recall import RECENT
 from headway.line import Line
 from headway.model.job import TrainingJob
-from headway.policy.plan import Start, Stay, WaitingRun
+from headway.policy.plan import Start, Stay
 from headway.site import Site
-from headway.submit import REHEARSAL
+from headway.submit import rehearsed
 
 
 def weigh(
@@ -39,21 +39,12 @@ def weigh(
 
     def wait_s(names: Sequence[str], node_count: int, gpus: int) -> float | None:
         product = next((products[name] for name in names if name in products), "")
-        run = WaitingRun(
-            run_id=REHEARSAL,
-            demand=replace(demand, gpus=gpus, gpu_type=product if gpus else ""),
-            submitted_at=now,
-            team=job.team,
-            priority=-1,
-            median_s=prediction.runtime_s,
-            high_s=prediction.runtime_high_s,
-            nodes=node_count,
-        )
-        for entry in line.preview([run]).entries:
-            if isinstance(entry, Start) and entry.run_id == REHEARSAL:
-                return 0.0
-            if isinstance(entry, Stay) and entry.run_id == REHEARSAL and entry.expected_at:
-                return max((entry.expected_at - now).total_seconds(), 0.0)
+        asked = replace(demand, gpus=gpus, gpu_type=product if gpus else "")
+        entry = rehearsed(site, line, job, prediction, asked, nodes=node_count)
+        if isinstance(entry, Start):
+            return 0.0
+        if isinstance(entry, Stay) and entry.expected_at:
+            return max((entry.expected_at - now).total_seconds(), 0.0)
         return None
 
     return options(
