@@ -38,8 +38,10 @@ check: $(DEV)    ## lint, types, import contracts and the unit tests: under a mi
 	$(BIN)/lint-imports --no-cache
 	$(BIN)/python -m pytest -q tests/unit
 
-bench: $(DEV)    ## headway beside a stock Prefect worker, ratios in one run
+bench: $(DEV)    ## beside a stock Prefect worker; a long line; short jobs over four nodes
 	$(BIN)/python benchmarks/submit_latency.py
+	$(BIN)/python benchmarks/decisions.py
+	$(BIN)/python benchmarks/short_jobs.py
 
 lock:            ## resolve pyproject.toml again into the two hashed lock files
 	uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-header \

@@ -18,9 +18,10 @@ from prefect.client.schemas.objects import State, StateDetails, StateType
 from prefect.exceptions import Abort, TerminationSignal
 from prefect.logging import get_run_logger
 from prefect.runtime import deployment, flow_run
-from prefect.states import Completed, Failed, Scheduled
+from prefect.states import Cancelled, Completed, Failed, Scheduled
 
 from flows.display import Display, show_comparison
+from flows.gang import start_ranks
 from flows.portrait import Portrait
 from headway.attempt import Attempt, exit_of
 from headway.errors import (
@@ -31,6 +32,7 @@ from headway.errors import (
 )
 from headway.flowlock import hold_flow
 from headway.follow import Followed
+from headway.gang import Meeting
 from headway.model.job import TrainingJob
 from headway.model.job_text import job_from_document
 from headway.model.lease import Lease, Wait
@@ -76,10 +78,10 @@ def step(name: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
 
 
 @step("stage_data")
-def stage_data(site: Site, run_id: str, document: Any) -> Attempt:
+def stage_data(site: Site, run_id: str, document: Any, meeting: Meeting | None) -> Attempt:
     """Read the job, and bring its data set to this node."""
     job = document if isinstance(document, TrainingJob) else job_from_document(document)
-    attempt = Attempt(site, run_id, job)
+    attempt = Attempt(site, run_id, job, meeting)
     logger = get_run_logger()
     with attempt.step("stage_data"):
         said = [0]
@@ -153,7 +155,7 @@ def train(job: TrainingJob = DIGITS) -> State[Any]:
     run_id = str(flow_run.get_id())
     with hold_flow(site.settings.state_dir, run_id):
         while True:
-            state = _attempt(site, run_id, job)
+            state = run_attempt(site, run_id, job)
             if state.type is not StateType.SCHEDULED:
                 return state
             if deployment.id is not None:
@@ -161,17 +163,26 @@ def train(job: TrainingJob = DIGITS) -> State[Any]:
             site.clock.sleep(_RETRY_S)  # called as a function: nobody else would start it again
 
 
-def _attempt(site: Site, run_id: str, document: Any) -> State[Any]:
-    """One attempt; its final state, or a SCHEDULED one when there is to be another."""
+def run_attempt(
+    site: Site, run_id: str, document: Any, meeting: Meeting | None = None
+) -> State[Any]:
+    """One attempt; its final state, or a SCHEDULED one when there is to be another.
+
+    Args:
+        site: This node's.
+        run_id: The flow run.
+        document: The job.
+        meeting: Where a rank of a gang meets the others; None for the run that leads.
+    """
     attempt: Attempt | None = None
     portrait: Portrait | None = None
     leave = False
     try:
-        attempt = stage_data(site, run_id, document)
+        attempt = stage_data(site, run_id, document, meeting)
         lease = admit(attempt)
         if isinstance(lease, Wait):
-            attempt.give_back(lease)
-            return _waiting("AwaitingHeadroom", lease.reason)
+            return _not_now(attempt, lease)
+        start_ranks(attempt, lease)
         portrait = Portrait(get_run_logger(), attempt.points, lease.host_memory_bytes)
         followed = train_container(attempt, lease, _secrets(attempt.job), portrait)
         return _state_of(attempt, update_estimates(attempt, followed))
@@ -208,9 +219,20 @@ def _state_of(attempt: Attempt, exit_: Exit) -> State[Any]:
         return _waiting("AwaitingRetry", exit_.message)
     if exit_.kind is ExitKind.OK:
         return Completed(message=attempt.summary())
+    if exit_.kind is ExitKind.CANCELLED:
+        return Cancelled(message=exit_.message)
     if exit_.kind is ExitKind.TIMED_OUT:
         return Failed(name="TimedOut", message=exit_.message)
     return Failed(message=exit_.message)
+
+
+def _not_now(attempt: Attempt, wait: Wait) -> State[Any]:
+    """Back to the line; a rank, which cannot wait alone, ends and its gang with it."""
+    if attempt.is_rank:
+        exit_ = Exit(ExitKind.INFRASTRUCTURE, None, f"no room after all: {wait.reason}")
+        return _state_of(attempt, attempt.fail(exit_))
+    attempt.give_back(wait)
+    return _waiting("AwaitingHeadroom", wait.reason)
 
 
 def _waiting(name: str, reason: str) -> State[Any]:

@@ -74,6 +74,7 @@ def create_app(site: Site, *, allowed_hosts: Sequence[str] = ("*",)) -> FastAPI:
             latest=site.ledger.progress.latest(record.run_id),
             remaining_s=_standing(site, record).remaining_s,
             outputs=(),
+            ranks=site.ledger.runs.ranks(record.run_id, record.attempt),
         )
         return _summary(record) | details | {"warnings": _warnings(site, record)}
 

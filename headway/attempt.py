@@ -24,14 +24,17 @@ from headway.errors import (
 )
 from headway.estimate.features import settings_of
 from headway.follow import Followed, Follower, Listener
+from headway.gang import Meeting, other_ranks, own_address, why_leave
 from headway.ledger.records import RunRecord
 from headway.model.job import TrainingJob
 from headway.model.lease import Demand, Lease, Wait
+from headway.model.policy import NetworkMode
 from headway.model.progress import ProgressPoint
 from headway.model.run import Exit, ExitKind, Measurement, Prediction, RunState, StepState
 from headway.model.trace import Trace
 from headway.policy.admission import possible
 from headway.policy.demand import after_out_of_memory, runs_again
+from headway.policy.gang import verdict, why_stop
 from headway.runtime.outcome import classify_exit
 from headway.runtime.port import BindMount, ContainerSpec
 from headway.site import Site
@@ -39,13 +42,23 @@ from headway.staging.cache import StagedDataset
 from headway.units import format_duration, format_size
 
 DATA, OUTPUTS, CHECKPOINT = "/data", "/outputs", "/checkpoint"
+_RANKS_EVERY_S = 1.0
 
 
 class Attempt:
     """The current attempt of one run, on this node."""
 
-    def __init__(self, site: Site, run_id: str, job: TrainingJob) -> None:
-        """Take up the run; it is put into the ledger if it is not there yet."""
+    def __init__(
+        self, site: Site, run_id: str, job: TrainingJob, meeting: Meeting | None = None
+    ) -> None:
+        """Take up the run; it is put into the ledger if it is not there yet.
+
+        Args:
+            site: This node's.
+            run_id: The run.
+            job: What it runs.
+            meeting: Where a rank of a gang meets the others.
+        """
         self.site = site
         self.run_id = run_id
         self.job = job
@@ -64,6 +77,22 @@ class Attempt:
         self._memory_override = (record.demand_override or {}).get("host_memory_bytes")
         self._lease = site.ledger.leases.of_run(run_id)
         self.dataset: StagedDataset | None = None
+        self.meeting = meeting
+        """Where it meets the other ranks of its gang; None for a job on one node."""
+
+    @property
+    def is_rank(self) -> bool:
+        """Whether this is a part of a gang that another node's run leads."""
+        return self.meeting is not None and self.meeting.rank > 0
+
+    def meet(self, lease: Lease) -> Meeting | None:
+        """Lead the job's gang from this node; None for a job on one node."""
+        nodes = self.job.resources.nodes
+        if nodes > 1 and self.meeting is None:
+            port = next(port for port in lease.ports if port not in self.job.ports)
+            address = own_address(self.site.settings)
+            self.meeting = Meeting(self.run_id, self.number, address, port, 0, nodes)
+        return self.meeting
 
     @property
     def container(self) -> str:
@@ -91,7 +120,7 @@ class Attempt:
         """
         prediction, demand = self.forecast()
         self.site.ledger.runs.predict(self.run_id, prediction, demand)
-        refusal = possible(demand, self.site.nodes())
+        refusal = self.site.refusal(self.site.ledger.runs.get(self.run_id), demand)
         if refusal is not None:
             raise ImpossibleDemand(refusal.field, refusal.value, refusal.allowed)
         if self._container_exists():
@@ -158,6 +187,7 @@ class Attempt:
             record=self._keep_points,
             gpus=self.site.gpus if lease.gpus else None,
             renew_every_s=ttl_s / 4,
+            halt=self._why_halt,
         )
         try:
             return follower.follow(
@@ -171,6 +201,28 @@ class Attempt:
         except LeaseLost:
             runtime.stop(self.container, self.job.stop_grace)
             raise
+
+    def _why_halt(self) -> Exit | None:
+        if self.meeting is None:
+            return None
+        if self.is_rank:
+            return why_leave(self.site, self.meeting)
+        begun = self.site.ledger.runs.get(self.run_id).started_at
+        waited_s = (self.site.ledger.now() - begun).total_seconds() if begun else 0.0
+        return why_stop(other_ranks(self.site, self.meeting), waited_s)
+
+    def _of_the_gang(self, own: Exit) -> Exit:
+        """How the gang ended whose rank 0 ended as *own*; waits for the others' ends."""
+        if self.meeting is None or self.is_rank:
+            return own
+        clock = self.site.clock
+        begun_s = clock.monotonic_s()
+        while True:
+            waited_s = clock.monotonic_s() - begun_s
+            found = verdict(own, other_ranks(self.site, self.meeting), waited_s)
+            if found is not None:
+                return found
+            clock.sleep(_RANKS_EVERY_S)
 
     def _keep_points(self, before: int, points: Sequence[ProgressPoint]) -> None:
         self.site.ledger.progress.append(self.run_id, self.number, points, first=before)
@@ -191,6 +243,7 @@ class Attempt:
             timed_out=followed.timed_out,
             log_tail=followed.log_tail,
         )
+        exit_ = followed.halted or self._of_the_gang(exit_)
         usage = self.site.runtime.usage(self.container)
         record = self.site.ledger.runs.get(self.run_id)
         if record.preempted_for is not None and exit_.kind is not ExitKind.OK:
@@ -207,9 +260,9 @@ class Attempt:
             host_cache_bytes=usage.host_cache_bytes,
             gpu_peak_bytes=followed.gpu_peak_bytes,
             cpu_s=usage.cpu_s,
-            cost=self.site.cost(demand, followed.runtime_s),
+            cost=self.site.cost(demand, followed.runtime_s, nodes=self.job.resources.nodes),
         )
-        if exit_.kind in {ExitKind.OK, ExitKind.OUT_OF_MEMORY}:
+        if exit_.kind in {ExitKind.OK, ExitKind.OUT_OF_MEMORY} and not self.is_rank:
             self.site.ledger.traces.add([self._trace(exit_, measured, demand)])
         if self._runs_again(exit_, record):
             self._back_to_the_line(exit_, measured, demand)
@@ -336,7 +389,9 @@ class Attempt:
     def _spec(self, lease: Lease, secrets: Mapping[str, str]) -> ContainerSpec:
         mounts = self._mounts()
         runtime = self.site.runtime
+        gang = self.meeting.environment(len(lease.gpus)) if self.meeting is not None else {}
         env = {
+            **gang,
             **self.job.env,
             **secrets,
             **{key: runtime.path_in_container(mount) for key, mount in mounts.items()},
@@ -357,6 +412,7 @@ class Attempt:
             shm_bytes=self.job.resources.shm,
             gpu_uuids=tuple(grant.uuid for grant in lease.gpus),
             ports=lease.ports,
+            network=NetworkMode.HOST if self.meeting is not None else None,
             user=self.site.container_user,
             stop_grace_s=self.job.stop_grace,
             log_limit_bytes=self.site.settings.log_limit_bytes,
@@ -369,7 +425,8 @@ class Attempt:
         return Trace(
             network=training.network or self.job.recipe(),
             gpu_type=self.site.gpu_type() if demand.gpus else "cpu",
-            gpus=demand.gpus,
+            gpus=demand.gpus * self.job.resources.nodes,
+            nodes=self.job.resources.nodes,
             batch_size=training.batch_size,
             runtime_s=measured.runtime_s if exit_.kind is ExitKind.OK else None,
             precision=training.precision,

@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from headway.server import FlowRun, PrefectServer
     from headway.site import Site
 
+JOB_FILE = click.Path(exists=True, dir_okay=False, allow_dash=True, path_type=Path)
+"""A job's file; ``-`` for standard input."""
+
 as_json = click.option("--json", "machine", is_flag=True, help="Print JSON with stable keys.")
 
 
@@ -43,7 +46,7 @@ def ui_url(server: "PrefectServer") -> str:
 
 
 @click.command()
-@click.argument("job_file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.argument("job_file", type=JOB_FILE)
 @click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Change one field.")
 @click.option("--watch", is_flag=True, help="Follow the run to its end.")
 @click.option("--key", help="Submitting twice with one key gives one run.")
@@ -191,6 +194,8 @@ def _print_run(view: dict[str, Any], record: "RunRecord | None") -> None:
     end = view["exit"] or {}
     click.echo(f"{view['name']}  {view['state']}  attempt {view['attempt']}")
     click.echo(end.get("message") or view["reason"])
+    for rank in view.get("ranks", ()):
+        click.echo(f"  rank {rank['rank']} on {rank['node']}: {rank['state']}  {rank['run_id']}")
     for step in view.get("steps", ()):
         took = "" if step["seconds"] is None else format_duration(step["seconds"])
         click.echo(f"  {step['name']:<17}{step['state']:<9}{took:<12}{step['message']}")

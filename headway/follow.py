@@ -10,7 +10,7 @@ from headway.clock import Clock
 from headway.errors import EngineUnreachable, LedgerUnreachable, TelemetryError
 from headway.estimate.remaining import RemainingEstimate, RemainingTime
 from headway.model.progress import ProgressPoint
-from headway.model.run import Prediction
+from headway.model.run import Exit, Prediction
 from headway.progress.parser import LogParser
 from headway.runtime.port import ContainerState, ContainerStatus, Runtime, Usage
 from headway.telemetry.port import GpuSensors
@@ -18,6 +18,7 @@ from headway.telemetry.port import GpuSensors
 _TICK_S = 0.25
 _GPU_EVERY_S = 2.0
 _USAGE_EVERY_S = 5.0
+_HALT_EVERY_S = 2.0
 _TAIL_BYTES = 16_384
 
 
@@ -56,6 +57,8 @@ class Followed:
     gpu_peak_bytes: int | None
     """Highest sum over the container's processes; None without GPUs or readings."""
     log_tail: str
+    halted: Exit | None = None
+    """Why it was stopped from outside, if it was."""
     stopped_early: bool = False
     """Whether it ended before the iterations or epochs that its log had promised."""
 
@@ -73,6 +76,7 @@ class Follower:
         record: Callable[[int, Sequence[ProgressPoint]], None],
         gpus: GpuSensors | None,
         renew_every_s: float,
+        halt: Callable[[], Exit | None] = lambda: None,
     ) -> None:
         """Set up.
 
@@ -84,6 +88,7 @@ class Follower:
             record: Keeps progress points; the number says how many came before.
             gpus: Read for the GPU memory peak; None for a CPU job.
             renew_every_s: Seconds between renewals.
+            halt: Asked every other second why the container has to stop; None while it may go on.
         """
         self._runtime = runtime
         self._clock = clock
@@ -92,6 +97,10 @@ class Follower:
         self._record = record
         self._gpus = gpus
         self._renew_every_s = renew_every_s
+        self._halt = halt
+        self._halted: Exit | None = None
+        self._halt_asked_s = 0.0
+        self._timed_out = False
         self._offset = 0
         self._recorded = 0
         self._tail: deque[bytes] = deque()
@@ -131,7 +140,7 @@ class Follower:
             started -= max(age_s, 0.0)
         next_renewal = self._clock.monotonic_s()
         next_gpu = next_usage = next_renewal
-        timed_out = False
+        stopping = False
         while True:
             now = self._clock.monotonic_s()
             elapsed_s = now - started
@@ -148,8 +157,8 @@ class Follower:
             self._listener.watched(Watched(elapsed_s, self._point, left, self._usage))
             if status.state is ContainerState.EXITED:
                 break
-            if max_runtime_s is not None and elapsed_s >= max_runtime_s and not timed_out:
-                timed_out = True
+            if not stopping and self._must_stop(elapsed_s, max_runtime_s):
+                stopping = True
                 self._runtime.stop(name, grace_s)
             try:
                 status = self._runtime.wait(name, _TICK_S)
@@ -159,9 +168,10 @@ class Follower:
         self._read_log(name, parser, remaining, elapsed_s)
         return Followed(
             status=status,
-            timed_out=timed_out,
+            timed_out=self._timed_out,
             runtime_s=_runtime_s(status, elapsed_s),
             gpu_peak_bytes=self._gpu_peak_bytes,
+            halted=self._halted,
             stopped_early=remaining.ended_early,
             log_tail=b"".join(self._tail)[-_TAIL_BYTES:].decode(errors="replace"),
         )
@@ -196,6 +206,16 @@ class Follower:
                     remaining.update(point.t_s, done, point.total)
             before, self._recorded = self._recorded, self._recorded + len(points)
             self._record(before, points)
+
+    def _must_stop(self, elapsed_s: float, max_runtime_s: float | None) -> bool:
+        self._timed_out = max_runtime_s is not None and elapsed_s >= max_runtime_s
+        if elapsed_s >= self._halt_asked_s + _HALT_EVERY_S:
+            self._halt_asked_s = elapsed_s
+            self._tolerated(self._ask_whether_to_halt)
+        return self._timed_out or self._halted is not None
+
+    def _ask_whether_to_halt(self) -> None:
+        self._halted = self._halt()
 
     def _read_usage(self, name: str) -> None:
         self._usage = self._runtime.usage(name)

@@ -70,7 +70,7 @@ class Janitor:
         self._turn = waiting[-1].run_id if len(waiting) == _WAITING_A_ROUND else ""
         open_runs += waiting
         known = {run.run_id for run in open_runs}
-        left = {lease.run_id for lease in ledger.leases.live(node)}
+        left = {lease.run_id for lease in ledger.leases.live(node) if lease.gang_rank == 0}
         left |= {container.run_id for container in self._site.runtime.containers()}
         return open_runs + [ledger.runs.get(run_id) for run_id in left - known if run_id]
 
@@ -103,6 +103,11 @@ class Janitor:
                     log.warning("run %s (%s): %s", run.name, run.run_id, action.value)
                 if not self._carried_out(action, run, name):
                     break  # the instructions build on each other
+        settings = self._site.settings
+        for gang_id in self._site.ledger.leases.release_untaken(
+            settings.node, settings.lease_ttl_s
+        ):
+            log.warning("gang %s did not begin its part here: its lease is released", gang_id)
         self._sweep(c for name, c in containers.items() if name not in wanted)
         try:
             self._site.cache.sweep()
@@ -140,6 +145,7 @@ class Janitor:
             has_lease=lease is not None,
             flow_starts=seen.flow_starts,
             attempts_left=run.attempt - run.preemptions <= job.retries,
+            is_rank=run.gang_id is not None,
         )
 
     def _carried_out(self, action: Action, run: RunRecord, container: str) -> bool:

@@ -19,11 +19,10 @@ from headway.flowrun import live_flow
 from headway.ledger.lines import Snapshot
 from headway.ledger.records import NodeRecord, RunRecord
 from headway.ledger.runs import Reason
-from headway.model.job_text import job_from_document
+from headway.model.job_text import job_from_document, job_nodes
 from headway.model.lease import Demand, Lease, Resource, Wait
 from headway.model.node import NodeState
 from headway.model.run import RunState
-from headway.policy.admission import possible
 from headway.policy.board import Ask
 from headway.policy.line import Groups
 from headway.policy.plan import (
@@ -123,13 +122,14 @@ class Line:
     def orphans(self) -> list[str]:
         """Granted runs of this node without a flow process; Prefect may offer them again."""
         node, state_dir = self._site.settings.node, self._site.settings.state_dir
-        granted = self._site.ledger.leases.live(node)
+        granted = [one for one in self._site.ledger.leases.live(node) if one.gang_rank == 0]
         return [lease.run_id for lease in granted if live_flow(state_dir, lease.run_id) is None]
 
     def take_in(self, offers: Iterable[Offer]) -> list[str]:
         """Put new runs into the line; gives those to be started at once.
 
-        These are flows that are no training runs; what can never run, because
+        These are flows that are no training runs, unless they are handed to
+        another node; what can never run, because
         its job is wrong or no node could hold it: its flow says so and fails;
         and granted runs whose flow process died.
         """
@@ -138,7 +138,8 @@ class Line:
     def _starts_at_once(self, offer: Offer) -> bool:
         site = self._site
         if offer.document is None:
-            return True
+            elsewhere = {node.name for node in site.nodes()} - {site.settings.node}
+            return offer.queue not in elsewhere
         try:
             job = job_from_document(offer.document)
         except InvalidInput:
@@ -168,8 +169,7 @@ class Line:
             host_memory_bytes=(record.demand_override or {}).get("host_memory_bytes"),
         )
         site.ledger.runs.predict(record.run_id, prediction, demand)
-        pool = [node for node in site.nodes() if node.pool == record.pool]
-        return possible(demand, pool) is not None
+        return site.refusal(record, demand) is not None
 
     # -- the plan ---------------------------------------------------------------------
 
@@ -257,6 +257,7 @@ class Line:
             priority=self._gates.priorities.get(record.queue, record.priority),
             median_s=said.runtime_s if said else None,
             high_s=said.runtime_high_s if said else None,
+            nodes=job_nodes(record.job),
             node=record.queue if record.queue in nodes else "",
         )
         ask = ask_of(self._waiting[record.run_id], self._groups.settings)
@@ -327,7 +328,7 @@ class Line:
             entry
             for entry in made.entries
             if isinstance(entry, Start)
-            and [admit.node for admit in entry.admits] == [site.settings.node]
+            and entry.admits[0].node == site.settings.node  # of a gang, where rank 0 is
         ]
         reading = site.read_node() if mine else None
         counts = _Counts.of(seen.holders)
@@ -343,6 +344,7 @@ class Line:
                 site.settings.node,
                 record.demand,
                 reading=reading,
+                others=[admit.node for admit in entry.admits[1:]],
                 **site.lease_terms(record.prediction),
             )
             if isinstance(answer, Lease):
@@ -396,7 +398,8 @@ class Line:
 
     def _preempted(self, made: Plan, seen: Snapshot) -> list[str]:
         """Runs of this node that are to stop: told now, or told before and still there."""
-        here = {lease.run_id for lease in seen.leases if lease.node == self._site.settings.node}
+        mine = [lease for lease in seen.leases if lease.node == self._site.settings.node]
+        here = {lease.run_id for lease in mine if lease.gang_rank == 0}
         runs = self._site.ledger.runs
         told = [r.run_id for r in seen.holders if r.run_id in here and r.preempted_for]
         new = [each for each in made.preempts if each.run_id in here]
@@ -413,9 +416,10 @@ class _Counts:
     @classmethod
     def of(cls, holders: Sequence[RunRecord]) -> "_Counts":
         by_queue: dict[str, int] = {}
-        for record in holders:
+        runs = [record for record in holders if record.gang_id is None]
+        for record in runs:
             by_queue[record.queue] = by_queue.get(record.queue, 0) + 1
-        return cls(len(holders), by_queue)
+        return cls(len(runs), by_queue)
 
     def add(self, queue: str) -> None:
         self.in_pool += 1
@@ -453,4 +457,5 @@ def _running_run(record: RunRecord, seen: Snapshot, gates: Gates) -> RunningRun:
         median_end_at=median_end_at,
         preemptible=bool(record.job.get("preemptible")) and record.state is RunState.RUNNING,
         stopping=record.preempted_for is not None,
+        gang_id=record.gang_id or "",
     )

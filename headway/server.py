@@ -18,6 +18,8 @@ from headway.clock import Clock, SystemClock
 from headway.errors import InvalidInput, RunUnknown, SiteUnreachable
 
 FLOW = "train"
+RANK = "rank"
+"""One node's part of a gang."""
 DEPLOYMENT = "train/default"
 _PAGE = 200  # the server's own limit
 _BUSY = frozenset({429, 502, 503, 504})
@@ -169,10 +171,14 @@ class PrefectServer:
             ) from None
 
     def offer_in(self, pool: str) -> None:
-        """Make the `train` flow's deployment for *pool*, unless it has one."""
-        default = self._deployment(None)
-        if default["work_pool_name"] == pool:
+        """Make the deployments of `train` and `rank` for *pool*, unless it has them."""
+        if self._deployment(None)["work_pool_name"] == pool:
             return
+        for flow in (FLOW, RANK):
+            self._copy_deployment(flow, pool)
+
+    def _copy_deployment(self, flow: str, pool: str) -> None:
+        default = self._call("GET", f"/deployments/name/{flow}/default")
         copied = (
             "flow_id",
             "entrypoint",

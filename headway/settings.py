@@ -41,6 +41,9 @@ class Settings(BaseSettings):
     """Prefect API of a server on another machine, such as ``http://head:4200/api``."""
     node: str = Field(default_factory=lambda: platform.node().split(".")[0].lower() or "node")
     """Name of this node in the ledger."""
+    address: str | None = None
+    """Address by which the other nodes reach this one, for jobs over several nodes; found by
+    itself when not set."""
     pool: str = "gpu"
     """Work pool this node belongs to."""
     ledger_url: SecretStr | None = None

@@ -16,12 +16,15 @@ from headway.estimate.features import from_job
 from headway.estimate.prior import demand_for
 from headway.estimate.recall import RECENT, said_of
 from headway.ledger import Ledger
+from headway.ledger.records import RunRecord
 from headway.model.job import TrainingJob
-from headway.model.lease import Demand
+from headway.model.job_text import job_nodes
+from headway.model.lease import Demand, Refuse
 from headway.model.node import Capacity, Node, NodeReading
 from headway.model.policy import ContainerPolicy
 from headway.model.run import Prediction
 from headway.model.site import NodeSettings
+from headway.policy.admission import possible
 from headway.policy.demand import raised, within
 from headway.policy.settings import PolicySettings
 from headway.runtime.port import Runtime, RuntimeKind
@@ -201,6 +204,26 @@ class Site:
         """Every node of the site."""
         return [record.node for record in self.ledger.nodes.all()]
 
+    def refusal(self, record: RunRecord, demand: Demand) -> Refuse | None:
+        """What of a run's demand the nodes it may run on could never hold; None if they could."""
+        count = 1 if record.gang_id is not None else job_nodes(record.job)
+        return self.never(demand, count, pool=record.pool, queue=record.queue)
+
+    def never(
+        self, demand: Demand, count: int, *, pool: str = "", queue: str = ""
+    ) -> Refuse | None:
+        """What of *demand* no *count* nodes could ever hold; None when they could.
+
+        Args:
+            demand: On each node.
+            count: Nodes it needs.
+            pool: The work pool it goes to; empty for any of the site.
+            queue: Its work queue; one of a node's name binds it to that node.
+        """
+        nodes = [node for node in self.nodes() if pool in ("", node.pool)]
+        bound = [node for node in nodes if node.name == queue]
+        return possible(demand, bound or nodes, count=count)
+
     def here(self) -> Node | None:
         """This node as the ledger has it."""
         record = self.ledger.nodes.get(self.settings.node)
@@ -219,7 +242,12 @@ class Site:
         here = self.here()
         if dataset_bytes is None and job.dataset is not None:
             dataset_bytes = job.dataset.size
-        configuration = from_job(job, gpu_type=self.gpu_type(), dataset_bytes=dataset_bytes)
+        configuration = from_job(
+            job,
+            gpu_type=self.gpu_type(),
+            nodes=job.resources.nodes,
+            dataset_bytes=dataset_bytes,
+        )
         learnt = Prediction()
         if any(self.settings.models_dir.glob("*.npz")):
             learnt = self.estimators.predict(configuration)
@@ -234,7 +262,8 @@ class Site:
             gpu_peak_bytes=prediction.gpu_peak_bytes or demand.gpu_memory_bytes or None,
         )
         if prediction.runtime_s is not None:
-            said = replace(said, cost=self.cost(demand, prediction.runtime_s))
+            price = self.cost(demand, prediction.runtime_s, nodes=job.resources.nodes)
+            said = replace(said, cost=price)
         return said, demand
 
     def gpu_type(self) -> str:
@@ -242,11 +271,11 @@ class Site:
         here = self.here()
         return here.capacity.gpus[0].name if here is not None and here.capacity.gpus else "cpu"
 
-    def cost(self, demand: Demand, runtime_s: float) -> float:
-        """Price of *runtime_s* with what *demand* holds of this node."""
+    def cost(self, demand: Demand, runtime_s: float, *, nodes: int) -> float:
+        """Price of *runtime_s* with what *demand* holds of *nodes* such as this one."""
         here = self.here()
         cpus = here.capacity.cpus if here is not None else demand.cpus
-        return self.node_settings.cost(
+        return nodes * self.node_settings.cost(
             runtime_s, gpus=demand.gpus, cpu_frac=min(demand.cpus / cpus, 1.0)
         )
 

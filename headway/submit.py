@@ -1,5 +1,6 @@
 """What a job is checked for before it is handed over: what this site could never run."""
 
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -11,7 +12,6 @@ from headway.model.lease import Demand
 from headway.model.node import Node
 from headway.model.run import Prediction
 from headway.model.yaml_document import MAX_TEXT_BYTES
-from headway.policy.admission import possible
 from headway.policy.plan import Start, Stay, WaitingRun
 from headway.site import Site
 from headway.units import format_size
@@ -21,7 +21,9 @@ REHEARSAL = "this job"
 
 
 def read_file(path: Path) -> bytes:
-    """The text of a job file; of one that is too large, just enough to be refused."""
+    """The text of a job file, ``-`` for standard input; of too much, enough to be refused."""
+    if path == Path("-"):
+        return sys.stdin.buffer.read(MAX_TEXT_BYTES + 1)
     with path.open("rb") as file:
         return file.read(MAX_TEXT_BYTES + 1)
 
@@ -50,7 +52,7 @@ def _check(read: JobText, site: Site) -> None:
         allowed = f"this site allows {', '.join(policy.images)}"
         raise InvalidInput("image", image, allowed, where=read.place("image"))
     _, demand = site.forecast(read.job, dataset_bytes=None, host_memory_bytes=None)
-    refusal = possible(demand, site.nodes())
+    refusal = site.never(demand, read.job.resources.nodes)
     if refusal is not None:
         where = read.place(refusal.field)
         raise ImpossibleDemand(refusal.field, refusal.value, refusal.allowed, where=where)
@@ -108,7 +110,9 @@ def rehearse(
         The plan's word on it, None when it would be behind those that are planned for.
     """
     prediction, demand = site.forecast(job, dataset_bytes=None, host_memory_bytes=None)
-    return rehearsed(site, Line(site), job, prediction, demand, node=node), prediction, demand
+    line, nodes = Line(site), job.resources.nodes
+    entry = rehearsed(site, line, job, prediction, demand, node=node, nodes=nodes)
+    return entry, prediction, demand
 
 
 def rehearsed(

@@ -75,6 +75,7 @@ def run_details(
     latest: ProgressPoint | None,
     remaining_s: float | None,
     outputs: Iterable[str],
+    ranks: Iterable[RunRecord],
 ) -> dict[str, Any]:
     """What `headway show --json` adds to `run_view`."""
     demand = record.demand
@@ -103,6 +104,17 @@ def run_details(
             "remaining_s": remaining_s,
         },
         "outputs": list(outputs),
+        "gang": record.gang_id,
+        "ranks": [
+            {
+                "rank": rank.gang_rank,
+                "run_id": rank.run_id,
+                "node": rank.node,
+                "state": ledger_state(rank),
+                "exit": _exit(rank),
+            }
+            for rank in ranks
+        ],
     }
 
 

@@ -37,6 +37,7 @@ def details(site: Site, seen: FlowRun, record: RunRecord | None, ui_url: str) ->
         latest=ledger.progress.latest(record.run_id),
         remaining_s=remaining_s(site, record),
         outputs=sorted(str(path) for path in outputs.rglob("*") if path.is_file()),
+        ranks=ledger.runs.ranks(record.run_id, record.attempt),
     )
     return view | known | {"diagnostics": diagnostics_view(diagnose_points(points))}
 

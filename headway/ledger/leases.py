@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from datetime import timedelta
+from itertools import count
 from secrets import token_hex
 
 from sqlalchemy import delete
@@ -11,13 +12,18 @@ from headway.errors import LeaseLost, RunUnknown
 from headway.ledger.columns import now
 from headway.ledger.database import Database
 from headway.ledger.nodes import node_record
-from headway.ledger.runs import live_lease, move
+from headway.ledger.runs import leases_of, live_lease, move
 from headway.ledger.tables import LeaseGpuRow, LeasePortRow, LeaseRow, NodeRow, RunRow
 from headway.model.lease import Admit, Demand, GpuGrant, Lease, Resource, Sharing, Wait
 from headway.model.node import NodeReading
 from headway.model.run import RunState
 from headway.policy.admission import judge
 from headway.policy.headroom import compute_headroom
+
+FIRST_MEETING_PORT = 29_500
+"""Where the ranks of a gang meet, or on the next port that is free on that node."""
+
+_GRANTED = {RunState.CLAIMED.value, RunState.RUNNING.value}
 
 
 class Leases:
@@ -35,60 +41,116 @@ class Leases:
         *,
         reading: NodeReading | None,
         ttl_s: float,
+        others: Sequence[str] = (),
         utilisation_limit: float = 1.0,
         predicted_high_s: float | None = None,
     ) -> Lease | Wait:
-        """Grant *demand* on *node* to a waiting run, or say what is missing.
+        """Grant *demand* on *node*, and on *others*, to a waiting run, or say what is missing.
 
-        One transaction that holds the node's row: whoever comes second sees
+        One transaction that holds the nodes' rows: whoever comes second sees
         the first one's lease. A run that is not waiting gets no second lease.
+        A gang gets all of its leases or none; those on *others* wait there
+        for their rank to `take` them, and the first has a port more, where
+        the ranks meet.
 
         Args:
             run_id: A run in the line.
-            node: Where it would run.
-            demand: What it needs there.
-            reading: The node now; can only make headroom smaller.
-            ttl_s: The lease expires so long after its last renewal.
+            node: Where it would run; of a gang, where rank 0 would.
+            demand: What it needs there, and on each of *others*.
+            reading: *node* now; can only make headroom smaller. The others go
+                by what the ledger has of them.
+            ttl_s: The leases expire so long after their last renewal.
+            others: Nodes of the ranks 1, 2, …
             utilisation_limit: See `policy.admission.judge`.
             predicted_high_s: Upper quantile of the runtime, for backfill.
+
+        Returns:
+            The lease on *node*, or why there is none.
         """
+        names = (node, *others)
         with self._database.transaction() as session:
-            node_row = lock_node(session, node)
+            rows = lock_nodes(session, names)
             run = session.get(RunRow, run_id, with_for_update=True)
             if run is None:
                 raise RunUnknown(run_id)
-            if node_row is None:
-                return Wait(Resource.NODE, 1, f"node {node} has not joined this site")
-            if run.state != RunState.WAITING.value or live_lease(session, run_id) is not None:
+            missing = next((name for name in names if name not in rows), None)
+            if missing is not None:
+                return Wait(Resource.NODE, 1, f"node {missing} has not joined this site")
+            if run.state != RunState.WAITING.value or leases_of(session, run_id):
                 return Wait(
                     Resource.TURN, 0, "it is claimed already, or its last attempt still ends"
                 )
-            headroom = compute_headroom(
-                node_record(node_row).node, live_leases(session, [node]), reading
-            )
-            decision = judge(demand, headroom, utilisation_limit=utilisation_limit)
-            if isinstance(decision, Wait):
-                return decision
+            admits = []
+            for name in names:
+                record = node_record(rows[name])
+                seen = reading if name == node else record.reading
+                headroom = compute_headroom(record.node, live_leases(session, [name]), seen)
+                decision = judge(demand, headroom, utilisation_limit=utilisation_limit)
+                if isinstance(decision, Wait):
+                    return decision
+                admits.append(decision)
             moment = now(session)
-            lease = LeaseRow(
-                run_id=run_id,
-                attempt=run.attempt,
-                node=node,
-                token=token_hex(16),
-                host_memory_bytes=demand.host_memory_bytes,
-                cpus=demand.cpus,
-                granted_at=moment,
-                expires_at=moment + timedelta(seconds=ttl_s),
-            )
-            if predicted_high_s is not None:
-                lease.predicted_end_at = moment + timedelta(seconds=predicted_high_s)
-            session.add(lease)
+            leases = [
+                LeaseRow(
+                    run_id=run_id,
+                    gang_rank=rank,
+                    attempt=run.attempt,
+                    node=name,
+                    token=token_hex(16),
+                    host_memory_bytes=demand.host_memory_bytes,
+                    cpus=demand.cpus,
+                    granted_at=moment,
+                    expires_at=moment + timedelta(seconds=ttl_s),
+                    predicted_end_at=None
+                    if predicted_high_s is None
+                    else moment + timedelta(seconds=predicted_high_s),
+                )
+                for rank, name in enumerate(names)
+            ]
+            session.add_all(leases)
             session.flush()
-            _grant(session, lease, decision, demand)
+            for lease, decision in zip(leases, admits, strict=True):
+                _grant_gpus(session, lease, decision)
+                _grant_ports(session, lease, demand.ports)
+            if others:
+                _grant_ports(session, leases[0], [_meeting_port(session, node)])
             move(run, RunState.CLAIMED)
             run.node, run.claimed_at = node, moment
             run.resource, run.reason, run.expected_start_at = None, "", None
             session.add(run)
+            session.flush()
+            return _lease(session, leases[0])
+
+    def take(self, gang_id: str, attempt: int, rank: int, run_id: str) -> Lease:
+        """Make the lease that a gang holds for a rank the own one of run *run_id*. Idempotent.
+
+        From here on the rank is a claimed run of its own on its node, which
+        settles and cleans up like any other.
+
+        Args:
+            gang_id: The run that rank 0 is.
+            attempt: Its attempt.
+            rank: 1, 2, …
+            run_id: The run that this rank is from now on.
+
+        Raises:
+            LeaseLost: The gang holds it no more, or another run took it.
+        """
+        with self._database.transaction() as session:
+            gang = session.get(RunRow, gang_id, with_for_update=True)
+            if gang is None:
+                raise RunUnknown(gang_id)
+            taken = live_lease(session, run_id)
+            if taken is not None:
+                return _lease(session, taken)
+            held = [row for row in leases_of(session, gang_id) if row.gang_rank == rank]
+            if not held or gang.attempt != attempt or gang.state not in _GRANTED:
+                raise LeaseLost(0, gang_id, f"its attempt {attempt} is over, or rank {rank} began")
+            lease = held[0]
+            session.add(_rank_run(gang, lease, run_id))
+            session.flush()
+            lease.run_id, lease.gang_rank = run_id, 0
+            session.add(lease)
             session.flush()
             return _lease(session, lease)
 
@@ -110,8 +172,7 @@ class Leases:
         """
         with self._database.transaction() as session:
             lease = _held(session, lease_id, token)
-            node_row = lock_node(session, lease.node)
-            assert node_row is not None  # noqa: S101 - a foreign key says so
+            node_row = lock_nodes(session, [lease.node])[lease.node]
             others = [it for it in live_leases(session, [lease.node]) if it.lease_id != lease_id]
             headroom = compute_headroom(node_record(node_row).node, others, reading)
             decision = judge(demand, headroom, utilisation_limit=utilisation_limit)
@@ -122,27 +183,52 @@ class Leases:
             lease.expires_at = moment + timedelta(seconds=ttl_s)
             if predicted_high_s is not None:
                 lease.predicted_end_at = moment + timedelta(seconds=predicted_high_s)
-            _forget_parts(session, lease_id)
-            _grant(session, lease, decision, demand)
+            session.exec(delete(LeaseGpuRow).where(col(LeaseGpuRow.lease_id) == lease_id))
+            _grant_gpus(session, lease, decision)
             session.add(lease)
             session.flush()
             return _lease(session, lease)
 
     def renew(self, lease_id: int, token: str, ttl_s: float) -> None:
-        """Move the expiry. Raises `LeaseLost` when it is released or somebody else's."""
+        """Move the expiry, also of what the run's other ranks have yet to take.
+
+        Raises:
+            LeaseLost: It is released or somebody else's.
+        """
         with self._database.transaction() as session:
             lease = _held(session, lease_id, token)
-            lease.expires_at = now(session) + timedelta(seconds=ttl_s)
-            session.add(lease)
+            for each in leases_of(session, lease.run_id):
+                each.expires_at = now(session) + timedelta(seconds=ttl_s)
+                session.add(each)
 
     def release(self, run_id: str) -> bool:
-        """Release the run's lease and ports, once its container is gone. Idempotent."""
+        """Release the run's leases and ports, once its container is gone. Idempotent.
+
+        What its other ranks have not taken goes too: nothing runs there yet.
+        """
         with self._database.transaction() as session:
-            lease = live_lease(session, run_id)
-            if lease is None:
-                return False
-            _release(session, lease)
-            return True
+            leases = leases_of(session, run_id)
+            for lease in leases:
+                _release(session, lease)
+            return bool(leases)
+
+    def release_untaken(self, node: str, ttl_s: float) -> list[str]:
+        """Release what gangs held on *node* for ranks, and did not renew for *ttl_s* more.
+
+        Returns:
+            The runs of these gangs.
+        """
+        with self._database.transaction() as session:
+            query = select(LeaseRow).where(
+                LeaseRow.node == node,
+                LeaseRow.gang_rank > 0,
+                col(LeaseRow.released_at).is_(None),
+                col(LeaseRow.expires_at) < now(session) - timedelta(seconds=ttl_s),
+            )
+            rows = session.exec(query.with_for_update()).all()
+            for row in rows:
+                _release(session, row)
+            return [row.run_id for row in rows]
 
     def give_back(self, run_id: str, token: str) -> bool:
         """Undo a claim before anything started: same attempt, back to the line."""
@@ -150,11 +236,14 @@ class Leases:
             run = session.get(RunRow, run_id, with_for_update=True)
             lease = live_lease(session, run_id)
             if lease is not None and lease.token == token:
-                _release(session, lease)
+                for each in leases_of(session, run_id):
+                    _release(session, each)
             if run is None or run.state != RunState.CLAIMED.value:
                 return False
             move(run, RunState.WAITING)
             run.claimed_at = None
+            if _ranks_begun(session, run):
+                run.attempt += 1  # they belong to this one, and end with it
             session.add(run)
             return True
 
@@ -165,15 +254,25 @@ class Leases:
             return live_leases(session, names)
 
     def of_run(self, run_id: str) -> Lease | None:
-        """The run's unreleased lease."""
+        """The run's own unreleased lease."""
         with self._database.transaction() as session:
             row = live_lease(session, run_id)
             return None if row is None else _lease(session, row)
 
+    def untaken(self, run_id: str) -> list[Lease]:
+        """What a gang holds for ranks that have not begun yet, by rank."""
+        with self._database.transaction() as session:
+            rows = leases_of(session, run_id)
+            return [_lease(session, row) for row in rows if row.gang_rank > 0]
 
-def lock_node(session: Session, node: str) -> NodeRow | None:
-    """Hold the node's row until the transaction ends; on SQLite the transaction itself does."""
-    return session.exec(select(NodeRow).where(NodeRow.name == node).with_for_update()).one_or_none()
+
+def lock_nodes(session: Session, names: Sequence[str]) -> dict[str, NodeRow]:
+    """Hold the nodes' rows until the transaction ends; on SQLite the transaction itself does.
+
+    All who lock several do so in one order, so that none waits for another in a ring.
+    """
+    query = select(NodeRow).where(col(NodeRow.name).in_(names)).order_by("name")
+    return {row.name: row for row in session.exec(query.with_for_update())}
 
 
 def _held(session: Session, lease_id: int, token: str) -> LeaseRow:
@@ -206,20 +305,60 @@ def live_leases(session: Session, nodes: Sequence[str]) -> list[Lease]:
     ]
 
 
-def _grant(session: Session, lease: LeaseRow, admitted: Admit, demand: Demand) -> None:
-    lease_id = lease.lease_id or 0  # flushed, so the database has numbered it
-    for gpu in admitted.gpus:
-        session.add(
-            LeaseGpuRow(
-                lease_id=lease_id,
-                uuid=gpu.uuid,
-                memory_bytes=gpu.memory_bytes,
-                sharing=gpu.sharing.value,
-                utilisation_frac=gpu.utilisation_frac,
-            )
+def _grant_gpus(session: Session, lease: LeaseRow, admitted: Admit) -> None:
+    session.add_all(
+        LeaseGpuRow(
+            lease_id=lease.lease_id or 0,  # flushed, so the database has numbered it
+            uuid=gpu.uuid,
+            memory_bytes=gpu.memory_bytes,
+            sharing=gpu.sharing.value,
+            utilisation_frac=gpu.utilisation_frac,
         )
-    for port in demand.ports:
-        session.add(LeasePortRow(lease_id=lease_id, port=port, node=lease.node))
+        for gpu in admitted.gpus
+    )
+
+
+def _grant_ports(session: Session, lease: LeaseRow, ports: Sequence[int]) -> None:
+    session.add_all(
+        LeasePortRow(lease_id=lease.lease_id or 0, port=port, node=lease.node) for port in ports
+    )
+    session.flush()
+
+
+def _ranks_begun(session: Session, run: RunRow) -> bool:
+    query = select(RunRow.run_id).where(RunRow.gang_id == run.run_id, RunRow.attempt == run.attempt)
+    return session.exec(query).first() is not None
+
+
+def _meeting_port(session: Session, node: str) -> int:
+    """A port of *node* that no lease has."""
+    query = select(LeasePortRow.port).where(LeasePortRow.node == node)
+    taken = set(session.exec(query))
+    return next(port for port in count(FIRST_MEETING_PORT) if port not in taken)
+
+
+def _rank_run(gang: RunRow, lease: LeaseRow, run_id: str) -> RunRow:
+    """A rank as a claimed run: never repeated or stopped for others by itself."""
+    named = {"name": f"{gang.name[:55]}-rank{lease.gang_rank}"}
+    return RunRow(
+        run_id=run_id,
+        name=named["name"],
+        owner=gang.owner,
+        team=gang.team,
+        pool=gang.pool,
+        queue=lease.node,
+        priority=gang.priority,
+        gang_id=gang.run_id,
+        gang_rank=lease.gang_rank,
+        job={**gang.job, **named, "retries": 0, "preemptible": False},
+        state=RunState.CLAIMED.value,
+        attempt=lease.attempt,
+        node=lease.node,
+        submitted_at=gang.submitted_at,
+        claimed_at=lease.granted_at,
+        prediction=gang.prediction,
+        demand=gang.demand,
+    )
 
 
 def _release(session: Session, lease: LeaseRow) -> None:
@@ -227,11 +366,6 @@ def _release(session: Session, lease: LeaseRow) -> None:
     session.add(lease)
     # The ports' rows go, so that the unique constraint guards live ones only.
     session.exec(delete(LeasePortRow).where(col(LeasePortRow.lease_id) == lease.lease_id))
-
-
-def _forget_parts(session: Session, lease_id: int) -> None:
-    session.exec(delete(LeaseGpuRow).where(col(LeaseGpuRow.lease_id) == lease_id))
-    session.exec(delete(LeasePortRow).where(col(LeasePortRow.lease_id) == lease_id))
 
 
 def _lease(session: Session, row: LeaseRow) -> Lease:
@@ -257,4 +391,5 @@ def _record(row: LeaseRow, gpus: Sequence[LeaseGpuRow], ports: Sequence[int]) ->
         granted_at=row.granted_at,
         expires_at=row.expires_at,
         predicted_end_at=row.predicted_end_at,
+        gang_rank=row.gang_rank,
     )

@@ -74,3 +74,6 @@ class RunRecord:
     demand: Demand | None
     demand_override: Mapping[str, Any] | None
     measurement: Measurement | None
+    gang_id: str | None = None
+    """The run whose part on another node this is."""
+    gang_rank: int = 0

@@ -70,6 +70,7 @@ class Runs:
             "queue": queue,
             "priority": priority,
             "preemptions": 0,
+            "gang_rank": 0,
             "job": dict(job),
             "state": RunState.WAITING.value,
             "attempt": 1,
@@ -290,6 +291,12 @@ class Runs:
                 for row in session.exec(query)
             ]
 
+    def ranks(self, run_id: str, attempt: int) -> list[RunRecord]:
+        """The parts of the run's attempt on other nodes that have begun, by rank."""
+        with self._database.transaction() as session:
+            query = select(RunRow).where(RunRow.gang_id == run_id, RunRow.attempt == attempt)
+            return [run_record(row) for row in session.exec(query.order_by("gang_rank"))]
+
     def counts(self) -> dict[RunState, int]:
         """How many runs are in each state."""
         with self._database.transaction() as session:
@@ -299,9 +306,14 @@ class Runs:
 
 
 def live_lease(session: Session, run_id: str) -> LeaseRow | None:
-    """The run's unreleased lease; a partial index allows one at most."""
+    """The run's own unreleased lease; a partial index allows one at most."""
+    return next((row for row in leases_of(session, run_id) if row.gang_rank == 0), None)
+
+
+def leases_of(session: Session, run_id: str) -> Sequence[LeaseRow]:
+    """The run's unreleased leases by rank: its own, and those its other ranks have yet to take."""
     query = select(LeaseRow).where(LeaseRow.run_id == run_id, col(LeaseRow.released_at).is_(None))
-    return session.exec(query).one_or_none()
+    return session.exec(query.order_by("gang_rank")).all()
 
 
 def move(row: RunRow, to: RunState) -> None:
@@ -351,6 +363,8 @@ def run_record(row: RunRow) -> RunRecord:
         demand=_value(Demand, row.demand),
         demand_override=row.demand_override,
         measurement=_value(Measurement, row.measurement),
+        gang_id=row.gang_id,
+        gang_rank=row.gang_rank,
     )
 
 

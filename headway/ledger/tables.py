@@ -102,6 +102,8 @@ class RunRow(SQLModel, table=True):
             "state NOT IN ('claimed', 'running') OR node IS NOT NULL", name="granted_has_its_node"
         ),
         Index("run_by_state", "state", "pool"),
+        CheckConstraint("(gang_id IS NULL) = (gang_rank = 0)", name="only_ranks_have_a_gang"),
+        Index("one_run_per_rank", "gang_id", "attempt", "gang_rank", unique=True),
     )
     run_id: str = Field(sa_column=Column(String(36), primary_key=True))
     name: str
@@ -117,6 +119,12 @@ class RunRow(SQLModel, table=True):
     """The run of a higher priority that this attempt is being stopped for."""
     preemptions: int = 0
     """Attempts that ended so; they do not count against its retries."""
+    gang_id: str | None = Field(
+        default=None, sa_column=Column(String(36), ForeignKey("run.run_id"), nullable=True)
+    )
+    """The run whose part on another node this is; None for a run of its own."""
+    gang_rank: int = 0
+    """Which part: 1, 2, …; the run itself is rank 0."""
     job: Any = _json(nullable=False)
     state: str
     attempt: int = 1
@@ -149,9 +157,11 @@ class LeaseRow(SQLModel, table=True):
         CheckConstraint("host_memory_bytes > 0", name="lease_memory_positive"),
         CheckConstraint("cpus > 0", name="lease_cpus_positive"),
         _at_least("attempt", 1, "lease_attempt_at_least_1"),
+        _at_least("gang_rank", 0, "lease_rank_not_negative"),
         Index(
-            "one_live_lease_per_run",
+            "one_live_lease_per_rank",
             "run_id",
+            "gang_rank",
             unique=True,
             sqlite_where=text("released_at IS NULL"),
             postgresql_where=text("released_at IS NULL"),
@@ -167,6 +177,8 @@ class LeaseRow(SQLModel, table=True):
         default=None, sa_column=Column(_Id, primary_key=True, autoincrement=True)
     )
     run_id: str = Field(sa_column=Column(String(36), ForeignKey("run.run_id"), nullable=False))
+    gang_rank: int = 0
+    """Above 0: held for a part of the run on another node, which has not begun there yet."""
     attempt: int
     node: str = Field(sa_column=Column(String(63), ForeignKey("node.name"), nullable=False))
     token: str

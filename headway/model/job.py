@@ -126,7 +126,12 @@ class Resources(_Part):
     inside = ("resources",)
 
     gpus: Annotated[int, whole(0, 1024)] = Field(
-        0, title="GPUs", description="On one node. 0 trains on the CPU."
+        0, title="GPUs", description="On each node. 0 trains on the CPU."
+    )
+    nodes: Annotated[int, whole(1, 64)] = Field(
+        1,
+        title="Nodes",
+        description="Above 1 the command runs on so many nodes, started together or not at all.",
     )
     gpu_memory: MemorySize | None = Field(
         None, title="GPU memory", description="On each GPU, such as 12GiB; predicted if left out."

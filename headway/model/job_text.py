@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from pydantic import ValidationError
 
@@ -79,6 +80,11 @@ def job_from_document(document: object) -> TrainingJob:
     if not isinstance(document, Mapping):
         raise InvalidInput("job", NOTHING if document is None else document, _EXAMPLE)
     return _validated(Document(dict(document)))
+
+
+def job_nodes(document: Mapping[str, Any]) -> int:
+    """On how many nodes the job of *document*, once validated, runs at once."""
+    return int((document.get("resources") or {}).get("nodes", 1))
 
 
 def _validated(document: Document) -> TrainingJob:

@@ -77,6 +77,8 @@ class Lease:
     expires_at: datetime
     predicted_end_at: datetime | None = None
     """Upper quantile of the end, for backfill; None when nothing is known."""
+    gang_rank: int = 0
+    """Above 0: held for a part of the run on this node, which has not begun yet."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,8 @@ class NetworkMode(enum.StrEnum):
 
     BRIDGE = "bridge"
     """The outside through the engine's own network; reached only by its published ports."""
+    HOST = "host"
+    """The node's own: everything that the node reaches. The ranks of a gang meet through it."""
     NONE = "none"
     """Nothing; published ports do not work either."""
 
@@ -49,7 +51,12 @@ class ContainerPolicy(BaseModel):
     max_log_bytes: int = Field(
         4 * GIB, ge=1, title="Log", description="Most that is kept of one attempt's log."
     )
-    network: NetworkMode = Field(NetworkMode.BRIDGE, title="Network")
+    network: NetworkMode = Field(
+        NetworkMode.BRIDGE,
+        title="Network",
+        description="What a container reaches. Jobs over several nodes get host, unless this is "
+        "none: then they are refused.",
+    )
     root_filesystem: RootFilesystem = Field(RootFilesystem.WRITABLE, title="Root file system")
 
     def allows_image(self, image: str) -> bool:

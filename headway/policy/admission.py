@@ -126,13 +126,18 @@ def _gpu_wait(demand: Demand, headroom: Headroom, fitting: int, utilisation_limi
     )
 
 
-def possible(demand: Demand, nodes: Sequence[Node]) -> Refuse | None:
-    """What of *demand* no node could ever hold, even empty; None when some node could.
+def possible(demand: Demand, nodes: Sequence[Node], *, count: int = 1) -> Refuse | None:
+    """What of *demand* no node could ever hold, even empty; None when *count* nodes could.
 
     A node's state does not count: what fits only a drained node waits for it.
     """
-    if not nodes or any(_refusal(demand, node) is None for node in nodes):
+    able = sum(_refusal(demand, node) is None for node in nodes)
+    if not nodes or able >= count:
         return None
+    if able:
+        which = "is" if able == 1 else "are"
+        there = f"there {which} {able} that could take a part of it; ask for at most that"
+        return Refuse("resources.nodes", count, there)
     refusals = [(_refusal(demand, node), node) for node in nodes]
     # The node that comes closest has the most useful thing to say.
     refused = [(refusal, node) for refusal, node in refusals if refusal is not None]

@@ -63,6 +63,8 @@ class RunningRun:
     preemptible: bool = False
     stopping: bool = False
     """Was told to stop for a higher priority, and is still within its grace time."""
+    gang_id: str = ""
+    """The run whose part on another node this is; what it holds counts as that run's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +137,7 @@ def plan(
     Returns:
         What becomes of the first runs of the line.
     """
-    views = sorted(nodes, key=lambda view: view.node.name)
+    views = _as_gangs(sorted(nodes, key=lambda view: view.node.name), running)
     now_s = now.timestamp()
     asks = [ask_of(run, settings) for run in waiting]
     names = [*(one.team for one in waiting), *(one.team for one in running)]
@@ -172,6 +174,23 @@ def plan(
             if not one.stopping
         ]
     return Plan(tuple(entries), tuple(preempts))
+
+
+def _as_gangs(views: Sequence[NodeView], running: Sequence[RunningRun]) -> list[NodeView]:
+    """*views* with each lease of a gang as that of one run, whose ranks come and go together."""
+    gang_of = {one.run_id: one.gang_id for one in running if one.gang_id}
+    if not gang_of:
+        return list(views)
+    return [
+        replace(
+            view,
+            leases=tuple(
+                replace(lease, run_id=gang_of.get(lease.run_id, lease.run_id))
+                for lease in view.leases
+            ),
+        )
+        for view in views
+    ]
 
 
 @dataclass(frozen=True, slots=True)

@@ -86,7 +86,7 @@ def explain(
         )
     if board.has_room(ask):
         return Wait(Resource.TURN, 0, "would fit now, but would delay runs ahead of it")
-    return _room(ask, board, now_s)
+    return _room(outcome, board, now_s)
 
 
 def _quota(ask: Ask, held: Held, settings: PolicySettings) -> Wait:
@@ -111,15 +111,18 @@ def _quota(ask: Ask, held: Held, settings: PolicySettings) -> Wait:
     )
 
 
-def _room(ask: Ask, board: Board, now_s: float) -> Wait:
+def _room(outcome: Outcome, board: Board, now_s: float) -> Wait:
+    ask = outcome.ask
     nodes = [node for node in board.nodes if node.admits(ask)]
-    if not any(_could_hold(node, ask) for node in nodes):
+    if sum(_could_hold(node, ask) for node in nodes) < ask.nodes:
         shut = [n for n in board.nodes if n.closed and (not ask.node or n.name == ask.node)]
         able = [node for node in shut if _could_hold(node, ask)]
         if able or not nodes:
             why = "; ".join(node.closed for node in (able or shut)[:3])
             missing = f"there is no node {ask.node}" if ask.node else "there is no node"
             return Wait(Resource.NODE, 1, why or f"{missing} in the pool")
+    if ask.nodes > 1:
+        return _gang(outcome, nodes, board, now_s)
     host = max(nodes, key=lambda node: (node.host.free_bytes, node.name))
     if host.host.free_bytes < ask.host.memory_bytes:
         return Wait(
@@ -129,15 +132,8 @@ def _room(ask: Ask, board: Board, now_s: float) -> Wait:
             f"{format_size(max(host.host.free_bytes, 0))} on {host.name}"
             + _until(host.host.opens_at(ask.host, now_s)),
         )
-    fitting = sum(_gpus(node, ask) >= ask.gpus for node in nodes)
-    if ask.gpus and fitting < ask.nodes:
-        if ask.nodes > 1:
-            return Wait(
-                Resource.GPUS,
-                ask.nodes - fitting,
-                f"needs {ask.nodes} nodes with {ask.gpus} GPU(s) each at once; {fitting} have them",
-            )
-        return _gpu(ask, nodes, board, now_s)
+    if not any(_gpus(node, ask) >= ask.gpus for node in nodes):
+        return _gpu(outcome, nodes, board, now_s)
     if ask.ports and any(not ask.ports.isdisjoint(node.ports) for node in nodes):
         taken = min(port for node in nodes for port in ask.ports & node.ports)
         return Wait(Resource.PORTS, 1, f"needs port {taken}, which another run has")
@@ -147,6 +143,33 @@ def _room(ask: Ask, board: Board, now_s: float) -> Wait:
         max(ask.host.load - cpus, 0.0),
         f"needs {ask.host.load:g} CPUs; the largest headroom is {max(cpus, 0):g} on one node",
     )
+
+
+def _gang(outcome: Outcome, nodes: list[NodeRooms], board: Board, now_s: float) -> Wait:
+    ask = outcome.ask
+    ready = [
+        node.name
+        for node in nodes
+        if node.host.fits_now(ask.host)
+        and _gpus(node, ask) >= ask.gpus
+        and ask.ports.isdisjoint(node.ports)
+    ]
+    each = f"{ask.gpus} GPU(s)" if ask.gpus else f"{format_size(ask.host.memory_bytes)}"
+    have = f"{len(ready)} has" if len(ready) == 1 else f"{len(ready)} have"
+    names = f" ({', '.join(ready[:3])})" if ready else ""
+    return Wait(
+        Resource.GPUS if ask.gpus else Resource.HOST_MEMORY,
+        ask.nodes - len(ready),
+        f"needs {ask.nodes} nodes at once with {each} on each; {have} room now{names}"
+        + _until(_opens_s(outcome, board, now_s)),
+    )
+
+
+def _opens_s(outcome: Outcome, board: Board, now_s: float) -> float:
+    """The start it is promised; without a promise, where there is room beside all promises."""
+    if outcome.reserved:
+        return outcome.reserved_s
+    return board.earliest(outcome.ask, now_s)[0]
 
 
 def _could_hold(node: NodeRooms, ask: Ask) -> bool:
@@ -160,9 +183,10 @@ def _gpus(node: NodeRooms, ask: Ask) -> int:
     return sum(room.fits_now(ask.gpu) for _, room in node.suitable(ask))
 
 
-def _gpu(ask: Ask, nodes: list[NodeRooms], board: Board, now_s: float) -> Wait:
+def _gpu(outcome: Outcome, nodes: list[NodeRooms], board: Board, now_s: float) -> Wait:
+    ask = outcome.ask
     rooms = [(room, node, at) for node in nodes for at, room in node.suitable(ask)]
-    until = _until(board.earliest(ask, now_s)[0])
+    until = _until(_opens_s(outcome, board, now_s))
     if not rooms:
         error = next((node.gpu_error for node in nodes if node.gpu_error), "")
         text = f"the GPUs cannot be read: {error}" if error else "no node has such a GPU now"

@@ -47,6 +47,8 @@ class Situation:
     """On this node; of a waiting run, one that the attempt before has left behind."""
     flow_starts: int = 0
     attempts_left: bool = True
+    is_rank: bool = False
+    """Part of a gang: it never waits or begins again by itself."""
 
 
 class Action(enum.StrEnum):
@@ -130,7 +132,7 @@ def _resume(seen: Situation) -> tuple[Action, ...]:
         return (*_stop(seen), Action.END_INFRASTRUCTURE, Action.RELEASE, Action.SET_FINAL)
     if seen.container:
         return (Action.RENEW, *_reschedule(seen))
-    if seen.state is RunState.CLAIMED:
+    if seen.state is RunState.CLAIMED and not seen.is_rank:
         return (Action.GIVE_BACK, *_reschedule(seen))
     if seen.attempts_left:
         return (Action.REQUEUE, *_reschedule(seen))

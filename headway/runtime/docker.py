@@ -191,6 +191,8 @@ class DockerRuntime:
         """Create by a closed list of settings; the id. Nothing else reaches the engine."""
         api = self._api
         read_only = self.policy.root_filesystem is RootFilesystem.READ_ONLY
+        network = spec.network or self.policy.network
+        published = () if network is NetworkMode.HOST else spec.ports
         host_config = api.create_host_config(
             mounts=mounts,
             mem_limit=spec.host_memory_bytes,
@@ -203,8 +205,8 @@ class DockerRuntime:
             init=True,
             read_only=read_only,
             tmpfs={"/tmp": "rw,nosuid,nodev,exec"} if read_only else None,
-            network_mode=self.policy.network.value,
-            port_bindings={port: ("127.0.0.1", port) for port in spec.ports},
+            network_mode=network.value,
+            port_bindings={port: ("127.0.0.1", port) for port in published},
             device_requests=_gpu_request(spec),
             cgroup_parent=self._group(spec.name) if self._own_group else None,
             log_config=LogConfig(
@@ -232,11 +234,11 @@ class DockerRuntime:
                         environment=_environment(spec),
                         working_dir=spec.working_dir or None,
                         stop_signal="SIGTERM",
-                        ports=list(spec.ports),
+                        ports=list(published),
                         labels={**spec.labels, **labels},
                         host_config=host_config,
                         healthcheck={"test": ["NONE"]},
-                        network_disabled=self.policy.network is NetworkMode.NONE,
+                        network_disabled=network is NetworkMode.NONE,
                     )
                     return str(created["Id"])
                 except NotFound as error:

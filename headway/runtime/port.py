@@ -12,6 +12,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Protocol
 
+from headway.model.policy import NetworkMode
+
 
 class RuntimeKind(enum.StrEnum):
     """Which adapter ran a container."""
@@ -53,6 +55,8 @@ class ContainerSpec:
     """GPUs made visible; empty makes all of them invisible."""
     ports: tuple[int, ...] = ()
     """Published on the same number of the host's loopback address."""
+    network: NetworkMode | None = None
+    """Other than the policy's, which may still forbid it; None for the policy's."""
     user: str = ""
     """``uid:gid``; empty for the owner of headway's own process."""
     working_dir: str = ""

@@ -4,7 +4,7 @@ import re
 from pathlib import Path, PurePosixPath
 
 from headway.errors import PolicyViolation
-from headway.model.policy import ContainerPolicy
+from headway.model.policy import ContainerPolicy, NetworkMode
 from headway.runtime.port import BindMount, ContainerSpec
 from headway.units import format_size
 
@@ -36,6 +36,10 @@ def check_spec(spec: ContainerSpec, policy: ContainerPolicy) -> None:
             raise PolicyViolation(what, format_size(asked), f"give at most {format_size(most)}")
     if not 1 <= spec.pids <= policy.max_pids:
         raise PolicyViolation("processes", spec.pids, f"give 1 to {policy.max_pids}")
+    if spec.network is NetworkMode.HOST and policy.network is NetworkMode.NONE:
+        raise PolicyViolation(
+            "network", "host", "a job over several nodes needs one, and this site gives none"
+        )
     for mount in spec.mounts:
         _check_target(mount)
 

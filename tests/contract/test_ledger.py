@@ -4,6 +4,7 @@ import multiprocessing
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import product
 from pathlib import Path
@@ -17,6 +18,7 @@ from sqlalchemy.exc import IntegrityError, StatementError
 
 from headway.errors import IllegalTransition, LeaseLost, LedgerUnreachable, RunUnknown
 from headway.ledger import Ledger, database
+from headway.ledger.leases import FIRST_MEETING_PORT
 from headway.model.lease import Demand, GpuGrant, Lease, Resource, Sharing, Wait
 from headway.model.node import Capacity, Gpu, HostReading, Node, NodeReading, NodeState, Reserve
 from headway.model.progress import ProgressPoint
@@ -409,6 +411,7 @@ def test_only_the_newest_worker_reports_for_a_node(ledger: Ledger) -> None:
         "UPDATE lease_gpu SET memory_bytes = -1",
         "UPDATE node SET reserve_host_memory_bytes = host_memory_bytes + 1",
         "UPDATE node SET cpus = 0",
+        "UPDATE run SET gang_rank = 1",
         "UPDATE node SET state = 'gone'",
         SECOND_LEASE,
         "INSERT INTO lease_port (lease_id, port, node) VALUES (999, 9000, 'node-a')",
@@ -495,3 +498,87 @@ def test_a_locked_sqlite_is_waited_for(tmp_path: Path) -> None:
     holder.join()
     ledger.close()
     other.close()
+
+
+# --- gangs ---
+
+
+def gang(ledger: Ledger, run_id: str, demand: Demand | None = None) -> Lease | Wait:
+    """Ask for node-a and node-b at once."""
+    if ledger.nodes.get("node-b") is None:
+        second = replace(NODE, name="node-b")
+        ledger.nodes.register(second, boot_id="b", worker_token="w")
+    enqueue(ledger, run_id)
+    return ledger.leases.admit(
+        run_id, "node-a", demand or Demand(8 * GIB), reading=None, ttl_s=60.0, others=["node-b"]
+    )
+
+
+def test_a_gang_gets_all_its_leases_and_a_port_to_meet(ledger: Ledger) -> None:
+    lease = gang(ledger, "a", Demand(8 * GIB, ports=(6006,)))
+    assert isinstance(lease, Lease)
+    assert lease.ports == (6006, FIRST_MEETING_PORT)
+    (other,) = ledger.leases.untaken("a")
+    assert (other.node, other.gang_rank, other.ports) == ("node-b", 1, (6006,))
+    assert ledger.runs.get("a").node == "node-a"
+    assert [lease.node for lease in ledger.leases.live()] == ["node-a", "node-b"]
+
+
+def test_a_gang_gets_none_of_its_leases_when_one_does_not_fit(ledger: Ledger) -> None:
+    gang(ledger, "probe")
+    ledger.leases.release("probe")
+    enqueue(ledger, "there")
+    ledger.leases.admit("there", "node-b", Demand(25 * GIB), reading=None, ttl_s=60.0)
+    answer = gang(ledger, "a", Demand(20 * GIB))
+    assert isinstance(answer, Wait)
+    assert "node-b" in answer.reason
+    assert ledger.leases.live("node-a") == []
+    assert ledger.runs.get("a").state is RunState.WAITING
+
+
+def test_a_rank_takes_its_lease_once_and_is_a_run_of_its_own(ledger: Ledger) -> None:
+    gang(ledger, "a")
+    taken = ledger.leases.take("a", 1, 1, "rank-one")
+    assert (taken.run_id, taken.node, taken.gang_rank) == ("rank-one", "node-b", 0)
+    assert ledger.leases.take("a", 1, 1, "rank-one") == taken
+    with pytest.raises(LeaseLost):
+        ledger.leases.take("a", 1, 1, "somebody else")
+    (rank,) = ledger.runs.ranks("a", 1)
+    assert (rank.state, rank.gang_id, rank.gang_rank) == (RunState.CLAIMED, "a", 1)
+    assert (rank.name, rank.job["retries"]) == ("name-a-rank1", 0)
+    assert ledger.leases.untaken("a") == []
+    # The gang's end leaves the rank its lease: its container may live.
+    assert ledger.leases.release("a")
+    assert ledger.leases.of_run("rank-one") == taken
+
+
+def test_nothing_is_taken_from_a_gang_that_is_over(ledger: Ledger) -> None:
+    lease = gang(ledger, "a")
+    assert isinstance(lease, Lease)
+    assert ledger.leases.give_back("a", lease.token)
+    assert ledger.leases.live() == []
+    with pytest.raises(LeaseLost):
+        ledger.leases.take("a", 1, 1, "late")
+
+
+def test_a_gang_that_gives_back_leaves_its_ranks_to_the_attempt_before(ledger: Ledger) -> None:
+    lease = gang(ledger, "a")
+    assert isinstance(lease, Lease)
+    ledger.leases.take("a", 1, 1, "rank-one")
+    assert ledger.leases.give_back("a", lease.token)
+    assert ledger.runs.get("a").attempt == 2
+    ledger.leases.release("rank-one")
+    assert isinstance(gang(ledger, "a"), Lease)
+    assert ledger.leases.take("a", 2, 1, "rank-one-again").attempt == 2
+
+
+def test_a_gang_renews_what_its_ranks_have_not_taken(ledger: Ledger) -> None:
+    lease = gang(ledger, "a")
+    assert isinstance(lease, Lease)
+    assert ledger.leases.release_untaken("node-b", ttl_s=-61.0) == ["a"]
+    assert ledger.leases.live("node-b") == []
+    ledger.leases.give_back("a", lease.token)
+    lease = gang(ledger, "a")
+    assert isinstance(lease, Lease)
+    ledger.leases.renew(lease.lease_id, lease.token, 600.0)
+    assert ledger.leases.release_untaken("node-b", ttl_s=-61.0) == []

@@ -109,10 +109,15 @@ def test_a_drained_node_takes_nothing_and_says_so(nodes, tmp_path) -> None:
 
 def test_many_short_jobs_use_every_node_and_none_is_lost(nodes, tmp_path) -> None:
     head = nodes["head"]
+    for node in KINDS:
+        assert head.run("node", "drain", node, "--reason", "filling the line").returncode == 0
     runs = [
-        submit(head, tmp_path, f"short-{i}", **job(8.0, gpu_memory="1GiB", sharing="whole"))
+        submit(head, tmp_path, f"short-{i}", **job(4.0, gpu_memory="1GiB", sharing="whole"))
         for i in range(16)
     ]
+    # With the whole line waiting, each node that opens finds more than it can hold.
+    for node in KINDS:
+        assert head.run("node", "resume", node).returncode == 0
     used: Counter[str] = Counter()
     for run_id in runs:
         view = head.until(run_id, "Completed", "Failed", timeout_s=150)

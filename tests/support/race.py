@@ -1,11 +1,12 @@
 """Processes that race for the last slot of a node, round after round."""
 
 import multiprocessing
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from multiprocessing.synchronize import Barrier
 
-from sqlmodel import Session, select
+from sqlmodel import Session, col, select
 
 from headway.ledger import Ledger, leases
 from headway.ledger.tables import NodeRow
@@ -26,9 +27,10 @@ class Result:
     without_winner: int
 
 
-def without_lock(session: Session, node: str) -> NodeRow | None:
-    """`leases.lock_node` as it must not be: it only reads the row."""
-    return session.exec(select(NodeRow).where(NodeRow.name == node)).one_or_none()
+def without_lock(session: Session, names: Sequence[str]) -> dict[str, NodeRow]:
+    """`leases.lock_nodes` as it must not be: it only reads the rows."""
+    rows = session.exec(select(NodeRow).where(col(NodeRow.name).in_(names)))
+    return {row.name: row for row in rows}
 
 
 def race(url: str, *, racers: int, rounds: int, locked: bool = True) -> Result:
@@ -62,7 +64,7 @@ def race(url: str, *, racers: int, rounds: int, locked: bool = True) -> Result:
 
 def _racer(url: str, gate: Barrier, racer: int, rounds: int, locked: bool) -> None:
     if not locked:
-        leases.lock_node = without_lock
+        leases.lock_nodes = without_lock
     ledger = Ledger.open(url)
     for _ in range(rounds):
         gate.wait(120)

@@ -1,5 +1,8 @@
 """What submit says about a job that this site cannot run."""
 
+import io
+from pathlib import Path
+
 import pytest
 
 from headway.model.node import Capacity, Gpu, Node, Reserve
@@ -44,3 +47,8 @@ def test_a_file_is_not_read_further_than_needed(tmp_path):
     path = tmp_path / "job.yaml"
     path.write_bytes(b"x" * 10_000_000)
     assert len(read_file(path)) == 256 * 1024 + 1
+
+
+def test_a_job_may_come_on_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"name: piped\n")))
+    assert read_file(Path("-")) == b"name: piped\n"

@@ -61,7 +61,7 @@ def test_the_ledgers_reason_is_the_newer_one() -> None:
 def test_details_have_the_documented_keys() -> None:
     step = Step("train", 1, StepState.DONE, NOON, NOON + timedelta(seconds=2.5))
     details = run_details(
-        RECORD, steps=[step], lease=None, latest=None, remaining_s=None, outputs=["a"]
+        RECORD, steps=[step], lease=None, latest=None, remaining_s=None, outputs=["a"], ranks=[]
     )
     assert set(details) >= {
         "steps", "demand", "lease", "predicted", "measured", "progress", "outputs",
@@ -110,7 +110,9 @@ def test_predicted_stands_beside_measured() -> None:
 def test_every_key_is_documented() -> None:
     page = (Path(__file__).resolve().parents[2] / "docs/json.md").read_text()
     keys = set(run_view(SEEN, RECORD, ""))
-    details = run_details(RECORD, steps=[], lease=None, latest=None, remaining_s=None, outputs=[])
+    details = run_details(
+        RECORD, steps=[], lease=None, latest=None, remaining_s=None, outputs=[], ranks=[]
+    )
     keys |= {"diagnostics", *diagnostics_view(diagnose_points([]))}
     keys |= set(details) | set(details["predicted"]) | set(details["progress"])
     assert {key for key in keys if key not in re.findall(r"[a-z_0-9]+", page)} == set()

@@ -182,7 +182,7 @@ UNKNOWN = [
     (["zzz: 1"], 4, "zzz", "1", "no such key; keys here are name, owner, team"),
     (["<<: {a: 1}"], 4, '"<<"', "{'a': 1}", "no such key"),
     (["api_token: hunter2"], 4, "api_token", HIDDEN, "no such key"),
-    (["resources: 5"], 4, "resources", "5", "give a group of keys: gpus, gpu_memory"),
+    (["resources: 5"], 4, "resources", "5", "give a group of keys: gpus, nodes"),
     (["dataset: /data"], 4, "dataset", '"/data"', "give a group of keys: uri, sha256, size"),
 ]
 

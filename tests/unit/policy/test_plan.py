@@ -151,7 +151,29 @@ def test_a_gang_starts_everywhere_or_waits_with_a_reservation() -> None:
     busy = [views[0], NodeView(node("b"), (lease("x", "b", 0),))]
     stay = only_stay(made(busy, [waiting("g", gpus=2, nodes=2)]))
     assert set(stay.reserved) == {"a", "b"}
-    assert "needs 2 nodes with 2 GPU(s) each at once; 1 have them" in stay.wait.reason
+    assert stay.wait.reason == (
+        "needs 2 nodes at once with 2 GPU(s) on each; 1 has room now (a) "
+        "until about 05 Jan 16:00 UTC"
+    )
+
+
+def test_what_the_ranks_of_a_gang_hold_is_one_runs() -> None:
+    knobs = {"teams": {"vision": TeamSettings(max_running=2)}}
+    views = [
+        NodeView(node("a"), (lease("g", "a", 0, 1),)),
+        NodeView(node("b"), (lease("g-rank1", "b", 0, 1),)),
+    ]
+    running = [
+        RunningRun("g", team="vision", preemptible=True),
+        RunningRun("g-rank1", team="vision", gang_id="g"),
+    ]
+    urgent = waiting("u", gpus=2, nodes=2, priority=5)
+    done = made(views, [urgent], running, **knobs)
+    assert [(one.run_id, one.for_run_id) for one in done.preempts] == [("g", "u")]
+    # One run of two: another of the team may start.
+    free = [*views, NodeView(node("c"))]
+    (start,) = made(free, [waiting("v", team="vision")], running, **knobs).entries
+    assert isinstance(start, Start)
 
 
 def test_quota_of_a_team() -> None:

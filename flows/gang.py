@@ -1,0 +1,57 @@
+"""Starts the other ranks of a gang, each as a run of the flow `rank` on its own node."""
+
+from prefect.client.orchestration import get_client
+from prefect.deployments import run_deployment
+from prefect.exceptions import ObjectNotFound
+from prefect.logging import get_run_logger
+
+from headway.attempt import Attempt
+from headway.errors import SiteUnreachable
+from headway.model.lease import Lease
+from headway.server import RANK
+
+
+def start_ranks(attempt: Attempt, lease: Lease) -> None:
+    """Hand each rank that has not begun to the node that holds its lease. Idempotent.
+
+    Nothing for a job on one node, and for a run that is a rank itself.
+
+    Args:
+        attempt: Rank 0.
+        lease: Its own.
+
+    Raises:
+        SiteUnreachable: The flow `rank` is not registered.
+    """
+    meeting = attempt.meet(lease)
+    if meeting is None or attempt.is_rank:
+        return
+    held = attempt.site.ledger.leases.untaken(attempt.run_id)
+    deployment = _deployment(attempt.site.settings.pool) if held else ""
+    for each in held:
+        run_deployment(
+            deployment,
+            parameters={
+                "gang": meeting.gang_id,
+                "attempt": meeting.attempt,
+                "number": each.gang_rank,
+                "address": meeting.address,
+                "port": meeting.port,
+            },
+            flow_run_name=f"{attempt.job.name[:55]}-rank{each.gang_rank}",
+            work_queue_name=each.node,
+            idempotency_key=f"{meeting.gang_id}-{meeting.attempt}-{each.gang_rank}",
+            timeout=0,
+        )
+        get_run_logger().info("rank %d is handed to %s", each.gang_rank, each.node)
+
+
+def _deployment(pool: str) -> str:
+    with get_client(sync_client=True) as client:
+        try:
+            default = client.read_deployment_by_name(f"{RANK}/default")
+        except ObjectNotFound:
+            raise SiteUnreachable(
+                str(client.api_url), f"deployment {RANK}/default is not registered there"
+            ) from None
+    return f"{RANK}/{'default' if default.work_pool_name == pool else pool}"

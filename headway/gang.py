@@ -1,0 +1,118 @@
+"""A gang on its nodes: where its ranks meet, and what each hears of the others."""
+
+import socket
+from contextlib import closing
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from headway.model.run import Exit, ExitKind, RunState
+from headway.policy.gang import SILENT_S, Rank
+from headway.settings import Settings
+from headway.site import Site
+
+_NOWHERE = "192.0.2.1"  # TEST-NET-1 (RFC 5737): asks for the default route, sends nothing
+
+
+@dataclass(frozen=True, slots=True)
+class Meeting:
+    """Where the ranks of one attempt meet, and which of them this is."""
+
+    gang_id: str
+    attempt: int
+    address: str
+    """Of rank 0's node."""
+    port: int
+    """On that node, theirs alone."""
+    rank: int
+    """0 for the one that leads."""
+    nodes: int
+
+    def environment(self, gpus: int) -> dict[str, str]:
+        """Variables by which the program finds its peers.
+
+        `MASTER_ADDR` and `MASTER_PORT` are PyTorch's own. `torchrun` takes any
+        of its options from `PET_…`, so that ``torchrun train.py`` needs none.
+
+        Args:
+            gpus: GPUs on each node.
+        """
+        numbers = {
+            "HEADWAY_NODES": self.nodes,
+            "HEADWAY_NODE_RANK": self.rank,
+            "MASTER_ADDR": self.address,
+            "MASTER_PORT": self.port,
+            "PET_NNODES": self.nodes,
+            "PET_NODE_RANK": self.rank,
+            "PET_MASTER_ADDR": self.address,
+            "PET_MASTER_PORT": self.port,
+            **({"PET_NPROC_PER_NODE": gpus} if gpus else {}),
+        }
+        return {name: str(value) for name, value in numbers.items()}
+
+
+def own_address(settings: Settings) -> str:
+    """The address by which other nodes reach this one.
+
+    That which the operator set; else the one this node speaks to the Prefect
+    server from; on the server's own machine that of the default route.
+    """
+    if settings.address is not None:
+        return settings.address
+    server = urlsplit(settings.api_url).hostname or _NOWHERE
+    for target in (server, _NOWHERE):
+        found = _source_address(target)
+        if found and not found.startswith("127.") and found != "::1":
+            return found
+    return "127.0.0.1"
+
+
+def _source_address(target: str) -> str:
+    try:
+        family, kind, _, _, address = socket.getaddrinfo(target, 9, type=socket.SOCK_DGRAM)[0]
+        with closing(socket.socket(family, kind)) as probe:
+            probe.connect(address)
+            return str(probe.getsockname()[0])
+    except OSError:
+        return ""
+
+
+def other_ranks(site: Site, meeting: Meeting) -> list[Rank]:
+    """The ranks beside rank 0, as the ledger has them now."""
+    ledger = site.ledger
+    begun = [
+        Rank(run.gang_rank, run.node or "", True, run.exit, _silent_s(site, run.run_id, run.node))
+        for run in ledger.runs.ranks(meeting.gang_id, meeting.attempt)
+    ]
+    held = [
+        Rank(lease.gang_rank, lease.node, False, None, 0.0)
+        for lease in ledger.leases.untaken(meeting.gang_id)
+    ]
+    return sorted(begun + held, key=lambda rank: rank.number)
+
+
+def why_leave(site: Site, meeting: Meeting) -> Exit | None:
+    """Why a rank beside rank 0 has to stop: its gang is over, or its head is lost."""
+    gang = site.ledger.runs.get(meeting.gang_id)
+    if gang.state is RunState.ENDED and gang.exit is not None and gang.exit.kind is ExitKind.OK:
+        return Exit(ExitKind.OK, None, "stopped: rank 0 has ended well")
+    granted = gang.state in {RunState.CLAIMED, RunState.RUNNING}
+    if not granted or gang.attempt != meeting.attempt:
+        return Exit(ExitKind.CANCELLED, None, "stopped with its gang: see the run of rank 0")
+    silent_s = _silent_s(site, gang.run_id, gang.node)
+    if silent_s > SILENT_S:
+        return Exit(
+            ExitKind.INFRASTRUCTURE,
+            None,
+            f"node {gang.node}, where rank 0 runs, is lost: no sign of life for {silent_s:.0f} s",
+        )
+    return None
+
+
+def _silent_s(site: Site, run_id: str, node: str | None) -> float:
+    """Seconds since the node was heard of or the run's lease expired, whichever is less."""
+    now = site.ledger.now()
+    record, lease = site.ledger.nodes.get(node or ""), site.ledger.leases.of_run(run_id)
+    if record is None or lease is None:
+        return 0.0
+    newest = max(record.heartbeat_at, lease.expires_at)
+    return max((now - newest).total_seconds(), 0.0)

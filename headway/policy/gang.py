@@ -1,0 +1,101 @@
+"""A gang that runs: what becomes of all its ranks when something happens to one."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from headway.model.run import Exit, ExitKind
+
+TAKE_WITHIN_S = 120.0
+"""A rank whose node has not begun it for so long never will: its worker is away."""
+SILENT_S = 30.0
+"""A rank without a sign of life for so long is taken for lost."""
+END_TOGETHER_S = 60.0
+"""Ranks that still run so long after rank 0 ended well are stopped."""
+BLAME_WITHIN_S = 30.0
+"""So long is looked for the rank that made rank 0 fail."""
+
+_CAUSES = frozenset({ExitKind.OUT_OF_MEMORY, ExitKind.GPU_OUT_OF_MEMORY, ExitKind.INFRASTRUCTURE})
+"""What ends one rank by itself, and the others with an error of their own."""
+_OWN = frozenset({ExitKind.CANCELLED, ExitKind.PREEMPTED, ExitKind.TIMED_OUT})
+"""Ends of rank 0 that headway brought about: no other rank explains them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rank:
+    """A part of a gang on another node, as the ledger has it."""
+
+    number: int
+    node: str
+    begun: bool
+    """Its container may exist; before that the gang's lease is held for it."""
+    exit: Exit | None
+    """None until it has ended."""
+    silent_s: float
+    """Since the last sign of life, its node's or its lease's: a worker may be away for a while."""
+
+    @property
+    def who(self) -> str:
+        """It, in a message."""
+        return f"rank {self.number} on {self.node}"
+
+
+def why_stop(ranks: Sequence[Rank], waited_s: float) -> Exit | None:
+    """The end of the whole gang that another rank's fate calls for while rank 0 runs.
+
+    Args:
+        ranks: The others.
+        waited_s: Since rank 0 began.
+
+    Returns:
+        The exit; None while all is well.
+    """
+    for rank in ranks:
+        if rank.exit is not None and rank.exit.kind is not ExitKind.OK:
+            return _because_of(rank, rank.exit)
+        if rank.exit is None and rank.silent_s > SILENT_S:
+            return _lost(rank)
+        if not rank.begun and waited_s > TAKE_WITHIN_S:
+            return _infrastructure(
+                f"{rank.who} has not begun for {waited_s:.0f} s: is its worker up?"
+            )
+    return None
+
+
+def verdict(own: Exit, ranks: Sequence[Rank], waited_s: float) -> Exit | None:
+    """How a gang ended whose rank 0 ended as *own*; None to ask again in a moment.
+
+    Ranks that lose a peer fail with an error of their own, so the first to end
+    is not the one to blame: a rank that ran out of memory or was lost is.
+
+    Args:
+        own: The end of rank 0.
+        ranks: The others.
+        waited_s: Since that end.
+    """
+    if own.kind in _OWN:
+        return own
+    for rank in ranks:
+        if rank.exit is not None and rank.exit.kind in _CAUSES:
+            return _because_of(rank, rank.exit)
+        if rank.exit is None and rank.silent_s > SILENT_S:
+            return _lost(rank)
+    if own.kind is ExitKind.OK:
+        bad = [rank for rank in ranks if rank.exit and rank.exit.kind is not ExitKind.OK]
+        if bad and bad[0].exit is not None:
+            return _because_of(bad[0], bad[0].exit)
+    open_ranks = [rank for rank in ranks if rank.begun and rank.exit is None]
+    limit_s = END_TOGETHER_S if own.kind is ExitKind.OK else BLAME_WITHIN_S
+    return own if not open_ranks or waited_s >= limit_s else None
+
+
+def _because_of(rank: Rank, found: Exit) -> Exit:
+    # A rank ends as cancelled only by its own owner's word, which means the run.
+    return replace(found, message=f"{rank.who}: {found.message}")
+
+
+def _lost(rank: Rank) -> Exit:
+    return _infrastructure(f"{rank.who} is lost: not heard of for {rank.silent_s:.0f} s")
+
+
+def _infrastructure(message: str) -> Exit:
+    return Exit(ExitKind.INFRASTRUCTURE, None, f"{message}; all ranks start anew together")

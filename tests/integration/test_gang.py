@@ -1,0 +1,179 @@
+"""A job over two nodes: both parts start together or neither, and end together."""
+
+import signal
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from headway.units import GIB
+from tests.nvml.stub import StubGpus, build_stub
+from tests.support.nodes import several_nodes
+from tests.support.site import LiveSite, sleeper, wait_for
+
+pytestmark = [pytest.mark.postgresql, pytest.mark.prefect]
+
+NAMES = ("head", "other")
+MEET = """\
+import os, socket, sys, time
+rank = int(os.environ["PET_NODE_RANK"])
+where = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
+if rank == 0:
+    with socket.create_server(where) as server:
+        peer, _ = server.accept()
+        print("heard", peer.recv(100).decode(), flush=True)
+else:
+    for _ in range(300):
+        try:
+            peer = socket.create_connection(where)
+            break
+        except OSError:
+            time.sleep(0.1)
+    peer.sendall(f"rank {rank} of {os.environ['HEADWAY_NODES']}".encode())
+time.sleep(float(sys.argv[1]))
+"""
+FAIL = """\
+import os, sys, time
+if os.environ["HEADWAY_NODE_RANK"] == "1":
+    sys.exit(3)
+time.sleep(120)
+"""
+
+
+@pytest.fixture(scope="module")
+def nodes(
+    postgresql: str, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[dict[str, LiveSite]]:
+    folder = tmp_path_factory.mktemp("gang")
+    library = build_stub(folder)
+    environments = {}
+    for name in NAMES:
+        stub = StubGpus(folder / f"{name}.gpus")
+        stub.add(f"GPU-{name}", name="NVIDIA A100", total=40 * GIB)
+        environments[name] = stub.environment(library) | {"HEADWAY_ADDRESS": "127.0.0.1"}
+    with several_nodes(folder, postgresql, environments) as sites:
+        wait_for(
+            lambda: len(sites["head"].json("node", "list")) == len(NAMES),
+            60,
+            lambda: f"only {sites['head'].json('node', 'list')}",
+        )
+        yield sites
+
+
+def job(program: str, *arguments: str, **more: Any) -> dict[str, Any]:
+    wants = {"gpus": 1, "gpu_memory": "1GiB", "sharing": "whole", "host_memory": "64MiB"}
+    return sleeper() | {
+        "command": ["python", "-c", program, *arguments],
+        "resources": wants | {"cpus": 0.05, "nodes": 2} | more.pop("resources", {}),
+        **more,
+    }
+
+
+def nobody_holds_anything(site: LiveSite) -> bool:
+    return all(not node["runs"] for node in site.json("node", "list"))
+
+
+def test_both_parts_meet_and_end_together(nodes, tmp_path) -> None:
+    head = nodes["head"]
+    run_id = head.submit(tmp_path, **job(MEET, "1", name="pair"))
+    view = head.until(run_id, "Completed", "Failed", timeout_s=90)
+    assert view["state"] == "Completed", view
+    (rank,) = view["ranks"]
+    assert {view["node"], rank["node"]} == set(NAMES)
+    assert rank["exit"]["kind"] == "ok"
+    log = nodes[view["node"]].home / "runs" / run_id / "log/attempt-1.log"
+    assert log.read_text() == "heard rank 1 of 2\n"
+    part = head.until(rank["run_id"], "Completed", timeout_s=30)
+    assert part["name"] == "pair-rank1"
+    wait_for(lambda: nobody_holds_anything(head), 30, lambda: str(head.json("node", "list")))
+
+
+def test_the_failure_of_one_part_ends_the_other_and_is_named(nodes, tmp_path) -> None:
+    head = nodes["head"]
+    run_id = head.submit(tmp_path, **job(FAIL, name="halves"))
+    view = head.until(run_id, "Completed", "Failed", timeout_s=90)
+    assert view["state"] == "Failed", view
+    assert view["exit"]["kind"] == "failed"
+    assert view["exit"]["message"].startswith(f"rank 1 on {view['ranks'][0]['node']}: ")
+    assert view["attempt"] == 1
+    wait_for(lambda: nobody_holds_anything(head), 30, lambda: str(head.json("node", "list")))
+
+
+def test_a_gang_holds_nothing_until_all_of_it_can_start(nodes, tmp_path) -> None:
+    head = nodes["head"]
+    blocker = job("import time; time.sleep(600)", name="blocker", resources={"nodes": 1})
+    first = head.submit(tmp_path, **blocker)
+    head.until(first, "Running", timeout_s=60)
+    run_id = head.submit(tmp_path, **job(MEET, "0", name="patient"))
+    head.until(run_id, "AwaitingHeadroom")
+    said = wait_for(
+        lambda: reason if "2 nodes" in (reason := head.show(run_id)["reason"]) else None,
+        60,
+        lambda: head.show(run_id)["reason"],
+    )
+    assert said.startswith("needs 2 nodes at once with 1 GPU(s) on each; 1 has room now")
+    held = [run for node in head.json("node", "list") for run in node["runs"]]
+    assert held == [first]
+    assert head.run("cancel", first).returncode == 0
+    assert head.until(run_id, "Completed", "Failed", timeout_s=90)["state"] == "Completed"
+
+
+def test_a_part_whose_flow_dies_goes_on_and_one_whose_program_dies_starts_all_anew(
+    nodes, tmp_path
+) -> None:
+    head = nodes["head"]
+    run_id = head.submit(tmp_path, **job(MEET, "20", name="tough"))
+    view = wait_for(
+        lambda: (
+            seen if (seen := head.show(run_id)).get("ranks") and _runs(seen["ranks"][0]) else None
+        ),
+        60,
+        lambda: str(head.show(run_id)),
+    )
+    (rank,) = view["ranks"]
+    there = nodes[rank["node"]]
+    there.kill(there.flow_pid(rank["run_id"]))
+    assert head.until(run_id, "Completed", "Failed", timeout_s=120)["state"] == "Completed"
+    assert head.show(run_id)["attempt"] == 1
+
+    run_id = head.submit(tmp_path, **job(MEET, "20", name="tougher"))
+    wait_for(
+        lambda: (
+            seen if (seen := head.show(run_id)).get("ranks") and _runs(seen["ranks"][0]) else None
+        ),
+        60,
+        lambda: str(head.show(run_id)),
+    )
+    rank = head.show(run_id)["ranks"][0]
+    status = nodes[rank["node"]]
+    status.kill(_program(status, rank["run_id"]), signal.SIGKILL)
+    view = head.until(run_id, "Completed", "Failed", timeout_s=150)
+    assert (view["state"], view["attempt"]) == ("Completed", 2), view
+
+
+def test_what_two_nodes_could_never_hold_is_refused(nodes, tmp_path) -> None:
+    head = nodes["head"]
+    path = tmp_path / "wide.json"
+    import json
+
+    path.write_text(json.dumps(job(MEET, "0", name="wide", resources={"nodes": 3})))
+    refused = head.run("submit", str(path))
+    assert refused.returncode == 2
+    assert "resources.nodes" in refused.stderr
+    assert "there are 2 that could take a part" in refused.stderr
+
+
+def _runs(rank: dict[str, Any]) -> bool:
+    return rank["state"] == "Running"
+
+
+def _program(site: LiveSite, run_id: str) -> int:
+    """Pid of the part's program on the process runtime."""
+    import psutil
+
+    for process in psutil.process_iter(["environ", "cmdline"]):
+        environ = process.info["environ"] or {}
+        command = process.info["cmdline"] or []
+        if environ.get("HEADWAY_RUN_ID") == run_id and "-c" in command:
+            return int(process.pid)
+    raise AssertionError(f"no program of run {run_id}\n{site.worker_log()}")
