@@ -18,7 +18,9 @@ from headway.clock import Clock
 from headway.errors import shown
 from headway.estimate.remaining import Basis
 from headway.follow import Watched
+from headway.model.profile import Profile
 from headway.model.run import Measurement, Prediction
+from headway.profile.text import rows, summary
 from headway.units import format_duration, format_size
 from headway.view import comparison
 
@@ -154,4 +156,12 @@ def show_comparison(predicted: Prediction, measured: Measurement) -> None:
         comparison(predicted, measured),
         key="predicted-and-measured",
         description="What was said before the start beside what the run took.",
+    )
+
+
+def show_profile(profile: Profile) -> None:
+    """Put a profile on the run's page: copies against what the links carry, and kernels."""
+    notes = [{"what": note, "over": "note", "where": ""} for note in profile.notes]
+    create_table_artifact(
+        rows(profile) + notes, key="profile", description=f"Profile by {summary(profile)}."
     )

@@ -20,7 +20,7 @@ from prefect.logging import get_run_logger
 from prefect.runtime import deployment, flow_run
 from prefect.states import Cancelled, Completed, Failed, Scheduled
 
-from flows.display import Display, show_comparison
+from flows.display import Display, show_comparison, show_profile
 from flows.gang import start_ranks
 from flows.portrait import Portrait
 from headway.attempt import Attempt, exit_of
@@ -134,6 +134,9 @@ def update_estimates(attempt: Attempt, followed: Followed) -> Exit:
     with attempt.step("update_estimates"):
         exit_, measured = attempt.settle(followed)
     show_comparison(attempt.prediction, measured)
+    profile = attempt.profile(followed)
+    if profile is not None:
+        show_profile(profile)
     return exit_
 
 

@@ -29,12 +29,14 @@ from headway.ledger.records import RunRecord
 from headway.model.job import TrainingJob
 from headway.model.lease import Demand, Lease, Wait
 from headway.model.policy import NetworkMode
+from headway.model.profile import Profile
 from headway.model.progress import ProgressPoint
 from headway.model.run import Exit, ExitKind, Measurement, Prediction, RunState, StepState
 from headway.model.trace import Trace
 from headway.policy.admission import possible
 from headway.policy.demand import after_out_of_memory, runs_again
 from headway.policy.gang import verdict, why_stop
+from headway.profiling import conclude, wrapping
 from headway.runtime.outcome import classify_exit
 from headway.runtime.port import BindMount, ContainerSpec
 from headway.site import Site
@@ -262,13 +264,21 @@ class Attempt:
             cpu_s=usage.cpu_s,
             cost=self.site.cost(demand, followed.runtime_s, nodes=self.job.resources.nodes),
         )
-        if exit_.kind in {ExitKind.OK, ExitKind.OUT_OF_MEMORY} and not self.is_rank:
+        # A profiler takes time and memory of its own: nothing is learned from such a run.
+        learns = not self.is_rank and not self.job.profile
+        if exit_.kind in {ExitKind.OK, ExitKind.OUT_OF_MEMORY} and learns:
             self.site.ledger.traces.add([self._trace(exit_, measured, demand)])
         if self._runs_again(exit_, record):
             self._back_to_the_line(exit_, measured, demand)
         else:
             self.end(exit_, measured)
         return exit_, measured
+
+    def profile(self, followed: Followed) -> Profile | None:
+        """What the profile of this attempt says, where its job asks for one."""
+        if not self.job.profile:
+            return None
+        return conclude(self.site, self.run_id, self.number, followed.runtime_s)
 
     def _runs_again(self, exit_: Exit, record: RunRecord) -> bool:
         return runs_again(
@@ -390,6 +400,7 @@ class Attempt:
         mounts = self._mounts()
         runtime = self.site.runtime
         gang = self.meeting.environment(len(lease.gpus)) if self.meeting is not None else {}
+        profiling = wrapping(self.site, self.job, self.number, mounts["HEADWAY_OUTPUTS"])
         env = {
             **gang,
             **self.job.env,
@@ -405,7 +416,8 @@ class Attempt:
             image=self.job.image,
             command=tuple(self.job.command),
             env=env,
-            mounts=tuple(mounts.values()),
+            mounts=(*mounts.values(), *profiling.mounts),
+            wrapper=profiling.words,
             log_path=self._folder("log") / f"attempt-{self.number}.log",
             host_memory_bytes=lease.host_memory_bytes,
             cpus=lease.cpus,

@@ -13,6 +13,7 @@ from headway import (
     cli_api,
     cli_estimate,
     cli_node,
+    cli_profile,
     cli_progress,
     cli_replay,
     cli_runs,
@@ -61,6 +62,7 @@ for module in (
     cli_replay,
     cli_api,
     cli_top,
+    cli_profile,
 ):
     for command in module.COMMANDS:
         headway.add_command(command)

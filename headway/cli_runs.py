@@ -207,6 +207,9 @@ def _print_run(view: dict[str, Any], record: "RunRecord | None") -> None:
         click.echo(f"rests on {said.basis}")
     if "diagnostics" in view:
         click.echo(view["diagnostics"]["text"])
+    if "profile" in view:
+        copies = "; ".join(each["text"] for each in view["profile"]["copies"])
+        click.echo(f"profile: {view['profile']['text']}{copies and f': {copies}'}")
     for output in view.get("outputs", ()):
         click.echo(f"  {output}")
     click.echo(view["url"])

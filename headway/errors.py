@@ -28,7 +28,8 @@
     │   ├── CacheFull           the node's cache cannot hold it
     │   ├── CacheUnusable       the node's cache cannot be written
     │   └── StagingCancelled    the run was cancelled while it waited for data
-    └── EstimatorDamaged        a model file cannot be trusted
+    ├── EstimatorDamaged        a model file cannot be trusted
+    └── ProfileUnreadable       a profiler's report cannot be read
 
 A message says what broke with its values and units, then the consequence,
 then the next step. The values are attributes too.
@@ -318,6 +319,18 @@ class EstimatorDamaged(HeadwayError):
         self.path = path
         self.cause = cause
         super().__init__(f"estimator file {path} is not usable ({cause}); it is left out")
+
+
+class ProfileUnreadable(HeadwayError):
+    """A profiler's report cannot be read. The run itself is not touched by it."""
+
+    def __init__(self, path: str, cause: str) -> None:
+        self.path = path
+        self.cause = cause
+        super().__init__(
+            f"the report {path} cannot be read ({shown(cause, 200)[1:-1]}); "
+            "the run is not touched by it"
+        )
 
 
 def shown(value: object, limit: int = 80) -> str:

@@ -54,6 +54,9 @@ class Settings(BaseSettings):
     """`auto` takes the engine where one answers, else the process runtime."""
     docker_host: str | None = None
     """Address of the engine; the SDK's default when not set."""
+    nsys: Path | None = None
+    """Folder of an installation of Nsight Systems on this node, such as
+    ``/opt/nvidia/nsight-systems/2024.6.1``: profiled containers see it read-only."""
     nvml_library: Path | None = None
     """Another libnvidia-ml to load before NVML starts, as the tests do."""
     lease_ttl_s: float = Field(60.0, gt=0)

@@ -5,6 +5,7 @@ import logging
 import os
 from dataclasses import replace
 from functools import cached_property, lru_cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict
 from uuid import uuid4
 
@@ -97,8 +98,11 @@ class Site:
     def _runtime_policy(self) -> ContainerPolicy:
         """The operator's policy; what headway itself keeps may always be mounted."""
         policy = self.container_policy
-        own = (self.settings.runs_dir, self.settings.cache_dir)
+        own = (self.settings.runs_dir, self.settings.cache_dir, *self._nsys())
         return policy.model_copy(update={"mount_roots": (*policy.mount_roots, *own)})
+
+    def _nsys(self) -> tuple[Path, ...]:
+        return (self.settings.nsys,) if self.settings.nsys is not None else ()
 
     @cached_property
     def gpus(self) -> GpuSensors:

@@ -12,6 +12,8 @@ from headway.estimate.remaining_diagnostics import diagnose_points
 from headway.ledger.records import RunRecord
 from headway.line import Line
 from headway.model.run import Prediction, RunState
+from headway.profile.text import profile_view
+from headway.profiling import kept
 from headway.runtime.logfile import read_chunk
 from headway.server import FlowRun, PrefectServer
 from headway.site import Site
@@ -39,7 +41,13 @@ def details(site: Site, seen: FlowRun, record: RunRecord | None, ui_url: str) ->
         outputs=sorted(str(path) for path in outputs.rglob("*") if path.is_file()),
         ranks=ledger.runs.ranks(record.run_id, record.attempt),
     )
-    return view | known | {"diagnostics": diagnostics_view(diagnose_points(points))}
+    profile = kept(site, record.run_id)
+    return (
+        view
+        | known
+        | {"diagnostics": diagnostics_view(diagnose_points(points))}
+        | ({"profile": profile_view(profile)} if profile is not None else {})
+    )
 
 
 def remaining_s(site: Site, record: RunRecord) -> float | None:

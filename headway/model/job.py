@@ -248,6 +248,12 @@ class TrainingJob(_Part):
         title="Outputs",
         description="Patterns of the files below $HEADWAY_OUTPUTS that are kept.",
     )
+    profile: Annotated[bool, yes_no()] = Field(
+        False,
+        title="Profile",
+        description="Run under Nsight Systems where the image or the node has it: kernels, copies "
+        "and what the links would carry.",
+    )
     progress: Annotated[str, PROGRESS] | None = Field(
         None,
         title="Progress pattern",

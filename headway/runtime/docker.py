@@ -227,7 +227,7 @@ class DockerRuntime:
                 try:
                     created = api.create_container(
                         spec.image,
-                        list(spec.command),
+                        [*(spec.wrapper if logged else ()), *spec.command],
                         entrypoint=list(_LOGGED) if logged else [],
                         name=spec.name,
                         user=_user(spec),

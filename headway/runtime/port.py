@@ -61,6 +61,8 @@ class ContainerSpec:
     """``uid:gid``; empty for the owner of headway's own process."""
     working_dir: str = ""
     stop_grace_s: float = 10.0
+    wrapper: tuple[str, ...] = ()
+    """Words before the command, left out where the image has no shell to run them."""
     log_limit_bytes: int = 256 * 1024 * 1024
     """Bytes of log kept on disk; beyond it the oldest part is given up, and this is said."""
     labels: Mapping[str, str] = field(default_factory=dict)

@@ -126,7 +126,7 @@ class ProcessRuntime:
             "run_id": spec.run_id,
             "attempt": spec.attempt,
             "image": spec.image,
-            "command": list(spec.command),
+            "command": [*spec.wrapper, *spec.command],
             "log_path": str(spec.log_path.resolve()),
             "log_limit_bytes": spec.log_limit_bytes,
             "host_memory_bytes": spec.host_memory_bytes,

@@ -9,6 +9,7 @@ import logging
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -16,6 +17,7 @@ import pynvml
 
 from headway.clock import Clock, SystemClock
 from headway.errors import GpuLost, NvmlUnavailable
+from headway.model.link import GpuLinks, NvLink, Pcie
 from headway.model.node import Gpu, GpuProcess, GpuReading
 from headway.telemetry.deadline import DeadlineReader
 from headway.units import KIB
@@ -28,6 +30,8 @@ KERNEL_DRIVER = Path("/proc/driver/nvidia/version")
 
 _ALL_LINKS = 0xFFFF_FFFF
 """NVML's scope for the sum over all NVLinks of a GPU."""
+_NVLINK_VERSIONS = {1: "1.0", 2: "2.0", 3: "2.2", 4: "3.0", 5: "3.1", 6: "4.0", 7: "5.0"}
+"""nvmlNvlinkVersion_t; older bindings lack names for the later ones."""
 _LOST = (pynvml.NVML_ERROR_GPU_IS_LOST, pynvml.NVML_ERROR_RESET_REQUIRED)
 _NOT_OFFERED = (
     pynvml.NVML_ERROR_NOT_SUPPORTED,
@@ -101,6 +105,21 @@ class NvmlGpus:
             TelemetryTimeout: NVML hangs.
         """
         return self._reader.call(self._read)
+
+    def links(self) -> tuple[GpuLinks, ...]:
+        """How every GPU is connected now.
+
+        Raises:
+            GpuLost: A GPU fell off the bus.
+            NvmlUnavailable: NVML cannot be used (any more).
+            TelemetryTimeout: NVML hangs.
+        """
+        return self._reader.call(self._links)
+
+    def _links(self) -> tuple[GpuLinks, ...]:
+        return tuple(
+            self._ask(device.gpu.uuid, partial(_links_of, device)) for device in self._open()
+        )
 
     def _gpus(self) -> tuple[Gpu, ...]:
         self._open()
@@ -267,6 +286,49 @@ def _memory(handle: Any, uuid: str) -> tuple[int, int]:
     if memory is None:
         raise NvmlUnavailable(f"GPU {uuid} does not report its memory")
     return memory.total, memory.total - memory.free
+
+
+def _links_of(device: _Device) -> GpuLinks:
+    return GpuLinks(
+        device.gpu.uuid,
+        pcie=_pcie(
+            device.handle,
+            pynvml.nvmlDeviceGetCurrPcieLinkGeneration,
+            pynvml.nvmlDeviceGetCurrPcieLinkWidth,
+        ),
+        pcie_at_most=_pcie(
+            device.handle,
+            pynvml.nvmlDeviceGetMaxPcieLinkGeneration,
+            pynvml.nvmlDeviceGetMaxPcieLinkWidth,
+        ),
+        nvlink=_nvlink(device.handle),
+    )
+
+
+def _pcie(
+    handle: Any, generation_of: Callable[[Any], int], lanes_of: Callable[[Any], int]
+) -> Pcie | None:
+    generation = _offered(lambda: generation_of(handle))
+    lanes = _offered(lambda: lanes_of(handle))
+    return Pcie(generation, lanes) if generation and lanes else None
+
+
+def _nvlink(handle: Any) -> NvLink | None:
+    """The links that are up, taken to be of one version."""
+    up = []
+    for link in range(pynvml.NVML_NVLINK_MAX_LINKS):
+        try:
+            state = pynvml.nvmlDeviceGetNvLinkState(handle, link)
+        except pynvml.NVMLError as error:
+            if error.value not in (*_NOT_OFFERED, pynvml.NVML_ERROR_INVALID_ARGUMENT):
+                raise
+            break  # no NVLink at all, or the GPU has no more of them
+        if state == pynvml.NVML_FEATURE_ENABLED:
+            up.append(link)
+    if not up:
+        return None
+    number = _offered(lambda: pynvml.nvmlDeviceGetNvLinkVersion(handle, up[0]))
+    return NvLink(_NVLINK_VERSIONS.get(number or 0, "of an unknown version"), len(up))
 
 
 def _nvlink_counters(handle: Any) -> tuple[int, int] | None:

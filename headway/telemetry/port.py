@@ -6,6 +6,7 @@ contract in `headway.testing.telemetry_contract`.
 
 from typing import Protocol
 
+from headway.model.link import GpuLinks
 from headway.model.node import Gpu, GpuReading, HostReading
 
 
@@ -22,6 +23,16 @@ class GpuSensors(Protocol):
 
     def read(self) -> tuple[GpuReading, ...]:
         """Every GPU now.
+
+        Raises:
+            GpuLost: A GPU fell off the bus; its uuid is named.
+            NvmlUnavailable: NVML cannot be used (any more).
+            TelemetryTimeout: NVML hangs.
+        """
+        ...
+
+    def links(self) -> tuple[GpuLinks, ...]:
+        """How every GPU is connected now; the link of an idle GPU is slower than it can be.
 
         Raises:
             GpuLost: A GPU fell off the bus; its uuid is named.

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from headway.errors import GpuLost, TelemetryError
+from headway.model.link import GpuLinks
 from headway.model.node import Gpu, GpuReading, HostReading
 from headway.units import GIB
 
@@ -17,6 +18,7 @@ class FakeGpus:
     def __init__(self, *readings: GpuReading) -> None:
         self._readings = {reading.uuid: reading for reading in readings}
         self._known = dict(self._readings)
+        self._links: dict[str, GpuLinks] = {}
         self.error: TelemetryError | None = None
 
     @classmethod
@@ -53,6 +55,16 @@ class FakeGpus:
         for uuid in self._known.keys() - self._readings.keys():
             raise GpuLost(uuid, "the test took it away")
         return tuple(self._readings.values())
+
+    def links(self) -> tuple[GpuLinks, ...]:
+        """As the test set them, else nothing known of them. Raises `error`."""
+        if self.error is not None:
+            raise self.error
+        return tuple(self._links.get(uuid, GpuLinks(uuid)) for uuid in self._readings)
+
+    def connect(self, links: GpuLinks) -> None:
+        """Set how one GPU is connected."""
+        self._links[links.uuid] = links
 
 
 class FakeHost:

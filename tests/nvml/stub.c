@@ -8,7 +8,8 @@
  *   memory_v2 0                no nvmlDeviceGetMemoryInfo_v2 (an old driver)
  *   gpu / slice                starts a GPU, or a MIG slice of the GPU before it
  *     uuid, name, total, used, reserved, util, temp, power_mw, pcie_rx, pcie_tx,
- *     nvlink_rx, nvlink_tx, mig, error      -1 where the GPU does not offer it
+ *     nvlink_rx, nvlink_tx, pcie_gen, pcie_width, pcie_gen_max, pcie_width_max,
+ *     nvlinks, nvlink_version, mig, error   -1 where the GPU does not offer it
  *     process PID BYTES        BYTES -1 where the driver does not say
  */
 #include <stdio.h>
@@ -25,6 +26,7 @@ typedef struct { unsigned pid; unsigned long long bytes; unsigned gi, ci; } Proc
 typedef struct {
     char uuid[96], name[96];
     long long total, used, reserved, util, temp, power_mw, pcie_rx, pcie_tx, nvlink_rx, nvlink_tx;
+    long long pcie_gen, pcie_width, pcie_gen_max, pcie_width_max, nvlinks, nvlink_version;
     long long mig, error;
     int parent; /* -1: a GPU; else the GPU this is a slice of */
     unsigned n_processes;
@@ -41,7 +43,8 @@ static void add_gpu(int parent) {
     memset(g, 0, sizeof *g);
     g->parent = parent;
     g->util = g->temp = g->power_mw = g->pcie_rx = g->pcie_tx = g->nvlink_rx = g->nvlink_tx = -1;
-    g->mig = -1;
+    g->pcie_gen = g->pcie_width = g->pcie_gen_max = g->pcie_width_max = -1;
+    g->nvlinks = g->nvlink_version = g->mig = -1;
 }
 
 static void set(const char *key, const char *value) {
@@ -65,7 +68,8 @@ static void set(const char *key, const char *value) {
     }
 #define FIELD(f) else if (!strcmp(key, #f)) g->f = n;
     FIELD(total) FIELD(used) FIELD(reserved) FIELD(util) FIELD(temp) FIELD(power_mw) FIELD(pcie_rx)
-    FIELD(pcie_tx) FIELD(nvlink_rx) FIELD(nvlink_tx) FIELD(mig)
+    FIELD(pcie_tx) FIELD(nvlink_rx) FIELD(nvlink_tx) FIELD(mig) FIELD(pcie_gen) FIELD(pcie_width)
+    FIELD(pcie_gen_max) FIELD(pcie_width_max) FIELD(nvlinks) FIELD(nvlink_version)
 }
 
 static void load(void) {
@@ -162,6 +166,22 @@ int nvmlDeviceGetPowerUsage(void *h, unsigned *out) { DEVICE(h) GIVE(g->power_mw
 int nvmlDeviceGetPcieThroughput(void *h, int counter, unsigned *out) {
     DEVICE(h)
     GIVE(counter == 0 ? g->pcie_tx : g->pcie_rx);
+}
+int nvmlDeviceGetCurrPcieLinkGeneration(void *h, unsigned *out) { DEVICE(h) GIVE(g->pcie_gen); }
+int nvmlDeviceGetCurrPcieLinkWidth(void *h, unsigned *out) { DEVICE(h) GIVE(g->pcie_width); }
+int nvmlDeviceGetMaxPcieLinkGeneration(void *h, unsigned *out) { DEVICE(h) GIVE(g->pcie_gen_max); }
+int nvmlDeviceGetMaxPcieLinkWidth(void *h, unsigned *out) { DEVICE(h) GIVE(g->pcie_width_max); }
+int nvmlDeviceGetNvLinkState(void *h, unsigned link, unsigned *out) {
+    DEVICE(h)
+    if (g->nvlinks < 0) return NOT_SUPPORTED;
+    if (link >= 18) return INVALID_ARGUMENT; /* as an H100 has */
+    *out = link < g->nvlinks;
+    return OK;
+}
+int nvmlDeviceGetNvLinkVersion(void *h, unsigned link, unsigned *out) {
+    (void)link;
+    DEVICE(h)
+    GIVE(g->nvlink_version);
 }
 int nvmlDeviceGetMigMode(void *h, unsigned *out, unsigned *pending) {
     DEVICE(h)

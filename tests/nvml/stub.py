@@ -59,6 +59,14 @@ class StubGpu:
     nvlink_rx: int = -1
     """Counter, KiB."""
     nvlink_tx: int = -1
+    pcie_gen: int = -1
+    pcie_width: int = -1
+    pcie_gen_max: int = -1
+    pcie_width_max: int = -1
+    nvlinks: int = -1
+    """Links that are up."""
+    nvlink_version: int = -1
+    """NVML's number of it: 6 is version 4.0."""
     mig: int = 0
     error: int = 0
     """NVML code that every call on this GPU answers; 0 for none."""

@@ -1,0 +1,218 @@
+"""Reads the SQLite file that Nsight Systems exports.
+
+The schema is in its user guide, "SQLite Schema Reference": tables are there
+only if something was recorded, columns come and go with versions. The file
+was made where the program could write, so nothing in it is trusted.
+"""
+
+import math
+import sqlite3
+import stat
+from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
+
+from headway.clock import Clock
+from headway.errors import ProfileUnreadable
+from headway.model.link import GpuLinks
+from headway.model.profile import Copies, Direction, Kernel, Profile, Source
+from headway.profile.limits import limit_of, link_notes
+
+MAX_BYTES = 8 << 30
+MAX_S = 30.0
+"""For all questions to one report."""
+_KERNELS = 10
+_NAME_CHARACTERS = 200
+_STEPS_BETWEEN_LOOKS = 100_000
+"""Of SQLite's virtual machine: some milliseconds."""
+_MOST_NS = 10**18
+"""Thirty years; a number beyond is damage."""
+
+_OWN = "CUPTI_ACTIVITY_KIND_"
+_DIRECTIONS = {
+    # CUDA_MEMCPY_KIND of the user guide: plain, array and unified memory go the same way.
+    1: Direction.HOST_TO_DEVICE,
+    3: Direction.HOST_TO_DEVICE,
+    11: Direction.HOST_TO_DEVICE,
+    2: Direction.DEVICE_TO_HOST,
+    4: Direction.DEVICE_TO_HOST,
+    12: Direction.DEVICE_TO_HOST,
+    **dict.fromkeys((5, 6, 7, 8, 13), Direction.DEVICE_TO_DEVICE),
+    10: Direction.PEER_TO_PEER,
+}
+_HOST_SIDE = {Direction.HOST_TO_DEVICE: "srcKind", Direction.DEVICE_TO_HOST: "dstKind"}
+_PAGEABLE = 0
+"""CUDA_MEMOPR_MEMORY_KIND_PAGEABLE."""
+
+
+def read_report(path: Path, links: Sequence[GpuLinks], clock: Clock) -> Profile:
+    """Summarise the export at *path*, its copies against *links* of the run's GPUs.
+
+    Raises:
+        ProfileUnreadable: No regular file, too large, no export of nsys,
+            damaged, or too slow to read.
+    """
+    try:
+        found = path.lstat()
+    except OSError as error:
+        raise ProfileUnreadable(str(path), error.strerror or str(error)) from error
+    if not stat.S_ISREG(found.st_mode):
+        raise ProfileUnreadable(str(path), "it is no regular file")
+    if found.st_size > MAX_BYTES:
+        raise ProfileUnreadable(str(path), f"it has {found.st_size} bytes, read are {MAX_BYTES}")
+    try:
+        # Immutable: no journal that lies beside it is played back.
+        with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro&immutable=1", uri=True)) as database:
+            return _Report(database, clock).profile(links)
+    except (sqlite3.Error, UnicodeDecodeError, OverflowError) as error:
+        raise ProfileUnreadable(str(path), str(error)) from error
+    except _Foreign as error:
+        raise ProfileUnreadable(str(path), str(error)) from error
+
+
+class _Foreign(Exception):
+    """The file is no export of Nsight Systems."""
+
+
+class _Report:
+    """One open export."""
+
+    def __init__(self, database: sqlite3.Connection, clock: Clock) -> None:
+        self._database = database
+        give_up_s = clock.monotonic_s() + MAX_S
+        database.set_progress_handler(lambda: clock.monotonic_s() > give_up_s, _STEPS_BETWEEN_LOOKS)
+        database.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, 64 << 20)
+        database.execute("PRAGMA trusted_schema = OFF")
+        # Tables, not views: a view could ask for anything.
+        rows = database.execute("SELECT name FROM sqlite_master WHERE type = 'table' LIMIT 1000")
+        self._tables = {str(name) for (name,) in rows}
+        if "StringIds" not in self._tables and not any(
+            t.startswith("TARGET_") for t in self._tables
+        ):
+            raise _Foreign("it is no export of Nsight Systems")
+
+    def profile(self, links: Sequence[GpuLinks]) -> Profile:
+        kernels, kernels_s = self._kernels()
+        copies = self._copies(links)
+        notes = list(link_notes(links))
+        if not kernels and not copies:
+            notes.append("nsys recorded no kernel and no copy: the program used no CUDA")
+        return Profile(
+            Source.NSYS,
+            self._window_s(),
+            copies=copies,
+            kernels=kernels,
+            kernels_s=kernels_s,
+            notes=tuple(notes),
+        )
+
+    def _columns(self, table: str) -> set[str]:
+        if table not in self._tables:
+            return set()
+        rows = self._database.execute("SELECT name FROM pragma_table_info(?)", (table,))
+        return {str(name) for (name,) in rows}
+
+    def _window_s(self) -> float:
+        """From the first kernel or copy to the last."""
+        spans = []
+        for table in (f"{_OWN}KERNEL", f"{_OWN}MEMCPY", f"{_OWN}GRAPH_TRACE"):
+            if {"start", "end"} <= self._columns(table):
+                query = f"SELECT MIN(start), MAX(end) FROM {table} WHERE {_SANE}"  # noqa: S608
+                first, last = self._database.execute(query).fetchone()
+                if first is not None:
+                    spans.append((first, last))
+        if not spans:
+            return 0.0
+        return float(max(last for _, last in spans) - min(first for first, _ in spans)) / 1e9
+
+    def _kernels(self) -> tuple[tuple[Kernel, ...], float]:
+        found: list[Kernel] = []
+        total_s = 0.0
+        columns = self._columns(f"{_OWN}KERNEL")
+        name = next((each for each in ("shortName", "demangledName") if each in columns), None)
+        if name is not None and "StringIds" in self._tables:
+            query = (
+                f"SELECT substr(s.value, 1, {_NAME_CHARACTERS}), k.launches, k.took FROM ("  # noqa: S608
+                f"SELECT {name} AS name, COUNT(*) AS launches, TOTAL(end - start) AS took "
+                f"FROM {_OWN}KERNEL WHERE {_SANE} GROUP BY 1) AS k "
+                "LEFT JOIN StringIds AS s ON s.id = k.name ORDER BY k.took DESC"
+            )
+            for text, launches, took_ns in self._database.execute(query):
+                total_s += took_ns / 1e9
+                if len(found) < _KERNELS:
+                    found.append(Kernel(_plain(text), int(launches), took_ns / 1e9))
+        if {"start", "end"} <= self._columns(f"{_OWN}GRAPH_TRACE"):
+            query = f"SELECT COUNT(*), TOTAL(end - start) FROM {_OWN}GRAPH_TRACE WHERE {_SANE}"  # noqa: S608
+            launches, took_ns = self._database.execute(query).fetchone()
+            if launches:
+                total_s += took_ns / 1e9
+                found.append(Kernel("(CUDA graphs)", int(launches), took_ns / 1e9))
+        return tuple(sorted(found, key=lambda each: -each.total_s)[:_KERNELS]), total_s
+
+    def _copies(self, links: Sequence[GpuLinks]) -> tuple[Copies, ...]:
+        table = f"{_OWN}MEMCPY"
+        columns = self._columns(table)
+        if not {"start", "end", "bytes", "copyKind"} <= columns:
+            return ()
+        optional = {"srcKind", "dstKind", "srcDeviceId", "dstDeviceId"}
+        have = {each: each if each in columns else "NULL" for each in optional}
+        query = (
+            f"SELECT copyKind, {have['srcKind']}, {have['dstKind']}, "  # noqa: S608
+            f"COALESCE({have['srcDeviceId']} <> {have['dstDeviceId']}, 0), "
+            f"COUNT(*), TOTAL(bytes), TOTAL(end - start) FROM {table} "
+            f"WHERE {_SANE} AND bytes BETWEEN 0 AND {1 << 50} GROUP BY 1, 2, 3, 4 LIMIT 10000"
+        )
+        sums: dict[Direction, list[float]] = {}
+        for kind, source, target, apart, count, size_bytes, took_ns in self._database.execute(
+            query
+        ):
+            direction = _DIRECTIONS.get(kind)
+            if direction is None:
+                continue  # host to host, or of a later version
+            if direction is Direction.DEVICE_TO_DEVICE and apart:
+                direction = Direction.PEER_TO_PEER
+            host_side = {"srcKind": source, "dstKind": target}.get(_HOST_SIDE.get(direction, ""))
+            pageable = size_bytes if host_side == _PAGEABLE else 0.0
+            known = sums.setdefault(direction, [0.0, 0.0, 0.0, 0.0])
+            for at, value in enumerate((count, size_bytes, took_ns, pageable)):
+                known[at] += value
+        memory = self._memory_bytes_per_s()
+        made = []
+        for direction in Direction:
+            if direction in sums:
+                count, size_bytes, took_ns, pageable = sums[direction]
+                link, limit = limit_of(direction, links, memory_bytes_per_s=memory)
+                made.append(
+                    Copies(
+                        direction,
+                        int(size_bytes),
+                        took_ns / 1e9,
+                        link,
+                        limit,
+                        count=int(count),
+                        pageable_bytes=int(pageable) if direction in _HOST_SIDE else None,
+                    )
+                )
+        return tuple(made)
+
+    def _memory_bytes_per_s(self) -> float | None:
+        if "memoryBandwidth" not in self._columns("TARGET_INFO_GPU"):
+            return None
+        query = "SELECT MIN(memoryBandwidth) FROM TARGET_INFO_GPU WHERE memoryBandwidth > 0"
+        (least,) = self._database.execute(query).fetchone()
+        sane = isinstance(least, int | float) and math.isfinite(least)
+        return float(least) if sane else None
+
+
+_SANE = (
+    "typeof(start) = 'integer' AND typeof(end) = 'integer' "
+    f"AND start BETWEEN 0 AND {_MOST_NS} AND end BETWEEN start AND {_MOST_NS}"
+)
+"""Where it is not, CUPTI could not time the activity (it writes 0), or the file is damaged."""
+
+
+def _plain(text: object) -> str:
+    """A kernel's name without what a terminal or a page would obey."""
+    if not isinstance(text, str):
+        return "(unnamed)"
+    return "".join(c if c.isprintable() else "�" for c in text)
