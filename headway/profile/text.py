@@ -89,7 +89,7 @@ def profile_view(profile: Profile) -> dict[str, Any]:
 
 
 def _short(seconds: float) -> str:
-    """A duration; below a second with three digits, since copies are short."""
-    if seconds >= 1.0:
+    """A duration; below a second in smaller units, since copies are short."""
+    if seconds >= 1.0 or seconds == 0.0:
         return format_duration(seconds)
-    return f"{seconds * 1e3:.3g} ms"
+    return f"{seconds * 1e3:.0f} ms" if seconds >= 1e-3 else f"{seconds * 1e6:.0f} µs"
