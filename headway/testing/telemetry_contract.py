@@ -78,6 +78,15 @@ class GpuSensorsContract:
         rig.heal()
         assert len(rig.sensors.gpus()) == len(rig.sensors.read()) == 2
 
+    def test_links_are_told_for_each_gpu(self, rig: GpuRig) -> None:
+        """Also where nothing is known of them; a driver that cannot be used is an error."""
+        assert [each.uuid for each in rig.sensors.links()] == ["GPU-0", "GPU-1"]
+        rig.mismatch()
+        with pytest.raises(NvmlUnavailable):
+            rig.sensors.read()
+        with pytest.raises(NvmlUnavailable):
+            rig.sensors.links()
+
     def test_a_driver_that_hangs_blocks_nobody(self, rig: GpuRig) -> None:
         """A reading that does not come is an error, and reading goes on afterwards."""
         rig.sensors.read()

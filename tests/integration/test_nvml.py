@@ -12,6 +12,7 @@ import pytest
 
 from headway.clock import SystemClock
 from headway.errors import GpuLost, NvmlUnavailable, TelemetryTimeout
+from headway.model.link import GpuLinks, NvLink, Pcie
 from headway.telemetry.gpu import KERNEL_DRIVER, NvmlGpus
 from headway.telemetry.reading import node_reading
 from headway.testing.telemetry import FakeHost
@@ -202,3 +203,23 @@ def test_a_node_reading_says_why_there_are_no_gpus(stub: StubGpus, make: Make) -
     assert reading.lost_gpu == "GPU-a"
     assert "GPU-a is lost" in reading.gpu_error
     assert reading.host == host.read()
+
+
+def test_links_are_named_by_generation_and_lanes(stub: StubGpus, make: Make) -> None:
+    stub.set(
+        "GPU-a", pcie_gen=1, pcie_width=16, pcie_gen_max=5, pcie_width_max=16, nvlinks=18,
+        nvlink_version=6,
+    )  # fmt: skip
+    (links,) = make().links()
+    assert links == GpuLinks("GPU-a", Pcie(1, 16), Pcie(5, 16), NvLink("4.0", 18))
+
+
+def test_links_that_are_down_do_not_count(stub: StubGpus, make: Make) -> None:
+    stub.set("GPU-a", nvlinks=3, nvlink_version=99)
+    assert make().links()[0].nvlink == NvLink("of an unknown version", 3)
+    stub.set("GPU-a", nvlinks=0)
+    assert make().links()[0].nvlink is None
+
+
+def test_links_that_are_not_offered_are_none(stub: StubGpus, make: Make) -> None:
+    assert make().links() == (GpuLinks("GPU-a"),)

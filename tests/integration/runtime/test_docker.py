@@ -17,9 +17,10 @@ import pytest
 from headway.clock import SystemClock
 from headway.errors import ImageMissing, PolicyViolation, RuntimeFailure
 from headway.model.policy import ContainerPolicy, NetworkMode, RootFilesystem
+from headway.profile.wrap import wrapper
 from headway.runtime import probe
 from headway.runtime.docker import DockerRuntime
-from headway.runtime.port import BindMount, ContainerState
+from headway.runtime.port import BindMount, ContainerSpec, ContainerState
 from headway.testing.runtime import Script
 from headway.testing.runtime_contract import SLEEPS, SPEAKS, Harness, Program, until, whole_log
 from headway.units import MIB
@@ -249,3 +250,58 @@ def test_a_start_waits_for_one_that_is_at_work(harness: Harness) -> None:
         assert hasty.inspect(spec.name).state is ContainerState.CREATED  # type: ignore[union-attr]
     hasty.start(spec.name)
     assert hasty.wait(spec.name, 20.0).exit_code == 3
+
+
+NSYS = """\
+#!/bin/sh
+echo nsys speaks; echo and warns >&2
+while [ "$1" = profile ] || [ "${1#--}" != "$1" ]; do shift; done
+umask 0
+"$@"
+"""
+"""As `tests/support/fake_nsys.py` does it; this image has no Python."""
+
+
+def _profiled(harness: Harness, tmp_path: Path, text: str) -> ContainerSpec:
+    tools, outputs = tmp_path / "nsight-systems", tmp_path / "outputs"
+    for folder in (tools, outputs):
+        folder.mkdir()
+    outputs.chmod(0o777)
+    (tools / "nsys").write_text(NSYS)
+    (tools / "nsys").chmod(0o755)
+    return replace(
+        harness.spec(shell(text)),
+        mounts=(BindMount(tools, "/opt/nsys"), BindMount(outputs, "/outputs", read_only=False)),
+        wrapper=wrapper("/outputs/profile-1", 10.0, "/opt/nsys"),
+    )
+
+
+def test_a_profiled_program_is_the_same_program(harness: Harness, tmp_path: Path) -> None:
+    spec = _profiled(harness, tmp_path, "echo hello; umask; exit 7")
+    runtime = harness.started(spec)
+    assert runtime.wait(spec.name, 30.0).exit_code == 7
+    assert whole_log(runtime, spec.name) == b"hello\n0022\n"
+    words = (tmp_path / "outputs/profile-1/nsys.log").read_text()
+    assert words.startswith("nsys speaks\nand warns\n")
+
+
+def test_a_profiled_program_gets_its_grace_time(harness: Harness, tmp_path: Path) -> None:
+    text = "trap 'echo saved; exit 5' TERM; echo up; while :; do sleep 0.1; done"
+    spec = _profiled(harness, tmp_path, text)
+    runtime = harness.started(spec)
+    until(lambda: b"up" in whole_log(runtime, spec.name))
+    runtime.stop(spec.name, 10.0)
+    assert runtime.wait(spec.name, 5.0).exit_code == 5
+    assert whole_log(runtime, spec.name) == b"up\nsaved\n"
+
+
+def test_an_image_without_a_shell_is_not_wrapped(harness: Harness) -> None:
+    spec = replace(
+        harness.spec(shell("")),
+        image=_shell_less_image(),
+        command=("/busybox", "echo", "hello"),
+        wrapper=wrapper("/outputs/profile-1", 10.0),
+    )
+    runtime = harness.started(spec)
+    assert runtime.wait(spec.name, 20.0).exit_code == 0
+    assert whole_log(runtime, spec.name) == b"hello\n"
