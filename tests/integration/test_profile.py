@@ -1,8 +1,10 @@
 """Profiled runs of a whole site: from the job file to the run's page."""
 
 import json
+import sqlite3
 import urllib.request
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -69,6 +71,9 @@ def test_a_report_becomes_a_table(site: LiveSite, tmp_path: Path) -> None:
     assert page["type"] == "table"
     assert json.loads(page["data"])[0]["what"] == into["text"]
     assert site.run("logs", run_id).stdout == "hello\n"
+    with closing(sqlite3.connect(site.home / "ledger.db")) as ledger:
+        learnt = "SELECT COUNT(*) FROM trace WHERE run_id LIKE ?"
+        assert ledger.execute(learnt, (f"{run_id}%",)).fetchone() == (0,)
 
 
 def test_while_it_runs_and_without_a_report_nvml_tells(site: LiveSite, tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 """A stand-in for `nsys profile`: runs the program and writes an export of the true schema.
 
 What it does to a program was measured with nsys 2022.4: the program gets a
-session of its own and an empty umask, SIGTERM is passed on to it, and its
+session of its own and an empty umask, SIGTERM is passed on to its group, and its
 exit code is nsys's own. FAKE_NSYS in the environment makes it fail:
 `refuses` (before the program), `dies` (while it runs), `hangs` (after it),
 `silent` (no report).
@@ -25,7 +25,14 @@ if mode == "refuses":
     sys.exit("unrecognised option '--wait=primary'")
 os.umask(0)
 child = subprocess.Popen(program, start_new_session=True, close_fds=False)
-signal.signal(signal.SIGTERM, lambda *_: child.send_signal(signal.SIGTERM))
+
+
+def pass_on(*_: object) -> None:
+    time.sleep(0.3)  # so that a second SIGTERM of somebody else is told from this one
+    os.killpg(child.pid, signal.SIGTERM)
+
+
+signal.signal(signal.SIGTERM, pass_on)
 if mode == "dies":
     time.sleep(0.5)
     os.kill(os.getpid(), signal.SIGKILL)
