@@ -127,6 +127,17 @@ def test_ports_are_on_loopback_only(harness: Harness) -> None:
     assert f"00000000:{port:04X}" not in bound
 
 
+def test_a_gangs_container_has_the_nodes_own_network(harness: Harness) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as peer:
+        port = peer.getsockname()[1]
+        text = f"echo hello | nc 127.0.0.1 {port}"
+        harness.started(replace(harness.spec(shell(text)), network=NetworkMode.HOST, ports=(port,)))
+        peer.settimeout(20)
+        connection, _ = peer.accept()
+        with connection:
+            assert connection.recv(100) == b"hello\n"
+
+
 def test_the_group_goes_with_the_container(harness: Harness) -> None:
     spec = harness.spec(SPEAKS)
     runtime = harness.started(spec)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from headway.errors import PolicyViolation
-from headway.model.policy import ContainerPolicy
+from headway.model.policy import ContainerPolicy, NetworkMode
 from headway.runtime.port import BindMount, ContainerSpec
 from headway.runtime.rules import check_spec
 
@@ -86,3 +86,10 @@ def test_the_value_of_a_variable_is_not_shown() -> None:
 )
 def test_images(patterns: tuple[str, ...], image: str, allowed: bool) -> None:
     assert ContainerPolicy(images=patterns).allows_image(image) is allowed
+
+
+def test_a_site_without_network_has_no_gangs() -> None:
+    gang = replace(SPEC, network=NetworkMode.HOST)
+    check_spec(gang, ContainerPolicy())
+    with pytest.raises(PolicyViolation, match="several nodes"):
+        check_spec(gang, ContainerPolicy(network=NetworkMode.NONE))
