@@ -448,7 +448,7 @@ class Attempt:
             dataset_samples=training.samples,
             epochs=float(training.epochs) if training.epochs else None,
             iterations=latest.iteration if latest else None,
-            host_peak_bytes=measured.host_peak_bytes,
+            host_peak_bytes=_needed(exit_, measured, demand),
             gpu_peak_bytes=measured.gpu_peak_bytes,
             cpus=demand.cpus,
             exit="ok" if exit_.kind is ExitKind.OK else "oom",
@@ -457,6 +457,13 @@ class Attempt:
             run_id=f"{self.run_id}-{self.number}",
             metrics=settings_of(self.job.command),
         )
+
+
+def _needed(exit_: Exit, measured: Measurement, demand: Demand) -> int | None:
+    """Host memory that the attempt needed; what it was killed at is the least that it needs."""
+    if exit_.kind is not ExitKind.OUT_OF_MEMORY:
+        return measured.host_peak_bytes
+    return max(measured.host_peak_bytes or 0, demand.host_memory_bytes)
 
 
 def container_name(run_id: str, attempt: int) -> str:

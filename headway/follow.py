@@ -17,8 +17,9 @@ from headway.telemetry.port import GpuSensors
 
 _TICK_S = 0.25
 _GPU_EVERY_S = 2.0
-_USAGE_EVERY_S = 5.0
 _HALT_EVERY_S = 2.0
+_USAGE_EVERY_S = 0.5
+"""The memory peak is put together from these looks; one costs 0.3 ms."""
 _TAIL_BYTES = 16_384
 
 

@@ -83,8 +83,8 @@ class Estimators:
             seen=frozenset(map(digest, traces)),
             counts=counts,
             times=times,
-            host=MemoryModel.fit(_peaks(traces, known, "host_peak_bytes"), HOST_TERMS),
-            gpu=MemoryModel.fit(_peaks(traces, known, "gpu_peak_bytes"), GPU_TERMS),
+            host=MemoryModel.fit(peaks_of(traces, known, "host_peak_bytes"), HOST_TERMS),
+            gpu=MemoryModel.fit(peaks_of(traces, known, "gpu_peak_bytes"), GPU_TERMS),
             tables=tables,
         )
 
@@ -201,7 +201,7 @@ def _factor(configuration: Configuration, unit: Unit) -> float | None:
     return configuration.epochs if unit is Unit.EPOCH else configuration.iterations_in_all()
 
 
-def _peaks(traces: Sequence[Trace], known: Sequence[Configuration], column: str) -> list[Peak]:
+def peaks_of(traces: Sequence[Trace], known: Sequence[Configuration], column: str) -> list[Peak]:
     """What *traces* say of the peak in *column*. A run that failed early says nothing."""
     found = []
     for trace, configuration in zip(traces, known, strict=True):

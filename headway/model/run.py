@@ -103,7 +103,7 @@ class Measurement:
     runtime_s: float | None = None
     host_peak_bytes: int | None = None
     host_cache_bytes: int | None = None
-    """Share of the peak that was page cache, where the cgroup tells."""
+    """Page cache beside the peak, which needs no room of its own; where the cgroup tells."""
     gpu_peak_bytes: int | None = None
     cpu_s: float | None = None
     cost: float | None = None

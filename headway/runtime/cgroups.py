@@ -1,4 +1,4 @@
-"""The control group around one container: read its peaks, remove it. Both versions.
+"""The control group around one container: read what it holds, remove it. Both versions.
 
 The engine's own group for a container vanishes with its exit, and a
 streamed reading misses short peaks. A parent group of our own outlives the
@@ -11,7 +11,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from headway.runtime.port import Usage
+from headway.runtime.held import Reading
 
 _REMOVE_TRIES = 50
 _REMOVE_PAUSE_S = 0.02
@@ -75,34 +75,37 @@ class Hierarchy:
             found += [int(pid) for pid in (_read(Path(folder, "cgroup.procs")) or "").split()]
         return tuple(found)
 
-    def usage(self, group: str) -> Usage | None:
-        """What *group* and all below it used; None when there is no such group."""
+    def read(self, group: str) -> Reading | None:
+        """What *group* and all below it hold; None when there is no such group."""
         if "memory" in self.controllers:
-            return self._usage_v1(group)
+            return self._read_v1(group)
         if self.unified is None or not _below(self.unified, group).is_dir():
             return None
         folder = _below(self.unified, group)
         stat = _table(folder / "memory.stat")
         cpu_us = _table(folder / "cpu.stat").get("usage_usec")
-        return Usage(
+        return Reading(
             # memory.peak came with Linux 5.19; before it only the present is known.
-            host_peak_bytes=_number(folder / "memory.peak"),
-            host_cache_bytes=stat.get("file"),
-            host_used_bytes=_number(folder / "memory.current"),
+            peak_bytes=_number(folder / "memory.peak"),
+            used_bytes=_number(folder / "memory.current"),
+            droppable_bytes=stat.get("file", 0)
+            - stat.get("shmem", 0)
+            + stat.get("slab_reclaimable", 0),
             cpu_s=None if cpu_us is None else cpu_us / 1e6,
         )
 
-    def _usage_v1(self, group: str) -> Usage | None:
+    def _read_v1(self, group: str) -> Reading | None:
         folder = _below(self.controllers["memory"], group)
         if not folder.is_dir():
             return None
         cpu_ns = None
         if "cpuacct" in self.controllers:
             cpu_ns = _number(_below(self.controllers["cpuacct"], group) / "cpuacct.usage")
-        return Usage(
-            host_peak_bytes=_number(folder / "memory.max_usage_in_bytes"),
-            host_cache_bytes=_table(folder / "memory.stat").get("total_cache"),
-            host_used_bytes=_number(folder / "memory.usage_in_bytes"),
+        stat = _table(folder / "memory.stat")
+        return Reading(
+            peak_bytes=_number(folder / "memory.max_usage_in_bytes"),
+            used_bytes=_number(folder / "memory.usage_in_bytes"),
+            droppable_bytes=stat.get("total_cache", 0) - stat.get("total_shmem", 0),
             cpu_s=None if cpu_ns is None else cpu_ns / 1e9,
         )
 

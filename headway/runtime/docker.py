@@ -6,7 +6,6 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
-from dataclasses import replace
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
@@ -32,6 +31,7 @@ from headway.model.policy import ContainerPolicy, NetworkMode, RootFilesystem
 from headway.runtime import logfile, probe
 from headway.runtime.cgroups import Hierarchy
 from headway.runtime.enginelog import fetch_into
+from headway.runtime.held import Held, Reading
 from headway.runtime.port import (
     BindMount,
     ContainerSpec,
@@ -89,8 +89,9 @@ class DockerRuntime:
         self._host = docker_host
         self._timeout_s = timeout_s
         self._groups = Hierarchy.of_this_host()
+        self._held: dict[str, Held] = {}
         # Where no group of our own outlives the container: the last reading.
-        self._last_usage: dict[str, Usage] = {}
+        self._last: dict[str, Reading] = {}
 
     # ----- what the engine can do -----
 
@@ -341,7 +342,7 @@ class DockerRuntime:
                 group = None  # just starting or gone: there it would count other processes
             pids = self._groups.pids(group) if group else (state["Pid"],)
             if not self._own_group:
-                self._remember_usage(name, group)
+                self._look(name, group)
         return ContainerStatus(
             name=name,
             run_id=labels["headway.run"],
@@ -411,24 +412,28 @@ class DockerRuntime:
                         raise
         if self._own_group:
             self._groups.remove(self._group(name))
-        self._last_usage.pop(name, None)
+        self._held.pop(name, None)
+        self._last.pop(name, None)
 
     # ----- what it used and printed -----
 
     def usage(self, name: str) -> Usage:
-        """What it used until now; also after its exit, until `remove`."""
-        if self._own_group:
-            return self._groups.usage(self._group(name)) or Usage()
-        self.inspect(name)
-        return self._last_usage.get(name, Usage())
+        """What it used until now; also after its exit, until `remove`.
 
-    def _remember_usage(self, name: str, group: str | None) -> None:
-        reading = self._groups.usage(group) if group else None
-        if reading is None:
-            return
-        before = self._last_usage.get(name, Usage()).host_peak_bytes or 0
-        peak = max(before, reading.host_peak_bytes or reading.host_used_bytes or 0)
-        self._last_usage[name] = replace(reading, host_peak_bytes=peak)
+        The peak is put together from all looks at it: the more often it is
+        asked for while it runs, the more exact.
+        """
+        if self._own_group:
+            self._look(name, self._group(name))
+        else:
+            self.inspect(name)
+        return self._held.get(name, Held()).usage(self._last.get(name))
+
+    def _look(self, name: str, group: str | None) -> None:
+        reading = self._groups.read(group) if group else None
+        if reading is not None:
+            self._held[name] = self._held.get(name, Held()).after(reading)
+            self._last[name] = reading
 
     def read_log(self, name: str, offset: int, limit_bytes: int = 1 << 20) -> LogChunk:
         """At most *limit_bytes* of the log from *offset*. Raises `ContainerMissing`."""

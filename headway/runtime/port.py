@@ -102,10 +102,12 @@ class Usage:
     """Resources one container used. None: this runtime cannot tell."""
 
     host_peak_bytes: int | None = None
+    """Most held at once of what the kernel cannot take back: what a limit must leave room for.
+    Page cache is not part of it, files in shared memory are."""
     host_cache_bytes: int | None = None
-    """Part of the peak that is page cache, where the cgroup tells."""
+    """Most page cache beside it, which shrinks when memory is short; where the cgroup tells."""
     host_used_bytes: int | None = None
-    """In use now."""
+    """Held now, without page cache."""
     cpu_s: float | None = None
 
 

@@ -3,12 +3,13 @@
 from pathlib import Path
 
 from headway.runtime.cgroups import Hierarchy
+from headway.runtime.held import Reading
 
 
 def test_a_group_that_is_gone(tmp_path: Path) -> None:
     for groups in (Hierarchy(tmp_path, {}), Hierarchy(None, {"memory": tmp_path})):
         assert groups.pids("/headway/gone") == ()
-        assert groups.usage("/headway/gone") is None
+        assert groups.read("/headway/gone") is None
         groups.remove("/headway/gone")
 
 
@@ -21,11 +22,9 @@ def test_version_2_is_read(tmp_path: Path) -> None:
     (top / "cgroup.procs").write_text("")
     (top / "memory.peak").write_text("4096\n")
     (top / "memory.current").write_text("1024\n")
-    (top / "memory.stat").write_text("anon 512\nfile 256\n")
+    (top / "memory.stat").write_text("anon 512\nfile 256\nshmem 64\nslab_reclaimable 16\n")
     (top / "cpu.stat").write_text("usage_usec 1500000\nuser_usec 1\n")
     groups = Hierarchy(tmp_path, {})
-    used = groups.usage("/headway/run")
-    assert used is not None
-    assert (used.host_peak_bytes, used.host_used_bytes, used.host_cache_bytes) == (4096, 1024, 256)
-    assert used.cpu_s == 1.5
+    held = groups.read("/headway/run")
+    assert held == Reading(4096, 1024, droppable_bytes=208, cpu_s=1.5)
     assert groups.pids("/headway/run") == (11, 12)

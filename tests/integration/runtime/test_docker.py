@@ -316,3 +316,26 @@ def test_an_image_without_a_shell_is_not_wrapped(harness: Harness) -> None:
     runtime = harness.started(spec)
     assert runtime.wait(spec.name, 20.0).exit_code == 0
     assert whole_log(runtime, spec.name) == b"hello\n"
+
+
+def test_page_cache_is_no_need_but_shared_memory_is(harness: Harness) -> None:
+    """A limit must leave room for files in /dev/shm, not for those on a disk."""
+    text = "dd if=/dev/zero of={} bs=1M count=40; sleep 1.2"
+    peaks = {}
+    for path in ("/outputs/file", "/dev/shm/file"):
+        folder = harness.folder / "outputs"
+        folder.mkdir(exist_ok=True)
+        spec = replace(
+            harness.spec(shell(text.format(path))),
+            mounts=(BindMount(folder, "/outputs", read_only=False),),
+            shm_bytes=64 * MIB, host_memory_bytes=256 * MIB,
+        )  # fmt: skip
+        runtime = harness.started(spec)
+        while runtime.wait(spec.name, 0.1).state is not ContainerState.EXITED:
+            runtime.usage(spec.name)
+        used = runtime.usage(spec.name)
+        assert used.host_cache_bytes is not None
+        peaks[path] = (used.host_peak_bytes or 0, used.host_cache_bytes)
+    on_disk, shared = peaks.values()
+    assert on_disk[0] < 20 * MIB <= 40 * MIB <= shared[0]
+    assert on_disk[1] >= 40 * MIB
