@@ -5,7 +5,7 @@ node. One of them, the first by name that is heard of, writes down why the
 others wait.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from itertools import islice
@@ -175,6 +175,10 @@ class Line:
 
     def preview(self, also: Sequence[WaitingRun] = ()) -> Plan:
         """The plan as it is now, with *also* in the line; grants and writes nothing."""
+        return self.previews()(also)
+
+    def previews(self) -> Callable[[Sequence[WaitingRun]], Plan]:
+        """`preview` for several questions about one moment: the pool is read only once."""
         settings = self._site.policy_settings
         seen = self._site.ledger.lines.snapshot(
             self._site.settings.pool, {}, overtaken_from=settings.overtake_limit
@@ -184,7 +188,7 @@ class Line:
         for record in seen.changed:
             if record.demand is not None:
                 self._remember(record, record.demand, nodes)
-        return self._plan(seen, self._gates, settings, also)
+        return lambda also: self._plan(seen, self._gates, settings, also)
 
     def look(self, gates: Gates | None = None) -> Pass:
         """One look: plan, grant what starts on this node, say why the others wait."""

@@ -1,7 +1,8 @@
 """What a job is checked for before it is handed over: what this site could never run."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from datetime import datetime
 from pathlib import Path
 
 from headway.errors import ImpossibleDemand, InvalidInput, LedgerError
@@ -12,7 +13,7 @@ from headway.model.lease import Demand
 from headway.model.node import Node
 from headway.model.run import Prediction
 from headway.model.yaml_document import MAX_TEXT_BYTES
-from headway.policy.plan import Start, Stay, WaitingRun
+from headway.policy.plan import Plan, Start, Stay, WaitingRun
 from headway.site import Site
 from headway.units import format_size
 
@@ -110,14 +111,14 @@ def rehearse(
         The plan's word on it, None when it would be behind those that are planned for.
     """
     prediction, demand = site.forecast(job, dataset_bytes=None, host_memory_bytes=None)
-    line, nodes = Line(site), job.resources.nodes
-    entry = rehearsed(site, line, job, prediction, demand, node=node, nodes=nodes)
+    preview, now, nodes = Line(site).preview, site.ledger.now(), job.resources.nodes
+    entry = rehearsed(preview, now, job, prediction, demand, node=node, nodes=nodes)
     return entry, prediction, demand
 
 
 def rehearsed(
-    site: Site,
-    line: Line,
+    preview: Callable[[Sequence[WaitingRun]], Plan],
+    now: datetime,
     job: TrainingJob,
     prediction: Prediction,
     demand: Demand,
@@ -125,11 +126,14 @@ def rehearsed(
     node: str = "",
     nodes: int = 1,
 ) -> Start | Stay | None:
-    """The plan's word on *job* with this *demand* on each of *nodes*; see `rehearse`."""
+    """The plan's word on *job*, asked for *now*, with this *demand* on each of *nodes*.
+
+    *preview* gives the plan with a run added to the line; see `Line` and `rehearse`.
+    """
     run = WaitingRun(
         run_id=REHEARSAL,
         demand=demand,
-        submitted_at=site.ledger.now(),
+        submitted_at=now,
         team=job.team,
         priority=-1,
         median_s=prediction.runtime_s,
@@ -137,4 +141,4 @@ def rehearsed(
         nodes=nodes,
         node=node,
     )
-    return next((e for e in line.preview([run]).entries if e.run_id == REHEARSAL), None)
+    return next((e for e in preview([run]).entries if e.run_id == REHEARSAL), None)

@@ -33,14 +33,14 @@ def weigh(
         See `estimate.choice.options`.
     """
     nodes = site.nodes()
-    line, now = Line(site), site.ledger.now()
+    preview, now = Line(site).previews(), site.ledger.now()
     prediction, demand = site.forecast(job, dataset_bytes=None, host_memory_bytes=None)
     products = {n.name: n.capacity.gpus[0].name for n in nodes if n.capacity.gpus}
 
     def wait_s(names: Sequence[str], node_count: int, gpus: int) -> float | None:
         product = next((products[name] for name in names if name in products), "")
         asked = replace(demand, gpus=gpus, gpu_type=product if gpus else "")
-        entry = rehearsed(site, line, job, prediction, asked, nodes=node_count)
+        entry = rehearsed(preview, now, job, prediction, asked, nodes=node_count)
         if isinstance(entry, Start):
             return 0.0
         if isinstance(entry, Stay) and entry.expected_at:

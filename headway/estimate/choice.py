@@ -3,8 +3,8 @@
 import enum
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
-from headway.estimate.estimator import Estimators
 from headway.estimate.features import from_job
 from headway.estimate.prior import demand_for
 from headway.estimate.recall import said_of
@@ -14,6 +14,9 @@ from headway.model.node import Node, NodeState
 from headway.model.run import Prediction
 from headway.model.trace import Trace
 from headway.units import HOUR_S
+
+if TYPE_CHECKING:
+    from headway.estimate.estimator import Estimators
 
 
 class Prefer(enum.StrEnum):
@@ -58,7 +61,7 @@ class Option:
 def options(
     job: TrainingJob,
     nodes: Sequence[Node],
-    estimators: Estimators,
+    estimators: "Estimators",
     *,
     recent: Sequence[Trace] = (),
     dataset_bytes: int | None = None,
@@ -120,7 +123,7 @@ def _priced(said: Prediction, price_per_hour: float) -> Prediction:
     return said if runtime_s is None else replace(said, cost=runtime_s / HOUR_S * price_per_hour)
 
 
-def _ways(job: TrainingJob, nodes: Sequence[Node], estimators: Estimators) -> list[Option]:
+def _ways(job: TrainingJob, nodes: Sequence[Node], estimators: "Estimators") -> list[Option]:
     """GPU types and counts that the nodes that take runs offer, before anything is predicted."""
     wanted = job.resources.gpu_type.lower()
     by_type: dict[str, list[Node]] = {}

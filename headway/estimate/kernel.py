@@ -13,8 +13,6 @@ from typing import Any
 
 import numpy as np
 from scipy.linalg import cho_solve, cholesky
-from scipy.optimize import minimize
-from scipy.spatial.distance import cdist
 
 from headway.estimate.encode import UNSEEN, Floats, State
 
@@ -157,6 +155,8 @@ class Kernel:
         A normal prior around where they start keeps those that the traces say
         nothing about where they are.
         """
+        from scipy.optimize import minimize  # noqa: PLC0415 - 0.2 s that predicting never needs
+
         if len(x) > TUNED_ON:
             chosen = rng.choice(len(x), TUNED_ON, replace=False)
             x, y = x[chosen], y[chosen]
@@ -255,7 +255,11 @@ class Kernel:
 
 def _squared(a: Floats, b: Floats) -> Floats:
     """Squared Euclidean distances between the rows of *a* and those of *b*."""
-    return np.asarray(cdist(a, b, "sqeuclidean"), dtype=np.float64)
+    # Column by column: exact zeros, and without the import of scipy.spatial.
+    total = np.zeros((len(a), len(b)))
+    for left, right in zip(a.T, b.T, strict=True):
+        total += (left[:, None] - right[None, :]) ** 2
+    return total
 
 
 def _slope_of_offsets(

@@ -13,8 +13,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 import numpy as np
-from scipy.optimize import least_squares
-from scipy.stats import t as student
+from scipy.special import stdtrit
 
 from headway.estimate.encode import Floats, State
 from headway.estimate.features import Configuration
@@ -105,7 +104,7 @@ class RecipeMemory:
                 beyond += max(0.0, math.log2(read / high), math.log2(low / read))
         spread = math.hypot(self.spread, _FAR_SPREAD * beyond)
         median = self.median_bytes(known, terms)
-        upper = median * math.exp(float(student.ppf(QUANTILE, self.freedom)) * spread)
+        upper = median * math.exp(float(stdtrit(self.freedom, QUANTILE)) * spread)
         killed = [held for size, held in self.bounds if size <= median * 1.05]
         return math.ceil(max([upper, *(held * BOUND_MARGIN for held in killed)]))
 
@@ -183,6 +182,8 @@ def _setting(name: str, known: Configuration) -> float | None:
 
 def _fit(peaks: Sequence[Peak], terms: Mapping[str, tuple[Term, float]]) -> RecipeMemory:
     """The peaks of one recipe; at least `FEWEST` of them are measured."""
+    from scipy.optimize import least_squares  # noqa: PLC0415 - 0.2 s that predicting never needs
+
     peaks = _without_absurd(peaks)
     columns = _columns(peaks, {name: read for name, (read, _) in terms.items()})
     columns = {
