@@ -32,7 +32,7 @@ from headway.model.policy import NetworkMode
 from headway.model.profile import Profile
 from headway.model.progress import ProgressPoint
 from headway.model.run import Exit, ExitKind, Measurement, Prediction, RunState, StepState
-from headway.model.trace import Trace
+from headway.model.trace import UTILISATION, Trace
 from headway.policy.admission import possible
 from headway.policy.demand import after_out_of_memory, runs_again
 from headway.policy.gang import verdict, why_stop
@@ -261,6 +261,7 @@ class Attempt:
             host_peak_bytes=usage.host_peak_bytes,
             host_cache_bytes=usage.host_cache_bytes,
             gpu_peak_bytes=followed.gpu_peak_bytes,
+            gpu_utilisation_frac=followed.gpu_utilisation_frac,
             cpu_s=usage.cpu_s,
             cost=self.site.cost(demand, followed.runtime_s, nodes=self.job.resources.nodes),
         )
@@ -434,6 +435,7 @@ class Attempt:
         training = self.job.training
         latest = self.site.ledger.progress.latest(self.run_id)
         record = self.site.ledger.runs.get(self.run_id)
+        busy = measured.gpu_utilisation_frac
         return Trace(
             network=training.network or self.job.recipe(),
             gpu_type=self.site.gpu_type() if demand.gpus else "cpu",
@@ -455,7 +457,10 @@ class Attempt:
             started_at=record.started_at,
             recipe=self.job.recipe(),
             run_id=f"{self.run_id}-{self.number}",
-            metrics=settings_of(self.job.command),
+            metrics={
+                **settings_of(self.job.command),
+                **({} if busy is None else {UTILISATION: busy}),
+            },
         )
 
 

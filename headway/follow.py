@@ -20,6 +20,8 @@ _GPU_EVERY_S = 2.0
 _HALT_EVERY_S = 2.0
 _USAGE_EVERY_S = 0.5
 """The memory peak is put together from these looks; one costs 0.3 ms."""
+_FEWEST_READINGS = 5
+"""Of utilisation; a run of a few seconds has hardly begun."""
 _TAIL_BYTES = 16_384
 
 
@@ -60,6 +62,8 @@ class Followed:
     log_tail: str
     halted: Exit | None = None
     """Why it was stopped from outside, if it was."""
+    gpu_utilisation_frac: float | None = None
+    """Mean of its GPUs over the readings in which only it was on them; None with too few."""
     stopped_early: bool = False
     """Whether it ended before the iterations or epochs that its log had promised."""
 
@@ -107,6 +111,7 @@ class Follower:
         self._tail: deque[bytes] = deque()
         self._point: ProgressPoint | None = None
         self._gpu_peak_bytes: int | None = None
+        self._busy: list[float] = []
         self._usage = Usage()
 
     def follow(
@@ -173,6 +178,9 @@ class Follower:
             runtime_s=_runtime_s(status, elapsed_s),
             gpu_peak_bytes=self._gpu_peak_bytes,
             halted=self._halted,
+            gpu_utilisation_frac=sum(self._busy) / len(self._busy)
+            if len(self._busy) >= _FEWEST_READINGS
+            else None,
             stopped_early=remaining.ended_early,
             log_tail=b"".join(self._tail)[-_TAIL_BYTES:].decode(errors="replace"),
         )
@@ -229,6 +237,14 @@ class Follower:
         except TelemetryError:
             return  # the node's worker reports it; a peak is never guessed
         mine = set(status.pids)
+        # NVML does not say whose kernels run: only a GPU that it has alone tells of it.
+        self._busy += [
+            gpu.utilisation_frac
+            for gpu in readings
+            if gpu.utilisation_frac is not None
+            and gpu.processes
+            and mine.issuperset(process.pid for process in gpu.processes)
+        ]
         held = [
             process.memory_bytes
             for gpu in readings

@@ -90,7 +90,7 @@ def from_job(
     """
     training, resources = job.training, job.resources
     count = resources.gpus * nodes if gpus is None else gpus
-    wanted = gpu_type or resources.gpu_type.lower()
+    wanted = (gpu_type or resources.gpu_type).lower()
     declared = job.dataset.size if job.dataset else None
     return Configuration(
         network=training.network.lower(),

@@ -17,7 +17,7 @@ HOST_FLOOR_BYTES = 512 * MIB
 GPU_PRIOR_BYTES = 8 * GIB
 """On each GPU, when neither the job nor a trace says."""
 UTILISATION_PRIOR = 0.5
-"""Of a job that shares: two of them fit a GPU, until readings show that it is busier."""
+"""Of a job that shares: two of them fit a GPU, until traces show what it uses."""
 
 
 def prior_host_bytes(dataset_bytes: int | None) -> int:
@@ -35,7 +35,8 @@ def demand_for(job: TrainingJob, predicted: Prediction, dataset_bytes: int | Non
 
     Args:
         job: What was asked for.
-        predicted: Upper quantiles of its peaks; a None in it falls to the rule.
+        predicted: Upper quantiles of its peaks, and its utilisation; a None in it falls to
+            the rule.
         dataset_bytes: Measured size of its data set; the declared one when None.
 
     Returns:
@@ -50,6 +51,8 @@ def demand_for(job: TrainingJob, predicted: Prediction, dataset_bytes: int | Non
         host_bytes, host_basis = predicted.host_peak_bytes, Basis.PREDICTED
     else:
         host_bytes, host_basis = prior_host_bytes(known_bytes), Basis.PRIOR
+    busy = predicted.gpu_utilisation_frac
+    shared_frac = UTILISATION_PRIOR if busy is None else busy
     gpu_bytes, gpu_basis = 0, Basis.DECLARED
     if resources.gpus:
         if resources.gpu_memory is not None:
@@ -64,7 +67,7 @@ def demand_for(job: TrainingJob, predicted: Prediction, dataset_bytes: int | Non
         gpus=resources.gpus,
         gpu_memory_bytes=gpu_bytes,
         sharing=resources.sharing,
-        gpu_utilisation_frac=UTILISATION_PRIOR if resources.sharing is Sharing.SHARED else 1.0,
+        gpu_utilisation_frac=shared_frac if resources.sharing is Sharing.SHARED else 1.0,
         gpu_type=resources.gpu_type,
         ports=tuple(job.ports),
         disk_bytes=resources.disk or 0,

@@ -11,8 +11,9 @@ from dataclasses import dataclass, replace
 from statistics import NormalDist, median
 
 from headway.estimate.features import Configuration, from_trace
+from headway.estimate.prior import UTILISATION_PRIOR
 from headway.model.run import Prediction
-from headway.model.trace import Trace
+from headway.model.trace import UTILISATION, Trace
 from headway.units import DAY_S, HOUR_S, MINUTE_S
 
 RECENT = 50
@@ -23,6 +24,10 @@ _PRIOR_WEIGHT = 3.0
 chi-squared prior on its variance)."""
 _SD_PER_LOG_WORK = 0.5
 """Extra spread where the work differs: by e-fold, half an e-fold."""
+_UTILISATION_WEIGHT = 1.0
+"""The prior of a job's utilisation counts as so many traces."""
+_LEAST_UTILISATION = 0.05
+"""Of any job: twenty on one GPU is where it ends, however idle they were."""
 _Z80 = NormalDist().inv_cdf(0.9)
 _PRIOR_RUNTIME_S = (2 * MINUTE_S, HOUR_S, DAY_S)
 """Low, median and high of a job of which nothing is known: four of five jobs of public cluster
@@ -75,7 +80,27 @@ def said_of(
         found,
         host_peak_bytes=learnt.host_peak_bytes or found.host_peak_bytes,
         gpu_peak_bytes=learnt.gpu_peak_bytes or found.gpu_peak_bytes,
+        gpu_utilisation_frac=_utilisation(configuration, recent),
     )
+
+
+def _utilisation(configuration: Configuration, recent: Sequence[Trace]) -> float | None:
+    """Mean of the runs of the recipe on such a GPU, those at the same batch size if there are any.
+
+    A mean, not a bound: jobs that together ask for more than all of a GPU
+    wait for each other now and then, and nobody is killed.
+    """
+    measured = []
+    for trace in recent:
+        other, busy = from_trace(trace), trace.metrics.get(UTILISATION)
+        of_it = (other.recipe, other.gpu_type) == (configuration.recipe, configuration.gpu_type)
+        if of_it and busy is not None and trace.exit == "ok":
+            measured.append((other.batch_size == configuration.batch_size, busy))
+    same = [busy for alike, busy in measured if alike] or [busy for _, busy in measured]
+    if not same:
+        return None
+    total = _UTILISATION_WEIGHT * UTILISATION_PRIOR + sum(same)
+    return min(max(total / (_UTILISATION_WEIGHT + len(same)), _LEAST_UTILISATION), 1.0)
 
 
 def _seen(configuration: Configuration, recent: Sequence[Trace]) -> list[_Seen]:

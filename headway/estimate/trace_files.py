@@ -99,10 +99,15 @@ def _cell(value: object) -> str:
     return repr(value)
 
 
+def _unquoted(cell: str) -> str:
+    """*cell* as it was before `_cell` kept a spreadsheet from running it."""
+    return cell[1:] if cell.startswith("'") and cell[1:].startswith(_FORMULA) else cell
+
+
 def _csv(data: bytes, name: str) -> tuple[list[str], Iterator[tuple[int, dict[str, str]]]]:
     reader = csv.reader(io.StringIO(_text(data, name), newline=""))
     try:
-        header = [column.strip() for column in next(reader, [])]
+        header = [_unquoted(column.strip()) for column in next(reader, [])]
     except csv.Error as error:
         raise InvalidInput("file", name, f"give a CSV file ({error})", where=name) from None
 
@@ -110,7 +115,7 @@ def _csv(data: bytes, name: str) -> tuple[list[str], Iterator[tuple[int, dict[st
         try:
             for cells in reader:
                 if any(cell.strip() for cell in cells):
-                    padded = [*cells, *[""] * (len(header) - len(cells))]
+                    padded = [*map(_unquoted, cells), *[""] * (len(header) - len(cells))]
                     yield reader.line_num, dict(zip(header, padded, strict=False))
         except csv.Error as error:
             where = f"{name}:{reader.line_num}"

@@ -91,6 +91,8 @@ class Prediction:
     runtime_high_s: float | None = None
     host_peak_bytes: int | None = None
     gpu_peak_bytes: int | None = None
+    gpu_utilisation_frac: float | None = None
+    """Share of a GPU's time that it will use."""
     cost: float | None = None
     basis: str = "prior"
     """Name of the estimator and what it rests on."""
@@ -105,5 +107,7 @@ class Measurement:
     host_cache_bytes: int | None = None
     """Page cache beside the peak, which needs no room of its own; where the cgroup tells."""
     gpu_peak_bytes: int | None = None
+    gpu_utilisation_frac: float | None = None
+    """Of its GPUs, while nobody else used them."""
     cpu_s: float | None = None
     cost: float | None = None

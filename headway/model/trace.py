@@ -4,6 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
+UTILISATION = "gpu_utilisation_frac"
+"""Metric of a trace: mean share of time in which its GPUs were busy, nobody else being on them."""
+
 
 @dataclass(frozen=True, slots=True)
 class Trace:

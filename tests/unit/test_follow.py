@@ -169,7 +169,7 @@ def test_the_next_process_reads_the_log_again_and_keeps_each_point_once() -> Non
     assert [bench.kept[i].iteration for i in range(100)] == list(range(1, 101))
 
 
-def test_the_gpu_peak_is_the_containers_own() -> None:
+def follow_on_a_gpu(*others: GpuProcess, busy_frac: float | None) -> Followed:
     bench = Bench(TRAINING)
     bench.gpus = FakeGpus.idle(1)
     pids = bench.runtime.wait("run-1", 0.0).pids or (4711,)
@@ -181,9 +181,22 @@ def test_the_gpu_peak_is_the_containers_own() -> None:
     bench.runtime.wait = with_pids  # type: ignore[method-assign]  # the fake runs no processes
     (gpu,) = bench.gpus.read()
     assert isinstance(gpu, GpuReading)
-    stranger = GpuProcess(pid=1, memory_bytes=30 * GIB)
-    bench.gpus.show(gpu.uuid, processes=(GpuProcess(pids[0], 5 * GIB), stranger))
-    assert bench.follow().gpu_peak_bytes == 5 * GIB
+    on_it = (GpuProcess(pids[0], 5 * GIB), *others)
+    bench.gpus.show(gpu.uuid, processes=on_it, utilisation_frac=busy_frac)
+    return bench.follow()
+
+
+STRANGER = GpuProcess(pid=1, memory_bytes=30 * GIB)
+
+
+def test_the_gpu_peak_is_the_containers_own() -> None:
+    assert follow_on_a_gpu(STRANGER, busy_frac=0.4).gpu_peak_bytes == 5 * GIB
+
+
+def test_utilisation_is_measured_while_nobody_else_is_on_the_gpu() -> None:
+    assert follow_on_a_gpu(busy_frac=0.4).gpu_utilisation_frac == pytest.approx(0.4)
+    assert follow_on_a_gpu(STRANGER, busy_frac=0.4).gpu_utilisation_frac is None
+    assert follow_on_a_gpu(busy_frac=None).gpu_utilisation_frac is None
 
 
 def test_a_run_that_ends_before_its_total_stopped_early() -> None:

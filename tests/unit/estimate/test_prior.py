@@ -48,6 +48,14 @@ def test_gpu_memory_falls_to_the_rule_only_where_it_counts():
     assert whole.gpu_memory_bytes == 0
 
 
+def test_a_shared_gpu_is_asked_for_as_far_as_it_is_used():
+    sharing, whole = job(resources={"gpus": 1}), job(resources={"gpus": 1, "sharing": "whole"})
+    predicted = Prediction(gpu_utilisation_frac=0.2)
+    assert prior_demand(sharing).gpu_utilisation_frac == 0.5
+    assert demand_for(sharing, predicted).gpu_utilisation_frac == 0.2
+    assert demand_for(whole, predicted).gpu_utilisation_frac == 1.0
+
+
 def test_importing_the_prior_loads_no_numerical_library():
     code = (
         "import sys, headway.estimate.prior, headway.estimate.features;"

@@ -85,3 +85,37 @@ def test_what_is_not_alike_says_nothing(other):
 def test_the_prior_keeps_to_the_time_limit():
     said = said_of(ASKED, Prediction(), [], limit_s=1000.0)
     assert (said.runtime_s, said.runtime_high_s) == (250.0, 1000.0)
+
+
+SHARED = JOB.model_copy(update={"resources": JOB.resources.model_copy(update={"gpus": 1})})
+ON_GPU = from_job(SHARED, gpu_type="NVIDIA H200")
+MEASURED = replace(REPEAT, gpu_type="NVIDIA H200", gpus=1, metrics={"gpu_utilisation_frac": 0.9})
+
+
+def busy(*traces):
+    return said_of(ON_GPU, Prediction(), traces).gpu_utilisation_frac
+
+
+def test_utilisation_is_learnt_from_the_recipe_on_such_a_gpu():
+    assert busy() is None
+    assert busy(MEASURED) == pytest.approx(0.7)  # the prior of one half still counts as a trace
+    assert busy(*[MEASURED] * 9) == pytest.approx(0.86)
+    assert busy(replace(MEASURED, gpu_type="NVIDIA T4")) is None
+    assert busy(replace(MEASURED, recipe="other")) is None
+    assert busy(replace(MEASURED, exit="oom")) is None
+
+
+def test_the_same_batch_size_tells_most():
+    other = replace(MEASURED, batch_size=8, metrics={"gpu_utilisation_frac": 0.1})
+    assert busy(other) == pytest.approx(0.3)
+    assert busy(other, MEASURED) == pytest.approx(0.7)
+
+
+def test_an_idle_recipe_still_holds_something():
+    assert busy(*[replace(MEASURED, metrics={"gpu_utilisation_frac": 0.0})] * 50) == 0.05
+
+
+def test_a_repeat_on_a_gpu_is_known_by_its_product_name():
+    assert said_of(
+        ON_GPU, Prediction(), [replace(REPEAT, gpu_type="NVIDIA H200", gpus=1)]
+    ).basis == ("1 run(s) of the same job")

@@ -116,3 +116,10 @@ def test_no_cell_of_an_export_is_run_by_a_spreadsheet():
         for line in write([hostile]).splitlines()
         for cell in line.split(",")
     )
+
+
+def test_settings_survive_an_export():
+    """Their names begin like a formula."""
+    trace = Trace("net", "v100", 1, 1, iteration_s=1.0, metrics={"--depth": 8.0})
+    (back,) = parse(write([trace]).encode(), "t.csv", "site").traces
+    assert back.metrics == {"--depth": 8.0}
