@@ -1,3 +1,5 @@
+import subprocess
+import sys
 from datetime import UTC, datetime
 
 import numpy as np
@@ -77,3 +79,13 @@ def test_rolling_back_uses_the_version_named_and_never_a_later_one(tmp_path):
     assert store.load(tmp_path).version == 1
     first.unlink()
     assert store.load(tmp_path).version == 0
+
+
+def test_predicting_loads_nothing_that_only_fitting_needs():
+    code = (
+        "import sys, headway.weigh, headway.estimate.store;"
+        "print({'scipy.optimize', 'scipy.stats', 'scipy.spatial', 'sklearn', 'pandas',"
+        " 'matplotlib', 'prefect'} & set(sys.modules))"
+    )
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert shown.stdout.strip() == "set()"
