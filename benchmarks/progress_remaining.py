@@ -17,8 +17,8 @@ changes without a sign before, that is all a method for any run can hope for.
 import argparse
 
 import numpy as np
-from benchmarks.progress_families import HELD_OUT, TUNED, Draw, Family, Now, oracle
 
+from benchmarks.progress_families import HELD_OUT, TUNED, Draw, Family, Now, oracle
 from headway.estimate.remaining_replay import Scores, replay
 from headway.estimate.remaining_series import Series
 

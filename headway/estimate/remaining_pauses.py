@@ -23,6 +23,8 @@ COMB_MET = 0.9
 """So many of the pauses that were due must have come."""
 FIRST_OF_MANY = 0.6
 """How likely a pause that came once is the first of many."""
+ONE_IN_MANY = 0.7
+"""For what a kind of pause that has come once counts: that it was seen at all was luck."""
 
 
 def pause_flags(unit_s: Array) -> Array:
@@ -41,7 +43,7 @@ def pause_flags(unit_s: Array) -> Array:
         run = np.lib.stride_tricks.sliding_window_view(np.pad(slow, (3, 0)), 4).all(axis=1)
         for last in np.flatnonzero(run):
             slow[max(last - 3, 0) : last + 1] = False
-    return slow.astype(np.float64)
+    return np.asarray(slow, dtype=np.float64)
 
 
 def pauses_ahead(
@@ -115,17 +117,18 @@ class _Times:
         count, variance = 0.0, 0.0
         rest = place
         while (comb := _comb(rest, any_place, done, blur)) is not None:
-            period, hits, share = comb
-            times = max(math.floor((total - 1e-9 - float(rest[hits][-1])) / period), 0)
+            period, hits, share, last = comb
+            times = max(math.floor((total - last) / period + 1e-6), 0)
             count += share * times
             variance += 0.1 + (1.0 - share) * times
             rest = rest[~hits]
         if len(rest) == 1 and len(place) == 1 and done < 2.1 * float(place[0]):
             # One so far: the first of many that come at the same distance, or the only one.
-            times = max(math.floor((total - 1e-9) / max(float(place[0]), 1.0)) - 1, 0)
+            times = max(math.floor(total / max(float(place[0]), 1.0)) - 1, 0)
             rate = (total - done) / max(done, 1.0)
             return _Times(FIRST_OF_MANY * times + (1.0 - FIRST_OF_MANY) * rate, 0.5 * times + 0.3)
-        rate = len(rest) * (total - done) / max(done, 1.0)
+        seen = ONE_IN_MANY if len(rest) == 1 else len(rest)
+        rate = seen * (total - done) / max(done, 1.0)
         if len(rest):
             variance += rate + rate * rate / len(rest) / 4.0
         return _Times(count + rate, math.sqrt(variance))
@@ -133,12 +136,13 @@ class _Times:
 
 def _comb(
     place: Array, any_place: Array, done: float, blur: float
-) -> tuple[float, npt.NDArray[np.bool_], float] | None:
+) -> tuple[float, npt.NDArray[np.bool_], float, float] | None:
     """The shortest steady distance among the newest of *place*.
 
     Returns:
         The distance, which of *place* lie on it, and what share of all the
-        places on it they are; None when there is no such distance.
+        places on it they are, and the newest of those; None when there is no
+        such distance.
     """
     newest = place[-COMB_NEWEST:]
     if len(newest) < 2:
@@ -163,7 +167,8 @@ def _comb(
                 and met >= COMB_MET * due
                 and done < newest[-1] + 1.5 * period
             ):
-                return period, on, min(float(on.sum()) / max(met, 1), 1.0)
+                share = min(float(on.sum()) / max(met, 1), 1.0)
+                return period, on, share, anchor + period * float(steps[-1])
     return None
 
 
