@@ -22,7 +22,7 @@ FEW_ENTRIES = 12
 """Of fewer the mean square says little without its largest."""
 BLOCKS = (8, 32, 128)
 MIN_BLOCKS = 12
-TREND_ENTRIES = 60
+TREND_ENTRIES = 12
 """Fewer show no trend."""
 TREND_PARTS = 48
 TREND_SURE = 3.0
@@ -142,7 +142,7 @@ def _trend(unit_s: Array, units: Array, left: float, noise: float) -> float | No
         return None
     # Slow entries are no part of a trend, and would hide it.
     calm = np.minimum(unit_s, 2.0 * float(np.median(unit_s)))
-    parts = min(entries // 6, TREND_PARTS)
+    parts = min(max(entries // 6, 6), TREND_PARTS)
     cuts = np.linspace(0, entries, parts + 1).astype(int)[:-1]
     weight = np.add.reduceat(units, cuts)
     level = np.add.reduceat(calm * units, cuts) / weight
