@@ -145,9 +145,10 @@ class RemainingTime:
             return evidence_s, speed.sd, Basis.EVIDENCE
         # A slow start is part of what was predicted, and is over.
         rest_s = max(self._prior_s - speed.startup_s, 0.1 * self._prior_s)
-        prior_s, prior_sd = rest_s * left / total, self._prior_sd * self._prior_s / rest_s
+        prior_s = max(rest_s * (left / total), 1e-9)
+        prior_sd = self._prior_sd * self._prior_s / rest_s
         # The further away from what is seen, the less a prior is believed.
-        apart = abs(math.log(prior_s / evidence_s))
+        apart = abs(math.log(prior_s) - math.log(evidence_s))
         prior_sd *= max(apart / (2.0 * math.hypot(speed.sd, prior_sd)), 1.0)
         weight = speed.sd**2 / (speed.sd**2 + prior_sd**2)
         log_s = weight * math.log(prior_s) + (1.0 - weight) * math.log(evidence_s)
