@@ -21,7 +21,7 @@ import numpy as np
 
 from headway.estimate.remaining_history import History, Intervals
 from headway.estimate.remaining_level import level_of, startup_entries
-from headway.estimate.remaining_pauses import pause_flags, pauses_ahead
+from headway.estimate.remaining_pauses import pause_flags, pauses_ahead, without_common
 
 QUANTILE_80 = 1.2816
 """Half width of an 80 % interval, in standard deviations."""
@@ -143,12 +143,18 @@ class RemainingTime:
         evidence_s = speed.left_s
         if self._prior_s is None:
             return evidence_s, speed.sd, Basis.EVIDENCE
-        prior_s = self._prior_s * left / total
-        weight = speed.sd**2 / (speed.sd**2 + self._prior_sd**2)
+        # A slow start is part of what was predicted, and is over.
+        rest_s = max(self._prior_s - speed.startup_s, 0.1 * self._prior_s)
+        prior_s = max(rest_s * (left / total), 1e-9)
+        prior_sd = self._prior_sd * self._prior_s / rest_s
+        # The further away from what is seen, the less a prior is believed.
+        apart = abs(math.log(prior_s) - math.log(evidence_s))
+        prior_sd *= max(apart / (2.0 * math.hypot(speed.sd, prior_sd)), 1.0)
+        weight = speed.sd**2 / (speed.sd**2 + prior_sd**2)
         log_s = weight * math.log(prior_s) + (1.0 - weight) * math.log(evidence_s)
-        sd = speed.sd * self._prior_sd / math.hypot(speed.sd, self._prior_sd)
+        sd = speed.sd * prior_sd / math.hypot(speed.sd, prior_sd)
         # Where the two contradict each other, neither is as sure as it says.
-        conflict = abs(math.log(prior_s / evidence_s)) * weight * (1.0 - weight)
+        conflict = apart * weight * (1.0 - weight)
         basis = Basis.BLEND if weight > 0.02 else Basis.EVIDENCE
         return math.exp(log_s), math.hypot(sd, conflict), basis
 
@@ -161,6 +167,8 @@ class _Speed:
     """Seconds left, pauses included."""
     sd: float
     """Standard deviation of the log of `left_s`."""
+    startup_s: float
+    """What the start-up took longer than the same units will later."""
     report_s: float
     """Usual time between two updates."""
     stall_s: float
@@ -170,17 +178,18 @@ class _Speed:
     def of(seen: Intervals, total: float, left: float) -> "_Speed":
         first = startup_entries(seen)
         settled = seen.since(first)
-        flags = pause_flags(settled.unit_s)
+        flags = without_common(settled, pause_flags(settled.unit_s))
         level = level_of(settled, flags, first, total)
         ahead_s, ahead_sd_s = pauses_ahead(settled, flags, level.unit_s, total, left)
         running_s = left * level.unit_s
         left_s = max(running_s + ahead_s, 1e-9)
         sd = math.hypot(level.sd * running_s / left_s, ahead_sd_s / left_s)
+        startup_s = float((seen.unit_s[:first] - level.unit_s) @ seen.units[:first])
         report_s = float(np.median(settled.units)) * level.unit_s
         lengths_s = settled.units * settled.unit_s
         longest_s = float(lengths_s.max()) if len(lengths_s) > 1 else 10.0 * float(lengths_s[0])
         stall_s = max(STALL_UNITS * report_s, STALL_PAUSES * longest_s, STALL_MIN_S)
-        return _Speed(left_s, min(sd, 3.0), report_s, stall_s)
+        return _Speed(left_s, min(sd, 3.0), max(startup_s, 0.0), report_s, stall_s)
 
 
 def _prior_sd(low_s: float | None, high_s: float | None) -> float:

@@ -9,7 +9,9 @@ import numpy.typing as npt
 Array = npt.NDArray[np.float64]
 
 MAX_ENTRIES = 2048
-"""When there are more, the older half is merged two by two: time and units stay exact."""
+"""When there are more, older ones are merged two by two: time and units stay exact."""
+KEPT_ENTRIES = 64
+"""The first so many are never merged: where the start-up ends must not change."""
 
 LEAST_STEP = 1e-9
 """A smaller share of what is done is no progress but rounding, or forged."""
@@ -88,7 +90,24 @@ class History:
         self._seconds.append(max(seconds, 1e-9))
         self._end.append(end)
         if len(self._units) > MAX_ENTRIES:
-            half = MAX_ENTRIES // 2
-            for values, merge in ((self._units, True), (self._seconds, True), (self._end, False)):
-                pairs = zip(values[0:half:2], values[1:half:2], strict=True)
-                values[:half] = [a + b if merge else b for a, b in pairs]
+            self._merge()
+
+    def _merge(self) -> None:
+        """Make one entry of two, in the older half; pauses stay by themselves, with their places.
+
+        Where slow entries are many they are no pauses, and are merged as all others.
+        """
+        kept, last = KEPT_ENTRIES, KEPT_ENTRIES + MAX_ENTRIES // 2
+        units, seconds = np.asarray(self._units[kept:last]), np.asarray(self._seconds[kept:last])
+        unit_s = seconds / units
+        slow = unit_s > 1.5 * np.median(unit_s)
+        if slow.mean() > 0.1:
+            slow[:] = False
+        starts, row = [], 0
+        while row < len(units):
+            starts.append(row)
+            row += 1 if slow[row] or row + 1 == len(units) or slow[row + 1] else 2
+        ends = np.append(starts[1:], len(units)) - 1
+        self._units[kept:last] = np.add.reduceat(units, starts).tolist()
+        self._seconds[kept:last] = np.add.reduceat(seconds, starts).tolist()
+        self._end[kept:last] = [self._end[kept + int(end)] for end in ends]

@@ -16,10 +16,19 @@ STARTUP_LOG = 5.3
 AGREE_SD = 2.3
 """Windows agree when they differ by less than so many standard errors."""
 MIN_SD = 0.01
-TREND_ENTRIES = 60
+MEDIAN_TO_SD = 0.6745
+"""Median of the absolute value of a standard normal."""
+FEW_ENTRIES = 12
+"""Of fewer the mean square says little without its largest."""
+BLOCKS = (8, 32, 128)
+MIN_BLOCKS = 12
+TREND_ENTRIES = 12
 """Fewer show no trend."""
-TREND_DAMPING = 0.9
-"""No trend goes on for ever."""
+TREND_PARTS = 48
+TREND_SURE = 3.0
+"""So many standard errors make a slope."""
+TREND_REACH = 1.5
+"""A trend is carried on for so many times what it was seen over, and then no further."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +75,7 @@ def level_of(settled: Intervals, pauses: Array, startup: int, total: float) -> L
         return _first_guess(unit_s, startup, total)
     noise = noise_of(unit_s)
     mean, window = _widest_agreeing(unit_s, units, noise)
-    trend = _trend(unit_s, units, total - float(settled.end[-1]))
+    trend = _trend(unit_s, units, total - float(settled.end[-1]), noise)
     mean = mean if trend is None else trend
     error = noise / math.sqrt(window)
     left_frac = 1.0 - min(float(settled.end[-1]) / total, 1.0)
@@ -85,7 +94,7 @@ def _first_guess(unit_s: Array, startup: int, total: float) -> Level:
     """
     fastest = float(unit_s.min())
     entries = len(unit_s)
-    many = min(max((math.log10(max(total, 1.0)) - 2.0) / 0.7, 0.0), 1.0)
+    many = min(max((math.log10(max(total, 1.0)) - 1.8) / 0.2, 0.0), 1.0)
     if entries == 1 and startup == 0:
         doubt = 0.15 + STARTUP_LOG * many
     else:
@@ -98,52 +107,83 @@ def _first_guess(unit_s: Array, startup: int, total: float) -> Level:
 def noise_of(unit_s: Array) -> float:
     """Standard deviation of the log of single entries, whatever their level does.
 
-    Half the variance of the differences: a change of level does not raise it.
+    From the differences of neighbours, so that a change of level does not raise
+    it: by their median, and by their mean square without the two largest, which
+    is more where some entries scatter far. Noise that remembers averages out more
+    slowly than its entries say; blocks of them show how much more.
     """
     if len(unit_s) < 3:
         return STARTUP_FACTOR
-    steps = np.diff(np.log(unit_s))
-    return max(float(np.median(np.abs(steps))) / 0.6745 / math.sqrt(2.0), 0.002)
+    logs = np.log(unit_s)
+    noise = max(float(np.median(np.abs(np.diff(logs)))) / MEDIAN_TO_SD / math.sqrt(2.0), 0.002)
+    if len(unit_s) > FEW_ENTRIES:
+        calm = np.sort(np.abs(np.diff(unit_s)))[:-2]
+        noise = max(noise, math.sqrt(float(calm @ calm) / len(calm) / 2.0) / float(unit_s.mean()))
+    for size in BLOCKS:
+        count = len(logs) // size
+        if count < MIN_BLOCKS:
+            break
+        means = logs[-count * size :].reshape(count, size).mean(axis=1)
+        steps = np.diff(means)
+        scatter = float(np.median(np.abs(steps - np.median(steps))))
+        noise = max(noise, scatter / MEDIAN_TO_SD * math.sqrt(size / 2.0))
+    return noise
 
 
-def _trend(unit_s: Array, units: Array, left: float) -> float | None:
+def _trend(unit_s: Array, units: Array, left: float, noise: float) -> float | None:
     """Seconds per unit over what is left, if they have risen or fallen evenly all along.
 
-    That is: each third has a slope of the same sign, beyond its noise, and no
-    one of them has most of it. A sudden change of level lies in one third.
+    A straight line must explain the means of equal parts of the run better
+    than the best single change of level, its slope must stand out of the
+    noise, and both halves must have it.
     """
-    if len(unit_s) < TREND_ENTRIES:
+    entries = len(unit_s)
+    if entries < TREND_ENTRIES:
         return None
     # Slow entries are no part of a trend, and would hide it.
     calm = np.minimum(unit_s, 2.0 * float(np.median(unit_s)))
-    place = np.cumsum(units) - units / 2.0
-    done = float(units.sum())
-    cuts = np.searchsorted(place, [done / 3.0, 2.0 * done / 3.0])
-    parts = [np.split(values, cuts) for values in (place, calm, units)]
-    if min(map(len, parts[0])) < TREND_ENTRIES // 6:
+    parts = min(max(entries // 6, 6), TREND_PARTS)
+    cuts = np.linspace(0, entries, parts + 1).astype(int)[:-1]
+    weight = np.add.reduceat(units, cuts)
+    level = np.add.reduceat(calm * units, cuts) / weight
+    place = np.cumsum(weight) - weight / 2.0
+    slope, middle_s, rest = _line(place, level, weight)
+    done = float(weight.sum())
+    error = middle_s * noise * math.sqrt(12.0 / entries) / done
+    half = parts // 2
+    halves = [
+        _line(*part)[0]
+        for part in zip(
+            *((values[:half], values[half:]) for values in (place, level, weight)), strict=True
+        )
+    ]
+    if abs(slope) < TREND_SURE * error or min(h / slope for h in halves) < 0.25:
         return None
-    slopes = [_slope(*third) for third in zip(*parts, strict=True)]
-    sizes = [abs(slope) for slope, _ in slopes]
-    signs = {slope > 0 for slope, _ in slopes}
-    if len(signs) > 1 or max(sizes) > 4.0 * min(sizes):
+    if rest > _best_step(level, weight):
         return None
-    if any(abs(slope) < 2.0 * error for slope, error in slopes):
-        return None
-    slope, _ = _slope(place, calm, units)
+    sure = slope * slope / (slope * slope + error * error)
     now_s = float(unit_s @ units) / done + slope * done / 2.0
-    ahead_s = now_s + TREND_DAMPING * slope * left / 2.0
-    return min(max(ahead_s, 0.7 * now_s), 1.4 * now_s)
+    ahead = min(left / 2.0, TREND_REACH * done)
+    return min(max(now_s + sure * slope * ahead, 0.7 * now_s), 1.4 * now_s)
 
 
-def _slope(place: Array, values: Array, weights: Array) -> tuple[float, float]:
-    """Weighted least-squares slope, and its standard error."""
-    total = float(weights.sum())
-    x = place - float(place @ weights) / total
-    y = values - float(values @ weights) / total
-    spread = float((x * x) @ weights)
-    slope = float((x * y) @ weights) / spread
-    rest = y - slope * x
-    return slope, math.sqrt(float((rest * rest) @ weights) / (len(x) - 2) / spread)
+def _line(x: Array, y: Array, weight: Array) -> tuple[float, float, float]:
+    """Weighted least squares: slope, mean of *y*, and the sum of squares that is left."""
+    total = float(weight.sum())
+    mean = float(y @ weight) / total
+    dx, dy = x - float(x @ weight) / total, y - mean
+    slope = float((dx * dy) @ weight) / float((dx * dx) @ weight)
+    rest = dy - slope * dx
+    return slope, mean, float((rest * rest) @ weight)
+
+
+def _best_step(y: Array, weight: Array) -> float:
+    """The sum of squares that the best single change of level leaves."""
+    seconds, count = np.cumsum(y * weight), np.cumsum(weight)
+    total = float((y * y) @ weight)
+    before = seconds[:-1] ** 2 / count[:-1]
+    after = (seconds[-1] - seconds[:-1]) ** 2 / (count[-1] - count[:-1])
+    return total - float(np.max(before + after))
 
 
 def _widest_agreeing(unit_s: Array, units: Array, noise: float) -> tuple[float, int]:

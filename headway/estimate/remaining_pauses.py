@@ -1,8 +1,11 @@
 """Pauses: validation, checkpoints, and whatever else stops a run again and again."""
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
+from scipy.ndimage import median_filter
 
 from headway.estimate.remaining_history import Array, Intervals
 
@@ -10,6 +13,18 @@ PAUSE_FACTOR = 2.0
 """An interval slower than this many times its neighbourhood holds a pause."""
 NEIGHBOURS = 15
 """Entries on each side that make the neighbourhood."""
+COMMON = 0.04
+"""What more than this share of the entries does at random is no pause."""
+COMB_NEWEST = 6
+"""Among so many of the newest pauses of one kind a steady distance is looked for."""
+COMB_SLACK = 0.02
+"""A pause may be so much of the distance away from where it is due."""
+COMB_MET = 0.9
+"""So many of the pauses that were due must have come."""
+FIRST_OF_MANY = 0.6
+"""How likely a pause that came once is the first of many."""
+ONE_IN_MANY = 0.7
+"""For what a kind of pause that has come once counts: that it was seen at all was luck."""
 
 
 def pause_flags(unit_s: Array) -> Array:
@@ -21,14 +36,14 @@ def pause_flags(unit_s: Array) -> Array:
     if entries < 3:
         return np.zeros(entries)
     width = min(2 * NEIGHBOURS + 1, entries | 1)
-    padded = np.pad(unit_s, width // 2, mode="reflect" if entries > width // 2 else "edge")
-    around = np.median(np.lib.stride_tricks.sliding_window_view(padded, width), axis=1)[:entries]
+    mode = "mirror" if entries > width // 2 else "nearest"
+    around = median_filter(unit_s, width, mode=mode)
     slow = unit_s > PAUSE_FACTOR * around
     if entries >= 4:
         run = np.lib.stride_tricks.sliding_window_view(np.pad(slow, (3, 0)), 4).all(axis=1)
         for last in np.flatnonzero(run):
             slow[max(last - 3, 0) : last + 1] = False
-    return slow.astype(np.float64)
+    return np.asarray(slow, dtype=np.float64)
 
 
 def pauses_ahead(
@@ -36,27 +51,42 @@ def pauses_ahead(
 ) -> tuple[float, float]:
     """Seconds of pauses still to come, and their standard deviation in seconds.
 
-    Pauses are grouped by length (within a factor of two). A group that comes
-    at a steady distance goes on so; any other goes on at its rate so far.
+    Pauses are grouped by length (within a factor of two). Those of a group that
+    come at a steady distance go on so, also where another kind falls on the
+    same place now and then; the others go on at their rate so far.
     """
     at = np.flatnonzero(pauses)
+    extra_s = (settled.unit_s[at] - unit_s) * settled.units[at]
+    at, extra_s = at[extra_s > 0], extra_s[extra_s > 0]
     if len(at) == 0:
         return 0.0, 0.0
-    extra_s = (settled.unit_s[at] - unit_s) * settled.units[at]
-    place = settled.end[at] - settled.units[at]
-    keep = extra_s > 0
-    extra_s, place = extra_s[keep], place[keep]
-    if len(extra_s) == 0:
-        return 0.0, 0.0
+    place = settled.end[at]
+    blur = float(settled.units[at].max())
     expected_s, variance = 0.0, 0.0
-    done = total - left
     for group in _groups(extra_s):
-        count, sd = _times_ahead(place[group], done, total)
-        mean_s = float(np.mean(extra_s[group][-20:]))
-        spread_s = float(np.std(extra_s[group][-20:])) if len(group) > 1 else 0.3 * mean_s
-        expected_s += count * mean_s
-        variance += (sd * mean_s) ** 2 + count * spread_s**2 + (count * spread_s) ** 2 / len(group)
+        times = _Times.of(place[group], place, total - left, total, blur)
+        mean_s = float(np.mean(extra_s[group]))
+        spread_s = float(np.std(extra_s[group])) if len(group) > 1 else 0.3 * mean_s
+        expected_s += times.count * mean_s
+        variance += (times.sd * mean_s) ** 2
+        variance += times.count * spread_s**2 * (1.0 + times.count / len(group))
     return expected_s, math.sqrt(variance)
+
+
+def without_common(settled: Intervals, pauses: Array) -> Array:
+    """*pauses*, or none where they are many and at no steady distance.
+
+    Then slow entries are how the run is (a loader that starves it at random,
+    texts of different lengths): no pauses, but part of the mean.
+    """
+    at = np.flatnonzero(pauses)
+    if len(at) < 4 or len(at) < COMMON * len(pauses):
+        return pauses
+    place = settled.end[at]
+    comb = _comb(place, place, float(settled.end[-1]), float(settled.units[at].max()))
+    if comb is not None and comb[1].mean() > 0.8:
+        return pauses
+    return np.zeros(len(pauses))
 
 
 def _groups(extra_s: Array) -> list[Array]:
@@ -66,20 +96,82 @@ def _groups(extra_s: Array) -> list[Array]:
     return [np.sort(group) for group in np.split(order, cuts)]
 
 
-def _times_ahead(place: Array, done: float, total: float) -> tuple[float, float]:
-    """How often a group will come again, and the standard deviation of that."""
-    left = total - done
-    gaps = np.diff(place)
-    if len(place) >= 2:
-        period = float(np.median(gaps))
-        steady = period > 0 and float(np.median(np.abs(gaps - period))) <= 0.1 * period
-        # Overdue by half a period: it does not come at that distance any more.
-        if steady and done - float(place[-1]) < 1.5 * period:
-            times = math.floor((total - 1e-9 - float(place[-1])) / period)
-            return float(max(times, 0)), 0.3
-    elif float(place[0]) > 0 and done < 2.2 * float(place[0]):
-        # One so far: the first of many that come at the same distance, or the only one.
-        times = max(math.floor((total - 1e-9) / float(place[0])) - 1, 0)
-        return 0.8 * times, 0.5 * times + 0.3
-    rate = len(place) / max(done, 1.0)
-    return rate * left, math.sqrt(rate * left) + rate * left / math.sqrt(len(place)) / 2
+@dataclass(frozen=True, slots=True)
+class _Times:
+    """How often pauses of one kind will come again."""
+
+    count: float
+    sd: float
+
+    @staticmethod
+    def of(place: Array, any_place: Array, done: float, total: float, blur: float) -> "_Times":
+        """What is to come after those at *place*, which are some of *any_place*.
+
+        Args:
+            place: Units done at each pause of this kind.
+            any_place: The same for all pauses.
+            done: Units done now.
+            total: Units of the whole run.
+            blur: How exactly places are known, in units.
+        """
+        count, variance = 0.0, 0.0
+        rest = place
+        while (comb := _comb(rest, any_place, done, blur)) is not None:
+            period, hits, share, last = comb
+            times = max(math.floor((total - last) / period + 1e-6), 0)
+            count += share * times
+            variance += 0.1 + (1.0 - share) * times
+            rest = rest[~hits]
+        if len(rest) == 1 and len(place) == 1 and done < 2.1 * float(place[0]):
+            # One so far: the first of many that come at the same distance, or the only one.
+            times = max(math.floor(total / max(float(place[0]), 1.0)) - 1, 0)
+            rate = (total - done) / max(done, 1.0)
+            return _Times(FIRST_OF_MANY * times + (1.0 - FIRST_OF_MANY) * rate, 0.5 * times + 0.3)
+        seen = ONE_IN_MANY if len(rest) == 1 else len(rest)
+        rate = seen * (total - done) / max(done, 1.0)
+        if len(rest):
+            variance += rate + rate * rate / len(rest) / 4.0
+        return _Times(count + rate, math.sqrt(variance))
+
+
+def _comb(
+    place: Array, any_place: Array, done: float, blur: float
+) -> tuple[float, npt.NDArray[np.bool_], float, float] | None:
+    """The shortest steady distance among the newest of *place*.
+
+    Returns:
+        The distance, which of *place* lie on it, and what share of all the
+        places on it they are, and the newest of those; None when there is no
+        such distance.
+    """
+    newest = place[-COMB_NEWEST:]
+    if len(newest) < 2:
+        return None
+    first, last = np.triu_indices(len(newest), 1)
+    gaps = newest[last] - newest[first]
+    periods = np.unique(np.concatenate((gaps, gaps / (last - first))))
+    for period in periods[periods > 2.0 * blur].tolist():
+        slack = max(COMB_SLACK * period, blur)
+        for anchor in newest[-2:].tolist():
+            on = _on_comb(place, anchor, period, slack)
+            steps = np.unique(
+                np.round((any_place - anchor) / period)[_on_comb(any_place, anchor, period, slack)]
+            )
+            begin = float(place[on][0])
+            due = math.floor((done - slack - begin) / period) + 1
+            met = int(np.sum(steps >= round((begin - anchor) / period)))
+            # From the beginning on, two are enough; in the middle they might be chance.
+            needed = 2 if abs(begin - period) <= slack else 3 if begin < 1.5 * period else 5
+            if (
+                int(on.sum()) >= needed
+                and met >= COMB_MET * due
+                and done < newest[-1] + 1.5 * period
+            ):
+                share = min(float(on.sum()) / max(met, 1), 1.0)
+                return period, on, share, anchor + period * float(steps[-1])
+    return None
+
+
+def _on_comb(place: Array, anchor: float, period: float, slack: float) -> npt.NDArray[np.bool_]:
+    away = (place - anchor) / period
+    return np.asarray(np.abs(away - np.round(away)) * period <= slack)

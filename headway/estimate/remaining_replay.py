@@ -14,7 +14,7 @@ MOVING_AVERAGE = 10
 TQDM_SMOOTHING = 0.3
 """tqdm's default weight of the newest reading."""
 MAX_POINTS = 1000
-"""Of longer series so many evenly spaced moments are scored."""
+"""Of longer series so many evenly spaced moments are scored, unless told otherwise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,9 @@ class Scores:
     """How often the 80 % interval held the truth, after the first tenth."""
 
 
-def replay(series: Series, prior_s: float | None = None) -> dict[str, Scores]:
+def replay(
+    series: Series, prior_s: float | None = None, *, moments: int = MAX_POINTS
+) -> dict[str, Scores]:
     """Score headway, the moving average and tqdm on one series.
 
     A moment is scored by what it says of the time from there to the end of
@@ -37,23 +39,24 @@ def replay(series: Series, prior_s: float | None = None) -> dict[str, Scores]:
     Args:
         series: What was recorded.
         prior_s: Predicted runtime, if there was a prediction.
+        moments: Of longer series so many evenly spaced moments are scored.
     """
     times, done, total = series.t_s, series.iteration, series.total
     truth = times[-1] - times
-    moments = np.flatnonzero((truth > 0) & (done > 0))
-    if len(moments) > MAX_POINTS:
-        moments = moments[np.linspace(0, len(moments) - 1, MAX_POINTS).astype(int)]
-    late = done[moments] >= 0.1 * total
+    scored = np.flatnonzero((truth > 0) & (done > 0))
+    if len(scored) > moments:
+        scored = scored[np.linspace(0, len(scored) - 1, moments).astype(int)]
+    late = done[scored] >= 0.1 * total
     scores = {}
     for name, guesses in (
-        ("moving_average", _moving_average(times, done, total)[moments]),
-        ("tqdm", _tqdm(times, done, total)[moments]),
+        ("moving_average", _moving_average(times, done, total)[scored]),
+        ("tqdm", _tqdm(times, done, total)[scored]),
     ):
-        errors = np.abs(guesses - truth[moments]) / truth[moments]
+        errors = np.abs(guesses - truth[scored]) / truth[scored]
         scores[name] = Scores(*_means(errors, late))
-    said, low, high = _headway(times, done, total, moments, prior_s)
-    errors = np.abs(said - truth[moments]) / truth[moments]
-    held = (low <= truth[moments]) & (truth[moments] <= high)
+    said, low, high = _headway(times, done, total, scored, prior_s)
+    errors = np.abs(said - truth[scored]) / truth[scored]
+    held = (low <= truth[scored]) & (truth[scored] <= high)
     covered = float(np.mean(held[late])) if late.any() else None
     return {"headway": Scores(*_means(errors, late), covered), **scores}
 

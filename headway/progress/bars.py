@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from headway.progress.metrics import MAX_SHAPES, shape_of
 from headway.progress.seen import COUNT, Seen, metrics_in
 
 _BAR = re.compile(
@@ -69,6 +70,7 @@ class Bars:
         self._named = False
         self._from_zero = False
         self._newest: tuple[str, _Bar] | None = None
+        self._beside: dict[bytes, bool] = {}
 
     def __call__(self, line: str) -> Seen | None:
         """Read one line."""
@@ -76,7 +78,7 @@ class Bars:
         if match is None:
             return self._other(line)
         text = line[: match.start()][-200:].strip()
-        if text and _BESIDE.search(text):
+        if text and self._is_beside(text):
             return None
         done, total = _scaled(match[2], match[3]), _scaled(match[4], match[5])
         if done is None or not total:
@@ -88,6 +90,16 @@ class Bars:
         if self._named:
             return None
         return self._unnamed(text, done, total, _length_s(match[6], match[7]), metrics)
+
+    def _is_beside(self, text: str) -> bool:
+        """Whether *text* names work beside the training; asked once of texts of one shape."""
+        shape = shape_of(text)
+        beside = self._beside.get(shape)
+        if beside is None:
+            if len(self._beside) >= MAX_SHAPES:
+                self._beside.clear()
+            beside = self._beside[shape] = _BESIDE.search(text) is not None
+        return beside
 
     def _of_epoch(
         self, text: str, match: re.Match[str], done: int, total: int, metrics: dict[str, float]

@@ -19,6 +19,11 @@ Places = Callable[[str], Iterable[tuple[int, int, int, int]]]
 _SAME_DIGIT = bytes.maketrans(b"123456789", b"000000000")
 
 
+def shape_of(text: str) -> bytes:
+    """*text* with each digit as 0: the same for lines that differ only in their numbers."""
+    return text.encode("utf-8", "surrogatepass").translate(_SAME_DIGIT)
+
+
 class MetricReader:
     """Reads names and finite numbers from a text.
 
@@ -33,7 +38,7 @@ class MetricReader:
 
     def __call__(self, text: str) -> dict[str, float]:
         """At most `MAX_METRICS` metrics of *text*; of one name the last number counts."""
-        shape = text.encode("utf-8", "surrogatepass").translate(_SAME_DIGIT)
+        shape = shape_of(text)
         plan = self._shapes.get(shape)
         if plan is None:
             plan = self._learn(text, shape)

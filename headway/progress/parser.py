@@ -9,11 +9,22 @@ from headway.progress.custom import CustomPattern
 from headway.progress.format import Certainty, Format
 from headway.progress.formats import known_formats
 from headway.progress.lines import LineSplitter
+from headway.progress.metrics import shape_of
 from headway.progress.seen import Seen
 from headway.progress.stamps import LineClock
 
 # What torchrun and MPI put before the lines of each rank: "[rank1]:", "[1,mpirank:1,algo-1]".
 _RANK = re.compile(r"\s{0,4}\[(?:[0-9]{1,6},mpi)?rank[ :]?([0-9]{1,6})\b")
+# What compose, pdsh and torchrun put before a line: "trainer-1  | ", "node-0: ", "[rank0]: ".
+_LAUNCHER = re.compile(
+    r"(?!(?i:epoch|step|iter|batch|round|fold))[A-Za-z][\w.-]{0,60}-[0-9]{1,5}(?: {1,40}\| |: )"
+    r"|\s{0,4}\[rank[0-9]{1,6}\]: ?"
+)
+_TRIES = 8
+"""So often a line of one shape is shown to better formats; then none will read it."""
+_MAX_DULL = 4096
+_MAX_DULL_CHARS = 400
+"""Of so many shapes so much is remembered, so that memory stays bounded."""
 
 
 class LogParser:
@@ -40,6 +51,7 @@ class LogParser:
         self._found: Format | None = None
         self._clock = LineClock()
         self._rank: str | None = None
+        self._dull: dict[bytes, int] = {}
         self._better: tuple[Format, ...] = (
             known_formats()
             if pattern is None
@@ -96,6 +108,21 @@ class LogParser:
 
     def _read(self, line: str) -> Seen | None:
         """Read by a better format than the one found, where there is one; else by that."""
+        if ("-" in line or line.startswith("[rank")) and (match := _LAUNCHER.match(line)):
+            line = line[match.end() :]
+        if self._better:
+            shape = shape_of(line[:_MAX_DULL_CHARS])
+            tried = self._dull.get(shape, 0)
+            if tried < _TRIES:
+                seen = self._better_read(line)
+                if seen is not None:
+                    return seen
+                if len(self._dull) >= _MAX_DULL:
+                    self._dull.clear()
+                self._dull[shape] = tried + 1
+        return self._found.read(line) if self._found is not None else None
+
+    def _better_read(self, line: str) -> Seen | None:
         for candidate in self._better:
             for hint in candidate.hints:
                 if hint in line:
@@ -106,10 +133,11 @@ class LogParser:
             if seen is not None:
                 self._take(candidate)
                 return seen
-        return self._found.read(line) if self._found is not None else None
+        return None
 
     def _take(self, found: Format) -> None:
         self._found = found
+        self._dull.clear()
         self._better = tuple(f for f in self._better if f.certainty > found.certainty)
         if not found.keeps_count:
             self._counter = RunCounter(self._epochs, counts=found.counts)

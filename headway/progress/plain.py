@@ -5,8 +5,10 @@ write themselves. Read only as long as no better format is found.
 """
 
 import re
+from typing import NamedTuple
 
 from headway.progress.format import Reader
+from headway.progress.metrics import MAX_SHAPE_CHARS, MAX_SHAPES, shape_of
 from headway.progress.seen import COUNT, Seen, metrics_in
 
 _EPOCH = re.compile(
@@ -28,48 +30,53 @@ _FASTAI = re.compile(r"^epoch((?:\s{2,12}[a-z_0-9]{2,40}){1,20}+)\s{0,20}$")
 _ROW = re.compile(r"^" + COUNT + r"((?:\s{2,14}[-0-9.:enaf]{1,20}){1,20}+)\s{0,20}$")
 
 
+Span = tuple[int, int]
+_NOWHERE = (-1, -1)
+
+
+class _Plan(NamedTuple):
+    """Where the counts stand in lines of one shape; `_NOWHERE` for those that are not said."""
+
+    epoch: Span
+    fraction: Span
+    epochs: Span
+    step: Span
+    steps: Span
+
+
 class Plain:
-    """Reads a line by its words."""
+    """Reads a line by its words.
+
+    Where its counts stand is looked for once for lines that differ only in
+    their digits, as `MetricReader` does for metrics.
+    """
 
     def __init__(self) -> None:
         self._columns: list[str] = []
+        self._plans: dict[bytes, _Plan | None] = {}
         self.has_spoken = False
 
     def __call__(self, line: str) -> Seen | None:
         """Read one line."""
         if "(train)" in line:  # MMEngine: Epoch(train) [1][50/100], Iter(train) [50/100]
             line = line.replace("(train)", "").replace("][", "] [")
-        epoch = _EPOCH.search(line)
-        step = _STEP.search(line, epoch.end() if epoch else 0)
-        if epoch is None and step is None:
+        shape = shape_of(line)
+        plan = self._plans.get(shape, _UNKNOWN)
+        if plan is _UNKNOWN:
+            plan = _COMMAS if _has_thousands(line) else _plan(line)
+            if len(line) <= MAX_SHAPE_CHARS:
+                if len(self._plans) >= MAX_SHAPES:
+                    self._plans.clear()
+                self._plans[shape] = plan
+        if plan is _COMMAS:
+            line = _THOUSANDS.sub("", line)
+            plan = _plan(line)
+        if plan is None:
             return self._row(line)
-        if step is not None and _THOUSANDS.match(line, step.end(1)):
-            return self(_THOUSANDS.sub("", line))
-        if epoch is not None and step is None:
-            step = _STEP.search(line, 0, epoch.start())
-        seen = self._words(line, epoch, step)
-        if seen is not None and (seen.metrics or seen.steps or seen.epochs):
+        seen = _seen(line, plan)
+        if seen.metrics or seen.steps or seen.epochs:
             self.has_spoken = True
         return seen
-
-    def _words(
-        self, line: str, epoch: re.Match[str] | None, step: re.Match[str] | None
-    ) -> Seen | None:
-        first = min(match.start() for match in (epoch, step) if match is not None)
-        done, steps = None, None
-        if step is not None:
-            done, steps = int(step[1]), int(step[2]) if step[2] else None
-        elif epoch is not None and epoch[4]:
-            done, steps = int(epoch[4]), int(epoch[5])
-        if done is not None and _BESIDE.search(line[:first][-60:]):
-            return None  # a step of the validation
-        metrics = metrics_in(line)
-        if epoch is None:
-            return Seen(metrics, step=done, steps=steps)
-        if epoch[2]:
-            return Seen(metrics, iteration=done, total=steps, epoch_done=float(epoch[1] + epoch[2]))
-        epochs = int(epoch[3]) if epoch[3] else None
-        return Seen(metrics, epoch=int(epoch[1]), epochs=epochs, step=done, steps=steps)
 
     def _row(self, line: str) -> Seen | None:
         """A row of fastai's table: ``0         0.51        0.42        00:12``."""
@@ -84,6 +91,57 @@ class Plain:
                 numbers = " ".join(f"{name}={value}" for name, value in pairs if name != "time")
                 return Seen(metrics_in(numbers), epoch=int(match[1]))
         return None
+
+
+_UNKNOWN = _Plan(_NOWHERE, _NOWHERE, _NOWHERE, _NOWHERE, _NOWHERE)
+_COMMAS = _UNKNOWN._replace(epoch=(-2, -2))
+"""A count of steps is written as 1,000: its places move when the comma is taken out."""
+
+
+def _has_thousands(line: str) -> bool:
+    epoch = _EPOCH.search(line)
+    step = _STEP.search(line, epoch.end() if epoch else 0)
+    return step is not None and _THOUSANDS.match(line, step.end(1)) is not None
+
+
+def _plan(line: str) -> _Plan | None:
+    """Where the counts of *line* stand; None when it has none, or is about a validation."""
+    if "| valid on " in line:  # fairseq, also in the middle of an epoch
+        return None
+    epoch = None if "micro_step" in line else _EPOCH.search(line)  # DeepSpeed's is always 0
+    step = _STEP.search(line, epoch.end() if epoch else 0)
+    if epoch is None and step is None:
+        return None
+    if epoch is not None and step is None:
+        step = _STEP.search(line, 0, epoch.start())
+    done, steps = _NOWHERE, _NOWHERE
+    if step is not None:
+        done, steps = step.span(1), step.span(2)
+    elif epoch is not None and epoch[4]:
+        done, steps = epoch.span(4), epoch.span(5)
+    first = min(match.start() for match in (epoch, step) if match is not None)
+    if done is not _NOWHERE and _BESIDE.search(line[:first][-60:]):
+        return None  # a step of the validation
+    if epoch is None:
+        return _Plan(_NOWHERE, _NOWHERE, _NOWHERE, done, steps)
+    return _Plan(epoch.span(1), epoch.span(2), epoch.span(3), done, steps)
+
+
+def _seen(line: str, plan: _Plan) -> Seen:
+    metrics = metrics_in(line)
+    done, steps = _count(line, plan.step), _count(line, plan.steps)
+    epoch = _count(line, plan.epoch)
+    if epoch is None:
+        return Seen(metrics, step=done, steps=steps)
+    if plan.fraction != _NOWHERE:
+        said = float(line[plan.epoch[0] : plan.fraction[1]])
+        return Seen(metrics, iteration=done, total=steps, epoch_done=said)
+    epochs = _count(line, plan.epochs)
+    return Seen(metrics, epoch=epoch, epochs=epochs, step=done, steps=steps)
+
+
+def _count(line: str, span: Span) -> int | None:
+    return None if span[0] < 0 else int(line[span[0] : span[1]])
 
 
 def only_training(words: Plain) -> Reader:

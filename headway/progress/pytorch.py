@@ -2,6 +2,7 @@
 
 Train Epoch: 1 [640/60000 (1%)]	Loss: 2.300039          counts samples
 Train: 0 [  50/1251 (  4%)]  Loss: 6.93 (6.94)           timm
+Train:    1/3 ( 33%) [  49/323 ( 15%)]  Loss: 36.77      OpenPCDet
 Epoch: [0][  10/5005]	Time  0.5 ( 0.6)	Loss 6.9e+00 (7.0e+00)
 Epoch: [0]  [  10/5005]  eta: 1:23:45  lr: 0.1  loss: 6.9 (7.0)  time: 0.5
 Epoch [1/5], Step [100/600], Loss: 0.3
@@ -14,7 +15,15 @@ from headway.progress.metrics import MetricReader
 from headway.progress.seen import COUNT, Seen, metrics_in, pairs
 
 _MNIST = re.compile(
-    r"Train(?: Epoch)?: " + COUNT + r" {0,2}\[ {0,12}" + COUNT + "/" + COUNT + r"[^\]]{0,20}\]"
+    r"Train(?: Epoch)?: {1,8}"
+    + COUNT
+    + r"(?:/"
+    + COUNT
+    + r")?(?: \([ 0-9.]{1,6}%\))? {0,2}\[ {0,12}"
+    + COUNT
+    + "/"
+    + COUNT
+    + r"[^\]]{0,20}\]"
 )
 _BRACKETS = re.compile(
     r"Epoch:? {0,2}\[ {0,6}" + COUNT + r"(?:/" + COUNT + r")?\],?\s{0,4}(?:Step |Iter |Batch )?"
@@ -39,9 +48,13 @@ _metrics = MetricReader(_numbers)
 def read_pytorch(line: str) -> Seen | None:
     """Read one line of the examples named at the top of the file."""
     if "Train" in line and (match := _MNIST.search(line)) is not None:
-        epoch, step, steps = match.groups()
+        epoch, epochs, step, steps = match.groups()
         return Seen(
-            metrics_in(line[match.end() :]), epoch=int(epoch), step=int(step), steps=int(steps)
+            metrics_in(line[match.end() :]),
+            epoch=int(epoch),
+            epochs=int(epochs) if epochs else None,
+            step=int(step),
+            steps=int(steps),
         )
     if (match := _BRACKETS.search(line)) is None:
         return None

@@ -1,6 +1,7 @@
 """What is left, on made-up runs whose truth is known."""
 
 import math
+import random
 from itertools import accumulate
 
 import pytest
@@ -77,11 +78,46 @@ def test_prior_alone_before_the_first_step_and_evidence_alone_in_the_end() -> No
 
 def test_a_prior_moves_towards_the_evidence() -> None:
     seen = (1, 3, 10, 30, 60)
-    said = [after([1.0] * n, 100, prior_s=1000.0).remaining_s for n in seen]
+    said = [after([1.0] * n, 100, prior_s=200.0).remaining_s for n in seen]
     numbers = [number / (100 - n) for number, n in zip(said, seen, strict=True) if number]
-    assert numbers == sorted(numbers, reverse=True)
-    assert 1.2 < numbers[0] < 10.0
-    assert numbers[-1] == pytest.approx(1.0, rel=0.05)
+    assert 1.2 < numbers[0] < 2.0
+    assert numbers[1:] == pytest.approx([1.0] * 4, rel=0.07)
+    assert numbers[-1] == pytest.approx(1.0, rel=0.01)
+
+
+def test_a_slow_start_is_not_taken_for_a_prior_that_was_too_low() -> None:
+    steps_s = [300.0, 20.0] + [1.0] * 48
+    # 618 s in all, of which the start-up was 318.
+    assert after(steps_s, 300, prior_s=618.0).remaining_s == pytest.approx(250.0, rel=0.02)
+
+
+def test_a_prior_far_from_what_is_seen_is_not_believed() -> None:
+    assert after([1.0] * 10, 100, prior_s=10_000.0).remaining_s == pytest.approx(90.0, rel=0.1)
+
+
+def test_two_kinds_of_pauses_are_told_apart_where_they_meet() -> None:
+    steps_s = [1.0 + 20.0 * (i % 40 == 0) + 90.0 * (i % 100 == 0) for i in range(1, 1001)]
+    for seen in (450, 500, 640, 990):
+        truth_s = sum(steps_s[seen:])
+        assert after(steps_s[:seen], 1000).remaining_s == pytest.approx(truth_s, rel=0.06)
+
+
+def test_slow_steps_at_random_count_in_the_mean() -> None:
+    rng = random.Random(5)
+    steps_s = [1.0 + 4.0 * (rng.random() < 0.2) for _ in range(2000)]
+    assert after(steps_s[:1000], 2000).remaining_s == pytest.approx(sum(steps_s[1000:]), rel=0.06)
+
+
+def test_one_long_pause_is_not_expected_again_and_again() -> None:
+    steps_s = [1.0] * 100 + [50.0] + [1.0] * 150
+    assert after(steps_s, 1000).remaining_s == pytest.approx(750.0, rel=0.16)
+
+
+def test_pauses_keep_their_places_in_a_long_history() -> None:
+    steps_s = [1.0 + 40.0 * (i % 300 == 0) for i in range(1, 12_001)]
+    for seen in (6_100, 11_950):
+        truth_s = sum(steps_s[seen:])
+        assert after(steps_s[:seen], 12_000).remaining_s == pytest.approx(truth_s, rel=0.02)
 
 
 @pytest.mark.parametrize("prior_s", [None, 0.0, -5.0, math.nan, math.inf])

@@ -186,3 +186,19 @@ def test_an_expression_that_explodes_elsewhere_is_linear_here() -> None:
     began_s = time.process_time()
     assert parser.feed(b"a" * 8000 + b"!\n", 0.0) == []
     assert time.process_time() - began_s < 1.0
+
+
+def test_a_better_format_takes_over_after_many_lines_of_words() -> None:
+    words = b"".join(b"step %d/9000 loss 0.5\n" % step for step in range(1, 500))
+    parser = LogParser()
+    assert len(parser.feed(words, 0.0)) == 499
+    assert [p.iteration for p in parser.feed(said(7), 0.0)] == [7]
+    assert parser.format == "headway"
+
+
+def test_the_memory_of_lines_nobody_reads_is_bounded() -> None:
+    parser = LogParser()
+    for number in range(10_000):
+        word = "".join(chr(ord("a") + int(digit)) for digit in str(number))
+        parser.feed(b"%s\n" % word.encode(), 0.0)
+    assert len(parser._dull) <= 4096

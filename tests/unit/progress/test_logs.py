@@ -16,6 +16,17 @@ Place = tuple[int | None, float | None, int | None]
 
 # Format, number of points, first and last place, some metrics of the last.
 LOGS: dict[str, tuple[str, int, Place, Place, dict[str, float]]] = {
+    "openpcdet": ("pytorch", 3, (0, 0.0, 969), (99, 0.3065, 969), {"Loss": 23.51}),
+    "fairseq-valid": (
+        "plain",
+        2,
+        (600, 0.3173, None),
+        (650, 0.3437, None),
+        {"lr": 0.000129084},
+    ),
+    "deepspeed-megatron": ("plain", 4, (34, None, None), (35, None, 10000), {"lm_loss": 11.18665}),
+    "compose-keras": ("keras", 2, (1, 0.01, 1000), (50, 0.5, 1000), {"loss": 0.4}),
+    "compose-catboost": ("catboost", 2, (1, None, None), (2, None, None), {"learn": 0.5}),
     "caffe": ("caffe", 5, (0, None, 10000), (200, None, 10000), {"loss": 0.141, "iter/s": 1.66}),
     "catboost": (
         "catboost",
@@ -260,7 +271,7 @@ LOGS: dict[str, tuple[str, int, Place, Place, dict[str, float]]] = {
         (39, None, None),
         {"total_loss": 4.1, "loss_cls": 3.3},
     ),
-    "deepspeed": ("plain", 3, (10, None, None), (20, 0.0, None), {"skipped": 0.0, "lr": 1e-05}),
+    "deepspeed": ("plain", 3, (10, None, None), (20, None, None), {"skipped": 0.0, "lr": 1e-05}),
     "detr": (
         "plain",
         2,
