@@ -7,7 +7,7 @@ from pydantic import Field, SecretStr, TypeAdapter
 
 from headway.model.policy import ContainerPolicy, NetworkMode, RootFilesystem
 from headway.model.site import NodeSettings
-from headway.policy.settings import PolicySettings
+from headway.policy.settings import LEAST_SILENT_S, OnSilentFailure, PolicySettings
 
 _LINE = PolicySettings()
 """What holds where the operator has set nothing."""
@@ -109,6 +109,24 @@ class HeadwayLine(Block):
         ge=1,
         title="Window",
         description="Runs that one decision looks at; bounds its cost.",
+    )
+    on_silent_failure: OnSilentFailure = Field(
+        _LINE.on_silent_failure,
+        title="On a silent failure",
+        description="A run that holds a GPU and does not use it, or holds more GPU memory than it "
+        "was granted: only warn, or stop it after the grace time.",
+    )
+    silent_after_s: float = Field(
+        _LINE.silent_after_s,
+        ge=LEAST_SILENT_S,
+        title="Silent after",
+        description="Seconds that a GPU must have been seen before its use is judged.",
+    )
+    silent_grace_s: float = Field(
+        _LINE.silent_grace_s,
+        ge=0,
+        title="Silent grace",
+        description="Seconds from the warning until the run is stopped.",
     )
 
     def settings(self) -> PolicySettings:

@@ -1,5 +1,7 @@
 """What a run shows of itself in the Prefect UI while its container runs."""
 
+from collections.abc import Sequence
+from dataclasses import replace
 from logging import Logger
 from typing import cast
 from uuid import UUID
@@ -20,6 +22,7 @@ from headway.estimate.remaining import Basis
 from headway.follow import Watched
 from headway.model.profile import Profile
 from headway.model.run import Measurement, Prediction
+from headway.model.silent import RunWarning, Silent
 from headway.profile.text import rows, summary
 from headway.units import format_duration, format_size
 from headway.view import comparison
@@ -46,6 +49,9 @@ class Display:
         self._next_update_s = clock.monotonic_s()
         self._bar: UUID | None = None
         self._line: UUID | None = None
+        self._warnings: UUID | None = None
+        self._warned: dict[tuple[str, str], RunWarning] = {}
+        self._said = ""
         self._partial = b""
         self._allowance = _BURST_LINES
         self._allowance_at_s = clock.monotonic_s()
@@ -77,6 +83,8 @@ class Display:
     def watched(self, now: Watched) -> None:
         """Move the progress bar and the remaining-time line, every two seconds."""
         self._last = now
+        for warning in now.begun:
+            self._logger.warning("%s: it %s", warning.failure.kind.value, warning.failure.text)
         if self._portrait is not None:
             self._portrait.watched(now)
         if self._clock.monotonic_s() < self._next_update_s:
@@ -92,7 +100,7 @@ class Display:
         self._say_what_was_left_out()
         if self._last is not None:
             self._next_update_s = self._clock.monotonic_s()
-            self.watched(self._last)
+            self.watched(replace(self._last, begun=()))
 
     def _say_what_was_left_out(self) -> None:
         if self._left_out:
@@ -112,6 +120,22 @@ class Display:
         self._write(self._bar, share)
         if self._line is not None:
             self._write(self._line, _line(now))
+        self._update_warnings(now)
+
+    def _update_warnings(self, now: Watched) -> None:
+        """Keep an artifact of what went and goes wrong; none as long as nothing did."""
+        self._warned |= {(each.failure.kind, each.failure.gpu): each for each in now.warnings}
+        if not self._warned:
+            return
+        text = warnings_text(list(self._warned.values()), now.warnings)
+        if self._warnings is None:
+            made = create_markdown_artifact(
+                text, key="warnings", description="What goes wrong without an error"
+            )
+            self._warnings = cast("UUID", made)
+        elif text != self._said:
+            self._write(self._warnings, text)
+        self._said = text
 
     def _write(self, artifact: UUID, data: object) -> None:
         with get_client(sync_client=True) as client:
@@ -120,10 +144,8 @@ class Display:
 
 def _share(now: Watched) -> float:
     """Percent done: by iterations where known, else by time."""
-    point = now.point
-    if point is not None and point.total:
-        done = point.iteration if point.iteration is not None else point.epoch or 0
-        return round(min(100.0, 100.0 * done / point.total), 1)
+    if now.done_frac is not None:
+        return round(100.0 * now.done_frac, 1)
     if now.remaining is not None and now.remaining.remaining_s is not None:
         whole_s = now.elapsed_s + now.remaining.remaining_s
         return round(100.0 * now.elapsed_s / whole_s, 1) if whole_s > 0 else 0.0
@@ -147,7 +169,27 @@ def _line(now: Watched) -> str:
         parts.append("remaining time not known yet")
     if left is not None and left.basis is Basis.STALLED:
         parts.append(f"**no progress for {left.overdue:.0f} expected reports**")
+    parts += [f"**{_WORDS[each.failure.kind]}**" for each in now.warnings]
     return ", ".join(part for part in parts if part)
+
+
+_WORDS = {
+    Silent.GPU_UNUSED: "holds a GPU and does not use it",
+    Silent.OVER_GRANT: "holds more GPU memory than it was granted",
+    Silent.STARVED: "its GPU waits for data",
+    Silent.GPU_LOST: "a GPU that it holds was lost",
+}
+
+
+def warnings_text(fired: Sequence[RunWarning], going_on: Sequence[RunWarning]) -> str:
+    """What went wrong silently and what still does, as a Markdown list."""
+    rows = []
+    for warning in fired:
+        goes_on = warning in going_on
+        until = "goes on" if goes_on else "no longer so"
+        text = f"**{_WORDS[warning.failure.kind]}**: it {shown(warning.failure.text, 400)[1:-1]}"
+        rows.append(f"- {text} (since {warning.began_at:%d %b %H:%M:%S} UTC; {until})")
+    return "\n".join(rows)
 
 
 def show_comparison(predicted: Prediction, measured: Measurement) -> None:
@@ -164,4 +206,11 @@ def show_profile(profile: Profile) -> None:
     notes = [{"what": note, "over": "note", "where": ""} for note in profile.notes]
     create_table_artifact(
         rows(profile) + notes, key="profile", description=f"Profile by {summary(profile)}."
+    )
+
+
+def show_story(text: str) -> None:
+    """Leave the whole story of the run on its page, as Markdown."""
+    create_markdown_artifact(
+        text, key="story", description="What was asked, decided, used and left behind."
     )

@@ -20,7 +20,7 @@ from prefect.logging import get_run_logger
 from prefect.runtime import deployment, flow_run
 from prefect.states import Cancelled, Completed, Failed, Scheduled
 
-from flows.display import Display, show_comparison, show_profile
+from flows.display import Display, show_comparison, show_profile, show_story
 from flows.gang import start_ranks
 from flows.portrait import Portrait
 from headway.attempt import Attempt, exit_of
@@ -38,7 +38,9 @@ from headway.model.job_text import job_from_document
 from headway.model.lease import Lease, Wait
 from headway.model.run import Exit, ExitKind
 from headway.site import Site, current_site
+from headway.story import markdown
 from headway.units import format_size
+from headway.watch import past_of
 
 DIGITS = TrainingJob(
     name="digits",
@@ -210,11 +212,22 @@ def run_attempt(
 
 
 def _tidy(attempt: Attempt | None, portrait: Portrait | None) -> None:
-    """Clean up; only then draw, since nobody should wait for a picture."""
+    """Clean up; only then draw and tell, since nobody should wait for a picture."""
     if attempt is not None:
         clean_up(attempt)
     if portrait is not None:
         portrait.close()
+    if attempt is not None and attempt.ended:
+        _tell(attempt)
+
+
+def _tell(attempt: Attempt) -> None:
+    """Put the run's story on its page; `headway show` tells it too, should Prefect be away."""
+    try:
+        record = attempt.site.ledger.runs.get(attempt.run_id)
+        show_story(markdown(past_of(attempt.site, record)))
+    except Exception as error:  # noqa: BLE001 - the run has ended; its story must not change how
+        get_run_logger().debug("the story of the run could not be shown: %s", error)
 
 
 def _state_of(attempt: Attempt, exit_: Exit) -> State[Any]:

@@ -15,21 +15,17 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from headway.errors import HeadwayError, InvalidInput, LedgerUnreachable, RunUnknown
 from headway.estimate.choice import Prefer, document
-from headway.estimate.remaining import RemainingEstimate, RemainingTime
 from headway.ledger.records import RunRecord
-from headway.metrics import RunStanding, SiteSnapshot, exposition
+from headway.metrics import SiteSnapshot, exposition
 from headway.model.job_text import job_from_document
-from headway.model.run import Prediction, RunState
-from headway.policy.silent import silent_failures
+from headway.model.run import RunState
 from headway.site import Site
 from headway.view import ledger_state, node_view, run_details
-from headway.watch import line_views
+from headway.watch import line_views, standings
 from headway.weigh import weigh
 
 JUDGED_RUNS = 100
 """Newest ended runs by which estimates are judged."""
-WATCHED_S = 600.0
-"""How far back a run is looked at for silent failures."""
 
 
 class EstimateRequest(BaseModel):
@@ -72,18 +68,20 @@ def create_app(site: Site, *, allowed_hosts: Sequence[str] = ("*",)) -> FastAPI:
             steps=site.ledger.runs.steps(record.run_id),
             lease=site.ledger.leases.of_run(record.run_id),
             latest=site.ledger.progress.latest(record.run_id),
-            remaining_s=_standing(site, record).remaining_s,
+            remaining_s=standings(site, [record])[0].remaining_s,
             outputs=(),
             ranks=site.ledger.runs.ranks(record.run_id, record.attempt),
+            warnings=site.ledger.warnings.of_run(record.run_id),
+            attempts=site.ledger.attempts.of_run(record.run_id),
         )
-        return _summary(record) | details | {"warnings": _warnings(site, record)}
+        return _summary(record) | details
 
     @app.get("/runs/{run}/progress")
     def progress(run: str) -> dict[str, Any]:
         """Every progress point of the newest attempt, and the remaining time."""
         record = site.ledger.runs.find(run)
         points = site.ledger.progress.series(record.run_id, record.attempt)
-        standing = _standing(site, record)
+        (standing,) = standings(site, [record])
         return {
             "run_id": record.run_id,
             "attempt": record.attempt,
@@ -142,51 +140,11 @@ def snapshot(site: Site) -> SiteSnapshot:
         leases=ledger.leases.live(),
         counts=ledger.runs.counts(),
         waiting=ledger.runs.all(states=(RunState.WAITING,)),
-        running=[_standing(site, r) for r in ledger.runs.all(states=(RunState.RUNNING,))],
+        running=standings(site, ledger.runs.all(states=(RunState.RUNNING,))),
+        warnings=ledger.warnings.going_on(),
         ended=ledger.runs.all(limit=JUDGED_RUNS, states=(RunState.ENDED,)),
         traces=ledger.traces.count(),
     )
-
-
-def _standing(site: Site, record: RunRecord) -> RunStanding:
-    """How far *record* is, from the points the ledger has."""
-    if record.state is not RunState.RUNNING or record.started_at is None:
-        return RunStanding(record, None, None, None)
-    elapsed_s = max((site.ledger.now() - record.started_at).total_seconds(), 0.0)
-    said = record.prediction or Prediction()
-    remaining = RemainingTime(said.runtime_s, said.runtime_low_s, said.runtime_high_s)
-    done_frac = None
-    for point in site.ledger.progress.series(record.run_id, record.attempt):
-        done = point.iteration if point.iteration is not None else point.epoch
-        if done is None:
-            continue
-        remaining.update(point.t_s, done, point.total)
-        done_frac = min(done / point.total, 1.0) if point.total else done_frac
-    left: RemainingEstimate | None = remaining.at(elapsed_s)
-    return RunStanding(record, elapsed_s, done_frac, left.remaining_s if left else None)
-
-
-def _warnings(site: Site, record: RunRecord) -> list[dict[str, Any]]:
-    """Silent failures of a running run, over its last ten minutes at most."""
-    lease = site.ledger.leases.of_run(record.run_id)
-    if lease is None or record.state is not RunState.RUNNING or record.started_at is None:
-        return []
-    since_s = min((site.ledger.now() - record.started_at).total_seconds(), WATCHED_S)
-    points = {
-        grant.uuid: site.ledger.telemetry.series(lease.node, gpu=grant.uuid, last_s=since_s)
-        for grant in lease.gpus
-    }
-    # Processors by run are not in the telemetry yet, so nothing is said of starving.
-    return [
-        {
-            "kind": found.kind.value,
-            "gpu": found.gpu,
-            "measured": found.measured,
-            "limit": found.limit,
-            "text": found.text,
-        }
-        for found in silent_failures(lease, points, cpu_used=None)
-    ]
 
 
 def _summary(record: RunRecord) -> dict[str, Any]:

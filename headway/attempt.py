@@ -23,9 +23,11 @@ from headway.errors import (
     StagingError,
 )
 from headway.estimate.features import settings_of
-from headway.follow import Followed, Follower, Listener
+from headway.follow import Followed, Follower, Listener, Watched
 from headway.gang import Meeting, other_ranks, own_address, why_leave
 from headway.ledger.records import RunRecord
+from headway.ledger.standings import NOT_KEPT_YET
+from headway.model.attempt import Standing
 from headway.model.job import TrainingJob
 from headway.model.lease import Demand, Lease, Wait
 from headway.model.policy import NetworkMode
@@ -36,12 +38,14 @@ from headway.model.trace import UTILISATION, Trace
 from headway.policy.admission import possible
 from headway.policy.demand import after_out_of_memory, runs_again
 from headway.policy.gang import verdict, why_stop
+from headway.policy.silent import exit_told
 from headway.profiling import conclude, wrapping
 from headway.runtime.outcome import classify_exit
 from headway.runtime.port import BindMount, ContainerSpec
 from headway.site import Site
 from headway.staging.cache import StagedDataset
 from headway.units import format_duration, format_size
+from headway.vigil import LOOKS, Vigil
 
 DATA, OUTPUTS, CHECKPOINT = "/data", "/outputs", "/checkpoint"
 _RANKS_EVERY_S = 1.0
@@ -187,9 +191,12 @@ class Attempt:
             listener,
             renew=lambda: ledger.leases.renew(lease.lease_id, lease.token, ttl_s),
             record=self._keep_points,
+            stand=self._keep_standing,
+            look=Vigil(self.site, lease).look,
             gpus=self.site.gpus if lease.gpus else None,
             renew_every_s=ttl_s / 4,
             halt=self._why_halt,
+            look_every_s=self.site.policy_settings.silent_after_s / LOOKS,
         )
         try:
             return follower.follow(
@@ -229,6 +236,21 @@ class Attempt:
     def _keep_points(self, before: int, points: Sequence[ProgressPoint]) -> None:
         self.site.ledger.progress.append(self.run_id, self.number, points, first=before)
 
+    def _keep_standing(self, now: Watched) -> None:
+        left = now.remaining
+        self.site.ledger.standings.keep(
+            Standing(
+                self.run_id,
+                self.number,
+                NOT_KEPT_YET,
+                now.elapsed_s,
+                done_frac=now.done_frac,
+                remaining_s=left.remaining_s if left else None,
+                low_s=left.low_s if left else None,
+                high_s=left.high_s if left else None,
+            )
+        )
+
     def points(self) -> list[ProgressPoint]:
         """What the log of this attempt has said so far."""
         return self.site.ledger.progress.series(self.run_id, self.number)
@@ -245,10 +267,11 @@ class Attempt:
             timed_out=followed.timed_out,
             log_tail=followed.log_tail,
         )
-        exit_ = followed.halted or self._of_the_gang(exit_)
         usage = self.site.runtime.usage(self.container)
         record = self.site.ledger.runs.get(self.run_id)
-        if record.preempted_for is not None and exit_.kind is not ExitKind.OK:
+        if record.preempted_for is None or exit_.kind is ExitKind.OK:
+            exit_ = followed.halted or self._of_the_gang(self._told(exit_))
+        else:
             exit_ = Exit(
                 ExitKind.PREEMPTED,
                 exit_.code,
@@ -281,6 +304,14 @@ class Attempt:
             return None
         return conclude(self.site, self.run_id, self.number, followed.runtime_s)
 
+    def _told(self, exit_: Exit) -> Exit:
+        """*exit_*, unless the site's policy or a lost GPU ended the attempt."""
+        gpus = [grant.uuid for grant in self._lease.gpus] if self._lease is not None else []
+        if not gpus:
+            return exit_
+        warnings = self.site.ledger.warnings.of_run(self.run_id, self.number)
+        return exit_told(exit_, warnings, self.site.lost_gpus(), gpus)
+
     def _runs_again(self, exit_: Exit, record: RunRecord) -> bool:
         return runs_again(
             exit_,
@@ -299,7 +330,9 @@ class Attempt:
             override["host_memory_bytes"] = more
         elif self._memory_override is not None:
             override["host_memory_bytes"] = self._memory_override
-        self.site.ledger.runs.requeue(self.run_id, exit_, demand_override=override or None)
+        self.site.ledger.runs.requeue(
+            self.run_id, exit_, measured, demand_override=override or None
+        )
 
     def fail(self, exit_: Exit) -> Exit:
         """The attempt broke before its container had ended: again, or the end."""

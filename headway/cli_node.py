@@ -1,6 +1,6 @@
 """Commands about nodes: node join, leave, drain, resume, list."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -111,13 +111,20 @@ def list_(machine: bool) -> None:
                 view["node"],
                 view["pool"],
                 view["state"] + (f" ({view['state_reason']})" if view["state_reason"] else ""),
-                str(len(view["gpus"])),
+                _gpus(view["gpus"]),
                 str(len(view["runs"])),
                 f"{view['heard_s_ago']:.0f} s ago",
             ]
             for view in views
         ],
     )
+
+
+def _gpus(gpus: "list[dict[str, Any]]") -> str:
+    """How many, and which of them are lost."""
+    from headway.view import gpu_text
+
+    return "; ".join([str(len(gpus)), *(gpu_text(gpu) for gpu in gpus if gpu["lost"])])
 
 
 def _set_state(name: str, state: "NodeState", reason: str, *, machine: bool) -> None:

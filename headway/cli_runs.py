@@ -3,7 +3,7 @@
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -182,37 +182,22 @@ def show(run: str, machine: bool) -> None:
         view = details(site, seen, record, ui_url(server))
     if machine:
         print_json(view)
-    else:
-        _print_run(view, record)
-
-
-def _print_run(view: dict[str, Any], record: "RunRecord | None") -> None:
-    from headway.model.run import Measurement, Prediction
-    from headway.units import format_duration
-    from headway.view import comparison
-
-    end = view["exit"] or {}
+        return
     click.echo(f"{view['name']}  {view['state']}  attempt {view['attempt']}")
-    click.echo(end.get("message") or view["reason"])
-    for rank in view.get("ranks", ()):
-        click.echo(f"  rank {rank['rank']} on {rank['node']}: {rank['state']}  {rank['run_id']}")
-    for step in view.get("steps", ()):
-        took = "" if step["seconds"] is None else format_duration(step["seconds"])
-        click.echo(f"  {step['name']:<17}{step['state']:<9}{took:<12}{step['message']}")
+    click.echo((view["exit"] or {}).get("message") or view["reason"])
     if record is not None:
-        said = record.prediction or Prediction()
-        rows = comparison(said, record.measurement or Measurement())
-        columns = ["quantity", "predicted", "measured"]
-        print_table(["", *columns[1:]], [[row[column] for column in columns] for row in rows])
-        click.echo(f"rests on {said.basis}")
-    if "diagnostics" in view:
-        click.echo(view["diagnostics"]["text"])
-    if "profile" in view:
-        copies = "; ".join(each["text"] for each in view["profile"]["copies"])
-        click.echo(f"profile: {view['profile']['text']}{copies and f': {copies}'}")
-    for output in view.get("outputs", ()):
-        click.echo(f"  {output}")
+        _print_story(site, record)
     click.echo(view["url"])
+
+
+def _print_story(site: "Site", record: "RunRecord") -> None:
+    """The sections that the run's page shows too."""
+    from headway.story import story
+    from headway.watch import past_of
+
+    for section in story(past_of(site, record)):
+        click.echo(f"\n{section.title}")
+        print_table(list(section.columns), [list(row) for row in section.rows])
 
 
 @click.command()

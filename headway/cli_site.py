@@ -51,7 +51,7 @@ def demo(rows: int, rounds: int, machine: bool) -> None:
 def nodes(machine: bool) -> None:
     """What each node has, what is promised of it, and what is in use."""
     from headway.units import format_size
-    from headway.view import node_view
+    from headway.view import gpu_text, node_view
 
     site = this_site()
     leases = site.ledger.leases.live()
@@ -69,12 +69,7 @@ def nodes(machine: bool) -> None:
                 f"{view['cpus_promised']:g} of {view['cpus']:g}",
                 _of(view["host_promised_bytes"], view["host_memory_bytes"]),
                 "–" if used is None else format_size(used),
-                view["gpu_error"]
-                or ", ".join(
-                    f"{gpu['name']} {_of(gpu['promised_bytes'], gpu['memory_bytes'])}"
-                    for gpu in view["gpus"]
-                )
-                or "none",
+                view["gpu_error"] or ", ".join(gpu_text(gpu) for gpu in view["gpus"]) or "none",
             ]
         )
     print_table(["node", "state", "CPUs promised", "memory promised", "memory used", "GPUs"], rows)

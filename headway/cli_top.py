@@ -41,7 +41,7 @@ def top(once: bool, interval: float, machine: bool) -> None:
 def _seen(site: "Site") -> dict[str, Any]:
     from headway.api import snapshot
     from headway.top import document
-    from headway.view import node_view
+    from headway.view import node_view, warning_view
     from headway.watch import line_views
 
     now = snapshot(site)
@@ -53,6 +53,11 @@ def _seen(site: "Site") -> dict[str, Any]:
             "elapsed_s": standing.elapsed_s,
             "done_frac": standing.done_frac,
             "remaining_s": standing.remaining_s,
+            "warnings": [
+                warning_view(each)
+                for each in now.warnings
+                if each.failure.run_id == standing.record.run_id
+            ],
         }
         for standing in now.running
     ]

@@ -4,7 +4,7 @@ import shutil
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from headway.errors import HeadwayError, LedgerError, RuntimeFailure, TelemetryError
+from headway.errors import GpuLost, HeadwayError, LedgerError, RuntimeFailure, TelemetryError
 from headway.runtime.port import RuntimeKind
 from headway.server import PrefectServer
 from headway.site import Site
@@ -60,6 +60,9 @@ def _runtime(site: Site) -> str:
 
 def _gpus(site: Site) -> str:
     gpus = site.gpus.gpus()
+    site.gpus.read()
+    for uuid, cause in site.lost_gpus().items():
+        raise GpuLost(uuid, cause)
     if not gpus:
         return "none on this node: it takes CPU jobs"
     return ", ".join(f"{gpu.name} {format_size(gpu.memory_bytes)}" for gpu in gpus)

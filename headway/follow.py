@@ -2,7 +2,7 @@
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Protocol
 
@@ -11,6 +11,7 @@ from headway.errors import EngineUnreachable, LedgerUnreachable, TelemetryError
 from headway.estimate.remaining import RemainingEstimate, RemainingTime
 from headway.model.progress import ProgressPoint
 from headway.model.run import Exit, Prediction
+from headway.model.silent import RunWarning
 from headway.progress.parser import LogParser
 from headway.runtime.port import ContainerState, ContainerStatus, Runtime, Usage
 from headway.telemetry.port import GpuSensors
@@ -22,7 +23,19 @@ _USAGE_EVERY_S = 0.5
 """The memory peak is put together from these looks; one costs 0.3 ms."""
 _FEWEST_READINGS = 5
 """Of utilisation; a run of a few seconds has hardly begun."""
+_STANDING_EVERY_S = 5.0
 _TAIL_BYTES = 16_384
+
+
+@dataclass(frozen=True, slots=True)
+class Findings:
+    """What a look for silent failures found."""
+
+    going_on: tuple[RunWarning, ...] = ()
+    begun: tuple[RunWarning, ...] = ()
+    """Those of them that began with this look."""
+    end: bool = False
+    """The site's policy ends the run for one of them; the ledger has which."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +49,18 @@ class Watched:
     """None while neither the prior nor the log says anything."""
     usage: Usage = field(default_factory=Usage)
     """Memory and processor time of the container, at most some seconds old."""
+    warnings: tuple[RunWarning, ...] = ()
+    """Silent failures that go on."""
+    begun: tuple[RunWarning, ...] = ()
+    """Those that began since it was last told; each is in one `Watched` only."""
+
+    @property
+    def done_frac(self) -> float | None:
+        """Share of the iterations or epochs done; None where the log does not tell."""
+        if self.point is None or not self.point.total:
+            return None
+        done = self.point.iteration if self.point.iteration is not None else self.point.epoch
+        return None if done is None else max(0.0, min(done / self.point.total, 1.0))
 
 
 class Listener(Protocol):
@@ -79,8 +104,11 @@ class Follower:
         *,
         renew: Callable[[], None],
         record: Callable[[int, Sequence[ProgressPoint]], None],
+        stand: Callable[[Watched], None],
+        look: Callable[[float, Usage], Findings],
         gpus: GpuSensors | None,
         renew_every_s: float,
+        look_every_s: float,
         halt: Callable[[], Exit | None] = lambda: None,
     ) -> None:
         """Set up.
@@ -91,8 +119,11 @@ class Follower:
             listener: Who is told.
             renew: Renews the lease; what it raises ends the following.
             record: Keeps progress points; the number says how many came before.
+            stand: Keeps how the run stands, every few seconds.
+            look: Looks for silent failures.
             gpus: Read for the GPU memory peak; None for a CPU job.
             renew_every_s: Seconds between renewals.
+            look_every_s: Seconds between looks.
             halt: Asked every other second why the container has to stop; None while it may go on.
         """
         self._runtime = runtime
@@ -100,12 +131,15 @@ class Follower:
         self._listener = listener
         self._renew = renew
         self._record = record
+        self._stand = stand
+        self._look = look
         self._gpus = gpus
         self._renew_every_s = renew_every_s
         self._halt = halt
         self._halted: Exit | None = None
         self._halt_asked_s = 0.0
         self._timed_out = False
+        self._look_every_s = look_every_s
         self._offset = 0
         self._recorded = 0
         self._tail: deque[bytes] = deque()
@@ -113,6 +147,8 @@ class Follower:
         self._gpu_peak_bytes: int | None = None
         self._busy: list[float] = []
         self._usage = Usage()
+        self._findings = Findings()
+        self._next_standing = self._next_look = 0.0
 
     def follow(
         self,
@@ -146,6 +182,7 @@ class Follower:
             started -= max(age_s, 0.0)
         next_renewal = self._clock.monotonic_s()
         next_gpu = next_usage = next_renewal
+        self._next_standing, self._next_look = next_renewal, next_renewal + self._look_every_s
         stopping = False
         while True:
             now = self._clock.monotonic_s()
@@ -159,8 +196,7 @@ class Follower:
                 self._tolerated(partial(self._read_usage, name))
                 next_usage = now + _USAGE_EVERY_S
             self._tolerated(partial(self._read_log, name, parser, remaining, elapsed_s))
-            left = remaining.at(elapsed_s)
-            self._listener.watched(Watched(elapsed_s, self._point, left, self._usage))
+            self._tell(elapsed_s, remaining.at(elapsed_s))
             if status.state is ContainerState.EXITED:
                 break
             if not stopping and self._must_stop(elapsed_s, max_runtime_s):
@@ -184,6 +220,22 @@ class Follower:
             stopped_early=remaining.ended_early,
             log_tail=b"".join(self._tail)[-_TAIL_BYTES:].decode(errors="replace"),
         )
+
+    def _tell(self, elapsed_s: float, left: RemainingEstimate) -> None:
+        """Look for what goes wrong, and say how the run stands."""
+        now = self._clock.monotonic_s()
+        self._findings = replace(self._findings, begun=())
+        if now >= self._next_look:
+            self._tolerated(partial(self._look_once, elapsed_s))
+            self._next_look = now + self._look_every_s
+        found = self._findings
+        watched = Watched(elapsed_s, self._point, left, self._usage, found.going_on, found.begun)
+        if now >= self._next_standing and self._tolerated(partial(self._stand, watched)):
+            self._next_standing = now + _STANDING_EVERY_S
+        self._listener.watched(watched)
+
+    def _look_once(self, elapsed_s: float) -> None:
+        self._findings = self._look(elapsed_s, self._usage)
 
     def _tolerated(self, step: Callable[[], object]) -> bool:
         """Run *step*; False when the database or the engine was away: the run goes on."""
@@ -221,7 +273,7 @@ class Follower:
         if elapsed_s >= self._halt_asked_s + _HALT_EVERY_S:
             self._halt_asked_s = elapsed_s
             self._tolerated(self._ask_whether_to_halt)
-        return self._timed_out or self._halted is not None
+        return self._timed_out or self._halted is not None or self._findings.end
 
     def _ask_whether_to_halt(self) -> None:
         self._halted = self._halt()

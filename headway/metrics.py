@@ -13,6 +13,7 @@ from headway.ledger.records import NodeRecord, RunRecord
 from headway.model.lease import Lease, Resource
 from headway.model.node import GpuReading, NodeState
 from headway.model.run import ExitKind, Prediction, RunState
+from headway.model.silent import RunWarning
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +37,8 @@ class SiteSnapshot:
     counts: Mapping[RunState, int]
     waiting: Sequence[RunRecord]
     running: Sequence[RunStanding]
+    warnings: Sequence[RunWarning]
+    """Silent failures that go on."""
     ended: Sequence[RunRecord]
     """The newest ended runs, by which estimates are judged."""
     traces: int
@@ -90,6 +93,7 @@ class _Snapshot(Collector):
         yield from _gpus(self._snapshot)
         yield from _line(self._snapshot)
         yield from _running(self._snapshot.running)
+        yield _warnings(self._snapshot)
         yield from _estimates(self._snapshot)
 
 
@@ -150,7 +154,7 @@ def _gpus(seen: SiteSnapshot) -> Iterator[Metric]:
             memory.add_metric(values, gpu.memory_bytes)
             grants = (grant for lease in seen.leases for grant in lease.gpus)
             promised.add_metric(values, sum(g.memory_bytes for g in grants if g.uuid == gpu.uuid))
-            lost.add_metric(values, float(reading is not None and reading.lost_gpu == gpu.uuid))
+            lost.add_metric(values, float(reading is not None and gpu.uuid in reading.lost_gpus))
             for field, family in read.items():
                 value = getattr(now[gpu.uuid], field) if gpu.uuid in now else None
                 if value is not None:  # an absent series says "not known", a zero would lie
@@ -196,6 +200,18 @@ def _running(running: Sequence[RunStanding]) -> Iterator[Metric]:
             if value is not None:
                 family.add_metric(values, value)
     yield from (elapsed, done, left, foretold, low, high)
+
+
+def _warnings(seen: SiteSnapshot) -> Metric:
+    labels = ("run_id", "run", "node", "kind", "gpu")
+    family = _gauge("run_warning", "1 while a run fails silently, by kind and GPU.", *labels)
+    running = {standing.record.run_id: standing.record for standing in seen.running}
+    for warning in seen.warnings:
+        failure = warning.failure
+        if (record := running.get(failure.run_id)) is not None:
+            values = [record.run_id, record.name, record.node or "", failure.kind.value]
+            family.add_metric([*values, failure.gpu], 1.0)
+    return family
 
 
 def _estimates(seen: SiteSnapshot) -> Iterator[Metric]:

@@ -3,6 +3,7 @@
 import hashlib
 import logging
 import os
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -178,12 +179,18 @@ class Site:
     def join(self) -> None:
         """Put this node into the ledger with what it has; takes over from a worker before."""
         settings = self.node_settings
+        known = self.ledger.nodes.get(self.settings.node)
+        before = known.node.capacity.gpus if known is not None else ()
+        if known is not None and known.boot_id == boot_id():
+            # Nothing is taken out of a machine that runs: what is not there is lost.
+            self.gpus.expect(before)
         try:
             gpus = tuple(settings.with_reserve(gpu) for gpu in self.gpus.gpus())
         except TelemetryError as error:
             log.warning("%s", error)
-            known = self.ledger.nodes.get(self.settings.node)
-            gpus = known.node.capacity.gpus if known is not None else ()
+            gpus = before
+        for gone in {gpu.uuid for gpu in before} - {gpu.uuid for gpu in gpus}:
+            log.warning("GPU %s was there before the machine was started anew; it is gone", gone)
         capacity = Capacity(self.host.cpus(), self.host.read().memory_bytes, gpus)
         node = Node(
             name=self.settings.node,
@@ -203,6 +210,20 @@ class Site:
     def read_node(self) -> NodeReading:
         """This node now."""
         return node_reading(self.gpus, self.host, self.clock)
+
+    def lost_gpus(self) -> Mapping[str, str]:
+        """GPUs of this node that fell off the bus, by uuid, with the cause; read now.
+
+        By the worker's last reading where they cannot be read.
+        """
+        record = self.ledger.nodes.get(self.settings.node)
+        if record is not None:
+            self.gpus.expect(record.node.capacity.gpus)
+        try:
+            self.gpus.read()
+        except TelemetryError:
+            return record.reading.lost_gpus if record is not None and record.reading else {}
+        return self.gpus.lost()
 
     def nodes(self) -> list[Node]:
         """Every node of the site."""

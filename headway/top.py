@@ -22,7 +22,7 @@ def document(
 
     Args:
         nodes: As `view.node_view` gives them.
-        runs: Running runs: name, node, elapsed_s, done_frac, remaining_s.
+        runs: Running runs: name, node, elapsed_s, done_frac, remaining_s, warnings.
         queue: As `view.waiting_view` gives them.
     """
     return {"nodes": list(nodes), "runs": list(runs), "queue": list(queue)}
@@ -57,6 +57,10 @@ def _nodes(nodes: Sequence[dict[str, Any]]) -> Table:
         if node["gpu_error"]:
             table.add_row(_plain(f"  {node['gpu_error']}", style="red"))
         for gpu in node["gpus"]:
+            if gpu["lost"]:
+                text = f"  gpu{gpu['index']}  {gpu['name']}  lost: {gpu['lost']}"
+                table.add_row(_plain(text, style="red"))
+                continue
             table.add_row(
                 _plain(f"  gpu{gpu['index']}  {gpu['name']}"),
                 bar(gpu["used_bytes"], gpu["memory_bytes"]),
@@ -77,6 +81,8 @@ def _runs(runs: Sequence[dict[str, Any]]) -> Table:
             _duration(run["elapsed_s"]),
             _duration(run["remaining_s"]),
         )
+        for warning in run["warnings"]:
+            table.add_row(_plain(f"  {warning['kind']}: it {warning['text']}", style="yellow"))
     return table
 
 

@@ -6,9 +6,11 @@ from typing import Any
 
 from headway.estimate.remaining_diagnostics import Diagnostics
 from headway.ledger.records import NodeRecord, RunRecord
+from headway.model.attempt import AttemptRecord
 from headway.model.lease import Demand, Lease
 from headway.model.progress import ProgressPoint
-from headway.model.run import ExitKind, Measurement, Prediction, RunState, Step
+from headway.model.run import Exit, ExitKind, Measurement, Prediction, RunState, Step
+from headway.model.silent import RunWarning
 from headway.policy.plan import Start, Stay
 from headway.server import FlowRun
 from headway.units import format_duration, format_size
@@ -54,9 +56,12 @@ def _reason(seen: FlowRun, record: RunRecord | None) -> str:
 
 
 def _exit(record: RunRecord | None) -> dict[str, Any] | None:
-    if record is None or record.exit is None:
+    return None if record is None else _ended(record.exit)
+
+
+def _ended(end: Exit | None) -> dict[str, Any] | None:
+    if end is None:
         return None
-    end = record.exit
     return {"kind": end.kind.value, "code": end.code, "message": end.message}
 
 
@@ -76,6 +81,8 @@ def run_details(
     remaining_s: float | None,
     outputs: Iterable[str],
     ranks: Iterable[RunRecord],
+    warnings: Iterable[RunWarning],
+    attempts: Iterable[AttemptRecord],
 ) -> dict[str, Any]:
     """What `headway show --json` adds to `run_view`."""
     demand = record.demand
@@ -115,6 +122,39 @@ def run_details(
             }
             for rank in ranks
         ],
+        "warnings": [warning_view(each) for each in warnings],
+        "attempts": [_attempt(each) for each in attempts],
+    }
+
+
+def _attempt(attempt: AttemptRecord) -> dict[str, Any]:
+    return {
+        "attempt": attempt.attempt,
+        "node": attempt.node,
+        "resource": attempt.resource,
+        "reason": attempt.reason,
+        "claimed_at": _time(attempt.claimed_at),
+        "started_at": _time(attempt.started_at),
+        "ended_at": _time(attempt.ended_at),
+        "exit": _ended(attempt.exit),
+        "predicted": _predicted(attempt.prediction or Prediction()),
+        "measured": _quantities(attempt.measurement or Measurement()),
+    }
+
+
+def warning_view(warning: RunWarning) -> dict[str, Any]:
+    """One silent failure, as `headway show --json` prints it."""
+    failure = warning.failure
+    return {
+        "attempt": warning.attempt,
+        "kind": failure.kind.value,
+        "gpu": failure.gpu,
+        "measured": failure.measured,
+        "limit": failure.limit,
+        "text": failure.text,
+        "began_at": _time(warning.began_at),
+        "ended_at": _time(warning.ended_at),
+        "stopped_at": _time(warning.stopped_at),
     }
 
 
@@ -202,6 +242,7 @@ def node_view(record: NodeRecord, leases: Iterable[Lease]) -> dict[str, Any]:
     node, held = record.node, [lease for lease in leases if lease.node == record.node.name]
     reading = record.reading
     used = {gpu.uuid: gpu for gpu in (reading.gpus or ())} if reading else {}
+    lost = reading.lost_gpus if reading else {}
     return {
         "node": node.name,
         "pool": node.pool,
@@ -227,6 +268,7 @@ def node_view(record: NodeRecord, leases: Iterable[Lease]) -> dict[str, Any]:
                 ),
                 "used_bytes": used[gpu.uuid].used_bytes if gpu.uuid in used else None,
                 "utilisation_frac": used[gpu.uuid].utilisation_frac if gpu.uuid in used else None,
+                "lost": lost.get(gpu.uuid, ""),
             }
             for gpu in node.capacity.gpus
         ],
@@ -234,6 +276,14 @@ def node_view(record: NodeRecord, leases: Iterable[Lease]) -> dict[str, Any]:
         "runs": [lease.run_id for lease in held],
         "heartbeat_at": _time(record.heartbeat_at),
     }
+
+
+def gpu_text(gpu: dict[str, Any]) -> str:
+    """One GPU of a `node_view` for people: what is promised of it, or that it is lost."""
+    if gpu["lost"]:
+        return f"gpu{gpu['index']} lost: {gpu['lost']}"
+    promised = f"{format_size(gpu['promised_bytes'])} of {format_size(gpu['memory_bytes'])}"
+    return f"{gpu['name']} {promised}"
 
 
 def waiting_view(position: int, record: RunRecord, entry: Start | Stay | None) -> dict[str, Any]:

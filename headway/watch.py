@@ -2,7 +2,8 @@
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +12,15 @@ from headway.estimate.remaining import RemainingTime
 from headway.estimate.remaining_diagnostics import diagnose_points
 from headway.ledger.records import RunRecord
 from headway.line import Line
+from headway.metrics import RunStanding
+from headway.model.attempt import Standing
 from headway.model.run import Prediction, RunState
 from headway.profile.text import profile_view
 from headway.profiling import kept
 from headway.runtime.logfile import read_chunk
 from headway.server import FlowRun, PrefectServer
 from headway.site import Site
+from headway.story import Past
 from headway.units import format_duration
 from headway.view import diagnostics_view, is_over, outcome, run_details, run_view, waiting_view
 
@@ -29,40 +33,74 @@ def details(site: Site, seen: FlowRun, record: RunRecord | None, ui_url: str) ->
     view = run_view(seen, record, ui_url)
     if record is None:
         return view
-    ledger = site.ledger
-    outputs = site.settings.runs_dir / record.run_id / "outputs"
-    points = ledger.progress.series(record.run_id, record.attempt)
+    past, ledger = past_of(site, record), site.ledger
     known = run_details(
         record,
-        steps=ledger.runs.steps(record.run_id),
+        steps=past.steps,
         lease=ledger.leases.of_run(record.run_id),
         latest=ledger.progress.latest(record.run_id),
-        remaining_s=remaining_s(site, record),
-        outputs=sorted(str(path) for path in outputs.rglob("*") if path.is_file()),
-        ranks=ledger.runs.ranks(record.run_id, record.attempt),
+        remaining_s=_remaining_s(site, record),
+        outputs=past.outputs,
+        ranks=past.ranks,
+        warnings=past.warnings,
+        attempts=past.attempts,
     )
-    profile = kept(site, record.run_id)
     return (
         view
         | known
-        | {"diagnostics": diagnostics_view(diagnose_points(points))}
-        | ({"profile": profile_view(profile)} if profile is not None else {})
+        | {"diagnostics": diagnostics_view(past.diagnostics)}
+        | ({"profile": profile_view(past.profile)} if past.profile is not None else {})
     )
 
 
-def remaining_s(site: Site, record: RunRecord) -> float | None:
-    """Seconds that a running run still needs, as far as its points and the prior tell."""
+def past_of(site: Site, record: RunRecord) -> Past:
+    """What the ledger and this node's disk have of one run, for its story."""
+    ledger, run_id = site.ledger, record.run_id
+    folder = site.settings.runs_dir / run_id
+    points = ledger.progress.series(run_id, record.attempt)
+    return Past(
+        record,
+        attempts=ledger.attempts.of_run(run_id),
+        leases=ledger.leases.every_of_run(run_id),
+        warnings=ledger.warnings.of_run(run_id),
+        steps=ledger.runs.steps(run_id),
+        ranks=ledger.runs.ranks(run_id, record.attempt),
+        folder=folder,
+        outputs=sorted(str(path) for path in (folder / "outputs").rglob("*") if path.is_file()),
+        diagnostics=diagnose_points(points),
+        profile=kept(site, run_id),
+    )
+
+
+def _remaining_s(site: Site, record: RunRecord) -> float | None:
+    if record.state is RunState.ENDED:
+        return 0.0
+    return standings(site, [record])[0].remaining_s
+
+
+def standings(site: Site, records: Sequence[RunRecord]) -> list[RunStanding]:
+    """How far each of *records* is.
+
+    Whoever follows a run says it to the ledger every few seconds; nobody walks
+    through its points again. Before the first word the prior alone counts.
+    """
+    said = site.ledger.standings.of([r.run_id for r in records if r.state is RunState.RUNNING])
+    now = site.ledger.now()
+    return [_standing(record, said.get(record.run_id), now) for record in records]
+
+
+def _standing(record: RunRecord, last: Standing | None, now: datetime) -> RunStanding:
     if record.state is not RunState.RUNNING or record.started_at is None:
-        return 0.0 if record.state is RunState.ENDED else None
-    said = record.prediction or Prediction()
-    remaining = RemainingTime(said.runtime_s, said.runtime_low_s, said.runtime_high_s)
-    for point in site.ledger.progress.series(record.run_id, record.attempt):
-        done = point.iteration if point.iteration is not None else point.epoch
-        if done is not None:
-            remaining.update(point.t_s, done, point.total)
-    elapsed_s = (site.ledger.now() - record.started_at).total_seconds()
-    estimate = remaining.at(elapsed_s)
-    return estimate.remaining_s
+        return RunStanding(record, None, None, None)
+    elapsed_s = max((now - record.started_at).total_seconds(), 0.0)
+    if last is None or last.attempt != record.attempt:
+        said = record.prediction or Prediction()
+        prior = RemainingTime(said.runtime_s, said.runtime_low_s, said.runtime_high_s)
+        return RunStanding(record, elapsed_s, None, prior.at(elapsed_s).remaining_s)
+    left_s = last.remaining_s
+    if left_s is not None:
+        left_s = max(left_s - max((now - last.at).total_seconds(), 0.0), 0.0)
+    return RunStanding(record, elapsed_s, last.done_frac, left_s)
 
 
 def log_path(site: Site, run_id: str, attempt: int) -> Path:
@@ -149,7 +187,7 @@ def _show(progress: Any, task: Any, site: Site, record: RunRecord | None) -> Non
     if record is None or record.state is not RunState.RUNNING:
         return
     point = site.ledger.progress.latest(record.run_id)
-    left_s = remaining_s(site, record)
+    left_s = _remaining_s(site, record)
     says = [] if left_s is None else [f"{format_duration(left_s)} left"]
     if point is not None:
         says += [f"{name} {value:.4g}" for name, value in list(point.metrics.items())[:3]]

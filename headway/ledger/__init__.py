@@ -4,6 +4,7 @@ from datetime import datetime
 from typing import Self
 
 from headway.errors import LedgerError
+from headway.ledger.attempts import Attempts
 from headway.ledger.columns import now
 from headway.ledger.database import Database, open_engine
 from headway.ledger.leases import Leases
@@ -12,11 +13,13 @@ from headway.ledger.nodes import Nodes, SiteSettings
 from headway.ledger.runs import Runs
 from headway.ledger.series import Progress, Traces
 from headway.ledger.staged import Staged
+from headway.ledger.standings import Standings
 from headway.ledger.telemetry import Telemetry
+from headway.ledger.warnings import Warnings
 
 
 class Ledger:
-    """The site's truth: nodes, runs, leases, progress, traces, staged data."""
+    """The site's truth: nodes, runs and their attempts, leases, progress, traces, staged data."""
 
     def __init__(self, database: Database) -> None:
         """A ledger in *database*."""
@@ -24,12 +27,15 @@ class Ledger:
         self.nodes = Nodes(database)
         self.settings = SiteSettings(database)
         self.runs = Runs(database)
+        self.attempts = Attempts(database)
         self.leases = Leases(database)
         self.lines = Lines(database)
         self.progress = Progress(database)
         self.traces = Traces(database)
         self.staged = Staged(database)
+        self.standings = Standings(database)
         self.telemetry = Telemetry(database)
+        self.warnings = Warnings(database)
 
     @classmethod
     def open(cls, url: str) -> Self:

@@ -9,6 +9,7 @@ from sqlalchemy import delete
 from sqlmodel import Session, col, select
 
 from headway.errors import LeaseLost, RunUnknown
+from headway.ledger.attempts import note_claim
 from headway.ledger.columns import now
 from headway.ledger.database import Database
 from headway.ledger.nodes import node_record
@@ -116,6 +117,7 @@ class Leases:
                 _grant_ports(session, leases[0], [_meeting_port(session, node)])
             move(run, RunState.CLAIMED)
             run.node, run.claimed_at = node, moment
+            note_claim(session, run)
             run.resource, run.reason, run.expected_start_at = None, "", None
             session.add(run)
             session.flush()
@@ -264,6 +266,12 @@ class Leases:
         with self._database.transaction() as session:
             rows = leases_of(session, run_id)
             return [_lease(session, row) for row in rows if row.gang_rank > 0]
+
+    def every_of_run(self, run_id: str) -> list[Lease]:
+        """The run's leases, of all its attempts, released ones too; without released ports."""
+        with self._database.transaction() as session:
+            query = select(LeaseRow).where(LeaseRow.run_id == run_id).order_by("lease_id")
+            return [_lease(session, row) for row in session.exec(query).all()]
 
 
 def lock_nodes(session: Session, names: Sequence[str]) -> dict[str, NodeRow]:

@@ -10,10 +10,12 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlmodel import Session, col, select
 
 from headway.errors import IllegalTransition, LeaseLost, RunUnknown
+from headway.ledger.attempts import note_end, note_start
 from headway.ledger.columns import now
 from headway.ledger.database import Database
 from headway.ledger.records import RunRecord, from_json, to_json
 from headway.ledger.tables import LeaseRow, RunRow, StepRow
+from headway.ledger.warnings import end_warnings
 from headway.model.lease import Demand, Resource
 from headway.model.run import (
     TRANSITIONS,
@@ -207,15 +209,23 @@ class Runs:
             if row.state != RunState.RUNNING.value:
                 move(row, RunState.RUNNING)
                 row.started_at = now(session)
+                note_start(session, row)
             row.container, row.runtime = container, runtime
             session.add(row)
 
     def requeue(
-        self, run_id: str, exit_: Exit, *, demand_override: Mapping[str, Any] | None = None
+        self,
+        run_id: str,
+        exit_: Exit,
+        measurement: Measurement | None = None,
+        *,
+        demand_override: Mapping[str, Any] | None = None,
     ) -> None:
         """Back to the line as the next attempt. The lease stays until the container is gone."""
         with self._database.transaction() as session:
             row = _row(session, run_id, lock=True)
+            note_end(session, row, exit_, measurement)
+            end_warnings(session, run_id, row.attempt)
             move(row, RunState.WAITING)
             row.attempt += 1
             row.exit_kind, row.exit_code = exit_.kind.value, exit_.code
@@ -243,6 +253,8 @@ class Runs:
             row = _row(session, run_id, lock=True)
             if row.state == RunState.ENDED.value:
                 return False
+            note_end(session, row, exit_, measurement)
+            end_warnings(session, run_id, row.attempt)
             move(row, RunState.ENDED)
             row.ended_at = now(session)
             row.exit_kind, row.exit_code = exit_.kind.value, exit_.code

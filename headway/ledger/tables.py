@@ -26,6 +26,7 @@ from headway.ledger.columns import UtcDateTime
 from headway.model.lease import Resource, Sharing
 from headway.model.node import NodeState
 from headway.model.run import ExitKind, RunState, StepState
+from headway.model.silent import Silent
 
 # SQLite numbers only columns of exactly INTEGER by itself.
 _Id = BigInteger().with_variant(Integer, "sqlite")
@@ -231,6 +232,71 @@ class StepRow(SQLModel, table=True):
     started_at: datetime = _time(nullable=False)
     ended_at: datetime | None = _time()
     message: str = ""
+
+
+class AttemptRow(SQLModel, table=True):
+    """What is kept of one attempt: the run's own row has only the newest one's."""
+
+    __tablename__ = "attempt"
+    __table_args__ = (
+        _at_least("attempt", 1, "attempt_number_at_least_1"),
+        CheckConstraint(
+            f"exit_kind IS NULL OR exit_kind IN ({', '.join(repr(k.value) for k in ExitKind)})",
+            name="attempt_exit_known",
+        ),
+        CheckConstraint(
+            "(ended_at IS NULL) = (exit_kind IS NULL)", name="attempt_ends_with_its_exit"
+        ),
+    )
+    run_id: str = Field(sa_column=Column(String(36), ForeignKey("run.run_id"), primary_key=True))
+    attempt: int = Field(primary_key=True)
+    node: str | None = None
+    resource: str | None = None
+    reason: str = ""
+    claimed_at: datetime | None = _time()
+    started_at: datetime | None = _time()
+    ended_at: datetime | None = _time()
+    exit_kind: str | None = None
+    exit_code: int | None = None
+    exit_message: str = ""
+    prediction: Any = _json()
+    demand: Any = _json()
+    measurement: Any = _json()
+
+
+class WarningRow(SQLModel, table=True):
+    """A silent failure of one attempt on one GPU: when it began last, and whether it is over."""
+
+    __tablename__ = "warning"
+    __table_args__ = (_one_of("kind", Silent),)
+    run_id: str = Field(sa_column=Column(String(36), ForeignKey("run.run_id"), primary_key=True))
+    attempt: int = Field(primary_key=True)
+    kind: str = Field(sa_column=Column(String(16), primary_key=True))
+    gpu: str = Field(sa_column=Column(String(96), primary_key=True))
+    began_at: datetime = _time(nullable=False)
+    ended_at: datetime | None = _time()
+    stopped_at: datetime | None = _time()
+    measured: float = Field(sa_column=Column(Float, nullable=False))
+    limit: float = Field(sa_column=Column(Float, nullable=False))
+    text: str
+
+
+class StandingRow(SQLModel, table=True):
+    """How far a run's newest attempt is: one row a run, written every few seconds."""
+
+    __tablename__ = "standing"
+    __table_args__ = (
+        CheckConstraint("done_frac BETWEEN 0 AND 1", name="standing_share"),
+        CheckConstraint("remaining_s >= 0", name="standing_remaining_not_negative"),
+    )
+    run_id: str = Field(sa_column=Column(String(36), ForeignKey("run.run_id"), primary_key=True))
+    attempt: int
+    at: datetime = _time(nullable=False)
+    elapsed_s: float = Field(sa_column=Column(Float, nullable=False))
+    done_frac: float | None = None
+    remaining_s: float | None = None
+    low_s: float | None = None
+    high_s: float | None = None
 
 
 class ProgressRow(SQLModel, table=True):

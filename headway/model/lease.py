@@ -110,6 +110,8 @@ class Headroom:
     gpus: tuple[GpuHeadroom, ...] = ()
     gpu_error: str = ""
     """Why the GPUs cannot be used now; empty when they can."""
+    lost_gpus: tuple[str, ...] = ()
+    """Those that fell off the bus, in words: ``gpu1 lost: …``."""
     ports_taken: tuple[int, ...] = ()
     closed_reason: str = ""
     """Why nothing may start here at all (draining, lost); empty when open."""

@@ -1,6 +1,7 @@
 """A node: what it has, what is held back, and what a reading of it says."""
 
 import enum
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -126,5 +127,5 @@ class NodeReading:
     gpus: tuple[GpuReading, ...] | None = ()
     gpu_error: str = ""
     """Why `gpus` is None, in one line."""
-    lost_gpu: str = ""
-    """uuid of the GPU that fell off the bus, if that is the error: it does not come back alone."""
+    lost_gpus: Mapping[str, str] = field(default_factory=dict)
+    """GPUs that fell off the bus, by uuid, with the cause: they do not come back alone."""

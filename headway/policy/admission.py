@@ -44,7 +44,8 @@ def judge(demand: Demand, headroom: Headroom, *, utilisation_limit: float = 1.0)
         key=lambda gpu: (gpu.memory_bytes, gpu.index),
     )
     if len(fitting) < demand.gpus:
-        return _gpu_wait(demand, headroom, len(fitting), utilisation_limit)
+        wait = _gpu_wait(demand, headroom, len(fitting), utilisation_limit)
+        return replace(wait, reason="; ".join((wait.reason, *headroom.lost_gpus)))
     return Admit(headroom.node, tuple(_grant(demand, gpu) for gpu in fitting[: demand.gpus]))
 
 

@@ -72,6 +72,8 @@ class NodeRooms:
     """Why it takes no new runs (drained, lost, unreadable); empty when it does."""
     gpu_error: str = ""
     """Why its GPUs cannot be used now; then it has none here."""
+    lost_gpus: tuple[str, ...] = ()
+    """GPUs that fell off the bus, in words; they are not among `gpus`."""
 
     def copy(self) -> "NodeRooms":
         """The same rooms, to try something out."""
@@ -83,6 +85,7 @@ class NodeRooms:
             set(self.ports),
             closed=self.closed,
             gpu_error=self.gpu_error,
+            lost_gpus=self.lost_gpus,
         )
 
     def admits(self, ask: Ask) -> bool:

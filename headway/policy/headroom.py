@@ -23,7 +23,8 @@ def compute_headroom(
 
     Returns:
         Bytes, CPUs and GPUs that a new lease may take; negative after a run
-        has outgrown its lease. GPUs that could not be read offer nothing.
+        has outgrown its lease. GPUs that could not be read, and those that are
+        lost, offer nothing.
     """
     usable_bytes = node.capacity.host_memory_bytes - node.reserve.host_memory_bytes
     promised_bytes = sum(lease.host_memory_bytes for lease in leases)
@@ -45,8 +46,17 @@ def compute_headroom(
             if readings is None or gpu.uuid in readings
         ),
         gpu_error=gpu_error,
+        lost_gpus=lost_gpus(node, reading),
         ports_taken=tuple(sorted(port for lease in leases for port in lease.ports)),
         closed_reason=_closed(node),
+    )
+
+
+def lost_gpus(node: Node, reading: NodeReading | None) -> tuple[str, ...]:
+    """Each GPU of *node* that fell off the bus, with the cause: ``gpu1 lost: …``."""
+    gone = reading.lost_gpus if reading is not None else {}
+    return tuple(
+        f"gpu{gpu.index} lost: {gone[gpu.uuid]}" for gpu in node.capacity.gpus if gpu.uuid in gone
     )
 
 

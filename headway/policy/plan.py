@@ -284,6 +284,7 @@ def _rooms(
         ports=set(headroom.ports_taken),
         closed=headroom.closed_reason,
         gpu_error=headroom.gpu_error,
+        lost_gpus=headroom.lost_gpus,
     )
 
 

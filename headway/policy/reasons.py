@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from headway.model.lease import Resource, Wait
@@ -122,7 +122,7 @@ def _room(outcome: Outcome, board: Board, now_s: float) -> Wait:
             missing = f"there is no node {ask.node}" if ask.node else "there is no node"
             return Wait(Resource.NODE, 1, why or f"{missing} in the pool")
     if ask.nodes > 1:
-        return _gang(outcome, nodes, board, now_s)
+        return _with_lost(_gang(outcome, nodes, board, now_s), nodes)
     host = max(nodes, key=lambda node: (node.host.free_bytes, node.name))
     if host.host.free_bytes < ask.host.memory_bytes:
         return Wait(
@@ -133,7 +133,7 @@ def _room(outcome: Outcome, board: Board, now_s: float) -> Wait:
             + _until(host.host.opens_at(ask.host, now_s)),
         )
     if not any(_gpus(node, ask) >= ask.gpus for node in nodes):
-        return _gpu(outcome, nodes, board, now_s)
+        return _with_lost(_gpu(outcome, nodes, board, now_s), nodes)
     if ask.ports and any(not ask.ports.isdisjoint(node.ports) for node in nodes):
         taken = min(port for node in nodes for port in ask.ports & node.ports)
         return Wait(Resource.PORTS, 1, f"needs port {taken}, which another run has")
@@ -143,6 +143,12 @@ def _room(outcome: Outcome, board: Board, now_s: float) -> Wait:
         max(ask.host.load - cpus, 0.0),
         f"needs {ask.host.load:g} CPUs; the largest headroom is {max(cpus, 0):g} on one node",
     )
+
+
+def _with_lost(wait: Wait, nodes: list[NodeRooms]) -> Wait:
+    """*wait*, with the GPUs that the run could have had if they were not lost."""
+    lost = [f"{text} (on {node.name})" for node in nodes for text in node.lost_gpus]
+    return replace(wait, reason="; ".join((wait.reason, *lost[:3])))
 
 
 def _gang(outcome: Outcome, nodes: list[NodeRooms], board: Board, now_s: float) -> Wait:

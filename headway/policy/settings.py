@@ -1,10 +1,24 @@
 """The knobs of the line, as one frozen value that an operator edits."""
 
+import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from headway.errors import InvalidInput
 from headway.units import DAY_S
+
+
+class OnSilentFailure(enum.StrEnum):
+    """What becomes of a run that fails silently."""
+
+    WARN = "warn"
+    """It is said on the run; the run goes on."""
+    STOP = "stop"
+    """It is said, and the run is ended when it goes on so for the grace time."""
+
+
+LEAST_SILENT_S = 10.0
+"""Telemetry reaches the ledger every ten seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +64,12 @@ class PolicySettings:
     """Age at which a GPU-second counts half against its team."""
     fair_share_step: float = 1.25
     """Teams whose use of their share differs by less than this factor count as equal; above 1."""
+    on_silent_failure: OnSilentFailure = OnSilentFailure.WARN
+    """For a GPU that is held and not used, memory over the grant and a GPU that was lost."""
+    silent_after_s: float = 300.0
+    """Seconds that a GPU must have been seen before its use is judged; at least 10."""
+    silent_grace_s: float = 900.0
+    """Seconds from the warning until `stop` ends the run."""
     teams: Mapping[str, TeamSettings] = field(default_factory=dict)
     """By name; a team that is not listed has weight 1 and no quota."""
 
@@ -65,6 +85,12 @@ class PolicySettings:
         ):
             if not getattr(self, name) > 0:
                 raise InvalidInput(name, getattr(self, name), "give a number above 0")
+        if not self.silent_after_s >= LEAST_SILENT_S:
+            raise InvalidInput(
+                "silent_after_s", self.silent_after_s, f"give at least {LEAST_SILENT_S:g}"
+            )
+        if not self.silent_grace_s >= 0:
+            raise InvalidInput("silent_grace_s", self.silent_grace_s, "give a number of at least 0")
         if not self.patience >= 0:
             raise InvalidInput("patience", self.patience, "give a number of at least 0")
         if self.overtake_bound < self.overtake_limit:

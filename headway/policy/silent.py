@@ -1,11 +1,13 @@
-"""Silent failures: a run that goes on, but not as its lease means it to."""
+"""Which running runs fail silently, and what the site does about it."""
 
-import enum
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from datetime import datetime
 
-from headway.model.lease import Lease
+from headway.model.lease import GpuGrant, Lease, Sharing
+from headway.model.run import Exit, ExitKind
+from headway.model.silent import RunWarning, Silent, SilentFailure
 from headway.model.telemetry import TelemetryPoint
+from headway.policy.settings import OnSilentFailure, PolicySettings
 from headway.units import format_duration, format_size
 
 UNUSED_FRAC = 0.02
@@ -14,34 +16,8 @@ STARVED_FRAC = 0.3
 """Below this mean utilisation a GPU that is used waits more than it works."""
 BUSY_HOST_FRAC = 0.8
 """Of the CPUs that a lease has: above it, the data loader is what the GPU waits for."""
-FEWEST_S = 300
-"""Seconds that must have been seen: starting up and loading data take a while."""
-
-
-class Silent(enum.StrEnum):
-    """What goes wrong without an error."""
-
-    GPU_UNUSED = "gpu_unused"
-    """It holds a GPU and computes elsewhere: the CPU-fallback trap."""
-    OVER_GRANT = "over_grant"
-    """It holds more GPU memory than it was granted; what others were promised may not be there."""
-    STARVED = "starved"
-    """Its GPU waits for its processors: the data loader is too slow."""
-
-
-@dataclass(frozen=True, slots=True)
-class SilentFailure:
-    """One silent failure of one run on one GPU, with what was measured."""
-
-    kind: Silent
-    run_id: str
-    gpu: str
-    measured: float
-    """Mean utilisation 0..1, or bytes for `OVER_GRANT`."""
-    limit: float
-    """What it was compared with, in the same unit."""
-    text: str
-    """One sentence with the numbers and the next step."""
+ENDED_FOR = frozenset({Silent.GPU_UNUSED, Silent.OVER_GRANT, Silent.GPU_LOST})
+"""What a site may end a run for: a starved GPU is slow, but is being used."""
 
 
 def silent_failures(
@@ -49,38 +25,105 @@ def silent_failures(
     points: Mapping[str, Sequence[TelemetryPoint]],
     *,
     cpu_used: float | None,
+    lost: Mapping[str, str],
+    after_s: float,
 ) -> list[SilentFailure]:
     """What goes wrong silently in the run that holds *lease*.
 
     Only a GPU that no other run has memory on is judged by its utilisation, as
-    NVML does not say whose kernels run. Nothing is said of utilisation before
-    `FEWEST_S` seconds of points, nor where the driver does not tell it.
+    NVML does not say whose kernels run; on a shared one a run that never had
+    memory there does not use it. Nothing is said of use before *after_s*
+    seconds of points, nor of utilisation where the driver does not tell it.
 
     Args:
         lease: With its GPUs.
-        points: Of each GPU by uuid, one a second since the grant, oldest first.
+        points: Of each GPU by uuid, one a second since the start, oldest first.
         cpu_used: Processors that the run used on average meanwhile; None when unknown.
+        lost: GPUs of the node that fell off the bus, by uuid, with the cause.
+        after_s: Starting up and loading data take a while.
     """
     found = []
     for grant in lease.gpus:
+        if grant.uuid in lost:
+            found.append(_lost(lease.run_id, grant.uuid, lost[grant.uuid]))
+            continue
         seen = points.get(grant.uuid, ())
         held = seen[-1].run_bytes.get(lease.run_id, 0) if seen else 0
-        if held > grant.memory_bytes:
+        # Of a GPU that it has alone, the run may take the reserve too: nobody is promised it.
+        if held > grant.memory_bytes and grant.sharing is Sharing.SHARED:
             found.append(_over(lease.run_id, grant.uuid, held, grant.memory_bytes))
-        busy = [point.busy_frac for point in seen if point.busy_frac is not None]
-        alone = all(set(point.run_bytes) <= {lease.run_id} for point in seen)
-        if len(busy) < FEWEST_S or not alone:
-            continue
-        mean_frac = sum(busy) / len(busy)
-        if mean_frac < UNUSED_FRAC:
-            found.append(_unused(lease.run_id, grant.uuid, mean_frac, len(busy)))
-        elif (
-            mean_frac < STARVED_FRAC
-            and cpu_used is not None
-            and cpu_used >= BUSY_HOST_FRAC * lease.cpus
-        ):
-            found.append(_starved(lease, grant.uuid, mean_frac, cpu_used))
+        found += _misused(lease, grant, seen, cpu_used, after_s)
     return found
+
+
+def _misused(
+    lease: Lease,
+    grant: GpuGrant,
+    seen: Sequence[TelemetryPoint],
+    cpu_used: float | None,
+    after_s: float,
+) -> list[SilentFailure]:
+    if len(seen) < after_s:
+        return []
+    if not all(set(point.run_bytes) <= {lease.run_id} for point in seen):
+        present = any(point.run_bytes.get(lease.run_id) for point in seen)
+        return [] if present else [_absent(lease.run_id, grant.uuid, len(seen))]
+    busy = [point.busy_frac for point in seen if point.busy_frac is not None]
+    if len(busy) < after_s:
+        return []
+    mean_frac = sum(busy) / len(busy)
+    if mean_frac < UNUSED_FRAC:
+        return [_unused(lease.run_id, grant.uuid, mean_frac, len(busy))]
+    used = cpu_used or 0.0
+    if mean_frac < STARVED_FRAC and used >= BUSY_HOST_FRAC * lease.cpus:
+        return [_starved(lease, grant.uuid, mean_frac, used)]
+    return []
+
+
+def to_end_for(
+    warnings: Sequence[RunWarning], *, now: datetime, settings: PolicySettings
+) -> RunWarning | None:
+    """The warning for which the site ends the run now; None as long as it only warns.
+
+    Args:
+        warnings: What goes on in the run.
+        now: The ledger's time.
+        settings: The operator's.
+    """
+    if settings.on_silent_failure is OnSilentFailure.WARN:
+        return None
+    for warning in warnings:
+        lasted_s = (now - warning.began_at).total_seconds()
+        if warning.failure.kind in ENDED_FOR and lasted_s >= settings.silent_grace_s:
+            return warning
+    return None
+
+
+def exit_told(
+    exit_: Exit, warnings: Sequence[RunWarning], lost: Mapping[str, str], gpus: Sequence[str]
+) -> Exit:
+    """*exit_*, or what really ended the attempt: the site's policy, or a GPU that was lost.
+
+    A run that the policy ended has failed, also when it obeyed with exit 0; it
+    is not repeated. One whose GPU was lost is: that is not the program's doing.
+
+    Args:
+        exit_: As the container ended.
+        warnings: All of the attempt's.
+        lost: GPUs of the node that fell off the bus, by uuid, with the cause.
+        gpus: Those that the attempt held.
+    """
+    cause = next((w for w in warnings if w.stopped_at is not None), None)
+    if cause is not None and cause.failure.kind is not Silent.GPU_LOST:
+        said = f"stopped by the site's policy on silent failures: it {cause.failure.text}"
+        return Exit(ExitKind.FAILED, exit_.code, said)
+    gone = next((gpu for gpu in gpus if gpu in lost), None)
+    own_end = {ExitKind.FAILED, ExitKind.GPU_OUT_OF_MEMORY, ExitKind.INFRASTRUCTURE}
+    if gone is None or (exit_.kind not in own_end and cause is None):
+        return exit_
+    code = "without an exit code" if exit_.code is None else f"with exit {exit_.code}"
+    said = f"GPU {gone} was lost while it ran ({lost[gone]}), and it ended {code}"
+    return Exit(ExitKind.INFRASTRUCTURE, exit_.code, f"{said}; other GPUs go on taking runs")
 
 
 def _over(run_id: str, gpu: str, held: int, granted: int) -> SilentFailure:
@@ -99,9 +142,22 @@ def _unused(run_id: str, gpu: str, mean_frac: float, seen_s: float) -> SilentFai
     return SilentFailure(Silent.GPU_UNUSED, run_id, gpu, mean_frac, UNUSED_FRAC, text)
 
 
+def _absent(run_id: str, gpu: str, seen_s: float) -> SilentFailure:
+    text = (
+        f"holds a share of {gpu}, and had no memory there over {format_duration(seen_s)}; it may "
+        "run on the CPU. See that the framework finds the GPU (CUDA build, driver)"
+    )
+    return SilentFailure(Silent.GPU_UNUSED, run_id, gpu, 0.0, UNUSED_FRAC, text)
+
+
 def _starved(lease: Lease, gpu: str, mean_frac: float, cpu_used: float) -> SilentFailure:
     text = (
-        f"{gpu} is {mean_frac:.0%} busy while {cpu_used:.1f} of {lease.cpus:g} CPUs are used; "
-        "the GPU waits for data. Raise resources.cpus and the number of loading threads"
+        f"leaves {gpu} {mean_frac:.0%} busy while {cpu_used:.1f} of its {lease.cpus:g} CPUs are "
+        "used; the GPU waits for data. Raise resources.cpus and the number of loading threads"
     )
     return SilentFailure(Silent.STARVED, lease.run_id, gpu, mean_frac, STARVED_FRAC, text)
+
+
+def _lost(run_id: str, gpu: str, cause: str) -> SilentFailure:
+    text = f"holds {gpu}, which fell off the bus ({cause}). Cancel it if it does not end by itself"
+    return SilentFailure(Silent.GPU_LOST, run_id, gpu, 0.0, 0.0, text)

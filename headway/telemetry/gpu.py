@@ -7,7 +7,7 @@ memory of its own, and a container is given a slice by that uuid.
 import ctypes
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -28,6 +28,8 @@ log = logging.getLogger(__name__)
 KERNEL_DRIVER = Path("/proc/driver/nvidia/version")
 """Exists where NVIDIA's kernel driver is loaded."""
 
+_LOOK_AGAIN_S = 60.0
+"""While a GPU is lost NVML is started anew so often: it may have been reset meanwhile."""
 _ALL_LINKS = 0xFFFF_FFFF
 """NVML's scope for the sum over all NVLinks of a GPU."""
 _NVLINK_VERSIONS = {1: "1.0", 2: "2.0", 3: "2.2", 4: "3.0", 5: "3.1", 6: "4.0", 7: "5.0"}
@@ -81,9 +83,12 @@ class NvmlGpus:
         self._devices: list[_Device] | None = None
         """None: NVML is not started, or must be started anew."""
         self._known: dict[str, Gpu] = {}
-        """Every GPU ever seen by this process, by uuid: one that is gone is lost."""
-        self._lost: dict[int, str] = {}
-        """GPUs that NVML counts but cannot reach, by index, with NVML's words."""
+        """Every GPU ever seen or expected, by uuid: one that is gone is lost."""
+        self._lost: dict[str, str] = {}
+        """Those that are lost, by uuid, with NVML's words."""
+        self._lost_at: dict[int, str] = {}
+        """GPUs that NVML counts but cannot reach, by index: their uuid cannot be asked."""
+        self._opened_s = 0.0
         self._traffic: dict[str, _Traffic] = {}
         self._pid = os.getpid()
 
@@ -96,11 +101,19 @@ class NvmlGpus:
         """
         return self._reader.call(self._gpus)
 
+    def expect(self, gpus: Iterable[Gpu]) -> None:
+        """Take *gpus* for this node's: one of them that NVML does not have is lost."""
+        for gpu in gpus:
+            self._known.setdefault(gpu.uuid, gpu)
+
+    def lost(self) -> Mapping[str, str]:
+        """GPUs that the newest reading found lost, by uuid, with the cause."""
+        return dict(self._lost)
+
     def read(self) -> tuple[GpuReading, ...]:
-        """Every GPU now. NVLink traffic is None in the first reading: it is a difference.
+        """Every GPU that is not lost. NVLink traffic is None in the first reading.
 
         Raises:
-            GpuLost: A GPU fell off the bus, or one that was there is gone.
             NvmlUnavailable: NVML cannot be used (any more).
             TelemetryTimeout: NVML hangs.
         """
@@ -126,14 +139,28 @@ class NvmlGpus:
         return tuple(sorted(self._known.values(), key=lambda gpu: gpu.index))
 
     def _read(self) -> tuple[GpuReading, ...]:
-        devices = self._open()
-        readings = tuple(self._read_device(device) for device in devices)
+        if self._lost and self._clock.monotonic_s() >= self._opened_s + _LOOK_AGAIN_S:
+            self._close()
+        lost: dict[str, str] = {}
+        readings = []
+        for device in self._open():
+            try:
+                readings.append(self._read_device(device))
+            except GpuLost as error:
+                lost[device.gpu.uuid] = error.cause
+        if lost:
+            self._devices = [d for d in self._devices or () if d.gpu.uuid not in lost]
         present = {reading.uuid for reading in readings}
         for gpu in self._known.values():
-            if gpu.uuid not in present:
-                cause = self._lost.get(gpu.index, "NVML does not list it any more")
-                raise GpuLost(gpu.uuid, cause)
-        return readings
+            if gpu.uuid not in present and gpu.uuid not in lost:
+                before = self._lost.get(gpu.uuid, "NVML does not list it any more")
+                lost[gpu.uuid] = self._lost_at.get(gpu.index, before)
+        for uuid in lost.keys() - self._lost.keys():
+            log.warning("%s", GpuLost(uuid, lost[uuid]))
+        for uuid in self._lost.keys() - lost.keys():
+            log.warning("GPU %s is back", uuid)
+        self._lost = lost
+        return tuple(readings)
 
     # --- starting NVML ---
 
@@ -143,12 +170,22 @@ class NvmlGpus:
             self._pid = os.getpid()
             if not self._start():
                 return []
-            devices, lost = self._ask("", _enumerate)
-            for index in lost.keys() - self._lost.keys():
+            devices, lost, divided = self._ask("", _enumerate)
+            for index in lost.keys() - self._lost_at.keys():
                 log.warning("GPU %d of this node cannot be used: %s", index, lost[index])
             self._known.update({device.gpu.uuid: device.gpu for device in devices})
-            self._devices, self._lost = devices, lost
+            self._devices, self._lost_at = devices, lost
+            self._forget({device.gpu.uuid for device in devices}, divided)
+            self._opened_s = self._clock.monotonic_s()
         return self._devices
+
+    def _forget(self, present: set[str], divided: set[str]) -> None:
+        """Forget what an operator divided anew: that is not lost. A worker that starts has it."""
+        for uuid, gpu in list(self._known.items()):
+            slice_gone = uuid.startswith("MIG-") and gpu.index not in self._lost_at
+            if uuid in divided or (slice_gone and uuid not in present):
+                log.warning("GPU %d was divided anew: %s is no more", gpu.index, uuid)
+                del self._known[uuid]
 
     def _start(self) -> bool:
         """Start NVML; False on a machine that has no NVIDIA driver."""
@@ -217,8 +254,9 @@ class NvmlGpus:
     def _ask(self, uuid: str, read: Callable[[], T]) -> T:
         """*read*, with NVML's errors made ours.
 
-        After an error NVML is closed and started anew by the next reading:
-        as long as we hold a GPU, an operator cannot reset it.
+        After an error of the driver NVML is closed, and started anew by the
+        next reading. A GPU that is lost does not take the others' readings:
+        it is asked again only after `_LOOK_AGAIN_S`.
         """
         try:
             return read()
@@ -226,9 +264,9 @@ class NvmlGpus:
             self._close()
             raise
         except pynvml.NVMLError as error:
+            if error.value in _LOST and uuid:
+                raise GpuLost(uuid, _words(error)) from error
             self._close()
-            if error.value in _LOST:
-                raise GpuLost(uuid or "(unknown)", _words(error)) from error
             raise NvmlUnavailable(f"{_words(error)}{uuid and f' on GPU {uuid}'}") from error
 
     def _close(self) -> None:
@@ -239,23 +277,27 @@ class NvmlGpus:
             log.debug("nvmlShutdown: %s", _words(error))
 
 
-def _enumerate() -> tuple[list[_Device], dict[int, str]]:
-    """Every GPU that answers (in place of a divided one its slices), and those that are lost.
+def _enumerate() -> tuple[list[_Device], dict[int, str], set[str]]:
+    """Every GPU that answers (of a divided one its slices), those lost, and uuids of the divided.
 
-    A GPU that is lost already when it is first looked for is left out, so
-    that the others can work: nothing is ever started on it.
+    A GPU that is lost when it is looked for is left out, so that the others
+    can work: nothing is ever started on it.
     """
     devices: list[_Device] = []
     lost: dict[int, str] = {}
+    divided: set[str] = set()
     for index in range(pynvml.nvmlDeviceGetCount()):
         try:
             handle = pynvml.nvmlDeviceGetHandleByIndex(index)
-            devices += [_device(part, index) for part in _slices(handle)]
+            parts = _slices(handle)
+            devices += [_device(part, index) for part in parts]
+            if parts != [handle]:
+                divided.add(pynvml.nvmlDeviceGetUUID(handle))
         except pynvml.NVMLError as error:
             if error.value not in _LOST:
                 raise
             lost[index] = _words(error)
-    return devices, lost
+    return devices, lost, divided
 
 
 def _slices(handle: Any) -> list[Any]:

@@ -4,6 +4,7 @@ The fakes are in `headway.testing.telemetry`; fakes and adapters pass the
 contract in `headway.testing.telemetry_contract`.
 """
 
+from collections.abc import Iterable, Mapping
 from typing import Protocol
 
 from headway.model.link import GpuLinks
@@ -14,18 +15,25 @@ class GpuSensors(Protocol):
     """Reads the GPUs of this node."""
 
     def gpus(self) -> tuple[Gpu, ...]:
-        """The GPUs this node has; empty where there is no NVIDIA driver at all.
+        """The GPUs this node has, lost ones too; empty where there is no NVIDIA driver at all.
 
         Raises:
             NvmlUnavailable: There is a driver, but it cannot be used.
         """
         ...
 
+    def expect(self, gpus: Iterable[Gpu]) -> None:
+        """Take *gpus* for this node's: one of them that is not there is lost."""
+        ...
+
+    def lost(self) -> Mapping[str, str]:
+        """GPUs that the newest reading found lost, by uuid, with the cause."""
+        ...
+
     def read(self) -> tuple[GpuReading, ...]:
-        """Every GPU now.
+        """Every GPU now that is not lost: one that fell off the bus takes no other with it.
 
         Raises:
-            GpuLost: A GPU fell off the bus; its uuid is named.
             NvmlUnavailable: NVML cannot be used (any more).
             TelemetryTimeout: NVML hangs.
         """

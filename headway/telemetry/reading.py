@@ -1,7 +1,7 @@
 """One reading of a whole node."""
 
 from headway.clock import Clock
-from headway.errors import GpuLost, TelemetryError
+from headway.errors import TelemetryError
 from headway.model.node import NodeReading
 from headway.telemetry.port import GpuSensors, HostSensors
 
@@ -11,11 +11,13 @@ def node_reading(gpus: GpuSensors, host: HostSensors, clock: Clock) -> NodeReadi
 
     GPUs that cannot be read are None, with the error's own words: nothing is
     known of them, which is never the same as nothing being used. Never raises
-    for them, since the host's reading is worth having alone.
+    for them, since the host's reading is worth having alone. A GPU that is lost
+    is named, and the others are read.
     """
     try:
-        read, error, lost = gpus.read(), "", ""
+        read, error = gpus.read(), ""
     except TelemetryError as failure:
         read, error = None, str(failure)
-        lost = failure.gpu if isinstance(failure, GpuLost) else ""
-    return NodeReading(at=clock.now(), host=host.read(), gpus=read, gpu_error=error, lost_gpu=lost)
+    return NodeReading(
+        at=clock.now(), host=host.read(), gpus=read, gpu_error=error, lost_gpus=gpus.lost()
+    )

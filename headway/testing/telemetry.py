@@ -1,8 +1,9 @@
 """Sensors whose readings a test sets."""
 
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from headway.errors import GpuLost, TelemetryError
+from headway.errors import TelemetryError
 from headway.model.link import GpuLinks
 from headway.model.node import Gpu, GpuReading, HostReading
 from headway.units import GIB
@@ -17,7 +18,9 @@ class FakeGpus:
 
     def __init__(self, *readings: GpuReading) -> None:
         self._readings = {reading.uuid: reading for reading in readings}
-        self._known = dict(self._readings)
+        self._known = {
+            each.uuid: Gpu(each.uuid, each.index, each.name, each.memory_bytes) for each in readings
+        }
         self._links: dict[str, GpuLinks] = {}
         self.error: TelemetryError | None = None
 
@@ -41,19 +44,24 @@ class FakeGpus:
 
     def gpus(self) -> tuple[Gpu, ...]:
         """The GPUs this node has, lost ones too. Raises `error`."""
-        if self.error is not None and not isinstance(self.error, GpuLost):
-            raise self.error
-        return tuple(
-            Gpu(each.uuid, each.index, each.name, each.memory_bytes)
-            for each in self._known.values()
-        )
-
-    def read(self) -> tuple[GpuReading, ...]:
-        """Every GPU as it was told. Raises `error`, and `GpuLost` after `lose`."""
         if self.error is not None:
             raise self.error
-        for uuid in self._known.keys() - self._readings.keys():
-            raise GpuLost(uuid, "the test took it away")
+        return tuple(sorted(self._known.values(), key=lambda gpu: gpu.index))
+
+    def expect(self, gpus: Iterable[Gpu]) -> None:
+        """One of *gpus* that is not shown is lost."""
+        for gpu in gpus:
+            self._known.setdefault(gpu.uuid, gpu)
+
+    def lost(self) -> Mapping[str, str]:
+        """GPUs that are known and not shown."""
+        gone = self._known.keys() - self._readings.keys()
+        return dict.fromkeys(sorted(gone), "the test took it away")
+
+    def read(self) -> tuple[GpuReading, ...]:
+        """Every GPU as it was told. Raises `error`."""
+        if self.error is not None:
+            raise self.error
         return tuple(self._readings.values())
 
     def links(self) -> tuple[GpuLinks, ...]:

@@ -9,8 +9,8 @@ from typing import Protocol
 
 import pytest
 
-from headway.errors import GpuLost, NvmlUnavailable, TelemetryTimeout
-from headway.model.node import GpuProcess
+from headway.errors import NvmlUnavailable, TelemetryTimeout
+from headway.model.node import Gpu, GpuProcess
 from headway.telemetry.port import GpuSensors, HostSensors
 from headway.units import GIB
 
@@ -58,15 +58,35 @@ class GpuSensorsContract:
         assert second.used_bytes == 30 * GIB
         assert second.processes == (GpuProcess(4711, 29 * GIB), GpuProcess(4712, None))
 
-    def test_a_lost_gpu_is_named(self, rig: GpuRig) -> None:
-        """Losing a GPU is an error of the reading, and its capacity is still known."""
+    def test_a_lost_gpu_is_named_and_the_others_are_read(self, rig: GpuRig) -> None:
+        """Its cause is kept, its capacity is still known, and its neighbour goes on."""
         rig.sensors.gpus()
+        assert rig.sensors.lost() == {}
         rig.lose("GPU-1")
+        rig.use("GPU-0", 3 * GIB, {})
         for _ in range(2):
-            with pytest.raises(GpuLost) as lost:
-                rig.sensors.read()
-            assert lost.value.gpu == "GPU-1"
+            assert [(gpu.uuid, gpu.used_bytes) for gpu in rig.sensors.read()] == [
+                ("GPU-0", 3 * GIB)
+            ]
+            assert list(rig.sensors.lost()) == ["GPU-1"]
+            assert rig.sensors.lost()["GPU-1"]
         assert [gpu.uuid for gpu in rig.sensors.gpus()] == ["GPU-0", "GPU-1"]
+
+    def test_all_gpus_may_be_lost(self, rig: GpuRig) -> None:
+        """Then nothing is read, and each has its cause."""
+        rig.sensors.read()
+        rig.lose("GPU-0")
+        rig.lose("GPU-1")
+        assert rig.sensors.read() == ()
+        assert set(rig.sensors.lost()) == {"GPU-0", "GPU-1"}
+
+    def test_a_gpu_of_an_earlier_process_is_expected(self, rig: GpuRig) -> None:
+        """Whoever starts anew knows from the ledger what the node had."""
+        before = Gpu("GPU-2", 2, "Gone 80GB", 80 * GIB)
+        rig.sensors.expect([*rig.sensors.gpus(), before])
+        assert [gpu.uuid for gpu in rig.sensors.read()] == ["GPU-0", "GPU-1"]
+        assert list(rig.sensors.lost()) == ["GPU-2"]
+        assert rig.sensors.gpus()[2] == before
 
     def test_a_driver_that_cannot_be_used_is_never_an_empty_node(self, rig: GpuRig) -> None:
         """Both calls fail, and work again after the repair."""

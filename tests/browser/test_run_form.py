@@ -41,7 +41,9 @@ def page(tmp_path: Path) -> Iterator["Page"]:  # noqa: F821 - Playwright is impo
         browser.close()
 
 
-def test_a_run_is_started_from_its_form_and_watched_on_its_page(page, process_site) -> None:
+def test_a_run_is_started_from_its_form_and_watched_on_its_page(
+    page, process_site: LiveSite, tmp_path: Path
+) -> None:
     before = {run["run_id"] for run in process_site.json("runs")}
     page.goto(f"{process_site.url}/deployments")
     page.get_by_role("link", name="default", exact=True).first.click()
@@ -83,6 +85,18 @@ def test_a_run_is_started_from_its_form_and_watched_on_its_page(page, process_si
     page.get_by_text("predicted-and-measured", exact=True).last.click()
     for row in ("runtime", "host memory peak", "cost"):
         page.get_by_text(row, exact=True).first.wait_for()
+
+    # A week later: the whole story, rendered, and the same that `headway show` tells.
+    page.goto(f"{process_site.url}/runs/flow-run/{run_id}")
+    page.get_by_text("Artifacts", exact=True).first.click()
+    page.get_by_text("story", exact=True).last.click()
+    for title in ("Asked for", "Attempt 1", "Attempt 1: predicted and measured", "Left behind"):
+        page.get_by_role("heading", name=title, exact=True).wait_for()
+    for told in ("it ended well, with exit 0", "lease \\d+ on test-node, ", "attempt-1\\.log$"):
+        page.get_by_role("listitem").filter(has_text=re.compile(told)).first.wait_for()
+    page.get_by_role("cell", name="host memory peak").wait_for()
+    assert "it ended well, with exit 0" in process_site.run("show", run_id).stdout
+    page.screenshot(path=tmp_path / "story.png", full_page=True)
 
 
 def test_a_waiting_run_says_why_on_its_page(page, process_site: LiveSite, tmp_path: Path) -> None:

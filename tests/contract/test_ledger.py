@@ -19,6 +19,7 @@ from sqlalchemy.exc import IntegrityError, StatementError
 from headway.errors import IllegalTransition, LeaseLost, LedgerUnreachable, RunUnknown
 from headway.ledger import Ledger, database
 from headway.ledger.leases import FIRST_MEETING_PORT
+from headway.model.attempt import Standing
 from headway.model.lease import Demand, GpuGrant, Lease, Resource, Sharing, Wait
 from headway.model.node import Capacity, Gpu, HostReading, Node, NodeReading, NodeState, Reserve
 from headway.model.progress import ProgressPoint
@@ -31,6 +32,7 @@ from headway.model.run import (
     RunState,
     StepState,
 )
+from headway.model.silent import Silent, SilentFailure
 from headway.model.trace import Trace
 from headway.units import GIB
 
@@ -302,6 +304,89 @@ def test_runs_are_found_by_id_prefix_and_name(ledger: Ledger) -> None:
     for text_ in ("abcd", "nobody", "%", "'; DROP TABLE run; --"):
         with pytest.raises(RunUnknown):
             ledger.runs.find(text_)
+
+
+def test_each_attempt_is_kept_with_what_it_waited_for_and_how_it_ended(ledger: Ledger) -> None:
+    enqueue(ledger, "a")
+    ledger.runs.set_reason("a", Resource.CPUS, "needs 4 CPUs", expected_start_at=None)
+    first = granted(ledger, "a")
+    ledger.runs.begin("a", 1, first.token, container="c", runtime="process")
+    killed = Exit(ExitKind.OUT_OF_MEMORY, 137, "killed")
+    ledger.runs.requeue("a", killed, Measurement(runtime_s=3.0))
+    assert ledger.leases.release("a")
+    second = granted(ledger, "a")
+    ledger.runs.begin("a", 2, second.token, container="c", runtime="process")
+    ledger.runs.finish("a", Exit(ExitKind.OK, 0, "done"), Measurement(runtime_s=5.0))
+    ledger.leases.release("a")
+    one, two = ledger.attempts.of_run("a")
+    assert (one.attempt, one.node, one.resource, one.reason) == (
+        1,
+        NODE.name,
+        "cpus",
+        "needs 4 CPUs",
+    )
+    assert (one.exit, one.measurement) == (killed, Measurement(runtime_s=3.0))
+    assert one.claimed_at is not None
+    assert one.started_at is not None
+    assert one.ended_at is not None
+    assert one.claimed_at <= one.started_at <= one.ended_at
+    assert (two.attempt, two.resource, two.reason) == (2, None, "")
+    assert two.exit == Exit(ExitKind.OK, 0, "done")
+    assert [lease.attempt for lease in ledger.leases.every_of_run("a")] == [1, 2]
+
+
+def test_a_run_that_ends_in_the_line_keeps_what_it_waited_for(ledger: Ledger) -> None:
+    enqueue(ledger, "a")
+    ledger.runs.set_reason("a", Resource.GPUS, "needs a GPU", expected_start_at=None)
+    ledger.runs.finish("a", Exit(ExitKind.CANCELLED, None, "cancelled"), Measurement())
+    (only,) = ledger.attempts.of_run("a")
+    assert (only.node, only.reason, only.claimed_at) == (None, "needs a GPU", None)
+
+
+def failure(kind: Silent = Silent.GPU_UNUSED, measured: float = 0.0) -> SilentFailure:
+    return SilentFailure(kind, "a", "GPU-a", measured, 0.02, f"measured {measured}")
+
+
+def test_a_warning_begins_once_goes_on_and_is_over(ledger: Ledger) -> None:
+    enqueue(ledger, "a")
+    going_on, begun = ledger.warnings.keep("a", 1, [failure()])
+    assert going_on == begun
+    again, none = ledger.warnings.keep("a", 1, [failure(measured=0.01)])
+    assert ([each.failure.measured for each in again], none) == ([0.01], [])
+    assert again[0].began_at == begun[0].began_at
+    both, new = ledger.warnings.keep("a", 1, [failure(), failure(Silent.OVER_GRANT, 5.0)])
+    assert ([each.failure.kind for each in both], len(new)) == (
+        [Silent.GPU_UNUSED, Silent.OVER_GRANT], 1,
+    )  # fmt: skip
+    assert ledger.warnings.keep("a", 1, []) == ([], [])
+    assert all(each.ended_at is not None for each in ledger.warnings.of_run("a"))
+    assert ledger.warnings.going_on() == []
+    _, anew = ledger.warnings.keep("a", 1, [failure()])
+    assert len(anew) == 1
+    assert anew[0].began_at >= begun[0].began_at
+
+
+def test_a_warning_ends_with_its_attempt_and_keeps_the_policys_mark(ledger: Ledger) -> None:
+    enqueue(ledger, "a")
+    _, (warning,) = ledger.warnings.keep("a", 1, [failure()])
+    ledger.warnings.mark_stopped("a", warning)
+    ledger.runs.finish("a", Exit(ExitKind.FAILED, 143, "stopped"), Measurement())
+    (kept,) = ledger.warnings.of_run("a", 1)
+    assert kept.stopped_at is not None
+    assert kept.ended_at is not None
+    assert ledger.warnings.of_run("a", 2) == []
+
+
+def test_the_newest_standing_of_a_run_is_kept(ledger: Ledger) -> None:
+    enqueue(ledger, "a")
+    long_ago = datetime(2026, 1, 1, tzinfo=UTC)
+    for done_frac in (0.25, 0.5):
+        ledger.standings.keep(Standing("a", 1, long_ago, 10.0, done_frac, 30.0))
+    found = ledger.standings.of(["a", "b"])
+    assert list(found) == ["a"]
+    assert (found["a"].done_frac, found["a"].low_s) == (0.5, None)
+    assert abs((found["a"].at - ledger.now()).total_seconds()) < 5
+    assert ledger.standings.of([]) == {}
 
 
 def test_a_reason_is_news_once(ledger: Ledger) -> None:

@@ -11,13 +11,18 @@ import pytest
 from pydantic import SecretStr
 
 from headway.clock import SystemClock
+from headway.ledger.standings import NOT_KEPT_YET
+from headway.model.attempt import Standing
 from headway.model.lease import Demand, Lease
 from headway.model.node import Capacity, Gpu, Node
 from headway.model.progress import ProgressPoint
+from headway.model.silent import Silent
 from headway.model.telemetry import TelemetryPoint
+from headway.runtime.port import Usage
 from headway.settings import Settings
-from headway.site import Site
+from headway.site import LINE, Site
 from headway.units import GIB
+from headway.vigil import Vigil
 from tests.support.api import serving
 
 JOB = {"name": "digits", "image": "python:3.11", "command": ["python", "train.py"]}
@@ -96,9 +101,55 @@ def test_a_gpu_that_is_held_and_not_used_is_a_warning_on_the_run(
     moment = datetime(2026, 1, 1, tzinfo=UTC)
     held = TelemetryPoint(moment, "GPU-0", busy_frac=0.0, run_bytes={"r1": 2 * GIB})
     site.ledger.telemetry.append("node-g", [held] * 300)
+    found = Vigil(site, lease).look(299.0, Usage())
+    assert [each.failure.kind for each in found.begun] == [Silent.OVER_GRANT, Silent.GPU_UNUSED]
+    assert not found.end
     warnings = client.get("/runs/r1").json()["warnings"]
-    assert [each["kind"] for each in warnings] == ["over_grant", "gpu_unused"]
-    assert "was granted 1.0 GiB" in warnings[0]["text"]
+    assert sorted(each["kind"] for each in warnings) == ["gpu_unused", "over_grant"]
+    assert any("was granted 1.0 GiB" in each["text"] for each in warnings)
+    assert 'kind="over_grant"' in client.get("/metrics").text
+
+    assert site.adopt(LINE, {"on_silent_failure": "stop", "silent_grace_s": 0.0})
+    again = Vigil(site, lease).look(299.0, Usage())
+    assert (again.begun, again.end) == ((), True)
+    (stopped,) = [each for each in site.ledger.warnings.of_run("r1") if each.stopped_at]
+    assert stopped.failure.kind is Silent.OVER_GRANT
+
+
+def test_how_far_a_run_is_comes_from_its_follower_not_from_its_points(
+    site: Site, client: httpx.Client
+) -> None:
+    demand = Demand(GIB)
+    lease = site.ledger.leases.admit("r1", "node-a", demand, reading=None, ttl_s=60.0)
+    assert isinstance(lease, Lease)
+    site.ledger.runs.begin("r1", 1, lease.token, container="c", runtime="process")
+    before = client.get("/runs/r1/progress").json()
+    assert (before["done_frac"], before["remaining_s"]) == (None, None)
+    site.ledger.standings.keep(Standing("r1", 1, NOT_KEPT_YET, 30.0, 0.25, 90.0))
+    after = client.get("/runs/r1/progress").json()
+    assert after["done_frac"] == 0.25
+    assert after["remaining_s"] == pytest.approx(90.0, abs=5.0)
+    text = client.get("/metrics").text
+    assert 'headway_run_progress_ratio{node="node-a",run="happy-otter",run_id="r1"} 0.25' in text
+
+
+def test_a_loader_that_starves_the_gpu_is_told_by_the_runs_own_processors(site: Site) -> None:
+    gpu = Gpu("GPU-0", 0, "V100", 16 * GIB)
+    node = Node("node-g", "gpu", Capacity(8.0, 64 * GIB, (gpu,)))
+    site.ledger.nodes.register(node, boot_id="boot", worker_token="worker")
+    demand = Demand(GIB, cpus=2.0, gpus=1, gpu_memory_bytes=GIB)
+    lease = site.ledger.leases.admit("r1", "node-g", demand, reading=None, ttl_s=60.0)
+    assert isinstance(lease, Lease)
+    held = TelemetryPoint(
+        datetime(2026, 1, 1, tzinfo=UTC), "GPU-0", busy_frac=0.2, run_bytes={"r1": GIB}
+    )
+    site.ledger.telemetry.append("node-g", [held] * 400)
+    vigil = Vigil(site, lease)
+    assert vigil.look(300.0, Usage(cpu_s=540.0)).going_on == ()  # one sample is no rate
+    assert vigil.look(460.0, Usage(cpu_s=700.0)).going_on == ()  # 1.0 of its 2 CPUs
+    (starved,) = vigil.look(1000.0, Usage(cpu_s=540.0 + 700 * 1.8)).going_on
+    assert starved.failure.kind is Silent.STARVED
+    assert "of its 2 CPUs are used" in starved.failure.text
 
 
 @pytest.mark.prometheus

@@ -5,8 +5,10 @@ from collections.abc import Iterator
 import pytest
 
 from headway.units import GIB
-from tests.nvml.stub import UNKNOWN_ERROR, StubGpus, build_stub
-from tests.support.site import LiveSite, live_site
+from tests.nvml.stub import GPU_IS_LOST, UNKNOWN_ERROR, StubGpus, build_stub
+from tests.support.site import LiveSite, live_site, wait_for
+
+pytestmark = [pytest.mark.prefect, pytest.mark.timeout(360)]
 
 SHOW = "import os, time; print('devices', os.environ['CUDA_VISIBLE_DEVICES'], flush=True)"
 HOLD = f"{SHOW}; time.sleep(60)"
@@ -84,3 +86,122 @@ def test_gpus_that_cannot_be_read_are_not_free(gpu_site, stub, tmp_path) -> None
     gpu_site.until(run_id, "Running")
     gpu_site.run("cancel", run_id)
     gpu_site.until(run_id, "Cancelled")
+
+
+def warned(site: LiveSite, run_id: str) -> dict:
+    """The run's view once it has a warning."""
+    return wait_for(
+        lambda: view if (view := site.show(run_id)).get("warnings") else None,
+        60,
+        lambda: f"no warning on {run_id}: {site.show(run_id)}\n{site.worker_log()}",
+    )
+
+
+def test_a_gpu_that_is_held_and_idle_is_a_warning_on_the_run(gpu_site, tmp_path) -> None:
+    gpu_site.set_knobs(silent_after_s=10.0, silent_grace_s=5.0, on_silent_failure="warn")
+    run_id = gpu_site.submit(tmp_path, name="idle", **job(gpus=1, gpu_memory="1GiB"))
+    try:
+        gpu_site.until(run_id, "Running")
+        (warning,) = warned(gpu_site, run_id)["warnings"]
+        assert (warning["kind"], warning["measured"], warning["ended_at"]) == (
+            "gpu_unused", 0.0, None,
+        )  # fmt: skip
+        said = f"it holds {warning['gpu']}, which was 0.0% busy over"
+        assert said in gpu_site.run("show", run_id).stdout.replace("\n", " ")
+        (top,) = [run for run in gpu_site.json("top")["runs"] if run["run_id"] == run_id]
+        assert [each["kind"] for each in top["warnings"]] == ["gpu_unused"]
+        page = wait_for(
+            lambda: made if "warnings" in (made := gpu_site.artifacts(run_id)) else None,
+            20,
+            lambda: f"no artifact: {gpu_site.artifacts(run_id)}",
+        )
+        assert said in page["warnings"]
+        assert "**holds a GPU and does not use it**" in page["remaining-time"]
+        lines = wait_for(
+            lambda: [line for line in gpu_site.logged(run_id) if said in line],
+            20,
+            lambda: f"not in the log: {gpu_site.logged(run_id)}",
+        )
+        assert len(lines) == 1
+        assert gpu_site.show(run_id)["state"] == "Running"  # longer than the grace: it only warns
+    finally:
+        gpu_site.run("cancel", run_id)
+        gpu_site.until(run_id, "Cancelled")
+    (warning,) = gpu_site.show(run_id)["warnings"]
+    assert warning["ended_at"] is not None
+
+
+def test_the_site_may_end_a_run_that_does_not_use_its_gpu(gpu_site, tmp_path) -> None:
+    gpu_site.set_knobs(silent_after_s=10.0, silent_grace_s=3.0, on_silent_failure="stop")
+    try:
+        run_id = gpu_site.submit(
+            tmp_path, name="stopped", retries=3, **job(gpus=1, gpu_memory="1GiB")
+        )
+        view = gpu_site.until(run_id, "Failed", "Completed", "Cancelled", timeout_s=90)
+    finally:
+        gpu_site.set_knobs(silent_after_s=300.0, silent_grace_s=900.0, on_silent_failure="warn")
+    assert (view["state"], view["attempt"], view["exit"]["kind"]) == ("Failed", 1, "failed")
+    assert view["exit"]["message"].startswith("stopped by the site's policy on silent failures")
+    assert "0.0% busy over" in view["exit"]["message"]
+    assert view["warnings"][0]["stopped_at"] is not None
+
+
+DIES_WITH_ITS_GPU = """\
+import os, sys, time
+print('devices', os.environ['CUDA_VISIBLE_DEVICES'], flush=True)
+for _ in range(600):
+    time.sleep(0.1)
+    lines = open(os.environ['STATE']).read().split('gpu\\n')[1:]
+    if any(os.environ['CUDA_VISIBLE_DEVICES'] in each and 'error 15' in each for each in lines):
+        sys.exit('CUDA error: GPU is lost')
+"""
+
+
+def test_a_gpu_that_falls_off_the_bus_drains_itself_alone(gpu_site, stub, tmp_path) -> None:
+    run_id = gpu_site.submit(
+        tmp_path,
+        name="loses",
+        command=["python", "-c", DIES_WITH_ITS_GPU],
+        env={"STATE": str(stub.path)},
+        retries=1,
+        resources={"host_memory": "128MiB", "cpus": 0.1, "gpus": 1, "gpu_memory": "1GiB"},
+    )
+    (gone,) = granted(gpu_site.until(run_id, "Running"))
+    index, other = (0, "GPU-b") if gone == "GPU-a" else (1, "GPU-a")
+    wait_for(lambda: gone in gpu_site.run("logs", run_id).stdout, 20, lambda: "not started")
+    stub.set(gone, error=GPU_IS_LOST)
+    try:
+        view = wait_for(
+            lambda: (
+                view
+                if (view := gpu_site.show(run_id))["attempt"] == 2 and view["state"] == "Running"
+                else None
+            ),
+            60,
+            lambda: f"{gpu_site.show(run_id)}\n{gpu_site.worker_log()}",
+        )
+        assert granted(view) == [other]
+
+        (node,) = gpu_site.json("nodes")
+        assert {gpu["uuid"]: gpu["lost"] for gpu in node["gpus"]} == {
+            gone: f"NVML error {GPU_IS_LOST}: GPU is lost", other: "",
+        }  # fmt: skip
+        assert (node["state"], node["gpu_error"]) == ("ready", "")
+        said = f"gpu{index} lost: NVML error 15: GPU is lost"
+        for command in (["nodes"], ["node", "list"], ["top", "--once"]):
+            shown = " ".join(gpu_site.run(*command).stdout.split())
+            assert "lost: NVML" in shown, command
+
+        both = gpu_site.submit(tmp_path, name="both", **job(gpus=2, gpu_memory="1GiB"))
+        assert said in gpu_site.until(both, "AwaitingHeadroom")["reason"]
+        for each in (both, run_id):
+            gpu_site.run("cancel", each)
+        gpu_site.until(run_id, "Cancelled")
+
+        # A worker that is started anew does not forget the GPU: the machine was not.
+        gpu_site.kill(gpu_site.worker_pid())
+        assert gpu_site.run("up", timeout_s=240).returncode == 0
+        lost = {gpu["uuid"]: bool(gpu["lost"]) for gpu in gpu_site.json("nodes")[0]["gpus"]}
+        assert lost == {gone: True, other: False}
+    finally:
+        stub.heal()

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from headway.clock import SystemClock
-from headway.errors import GpuLost, NvmlUnavailable, TelemetryTimeout
+from headway.errors import NvmlUnavailable, TelemetryTimeout
 from headway.model.link import GpuLinks, NvLink, Pcie
 from headway.telemetry.gpu import KERNEL_DRIVER, NvmlGpus
 from headway.telemetry.reading import node_reading
@@ -127,9 +127,63 @@ def test_a_gpu_that_is_no_longer_listed_is_lost(stub: StubGpus, make: Make) -> N
     with pytest.raises(NvmlUnavailable):
         gpus.read()
     stub.heal()
-    with pytest.raises(GpuLost) as lost:
-        gpus.read()
-    assert lost.value.gpu == "GPU-b"
+    assert [gpu.uuid for gpu in gpus.read()] == ["GPU-a"]
+    assert gpus.lost() == {"GPU-b": "NVML does not list it any more"}
+    assert len(gpus.gpus()) == 2
+
+
+def test_a_lost_gpu_is_asked_again_once_a_minute_and_comes_back(stub: StubGpus, make: Make) -> None:
+    stub.add("GPU-b")
+    clock = HandClock()
+    gpus = make(clock=clock)
+    assert len(gpus.read()) == 2
+    stub.set("GPU-b", error=GPU_IS_LOST)
+    assert [gpu.uuid for gpu in gpus.read()] == ["GPU-a"]
+    assert gpus.lost() == {"GPU-b": f"NVML error {GPU_IS_LOST}: GPU is lost"}
+    stub.heal()
+    clock.at_s = 59.0
+    assert len(gpus.read()) == 1
+    clock.at_s = 60.0
+    assert [gpu.uuid for gpu in gpus.read()] == ["GPU-a", "GPU-b"]
+    assert gpus.lost() == {}
+
+
+def test_a_gpu_that_stays_lost_keeps_its_cause(stub: StubGpus, make: Make) -> None:
+    stub.add("GPU-b")
+    clock = HandClock()
+    gpus = make(clock=clock)
+    gpus.read()
+    stub.set("GPU-b", error=GPU_IS_LOST)
+    for clock.at_s in (1.0, 61.0, 122.0):
+        assert len(gpus.read()) == 1
+        assert gpus.lost() == {"GPU-b": f"NVML error {GPU_IS_LOST}: GPU is lost"}
+
+
+def test_a_gpu_that_was_divided_anew_is_not_lost(stub: StubGpus, make: Make) -> None:
+    halves = (StubGpu("MIG-0", total=40 * GIB), StubGpu("MIG-1", total=40 * GIB))
+    stub.add("GPU-b", mig=1, slices=halves)
+    stub.add("GPU-c", mig=0)
+    had = make().gpus()
+    stub.set("GPU-b", slices=(StubGpu("MIG-2", total=80 * GIB),))
+    stub.set("GPU-c", mig=1, slices=(StubGpu("MIG-3"),))
+    later = make()
+    later.expect(had)
+    found = ["GPU-a", "MIG-2", "MIG-3"]
+    assert [gpu.uuid for gpu in later.gpus()] == found
+    assert [gpu.uuid for gpu in later.read()] == found
+    assert later.lost() == {}
+
+
+def test_the_next_process_knows_the_cause_too(stub: StubGpus, make: Make) -> None:
+    """It is told what the node had; NVML still counts the GPU, and says why it is lost."""
+    stub.add("GPU-b")
+    had = make().gpus()
+    stub.set("GPU-b", error=GPU_IS_LOST)
+    later = make()
+    later.expect(had)
+    assert later.gpus() == had
+    assert [gpu.uuid for gpu in later.read()] == ["GPU-a"]
+    assert later.lost() == {"GPU-b": f"NVML error {GPU_IS_LOST}: GPU is lost"}
 
 
 def test_a_gpu_lost_before_the_start_does_not_take_the_others(stub: StubGpus, make: Make) -> None:
@@ -197,12 +251,18 @@ def test_a_forked_process_reads_for_itself(stub: StubGpus, make: Make) -> None:
 def test_a_node_reading_says_why_there_are_no_gpus(stub: StubGpus, make: Make) -> None:
     gpus, host = make(), FakeHost()
     assert node_reading(gpus, host, SystemClock()).gpus == gpus.read()
+    stub.add("GPU-b")
+    gpus = make()
+    gpus.read()
     stub.set("GPU-a", error=GPU_IS_LOST)
     reading = node_reading(gpus, host, SystemClock())
-    assert reading.gpus is None
-    assert reading.lost_gpu == "GPU-a"
-    assert "GPU-a is lost" in reading.gpu_error
+    assert [gpu.uuid for gpu in reading.gpus or ()] == ["GPU-b"]
+    assert list(reading.lost_gpus) == ["GPU-a"]
     assert reading.host == host.read()
+    stub.fail(error=UNKNOWN_ERROR)
+    reading = node_reading(gpus, host, SystemClock())
+    assert reading.gpus is None
+    assert f"NVML error {UNKNOWN_ERROR}" in reading.gpu_error
 
 
 def test_links_are_named_by_generation_and_lanes(stub: StubGpus, make: Make) -> None:

@@ -36,7 +36,7 @@ def site_url(tmp_path: Path) -> Iterator[str]:
     node = Node("node-a", "gpu", Capacity(8.0, 64 * GIB, gpus))
     site.ledger.nodes.register(node, boot_id="boot", worker_token="w")
     host = HostReading(64 * GIB, 4 * GIB, 0.25, 100 * GIB)
-    lost = NodeReading(site.clock.now(), host, None, "GPU GPU-1 is lost", "GPU-1")
+    lost = NodeReading(site.clock.now(), host, (), lost_gpus={"GPU-1": "NVML error 15"})
     assert site.ledger.nodes.heartbeat("node-a", "w", lost)
     with serving(site) as url:
         yield url
@@ -56,7 +56,7 @@ def test_a_lost_gpu_raises_its_alert_and_only_it(prometheus: httpx.Client) -> No
     assert query(prometheus, "up")[0]["value"][1] == "1"
     groups = prometheus.get("/api/v1/rules").json()["data"]["groups"]
     rules = [rule for group in groups for rule in group["rules"]]
-    assert len(rules) == 7
+    assert len(rules) == 8
     assert {rule["health"] for rule in rules} == {"ok"}
 
 

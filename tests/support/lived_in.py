@@ -3,10 +3,12 @@
 from datetime import UTC, datetime
 
 from headway.ledger import Ledger
+from headway.model.attempt import Standing
 from headway.model.lease import Demand, Lease, Resource
 from headway.model.node import Capacity, Gpu, GpuReading, HostReading, Node, NodeReading
 from headway.model.progress import ProgressPoint
 from headway.model.run import STEPS, Exit, ExitKind, Measurement, Prediction, StepState
+from headway.model.silent import Silent, SilentFailure
 from headway.model.telemetry import TelemetryPoint
 from headway.model.trace import Trace
 from headway.units import GIB
@@ -45,7 +47,7 @@ def _nodes(ledger: Ledger) -> None:
     )  # fmt: skip
     for name, held, reading in (
         (NODE, gpus[:2], NodeReading(_MOMENT, _HOST, read)),
-        ("node-b", gpus[2:], NodeReading(_MOMENT, _HOST, None, "GPU GPU-2 is lost", "GPU-2")),
+        ("node-b", gpus[2:], NodeReading(_MOMENT, _HOST, (), lost_gpus={"GPU-2": "NVML error 15"})),
     ):
         node = Node(name, "gpu", Capacity(8.0, 64 * GIB, tuple(held)))
         ledger.nodes.register(node, boot_id="boot", worker_token=name)
@@ -72,6 +74,9 @@ def _start(ledger: Ledger, run_id: str) -> None:
         ledger.runs.step_started(run_id, 1, step)
     points = [ProgressPoint(0.1 * n, 10 * n, None, 1000, {"loss": 1 / n}) for n in range(1, 6)]
     ledger.progress.append(run_id, 1, points, first=0)
+    ledger.standings.keep(Standing(run_id, 1, ledger.now(), 0.5, 0.05, 9.5, 8.0, 11.0))
+    unused = SilentFailure(Silent.GPU_UNUSED, run_id, lease.gpus[0].uuid, 0.0, 0.02, "idles")
+    ledger.warnings.keep(run_id, 1, [unused])
     held = TelemetryPoint(
         _MOMENT, lease.gpus[0].uuid, used_bytes=2 * GIB, run_bytes={run_id: 2 * GIB}
     )

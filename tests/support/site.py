@@ -12,6 +12,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import httpx
+
+KNOBS_READ = "block headway-line/site was read"
 ROOT = Path(__file__).resolve().parents[2]
 BIN = Path(sys.executable).parent
 SLEEPER = """\
@@ -99,6 +102,34 @@ class LiveSite:
             timeout_s,
             lambda: f"{run_id} makes no progress: {self.show(run_id)}\n{self.worker_log()}",
         )
+
+    def logged(self, run_id: str) -> list[str]:
+        """What the run's page has of its log, oldest first."""
+        asked = {"logs": {"flow_run_id": {"any_": [run_id]}}, "sort": "TIMESTAMP_ASC"}
+        return [entry["message"] for entry in self._post("logs/filter", asked)]
+
+    def artifacts(self, run_id: str) -> dict[str, Any]:
+        """What the run's page shows beside its log: data by key, the newest of each."""
+        asked = {"artifacts": {"flow_run_id": {"any_": [run_id]}}, "sort": "CREATED_DESC"}
+        return {each["key"]: each["data"] for each in self._post("artifacts/filter", asked)[::-1]}
+
+    def set_knobs(self, **knobs: Any) -> None:
+        """Edit the block headway-line/site as an operator does, and wait until it holds."""
+        with httpx.Client(base_url=f"{self.url}/api", timeout=30) as api:
+            path = "block_types/slug/headway-line/block_documents/name/site"
+            block = api.get(path).raise_for_status().json()
+            body = {"data": knobs, "merge_existing_data": True}
+            api.patch(f"block_documents/{block['id']}", json=body).raise_for_status()
+        before = self.worker_log().count(KNOBS_READ)
+        wait_for(
+            lambda: self.worker_log().count(KNOBS_READ) > before,
+            40,
+            lambda: f"the worker did not read {knobs}: {self.worker_log()}",
+        )
+
+    def _post(self, path: str, body: dict[str, Any]) -> Any:
+        with httpx.Client(base_url=f"{self.url}/api", timeout=30) as api:
+            return api.post(path, json=body).raise_for_status().json()
 
     def worker_pid(self) -> int:
         """Pid of the site's worker."""

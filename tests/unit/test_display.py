@@ -1,13 +1,18 @@
 """What a run shows of itself while it runs."""
 
 import logging
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 
-from flows.display import Display, _line, _share
+from flows import display as module
+from flows.display import Display, _line, _share, warnings_text
 from headway.estimate.remaining import Basis, RemainingEstimate
 from headway.follow import Watched
 from headway.model.progress import ProgressPoint
+from headway.model.silent import RunWarning, Silent, SilentFailure
 from headway.testing.clock import FakeClock
 
 HALF = Watched(
@@ -63,3 +68,43 @@ def test_a_line_in_pieces_is_one_line(caplog: pytest.LogCaptureFixture) -> None:
 def test_a_stall_is_said() -> None:
     stalled = RemainingEstimate(30.0, 28.0, 33.0, Basis.STALLED, overdue=40.2)
     assert _line(Watched(30.0, None, stalled)).endswith("**no progress for 40 expected reports**")
+
+
+def warning(measured: float = 0.0) -> RunWarning:
+    text = f"holds GPU-a, which was {measured:.1%} busy"
+    failure = SilentFailure(Silent.GPU_UNUSED, "r1", "GPU-a", measured, 0.02, text)
+    return RunWarning(1, failure, datetime(2026, 1, 1, 12, tzinfo=UTC))
+
+
+def test_a_silent_failure_is_logged_when_it_begins_and_shown_while_it_goes_on(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pages: dict[str, Any] = {}
+    for kind in ("progress", "markdown"):
+        monkeypatch.setattr(
+            module,
+            f"create_{kind}_artifact",
+            lambda data, *, key, **_: pages.__setitem__(key, data) or key,
+        )
+    monkeypatch.setattr(Display, "_write", lambda _, key, data: pages.__setitem__(key, data))
+    clock = FakeClock()
+    display = Display(logging.getLogger("display-test"), clock)
+    idle = replace(HALF, warnings=(warning(),))
+    with caplog.at_level(logging.WARNING, logger="display-test"):
+        for now in (HALF, replace(idle, begun=idle.warnings), idle, idle, HALF):
+            display.watched(now)
+            clock.sleep(3.0)
+            if now is idle:
+                assert "(since 01 Jan 12:00:00 UTC; goes on)" in pages["warnings"]
+                assert pages["remaining-time"].endswith("**holds a GPU and does not use it**")
+        display.close()
+    assert [record.getMessage() for record in caplog.records] == [
+        "gpu_unused: it holds GPU-a, which was 0.0% busy"
+    ]
+    assert pages["warnings"].startswith("- **holds a GPU and does not use it**: it holds GPU-a")
+    assert pages["warnings"].endswith("; no longer so)")
+
+
+def test_a_run_without_warnings_has_no_artifact_of_them() -> None:
+    assert "holds" not in _line(HALF)
+    assert warnings_text([], []) == ""

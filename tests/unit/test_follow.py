@@ -3,18 +3,20 @@
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 from headway.errors import LeaseLost, LedgerUnreachable
 from headway.estimate.remaining import Basis
-from headway.follow import Followed, Follower, Watched
+from headway.follow import Findings, Followed, Follower, Watched
 from headway.model.node import GpuProcess, GpuReading
 from headway.model.policy import ContainerPolicy
 from headway.model.progress import ProgressPoint
 from headway.model.run import Prediction
-from headway.runtime.port import ContainerSpec, ContainerState, ContainerStatus
+from headway.model.silent import RunWarning, Silent, SilentFailure
+from headway.runtime.port import ContainerSpec, ContainerState, ContainerStatus, Usage
 from headway.testing.clock import FakeClock
 from headway.testing.runtime import FakeMachine, FakeRuntime, Script
 from headway.testing.telemetry import FakeGpus
@@ -71,6 +73,8 @@ class Bench:
         self.renewals: list[float] = []
         self.renew: Callable[[], None] = lambda: self.renewals.append(self.clock.monotonic_s())
         self.gpus: FakeGpus | None = None
+        self.stood: list[float] = []
+        self.look: Callable[[float, Usage], Findings] = lambda *_: Findings()
 
     def keep(self, before: int, points: Sequence[ProgressPoint]) -> None:
         self.kept |= dict(enumerate(points, start=before))
@@ -82,8 +86,11 @@ class Bench:
             self.listener,
             renew=self.renew,
             record=self.keep,
+            stand=lambda now: self.stood.append(now.elapsed_s),
+            look=self.look,
             gpus=self.gpus,
             renew_every_s=15.0,
+            look_every_s=20.0,
         )
         return follower.follow(
             "run-1",
@@ -215,3 +222,53 @@ def test_a_run_without_progress_is_said_to_stall() -> None:
         if seen.remaining is not None and seen.remaining.basis is Basis.STALLED
     ]
     assert 75.0 < min(stalled) < 100.0
+
+
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+NONE = Findings()
+WARNING = RunWarning(
+    1, SilentFailure(Silent.GPU_UNUSED, "run", "GPU-0", 0.0, 0.02, "holds GPU-0"), NOON
+)
+
+
+def test_a_warning_is_told_from_its_beginning_and_begins_once() -> None:
+    bench = Bench(TRAINING)
+    looks: list[float] = []
+
+    def look(elapsed_s: float, _: Usage) -> Findings:
+        looks.append(elapsed_s)
+        return Findings((WARNING,), (WARNING,) if len(looks) == 2 else ()) if looks[1:] else NONE
+
+    bench.look = look
+    followed = bench.follow()
+    assert followed.runtime_s == pytest.approx(101.0, abs=1.0)
+    assert looks == pytest.approx([20.0, 40.0, 60.0, 80.0, 100.0], abs=2.0)
+    told = [now for now in bench.listener.seen if now.warnings]
+    assert [now.elapsed_s for now in bench.listener.seen if now.begun] == [told[0].elapsed_s]
+    assert told[0].elapsed_s == looks[1]
+    assert bench.listener.seen[-1].warnings == (WARNING,)
+
+
+def test_what_the_policy_ends_is_stopped_once_in_its_grace_time() -> None:
+    bench = Bench(TRAINING)
+    bench.look = lambda *_: Findings((WARNING,), end=True)
+    followed = bench.follow()
+    assert followed.runtime_s == pytest.approx(20.0, abs=2.0)
+    assert followed.status.state is ContainerState.EXITED
+    assert not followed.timed_out
+
+
+def test_a_look_that_fails_changes_nothing() -> None:
+    bench = Bench(TRAINING)
+
+    def look(*_: object) -> Findings:
+        raise LedgerUnreachable("db", "gone")
+
+    bench.look = look
+    assert bench.follow().runtime_s == pytest.approx(101.0, abs=1.0)
+
+
+def test_how_it_stands_is_kept_every_few_seconds() -> None:
+    bench = Bench(TRAINING)
+    bench.follow()
+    assert len(bench.stood) == pytest.approx(20, abs=2)

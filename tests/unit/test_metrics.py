@@ -11,6 +11,7 @@ from headway.metrics import RunStanding, SiteSnapshot, estimate_quality, exposit
 from headway.model.lease import GpuGrant, Lease
 from headway.model.node import Capacity, Gpu, GpuReading, HostReading, Node, NodeReading
 from headway.model.run import Exit, ExitKind, Measurement, Prediction, RunState
+from headway.model.silent import RunWarning, Silent, SilentFailure
 from headway.units import GIB
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -36,7 +37,7 @@ def run(state: RunState = RunState.WAITING, **changes: object) -> RunRecord:
 
 def snapshot(reading: NodeReading | None, **changes: object) -> SiteSnapshot:
     record = NodeRecord(NODE, "boot", "token", NOON - timedelta(seconds=7), reading)
-    base = SiteSnapshot(NOON, [record], [LEASE], {RunState.WAITING: 1}, [run()], [], [], 5)
+    base = SiteSnapshot(NOON, [record], [LEASE], {RunState.WAITING: 1}, [run()], [], [], [], 5)
     return replace(base, **changes)  # type: ignore[arg-type]
 
 
@@ -62,10 +63,13 @@ def test_node_gpu_and_line_are_there() -> None:
 
 
 def test_what_is_not_known_is_absent_not_zero() -> None:
-    lost = NodeReading(NOON, HOST, None, "GPU GPU-0 is lost", "GPU-0")
+    lost = NodeReading(NOON, HOST, (), lost_gpus={"GPU-0": "NVML error 15"})
     got = samples(snapshot(lost))
     assert got["headway_gpu_lost", "GPU-0,0,node-a"] == 1
-    assert got["headway_node_gpus_readable", "node-a"] == 0
+    assert got["headway_node_gpus_readable", "node-a"] == 1
+    unreadable = samples(snapshot(NodeReading(NOON, HOST, None, "NVML hangs")))
+    assert unreadable["headway_gpu_lost", "GPU-0,0,node-a"] == 0
+    assert unreadable["headway_node_gpus_readable", "node-a"] == 0
     assert ("headway_gpu_memory_used_bytes", "GPU-0,0,node-a") not in got
     never = samples(snapshot(None))
     assert ("headway_node_disk_free_bytes", "node-a") not in never
@@ -85,6 +89,13 @@ def test_a_running_run_keeps_what_was_said_before_its_start() -> None:
     assert got["headway_run_predicted_runtime_seconds", "node-a,a,r1"] == 90
     assert got["headway_run_predicted_runtime_low_seconds", "node-a,a,r1"] == 70
     assert not [key for key in got if key[0] == "headway_run_predicted_runtime_high_seconds"]
+
+
+def test_a_silent_failure_is_a_series_of_its_run() -> None:
+    failure = SilentFailure(Silent.GPU_UNUSED, "r1", "GPU-0", 0.0, 0.02, "idles")
+    standing = RunStanding(run(RunState.RUNNING, name="a", node="node-a"), 10.0, None, None)
+    seen = snapshot(None, running=[standing], warnings=[RunWarning(1, failure, NOON)])
+    assert samples(seen)["headway_run_warning", "GPU-0,gpu_unused,node-a,a,r1"] == 1
 
 
 def test_quality_counts_only_runs_that_ended_by_themselves() -> None:

@@ -11,13 +11,20 @@ from headway.units import GIB
 NODE = {
     "node": "node-a", "state": "ready", "state_reason": "", "cpus": 8.0, "cpus_promised": 2.0,
     "host_memory_bytes": 64 * GIB, "host_used_bytes": 32 * GIB, "host_promised_bytes": 8 * GIB,
-    "gpu_error": "GPU-1 is lost",
+    "gpu_error": "",
     "gpus": [{
         "index": 0, "name": "V100", "memory_bytes": 16 * GIB, "used_bytes": None,
-        "promised_bytes": 3 * GIB, "utilisation_frac": None,
+        "promised_bytes": 3 * GIB, "utilisation_frac": None, "lost": "",
+    }, {
+        "index": 1, "name": "V100", "memory_bytes": 16 * GIB, "used_bytes": None,
+        "promised_bytes": 0, "utilisation_frac": None, "lost": "NVML error 15",
     }],
 }  # fmt: skip
-RUN = {"name": "otter", "node": "node-a", "elapsed_s": 90.0, "done_frac": 0.25, "remaining_s": None}
+WARNED = {"kind": "gpu_unused", "text": "holds GPU-0, which was 0.0% busy"}
+RUN = {
+    "name": "otter", "node": "node-a", "elapsed_s": 90.0, "done_frac": 0.25, "remaining_s": None,
+    "warnings": [WARNED],
+}  # fmt: skip
 WAITING = {"position": 1, "name": "[red]x\x1b[2J", "owner": "me", "reason": "needs 3 GPUs"}
 
 
@@ -27,7 +34,10 @@ def test_everything_is_in_the_picture() -> None:
         picture(document([NODE], [RUN], [WAITING]))
     )
     text = out.getvalue()
-    for part in ("node-a", "50%", "gpu0  V100", "GPU-1 is lost", "otter", "25%", "needs 3 GPUs"):
+    for part in (
+        "node-a", "50%", "gpu0  V100", "lost: NVML error 15", "gpu_unused: it holds GPU-0",
+        "otter", "25%", "needs 3 GPUs",
+    ):  # fmt: skip
         assert part in text
     assert "[red]x\\x1b[2J" in text
     assert "\x1b" not in text

@@ -6,7 +6,9 @@ from pathlib import Path
 
 from headway.estimate.remaining_diagnostics import diagnose_points
 from headway.ledger.records import RunRecord
+from headway.model.attempt import AttemptRecord
 from headway.model.run import Exit, ExitKind, Measurement, Prediction, RunState, Step, StepState
+from headway.model.silent import RunWarning, Silent, SilentFailure
 from headway.server import FlowRun
 from headway.view import comparison, diagnostics_view, is_over, outcome, run_details, run_view
 
@@ -41,6 +43,8 @@ RECORD = RunRecord(
     demand_override=None,
     measurement=None,
 )
+FAILURE = SilentFailure(Silent.STARVED, "id-1", "GPU-0", 0.1, 0.3, "waits")
+WARNING = RunWarning(2, FAILURE, NOON)
 KEYS = {
     "run_id", "name", "state", "reason", "node", "runtime", "attempt", "exit",
     "submitted_at", "started_at", "ended_at", "url",
@@ -61,7 +65,15 @@ def test_the_ledgers_reason_is_the_newer_one() -> None:
 def test_details_have_the_documented_keys() -> None:
     step = Step("train", 1, StepState.DONE, NOON, NOON + timedelta(seconds=2.5))
     details = run_details(
-        RECORD, steps=[step], lease=None, latest=None, remaining_s=None, outputs=["a"], ranks=[]
+        RECORD,
+        steps=[step],
+        lease=None,
+        latest=None,
+        remaining_s=None,
+        outputs=["a"],
+        ranks=[],
+        warnings=[],
+        attempts=[],
     )
     assert set(details) >= {
         "steps", "demand", "lease", "predicted", "measured", "progress", "outputs",
@@ -111,8 +123,17 @@ def test_every_key_is_documented() -> None:
     page = (Path(__file__).resolve().parents[2] / "docs/json.md").read_text()
     keys = set(run_view(SEEN, RECORD, ""))
     details = run_details(
-        RECORD, steps=[], lease=None, latest=None, remaining_s=None, outputs=[], ranks=[]
+        RECORD,
+        steps=[],
+        lease=None,
+        latest=None,
+        remaining_s=None,
+        outputs=[],
+        ranks=[],
+        warnings=[WARNING],
+        attempts=[AttemptRecord("id-1", 1)],
     )
     keys |= {"diagnostics", *diagnostics_view(diagnose_points([]))}
+    keys |= set(details["warnings"][0]) | set(details["attempts"][0])
     keys |= set(details) | set(details["predicted"]) | set(details["progress"])
     assert {key for key in keys if key not in re.findall(r"[a-z_0-9]+", page)} == set()

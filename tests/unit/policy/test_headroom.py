@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from headway.model.lease import GpuGrant, Lease, Sharing
+from headway.model.lease import Admit, Demand, GpuGrant, Lease, Sharing, Wait
 from headway.model.node import (
     Capacity,
     Gpu,
@@ -17,6 +17,7 @@ from headway.model.node import (
     NodeState,
     Reserve,
 )
+from headway.policy.admission import judge
 from headway.policy.headroom import compute_headroom
 from headway.units import GIB
 
@@ -134,3 +135,14 @@ def test_a_job_that_is_busier_than_predicted_counts_as_it_is(promised, observed,
     seen = replace(gpu(A), utilisation_frac=observed)
     headroom = compute_headroom(NODE, leases, reading(gpus=[seen, gpu(B)]))
     assert headroom.gpus[0].utilisation_frac == counts
+
+
+def test_a_lost_gpu_offers_nothing_and_is_named():
+    lost = NodeReading(AT, HostReading(64 * GIB, 0, 0.0, GIB), (gpu(A),), lost_gpus={"GPU-b": "x"})
+    headroom = compute_headroom(NODE, [], lost)
+    assert [it.uuid for it in headroom.gpus] == ["GPU-a"]
+    assert (headroom.gpu_error, headroom.lost_gpus) == ("", ("gpu1 lost: x",))
+    wait = judge(Demand(GIB, gpus=2, gpu_memory_bytes=GIB), headroom)
+    assert isinstance(wait, Wait)
+    assert wait.reason.endswith("; gpu1 lost: x")
+    assert isinstance(judge(Demand(GIB, gpus=1, gpu_memory_bytes=GIB), headroom), Admit)

@@ -123,6 +123,20 @@ def test_unreadable_gpus_offer_nothing() -> None:
     assert stay.expected_at is None
 
 
+def test_a_lost_gpu_takes_nothing_and_its_neighbour_goes_on() -> None:
+    read = (GpuReading("a-0", 0, "NVIDIA A100", 24 * GIB, 0),)
+    host = HostReading(64 * GIB, 0, 0.0, GIB)
+    seen = NodeReading(NOW, host, read, lost_gpus={"a-1": "NVML error 15: GPU is lost"})
+    view = NodeView(node("a"), (lease("r", "a", 1),), seen)
+    got = plan([view], [waiting("one")], [], now=NOW, settings=PolicySettings())
+    (start,) = got.entries
+    assert isinstance(start, Start)
+    assert [grant.uuid for grant in start.admits[0].gpus] == ["a-0"]
+    both = only_stay(plan([view], [waiting("two", gpus=2)], [], now=NOW, settings=PolicySettings()))
+    assert both.wait.reason.startswith("needs 2 whole GPU(s) on one node; at most 1 are free, on a")
+    assert both.wait.reason.endswith("; gpu1 lost: NVML error 15: GPU is lost (on a)")
+
+
 @pytest.mark.parametrize("state", [NodeState.DRAINING, NodeState.LOST])
 def test_nothing_starts_on_a_closed_node(state: NodeState) -> None:
     stay = only_stay(made([NodeView(node("a", state=state))], [waiting("r")]))

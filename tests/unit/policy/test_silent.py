@@ -1,10 +1,17 @@
 """Silent failures are said with what was measured, and only when it is sure."""
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
-from headway.model.lease import GpuGrant, Lease
+import pytest
+
+from headway.errors import InvalidInput
+from headway.model.lease import GpuGrant, Lease, Sharing
+from headway.model.run import Exit, ExitKind
+from headway.model.silent import RunWarning, Silent, SilentFailure
 from headway.model.telemetry import TelemetryPoint
-from headway.policy.silent import Silent, silent_failures
+from headway.policy.settings import OnSilentFailure, PolicySettings
+from headway.policy.silent import exit_told, silent_failures, to_end_for
 from headway.units import GIB
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -24,12 +31,18 @@ def points(
     return {"GPU-0": made}
 
 
+def look(
+    seen: dict[str, list[TelemetryPoint]], cpu_used: float | None = None, lease: Lease = LEASE
+) -> list[SilentFailure]:
+    return silent_failures(lease, seen, cpu_used=cpu_used, lost={}, after_s=300.0)
+
+
 def kinds(seen: dict[str, list[TelemetryPoint]], cpu_used: float | None = None) -> list[Silent]:
-    return [found.kind for found in silent_failures(LEASE, seen, cpu_used=cpu_used)]
+    return [found.kind for found in look(seen, cpu_used)]
 
 
 def test_a_gpu_that_is_held_and_idle_is_named_with_its_utilisation() -> None:
-    (found,) = silent_failures(LEASE, points(300, 0.01, {}), cpu_used=4.0)
+    (found,) = look(points(300, 0.01, {}), 4.0)
     assert (found.kind, found.gpu) == (Silent.GPU_UNUSED, "GPU-0")
     assert abs(found.measured - 0.01) < 1e-9
     assert "1.0%" in found.text
@@ -46,7 +59,7 @@ def test_a_shared_gpu_is_not_judged_by_utilisation() -> None:
 
 
 def test_memory_over_the_grant_is_said_at_once_and_on_shared_gpus() -> None:
-    (found,) = silent_failures(LEASE, points(1, 0.9, {"r1": 3 * GIB + 1, "r2": GIB}), cpu_used=None)
+    (found,) = look(points(1, 0.9, {"r1": 3 * GIB + 1, "r2": GIB}))
     assert (found.kind, found.measured, found.limit) == (
         Silent.OVER_GRANT, 3 * GIB + 1, 3 * GIB,
     )  # fmt: skip
@@ -58,3 +71,68 @@ def test_starved_means_that_the_gpu_waits_while_the_processors_work() -> None:
     assert kinds(points(300, 0.2), cpu_used=3.1) == []
     assert kinds(points(300, 0.5), cpu_used=4.0) == []
     assert kinds(points(300, 0.2), cpu_used=None) == []
+
+
+def test_on_a_shared_gpu_a_run_that_never_had_memory_there_does_not_use_it() -> None:
+    (found,) = look(points(300, 0.9, {"r2": GIB}))
+    assert (found.kind, "had no memory there over 5 min" in found.text) == (
+        Silent.GPU_UNUSED, True,
+    )  # fmt: skip
+    assert kinds(points(299, 0.9, {"r2": GIB})) == []
+
+
+def test_the_reserve_of_a_gpu_of_its_own_is_nobody_elses() -> None:
+    alone = replace(LEASE, gpus=(GpuGrant("GPU-0", 3 * GIB, Sharing.WHOLE),))
+    assert look(points(1, 0.9, {"r1": 4 * GIB}), lease=alone) == []
+
+
+def test_a_lost_gpu_is_not_judged_but_named() -> None:
+    (found,) = silent_failures(
+        LEASE, points(600, 0.0), cpu_used=None, lost={"GPU-0": "NVML error 15"}, after_s=300.0
+    )
+    assert found.kind is Silent.GPU_LOST
+    assert "NVML error 15" in found.text
+
+
+def warning(kind: Silent, began_s: float = 0.0, *, stopped: bool = False) -> RunWarning:
+    failure = SilentFailure(kind, "r1", "GPU-0", 0.0, 0.02, "holds GPU-0, 0.0% busy")
+    began = NOON + timedelta(seconds=began_s)
+    return RunWarning(1, failure, began, stopped_at=NOON if stopped else None)
+
+
+STOP = PolicySettings(on_silent_failure=OnSilentFailure.STOP, silent_grace_s=60.0)
+
+
+def test_a_run_is_ended_only_where_the_operator_says_so_and_after_the_grace() -> None:
+    unused, starved = warning(Silent.GPU_UNUSED, 10.0), warning(Silent.STARVED)
+    late, soon = NOON + timedelta(seconds=70), NOON + timedelta(seconds=69)
+    assert to_end_for([starved, unused], now=late, settings=STOP) is unused
+    assert to_end_for([starved, unused], now=soon, settings=STOP) is None
+    assert to_end_for([unused], now=late, settings=PolicySettings()) is None
+
+
+@pytest.mark.parametrize(
+    "knob", [{"silent_after_s": 9.9}, {"silent_grace_s": -1.0}, {"silent_after_s": float("nan")}]
+)
+def test_knobs_out_of_range_are_refused(knob: dict[str, float]) -> None:
+    with pytest.raises(InvalidInput, match=next(iter(knob))):
+        PolicySettings(**knob)
+
+
+def test_what_the_policy_ended_has_failed_with_what_was_measured() -> None:
+    obeyed = Exit(ExitKind.OK, 0, "done")
+    told = exit_told(obeyed, [warning(Silent.GPU_UNUSED, stopped=True)], {}, ["GPU-0"])
+    assert (told.kind, told.code) == (ExitKind.FAILED, 0)
+    assert "it holds GPU-0, 0.0% busy" in told.message
+    assert exit_told(obeyed, [warning(Silent.GPU_UNUSED)], {}, ["GPU-0"]) is obeyed
+
+
+def test_a_run_whose_gpu_was_lost_is_tried_again() -> None:
+    failed, lost = Exit(ExitKind.FAILED, 1, "the program failed"), {"GPU-0": "NVML error 15"}
+    told = exit_told(failed, [], lost, ["GPU-0"])
+    assert told.kind is ExitKind.INFRASTRUCTURE
+    assert "GPU GPU-0 was lost while it ran (NVML error 15)" in told.message
+    assert exit_told(failed, [], lost, ["GPU-1"]) is failed
+    for kind in (ExitKind.OK, ExitKind.CANCELLED, ExitKind.TIMED_OUT):
+        well = Exit(kind, 0, "")
+        assert exit_told(well, [], lost, ["GPU-0"]) is well

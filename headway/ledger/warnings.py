@@ -1,0 +1,97 @@
+"""Warnings of runs: silent failures, from when they begin to when they are over."""
+
+from collections.abc import Sequence
+
+from sqlmodel import Session, col, select
+
+from headway.ledger.columns import now
+from headway.ledger.database import Database
+from headway.ledger.tables import WarningRow
+from headway.model.silent import RunWarning, Silent, SilentFailure
+
+
+class Warnings:
+    """The warning table."""
+
+    def __init__(self, database: Database) -> None:
+        """Work on *database*."""
+        self._database = database
+
+    def keep(
+        self, run_id: str, attempt: int, found: Sequence[SilentFailure]
+    ) -> tuple[list[RunWarning], list[RunWarning]]:
+        """Keep what goes wrong now: new ones begin, those not among *found* are over.
+
+        Returns:
+            The warnings that go on, and those of them that have just begun.
+        """
+        with self._database.transaction() as session:
+            moment = now(session)
+            rows = {(row.kind, row.gpu): row for row in _rows(session, run_id, attempt)}
+            going_on, begun = [], []
+            for failure in found:
+                row = rows.pop((failure.kind.value, failure.gpu), None)
+                is_new = row is None or row.ended_at is not None
+                row = row or WarningRow(
+                    run_id=run_id,
+                    attempt=attempt,
+                    kind=failure.kind.value,
+                    gpu=failure.gpu,
+                    began_at=moment,
+                    measured=0.0,
+                    limit=0.0,
+                    text="",
+                )
+                if is_new:
+                    row.began_at, row.ended_at = moment, None
+                row.measured, row.limit, row.text = failure.measured, failure.limit, failure.text
+                session.add(row)
+                going_on.append(_warning(row))
+                if is_new:
+                    begun.append(going_on[-1])
+            for row in rows.values():
+                if row.ended_at is None:
+                    row.ended_at = moment
+                    session.add(row)
+            return going_on, begun
+
+    def mark_stopped(self, run_id: str, warning: RunWarning) -> None:
+        """The attempt is being ended for *warning*; whoever settles it goes by this mark."""
+        with self._database.transaction() as session:
+            failure = warning.failure
+            key = (run_id, warning.attempt, failure.kind.value, failure.gpu)
+            row = session.get_one(WarningRow, key, with_for_update=True)
+            row.stopped_at = row.stopped_at or now(session)
+            session.add(row)
+
+    def of_run(self, run_id: str, attempt: int | None = None) -> list[RunWarning]:
+        """All that fired, also those that are over; of one attempt, or of all, oldest first."""
+        with self._database.transaction() as session:
+            return [_warning(row) for row in _rows(session, run_id, attempt)]
+
+    def going_on(self) -> list[RunWarning]:
+        """What goes wrong now on the whole site."""
+        with self._database.transaction() as session:
+            query = select(WarningRow).where(col(WarningRow.ended_at).is_(None))
+            return [_warning(row) for row in session.exec(query.order_by("began_at"))]
+
+
+def _rows(session: Session, run_id: str, attempt: int | None) -> list[WarningRow]:
+    query = select(WarningRow).where(WarningRow.run_id == run_id)
+    if attempt is not None:
+        query = query.where(WarningRow.attempt == attempt)
+    return list(session.exec(query.order_by("attempt", "began_at", "kind", "gpu")))
+
+
+def end_warnings(session: Session, run_id: str, attempt: int) -> None:
+    """The attempt is over, and with it what went wrong in it."""
+    for row in _rows(session, run_id, attempt):
+        row.ended_at = row.ended_at or now(session)
+        session.add(row)
+
+
+def _warning(row: WarningRow) -> RunWarning:
+    failure = SilentFailure(
+        Silent(row.kind), row.run_id, row.gpu, row.measured, row.limit, row.text
+    )
+    return RunWarning(row.attempt, failure, row.began_at, row.ended_at, row.stopped_at)
