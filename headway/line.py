@@ -5,9 +5,10 @@ node. One of them, the first by name that is heard of, writes down why the
 others wait.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from heapq import nsmallest
 from itertools import islice
 from typing import Any
 
@@ -25,6 +26,7 @@ from headway.model.node import NodeState
 from headway.model.run import RunState
 from headway.policy.board import Ask
 from headway.policy.line import Groups
+from headway.policy.order import first_come_wait_s, looked_at, waited_long
 from headway.policy.plan import (
     NodeView,
     Plan,
@@ -315,14 +317,57 @@ class Line:
         )
         for ask in held_back:
             self._groups.remove(ask)
+        long = self._long_waited(seen, {ask.run_id for ask in held_back}, settings)
+        due += [ask for ask in long if ask.run_id not in overtaken]
+        long_waited = {ask.run_id for ask in long}
+        for ask in due:
+            ask.long_waited = ask.run_id in long_waited
         front = self._groups.front(usage, due)
+        for ask in due:
+            ask.long_waited = False
         for ask in held_back:
             self._groups.add(ask)
         chosen = dict.fromkeys([ask.run_id for ask in (*front, *due)])
         return [
-            replace(self._waiting[run_id], overtaken=overtaken.get(run_id, 0))
+            replace(
+                self._waiting[run_id],
+                overtaken=overtaken.get(run_id, 0),
+                long_waited=run_id in long_waited,
+            )
             for run_id in chosen
             if run_id in seen.waiting and self._queues[run_id] not in gates.paused
+        ]
+
+    def _long_waited(
+        self, seen: Snapshot, passed_over: Collection[str], settings: PolicySettings
+    ) -> list[Ask]:
+        """Runs of the line that go first because they have waited long."""
+        now_s = seen.at.timestamp()
+        unknown_s = settings.unknown_runtime_s
+        held = (
+            (
+                len(lease.gpus),
+                lease.predicted_end_at.timestamp()
+                if lease.predicted_end_at
+                else lease.granted_at.timestamp() + unknown_s,
+            )
+            for lease in seen.leases
+        )
+        gpus = sum(len(record.node.capacity.gpus) for record in seen.nodes)
+        first_come_s = first_come_wait_s(self._groups.work_s, held, gpus, now_s)
+        line = (
+            ask
+            for run_id, ask in self._asks.items()
+            if run_id in seen.waiting and run_id not in passed_over
+        )
+        oldest = nsmallest(looked_at(settings), line, key=lambda ask: (ask.submitted_s, ask.run_id))
+        levels: dict[int, list[Ask]] = {}
+        for ask in oldest:
+            levels.setdefault(ask.priority, []).append(ask)
+        return [
+            ask
+            for level in levels.values()
+            for ask in waited_long(level, first_come_s, now_s, settings)
         ]
 
     def _grant(self, made: Plan, seen: Snapshot, gates: Gates) -> list[str]:

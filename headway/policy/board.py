@@ -37,6 +37,8 @@ class Ask:
     priority: int = 0
     overtaken: int = 0
     """Later runs of at most its priority that have started while it could have had its turn."""
+    long_waited: bool = False
+    """Has waited so long that it goes to the front of its priority; see `order.waited_long`."""
 
     @property
     def work_s(self) -> float:

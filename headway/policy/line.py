@@ -1,13 +1,14 @@
 """The line, kept sorted as runs come and go: its front costs the same however long it is."""
 
 import heapq
+import math
 from bisect import bisect_left, insort
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby, islice
 
 from headway.policy.board import Ask
-from headway.policy.order import Rank, bands, due_first, rank
+from headway.policy.order import Rank, bands, due_first, rank, waited_long
 from headway.policy.settings import PolicySettings
 
 _NO_BANDS: dict[str, int] = {}
@@ -20,17 +21,21 @@ class Groups:
     settings: PolicySettings
     groups: dict[tuple[int, str], list[tuple[Rank, Ask]]] = field(default_factory=dict)
     """By -priority and team."""
+    work_s: int = 0
+    """Predicted GPU-seconds of them all; whole, so that the sum does not depend on the order."""
 
     def __len__(self) -> int:
         return sum(len(group) for group in self.groups.values())
 
     def add(self, ask: Ask) -> None:
         """*ask* joins its group."""
+        self.work_s += round(ask.work_s)
         group = self.groups.setdefault((-ask.priority, ask.team), [])
         insort(group, (rank(ask, _NO_BANDS, self.settings), ask))
 
     def remove(self, ask: Ask) -> None:
         """*ask* leaves its group."""
+        self.work_s -= round(ask.work_s)
         group = self.groups[-ask.priority, ask.team]
         at = bisect_left(group, rank(ask, _NO_BANDS, self.settings), key=lambda entry: entry[0])
         del group[at]
@@ -40,7 +45,8 @@ class Groups:
 
         Args:
             usage: Decayed GPU-seconds of each team that waits or has run.
-            due: Those overtaken `overtake_limit` times: they go first.
+            due: Those overtaken `overtake_limit` times, or marked to have waited long: they
+                go first.
         """
         window = self.settings.window
         above = bands(usage, self.settings)
@@ -74,6 +80,8 @@ class Line:
     by_age: dict[int, dict[str, tuple[int, Ask]]] = field(default_factory=dict)
     """By -priority: waiting runs by submission, each with its number."""
     arrived: dict[int, int] = field(default_factory=dict)
+    long_waited: list[Ask] = field(default_factory=list)
+    """Those that the latest front found to have waited long."""
 
     def __post_init__(self) -> None:
         self.groups = Groups(self.settings)
@@ -92,10 +100,28 @@ class Line:
         self.groups.remove(ask)
         del self.by_age[-ask.priority][ask.run_id]
 
-    def front(self, usage: Mapping[str, float]) -> list[Ask]:
-        """The first `window` runs, in the order in which a decision looks at them."""
+    def front(
+        self, usage: Mapping[str, float], first_come_s: float = math.inf, now_s: float = 0.0
+    ) -> list[Ask]:
+        """The first `window` runs, in the order in which a decision looks at them.
+
+        Args:
+            usage: Decayed GPU-seconds of each team that waits or has run.
+            first_come_s: See `order.first_come_wait_s`; infinite when nobody has waited long.
+            now_s: The time of the decision.
+        """
+        for ask in self.long_waited:
+            ask.long_waited = False
+        self.long_waited = []
+        for waiting in self.by_age.values():
+            oldest = (ask for _, ask in waiting.values())
+            self.long_waited += waited_long(oldest, first_come_s, now_s, self.settings)
+        for ask in self.long_waited:
+            ask.long_waited = True
         due = self.overtaken(self.settings.overtake_limit, self.settings.window)
-        return self.groups.front(usage, due)
+        return self.groups.front(
+            usage, [*due, *(ask for ask in self.long_waited if ask not in due)]
+        )
 
     def elders(self) -> list[Ask]:
         """Runs that may come to be overtaken `overtake_bound` times in one decision."""

@@ -1,14 +1,19 @@
 """The order of the line: priority, then fair share, then shortest first with ageing."""
 
 import math
+from bisect import bisect_right
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 
 from headway.policy.board import Ask
 from headway.policy.settings import PolicySettings
 
 Rank = tuple[int, int, float, float, str]
 """Smaller goes first: -priority, fair share band, ageing key, submission, run."""
+
+SMALLER = 0.1
+"""A run of less than this part of another's work is much smaller."""
 
 
 def ageing_key(ask: Ask, settings: PolicySettings) -> float:
@@ -55,18 +60,85 @@ def rank(ask: Ask, above: Mapping[str, int], settings: PolicySettings) -> Rank:
 def due_first(asks: Iterable[Ask], above: Mapping[str, int], settings: PolicySettings) -> list[Ask]:
     """*asks* in the order in which they are looked at.
 
-    A run that was overtaken `overtake_limit` times goes to the front of its
-    priority; among several of these the one that came first.
+    A run that was overtaken `overtake_limit` times, or has waited long, goes
+    to the front of its priority; among several of these the one that came first.
     """
 
     def place(ask: Ask) -> tuple[int, bool, Rank]:
-        due = ask.overtaken >= settings.overtake_limit
+        due = ask.long_waited or ask.overtaken >= settings.overtake_limit
         by = rank(ask, above, settings)
         if due:
             by = (by[0], 0, ask.submitted_s, ask.submitted_s, ask.run_id)
         return (-ask.priority, not due, by)
 
     return sorted(asks, key=place)
+
+
+def first_come_wait_s(
+    waiting_work_s: float, held: Iterable[tuple[int, float]], gpus: int, now_s: float
+) -> float:
+    """How long a line without order or gaps would make a run wait that comes now.
+
+    All the work that waits and runs, spread evenly over all GPUs: no policy
+    that keeps the GPUs busy changes it, so it is a fair measure of a long wait.
+
+    Args:
+        waiting_work_s: Predicted GPU-seconds of the whole line.
+        held: GPUs and predicted end of each run that runs.
+        gpus: In the pool; 0 counts as 1.
+        now_s: The time of the decision.
+    """
+    running_s = sum(count * max(0.0, end_s - now_s) for count, end_s in held)
+    return (waiting_work_s + running_s) / max(1, gpus)
+
+
+def waited_long(
+    oldest: Iterable[Ask], first_come_s: float, now_s: float, settings: PolicySettings
+) -> list[Ask]:
+    """Runs that have waited so long that they go to the front of their priority.
+
+    That is `long_wait` × *first_come_s*. Shortest first keeps the largest runs
+    for the end; a first-come line would have started them by then. A run as
+    large as the pool makes all others wait, so that several of them in a row
+    undo what shortest first has gained: it lets runs of less than `SMALLER`
+    of its work go first that have waited `yield_frac` of its own wait, until
+    it has waited `longest_wait` × *first_come_s*.
+
+    Args:
+        oldest: The line, the oldest first; no more than `looked_at` are looked at.
+        first_come_s: See `first_come_wait_s`.
+        now_s: The time of the decision.
+        settings: The knobs.
+    """
+    long: list[Ask] = []
+    waiting: list[tuple[float, float]] = []
+    """Submission of each of the others, and the least work until then."""
+    least_s = math.inf
+    since_s = now_s - settings.long_wait * first_come_s
+    for ask in islice(oldest, looked_at(settings)):
+        if ask.submitted_s <= since_s and len(long) < settings.window:
+            long.append(ask)
+            continue
+        if not long or ask.submitted_s > now_s - settings.yield_frac * (
+            now_s - long[-1].submitted_s
+        ):
+            break
+        least_s = min(least_s, ask.work_s)
+        waiting.append((ask.submitted_s, least_s))
+
+    def goes_first(ask: Ask) -> bool:
+        wait_s = now_s - ask.submitted_s
+        if wait_s >= settings.longest_wait * first_come_s:
+            return True
+        at = bisect_right(waiting, (now_s - settings.yield_frac * wait_s, math.inf))
+        return not at or waiting[at - 1][1] >= SMALLER * ask.work_s
+
+    return [ask for ask in long if goes_first(ask)]
+
+
+def looked_at(settings: PolicySettings) -> int:
+    """Of how many of the oldest runs `waited_long` asks how long they have waited."""
+    return 8 * settings.window
 
 
 def decayed(gpu_seconds: float, age_s: float, half_life_s: float) -> float:

@@ -49,6 +49,8 @@ class WaitingRun:
     """The only node it may run on; empty for any of the pool."""
     overtaken: int = 0
     """Later runs of at most its priority that have started since its submission."""
+    long_waited: bool = False
+    """Goes to the front of its priority; see `order.waited_long`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,6 +229,7 @@ def ask_of(run: WaitingRun, settings: PolicySettings) -> Ask:
         team=run.team,
         priority=run.priority,
         overtaken=run.overtaken,
+        long_waited=run.long_waited,
     )
 
 

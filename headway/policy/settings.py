@@ -52,6 +52,14 @@ class PolicySettings:
     overtake_limit: int = 10_000
     """Later runs that may start before a waiting one until it goes to the front of its
     priority, with a reservation."""
+    long_wait: float = 0.6
+    """Waiting, against what a first-come line of the same work would make a newcomer wait, after
+    which a run goes to the front of its priority unless it then keeps smaller ones waiting."""
+    longest_wait: float = 2.4
+    """The same, after which it goes to the front in any case."""
+    yield_frac: float = 0.03
+    """A run that has waited long lets much smaller ones go first that have waited this part of
+    its own wait."""
     overtake_bound: int = 20_000
     """Later runs that may start before a waiting one in any case; then nobody passes it."""
     utilisation_limit: float = 1.0
@@ -89,10 +97,9 @@ class PolicySettings:
             raise InvalidInput(
                 "silent_after_s", self.silent_after_s, f"give at least {LEAST_SILENT_S:g}"
             )
-        if not self.silent_grace_s >= 0:
-            raise InvalidInput("silent_grace_s", self.silent_grace_s, "give a number of at least 0")
-        if not self.patience >= 0:
-            raise InvalidInput("patience", self.patience, "give a number of at least 0")
+        for name in ("silent_grace_s", "patience", "long_wait", "longest_wait", "yield_frac"):
+            if not getattr(self, name) >= 0:
+                raise InvalidInput(name, getattr(self, name), "give a number of at least 0")
         if self.overtake_bound < self.overtake_limit:
             raise InvalidInput(
                 "overtake_bound",

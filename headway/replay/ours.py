@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from headway.policy.board import Ask, Board
 from headway.policy.decide import Held, Outcome, decide
 from headway.policy.line import Line
-from headway.policy.order import Usage
+from headway.policy.order import Usage, first_come_wait_s
 from headway.policy.settings import PolicySettings
 
 
@@ -17,6 +17,8 @@ class Headway:
     line: Line = field(init=False)
     usage: Usage = field(init=False)
     held: dict[str, Held] = field(default_factory=dict)
+    running: dict[str, tuple[int, float]] = field(default_factory=dict)
+    """GPUs and predicted end of each run."""
 
     def __post_init__(self) -> None:
         self.line = Line(self.settings)
@@ -31,11 +33,15 @@ class Headway:
         """The run of *ask* has ended."""
         self.usage.change(ask.team, -ask.share, now_s)
         self.held[ask.team].add(ask, -1)
+        del self.running[ask.run_id]
 
     def decide(self, board: Board, now_s: float) -> list[Outcome]:
         """The runs of the front of the line that start now."""
         self.usage.advance(now_s)
-        front = self.line.front(self.usage.used)
+        gpus = sum(len(node.gpus) for node in board.nodes)
+        work_s = self.line.groups.work_s
+        first_come_s = first_come_wait_s(work_s, self.running.values(), gpus, now_s)
+        front = self.line.front(self.usage.used, first_come_s, now_s)
         outcomes = decide(
             board,
             front,
@@ -48,6 +54,7 @@ class Headway:
         for outcome in started:
             ask = outcome.ask
             self.line.remove(ask)
+            self.running[ask.run_id] = (ask.gpus * ask.nodes, now_s + ask.high_s)
             self.usage.change(ask.team, ask.share, now_s)
             self.held.setdefault(ask.team, Held()).add(ask)
         return started

@@ -1,7 +1,6 @@
 """Reading a trace of jobs: a CSV file, checked before anything is replayed."""
 
 import enum
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +10,9 @@ import pandas as pd
 from headway.errors import InvalidInput
 
 REQUIRED = ("submit_s", "duration_s", "gpus")
+
+MOST = 1e15
+"""No time in seconds and no memory in bytes is larger; sums of them stay finite."""
 
 
 class Estimates(enum.StrEnum):
@@ -150,12 +152,12 @@ def _names(rows: pd.DataFrame, *, where: str) -> list[str]:
 
 
 def _numbers(rows: pd.DataFrame, name: str, *, where: str) -> list[float]:
-    """A column as finite numbers, at least 0; GPUs as whole numbers of at least 1."""
+    """A column as numbers from 0 to `MOST`; GPUs as whole numbers of at least 1."""
     values: Sequence[float] = pd.to_numeric(rows[name], errors="coerce").astype(float).tolist()
     for at, value in enumerate(values):
         allowed = ""
-        if not math.isfinite(value) or value < 0:
-            allowed = "give a number of at least 0"
+        if not 0 <= value <= MOST:
+            allowed = f"give a number from 0 to {MOST:.0e}"
         elif name == "gpus" and (value < 1 or value != int(value)):
             allowed = "give a whole number of at least 1"
         if allowed:

@@ -36,8 +36,16 @@ def test_easy_backfills_what_does_not_delay_the_head() -> None:
 
 
 def test_headway_takes_the_shortest_first() -> None:
-    rows = [job("a", 0, 100, 2), job("long", 1, 50, 2), job("short", 2, 10, 2)]
+    rows = [job("a", 0, 100, 2), job("long", 91, 50, 2), job("short", 92, 10, 2)]
     assert starts(run(rows, shape=ONE)) == {"a": 0, "short": 100, "long": 110}
+
+
+def test_who_has_waited_long_is_not_passed_any_more() -> None:
+    short = [job(f"short{at}", 10.0 * at, 10, 2) for at in range(60)]
+    rows = [job("a", 0, 10, 2), job("large", 0, 100, 2), *short]
+    patient = starts(run(rows, shape=ONE, long_wait=1e9, longest_wait=1e9))
+    assert patient["large"] == 610
+    assert starts(run(rows, shape=ONE, long_wait=1.0, longest_wait=2.0))["large"] <= 220
 
 
 def test_jobs_that_share_slow_each_other_while_they_are_together() -> None:

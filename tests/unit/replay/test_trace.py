@@ -51,6 +51,7 @@ def test_only_the_columns_that_count_are_needed(tmp_path: Path) -> None:
         (",100,", ",,", r't\.csv:2 duration_s: got ""'),
         (",100,", ",-1,", r't\.csv:2 duration_s: got "-1"'),
         (",100,", ",inf,", r't\.csv:2 duration_s: got "inf"'),
+        (",100,", ",1e308,", r't\.csv:2 duration_s: got "1e308"; give a number from 0 to 1e\+15'),
         (",100,", ",soon,", r't\.csv:2 duration_s: got "soon"'),
         ("red,5", "red,-5", r't\.csv:2 submit_s: got "-5"'),
         (",1,1000", ",0,1000", r't\.csv:2 gpus: got "0"; give a whole number of at least 1'),

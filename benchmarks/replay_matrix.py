@@ -1,0 +1,223 @@
+"""headway against EASY on variants of traces: what a trace that nobody has seen may look like.
+
+python benchmarks/replay_matrix.py A.csv B.csv [--only TEXT] [--set KNOB=VALUE]… [--perfect]
+
+A is replayed on 6 × 8 GPUs, B on 2 × 8, and variants of both: halves, weeks drawn anew, other
+loads, other shapes, several teams, gangs, worse predictions, both together; and made-up streams.
+"""
+
+import argparse
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from headway.policy.settings import PolicySettings
+from headway.replay.cluster import Shape
+from headway.replay.metrics import document
+from headway.replay.simulate import PolicyName, simulate
+from headway.replay.trace import Estimates, GpuSharing, jobs, read
+from headway.units import DAY_S, GIB, HOUR_S
+
+Document = dict[str, str | int | float]
+RATIOS = ("mean_wait_s", "mean_completion_s", "mean_bounded_slowdown", "max_wait_s")
+TARGETS = (0.35, 0.60, 0.15, 1.20)
+_SIGMA = 0.35
+_Z90 = 1.2816
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A trace, and the cluster it is replayed on."""
+
+    name: str
+    rows: pd.DataFrame
+    nodes: int
+    gpus: int
+    sharing: GpuSharing = GpuSharing.HEADWAY
+    """Of headway; EASY gives whole GPUs."""
+
+
+def variants(a: pd.DataFrame, b: pd.DataFrame) -> Iterator[Variant]:
+    """All of them, the given traces first."""
+    for name, rows, nodes in (("a", a, 6), ("b", b, 2)):
+        yield Variant(name, rows, nodes, 8)
+        yield Variant(f"{name}, whole GPUs for headway too", rows, nodes, 8, GpuSharing.WHOLE)
+        middle = float(rows["submit_s"].median())
+        yield Variant(f"{name}, first half of its jobs", rows[rows["submit_s"] <= middle], nodes, 8)
+        yield Variant(f"{name}, second half of its jobs", rows[rows["submit_s"] > middle], nodes, 8)
+        for seed in (1, 2, 3):
+            yield Variant(f"{name}, weeks drawn anew ({seed})", _weeks(rows, seed), nodes, 8)
+        for load in (0.7, 0.8, 1.15, 1.3):
+            yield Variant(f"{name}, {load} × the load", _load(rows, load), nodes, 8)
+        for seed, share in ((1, 0.8), (2, 0.7), (3, 0.5)):
+            some = rows.sample(frac=share, random_state=seed).sort_values("submit_s")
+            yield Variant(f"{name}, {share:.0%} of its jobs", some, nodes, 8)
+        yield Variant(f"{name}, five teams", _teams(rows, 5), nodes, 8)
+        yield Variant(f"{name}, predictions drawn anew", _predicted(rows, _SIGMA), nodes, 8)
+        yield Variant(f"{name}, predictions twice as wide", _predicted(rows, 2 * _SIGMA), nodes, 8)
+        yield Variant(f"{name}, more gangs", _gangs(rows, nodes * 8), nodes, 8)
+    for rows, nodes, gpus in ((a, 12, 4), (a, 3, 16), (a, 8, 6), (a, 5, 8), (a, 7, 8)):
+        yield Variant(f"a on {nodes} × {gpus}", rows, nodes, gpus)
+    for rows, nodes, gpus in ((b, 4, 4), (b, 1, 16), (b, 8, 2), (b, 3, 8)):
+        yield Variant(f"b on {nodes} × {gpus}", rows, nodes, gpus)
+    yield Variant("a and b on 8 × 8", _merged(a, b), 8, 8)
+    yield Variant("a and b on 6 × 8", _merged(a, b), 6, 8)
+    for load, seed in ((0.7, 1), (0.9, 2), (1.1, 3)):
+        for nodes, gpus in ((4, 4), (8, 8)):
+            made = _made_up(load, nodes, gpus, seed)
+            yield Variant(f"made up, load {load}, {nodes} × {gpus}", made, nodes, gpus)
+
+
+def _weeks(rows: pd.DataFrame, seed: int) -> pd.DataFrame:
+    """As many weeks as there are, each one of its weeks at random."""
+    week = (rows["submit_s"] // (7 * DAY_S)).astype(int)
+    drawn = np.random.default_rng(seed).integers(0, week.max() + 1, week.max() + 1)
+    parts = []
+    for at, one in enumerate(drawn):
+        part = rows[week == one].copy()
+        part["submit_s"] += (at - one) * 7 * DAY_S
+        part["job_id"] += f"-{at}"
+        parts.append(part)
+    return pd.concat(parts)
+
+
+def _load(rows: pd.DataFrame, load: float) -> pd.DataFrame:
+    return rows.assign(submit_s=rows["submit_s"] / load)
+
+
+def _teams(rows: pd.DataFrame, count: int) -> pd.DataFrame:
+    share = np.arange(count, 0, -1) / np.arange(1, count + 1).sum()
+    return rows.assign(
+        team=np.random.default_rng(0).choice([f"t{i}" for i in range(count)], len(rows), p=share)
+    )
+
+
+def _predicted(rows: pd.DataFrame, sigma: float) -> pd.DataFrame:
+    noise = np.exp(np.random.default_rng(0).normal(0.0, sigma, len(rows)))
+    median = np.maximum(rows["duration_s"] * noise, 30.0)
+    return rows.assign(predicted_s=median, predicted_high_s=median * np.exp(_Z90 * sigma))
+
+
+def _gangs(rows: pd.DataFrame, gpus: int) -> pd.DataFrame:
+    """One job of a hundred takes 9 GPUs up to all of them, for as many GPU-hours."""
+    random = np.random.default_rng(0)
+    chosen = random.random(len(rows)) < 0.01
+    wide = np.where(chosen, random.integers(9, gpus + 1, len(rows)), rows["gpus"])
+    narrower = rows["gpus"] / wide
+    times = ("duration_s", "predicted_s", "predicted_high_s", "user_limit_s")
+    scaled = {name: np.maximum(rows[name] * narrower, 1.0) for name in times}
+    return rows.assign(gpus=wide, **scaled)
+
+
+def _merged(a: pd.DataFrame, b: pd.DataFrame) -> pd.DataFrame:
+    return pd.concat([a, b]).sort_values("submit_s", kind="stable")
+
+
+def _made_up(load: float, nodes: int, gpus: int, seed: int) -> pd.DataFrame:
+    """Log-normal runtimes, arrivals by day and in bursts, one GPU in most jobs."""
+    random = np.random.default_rng(seed)
+    count = 4000
+    duration = np.clip(random.lognormal(np.log(900), 2.2, count), 5, 20 * DAY_S)
+    wide = random.choice([1, 2, 4, 8, 16], count, p=[0.78, 0.07, 0.09, 0.04, 0.02])
+    wide = np.minimum(wide, nodes * gpus)
+    gaps = random.exponential(1.0, count) * random.lognormal(0.0, 1.5, count)
+    submit = np.cumsum(gaps)
+    submit *= (duration * wide).sum() / (nodes * gpus * load) / submit[-1]
+    submit += 5 * HOUR_S * np.sin(2 * np.pi * submit / DAY_S)
+    limits = np.array([900, 3600, 14400, 86400, 604800, 60 * DAY_S])
+    padded = duration * np.exp(random.exponential(1.0, count))
+    median = np.maximum(duration * np.exp(random.normal(0, _SIGMA, count)), 30)
+    return pd.DataFrame(
+        {
+            "job_id": [f"m{i}" for i in range(count)],
+            "team": random.choice(["red", "blue", "green"], count, p=[0.5, 0.3, 0.2]),
+            "submit_s": np.maximum(submit, 0.0),
+            "duration_s": duration,
+            "gpus": wide,
+            "gpu_memory_bytes": random.choice([2, 4, 6, 10, 14, 20], count) * GIB,
+            "gpu_util_frac": random.uniform(0.05, 1.0, count),
+            "user_limit_s": limits[np.searchsorted(limits[:-1], padded)],
+            "predicted_s": median,
+            "predicted_high_s": median * np.exp(_Z90 * _SIGMA),
+        }
+    ).sort_values("submit_s")
+
+
+def replayed(
+    variant: Variant, policy: PolicyName, told: Estimates, settings: PolicySettings
+) -> Document:
+    """The figures of one policy on *variant*."""
+    sharing = variant.sharing if policy is PolicyName.HEADWAY else GpuSharing.WHOLE
+    text = variant.rows.astype(str).reset_index(drop=True)
+    rows = jobs(text, told, sharing, where=variant.name)
+    shape = Shape(variant.nodes, variant.gpus, 24 * GIB)
+    result = simulate(rows, shape, policy, sharing, settings=settings)
+    return document(result, policy, told, sharing)
+
+
+def ratios(ours: Document, easy: Document) -> list[float]:
+    """Ours by EASY's, in the order of `RATIOS`; NaN where EASY has nothing."""
+    return [
+        float(ours[name]) / float(easy[name]) if float(easy[name]) else float("nan")
+        for name in RATIOS
+    ]
+
+
+def _line(name: str, easy: Document, ours: Document, perfect: Document | None) -> str:
+    found = ratios(ours, easy)
+    cells = [
+        f"{value:.3f}{'*' if value > most else ''}"
+        for value, most in zip(found, TARGETS, strict=True)
+    ]
+    hours = (float(each[key]) / HOUR_S for key in RATIOS[::3] for each in (easy, ours))
+    cells += [f"{ours['mean_stretch']:.3f}", *(f"{value:.1f}" for value in hours)]
+    if perfect is not None:
+        for key in RATIOS[:2]:
+            cells.append(f"{float(ours[key]) / float(perfect[key]) - 1:+.1%}")
+    return f"| {name} | {' | '.join(cells)} |"
+
+
+def main() -> None:
+    """Print one line for each variant as it is done; * marks what misses its target."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("a", type=Path)
+    parser.add_argument("b", type=Path)
+    parser.add_argument("--only", default="", help="variants whose name has this in it")
+    parser.add_argument("--set", dest="knobs", action="append", default=[], metavar="KNOB=VALUE")
+    parser.add_argument("--perfect", action="store_true", help="perfect estimates beside learned")
+    given = parser.parse_args()
+    pairs = (knob.split("=") for knob in given.knobs)
+    settings = replace(PolicySettings(), **{name: float(value) for name, value in pairs})
+    a, b = (_typed(read(path)) for path in (given.a, given.b))
+    print(
+        "| variant | wait | completion | slowdown | longest | stretch | wait h: EASY | ours ",
+        end="",
+    )
+    print("| longest h: EASY | ours |" + (" wait against perfect | completion |" * given.perfect))
+    began = time.perf_counter()
+    for variant in variants(a, b):
+        if given.only not in variant.name:
+            continue
+        easy = replayed(variant, PolicyName.EASY, Estimates.USER, settings)
+        ours = replayed(variant, PolicyName.HEADWAY, Estimates.LEARNED, settings)
+        perfect = None
+        if given.perfect:
+            perfect = replayed(variant, PolicyName.HEADWAY, Estimates.PERFECT, settings)
+        print(_line(variant.name, easy, ours, perfect), flush=True)
+    print(f"{time.perf_counter() - began:.0f} s", file=sys.stderr)
+
+
+def _typed(rows: pd.DataFrame) -> pd.DataFrame:
+    """Numbers as numbers; whole ones stay whole."""
+    names = rows.columns.difference(["job_id", "team"])
+    typed: Callable[[pd.Series], pd.Series] = pd.to_numeric
+    return rows.assign(**{name: typed(rows[name]) for name in names})
+
+
+if __name__ == "__main__":
+    main()
