@@ -55,7 +55,7 @@ class PolicySettings:
     long_wait: float = 0.6
     """Waiting, against what a first-come line of the same work would make a newcomer wait, after
     which a run goes to the front of its priority unless it then keeps smaller ones waiting."""
-    longest_wait: float = 2.4
+    longest_wait: float = 2.7
     """The same, after which it goes to the front in any case."""
     yield_frac: float = 0.03
     """A run that has waited long lets much smaller ones go first that have waited this part of
