@@ -98,6 +98,38 @@ class HeadwayLine(Block):
         title="Patience",
         description="Waiting, in runtimes of the run itself, after which newcomers stay behind it.",
     )
+    long_wait: float = Field(
+        _LINE.long_wait,
+        ge=0,
+        title="Long wait",
+        description="Waiting, against what first come, first served would make a newcomer wait, "
+        "after which a run goes to the front. Smaller: shorter longest waits, longer mean ones.",
+    )
+    longest_wait: float = Field(
+        _LINE.longest_wait,
+        ge=0,
+        title="Longest wait",
+        description="The same, after which it goes to the front even if many small runs wait.",
+    )
+    yield_frac: float = Field(
+        _LINE.yield_frac,
+        ge=0,
+        title="Yield",
+        description="Until then it lets much smaller runs pass that have waited this part of its "
+        "own wait.",
+    )
+    overtake_limit: int = Field(
+        _LINE.overtake_limit,
+        ge=1,
+        title="Overtake limit",
+        description="Later runs that may start before a run until it goes to the front.",
+    )
+    overtake_bound: int = Field(
+        _LINE.overtake_bound,
+        ge=1,
+        title="Overtake bound",
+        description="Later runs that may start before a run at all; then nobody passes it.",
+    )
     reservations: int = Field(
         _LINE.reservations,
         ge=1,
