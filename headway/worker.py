@@ -68,8 +68,16 @@ SEAMS = (
 )
 """Private names of `ProcessWorker` that are overridden or used here."""
 
-PRELOAD = ("prefect.engine", "prefect.flow_engine", "flows.train", "headway.runtime.docker")
-"""What the fork server imports once, so that no run waits for it."""
+PRELOAD = (
+    "prefect.engine",
+    "prefect.flow_engine",
+    "prefect.task_engine",
+    "fastapi.encoders",  # Prefect encodes a flow's parameters with it
+    "flows.train",
+    "headway.runtime.docker",
+    "headway.estimate.run_picture",
+)
+"""What the fork server imports once, so that no run waits or pays for it."""
 
 PRELOAD_ENV = {"OPENBLAS_NUM_THREADS": "1"}
 """With it numpy starts no threads: a process that has some must not fork."""
