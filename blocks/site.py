@@ -7,7 +7,7 @@ from pydantic import Field, SecretStr, TypeAdapter
 
 from headway.model.policy import ContainerPolicy, NetworkMode, RootFilesystem
 from headway.model.site import NodeSettings
-from headway.policy.settings import LEAST_SILENT_S, OnSilentFailure, PolicySettings
+from headway.policy.settings import LEAST_SILENT_S, MOST_SILENT_S, OnSilentFailure, PolicySettings
 
 _LINE = PolicySettings()
 """What holds where the operator has set nothing."""
@@ -151,6 +151,7 @@ class HeadwayLine(Block):
     silent_after_s: float = Field(
         _LINE.silent_after_s,
         ge=LEAST_SILENT_S,
+        le=MOST_SILENT_S,
         title="Silent after",
         description="Seconds that a GPU must have been seen before its use is judged.",
     )

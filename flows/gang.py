@@ -1,5 +1,6 @@
 """Starts the other ranks of a gang, each as a run of the flow `rank` on its own node."""
 
+import httpx
 from prefect.client.orchestration import get_client
 from prefect.deployments import run_deployment
 from prefect.exceptions import ObjectNotFound
@@ -7,6 +8,7 @@ from prefect.logging import get_run_logger
 
 from headway.attempt import Attempt
 from headway.errors import SiteUnreachable
+from headway.gang import Meeting
 from headway.model.lease import Lease
 from headway.server import RANK
 
@@ -21,29 +23,44 @@ def start_ranks(attempt: Attempt, lease: Lease) -> None:
         lease: Its own.
 
     Raises:
-        SiteUnreachable: The flow `rank` is not registered.
+        SiteUnreachable: The flow `rank` is not registered, or Prefect does not answer.
     """
     meeting = attempt.meet(lease)
     if meeting is None or attempt.is_rank:
         return
     held = attempt.site.ledger.leases.untaken(attempt.run_id)
-    deployment = _deployment(attempt.site.settings.pool) if held else ""
-    for each in held:
-        run_deployment(
-            deployment,
-            parameters={
-                "gang": meeting.gang_id,
-                "attempt": meeting.attempt,
-                "number": each.gang_rank,
-                "address": meeting.address,
-                "port": meeting.port,
-            },
-            flow_run_name=f"{attempt.job.name[:55]}-rank{each.gang_rank}",
-            work_queue_name=each.node,
-            idempotency_key=f"{meeting.gang_id}-{meeting.attempt}-{each.gang_rank}",
-            timeout=0,
-        )
-        get_run_logger().info("rank %d is handed to %s", each.gang_rank, each.node)
+    if not held:
+        return
+    try:
+        deployment = _deployment(attempt.site.settings.pool)
+        for each in held:
+            _start(deployment, attempt, meeting, each)
+    except (httpx.HTTPError, ObjectNotFound) as error:
+        why = str(error) or type(error).__name__
+        raise SiteUnreachable(
+            attempt.site.settings.api_url, f"no rank could start: {why}"
+        ) from error
+
+
+def _start(deployment: str, attempt: Attempt, meeting: Meeting, held: Lease) -> None:
+    run_deployment(
+        deployment,
+        parameters={
+            "gang": meeting.gang_id,
+            "attempt": meeting.attempt,
+            "lease": held.lease_id,
+            "number": held.gang_rank,
+            "nodes": meeting.nodes,
+            "address": meeting.address,
+            "port": meeting.port,
+        },
+        flow_run_name=f"{attempt.job.name[:55]}-rank{held.gang_rank}",
+        work_queue_name=held.node,
+        # By the grant: a claim that was given back and granted anew calls for it once more.
+        idempotency_key=f"{meeting.gang_id}-lease{held.lease_id}",
+        timeout=0,
+    )
+    get_run_logger().info("rank %d is handed to %s", held.gang_rank, held.node)
 
 
 def _deployment(pool: str) -> str:

@@ -9,37 +9,49 @@ when the gang is over.
 from typing import Any
 
 from prefect import flow
-from prefect.client.schemas.objects import State
+from prefect.client.schemas.objects import State, StateType
 from prefect.runtime import flow_run
 from prefect.states import Failed
 
-from flows.train import run_attempt
-from headway.errors import HeadwayError
+from flows.train import back_to_the_line, run_attempt, waiting
+from headway.errors import HeadwayError, LedgerUnreachable
 from headway.flowlock import hold_flow
 from headway.gang import Meeting
-from headway.model.job_text import job_nodes
 from headway.server import RANK
-from headway.site import current_site
+from headway.site import Site, current_site
 
 
 @flow(name=RANK, validate_parameters=False, persist_result=False)
-def rank(gang: str, attempt: int, number: int, address: str, port: int) -> State[Any]:
+def rank(
+    *, gang: str, attempt: int, lease: int, number: int, nodes: int, address: str, port: int
+) -> State[Any]:
     """Run one node's part of the job of run `gang`. The flow `train` starts it.
 
     Args:
         gang: Id of the run that leads.
         attempt: Its attempt.
+        lease: What the gang holds here for this part.
         number: Which part: 1, 2, …
+        nodes: How many parts there are.
         address: Where the parts meet.
         port: The port there.
     """
     site = current_site()
     run_id = str(flow_run.get_id())
     with hold_flow(site.settings.state_dir, run_id):
-        try:
-            site.ledger.leases.take(gang, attempt, number, run_id)
-            job = site.ledger.runs.get(run_id).job
-        except HeadwayError as error:
-            return Failed(message=str(error))
-        meeting = Meeting(gang, attempt, address, port, number, job_nodes(job))
-        return run_attempt(site, run_id, job, meeting)
+        state = _run(site, run_id, lease, Meeting(gang, attempt, address, port, number, nodes))
+        if state.type is StateType.SCHEDULED:
+            back_to_the_line(run_id, state, site.clock.now())
+        return state
+
+
+def _run(site: Site, run_id: str, lease: int, meeting: Meeting) -> State[Any]:
+    try:
+        site.ledger.leases.take(lease, meeting.gang_id, meeting.attempt, run_id)
+        job = site.ledger.runs.get(run_id).job
+    except LedgerUnreachable as error:
+        # Its container may run already: a database that was away for a moment must not end it.
+        return waiting("AwaitingRetry", str(error))
+    except HeadwayError as error:
+        return Failed(message=str(error))
+    return run_attempt(site, run_id, job, meeting)

@@ -164,7 +164,7 @@ def train(job: TrainingJob = DIGITS) -> State[Any]:
             if state.type is not StateType.SCHEDULED:
                 return state
             if deployment.id is not None:
-                _back_to_the_line(run_id, state, site.clock.now())
+                back_to_the_line(run_id, state, site.clock.now())
             site.clock.sleep(_RETRY_S)  # called as a function: nobody else would start it again
 
 
@@ -193,7 +193,7 @@ def run_attempt(
         return _state_of(attempt, update_estimates(attempt, followed))
     except (LedgerUnreachable, EngineUnreachable) as error:
         leave = True  # nothing can be recorded or removed now; the next process goes on here
-        return _waiting("AwaitingRetry", str(error))
+        return waiting("AwaitingRetry", str(error))
     except InvalidInput as error:
         if attempt is not None:
             attempt.end(Exit(ExitKind.REFUSED, None, str(error)))
@@ -232,7 +232,7 @@ def _tell(attempt: Attempt) -> None:
 
 def _state_of(attempt: Attempt, exit_: Exit) -> State[Any]:
     if not attempt.ended:
-        return _waiting("AwaitingRetry", exit_.message)
+        return waiting("AwaitingRetry", exit_.message)
     if exit_.kind is ExitKind.OK:
         return Completed(message=attempt.summary())
     if exit_.kind is ExitKind.CANCELLED:
@@ -248,15 +248,16 @@ def _not_now(attempt: Attempt, wait: Wait) -> State[Any]:
         exit_ = Exit(ExitKind.INFRASTRUCTURE, None, f"no room after all: {wait.reason}")
         return _state_of(attempt, attempt.fail(exit_))
     attempt.give_back(wait)
-    return _waiting("AwaitingHeadroom", wait.reason)
+    return waiting("AwaitingHeadroom", wait.reason)
 
 
-def _waiting(name: str, reason: str) -> State[Any]:
+def waiting(name: str, reason: str) -> State[Any]:
+    """A SCHEDULED state: there is to be another process for this run."""
     state: State[Any] = Scheduled(message=reason)
     return state.model_copy(update={"name": name})
 
 
-def _back_to_the_line(run_id: str, state: State[Any], now: datetime) -> None:
+def back_to_the_line(run_id: str, state: State[Any], now: datetime) -> None:
     """Make the run claimable again and leave; the worker starts it when it fits."""
     soon = now + timedelta(seconds=_RETRY_S)
     details = StateDetails(scheduled_time=soon)

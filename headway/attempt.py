@@ -29,13 +29,12 @@ from headway.ledger.records import RunRecord
 from headway.ledger.standings import NOT_KEPT_YET
 from headway.model.attempt import Standing
 from headway.model.job import TrainingJob
-from headway.model.lease import Demand, Lease, Wait
+from headway.model.lease import Demand, Lease, Resource, Wait
 from headway.model.policy import NetworkMode
 from headway.model.profile import Profile
 from headway.model.progress import ProgressPoint
 from headway.model.run import Exit, ExitKind, Measurement, Prediction, RunState, StepState
 from headway.model.trace import UTILISATION, Trace
-from headway.policy.admission import possible
 from headway.policy.demand import after_out_of_memory, runs_again
 from headway.policy.gang import verdict, why_stop
 from headway.policy.silent import exit_told
@@ -136,6 +135,9 @@ class Attempt:
             return self._lease
         terms = self.site.lease_terms(prediction)
         reading = self.site.read_node()
+        if self._lease is None and self.job.resources.nodes > 1:
+            # Its claim was given back while this process started: only the plan claims them all.
+            return Wait(Resource.TURN, 0, "all its nodes are claimed at once, by a worker's plan")
         if self._lease is None:
             answer = self.site.ledger.leases.admit(
                 self.run_id, self.site.settings.node, demand, reading=reading, **terms
@@ -269,9 +271,13 @@ class Attempt:
         )
         usage = self.site.runtime.usage(self.container)
         record = self.site.ledger.runs.get(self.run_id)
-        if record.preempted_for is None or exit_.kind is ExitKind.OK:
-            exit_ = followed.halted or self._of_the_gang(self._told(exit_))
-        else:
+        preempted = record.preempted_for is not None
+        if exit_.kind is ExitKind.OK or not preempted:
+            own = self._told(exit_)
+            exit_ = followed.halted or self._of_the_gang(own)
+            # Ranks fail when rank 0, told to stop for another run, leaves them with exit 0.
+            preempted &= exit_ is not own
+        if preempted and exit_.kind is not ExitKind.OK:
             exit_ = Exit(
                 ExitKind.PREEMPTED,
                 exit_.code,
@@ -286,7 +292,10 @@ class Attempt:
             gpu_peak_bytes=followed.gpu_peak_bytes,
             gpu_utilisation_frac=followed.gpu_utilisation_frac,
             cpu_s=usage.cpu_s,
-            cost=self.site.cost(demand, followed.runtime_s, nodes=self.job.resources.nodes),
+            # What a gang costs is said once, on the run that leads.
+            cost=None
+            if self.is_rank
+            else self.site.cost(demand, followed.runtime_s, nodes=self.job.resources.nodes),
         )
         # A profiler takes time and memory of its own: nothing is learned from such a run.
         learns = not self.is_rank and not self.job.profile
@@ -324,7 +333,8 @@ class Attempt:
         override: dict[str, int] = {}
         if exit_.kind is ExitKind.OUT_OF_MEMORY:
             more = after_out_of_memory(demand, measured.host_peak_bytes)
-            if possible(replace(demand, host_memory_bytes=more), self.site.nodes()) is not None:
+            record = self.site.ledger.runs.get(self.run_id)
+            if self.site.refusal(record, replace(demand, host_memory_bytes=more)) is not None:
                 self.end(exit_, measured)  # no node could give it more
                 return
             override["host_memory_bytes"] = more

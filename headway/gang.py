@@ -1,10 +1,12 @@
 """A gang on its nodes: where its ranks meet, and what each hears of the others."""
 
 import socket
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
+from headway.ledger.records import RunRecord
 from headway.model.run import Exit, ExitKind, RunState
 from headway.policy.gang import SILENT_S, Rank
 from headway.settings import Settings
@@ -77,17 +79,23 @@ def _source_address(target: str) -> str:
 
 
 def other_ranks(site: Site, meeting: Meeting) -> list[Rank]:
-    """The ranks beside rank 0, as the ledger has them now."""
+    """The ranks beside rank 0, as the ledger has them now; in few queries, however many."""
     ledger = site.ledger
-    begun = [
-        Rank(run.gang_rank, run.node or "", True, run.exit, _silent_s(site, run.run_id, run.node))
-        for run in ledger.runs.ranks(meeting.gang_id, meeting.attempt)
-    ]
-    held = [
-        Rank(lease.gang_rank, lease.node, False, None, 0.0)
+    # What is held is read first: a rank that begins in between is then among the runs.
+    found = {
+        lease.gang_rank: Rank(lease.gang_rank, lease.node, False, None, 0.0)
         for lease in ledger.leases.untaken(meeting.gang_id)
+    }
+    runs = ledger.runs.ranks(meeting.gang_id, meeting.attempt)
+    silent_s = _silent_s(site, [run for run in runs if run.exit is None])
+    for run in runs:
+        alone_s = silent_s.get(run.run_id, 0.0)
+        found[run.gang_rank] = Rank(run.gang_rank, run.node or "", True, run.exit, alone_s)
+    # Neither held nor begun: the janitor there dropped the lease while nobody renewed it.
+    return [
+        found.get(number, Rank(number, "a node that gave it up", False, None, 0.0))
+        for number in range(1, meeting.nodes)
     ]
-    return sorted(begun + held, key=lambda rank: rank.number)
 
 
 def why_leave(site: Site, meeting: Meeting) -> Exit | None:
@@ -98,7 +106,7 @@ def why_leave(site: Site, meeting: Meeting) -> Exit | None:
     granted = gang.state in {RunState.CLAIMED, RunState.RUNNING}
     if not granted or gang.attempt != meeting.attempt:
         return Exit(ExitKind.CANCELLED, None, "stopped with its gang: see the run of rank 0")
-    silent_s = _silent_s(site, gang.run_id, gang.node)
+    silent_s = _silent_s(site, [gang]).get(gang.run_id, 0.0)
     if silent_s > SILENT_S:
         return Exit(
             ExitKind.INFRASTRUCTURE,
@@ -108,11 +116,16 @@ def why_leave(site: Site, meeting: Meeting) -> Exit | None:
     return None
 
 
-def _silent_s(site: Site, run_id: str, node: str | None) -> float:
-    """Seconds since the node was heard of or the run's lease expired, whichever is less."""
-    now = site.ledger.now()
-    record, lease = site.ledger.nodes.get(node or ""), site.ledger.leases.of_run(run_id)
-    if record is None or lease is None:
-        return 0.0
-    newest = max(record.heartbeat_at, lease.expires_at)
-    return max((now - newest).total_seconds(), 0.0)
+def _silent_s(site: Site, runs: Sequence[RunRecord]) -> dict[str, float]:
+    """Of each run, seconds since its node was heard of or its lease expired, the less of both."""
+    if not runs:
+        return {}
+    ledger = site.ledger
+    now = ledger.now()
+    heard = {record.node.name: record.heartbeat_at for record in ledger.nodes.all()}
+    expiries = ledger.leases.expiries([run.run_id for run in runs])
+    return {
+        run.run_id: max((now - max(heard[run.node], expiries[run.run_id])).total_seconds(), 0.0)
+        for run in runs
+        if run.node in heard and run.run_id in expiries
+    }

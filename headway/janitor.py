@@ -7,10 +7,11 @@ again with the next round.
 
 import logging
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 
 from headway.attempt import container_name
-from headway.errors import HeadwayError, LeaseLost
+from headway.errors import HeadwayError, LeaseLost, RunUnknown
 from headway.flowrun import live_flow
 from headway.ledger.records import RunRecord
 from headway.model.job_text import job_from_document
@@ -72,7 +73,10 @@ class Janitor:
         known = {run.run_id for run in open_runs}
         left = {lease.run_id for lease in ledger.leases.live(node) if lease.gang_rank == 0}
         left |= {container.run_id for container in self._site.runtime.containers()}
-        return open_runs + [ledger.runs.get(run_id) for run_id in left - known if run_id]
+        for run_id in sorted(left - known):
+            with suppress(RunUnknown):  # of a ledger before this one; its container is swept
+                open_runs.append(ledger.runs.get(run_id))
+        return open_runs
 
     def round(
         self,
@@ -198,6 +202,12 @@ class Janitor:
     def _sweep(self, strangers: Iterable[ContainerStatus]) -> None:
         """Remove containers that stand for no attempt the ledger knows."""
         for container in strangers:
+            lease = self._site.ledger.leases.of_run(container.run_id)
+            if lease is not None and (lease.node, lease.attempt) == (
+                self._site.settings.node,
+                container.attempt,
+            ):
+                continue  # it began after the runs were read, as a gang's rank does at any time
             log.warning("container %s belongs to no live attempt: removed", container.name)
             try:
                 self._site.runtime.stop(container.name, 10.0)

@@ -24,6 +24,7 @@ from headway.model.job_text import job_from_document, job_nodes
 from headway.model.lease import Demand, Lease, Resource, Wait
 from headway.model.node import NodeState
 from headway.model.run import RunState
+from headway.policy.admission import shut_out
 from headway.policy.board import Ask
 from headway.policy.line import Groups
 from headway.policy.order import first_come_wait_s, looked_at, waited_long
@@ -113,6 +114,7 @@ class Line:
         self._queues: dict[str, str] = {}
         self._usage = TeamUsage()
         self._said: dict[str, tuple[Resource, str, float]] = {}
+        self._held_back: dict[str, Wait] = {}
 
     # -- what is new ------------------------------------------------------------------
 
@@ -298,23 +300,19 @@ class Line:
     ) -> list[WaitingRun]:
         """The runs that a plan can concern: the first of the line, and those overtaken most.
 
-        Runs of paused queues are passed over, so some more than a window are looked at.
+        Runs that nothing could start now take no place there: a window full of them would
+        stop all others.
         """
         overtaken = {
             run_id: times
             for run_id, times in seen.overtaken.items()
             if times >= settings.overtake_limit and run_id in self._asks
         }
-        due = [self._asks[run_id] for run_id in overtaken]
-        held_back = (
-            [
-                self._asks[run_id]
-                for run_id, queue in self._queues.items()
-                if queue in gates.paused and run_id in seen.waiting
-            ]
-            if gates.paused
-            else []
-        )
+        before, self._held_back = self._held_back, self._hold_back(seen, gates)
+        for run_id in before.keys() - self._held_back.keys():
+            self._said.pop(run_id, None)  # what was said of it holds no more
+        held_back = [self._asks[run_id] for run_id in self._held_back]
+        due = [self._asks[run_id] for run_id in overtaken if run_id not in self._held_back]
         for ask in held_back:
             self._groups.remove(ask)
         long = self._long_waited(seen, {ask.run_id for ask in held_back}, settings)
@@ -335,8 +333,29 @@ class Line:
                 long_waited=run_id in long_waited,
             )
             for run_id in chosen
-            if run_id in seen.waiting and self._queues[run_id] not in gates.paused
+            if run_id in seen.waiting
         ]
+
+    def _hold_back(self, seen: Snapshot, gates: Gates) -> dict[str, Wait]:
+        """Runs of paused queues, and those that only nodes could hold that are closed now."""
+        nodes = [_node_view(record, seen).node for record in seen.nodes]
+        closed = any(node.state is not NodeState.READY for node in nodes)
+        answers: dict[tuple[Demand, int, str], Wait | None] = {}
+        found = {}
+        for run_id, run in self._waiting.items() if gates.paused or closed else ():
+            if run_id not in seen.waiting:
+                continue
+            queue = self._queues[run_id]
+            if queue in gates.paused:
+                found[run_id] = Wait(Resource.TURN, 0, f"work queue {queue} is paused")
+                continue
+            asks = (run.demand, run.nodes, run.node)
+            if closed and asks not in answers:
+                answers[asks] = shut_out(*asks, nodes)
+            wait = answers.get(asks)
+            if wait is not None:
+                found[run_id] = wait
+        return found
 
     def _long_waited(
         self, seen: Snapshot, passed_over: Collection[str], settings: PolicySettings
@@ -417,23 +436,30 @@ class Line:
             for stay in stays
             if self._is_news(stay.run_id, stay.wait, now_s)
         ]
-        behind = self._known.keys() - planned
-        if not (gates.paused or gates.pool_paused):
-            behind -= self._said.keys()  # they were told that they are behind, or more
-        for run_id in islice(
-            (each for each in sorted(behind) if each in seen.waiting), _REASONS_A_PASS
-        ):
-            wait = self._not_planned(self._queues[run_id], gates, len(planned))
-            if self._is_news(run_id, wait, now_s):
-                news.append(Reason(run_id, wait.resource, wait.reason, None))
+        behind = sorted(
+            run_id
+            for run_id in self._known.keys() - planned
+            if run_id in seen.waiting
+            # The others were told that they are behind, or more.
+            and (gates.pool_paused or run_id in self._held_back or run_id not in self._said)
+        )
+        waits = ((run_id, self._not_planned(run_id, gates, len(planned))) for run_id in behind)
+        news += islice(
+            (
+                Reason(run_id, wait.resource, wait.reason, None)
+                for run_id, wait in waits
+                if self._is_news(run_id, wait, now_s)
+            ),
+            _REASONS_A_PASS,
+        )
         self._site.ledger.runs.set_reasons(news)
         return {each.run_id: each.reason for each in news}
 
-    def _not_planned(self, queue: str, gates: Gates, ahead: int) -> Wait:
+    def _not_planned(self, run_id: str, gates: Gates, ahead: int) -> Wait:
         if gates.pool_paused:
             return Wait(Resource.TURN, 0, f"work pool {self._site.settings.pool} is paused")
-        if queue in gates.paused:
-            return Wait(Resource.TURN, 0, f"work queue {queue} is paused")
+        if run_id in self._held_back:
+            return self._held_back[run_id]
         return Wait(Resource.TURN, 0, f"at least {ahead} runs are ahead of it")
 
     def _is_news(self, run_id: str, wait: Wait, now_s: float) -> bool:

@@ -56,7 +56,7 @@ class Vigil:
         return Findings(tuple(going_on), tuple(begun), end=cause is not None)
 
     def _cpu_used(self, elapsed_s: float, usage: Usage, window_s: float) -> float | None:
-        """Processors in use on average over the window; None before half of it was seen."""
+        """Processors in use on average over the window; None before a quarter of it was seen."""
         if usage.cpu_s is None:
             return None
         self._cpu.append((elapsed_s, usage.cpu_s))

@@ -1,7 +1,7 @@
 """Leases: the only place where resources are granted."""
 
 from collections.abc import Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from itertools import count
 from secrets import token_hex
 
@@ -9,7 +9,7 @@ from sqlalchemy import delete
 from sqlmodel import Session, col, select
 
 from headway.errors import LeaseLost, RunUnknown
-from headway.ledger.attempts import note_claim
+from headway.ledger.attempts import note_claim, note_end
 from headway.ledger.columns import now
 from headway.ledger.database import Database
 from headway.ledger.nodes import node_record
@@ -17,13 +17,16 @@ from headway.ledger.runs import leases_of, live_lease, move
 from headway.ledger.tables import LeaseGpuRow, LeasePortRow, LeaseRow, NodeRow, RunRow
 from headway.model.lease import Admit, Demand, GpuGrant, Lease, Resource, Sharing, Wait
 from headway.model.node import NodeReading
-from headway.model.run import RunState
+from headway.model.run import Exit, ExitKind, RunState
 from headway.policy.admission import judge
 from headway.policy.headroom import compute_headroom
 
 FIRST_MEETING_PORT = 29_500
 """Where the ranks of a gang meet, or on the next port that is free on that node."""
 
+_BEGUN_WITHOUT_ITS_HEAD = Exit(
+    ExitKind.INFRASTRUCTURE, None, "rank 0 was given back when other ranks had begun"
+)
 _GRANTED = {RunState.CLAIMED.value, RunState.RUNNING.value}
 
 
@@ -123,32 +126,38 @@ class Leases:
             session.flush()
             return _lease(session, leases[0])
 
-    def take(self, gang_id: str, attempt: int, rank: int, run_id: str) -> Lease:
-        """Make the lease that a gang holds for a rank the own one of run *run_id*. Idempotent.
+    def take(self, lease_id: int, gang_id: str, attempt: int, run_id: str) -> Lease:
+        """Make a lease that a gang holds for a rank the own one of run *run_id*. Idempotent.
 
         From here on the rank is a claimed run of its own on its node, which
         settles and cleans up like any other.
 
         Args:
+            lease_id: One of `untaken`. Only this one: a rank that was called for
+                an earlier grant of the same attempt belongs to another node.
             gang_id: The run that rank 0 is.
             attempt: Its attempt.
-            rank: 1, 2, …
             run_id: The run that this rank is from now on.
 
         Raises:
             LeaseLost: The gang holds it no more, or another run took it.
         """
         with self._database.transaction() as session:
+            lease = session.get(LeaseRow, lease_id)
+            if lease is not None:
+                lock_nodes(session, [lease.node])  # as `admit`: nodes first, then the run
             gang = session.get(RunRow, gang_id, with_for_update=True)
             if gang is None:
                 raise RunUnknown(gang_id)
             taken = live_lease(session, run_id)
             if taken is not None:
                 return _lease(session, taken)
-            held = [row for row in leases_of(session, gang_id) if row.gang_rank == rank]
-            if not held or gang.attempt != attempt or gang.state not in _GRANTED:
-                raise LeaseLost(0, gang_id, f"its attempt {attempt} is over, or rank {rank} began")
-            lease = held[0]
+            lease = session.get(LeaseRow, lease_id, with_for_update=True, populate_existing=True)
+            held = lease is not None and lease.run_id == gang_id and lease.released_at is None
+            over = gang.attempt != attempt or gang.state not in _GRANTED
+            if lease is None or not held or lease.gang_rank == 0 or over:
+                why = f"attempt {attempt} of the gang is over, or its part here began elsewhere"
+                raise LeaseLost(lease_id, gang_id, why)
             session.add(_rank_run(gang, lease, run_id))
             session.flush()
             lease.run_id, lease.gang_rank = run_id, 0
@@ -233,9 +242,14 @@ class Leases:
             return [row.run_id for row in rows]
 
     def give_back(self, run_id: str, token: str) -> bool:
-        """Undo a claim before anything started: same attempt, back to the line."""
+        """Undo a claim before anything started: same attempt, back to the line.
+
+        Nothing for a part of a gang: it is no run that could wait by itself.
+        """
         with self._database.transaction() as session:
             run = session.get(RunRow, run_id, with_for_update=True)
+            if run is not None and run.gang_id is not None:
+                return False
             lease = live_lease(session, run_id)
             if lease is not None and lease.token == token:
                 for each in leases_of(session, run_id):
@@ -245,6 +259,7 @@ class Leases:
             move(run, RunState.WAITING)
             run.claimed_at = None
             if _ranks_begun(session, run):
+                note_end(session, run, _BEGUN_WITHOUT_ITS_HEAD, None)
                 run.attempt += 1  # they belong to this one, and end with it
             session.add(run)
             return True
@@ -266,6 +281,16 @@ class Leases:
         with self._database.transaction() as session:
             rows = leases_of(session, run_id)
             return [_lease(session, row) for row in rows if row.gang_rank > 0]
+
+    def expiries(self, run_ids: Sequence[str]) -> dict[str, datetime]:
+        """When the own live lease of each run expires; nothing of those that have none."""
+        with self._database.transaction() as session:
+            query = select(LeaseRow.run_id, LeaseRow.expires_at).where(
+                col(LeaseRow.run_id).in_(run_ids),
+                LeaseRow.gang_rank == 0,
+                col(LeaseRow.released_at).is_(None),
+            )
+            return dict(session.exec(query).all())
 
     def every_of_run(self, run_id: str) -> list[Lease]:
         """The run's leases, of all its attempts, released ones too; without released ports."""
@@ -366,6 +391,7 @@ def _rank_run(gang: RunRow, lease: LeaseRow, run_id: str) -> RunRow:
         claimed_at=lease.granted_at,
         prediction=gang.prediction,
         demand=gang.demand,
+        demand_override=gang.demand_override,
     )
 
 

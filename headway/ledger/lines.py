@@ -129,6 +129,7 @@ def _overtaken(session: Session, pool: str, least: int) -> dict[str, int]:
     later = (
         RunRow.pool == pool,
         col(RunRow.claimed_at).is_not(None),
+        col(RunRow.gang_id).is_(None),  # a gang is one run, however many parts it has
         col(RunRow.submitted_at) > oldest,
     )
     if session.exec(select(func.count()).select_from(RunRow).where(*later)).one() < least:

@@ -15,7 +15,8 @@ from headway.model.lease import (
     Sharing,
     Wait,
 )
-from headway.model.node import Gpu, Node
+from headway.model.node import Gpu, Node, NodeState
+from headway.policy.headroom import compute_headroom
 from headway.units import format_size
 
 
@@ -147,6 +148,26 @@ def possible(demand: Demand, nodes: Sequence[Node], *, count: int = 1) -> Refuse
         gpus = [gpu for node in nodes for gpu in node.capacity.gpus]
         return replace(closest, allowed=_known_types(demand.gpu_type, gpus))
     return closest
+
+
+def shut_out(demand: Demand, count: int, only: str, nodes: Sequence[Node]) -> Wait | None:
+    """Why none of *nodes* that take runs now could ever hold *demand*, though closed ones could.
+
+    Args:
+        demand: On each node.
+        count: Nodes it needs at once.
+        only: The one node it may run on; empty for any.
+        nodes: Every node of the pool.
+
+    Returns:
+        The wait; None when enough nodes that take runs could hold it.
+    """
+    fit = [one for one in nodes if only in ("", one.name) and _refusal(demand, one) is None]
+    closed = [one for one in fit if one.state is not NodeState.READY]
+    if not closed or len(fit) - len(closed) >= count:
+        return None
+    why = "; ".join(compute_headroom(one, (), None).closed_reason for one in closed[:3])
+    return Wait(Resource.NODE, 1, why)
 
 
 def _closeness(refusal: Refuse, node: Node) -> tuple[int, float]:

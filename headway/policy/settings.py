@@ -19,6 +19,8 @@ class OnSilentFailure(enum.StrEnum):
 
 LEAST_SILENT_S = 10.0
 """Telemetry reaches the ledger every ten seconds."""
+MOST_SILENT_S = 1800.0
+"""Telemetry has a point a second for an hour, and a look takes in twice the time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +77,7 @@ class PolicySettings:
     on_silent_failure: OnSilentFailure = OnSilentFailure.WARN
     """For a GPU that is held and not used, memory over the grant and a GPU that was lost."""
     silent_after_s: float = 300.0
-    """Seconds that a GPU must have been seen before its use is judged; at least 10."""
+    """Seconds that a GPU must have been seen before its use is judged; 10 to 1800."""
     silent_grace_s: float = 900.0
     """Seconds from the warning until `stop` ends the run."""
     teams: Mapping[str, TeamSettings] = field(default_factory=dict)
@@ -93,9 +95,11 @@ class PolicySettings:
         ):
             if not getattr(self, name) > 0:
                 raise InvalidInput(name, getattr(self, name), "give a number above 0")
-        if not self.silent_after_s >= LEAST_SILENT_S:
+        if not LEAST_SILENT_S <= self.silent_after_s <= MOST_SILENT_S:
             raise InvalidInput(
-                "silent_after_s", self.silent_after_s, f"give at least {LEAST_SILENT_S:g}"
+                "silent_after_s",
+                self.silent_after_s,
+                f"give {LEAST_SILENT_S:g} to {MOST_SILENT_S:g}",
             )
         for name in ("silent_grace_s", "patience", "long_wait", "longest_wait", "yield_frac"):
             if not getattr(self, name) >= 0:

@@ -621,40 +621,93 @@ def test_a_gang_gets_none_of_its_leases_when_one_does_not_fit(ledger: Ledger) ->
     assert ledger.runs.get("a").state is RunState.WAITING
 
 
+def untaken(ledger: Ledger, run_id: str) -> int:
+    (held,) = ledger.leases.untaken(run_id)
+    return held.lease_id
+
+
 def test_a_rank_takes_its_lease_once_and_is_a_run_of_its_own(ledger: Ledger) -> None:
     gang(ledger, "a")
-    taken = ledger.leases.take("a", 1, 1, "rank-one")
+    held = untaken(ledger, "a")
+    taken = ledger.leases.take(held, "a", 1, "rank-one")
     assert (taken.run_id, taken.node, taken.gang_rank) == ("rank-one", "node-b", 0)
-    assert ledger.leases.take("a", 1, 1, "rank-one") == taken
+    assert ledger.leases.take(held, "a", 1, "rank-one") == taken
     with pytest.raises(LeaseLost):
-        ledger.leases.take("a", 1, 1, "somebody else")
+        ledger.leases.take(held, "a", 1, "somebody else")
     (rank,) = ledger.runs.ranks("a", 1)
     assert (rank.state, rank.gang_id, rank.gang_rank) == (RunState.CLAIMED, "a", 1)
     assert (rank.name, rank.job["retries"]) == ("name-a-rank1", 0)
     assert ledger.leases.untaken("a") == []
+    assert ledger.leases.expiries(["a", "rank-one", "nobody"]).keys() == {"a", "rank-one"}
     # The gang's end leaves the rank its lease: its container may live.
     assert ledger.leases.release("a")
     assert ledger.leases.of_run("rank-one") == taken
+    assert ledger.leases.expiries(["a", "rank-one"]) == {"rank-one": taken.expires_at}
+
+
+def test_a_rank_never_waits_in_the_line(ledger: Ledger) -> None:
+    gang(ledger, "a")
+    taken = ledger.leases.take(untaken(ledger, "a"), "a", 1, "rank-one")
+    assert not ledger.leases.give_back("rank-one", taken.token)
+    assert ledger.runs.get("rank-one").state is RunState.CLAIMED
+    assert ledger.leases.of_run("rank-one") == taken
+
+
+def test_a_rank_is_given_what_a_killed_attempt_needs(ledger: Ledger) -> None:
+    enqueue(ledger, "a")
+    granted(ledger, "a")
+    killed = Exit(ExitKind.OUT_OF_MEMORY, 137, "killed")
+    ledger.runs.requeue("a", killed, demand_override={"host_memory_bytes": 9 * GIB})
+    ledger.leases.release("a")
+    assert isinstance(gang(ledger, "a", Demand(9 * GIB)), Lease)
+    ledger.leases.take(untaken(ledger, "a"), "a", 2, "rank-one")
+    assert ledger.runs.get("rank-one").demand_override == {"host_memory_bytes": 9 * GIB}
 
 
 def test_nothing_is_taken_from_a_gang_that_is_over(ledger: Ledger) -> None:
     lease = gang(ledger, "a")
     assert isinstance(lease, Lease)
+    held = untaken(ledger, "a")
     assert ledger.leases.give_back("a", lease.token)
     assert ledger.leases.live() == []
     with pytest.raises(LeaseLost):
-        ledger.leases.take("a", 1, 1, "late")
+        ledger.leases.take(held, "a", 1, "late")
+
+
+def test_a_rank_called_for_an_earlier_grant_of_the_attempt_takes_nothing(ledger: Ledger) -> None:
+    lease = gang(ledger, "a")
+    assert isinstance(lease, Lease)
+    before = untaken(ledger, "a")
+    assert ledger.leases.give_back("a", lease.token)
+    lease = gang(ledger, "a")
+    assert isinstance(lease, Lease)
+    assert lease.attempt == 1
+    with pytest.raises(LeaseLost):
+        ledger.leases.take(before, "a", 1, "late")
+    with pytest.raises(LeaseLost):
+        ledger.leases.take(lease.lease_id, "a", 1, "not a rank's")
+    assert ledger.leases.take(untaken(ledger, "a"), "a", 1, "rank-one").node == "node-b"
 
 
 def test_a_gang_that_gives_back_leaves_its_ranks_to_the_attempt_before(ledger: Ledger) -> None:
     lease = gang(ledger, "a")
     assert isinstance(lease, Lease)
-    ledger.leases.take("a", 1, 1, "rank-one")
+    ledger.leases.take(untaken(ledger, "a"), "a", 1, "rank-one")
     assert ledger.leases.give_back("a", lease.token)
     assert ledger.runs.get("a").attempt == 2
+    (first,) = ledger.attempts.of_run("a")
+    assert first.exit is not None
+    assert first.exit.kind is ExitKind.INFRASTRUCTURE
     ledger.leases.release("rank-one")
     assert isinstance(gang(ledger, "a"), Lease)
-    assert ledger.leases.take("a", 2, 1, "rank-one-again").attempt == 2
+    assert ledger.leases.take(untaken(ledger, "a"), "a", 2, "rank-one-again").attempt == 2
+
+
+def test_a_gang_overtakes_once_however_many_nodes_it_has(ledger: Ledger) -> None:
+    enqueue(ledger, "old", submitted_at=NOON - timedelta(hours=1))
+    gang(ledger, "a")
+    ledger.leases.take(untaken(ledger, "a"), "a", 1, "rank-one")
+    assert ledger.lines.snapshot("gpu", {}, overtaken_from=1).overtaken == {"old": 1}
 
 
 def test_a_gang_renews_what_its_ranks_have_not_taken(ledger: Ledger) -> None:

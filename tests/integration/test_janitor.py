@@ -1,20 +1,24 @@
 """The janitor on a real ledger and the process runtime, after deaths between two writes."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from headway.attempt import container_name
 from headway.clock import SystemClock
 from headway.janitor import Janitor, PrefectRun
 from headway.model.job import TrainingJob
 from headway.model.lease import Demand, Lease
 from headway.model.run import Exit, ExitKind, RunState
 from headway.policy.reconcile import PrefectView
+from headway.runtime.port import ContainerSpec
 from headway.settings import Settings
 from headway.site import Site
 from headway.units import MIB
 
 RUN = "00000000-0000-4000-8000-000000000001"
+RANK = "00000000-0000-4000-8000-000000000002"
 DEMAND = Demand(host_memory_bytes=64 * MIB, cpus=0.1)
 
 
@@ -83,3 +87,49 @@ def test_a_run_on_another_node_is_left_to_its_janitor(site: Site, tmp_path: Path
     mend(other)
     assert site.ledger.leases.of_run(RUN) is not None
     assert site.ledger.runs.get(RUN).state is RunState.WAITING
+
+
+def start(site: Site, run_id: str) -> str:
+    name = container_name(run_id, 1)
+    log = site.settings.runs_dir / run_id / "log"
+    log.mkdir(parents=True)
+    site.runtime.create(
+        ContainerSpec(
+            name=name,
+            run_id=run_id,
+            attempt=1,
+            image="image:1",
+            command=("sleep", "60"),
+            env={},
+            mounts=(),
+            log_path=log / "attempt-1.log",
+            host_memory_bytes=64 * MIB,
+            cpus=0.1,
+            shm_bytes=MIB,
+        )
+    )
+    return name
+
+
+def test_a_container_that_came_since_the_runs_were_read_stays(site: Site) -> None:
+    site.ledger.nodes.register(
+        replace(site.nodes()[0], name="there"), boot_id="b", worker_token="w"
+    )
+    lease = site.ledger.leases.admit(RUN, "there", DEMAND, reading=None, ttl_s=60, others=["here"])
+    assert isinstance(lease, Lease)
+    janitor = Janitor(site)
+    runs = janitor.unsettled()
+    (held,) = site.ledger.leases.untaken(RUN)
+    site.ledger.leases.take(held.lease_id, RUN, 1, RANK)
+    name = start(site, RANK)
+    janitor.round(runs, {}, frozenset())
+    assert site.runtime.inspect(name) is not None
+    site.ledger.leases.release(RANK)
+    janitor.round(runs, {}, frozenset())
+    assert site.runtime.inspect(name) is None
+
+
+def test_a_container_of_a_ledger_before_this_one_stops_no_round(site: Site) -> None:
+    name = start(site, RANK)
+    mend(site)
+    assert site.runtime.inspect(name) is None

@@ -226,3 +226,18 @@ def test_the_ledger_counts_who_was_overtaken(sites) -> None:
     assert seen.at >= now
     assert seen.overtaken[old.run_id] == 3
     assert site.ledger.lines.snapshot("gpu", {}, overtaken_from=4).overtaken == {}
+
+
+def test_runs_that_wait_for_a_closed_node_leave_the_window_to_the_others(sites) -> None:
+    site = sites["here"]
+    site.adopt(LINE, {"window": 2})
+    line = only_here(sites)
+    bound = [offer(f"bound-{i}", age_s=1e6 - i, share=0.1, queue="there") for i in range(3)]
+    line.take_in([*bound, offer("free", share=0.1)])
+    seen = line.look()
+    assert names(site, seen.start) == ["free"]
+    assert set(seen.waiting.values()) == {"node there is draining (new fan)"}
+    assert len(seen.waiting) == 3
+    site.ledger.nodes.set_state("there", NodeState.READY, "")
+    line.look()
+    assert names(site, Line(sites["there"]).look().start) == ["bound-0", "bound-1"]

@@ -1,5 +1,7 @@
 """`judge`: now or later, and why; `possible`: never, and what would do."""
 
+from dataclasses import replace
+
 import pytest
 
 from headway.model.lease import (
@@ -13,7 +15,7 @@ from headway.model.lease import (
     Wait,
 )
 from headway.model.node import Capacity, Gpu, Node, NodeState, Reserve
-from headway.policy.admission import judge, possible
+from headway.policy.admission import judge, possible, shut_out
 from headway.units import GIB
 
 H200, V100 = "NVIDIA H200", "Tesla V100-SXM2-16GB"
@@ -251,3 +253,16 @@ def test_an_unknown_gpu_type_suggests_the_nearest(asked, hint):
     answer = refusal(demand(1, gpus=1, gpu_type=asked), node(gpus=(V100, H200)))
     assert (answer.field, answer.value) == ("resources.gpu_type", asked)
     assert answer.allowed == f"{hint}this site has {H200}, {V100}"
+
+
+def test_what_only_closed_nodes_could_hold_is_shut_out():
+    big = replace(node("big"), state=NodeState.DRAINING, state_reason="new fan")
+    small = replace(node("small"), capacity=Capacity(8.0, 16 * GIB))
+    nodes = [big, small]
+    answer = shut_out(demand(20), 1, "", nodes)
+    assert answer == Wait(Resource.NODE, 1, "node big is draining (new fan)")
+    assert shut_out(demand(1), 1, "", nodes) is None
+    assert shut_out(demand(1), 2, "", nodes) == answer
+    assert shut_out(demand(1), 1, "big", nodes) == answer
+    assert shut_out(demand(1), 1, "small", nodes) is None
+    assert shut_out(demand(500), 1, "", nodes) is None

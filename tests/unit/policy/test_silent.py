@@ -112,7 +112,13 @@ def test_a_run_is_ended_only_where_the_operator_says_so_and_after_the_grace() ->
 
 
 @pytest.mark.parametrize(
-    "knob", [{"silent_after_s": 9.9}, {"silent_grace_s": -1.0}, {"silent_after_s": float("nan")}]
+    "knob",
+    [
+        {"silent_after_s": 9.9},
+        {"silent_after_s": 1801.0},
+        {"silent_grace_s": -1.0},
+        {"silent_after_s": float("nan")},
+    ],
 )
 def test_knobs_out_of_range_are_refused(knob: dict[str, float]) -> None:
     with pytest.raises(InvalidInput, match=next(iter(knob))):

@@ -1,0 +1,125 @@
+"""A gang's head and its parts on a real ledger, without Prefect: who hears what of whom."""
+
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from headway.attempt import Attempt
+from headway.clock import SystemClock
+from headway.follow import Followed
+from headway.gang import other_ranks, why_leave
+from headway.model.job import Resources, TrainingJob
+from headway.model.lease import Demand, Lease, Resource, Wait
+from headway.model.run import Exit, ExitKind, Measurement, RunState
+from headway.policy.gang import TAKE_WITHIN_S, why_stop
+from headway.runtime.port import ContainerState, ContainerStatus
+from headway.settings import Settings
+from headway.site import Site
+from headway.units import MIB
+
+GANG = "00000000-0000-4000-8000-000000000001"
+RANK = "00000000-0000-4000-8000-000000000002"
+JOB = TrainingJob(
+    name="gang",
+    image="image:1",
+    command=["true"],
+    resources=Resources(nodes=3, host_memory="64MiB", cpus=0.1),
+)
+DEMAND = Demand(host_memory_bytes=64 * MIB, cpus=0.1)
+FAILED = Exit(ExitKind.FAILED, 1, "exit 1")
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Site:
+    site = Site(Settings(home=tmp_path, runtime="process", node="head"), SystemClock())
+    site.join()
+    for name in ("one", "two"):
+        node = replace(site.nodes()[0], name=name)
+        site.ledger.nodes.register(node, boot_id="b", worker_token="w")
+    return site
+
+
+@pytest.fixture
+def attempt(site: Site) -> Attempt:
+    Attempt(site, GANG, JOB)  # puts it into the line
+    terms = {"reading": None, "ttl_s": 60.0, "others": ["one", "two"]}
+    lease = site.ledger.leases.admit(GANG, "head", DEMAND, **terms)
+    assert isinstance(lease, Lease)
+    attempt = Attempt(site, GANG, JOB)
+    meeting = attempt.meet(lease)
+    assert meeting is not None
+    site.ledger.runs.begin(GANG, 1, lease.token, container="c", runtime="process")
+    return attempt
+
+
+def take(site: Site, rank: int = 1) -> Lease:
+    held = next(one for one in site.ledger.leases.untaken(GANG) if one.gang_rank == rank)
+    return site.ledger.leases.take(held.lease_id, GANG, 1, RANK)
+
+
+def heard(attempt: Attempt) -> list[tuple[int, str, bool]]:
+    assert attempt.meeting is not None
+    ranks = other_ranks(attempt.site, attempt.meeting)
+    return [(rank.number, rank.node, rank.begun) for rank in ranks]
+
+
+def test_rank_0_hears_of_every_rank_whatever_became_of_its_lease(
+    site: Site, attempt: Attempt
+) -> None:
+    assert heard(attempt) == [(1, "one", False), (2, "two", False)]
+    take(site)
+    assert heard(attempt) == [(1, "one", True), (2, "two", False)]
+    # Rank 0's node was cut off, and the janitor of node two gave up what nobody renewed.
+    assert site.ledger.leases.release_untaken("two", -61.0) == [GANG]
+    assert [number for number, _, _ in heard(attempt)] == [1, 2]
+    assert attempt.meeting is not None
+    ranks = other_ranks(site, attempt.meeting)
+    assert why_stop(ranks, TAKE_WITHIN_S) is None
+    stopped = why_stop(ranks, TAKE_WITHIN_S + 1)
+    assert stopped is not None
+    assert stopped.message.startswith("rank 2 on a node that gave it up has not begun")
+
+
+def test_a_rank_leaves_when_its_gang_is_over(site: Site, attempt: Attempt) -> None:
+    take(site)
+    assert attempt.meeting is not None
+    meeting = replace(attempt.meeting, rank=1)
+    assert why_leave(site, meeting) is None
+    site.ledger.runs.finish(GANG, Exit(ExitKind.OK, 0, "done"), Measurement())
+    left = why_leave(site, meeting)
+    assert left is not None
+    assert left.kind is ExitKind.OK
+
+
+def test_a_gang_whose_claim_was_given_back_waits_for_the_plan(site: Site) -> None:
+    answer = Attempt(site, GANG, JOB).admit()
+    assert isinstance(answer, Wait)
+    assert answer.resource is Resource.TURN
+    assert site.ledger.leases.live() == []
+
+
+def ended(code: int) -> Followed:
+    at = datetime.now(UTC)
+    status = ContainerStatus("c", GANG, 1, ContainerState.EXITED, code, started_at=at, ended_at=at)
+    return Followed(status, timed_out=False, runtime_s=1.0, gpu_peak_bytes=None, log_tail="")
+
+
+def test_a_gang_stopped_for_another_run_goes_on_later_also_when_rank_0_obeyed_with_exit_0(
+    site: Site, attempt: Attempt
+) -> None:
+    take(site)
+    site.ledger.runs.preempt(GANG, GANG)
+    site.ledger.runs.finish(RANK, FAILED, Measurement())
+    exit_, _ = attempt.settle(ended(0))
+    assert exit_.kind is ExitKind.PREEMPTED
+    assert site.ledger.runs.get(GANG).state is RunState.WAITING
+
+
+def test_a_gang_ends_as_the_rank_that_failed(site: Site, attempt: Attempt) -> None:
+    take(site)
+    site.ledger.runs.finish(RANK, FAILED, Measurement())
+    exit_, _ = attempt.settle(ended(0))
+    assert (exit_.kind, exit_.message) == (ExitKind.FAILED, "rank 1 on one: exit 1")
+    assert site.ledger.runs.get(GANG).state is RunState.ENDED
