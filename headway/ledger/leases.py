@@ -251,9 +251,10 @@ class Leases:
             if run is not None and run.gang_id is not None:
                 return False
             lease = live_lease(session, run_id)
-            if lease is not None and lease.token == token:
-                for each in leases_of(session, run_id):
-                    _release(session, each)
+            if lease is not None and lease.token != token:
+                return False  # it was given back before, and is another's claim now
+            for each in leases_of(session, run_id):
+                _release(session, each)
             if run is None or run.state != RunState.CLAIMED.value:
                 return False
             move(run, RunState.WAITING)

@@ -585,6 +585,16 @@ def test_a_locked_sqlite_is_waited_for(tmp_path: Path) -> None:
     other.close()
 
 
+def test_a_claim_is_given_back_by_its_holder_only(ledger: Ledger) -> None:
+    lease = granted(ledger, "a")
+    assert not ledger.leases.give_back("a", "of a claim before")
+    assert ledger.leases.of_run("a") == lease
+    assert ledger.runs.get("a").state is RunState.CLAIMED
+    assert ledger.leases.give_back("a", lease.token)
+    assert ledger.leases.of_run("a") is None
+    assert ledger.runs.get("a").state is RunState.WAITING
+
+
 # --- gangs ---
 
 
