@@ -14,7 +14,7 @@ from prefect.runtime import flow_run
 from prefect.states import Failed
 
 from flows.train import back_to_the_line, run_attempt, waiting
-from headway.errors import HeadwayError, LedgerUnreachable
+from headway.errors import HeadwayError, LeaseLost, LedgerUnreachable
 from headway.flowlock import hold_flow
 from headway.gang import Meeting
 from headway.server import RANK
@@ -39,19 +39,22 @@ def rank(
     site = current_site()
     run_id = str(flow_run.get_id())
     with hold_flow(site.settings.state_dir, run_id):
-        state = _run(site, run_id, lease, Meeting(gang, attempt, address, port, number, nodes))
+        state = run_part(site, run_id, lease, Meeting(gang, attempt, address, port, number, nodes))
         if state.type is StateType.SCHEDULED:
             back_to_the_line(run_id, state, site.clock.now())
         return state
 
 
-def _run(site: Site, run_id: str, lease: int, meeting: Meeting) -> State[Any]:
+def run_part(site: Site, run_id: str, lease: int, meeting: Meeting) -> State[Any]:
+    """Take *lease* for flow run *run_id*, and run it; SCHEDULED when it is to be tried again."""
     try:
         site.ledger.leases.take(lease, meeting.gang_id, meeting.attempt, run_id)
         job = site.ledger.runs.get(run_id).job
     except LedgerUnreachable as error:
         # Its container may run already: a database that was away for a moment must not end it.
         return waiting("AwaitingRetry", str(error))
+    except LeaseLost as error:
+        return Failed(message=f"nothing is held for this part any more: {error.cause}")
     except HeadwayError as error:
         return Failed(message=str(error))
     return run_attempt(site, run_id, job, meeting)

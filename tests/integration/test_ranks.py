@@ -5,11 +5,16 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from prefect.client.schemas.objects import StateType
+from prefect.settings import PREFECT_API_URL, temporary_settings
 
+from flows.gang import start_ranks
+from flows.rank import run_part
 from headway.attempt import Attempt
 from headway.clock import SystemClock
+from headway.errors import SiteUnreachable
 from headway.follow import Followed
-from headway.gang import other_ranks, why_leave
+from headway.gang import Meeting, other_ranks, why_leave
 from headway.model.job import Resources, TrainingJob
 from headway.model.lease import Demand, Lease, Resource, Wait
 from headway.model.run import Exit, ExitKind, Measurement, RunState
@@ -123,3 +128,31 @@ def test_a_gang_ends_as_the_rank_that_failed(site: Site, attempt: Attempt) -> No
     exit_, _ = attempt.settle(ended(0))
     assert (exit_.kind, exit_.message) == (ExitKind.FAILED, "rank 1 on one: exit 1")
     assert site.ledger.runs.get(GANG).state is RunState.ENDED
+
+
+def test_ranks_that_prefect_cannot_be_asked_for_are_the_sites_failure(
+    site: Site, attempt: Attempt
+) -> None:
+    lease = site.ledger.leases.of_run(GANG)
+    assert lease is not None
+    with (
+        temporary_settings({PREFECT_API_URL: "http://127.0.0.1:9/api"}),
+        pytest.raises(SiteUnreachable, match="no rank could start"),
+    ):
+        start_ranks(attempt, lease)
+
+
+def test_a_database_that_is_away_for_a_moment_ends_no_rank(tmp_path: Path) -> None:
+    away = Settings(home=tmp_path, node="one", ledger_url="postgresql://127.0.0.1:9/headway")
+    meeting = Meeting(GANG, 1, "127.0.0.1", 29500, 1, 2)
+    state = run_part(Site(away, SystemClock()), RANK, 1, meeting)
+    assert (state.type, state.name) == (StateType.SCHEDULED, "AwaitingRetry")
+
+
+def test_a_rank_whose_grant_is_gone_says_so(site: Site, attempt: Attempt) -> None:
+    assert attempt.meeting is not None
+    (first, _) = site.ledger.leases.untaken(GANG)
+    site.ledger.leases.release(GANG)
+    state = run_part(site, RANK, first.lease_id, replace(attempt.meeting, rank=1))
+    assert state.type is StateType.FAILED
+    assert (state.message or "").startswith("nothing is held for this part any more: attempt 1 of")
