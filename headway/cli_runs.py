@@ -3,7 +3,7 @@
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -72,10 +72,12 @@ def submit(
 
     site = this_site()
     job = read_for(site, read_file(job_file), filename=str(job_file), overrides=overrides)
-    if dry_run:
-        _say_what_would_happen(site, job, node or "", machine=machine)
-        return
     with open_server(site) as server:
+        if dry_run:
+            if pool or queue or node:
+                server.destination(pool, node or queue)
+            _say_what_would_happen(site, job, node or "", machine=machine)
+            return
         run = server.submit(
             {"job": job.document()},
             name=job.name,
@@ -113,7 +115,12 @@ def _say_what_would_happen(site: "Site", job: "TrainingJob", node: str, *, machi
         [
             ["starts", view["reason"]],
             ["position", str(view["position"] or "behind those that are planned for")],
-            ["expected", _when(view["expected_start_at"], view["latest_start_at"])],
+            [
+                "expected",
+                "now"
+                if view["starts_now"]
+                else _when(view["expected_start_at"], view["latest_start_at"]),
+            ],
             ["runtime", f"{format_duration(said['runtime_s'] or 0)} ({low} to {high})"],
             ["host memory", format_size(view["needs_host_memory_bytes"])],
             ["cost", "–" if said["cost"] is None else f"{said['cost']:.4f}"],
@@ -158,6 +165,8 @@ def _found(site: "Site", server: "PrefectServer", text: str) -> "tuple[FlowRun, 
     """The run called *text*: its id, the beginning of it, or its name."""
     from headway.errors import RunUnknown
 
+    if not text:
+        raise RunUnknown(text)  # each id begins with it: a variable that was not set
     try:
         record = site.ledger.runs.find(text)
     except RunUnknown:
@@ -184,10 +193,29 @@ def show(run: str, machine: bool) -> None:
         print_json(view)
         return
     click.echo(f"{view['name']}  {view['state']}  attempt {view['attempt']}")
-    click.echo((view["exit"] or {}).get("message") or view["reason"])
+    click.echo(_standing(view))
     if record is not None:
         _print_story(site, record)
     click.echo(view["url"])
+
+
+def _standing(view: dict[str, Any]) -> str:
+    """How a run stands, in one line: how it ended, what it waits for, or how far it is."""
+    from headway.units import format_duration
+
+    if view["exit"]:
+        return str(view["exit"]["message"])
+    if view["state"] != "Running" or "progress" not in view:
+        return str(view["reason"])
+    seen = view["progress"]
+    done = seen["iteration"] if seen["iteration"] is not None else seen["epoch"]
+    parts = (
+        [] if done is None else [f"at {done:g}" + (f" of {seen['total']}" if seen["total"] else "")]
+    )
+    parts += [f"{name} {value:.4g}" for name, value in list(seen["metrics"].items())[:3]]
+    if seen["remaining_s"] is not None:
+        parts.append(f"{format_duration(seen['remaining_s'])} left")
+    return ", ".join(parts) or "no progress has been read from its log yet"
 
 
 def _print_story(site: "Site", record: "RunRecord") -> None:
@@ -290,13 +318,17 @@ def print_table(columns: list[str], rows: list[list[str]]) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=None, pad_edge=False, header_style="bold")
+    table = Table(box=None, pad_edge=False, header_style="bold", show_header=any(columns))
     for column in columns:
         table.add_column(column, overflow="fold")
     for row in rows:
         # Text, not markup: a name such as "[red]" is shown as it is.
         table.add_row(*(Text(cell) for cell in row))
-    Console().print(table)
+    # Whoever reads from a pipe wants whole lines, not those of a terminal of 80 columns.
+    Console(width=None if sys.stdout.isatty() else _PIPE_COLUMNS).print(table)
+
+
+_PIPE_COLUMNS = 1000
 
 
 COMMANDS = (submit, runs, show, logs, cancel, queue)

@@ -19,6 +19,7 @@ def up(machine: bool) -> None:
         print_json(report)
     else:
         click.echo(f"the site is up: {report['url']}")
+        click.echo(f"for `prefect …` in this shell: export PREFECT_API_URL={report['url']}/api")
         click.echo(
             "submit a job with `headway submit job.yaml`, stop all of it with `headway down`"
         )

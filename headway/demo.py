@@ -210,5 +210,6 @@ def _summary(site: Site, run_id: str, took_s: float, report: dict[str, Any]) -> 
     for weakness in report["weaknesses"]:
         click.echo(f"              {weakness}")
     click.echo(f"  look at it  {report['url']}/runs/flow-run/{run_id}")
+    click.echo(f"  prefect     export PREFECT_API_URL={report['url']}/api")
     click.echo(f"  took        {format_duration(took_s)} in all")
     click.echo("  stop it     make down")

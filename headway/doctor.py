@@ -55,7 +55,7 @@ def _runtime(site: Site) -> str:
     weak = " ".join(runtime.weaknesses())
     if runtime.kind is RuntimeKind.PROCESS:
         return f"process (no container engine answers). {weak}"
-    return f"{runtime.kind.value}. {weak}".strip()
+    return f"{runtime.kind.value}. {weak}" if weak else runtime.kind.value
 
 
 def _gpus(site: Site) -> str:

@@ -20,6 +20,7 @@ from headway.flowrun import live_flow
 from headway.ledger.lines import Snapshot
 from headway.ledger.records import NodeRecord, RunRecord
 from headway.ledger.runs import Reason
+from headway.model.attempt import Standing
 from headway.model.job_text import job_from_document, job_nodes
 from headway.model.lease import Demand, Lease, Resource, Wait
 from headway.model.node import NodeState
@@ -46,6 +47,10 @@ LOST_AFTER_S = 60.0
 _REASONS_A_PASS = 100
 _SAME_REASON_FOR_S = 30.0
 """A reason whose numbers alone have moved is not written again sooner."""
+_SAME_PLACE_FOR_S = 300.0
+"""The same where the reason stands, and only the place or the expected start has moved."""
+_FAR_S = 10 * 365 * 86_400.0
+"""A remaining time is cut off here: a log may promise any number of iterations."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +88,7 @@ class Pass:
     start: tuple[str, ...] = ()
     """Runs whose flow process is to be started now, in order."""
     waiting: Mapping[str, str] = field(default_factory=dict)
-    """Runs whose reason to wait is new, with that reason."""
+    """Runs of which there is news why they wait: reason, place and expected start."""
     preempt: tuple[str, ...] = ()
     """Runs of this node whose containers are to be stopped for others."""
 
@@ -113,7 +118,7 @@ class Line:
         self._gates = Gates()
         self._queues: dict[str, str] = {}
         self._usage = TeamUsage()
-        self._said: dict[str, tuple[Resource, str, float]] = {}
+        self._said: dict[str, _Said] = {}
         self._held_back: dict[str, Wait] = {}
 
     # -- what is new ------------------------------------------------------------------
@@ -289,11 +294,16 @@ class Line:
         return plan(
             [_node_view(record, seen) for record in seen.nodes],
             [*self._front(seen, gates, usage, settings), *also],
-            [_running_run(record, seen, gates) for record in seen.holders],
+            self._running(seen, gates),
             now=seen.at,
             settings=settings,
             usage=usage,
         )
+
+    def _running(self, seen: Snapshot, gates: Gates) -> list[RunningRun]:
+        following = [r.run_id for r in seen.holders if r.state is RunState.RUNNING]
+        said = self._site.ledger.standings.of(following)
+        return [_running_run(r, seen, gates, said.get(r.run_id)) for r in seen.holders]
 
     def _front(
         self, seen: Snapshot, gates: Gates, usage: Mapping[str, float], settings: PolicySettings
@@ -430,11 +440,13 @@ class Line:
         """Write down what runs wait for, where that is news."""
         now_s = seen.at.timestamp()
         planned = {entry.run_id for entry in made.entries}
-        stays = [entry for entry in made.entries if isinstance(entry, Stay)]
+        waits = [entry for entry in made.entries if isinstance(entry, Stay)]
+        # Those that start with this plan are no longer ahead of anybody.
+        stays = {each.run_id: replace(each, position=at) for at, each in enumerate(waits, start=1)}
         news = [
             Reason(stay.run_id, stay.wait.resource, stay.wait.reason, stay.expected_at)
-            for stay in stays
-            if self._is_news(stay.run_id, stay.wait, now_s)
+            for stay in stays.values()
+            if self._is_news(stay.run_id, stay.wait, stay.sentence(), now_s)
         ]
         behind = sorted(
             run_id
@@ -443,17 +455,20 @@ class Line:
             # The others were told that they are behind, or more.
             and (gates.pool_paused or run_id in self._held_back or run_id not in self._said)
         )
-        waits = ((run_id, self._not_planned(run_id, gates, len(planned))) for run_id in behind)
+        held = ((run_id, self._not_planned(run_id, gates, len(planned))) for run_id in behind)
         news += islice(
             (
                 Reason(run_id, wait.resource, wait.reason, None)
-                for run_id, wait in waits
-                if self._is_news(run_id, wait, now_s)
+                for run_id, wait in held
+                if self._is_news(run_id, wait, wait.reason, now_s)
             ),
             _REASONS_A_PASS,
         )
         self._site.ledger.runs.set_reasons(news)
-        return {each.run_id: each.reason for each in news}
+        return {
+            each.run_id: stays[each.run_id].sentence() if each.run_id in stays else each.reason
+            for each in news
+        }
 
     def _not_planned(self, run_id: str, gates: Gates, ahead: int) -> Wait:
         if gates.pool_paused:
@@ -462,13 +477,15 @@ class Line:
             return self._held_back[run_id]
         return Wait(Resource.TURN, 0, f"at least {ahead} runs are ahead of it")
 
-    def _is_news(self, run_id: str, wait: Wait, now_s: float) -> bool:
-        resource, reason, said_s = self._said.get(run_id, (None, "", 0.0))
-        if (wait.resource, wait.reason) == (resource, reason):
-            return False
-        if wait.resource is resource and now_s - said_s < _SAME_REASON_FOR_S:
-            return False
-        self._said[run_id] = (wait.resource, wait.reason, now_s)
+    def _is_news(self, run_id: str, wait: Wait, sentence: str, now_s: float) -> bool:
+        said = self._said.get(run_id)
+        if said is not None and said.wait.resource is wait.resource:
+            if said.sentence == sentence:
+                return False
+            same = said.wait.reason == wait.reason
+            if now_s - said.at_s < (_SAME_PLACE_FOR_S if same else _SAME_REASON_FOR_S):
+                return False
+        self._said[run_id] = _Said(wait, sentence, now_s)
         return True
 
     def _preempted(self, made: Plan, seen: Snapshot) -> list[str]:
@@ -479,6 +496,15 @@ class Line:
         told = [r.run_id for r in seen.holders if r.run_id in here and r.preempted_for]
         new = [each for each in made.preempts if each.run_id in here]
         return told + [each.run_id for each in new if runs.preempt(each.run_id, each.for_run_id)]
+
+
+@dataclass(frozen=True, slots=True)
+class _Said:
+    """What was last written down of a waiting run."""
+
+    wait: Wait
+    sentence: str
+    at_s: float
 
 
 @dataclass(slots=True)
@@ -520,9 +546,14 @@ def _node_view(record: NodeRecord, seen: Snapshot) -> NodeView:
     return NodeView(node, leases, record.reading)
 
 
-def _running_run(record: RunRecord, seen: Snapshot, gates: Gates) -> RunningRun:
+def _running_run(
+    record: RunRecord, seen: Snapshot, gates: Gates, said: Standing | None
+) -> RunningRun:
     median_end_at = None
-    if record.prediction is not None and record.prediction.runtime_s is not None:
+    if said is not None and said.attempt == record.attempt and said.remaining_s is not None:
+        # What its log tells now; the prediction was made before it began.
+        median_end_at = said.at + timedelta(seconds=min(said.remaining_s, _FAR_S))
+    elif record.prediction is not None and record.prediction.runtime_s is not None:
         begun = record.started_at or record.claimed_at or seen.at
         median_end_at = begun + timedelta(seconds=record.prediction.runtime_s)
     return RunningRun(

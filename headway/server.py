@@ -122,9 +122,7 @@ class PrefectServer:
             SiteUnreachable: No server, or the deployment is not registered.
             InvalidInput: There is no such pool or queue.
         """
-        deployment = self._deployment(pool)
-        if queue is not None:
-            self._check_queue(deployment["work_pool_name"], queue)
+        deployment = self.destination(pool, queue)
         body = {
             "name": name,
             "parameters": dict(parameters),
@@ -137,6 +135,18 @@ class PrefectServer:
         return _flow_run(
             self._call("POST", f"/deployments/{deployment['id']}/create_flow_run", body)
         )
+
+    def destination(self, pool: str | None, queue: str | None) -> dict[str, Any]:
+        """The deployment that takes runs of *pool*, whose *queue* is looked up too.
+
+        Raises:
+            SiteUnreachable: No server, or the deployment is not registered.
+            InvalidInput: There is no such pool or queue.
+        """
+        deployment = self._deployment(pool)
+        if queue is not None:
+            self._check_queue(deployment["work_pool_name"], queue)
+        return deployment
 
     def has_deployment(self) -> bool:
         """Whether `train/default` is registered there."""
@@ -165,7 +175,7 @@ class PrefectServer:
             self._call("GET", f"/work_pools/{pool}/queues/{queue}")
         except LookupError:
             raise InvalidInput(
-                "node",
+                "node or queue",
                 queue,
                 f"give a node or a queue of work pool {pool}; see `headway node list`",
             ) from None

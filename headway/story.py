@@ -83,7 +83,9 @@ def story(past: Past) -> list[Section]:
         since = attempt.ended_at or since
     if past.ranks:
         sections.append(Section("Other nodes", _FACTS, tuple(_rank(one) for one in past.ranks)))
-    return [*sections, Section("Left behind", _FACTS, tuple(_left(past)))]
+    if past.attempts:
+        sections.append(Section("Left behind", _FACTS, tuple(_left(past))))
+    return sections
 
 
 def headline(past: Past) -> str:
@@ -252,7 +254,8 @@ def _rank(run: RunRecord) -> tuple[str, str]:
 
 
 def _left(past: Past) -> Iterable[tuple[str, str]]:
-    yield "outputs", f"{len(past.outputs)} file(s) in {past.folder / 'outputs'}"
+    files = "1 file" if len(past.outputs) == 1 else f"{len(past.outputs)} files"
+    yield "outputs", f"{files} in {past.folder / 'outputs'}"
     for path in past.outputs[:_MOST_OUTPUTS]:
         yield "", _plain(path)
     if len(past.outputs) > _MOST_OUTPUTS:

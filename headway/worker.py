@@ -65,6 +65,7 @@ SEAMS = (
     "_submit_scheduled_flow_runs",
     "_submitting_flow_run_ids",
     "_work_pool",
+    "_work_pool_name",
 )
 """Private names of `ProcessWorker` that are overridden or used here."""
 
@@ -86,6 +87,7 @@ JOB_PARAMETER = "job"
 """The parameter by which a flow run is known to be a training run."""
 
 _NEVER = datetime.max.replace(tzinfo=UTC)
+_BEFORE_ANY_RUN = datetime(2000, 1, 1, tzinfo=UTC)
 _JANITOR_EVERY_S = 10.0
 _HEARTBEAT_EVERY_S = 5.0
 _STATE_WRITES_A_PASS = 25
@@ -178,6 +180,11 @@ class GpuNodeWorker(ProcessWorker):
         """Tell Prefect that this worker lives; a server that is away is asked again later."""
         try:
             await super().sync_with_backend()
+            # Work queues and deployments count as ready only while somebody asks this
+            # question, which the line does not need: it is asked of a past without runs.
+            await self.client.get_scheduled_flow_runs_for_work_pool(
+                self._work_pool_name, scheduled_before=_BEFORE_ANY_RUN
+            )
         except httpx.HTTPError as error:
             self._logger.warning("Prefect does not answer the heartbeat: %s", error)
 

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 from headway.model.lease import Admit, Demand, GpuGrant, Lease, Sharing, Wait
 from headway.model.node import Node, NodeReading
@@ -15,6 +15,8 @@ from headway.policy.preempt import Runner
 from headway.policy.reasons import Outlook, explain, outlook
 from headway.policy.room import NOTHING, Need, Occupant, Room
 from headway.policy.settings import PolicySettings
+
+_A_MINUTE = timedelta(minutes=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +97,16 @@ class Stay:
     """By the upper quantiles."""
     reserved: tuple[str, ...] = ()
     """Nodes that are held for it from `latest_at` at the latest; empty without a reservation."""
+
+    def sentence(self) -> str:
+        """Why it waits, its place, and when it may start: the state's message on its page."""
+        said = f"{self.wait.reason}; number {self.position} in line"
+        if self.expected_at is None:
+            return said
+        first, last = self.expected_at, self.latest_at or self.expected_at
+        day = "" if last.date() == first.date() else f"{last:%d %b} "
+        to = f" to {day}{last:%H:%M}" if last - first >= _A_MINUTE else ""
+        return f"{said}, expected to start {first:%d %b %H:%M}{to} UTC"
 
 
 @dataclass(frozen=True, slots=True)

@@ -137,11 +137,17 @@ def _room(outcome: Outcome, board: Board, now_s: float) -> Wait:
     if ask.ports and any(not ask.ports.isdisjoint(node.ports) for node in nodes):
         taken = min(port for node in nodes for port in ask.ports & node.ports)
         return Wait(Resource.PORTS, 1, f"needs port {taken}, which another run has")
-    cpus = max(node.host.load_limit - node.host.load for node in nodes)
+    return _cpus(outcome, nodes, board, now_s)
+
+
+def _cpus(outcome: Outcome, nodes: list[NodeRooms], board: Board, now_s: float) -> Wait:
+    needed = outcome.ask.host.load
+    free, where = max((node.host.load_limit - node.host.load, node.name) for node in nodes)
     return Wait(
         Resource.CPUS,
-        max(ask.host.load - cpus, 0.0),
-        f"needs {ask.host.load:g} CPUs; the largest headroom is {max(cpus, 0):g} on one node",
+        max(needed - free, 0.0),
+        f"needs {needed:g} CPU{'' if needed == 1 else 's'}; the largest headroom is "
+        f"{max(free, 0):g} on {where}" + _until(_opens_s(outcome, board, now_s)),
     )
 
 

@@ -1,6 +1,7 @@
 """A node's look at the line, on a real ledger: what starts, what waits and why."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -8,7 +9,9 @@ from typing import Any
 import pytest
 
 from headway.clock import SystemClock
+from headway.ledger.standings import NOT_KEPT_YET
 from headway.line import Gates, Line, Offer
+from headway.model.attempt import Standing
 from headway.model.lease import Demand, Lease
 from headway.model.node import NodeState
 from headway.model.run import Prediction, RunState
@@ -84,8 +87,34 @@ def test_what_fits_starts_and_the_others_learn_why(sites) -> None:
     assert record.state is RunState.WAITING
     assert "of host memory; the largest headroom is" in record.reason
     assert record.expected_start_at is not None
+    told = seen.waiting[second.run_id]
+    assert told.startswith(f"{record.reason}; number 1 in line, expected to start ")
     # The reason is news once.
     assert line.look().waiting == {}
+
+
+def test_the_expected_start_follows_what_a_running_log_tells(sites) -> None:
+    here = sites["here"]
+    line = only_here(sites)
+    first, second = (
+        offer(name, age_s=age_s, job={"max_runtime": "8h"})
+        for name, age_s in (("first", 10), ("second", 0))
+    )
+    line.take_in([first, second])
+    assert names(here, line.look().start) == ["first"]
+    token = here.ledger.leases.of_run(first.run_id).token
+    here.ledger.runs.begin(first.run_id, 1, token, container="c", runtime="process")
+    (before,) = line.preview().entries
+    said = Standing(first.run_id, 1, NOT_KEPT_YET, 5.0, done_frac=0.1, remaining_s=60.0)
+    here.ledger.standings.keep(said)
+    (after,) = line.preview().entries
+    assert after.expected_at == pytest.approx(
+        here.ledger.now() + timedelta(seconds=60), abs=timedelta(seconds=20)
+    )
+    assert after.expected_at + timedelta(minutes=10) < before.expected_at
+    here.ledger.standings.keep(replace(said, remaining_s=1e300))
+    (endless,) = line.preview().entries
+    assert endless.expected_at <= endless.latest_at
 
 
 def test_two_nodes_share_the_line_and_no_run_starts_twice(sites) -> None:
@@ -135,7 +164,7 @@ def test_a_quota_holds_a_team_back(sites) -> None:
     seen = line.look()
     assert sorted(names(sites["here"], seen.start)) == ["other", "v0"]
     (reason,) = seen.waiting.values()
-    assert reason == "team vision may have 1 run(s) at once and has them"
+    assert reason.startswith("team vision may have 1 run(s) at once and has them; number 1 in")
 
 
 def test_wrong_settings_leave_the_last_good_ones(here) -> None:

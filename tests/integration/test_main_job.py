@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+import httpx
 import pytest
 
 from tests.support.site import LiveSite, sleeper, wait_for
@@ -81,6 +82,17 @@ def test_the_deployments_default_is_the_digits_sample(process_site: LiveSite) ->
     assert view["progress"]["iteration"] == 30
 
 
+def test_prefect_shows_deployment_and_queue_as_ready(process_site: LiveSite) -> None:
+    api = f"{process_site.url}/api"
+
+    def states() -> tuple[str, str]:
+        deployment = httpx.get(f"{api}/deployments/name/train/default").json()
+        queue = httpx.get(f"{api}/work_pools/gpu/queues/default").json()
+        return deployment["status"], queue["status"]
+
+    wait_for(lambda: states() == ("READY", "READY") or None, 45, lambda: str(states()))
+
+
 def test_watching_ends_with_the_runs_outcome(process_site: LiveSite, tmp_path: Path) -> None:
     job = tmp_path / "job.json"
     job.write_text(json.dumps(sleeper(2)))
@@ -109,6 +121,18 @@ def test_bad_input_is_one_line_and_nothing_is_queued(
     assert done.returncode == 2
     assert "largest node test-node has" in done.stderr
     assert len(process_site.json("runs")) == before
+
+
+@pytest.mark.parametrize("place", [("--queue", "nowhere"), ("--node", "n9"), ("--pool", "p9")])
+def test_a_rehearsal_refuses_what_a_submission_would(
+    process_site: LiveSite, tmp_path: Path, place: tuple[str, str]
+) -> None:
+    job = tmp_path / "job.json"
+    job.write_text(json.dumps(sleeper(1)))
+    refused = [process_site.run("submit", str(job), *place, *dry) for dry in ((), ("--dry-run",))]
+    assert [done.returncode for done in refused] == [2, 2]
+    assert refused[0].stderr == refused[1].stderr
+    assert f'"{place[1]}"' in refused[0].stderr
 
 
 def test_bad_input_ends_the_flow_with_that_line(process_site: LiveSite) -> None:

@@ -72,6 +72,12 @@ def facts(past: Past, title: str) -> dict[str, str]:
     return {row[0]: row[1] for row in section.rows}
 
 
+def test_a_run_that_was_never_granted_leaves_nothing_behind() -> None:
+    waits = replace(PAST, attempts=[], leases=[], steps=[], warnings=[])
+    assert [section.title for section in story(waits)][:1] == ["Asked for"]
+    assert "Left behind" not in [section.title for section in story(waits)]
+
+
 def test_what_was_asked_is_first() -> None:
     asked = facts(PAST, "Asked for")
     assert asked["program"] == "python train.py"

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headway.model.lease import Demand, GpuGrant, Lease, Resource, Sharing
+from headway.model.lease import Demand, GpuGrant, Lease, Resource, Sharing, Wait
 from headway.model.node import (
     Capacity,
     Gpu,
@@ -103,6 +103,38 @@ def test_the_expected_start_goes_by_the_medians() -> None:
     got = made([full], [waiting("r")], [RunningRun("x", median_end_at=NOW + HOUR)])
     stay = only_stay(got)
     assert (stay.expected_at, stay.latest_at) == (NOW + HOUR, NOW + 4 * HOUR)
+
+
+def test_a_lack_of_cpus_is_said_with_its_node_and_time() -> None:
+    full = NodeView(node("a", 0), (lease("x", "a", memory=1, predicted_end_at=NOW + HOUR),))
+    full = replace(full, leases=(replace(full.leases[0], cpus=15.5),))
+    stay = only_stay(made([full], [WaitingRun("r", Demand(GIB, 1.0), NOW - HOUR)]))
+    assert stay.wait.resource is Resource.CPUS
+    assert stay.wait.reason == (
+        "needs 1 CPU; the largest headroom is 0.5 on a until about 05 Jan 13:00 UTC"
+    )
+
+
+@pytest.mark.parametrize(
+    ("expected", "latest", "said"),
+    [
+        (HOUR, 4 * HOUR, "number 2 in line, expected to start 05 Jan 13:00 to 16:00 UTC"),
+        (HOUR, 24 * HOUR, "number 2 in line, expected to start 05 Jan 13:00 to 06 Jan 12:00 UTC"),
+        (HOUR, HOUR, "number 2 in line, expected to start 05 Jan 13:00 UTC"),
+        (None, None, "number 2 in line"),
+    ],
+)
+def test_a_wait_is_told_in_one_sentence(
+    expected: timedelta | None, latest: timedelta | None, said: str
+) -> None:
+    stay = Stay(
+        "r",
+        2,
+        Wait(Resource.CPUS, 1, "needs 1 CPU"),
+        expected_at=None if expected is None else NOW + expected,
+        latest_at=None if latest is None else NOW + latest,
+    )
+    assert stay.sentence() == f"needs 1 CPU; {said}"
 
 
 def test_what_others_use_makes_headroom_smaller() -> None:
