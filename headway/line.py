@@ -7,20 +7,18 @@ others wait.
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from heapq import nsmallest
 from itertools import islice
 from typing import Any
 
-from pydantic import TypeAdapter
-
 from headway.errors import InvalidInput
 from headway.fairshare import TeamUsage
 from headway.flowrun import live_flow
+from headway.gates import Counts, Gates, read_gates
 from headway.ledger.lines import Snapshot
-from headway.ledger.records import NodeRecord, RunRecord
+from headway.ledger.records import RunRecord
 from headway.ledger.runs import Reason
-from headway.model.attempt import Standing
 from headway.model.job_text import job_from_document, job_nodes
 from headway.model.lease import Demand, Lease, Resource, Wait
 from headway.model.node import NodeState
@@ -30,7 +28,6 @@ from headway.policy.board import Ask
 from headway.policy.line import Groups
 from headway.policy.order import first_come_wait_s, looked_at, waited_long
 from headway.policy.plan import (
-    NodeView,
     Plan,
     RunningRun,
     Start,
@@ -40,17 +37,14 @@ from headway.policy.plan import (
     plan,
 )
 from headway.policy.settings import PolicySettings
+from headway.pool import is_lost, node_view, running_run
 from headway.site import Site
 
-LOST_AFTER_S = 60.0
-"""A node whose worker was not heard of for so long takes no new runs."""
 _REASONS_A_PASS = 100
 _SAME_REASON_FOR_S = 30.0
 """A reason whose numbers alone have moved is not written again sooner."""
 _SAME_PLACE_FOR_S = 300.0
 """The same where the reason stands, and only the place or the expected start has moved."""
-_FAR_S = 10 * 365 * 86_400.0
-"""A remaining time is cut off here: a log may promise any number of iterations."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,20 +62,6 @@ class Offer:
 
 
 @dataclass(frozen=True, slots=True)
-class Gates:
-    """What an operator set on work pool and queues in Prefect."""
-
-    paused: frozenset[str] = frozenset()
-    """Queues that start nothing."""
-    pool_paused: bool = False
-    pool_limit: int | None = None
-    """Runs at once in the pool."""
-    queue_limits: Mapping[str, int] = field(default_factory=dict)
-    priorities: Mapping[str, int] = field(default_factory=dict)
-    """Of each queue; larger goes first."""
-
-
-@dataclass(frozen=True, slots=True)
 class Pass:
     """What one look at the line decided."""
 
@@ -91,18 +71,6 @@ class Pass:
     """Runs of which there is news why they wait: reason, place and expected start."""
     preempt: tuple[str, ...] = ()
     """Runs of this node whose containers are to be stopped for others."""
-
-
-GATES = "gates"
-"""Name under which the ledger keeps them for each pool, so that all plan by the same."""
-
-_GATES = TypeAdapter(Gates)
-
-
-def gates_document(gates: Gates) -> dict[str, Any]:
-    """*gates* as the ledger keeps them."""
-    document: dict[str, Any] = _GATES.dump_python(gates, mode="json")
-    return {**document, "paused": sorted(gates.paused)}
 
 
 class Line:
@@ -236,8 +204,7 @@ class Line:
         return refused
 
     def _read_gates(self) -> Gates:
-        document = self._site.ledger.settings.get(f"{GATES}/{self._site.settings.pool}")
-        return _GATES.validate_python(document or {})
+        return read_gates(self._site.ledger, self._site.settings.pool)
 
     def _sort_by(self, settings: PolicySettings, gates: Gates) -> None:
         """Keep the line sorted; sort it anew when an operator changed knobs or priorities."""
@@ -292,7 +259,7 @@ class Line:
         usage = dict.fromkeys((ask.team for ask in self._asks.values()), 0.0)
         usage |= self._usage.with_live(seen.leases, teams, seen.at, settings)
         return plan(
-            [_node_view(record, seen) for record in seen.nodes],
+            [node_view(record, seen) for record in seen.nodes],
             [*self._front(seen, gates, usage, settings), *also],
             self._running(seen, gates),
             now=seen.at,
@@ -303,7 +270,7 @@ class Line:
     def _running(self, seen: Snapshot, gates: Gates) -> list[RunningRun]:
         following = [r.run_id for r in seen.holders if r.state is RunState.RUNNING]
         said = self._site.ledger.standings.of(following)
-        return [_running_run(r, seen, gates, said.get(r.run_id)) for r in seen.holders]
+        return [running_run(r, seen, gates, said.get(r.run_id)) for r in seen.holders]
 
     def _front(
         self, seen: Snapshot, gates: Gates, usage: Mapping[str, float], settings: PolicySettings
@@ -348,7 +315,7 @@ class Line:
 
     def _hold_back(self, seen: Snapshot, gates: Gates) -> dict[str, Wait]:
         """Runs of paused queues, and those that only nodes could hold that are closed now."""
-        nodes = [_node_view(record, seen).node for record in seen.nodes]
+        nodes = [node_view(record, seen).node for record in seen.nodes]
         closed = any(node.state is not NodeState.READY for node in nodes)
         answers: dict[tuple[Demand, int, str], Wait | None] = {}
         found = {}
@@ -409,7 +376,7 @@ class Line:
             and entry.admits[0].node == site.settings.node  # of a gang, where rank 0 is
         ]
         reading = site.read_node() if mine else None
-        counts = _Counts.of(seen.holders)
+        counts = Counts.of(seen.holders)
         for entry in mine:
             queue = self._queues[entry.run_id]
             if not counts.may_start(queue, gates):
@@ -433,7 +400,7 @@ class Line:
     # -- what is said -----------------------------------------------------------------
 
     def _speaks_for_the_pool(self, seen: Snapshot) -> bool:
-        heard = [r.node.name for r in seen.nodes if not _is_lost(r, seen.at)]
+        heard = [r.node.name for r in seen.nodes if not is_lost(r, seen.at)]
         return bool(heard) and min(heard) == self._site.settings.node
 
     def _tell(self, made: Plan, seen: Snapshot, gates: Gates) -> dict[str, str]:
@@ -505,63 +472,3 @@ class _Said:
     wait: Wait
     sentence: str
     at_s: float
-
-
-@dataclass(slots=True)
-class _Counts:
-    """Runs at once, against the limits that Prefect's pools and queues may have."""
-
-    in_pool: int
-    by_queue: dict[str, int]
-
-    @classmethod
-    def of(cls, holders: Sequence[RunRecord]) -> "_Counts":
-        by_queue: dict[str, int] = {}
-        runs = [record for record in holders if record.gang_id is None]
-        for record in runs:
-            by_queue[record.queue] = by_queue.get(record.queue, 0) + 1
-        return cls(len(runs), by_queue)
-
-    def add(self, queue: str) -> None:
-        self.in_pool += 1
-        self.by_queue[queue] = self.by_queue.get(queue, 0) + 1
-
-    def may_start(self, queue: str, gates: Gates) -> bool:
-        if gates.pool_limit is not None and self.in_pool >= gates.pool_limit:
-            return False
-        limit = gates.queue_limits.get(queue)
-        return limit is None or self.by_queue.get(queue, 0) < limit
-
-
-def _is_lost(record: NodeRecord, now: datetime) -> bool:
-    return (now - record.heartbeat_at).total_seconds() > LOST_AFTER_S
-
-
-def _node_view(record: NodeRecord, seen: Snapshot) -> NodeView:
-    node = record.node
-    if node.state is NodeState.READY and _is_lost(record, seen.at):
-        silent = f"not heard of since {record.heartbeat_at:%H:%M:%S} UTC"
-        node = replace(node, state=NodeState.LOST, state_reason=silent)
-    leases = tuple(lease for lease in seen.leases if lease.node == node.name)
-    return NodeView(node, leases, record.reading)
-
-
-def _running_run(
-    record: RunRecord, seen: Snapshot, gates: Gates, said: Standing | None
-) -> RunningRun:
-    median_end_at = None
-    if said is not None and said.attempt == record.attempt and said.remaining_s is not None:
-        # What its log tells now; the prediction was made before it began.
-        median_end_at = said.at + timedelta(seconds=min(said.remaining_s, _FAR_S))
-    elif record.prediction is not None and record.prediction.runtime_s is not None:
-        begun = record.started_at or record.claimed_at or seen.at
-        median_end_at = begun + timedelta(seconds=record.prediction.runtime_s)
-    return RunningRun(
-        run_id=record.run_id,
-        team=record.team,
-        priority=gates.priorities.get(record.queue, record.priority),
-        median_end_at=median_end_at,
-        preemptible=bool(record.job.get("preemptible")) and record.state is RunState.RUNNING,
-        stopping=record.preempted_for is not None,
-        gang_id=record.gang_id or "",
-    )

@@ -44,8 +44,9 @@ from pydantic import Field
 
 from headway.errors import HeadwayError
 from headway.forkserver import start_server, stub_command
+from headway.gates import GATES, Gates, gates_document
 from headway.janitor import Janitor, Mending, PrefectRun
-from headway.line import GATES, Gates, Line, Offer, gates_document
+from headway.line import Line, Offer
 from headway.model.run import ExitKind
 from headway.policy.reconcile import Action, PrefectView
 from headway.project import PROJECT

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from headway.clock import SystemClock
+from headway.gates import Gates
 from headway.ledger.standings import NOT_KEPT_YET
-from headway.line import Gates, Line, Offer
+from headway.line import Line, Offer
 from headway.model.attempt import Standing
 from headway.model.lease import Demand, Lease
 from headway.model.node import NodeState
@@ -196,7 +197,7 @@ def test_a_run_bound_to_a_node_starts_there_only(sites) -> None:
 
 
 def test_a_lost_node_takes_nothing_and_its_leases_stay(sites, monkeypatch) -> None:
-    monkeypatch.setattr("headway.line.LOST_AFTER_S", -1.0)
+    monkeypatch.setattr("headway.pool.LOST_AFTER_S", -1.0)
     line = Line(sites["here"])
     line.take_in([offer("waits")])
     assert line.look().start == ()
