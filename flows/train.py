@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar, cast
 
+import httpx
 from prefect import flow, task
 from prefect.blocks.system import Secret
 from prefect.cache_policies import NO_CACHE
@@ -29,6 +30,7 @@ from headway.errors import (
     HeadwayError,
     InvalidInput,
     LedgerUnreachable,
+    SiteUnreachable,
 )
 from headway.flowlock import hold_flow
 from headway.follow import Followed
@@ -189,7 +191,7 @@ def run_attempt(
             return _not_now(attempt, lease)
         start_ranks(attempt, lease)
         portrait = Portrait(get_run_logger(), attempt.points, lease.host_memory_bytes)
-        followed = train_container(attempt, lease, _secrets(attempt.job), portrait)
+        followed = train_container(attempt, lease, _secrets(attempt), portrait)
         return _state_of(attempt, update_estimates(attempt, followed))
     except (LedgerUnreachable, EngineUnreachable) as error:
         leave = True  # nothing can be recorded or removed now; the next process goes on here
@@ -278,14 +280,16 @@ def _is_cancelled(run_id: str) -> bool:
     return state is not None and state.type in {StateType.CANCELLING, StateType.CANCELLED}
 
 
-def _secrets(job: TrainingJob) -> dict[str, str]:
+def _secrets(attempt: Attempt) -> dict[str, str]:
     """Values of the Secret blocks that the job names; they go nowhere but the container."""
     found = {}
-    for variable, block in job.secrets.items():
+    for variable, block in attempt.job.secrets.items():
         try:
             found[variable] = str(cast("Any", Secret.load(block)).get())
         except ValueError as error:
             raise InvalidInput(
                 f"secrets.{variable}", block, "give the name of a Prefect Secret block that exists"
             ) from error
+        except httpx.HTTPError as error:
+            raise SiteUnreachable(attempt.site.settings.api_url, str(error)) from error
     return found

@@ -180,6 +180,9 @@ class Janitor:
             case Action.END_CANCELLED:
                 exit_ = Exit(ExitKind.CANCELLED, None, "cancelled by its owner")
                 ledger.runs.finish(run.run_id, exit_, Measurement())
+            case Action.END_BROKEN:
+                exit_ = Exit(ExitKind.INFRASTRUCTURE, None, "its flow broke: see the run's log")
+                ledger.runs.finish(run.run_id, exit_, Measurement())
             case Action.END_INFRASTRUCTURE:
                 ledger.runs.finish(run.run_id, _vanished(run, again=False), Measurement())
             case Action.REQUEUE:

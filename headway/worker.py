@@ -517,6 +517,8 @@ def _view(run: "FlowRun") -> PrefectView:
             return PrefectView.SCHEDULED
         case StateType.PENDING | StateType.RUNNING | StateType.PAUSED:
             return PrefectView.ACTIVE
+        case StateType.FAILED:
+            return PrefectView.FAILED
         case StateType.CRASHED:
             return PrefectView.CRASHED
         case StateType.CANCELLING:

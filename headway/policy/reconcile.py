@@ -25,12 +25,19 @@ class PrefectView(enum.StrEnum):
     CRASHED = "crashed"
     """Prefect saw its flow process die."""
     CANCELLING = "cancelling"
+    FAILED = "failed"
+    """Its flow broke: an ordinary failure is in the ledger before Prefect hears of it."""
     OVER = "over"
-    """Completed, failed or cancelled: the user or the flow ended it."""
+    """Completed or cancelled: the user or the flow ended it."""
     MISSING = "missing"
     """Deleted: nobody wants it any more."""
     UNKNOWN = "unknown"
     """The server does not answer; nothing may be concluded."""
+
+
+_ENDED = frozenset(
+    {PrefectView.CANCELLING, PrefectView.FAILED, PrefectView.OVER, PrefectView.MISSING}
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +69,8 @@ class Action(enum.StrEnum):
     """Release lease, ports and staged copies; only after the container is gone."""
     END_CANCELLED = "end_cancelled"
     """End the run in the ledger as cancelled."""
+    END_BROKEN = "end_broken"
+    """End the run in the ledger: its flow broke."""
     END_INFRASTRUCTURE = "end_infrastructure"
     """End the run in the ledger: the site failed it too often."""
     REQUEUE = "requeue"
@@ -93,7 +102,7 @@ def reconcile(seen: Situation) -> tuple[Action, ...]:
         return _after_the_end(seen)
     if seen.prefect is PrefectView.UNKNOWN:
         return (Action.RENEW,) if seen.has_lease else ()
-    if seen.prefect in {PrefectView.CANCELLING, PrefectView.OVER, PrefectView.MISSING}:
+    if seen.prefect in _ENDED:
         return _end_what_nobody_wants(seen)
     if seen.state is RunState.WAITING:
         # A lease here is the last attempt's: with it the run would never be admitted again.
@@ -123,7 +132,8 @@ def _after_the_end(seen: Situation) -> tuple[Action, ...]:
 
 def _end_what_nobody_wants(seen: Situation) -> tuple[Action, ...]:
     final = (Action.SET_CANCELLED,) if seen.prefect is PrefectView.CANCELLING else ()
-    return (*_stop(seen), Action.END_CANCELLED, Action.RELEASE, *final)
+    end = Action.END_BROKEN if seen.prefect is PrefectView.FAILED else Action.END_CANCELLED
+    return (*_stop(seen), end, Action.RELEASE, *final)
 
 
 def _resume(seen: Situation) -> tuple[Action, ...]:

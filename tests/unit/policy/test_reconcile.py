@@ -63,7 +63,7 @@ def test_a_live_flow_is_left_to_its_work(state, prefect):
 )
 @pytest.mark.parametrize("prefect", list(PrefectView))
 def test_an_ended_run_keeps_nothing_and_prefect_hears_of_it(prefect, container, lease, cleared):
-    settled = {PrefectView.OVER, PrefectView.MISSING, PrefectView.UNKNOWN}
+    settled = {PrefectView.OVER, PrefectView.FAILED, PrefectView.MISSING, PrefectView.UNKNOWN}
     told = () if prefect in settled else (FINAL,)
     found = seen(ENDED, prefect, container=container, lease=lease)
     assert reconcile(found) == (*cleared, *told)
@@ -85,6 +85,12 @@ def test_what_nobody_wants_is_ended(state, prefect, container):
     final = (Action.SET_CANCELLED,) if prefect is PrefectView.CANCELLING else ()
     expected = (*stop, Action.END_CANCELLED, RELEASE, *final)
     assert reconcile(seen(state, prefect, container=container)) == expected
+
+
+@pytest.mark.parametrize("state", [WAITING, CLAIMED, RUNNING])
+def test_a_run_whose_flow_broke_is_not_called_cancelled(state):
+    found = seen(state, PrefectView.FAILED, container=True)
+    assert reconcile(found) == (STOP, Action.END_BROKEN, RELEASE)
 
 
 RESUMED = [
