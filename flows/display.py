@@ -57,6 +57,7 @@ class Display:
         self._allowance_at_s = clock.monotonic_s()
         self._left_out = 0
         self._last: Watched | None = None
+        self._over = False
 
     def lines(self, data: bytes, skipped_bytes: int) -> None:
         """Forward log lines to the run's page, at most some twenty a second."""
@@ -100,6 +101,7 @@ class Display:
         self._say_what_was_left_out()
         if self._last is not None:
             self._next_update_s = self._clock.monotonic_s()
+            self._over = True
             self.watched(replace(self._last, begun=()))
 
     def _say_what_was_left_out(self) -> None:
@@ -108,18 +110,18 @@ class Display:
             self._left_out = 0
 
     def _update(self, now: Watched) -> None:
-        share = _share(now)
+        share, said = _share(now), _line(now, over=self._over)
         if self._bar is None:
             # Called from a synchronous flow, so these are ids, not coroutines.
             bar = create_progress_artifact(share, key="progress", description="Training")
             line = create_markdown_artifact(
-                _line(now), key="remaining-time", description="How far it is, and how long it takes"
+                said, key="remaining-time", description="How far it is, and how long it takes"
             )
             self._bar, self._line = cast("UUID", bar), cast("UUID", line)
             return
         self._write(self._bar, share)
         if self._line is not None:
-            self._write(self._line, _line(now))
+            self._write(self._line, said)
         self._update_warnings(now)
 
     def _update_warnings(self, now: Watched) -> None:
@@ -152,13 +154,16 @@ def _share(now: Watched) -> float:
     return 0.0
 
 
-def _line(now: Watched) -> str:
-    parts = [f"running for {format_duration(now.elapsed_s)}"]
+def _line(now: Watched, *, over: bool = False) -> str:
+    """How the run stands; once its container has ended (*over*), how far it came."""
+    parts = [f"{'ran' if over else 'running'} for {format_duration(now.elapsed_s)}"]
     if now.point is not None:
         done = now.point.iteration if now.point.iteration is not None else now.point.epoch
         of = f" of {now.point.total}" if now.point.total else ""
         parts.append(f"at {done:g}{of}" if done is not None else "")
         parts += [f"{shown(name, 40)[1:-1]} {v:.4g}" for name, v in now.point.metrics.items()][:6]
+    if over:
+        return ", ".join(part for part in (*parts, "**it has ended**") if part)
     left = now.remaining
     if left is not None and left.remaining_s is not None:
         spread = ""

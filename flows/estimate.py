@@ -39,7 +39,8 @@ def options(
     create_table_artifact(
         [_row(option) for option in found],
         key="options",
-        description="Every way to run the job; the choice first.",
+        description="Every way to run the job, with 80 % intervals; the choice (→) first, "
+        "* where no other is both as fast and as cheap.",
     )
     show_picture(
         cost_against_time(found),
@@ -56,18 +57,19 @@ def options(
 def _row(option: Any) -> dict[str, Any]:
     said = option.prediction
     low, high = (format_duration(s or 0.0) for s in (said.runtime_low_s, said.runtime_high_s))
+    # The page has room for nine narrow columns.
+    on = f"{option.gpus} × {option.gpu_type}" if option.gpus else option.gpu_type
     return {
         "choice": "→" if option.chosen else "*" if option.pareto else "",
-        "on": option.gpu_type,
-        "nodes": option.node_count,
-        "gpus": option.gpus,
-        "runtime": "unknown" if said.runtime_s is None else format_duration(said.runtime_s),
-        "80 % interval": f"{low} to {high}",
+        "on": on if option.node_count == 1 else f"{option.node_count} nodes, {on}",
+        "runtime": "unknown"
+        if said.runtime_s is None
+        else f"{format_duration(said.runtime_s)} ({low} to {high})",
         "wait": "–" if option.wait_s is None else format_duration(option.wait_s),
         "cost": "–" if said.cost is None else f"{said.cost:.2f}",
         "host memory": format_size(option.host_memory_bytes),
         "each GPU": format_size(option.gpu_memory_bytes) if option.gpu_memory_bytes else "–",
-        "keeps to limits": "yes" if option.within else "no",
+        "in limits": "yes" if option.within else "no",
         "rests on": said.basis,
     }
 

@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from headway.server import FlowRun, PrefectServer
     from headway.site import Site
 
+_INTERRUPTED = 130
+"""Exit status after Ctrl-C, as shells have it."""
+
 JOB_FILE = click.Path(exists=True, dir_okay=False, allow_dash=True, path_type=Path)
 """A job's file; ``-`` for standard input."""
 
@@ -95,7 +98,16 @@ def submit(
         if watch:
             from headway.watch import watch_run
 
-            sys.exit(watch_run(site, server, run.run_id, machine=machine))
+            try:
+                sys.exit(watch_run(site, server, run.run_id, machine=machine))
+            except KeyboardInterrupt:
+                short = run.run_id[:8]
+                click.echo(
+                    f"the run goes on; `headway show {short}` looks again, "
+                    f"`headway cancel {short}` ends it",
+                    err=True,
+                )
+                sys.exit(_INTERRUPTED)
 
 
 def _say_what_would_happen(site: "Site", job: "TrainingJob", node: str, *, machine: bool) -> None:

@@ -30,7 +30,7 @@ def document(
 
 def picture(seen: dict[str, Any]) -> Group:
     """*seen*, from `document`, for a terminal."""
-    return Group(_nodes(seen["nodes"]), _runs(seen["runs"]), _queue(seen["queue"]))
+    return Group(_nodes(seen["nodes"]), "", _runs(seen["runs"]), "", _queue(seen["queue"]))
 
 
 def bar(part: float | None, whole: float) -> str:

@@ -54,10 +54,19 @@ def cost_against_time(found: Sequence[Option], currency: str = "") -> bytes:
             marker="*" if option.chosen else "o",
             color="tab:blue" if option.pareto else "lightgrey",
         )
-        label = f"{option.gpus} × {option.gpu_type}, {format_duration(runtime_s)}"
-        axes.annotate(label, (done_s / HOUR_S, cost), fontsize=7)
+        on = f"{option.gpus} × {option.gpu_type}" if option.gpus else "CPU"
+        axes.annotate(
+            f"{on}, {format_duration(runtime_s)}",
+            (done_s / HOUR_S, cost),
+            (3, 4),
+            textcoords="offset points",
+            fontsize=7,
+        )
     front = sorted((o.done_s or 0.0, o.prediction.cost or 0.0) for o in shown if o.pareto)
     axes.plot([s / HOUR_S for s, _ in front], [c for _, c in front], color="tab:blue", linewidth=1)
+    dearest = max((o.prediction.cost or 0.0 for o in shown), default=0.0)
+    # A site without prices has only zeros: no room for costs below them.
+    axes.set_ylim(-0.02 * (dearest or 1.0), 1.1 * (dearest or 1.0))
     return _png(figure)
 
 

@@ -1,12 +1,14 @@
 """The main job, end to end, through the public commands."""
 
 import json
+import signal
+import subprocess
 from pathlib import Path
 
 import httpx
 import pytest
 
-from tests.support.site import LiveSite, sleeper, wait_for
+from tests.support.site import BIN, ROOT, LiveSite, sleeper, wait_for
 
 pytestmark = [pytest.mark.prefect, pytest.mark.timeout(300)]
 
@@ -121,6 +123,27 @@ def test_bad_input_is_one_line_and_nothing_is_queued(
     assert done.returncode == 2
     assert "largest node test-node has" in done.stderr
     assert len(process_site.json("runs")) == before
+
+
+def test_who_stops_watching_learns_that_the_run_goes_on(
+    process_site: LiveSite, tmp_path: Path
+) -> None:
+    job = tmp_path / "job.json"
+    job.write_text(json.dumps(sleeper(400)))
+    watching = subprocess.Popen(
+        [BIN / "headway", "submit", str(job), "--watch"],
+        env=process_site.env, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert watching.stdout is not None
+    run_id = watching.stdout.readline().split()[-1]
+    process_site.until_training(run_id)
+    watching.send_signal(signal.SIGINT)
+    _, said = watching.communicate(timeout=30)
+    assert watching.returncode == 130
+    assert f"the run goes on; `headway show {run_id[:8]}`" in said
+    assert process_site.show(run_id)["state"] == "Running"
+    process_site.run("cancel", run_id)
+    process_site.until(run_id, "Cancelled")
 
 
 @pytest.mark.parametrize("place", [("--queue", "nowhere"), ("--node", "n9"), ("--pool", "p9")])

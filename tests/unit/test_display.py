@@ -30,6 +30,10 @@ def test_the_line_says_where_the_run_is_and_what_is_left() -> None:
     assert _line(unknown) == "running for 3.0 s, remaining time not known yet"
 
 
+def test_a_run_that_has_ended_has_no_time_left() -> None:
+    assert _line(HALF, over=True) == "ran for 30 s, at 50 of 100, loss 0.25, **it has ended**"
+
+
 def test_the_bar_goes_by_iterations_else_by_time() -> None:
     assert _share(HALF) == 50.0
     assert _share(Watched(30.0, None, RemainingEstimate(90.0, None, None))) == 25.0
