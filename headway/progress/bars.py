@@ -75,10 +75,10 @@ class Bars:
             return self._other(line) if bar is NoBar.NONE else None
         if self._named and not bar.names_epoch:
             return None
-        row = bar.layout.read(line)
+        said = bar.layout.read(line)
         if bar.scales is not None:
-            row[5:7] = bar.scaled(line) or (None, None)
-        said = Seen._make(row)
+            done, total = bar.scaled(line) or (None, None)
+            said = said._replace(step=done, steps=total)
         if not said.steps:
             return None
         if bar.names_epoch:
@@ -169,7 +169,7 @@ class Bars:
 
 
 def _metrics(line: str, begin: int) -> dict[str, float]:
-    return Layout(line, Places({}, numbers_in(line, begin))).metrics(line)
+    return Layout(line, Places({}, numbers_in(line, begin))).read(line).metrics
 
 
 def _replaces(bar: _Bar, main: _Bar) -> bool:

@@ -24,7 +24,7 @@ class Keras:
     def __init__(self) -> None:
         self._epoch: int | None = None
         self._epochs: int | None = None
-        self._length: object = None
+        self._length: int | None = None
         self._steps = ByShape(_step_places)
         self._summaries = ByShape(_summary_places)
         self._complete = False
@@ -42,16 +42,15 @@ class Keras:
         layout = self._steps.layout(line, shape)
         if layout is None:
             return self._summary(line, shape)
-        row = layout.read(line)
-        step, steps = row[5], row[6]
+        seen = layout.read(line)
+        step, steps = seen.step, seen.steps
         # A bar of another length after the epoch's own is complete is `Model.evaluate`.
         if self._complete and steps != self._length:
             return None
         self._is_keras = True
         self._length = steps
         self._complete = step == steps
-        row[3], row[4] = self._epoch, self._epochs
-        return Seen._make(row)
+        return Seen(seen.metrics, None, None, self._epoch, self._epochs, step, steps)
 
     def _summary(self, line: str, shape: bytes) -> Seen | None:
         seen = self._summaries(line, shape)

@@ -18,6 +18,8 @@ def read_headway(line: str, _shape: bytes) -> Seen | None:
 
     The object may stand after a prefix that a launcher or logger added.
     """
+    if '"headway"' not in line:
+        return None
     start = 0 if line.startswith('{"headway"') else line.find("{")
     while start >= 0 and not line.startswith('{"headway"', start):
         start = line.find("{", start + 1) if start < 256 else -1
