@@ -66,10 +66,10 @@ class Layout:
     """Reads lines of the one shape whose places it was given."""
 
     __slots__ = (
+        "_as_whole",
         "_cut",
         "_edit",
         "_first",
-        "_has_whole",
         "_is_padded",
         "_name_of",
         "_names",
@@ -91,7 +91,10 @@ class Layout:
         self._whole = len(counts)
         self._cut = _cutter([*counts.values(), *spans])
         self._first = int(places.from_zero)
-        self._has_whole = any("." not in line[slice(*span)] for span in spans)
+        # Printed as whole numbers, or as JSON may read them: 5 and 1e5.
+        self._as_whole = tuple(
+            i for i, at in enumerate(spans, self._whole) if "." not in line[slice(*at)]
+        )
         self._is_padded = False
         # Where each field of `Seen` stands among None, the metrics and all these.
         at = {"metrics": 1} | {name: index for index, name in enumerate(counts, 2)}
@@ -124,9 +127,9 @@ class Layout:
             # Not as JSON has them: 007, .5, or too large for a float.
             self._is_padded = True
             values = [*map(int, cut[:whole]), *map(float, cut[whole:])]
-        others = values[whole:]
-        if self._has_whole:
-            others = values[whole:] = [*map(float, others)]
+        for index in self._as_whole:
+            values[index] = float(values[index])
+        others = values[whole:] if whole else values
         names = self._names if self._names_cut is None else self._as_spelled(self._names_cut(line))
         # Behind the metrics there may be the epochs done. (strict=False would cost 0.15 us.)
         metrics = dict(zip(names, others))  # noqa: B905
