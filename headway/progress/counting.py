@@ -89,7 +89,8 @@ class RunCounter:
         total = self._total(seen, iteration)
         if total is not None and iteration is not None and total < iteration:
             total = iteration
-        return ProgressPoint(t_s, iteration, epoch, total, seen.metrics)
+        # As ProgressPoint(…), which is one more call.
+        return tuple.__new__(ProgressPoint, (t_s, iteration, epoch, total, seen.metrics))
 
     def _enter_epoch(self, number: int) -> None:
         if number == 0 and self._first_epoch == 1:
