@@ -56,11 +56,12 @@ class Drawn:
     """The epoch is written as YOLO does: the last one is named, and may be counted from 0."""
     scales: tuple[int, int] | None
     """What 1.2k/3.4M stand for, in ones; None where the layout holds whole numbers."""
-    _parts: Callable[[str], tuple[str, ...]]
+    _counts: Callable[[str], tuple[str, ...]]
+    _times: Callable[[str], tuple[str, ...]]
 
     def scaled(self, line: str) -> tuple[int, int] | None:
         """Done and total of *line* where they are no whole numbers; None for forged ones."""
-        done, total, _elapsed, _remaining = self._parts(line)
+        done, total = self._counts(line)
         scales = self.scales or (1, 1)
         try:
             return int(float(done) * scales[0]), int(float(total) * scales[1])
@@ -69,7 +70,7 @@ class Drawn:
 
     def length_s(self, line: str) -> float:
         """Seconds from 0 to the total, as the bar says; 0 while it does not know."""
-        _done, _total, elapsed, remaining = self._parts(line)
+        elapsed, remaining = self._times(line)
         return 0.0 if "?" in remaining else _clock_s(elapsed) + _clock_s(remaining)
 
 
@@ -102,7 +103,8 @@ def drawn(line: str) -> Drawn | NoBar:
         names_epoch=epoch is not None,
         is_yolo=epoch is not None and epoch.re is _YOLO,
         scales=None if is_whole else (_SCALE[match[3]], _SCALE[match[5]]),
-        _parts=itemgetter(*(slice(*match.span(group)) for group in (2, 4, 6, 7))),
+        _counts=itemgetter(slice(*match.span(2)), slice(*match.span(4))),
+        _times=itemgetter(slice(*match.span(6)), slice(*match.span(7))),
     )
 
 

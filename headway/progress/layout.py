@@ -76,6 +76,7 @@ class Layout:
         "_names_cut",
         "_order",
         "_spelled",
+        "_varying",
         "_whole",
     )
 
@@ -107,9 +108,10 @@ class Layout:
             for name, _begin, _end in numbers
         )
         # Digits are part of the name's value too: acc1 and acc5 have one shape.
-        in_line = [name for name, _begin, _end in numbers if not isinstance(name, str)]
-        varies = len(in_line) == len(numbers) and any(map(_has_digit, self._names))
-        self._names_cut = _cutter(in_line) if varies else None
+        in_line = [(i, number[0]) for i, number in enumerate(numbers) if _has_digit(self._names[i])]
+        varying = {i: name for i, name in in_line if not isinstance(name, str)}
+        self._varying = tuple(varying)
+        self._names_cut = _cutter(list(varying.values())) if varying else None
         self._spelled: dict[tuple[str, ...], tuple[str, ...]] = {}
 
     def read(self, line: str) -> Seen:
@@ -146,7 +148,10 @@ class Layout:
         if names is None:
             if len(self._spelled) >= MAX_NAMES:
                 self._spelled.clear()
-            names = self._spelled[raw] = tuple(map(self._name_of, raw))
+            spelled = list(self._names)
+            for index, name in zip(self._varying, raw, strict=True):
+                spelled[index] = self._name_of(name)
+            names = self._spelled[raw] = tuple(spelled)
         return names
 
 

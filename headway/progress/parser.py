@@ -88,21 +88,25 @@ class LogParser:
     def _points(self, lines: list[str], t_s: float) -> list[ProgressPoint]:
         points: list[ProgressPoint] = []
         written = math.isnan(t_s)
-        settled = self._settled
+        settled, add = self._settled, self._counter.add
+        read = None if self._found is None else self._found.read
         for line, shape in zip(lines, shapes_of(lines), strict=True):
             if not line:
                 continue
             cut = settled.get(shape)
             if cut is None:
                 seen = self._read(line, shape)
-            elif self._found is None:
+                # It may have found a better format.
+                add = self._counter.add
+                read = None if self._found is None else self._found.read
+            elif read is None:
                 seen = None
             else:
-                seen = self._found.read(line[cut:] if cut else line, shape)
+                seen = read(line[cut:] if cut else line, shape)
             if written and (seen is not None or not self._clock.runs):
                 t_s = self._clock.seconds(line)
             if seen is not None:
-                point = self._counter.add(seen, t_s)
+                point = add(seen, t_s)
                 if point is not None:
                     points.append(point)
         return points

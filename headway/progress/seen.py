@@ -35,17 +35,22 @@ def finite(pairs: Iterable[tuple[str, object]]) -> dict[str, float]:
     """The pairs whose value is, or reads as, a finite number."""
     kept: dict[str, float] = {}
     for name, value in pairs:
-        if isinstance(value, bool) or not isinstance(value, int | float | str):
-            continue
-        try:
-            number = float(value)
-        except (ValueError, OverflowError):
-            continue
+        number = value if type(value) is float else _number(value)
         if math.isfinite(number) and len(kept) < MAX_METRICS:
             # JSON may spell characters that no database column takes, such as NUL.
             known = name if len(name) <= MAX_NAME and name.isprintable() else _printable(name)
             kept[known] = number
     return kept
+
+
+def _number(value: object) -> float:
+    """What *value* is, or reads as; NaN when that is no number."""
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        return math.nan
+    try:
+        return float(value)
+    except (ValueError, OverflowError):
+        return math.nan
 
 
 def _printable(name: str) -> str:
