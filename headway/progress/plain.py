@@ -144,9 +144,9 @@ def only_training(words: Plain) -> Reader:
 
     def read(line: str, shape: bytes) -> Seen | None:
         seen = words(line, shape)
-        if seen is None or not any(seen) or seen.metrics or seen.steps or seen.epochs:
+        if seen is None or seen.metrics or seen.steps or seen.epochs:
             return seen
-        return seen if words.has_spoken else None
+        return seen if words.has_spoken or not any(seen) else None
 
     return read
 
