@@ -1,7 +1,6 @@
 """Progress points and traces."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict
 
 from sqlalchemy import func
 from sqlmodel import Session, col, select
@@ -124,7 +123,7 @@ def _is_known(session: Session, run_id: str) -> bool:
 
 
 def _progress_row(run_id: str, attempt: int, number: int, point: ProgressPoint) -> ProgressRow:
-    fields = asdict(point)
+    fields = point._asdict()
     fields["metrics"] = dict(point.metrics)
     return ProgressRow(run_id=run_id, attempt=attempt, number=number, **fields)
 

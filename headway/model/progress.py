@@ -1,12 +1,15 @@
 """A progress point: what one log line said about how far training is."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import NamedTuple
 
 
-@dataclass(frozen=True, slots=True)
-class ProgressPoint:
-    """How far a run is, as far as one line of its log tells."""
+class ProgressPoint(NamedTuple):
+    """How far a run is, as far as one line of its log tells.
+
+    A tuple, since a log may hold hundreds of thousands of lines a second.
+    """
 
     t_s: float
     """Seconds since the container started."""
@@ -16,5 +19,5 @@ class ProgressPoint:
     """Epochs done in all."""
     total: int | None = None
     """Iterations there will be in all; of epochs when `iteration` is None."""
-    metrics: Mapping[str, float] = field(default_factory=dict)
+    metrics: Mapping[str, float] = MappingProxyType({})
     """Finite numbers only: a NaN loss is left out here."""

@@ -6,34 +6,25 @@ each epoch of an outer one, a validation between two parts of the training.
 """
 
 import re
-from collections.abc import Callable
 from dataclasses import dataclass
 
-from headway.progress.metrics import MAX_SHAPES, shape_of
-from headway.progress.seen import COUNT, Seen, metrics_in
-
-_BAR = re.compile(
-    r"([0-9]{1,3})%(?:\|[^|]{0,400}\|)?\s{0,8}([0-9.]{1,20})([kMGT]?)/([0-9.]{1,20})([kMGT]?)"
-    r"[^\[<]{0,12}\[([0-9:]{1,12})<([0-9:?]{1,12})(?:,\s{0,4}([0-9.?]{1,12}\s?[a-zA-Z/]{1,24}))?"
+from headway.progress.drawn import Drawn, NoBar, drawn, is_beside
+from headway.progress.format import Reader
+from headway.progress.layout import (
+    MAX_SHAPE_CHARS,
+    MAX_SHAPES,
+    ByShape,
+    Layout,
+    Places,
+    shape_of,
 )
+from headway.progress.metrics import COUNT, numbers_in
+from headway.progress.seen import Seen
+
 _ENDLESS = re.compile(r"(?:^|[\s:])" + COUNT + r"it \[([0-9:]{1,12}), ")
 _RICH = re.compile(
     r"Epoch " + COUNT + "/" + COUNT + r"\s{1,4}[━╸╺ ]{2,200}\s{0,4}" + COUNT + "/" + COUNT + " "
 )
-_EPOCH = re.compile(
-    r"(?i)\bep(?:och)?s?\b[\s:=#\[(]{0,6}" + COUNT + r"(?:\s{0,3}(?:/|of)\s{0,3}" + COUNT + ")?"
-)
-# YOLO: "  1/100  2.5G  1.2 …"; torchtune: "1|25|Loss: 1.2".
-_YOLO = re.compile(
-    r"^" + COUNT + r"(?:/" + COUNT + r"\s{2,12}[0-9.]{1,8}[GMK]|\|[0-9]{1,12}\|Loss)"
-)
-# Words that name work beside the training.
-_BESIDE = re.compile(
-    r"(?i)valid|\bval\b|eval|\btest|predict|infer|sanity|download|map\b|map \(|filter|token|loading"
-    r"|fetch|generat|extract|unzip|resolv|cach|scanning|plotting|saving|collect|preproc|running"
-    r"|shards|embed|warm ?up|class\b|build|fusing"
-)
-_SCALE = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 MAX_BARS = 64
 
 
@@ -69,82 +60,74 @@ class Bars:
         self._inner: _Bar | None = None
         self._named = False
         self._from_zero = False
-        self._newest: tuple[str, _Bar] | None = None
-        self._beside: dict[bytes, bool] = {}
+        self._newest: tuple[bool, _Bar] | None = None
+        self._shapes: dict[bytes, Drawn | NoBar] = {}
 
-    def __call__(self, line: str) -> Seen | None:
+    def __call__(self, line: str, shape: bytes) -> Seen | None:
         """Read one line."""
-        match = _BAR.search(line) if "%" in line else None
-        if match is None:
+        if "%" not in line:
             return self._other(line)
-        text = line[: match.start()][-200:].strip()
-        if text and self._is_beside(text):
+        try:
+            bar = self._shapes[shape]
+        except KeyError:
+            bar = self._learn(line, shape)
+        if isinstance(bar, NoBar):
+            return self._other(line) if bar is NoBar.NONE else None
+        if self._named and not bar.names_epoch:
             return None
-        done, total = _scaled(match[2], match[3]), _scaled(match[4], match[5])
-        if done is None or not total:
+        said = bar.layout.read(line)
+        if bar.scales is not None:
+            done, total = bar.scaled(line) or (None, None)
+            said = said._replace(step=done, steps=total)
+        if not said.steps:
             return None
-        metrics = metrics_in(line[match.end() :])
-        if text and (epoch := _YOLO.search(text) or _EPOCH.search(text)):
+        if bar.names_epoch:
             self._named = True
-            return self._of_epoch(text, epoch, done, total, metrics)
-        if self._named:
-            return None
-        return self._unnamed(text, done, total, _length_s(match[6], match[7]), metrics)
+            return self._of_epoch(said) if bar.is_yolo else said
+        return self._unnamed(bar, said, bar.length_s(line))
 
-    def _is_beside(self, text: str) -> bool:
-        """Whether *text* names work beside the training; asked once of texts of one shape."""
-        shape = shape_of(text)
-        beside = self._beside.get(shape)
-        if beside is None:
-            if len(self._beside) >= MAX_SHAPES:
-                self._beside.clear()
-            beside = self._beside[shape] = _BESIDE.search(text) is not None
-        return beside
+    def _learn(self, line: str, shape: bytes) -> Drawn | NoBar:
+        learnt = drawn(line)
+        if len(shape) <= MAX_SHAPE_CHARS:
+            if len(self._shapes) >= MAX_SHAPES:
+                self._shapes.clear()
+            self._shapes[shape] = learnt
+        return learnt
 
-    def _of_epoch(
-        self, text: str, match: re.Match[str], done: int, total: int, metrics: dict[str, float]
-    ) -> Seen:
-        """A bar whose text names the epoch."""
-        epoch, epochs = int(match[1]), int(match[2]) if match[2] else None
-        if match.re is _YOLO:
-            # YOLOv5 counts from 0 and names the last one: 0/2, 1/2, 2/2.
-            self._from_zero = self._from_zero or epoch == 0
-            epoch += self._from_zero
-            epochs = epochs + self._from_zero if epochs is not None else None
-        more = metrics_in(text[match.end() :])
-        return Seen(more | metrics, None, None, epoch, epochs, done, total)
+    def _of_epoch(self, said: Seen) -> Seen:
+        """YOLOv5 counts from 0 and names the last one: 0/2, 1/2, 2/2."""
+        self._from_zero = self._from_zero or said.epoch == 0
+        if not self._from_zero:
+            return said
+        epoch, epochs = said.epoch, said.epochs
+        return said._replace(
+            epoch=None if epoch is None else epoch + 1,
+            epochs=None if epochs is None else epochs + 1,
+        )
 
     def _other(self, line: str) -> Seen | None:
         """Lightning's rich bar, and a bar that does not know its total."""
         if "━" in line and (match := _RICH.search(line)):
             epoch, epochs, step, steps = map(int, match.groups())
             # Lightning shows the last index: 0/9 is the first of ten.
-            last = Seen(metrics_in(line[match.end() :]), epoch=epoch, epochs=epochs)
             self._named = True
-            return last._replace(step=step, steps=steps)
+            return Seen(_metrics(line, match.end()), None, None, epoch, epochs, step, steps)
         if "it [" in line and not self._bars and (match := _ENDLESS.search(line)):
-            if _BESIDE.search(line[: match.start()][-200:]):
+            if is_beside(line[: match.start()]):
                 return None
-            return Seen(metrics_in(line[match.end() :]), iteration=int(match[1]))
+            return Seen(_metrics(line, match.end()), iteration=int(match[1]))
         return None
 
-    def _unnamed(
-        self, text: str, done: int, total: int, length_s: float, metrics: dict[str, float]
-    ) -> Seen | None:
+    def _unnamed(self, drawn: Drawn, said: Seen, length_s: float) -> Seen | None:
         """A bar that does not name its epoch: find its place among the others."""
-        key = (_without_digits(text) if text else "", total)
-        bar = self._bars.get(key)
-        if bar is None and self._newest is not None:
-            before, newest = self._newest
-            # A new bar is first drawn at 0; else only the text of the newest one has changed.
-            if newest.total == total and newest.done <= done and (done > 0 or not before):
-                bar = self._bars[key] = newest
+        metrics, done, total = said.metrics, said.step or 0, said.steps or 0
+        bar = self._bars.get((drawn.label, total))
         if bar is None:
             if len(self._bars) >= MAX_BARS:
                 self._bars.pop(next(iter(self._bars)))
-            bar = self._bars[key] = _Bar(total)
+            bar = self._bars[drawn.label, total] = self._first_seen(done, total)
         bar.move(done, length_s)
-        self._newest = (text, bar)
+        self._newest = (drawn.has_text, bar)
         self._choose(bar)
         main, inner = self._main, self._inner
         if main is None or (bar is not main and bar is not inner):
@@ -155,7 +138,16 @@ class Bars:
             if bar is main and done >= total:
                 step = inner.total
             return Seen(metrics, None, None, epoch + 1, main.total, step, inner.total)
-        return Seen(metrics, step=done, steps=total)
+        return said
+
+    def _first_seen(self, done: int, total: int) -> _Bar:
+        """The bar that is seen with this text and total for the first time."""
+        if self._newest is not None:
+            had_text, newest = self._newest
+            # A new bar is first drawn at 0; else only the text of the newest one has changed.
+            if newest.total == total and newest.done <= done and (done > 0 or not had_text):
+                return newest
+        return _Bar(total)
 
     def _choose(self, bar: _Bar) -> None:
         """Decide whether *bar* is the training, a part of it, or something beside it."""
@@ -176,6 +168,10 @@ class Bars:
                 self._main = bar
 
 
+def _metrics(line: str, begin: int) -> dict[str, float]:
+    return Layout(line, Places({}, numbers_in(line, begin))).read(line).metrics
+
+
 def _replaces(bar: _Bar, main: _Bar) -> bool:
     """Whether *main* was something before the training, and *bar* is the training.
 
@@ -187,34 +183,6 @@ def _replaces(bar: _Bar, main: _Bar) -> bool:
     return longer and (main.full or bar.cycles > 0 or bar.done > 100)
 
 
-def _scaled(number: str, unit: str) -> int | None:
-    try:
-        return int(float(number) * _SCALE[unit])
-    except ValueError:
-        return None
-
-
-def _without_digits(text: str) -> str:
-    return text.translate(_DIGITS)
-
-
-_DIGITS = dict.fromkeys(map(ord, "0123456789"))
-
-
-def _length_s(elapsed: str, remaining: str) -> float:
-    """Seconds of ``[elapsed<remaining``; 0 while the bar does not know."""
-    if "?" in remaining:
-        return 0.0
-    return _clock_s(elapsed) + _clock_s(remaining)
-
-
-def _clock_s(text: str) -> float:
-    seconds = 0.0
-    for part in text.split(":"):
-        seconds = seconds * 60 + (int(part) if part else 0)
-    return seconds
-
-
 class HuggingFace:
     """The Trainer: a bar of optimiser steps, and dictionaries with numbers."""
 
@@ -224,50 +192,62 @@ class HuggingFace:
     _step = re.compile(r"'step': '?" + COUNT)
     _epoch = re.compile(r"'epoch': '?([0-9]{1,9}(?:\.[0-9]{1,12})?)'?")
 
-    def __init__(self, bars: Callable[[str], Seen | None]) -> None:
+    def __init__(self, bars: Reader) -> None:
         self._bars = bars
+        self._dictionaries = ByShape(self._places)
         self._settled: dict[str, int] = {}
         self._has_bar = False
         self._has_spoken = False
 
-    def __call__(self, line: str) -> Seen | None:
+    def __call__(self, line: str, shape: bytes) -> Seen | None:
         """Read one line."""
-        match = self._dictionary.search(line) if "{'" in line else None
-        if match is None:
-            if " = " in line and (setting := self._settings.search(line)):
-                self._settled[setting[1]] = int(setting[2].replace(",", "") or 0)
-                self._has_spoken = True
-                return Seen({})
-            if not self._has_spoken:
-                return None  # other dictionaries, of a program that is none of the Trainer's
-            seen = self._bars(line)
-            self._has_bar = self._has_bar or (seen is not None and seen.step is not None)
-            return seen
-        epoch = self._epoch.search(line, match.start())
-        if epoch is None:
-            return None
+        said = self._dictionaries(line, shape) if "{'" in line else None
+        if said is None or said.epoch_done is None:
+            return None if said is not None else self._without_dictionary(line, shape)
         self._has_spoken = True
-        # The bar may stand on the same line, before the dictionary.
-        bar = self._bars(line[: match.start()])
-        metrics = metrics_in(line[match.start() :])
-        if bar is not None and bar.step is not None:
-            self._has_bar = True
-            return bar._replace(metrics=metrics, epoch_done=float(epoch[1]))
-        return self._without_bar(line, float(epoch[1]), metrics)
+        if "%" in line:
+            # The bar may stand on the same line, before the dictionary.
+            before = line[: line.index("{'")]
+            bar = self._bars(before, shape_of(before))
+            if bar is not None and bar.step is not None:
+                self._has_bar = True
+                return bar._replace(metrics=said.metrics, epoch_done=said.epoch_done)
+        return self._without_bar(said)
 
-    def _without_bar(self, line: str, epoch: float, metrics: dict[str, float]) -> Seen:
+    def _places(self, line: str) -> Places | None:
+        match = self._dictionary.search(line)
+        if match is None:
+            return None
+        epoch, step = self._epoch.search(line, match.start()), self._step.search(line)
+        counts = {} if epoch is None else {"epoch_done": epoch.span(1)}
+        if step is not None:
+            counts["step"] = step.span(1)
+        return Places(counts, numbers_in(line, match.start()))
+
+    def _without_dictionary(self, line: str, shape: bytes) -> Seen | None:
+        if " = " in line and (setting := self._settings.search(line)):
+            self._settled[setting[1]] = int(setting[2].replace(",", "") or 0)
+            self._has_spoken = True
+            return Seen({})
+        if not self._has_spoken:
+            return None  # other dictionaries, of a program that is none of the Trainer's
+        seen = self._bars(line, shape)
+        self._has_bar = self._has_bar or (seen is not None and seen.step is not None)
+        return seen
+
+    def _without_bar(self, said: Seen) -> Seen:
         """Steps as the dictionary has them, or from the share of the epochs that is done."""
         epochs = self._settled.get("Num Epochs") or None
         total = self._settled.get("Total optimization steps") or None
+        metrics, epoch = said.metrics, said.epoch_done or 0.0
         if self._has_bar:
-            return Seen(metrics, epochs=epochs, epoch_done=epoch)
-        step = self._step.search(line)
-        if step is not None:
-            metrics.pop("step", None)
-            return Seen(metrics, int(step[1]), total, epochs=epochs, epoch_done=epoch)
+            return Seen(metrics, None, None, None, epochs, None, None, epoch)
+        if said.step is not None:
+            return Seen(metrics, said.step, total, None, epochs, None, None, epoch)
         if epochs and total:
-            return Seen(metrics, round(total * min(epoch / epochs, 1.0)), total, epoch_done=epoch)
-        return Seen(metrics, epochs=epochs, epoch_done=epoch)
+            step = round(total * min(epoch / epochs, 1.0))
+            return Seen(metrics, step, total, None, None, None, None, epoch)
+        return Seen(metrics, None, None, None, epochs, None, None, epoch)
 
 
 class Lightning:
@@ -275,12 +255,12 @@ class Lightning:
 
     hints = ("v_num", "GPU available: ", "LOCAL_RANK: ", "Sanity Checking", "`Trainer.")
 
-    def __init__(self, bars: Callable[[str], Seen | None]) -> None:
+    def __init__(self, bars: Reader) -> None:
         self._bars = bars
 
-    def __call__(self, line: str) -> Seen | None:
+    def __call__(self, line: str, shape: bytes) -> Seen | None:
         """Read one line."""
-        seen = self._bars(line)
+        seen = self._bars(line, shape)
         if seen is None:
             return Seen({}) if any(hint in line for hint in self.hints) else None
         # "Training: 0/1016", drawn before the first epoch's bar, has an epoch's total.

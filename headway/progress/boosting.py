@@ -3,8 +3,8 @@
 import re
 from collections.abc import Iterator
 
-from headway.progress.metrics import MetricReader
-from headway.progress.seen import COUNT, NUMBER, Seen, finite, metrics_in
+from headway.progress.layout import ByShape, Places
+from headway.progress.metrics import COUNT, NUMBER, Number, numbers_in
 
 _XGBOOST = re.compile(
     r"\[" + COUNT + r"\](?:\t|\s{1,8})(?=[\w.]{1,40}-[\w@.-]{1,40}:[-+0-9n])", re.ASCII
@@ -12,21 +12,22 @@ _XGBOOST = re.compile(
 _XGBOOST_VALUE = re.compile(r"([\w.]{1,40}+-[\w@.-]{1,40}+):(" + NUMBER + ")", re.ASCII)
 
 
-def _xgboost_numbers(text: str) -> Iterator[tuple[int, int, int, int]]:
+def _xgboost_numbers(text: str) -> Iterator[Number]:
     for match in _XGBOOST_VALUE.finditer(text):
-        yield *match.span(1), *match.span(2)
+        yield match.span(1), *match.span(2)
 
 
-_xgboost_metrics = MetricReader(_xgboost_numbers)
-
-
-def read_xgboost(line: str) -> Seen | None:
-    r"""``[12]\ttrain-logloss:0.31\teval-auc:0.9``: rounds are counted from 0."""
+def _xgboost_places(line: str) -> Places | None:
     match = _XGBOOST.search(line)
     if match is None:
         return None
-    metrics = _xgboost_metrics(line[match.end() :])
-    return Seen(metrics, iteration=int(match[1]) + 1)
+    numbers = numbers_in(line, match.end(), find=_xgboost_numbers)
+    return Places({"iteration": match.span(1)}, numbers, from_zero=True)
+
+
+def xgboost_reader() -> ByShape:
+    r"""``[12]\ttrain-logloss:0.31\teval-auc:0.9``: rounds are counted from 0."""
+    return ByShape(_xgboost_places)
 
 
 _LIGHTGBM = re.compile(
@@ -41,23 +42,33 @@ _LIGHTGBM_VALUE = re.compile(
 )
 
 
-def read_lightgbm(line: str) -> Seen | None:
-    r"""``[12]\tvalid_0's auc: 0.9`` (Python), ``[LightGBM] [Info] Iteration:12, …`` (command)."""
+def _lightgbm_places(line: str) -> Places | None:
     match = _LIGHTGBM.search(line)
     if match is None:
         return None
-    iteration = int(match[1] or match[2] or match[3])
-    values = _LIGHTGBM_VALUE.findall(line, match.end())
-    return Seen(finite((name.strip(), value) for name, value in values), iteration=iteration)
+    iteration = next(match.span(group) for group in (1, 2, 3) if match[group])
+    values = _LIGHTGBM_VALUE.finditer(line, match.end())
+    numbers = [(value.span(1), *value.span(2)) for value in values]
+    return Places({"iteration": iteration}, numbers, name=str.strip)
+
+
+def lightgbm_reader() -> ByShape:
+    r"""``[12]\tvalid_0's auc: 0.9`` (Python), ``[LightGBM] [Info] Iteration:12, …`` (command)."""
+    return ByShape(_lightgbm_places)
 
 
 _CATBOOST = re.compile(r"^\s{0,8}" + COUNT + r":\s(?:learn|test|total): ", re.ASCII)
 
 
-def read_catboost(line: str) -> Seen | None:
-    r"""``12:\tlearn: 0.31\ttest: 0.33\tbest: 0.33 (12)\ttotal: 1.2s``: rounds from 0."""
+def _catboost_places(line: str) -> Places | None:
     match = _CATBOOST.search(line)
     if match is None:
         return None
-    metrics = metrics_in(line[match.start() :].split("total:", maxsplit=1)[0])
-    return Seen(metrics, iteration=int(match[1]) + 1)
+    times = line.find("total:", match.start())
+    numbers = numbers_in(line, match.start(), times if times >= 0 else None)
+    return Places({"iteration": match.span(1)}, numbers, from_zero=True)
+
+
+def catboost_reader() -> ByShape:
+    r"""``12:\tlearn: 0.31\ttest: 0.33\tbest: 0.33 (12)\ttotal: 1.2s``: rounds from 0."""
+    return ByShape(_catboost_places)

@@ -45,6 +45,7 @@ class RunCounter:
         self._index = 0
         self._steps: int | None = None
         self._epochs_as_printed: int | None = None
+        self._learnt: tuple[int, int] | None = None
         self._in_epoch = _EpochSteps()
         self._has_epochs = False
         self._steps_are_of_all = False
@@ -56,29 +57,45 @@ class RunCounter:
 
     def add(self, seen: Seen, t_s: float) -> ProgressPoint | None:
         """The point *seen* makes, or None when it tells nothing new."""
-        if seen.epoch is not None:
-            self._enter_epoch(seen.epoch)
-        if seen.epochs is not None:
-            self._learn_epochs(seen.epochs)
-        iteration, epoch = self._position(seen)
+        number, printed, step, steps = seen[3:7]
+        if number is not None and (
+            number - self._first_epoch != self._index or not self._has_epochs
+        ):
+            self._enter_epoch(number)
+        if printed is not None and (printed, self._index) != self._learnt:
+            self._learn_epochs(printed)
+        if step is not None and steps and seen.iteration is None:
+            iteration, epoch = self._of_epoch(step, steps, is_named=number is not None)
+            epoch = epoch if seen.epoch_done is None else seen.epoch_done
+            return self._point(seen, iteration, epoch, t_s)
+        return self._point(seen, *self._position(seen), t_s)
+
+    def _point(
+        self, seen: Seen, iteration: int | None, epoch: float | None, t_s: float
+    ) -> ProgressPoint | None:
+        """The point of *seen*, which is about this place, if that is news."""
         if iteration is None:
             iteration = self._iteration  # the line tells of epochs only
-        if (iteration is None and epoch is None) or (iteration or 0) > MAX_COUNT:
+            if iteration is None and (epoch is None or (epoch == 0 and not seen.metrics)):
+                return None  # at most the first epoch begins: nothing is done yet
+        if iteration is not None and iteration > MAX_COUNT:
             return None
-        if iteration is None and epoch == 0 and not seen.metrics:
-            return None  # the first epoch begins: nothing is done yet
         place = (iteration or 0, self._highest[1] if epoch is None else epoch)
-        if not self._is_news(place, seen.metrics):
+        if place > self._highest:
+            self._set(place, seen.metrics)
+        elif not self._is_news(place, seen.metrics):
             return None
         self._iteration = iteration
         total = self._total(seen, iteration)
         if total is not None and iteration is not None and total < iteration:
             total = iteration
-        return ProgressPoint(t_s, iteration, epoch, total, seen.metrics)
+        # As ProgressPoint(…), which is one more call.
+        return tuple.__new__(ProgressPoint, (t_s, iteration, epoch, total, seen.metrics))
 
     def _enter_epoch(self, number: int) -> None:
         if number == 0 and self._first_epoch == 1:
             self._first_epoch = 0
+            self._learnt = None
             if self._epochs_as_printed is not None:
                 self._learn_epochs(self._epochs_as_printed)
         self._index = number - self._first_epoch
@@ -87,18 +104,15 @@ class RunCounter:
     def _learn_epochs(self, printed: int) -> None:
         """``Epoch 0/24`` names the last index, ``Epoch 0/25`` the count: 25 epochs both."""
         self._epochs_as_printed = printed
+        self._learnt = (printed, self._index)
         names_last = self._first_epoch == 0 and (printed % 5 == 4 or printed <= self._index)
         self.epochs = max(printed + names_last, 1)
 
     def _position(self, seen: Seen) -> tuple[int | None, float | None]:
-        """Iterations and epochs done in all."""
+        """Iterations and epochs done in all, of a line without a step of so many."""
         if seen.iteration is not None:
             return seen.iteration, self._epochs_done(seen)
         if seen.step is not None:
-            if seen.steps:
-                is_named = seen.epoch is not None
-                iteration, epoch = self._of_epoch(seen.step, seen.steps, is_named=is_named)
-                return iteration, epoch if seen.epoch_done is None else seen.epoch_done
             if self._steps and seen.epoch is None:
                 return self._of_epoch(seen.step, self._steps, is_named=False)
             iteration, done = self._in_epoch.add(self._index, seen.step)
@@ -164,10 +178,7 @@ class RunCounter:
         return None
 
     def _is_news(self, place: tuple[int, float], metrics: dict[str, float]) -> bool:
-        """Whether this is further than ever, new numbers at the same place, or a restart."""
-        if place > self._highest:
-            self._set(place, metrics)
-            return True
+        """Whether this, no further than ever, is new numbers at the same place, or a restart."""
         if place == self._highest:
             self._below.clear()
             if metrics.keys() <= self._names:

@@ -27,7 +27,7 @@ class CustomPattern:
         names = self._pattern.groupindex
         self._metrics = tuple(name for name in names if name not in COUNT_GROUPS)[:MAX_METRICS]
 
-    def __call__(self, line: str) -> Seen | None:
+    def __call__(self, line: str, _shape: bytes) -> Seen | None:
         """Read one line."""
         match = self._pattern.search(line)
         if match is None:

@@ -7,8 +7,9 @@ from enum import IntEnum
 from headway.progress.counting import Counts
 from headway.progress.seen import Seen
 
-Reader = Callable[[str], Seen | None]
-"""Reads one line; may remember what it needs for the next; never raises.
+Reader = Callable[[str, bytes], Seen | None]
+"""Reads one line, of which the second says what it shares with lines of other digits (see
+`layout.shape_of`); may remember what it needs for the next; never raises.
 
 An empty `Seen` means: a line of this format, which tells no progress."""
 

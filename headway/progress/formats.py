@@ -1,15 +1,15 @@
 """The formats headway knows."""
 
 from headway.progress.bars import Bars, HuggingFace, Lightning
-from headway.progress.boosting import read_catboost, read_lightgbm, read_xgboost
+from headway.progress.boosting import catboost_reader, lightgbm_reader, xgboost_reader
 from headway.progress.counting import Counts
 from headway.progress.format import Certainty, Format
 from headway.progress.keras import Keras
 from headway.progress.plain import BarsAndWords, Plain, only_training
 from headway.progress.protocol import DLLogger, read_headway
-from headway.progress.pytorch import read_pytorch
+from headway.progress.pytorch import pytorch_reader
 from headway.progress.sklearn import ScikitLearn
-from headway.progress.tensorflow import Caffe, read_tensorflow
+from headway.progress.tensorflow import Caffe, tensorflow_reader
 
 
 def known_formats() -> tuple[Format, ...]:
@@ -23,18 +23,22 @@ def known_formats() -> tuple[Format, ...]:
         Format("huggingface", sure, HuggingFace.hints, HuggingFace(bars), keeps_count=True),
         Format("lightning", sure, Lightning.hints, Lightning(bars), keeps_count=True),
         Format("keras", sure, ("poch ", "[=", "[>", "━", " - "), Keras()),
-        Format("pytorch", sure, ("Epoch: ", "Epoch [", "Epoch[", "Train: "), read_pytorch),
-        Format("tensorflow", sure, ("step = ", "tep "), read_tensorflow),
+        Format("pytorch", sure, ("Epoch: ", "Epoch [", "Epoch[", "Train: "), pytorch_reader()),
+        Format("tensorflow", sure, ("step = ", "tep "), tensorflow_reader()),
         Format("caffe", sure, ("max_iter", "] Iteration ", "solver.cpp:", "caffe.cpp:"), Caffe()),
-        Format("xgboost", sure, ("]\t", "] "), read_xgboost, counts=Counts.ROUNDS),
+        Format("xgboost", sure, ("]\t", "] "), xgboost_reader(), counts=Counts.ROUNDS),
         Format(
-            "lightgbm", sure, ("'s ", "[LightGBM]", "cv_agg"), read_lightgbm, counts=Counts.ROUNDS
+            "lightgbm",
+            sure,
+            ("'s ", "[LightGBM]", "cv_agg"),
+            lightgbm_reader(),
+            counts=Counts.ROUNDS,
         ),
         Format(
             "catboost",
             sure,
             (": learn", ":\tlearn", ":\ttest", ": test"),
-            read_catboost,
+            catboost_reader(),
             counts=Counts.ROUNDS,
         ),
         Format("sklearn", sure, ScikitLearn.hints, ScikitLearn(), counts=Counts.ROUNDS),

@@ -1,68 +1,61 @@
-"""Reading the numbers of lines that look alike, fast.
+"""Where the names and numbers of metrics stand in a text."""
 
-A training program prints the same line again and again with other digits. Where
-its names and numbers are is found once by regular expressions, which look at
-digits only as digits; the next line of that shape is just cut at those places.
-"""
-
-from collections.abc import Callable, Iterable
+import re
+from collections.abc import Callable, Iterator
 
 MAX_METRICS = 32
-MAX_SHAPES = 2048
-"""So many shapes are kept; then all are forgotten, and learnt again."""
-MAX_SHAPE_CHARS = 1024
-"""Longer texts are read anew each time, so that a hostile log fills no memory."""
 
-Places = Callable[[str], Iterable[tuple[int, int, int, int]]]
-"""Begin and end of each name, begin and end of its number."""
+Span = tuple[int, int]
+Number = tuple[Span | str, int, int]
+"""A metric: where its name stands (or the name, where the line does not say it), and
+the begin and end of its number."""
 
-_SAME_DIGIT = bytes.maketrans(b"123456789", b"000000000")
+NUMBER = r"[-+]?(?:[0-9]{1,40}(?:\.[0-9]{0,40})?|\.[0-9]{1,40})(?:[eE][-+]?[0-9]{1,5})?"
+COUNT = r"([0-9]{1,15})"
+
+# Possessive counts ({…}+) and a start at a word's start keep this linear on hostile lines.
+_PAIR = re.compile(
+    r"(?<![\w.@/])"
+    r"((?:(?:train|training|val|valid|validation|test|eval|avg|average|lm|learning) )?"
+    r"[A-Za-z_][\w./@-]{0,47}+)"
+    r"[\"']?\s{0,4}+(?:[:=]\s{0,8}+[\"'\[]?(" + NUMBER + r")|(?<=\s)([-+]?[0-9]{1,20}\.[0-9]{1,20}"
+    r"(?:[eE][-+]?[0-9]{1,3})?))(?![\w.]*[:/]|\.?[0-9])",
+    re.ASCII,
+)
+_NOT_METRICS = frozenset(
+    (
+        *("epoch", "epochs", "step", "steps", "iter", "iters", "iteration", "iterations", "it"),
+        *("batch", "eta", "v_num", "rank", "gpu", "cuda", "total"),
+        # Words before a number in a sentence.
+        *("in", "after", "took", "at", "of", "for", "to", "is", "with", "by", "from", "than"),
+    )
+)
+
+_SOURCES = (".py", ".cpp", ".cc", ".cu", ".h")
+"""``solver.cpp:228`` is a place in a program, not a metric."""
 
 
-def shape_of(text: str) -> bytes:
-    """*text* with each digit as 0: the same for lines that differ only in their numbers."""
-    return text.encode("utf-8", "surrogatepass").translate(_SAME_DIGIT)
+def pairs(text: str) -> Iterator[Number]:
+    """Every ``name: number``, ``name=number`` and ``name 1.5`` in *text*."""
+    for match in _PAIR.finditer(text):
+        name = match[1]
+        if (
+            name not in _NOT_METRICS
+            and name.lower() not in _NOT_METRICS
+            and not name.endswith(_SOURCES)
+        ):
+            yield match.span(1), *match.span(2 if match[2] is not None else 3)
 
 
-class MetricReader:
-    """Reads names and finite numbers from a text.
-
-    Args:
-        places: Where they are. It must depend on which characters are digits,
-            never on which digits they are.
-    """
-
-    def __init__(self, places: Places) -> None:
-        self._places = places
-        self._shapes: dict[bytes, list[tuple[str | None, int, int, int, int]]] = {}
-
-    def __call__(self, text: str) -> dict[str, float]:
-        """At most `MAX_METRICS` metrics of *text*; of one name the last number counts."""
-        shape = shape_of(text)
-        plan = self._shapes.get(shape)
-        if plan is None:
-            plan = self._learn(text, shape)
-        found: dict[str, float] = {}
-        for name, name_begin, name_end, begin, end in plan:
-            value = float(text[begin:end])
-            if value - value == 0.0:  # finite
-                found[name or text[name_begin:name_end].replace(" ", "_")] = value
-        return found
-
-    def _learn(self, text: str, shape: bytes) -> list[tuple[str | None, int, int, int, int]]:
-        plan: list[tuple[str | None, int, int, int, int]] = []
-        for place in self._places(text):
-            name = text[place[0] : place[1]]
-            # Digits are part of the name's value too: acc1 and acc5 have one shape.
-            fixed = None if any(map(str.isdigit, name)) else name.replace(" ", "_")
-            if fixed is not None:
-                plan = [each for each in plan if each[0] != fixed]
-            plan.append((fixed, *place))
-            if len(plan) == MAX_METRICS:
-                break
-        plan.sort(key=lambda place: place[1])
-        if len(text) <= MAX_SHAPE_CHARS:
-            if len(self._shapes) >= MAX_SHAPES:
-                self._shapes.clear()
-            self._shapes[shape] = plan
-        return plan
+def numbers_in(
+    line: str,
+    begin: int,
+    end: int | None = None,
+    find: Callable[[str], Iterator[Number]] = pairs,
+) -> list[Number]:
+    """What *find* finds in *line* from *begin* to *end*, at its places in *line*."""
+    found: list[Number] = []
+    for name, number_begin, number_end in find(line[begin:end]):
+        moved = name if isinstance(name, str) else (name[0] + begin, name[1] + begin)
+        found.append((moved, number_begin + begin, number_end + begin))
+    return found

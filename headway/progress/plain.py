@@ -5,11 +5,13 @@ write themselves. Read only as long as no better format is found.
 """
 
 import re
-from typing import NamedTuple
+from collections.abc import Callable
+from operator import itemgetter
 
 from headway.progress.format import Reader
-from headway.progress.metrics import MAX_SHAPE_CHARS, MAX_SHAPES, shape_of
-from headway.progress.seen import COUNT, Seen, metrics_in
+from headway.progress.layout import ByShape, Places
+from headway.progress.metrics import COUNT, NUMBER, Span, pairs
+from headway.progress.seen import Seen
 
 _EPOCH = re.compile(
     r"(?<![A-Za-z_])(?<!for 1 )[Ee](?:poch|POCH)s?\b[\s:=#\[(|'\"]{0,6}" + COUNT
@@ -27,75 +29,53 @@ _STEP = re.compile(
 _THOUSANDS = re.compile(r"(?<=[0-9]),(?=[0-9]{3}(?![0-9]))")
 _BESIDE = re.compile(r"(?i)\b(?:val|valid|validation|test|testing|eval|evaluation)\b")
 _FASTAI = re.compile(r"^epoch((?:\s{2,12}[a-z_0-9]{2,40}){1,20}+)\s{0,20}$")
+_NOWHERE = (-1, -1)
+_VALUE = re.compile(r"\S+")
+_NUMBER = re.compile(NUMBER)
 _ROW = re.compile(r"^" + COUNT + r"((?:\s{2,14}[-0-9.:enaf]{1,20}){1,20}+)\s{0,20}$")
 
 
-Span = tuple[int, int]
-_NOWHERE = (-1, -1)
-
-
-class _Plan(NamedTuple):
-    """Where the counts stand in lines of one shape; `_NOWHERE` for those that are not said."""
-
-    epoch: Span
-    fraction: Span
-    epochs: Span
-    step: Span
-    steps: Span
-
-
 class Plain:
-    """Reads a line by its words.
-
-    Where its counts stand is looked for once for lines that differ only in
-    their digits, as `MetricReader` does for metrics.
-    """
+    """Reads a line by its words."""
 
     def __init__(self) -> None:
         self._columns: list[str] = []
-        self._plans: dict[bytes, _Plan | None] = {}
+        self._words = ByShape(_places)
+        self._rows = ByShape(self._row_places)
         self.has_spoken = False
 
-    def __call__(self, line: str) -> Seen | None:
+    def __call__(self, line: str, shape: bytes) -> Seen | None:
         """Read one line."""
-        if "(train)" in line:  # MMEngine: Epoch(train) [1][50/100], Iter(train) [50/100]
-            line = line.replace("(train)", "").replace("][", "] [")
-        shape = shape_of(line)
-        plan = self._plans.get(shape, _UNKNOWN)
-        if plan is _UNKNOWN:
-            plan = _COMMAS if _has_thousands(line) else _plan(line)
-            if len(line) <= MAX_SHAPE_CHARS:
-                if len(self._plans) >= MAX_SHAPES:
-                    self._plans.clear()
-                self._plans[shape] = plan
-        if plan is _COMMAS:
-            line = _THOUSANDS.sub("", line)
-            plan = _plan(line)
-        if plan is None:
-            return self._row(line)
-        seen = _seen(line, plan)
+        seen = self._words(line, shape)
+        if seen is None:
+            return self._row(line, shape)
         if seen.metrics or seen.steps or seen.epochs:
             self.has_spoken = True
         return seen
 
-    def _row(self, line: str) -> Seen | None:
+    def _row(self, line: str, shape: bytes) -> Seen | None:
         """A row of fastai's table: ``0         0.51        0.42        00:12``."""
         if line.startswith("epoch") and (match := _FASTAI.match(line)):
+            self._rows.forget()
             self._columns = match[1].split()
             self.has_spoken = True
             return Seen({})
-        if self._columns and (match := _ROW.match(line)):
-            values = match[2].split()
-            if len(values) == len(self._columns):
-                pairs = zip(self._columns, values, strict=True)
-                numbers = " ".join(f"{name}={value}" for name, value in pairs if name != "time")
-                return Seen(metrics_in(numbers), epoch=int(match[1]))
-        return None
+        return self._rows(line, shape) if self._columns else None
 
-
-_UNKNOWN = _Plan(_NOWHERE, _NOWHERE, _NOWHERE, _NOWHERE, _NOWHERE)
-_COMMAS = _UNKNOWN._replace(epoch=(-2, -2))
-"""A count of steps is written as 1,000: its places move when the comma is taken out."""
+    def _row_places(self, line: str) -> Places | None:
+        match = _ROW.match(line)
+        if match is None:
+            return None
+        values = list(_VALUE.finditer(line, *match.span(2)))
+        if len(values) != len(self._columns):
+            return None
+        columns = zip(self._columns, values, strict=True)
+        numbers = [
+            (column, *value.span())
+            for column, value in columns
+            if column != "time" and _NUMBER.fullmatch(value[0])
+        ]
+        return Places({"epoch": match.span(1)}, numbers)
 
 
 def _has_thousands(line: str) -> bool:
@@ -104,8 +84,37 @@ def _has_thousands(line: str) -> bool:
     return step is not None and _THOUSANDS.match(line, step.end(1)) is not None
 
 
-def _plan(line: str) -> _Plan | None:
-    """Where the counts of *line* stand; None when it has none, or is about a validation."""
+def _places(line: str) -> Places | None:
+    """What stands where in *line*; None when it counts nothing, or is about a validation."""
+    edit: Callable[[str], str] | None = None
+    if "(train)" in line:
+        edit, line = _without_train, _without_train(line)
+    if _has_thousands(line):
+        commas = _without_commas(line)
+        edit = commas if edit is None else _both(_without_train, commas)
+        line = commas(line)
+    counts = _counts(line)
+    return None if counts is None else Places(counts, pairs(line), edit=edit)
+
+
+def _without_train(line: str) -> str:
+    """MMEngine: ``Epoch(train) [1][50/100]``, ``Iter(train) [50/100]``."""
+    return line.replace("(train)", "").replace("][", "] [")
+
+
+def _without_commas(line: str) -> Callable[[str], str]:
+    """What takes the commas between thousands out of lines of this shape."""
+    at = [match.start() for match in _THOUSANDS.finditer(line)]
+    begins, ends = [0, *(comma + 1 for comma in at)], [*at, None]
+    cut = itemgetter(*(slice(begin, end) for begin, end in zip(begins, ends, strict=True)))
+    return lambda text: "".join(cut(text))
+
+
+def _both(first: Callable[[str], str], then: Callable[[str], str]) -> Callable[[str], str]:
+    return lambda text: then(first(text))
+
+
+def _counts(line: str) -> dict[str, Span] | None:
     if "| valid on " in line:  # fairseq, also in the middle of an epoch
         return None
     epoch = None if "micro_step" in line else _EPOCH.search(line)  # DeepSpeed's is always 0
@@ -123,35 +132,21 @@ def _plan(line: str) -> _Plan | None:
     if done is not _NOWHERE and _BESIDE.search(line[:first][-60:]):
         return None  # a step of the validation
     if epoch is None:
-        return _Plan(_NOWHERE, _NOWHERE, _NOWHERE, done, steps)
-    return _Plan(epoch.span(1), epoch.span(2), epoch.span(3), done, steps)
-
-
-def _seen(line: str, plan: _Plan) -> Seen:
-    metrics = metrics_in(line)
-    done, steps = _count(line, plan.step), _count(line, plan.steps)
-    epoch = _count(line, plan.epoch)
-    if epoch is None:
-        return Seen(metrics, step=done, steps=steps)
-    if plan.fraction != _NOWHERE:
-        said = float(line[plan.epoch[0] : plan.fraction[1]])
-        return Seen(metrics, iteration=done, total=steps, epoch_done=said)
-    epochs = _count(line, plan.epochs)
-    return Seen(metrics, epoch=epoch, epochs=epochs, step=done, steps=steps)
-
-
-def _count(line: str, span: Span) -> int | None:
-    return None if span[0] < 0 else int(line[span[0] : span[1]])
+        return {"step": done, "steps": steps}
+    if epoch[2]:
+        said = (epoch.start(1), epoch.end(2))  # epoch 1.25
+        return {"iteration": done, "total": steps, "epoch_done": said}
+    return {"epoch": epoch.span(1), "epochs": epoch.span(3), "step": done, "steps": steps}
 
 
 def only_training(words: Plain) -> Reader:
     """As *words*, but a line needs a number or a fraction besides: "step 1: download" is none."""
 
-    def read(line: str) -> Seen | None:
-        seen = words(line)
-        if seen is None or not any(seen) or seen.metrics or seen.steps or seen.epochs:
+    def read(line: str, shape: bytes) -> Seen | None:
+        seen = words(line, shape)
+        if seen is None or seen.metrics or seen.steps or seen.epochs:
             return seen
-        return seen if words.has_spoken else None
+        return seen if words.has_spoken or not any(seen) else None
 
     return read
 
@@ -163,12 +158,12 @@ class BarsAndWords:
         self._bars = bars
         self._words = words
 
-    def __call__(self, line: str) -> Seen | None:
+    def __call__(self, line: str, shape: bytes) -> Seen | None:
         """Read one line."""
-        seen = self._bars(line)
+        seen = self._bars(line, shape)
         if seen is not None or "poch" not in line or "%|" in line:
             return seen
-        said = self._words(line)
+        said = self._words(line, shape)
         if said is None or said.epoch is None:
             return None
         return said._replace(step=None, steps=None)

@@ -4,17 +4,22 @@ import json
 import re
 from collections.abc import Iterator
 
-from headway.progress.metrics import MetricReader
-from headway.progress.seen import COUNT, MAX_COUNT, Seen, count, finite
+import orjson
+
+from headway.progress.layout import ByShape, Places
+from headway.progress.metrics import COUNT, Number, numbers_in
+from headway.progress.seen import MAX_COUNT, Seen, count, finite
 
 _DECODER = json.JSONDecoder()
 
 
-def read_headway(line: str) -> Seen | None:
+def read_headway(line: str, _shape: bytes) -> Seen | None:
     """``{"headway": {"iteration": 10, "epoch": 0.5, "total": 100, "metrics": {…}}}``.
 
     The object may stand after a prefix that a launcher or logger added.
     """
+    if '"headway"' not in line:
+        return None
     start = 0 if line.startswith('{"headway"') else line.find("{")
     while start >= 0 and not line.startswith('{"headway"', start):
         start = line.find("{", start + 1) if start < 256 else -1
@@ -43,6 +48,15 @@ def _epochs(value: object) -> float | None:
 def _object(text: str) -> dict[str, object]:
     """The JSON object *text* begins with, or an empty one."""
     try:
+        value = orjson.loads(text)
+    except orjson.JSONDecodeError:
+        # NaN, or words behind the object.
+        return _lenient_object(text)
+    return value if isinstance(value, dict) else {}
+
+
+def _lenient_object(text: str) -> dict[str, object]:
+    try:
         value, _end = _DECODER.raw_decode(text)
     except (ValueError, RecursionError):
         return {}
@@ -60,38 +74,41 @@ _DLL_PAIR = re.compile(
 )
 
 
-def _dll_numbers(text: str) -> Iterator[tuple[int, int, int, int]]:
+def _dll_numbers(text: str) -> Iterator[Number]:
     for match in _DLL_PAIR.finditer(text):
-        yield *match.span(1), *match.span(2)
+        yield match.span(1), *match.span(2)
 
 
-_dll_metrics = MetricReader(_dll_numbers)
+def _dll_places(line: str) -> Places | None:
+    match = _DLL_STEP.search(line)
+    if match is None:
+        return None
+    numbers = numbers_in(line, match.start("rest"), find=_dll_numbers)
+    return Places({"epoch": match.span(1), "step": match.span(2)}, numbers)
 
 
 class DLLogger:
     """NVIDIA DeepLearningExamples: ``DLLL {json}`` and ``DLL time - Epoch: 0 Iteration: 10 …``."""
 
     def __init__(self) -> None:
+        self._text = ByShape(_dll_places)
         self._epochs: int | None = None
         self._total: int | None = None
 
-    def __call__(self, line: str) -> Seen | None:
+    def __call__(self, line: str, shape: bytes) -> Seen | None:
         """Read one line."""
         at = line.find("DLLL {")
         if at >= 0:
             return self._json(_object(line[at + 5 :]))
-        match = _DLL_STEP.search(line)
-        if match is None:
+        said = self._text(line, shape)
+        if said is None:
             return None
-        rest = match["rest"]
-        values = _dll_metrics(rest)
-        if "PARAMETER" in rest:
-            self._learn(values)
+        if "PARAMETER" in line:
+            self._learn(said.metrics)
             return Seen({})
-        if (match[1] is None and match[2] is None) or "Validation " in rest:
+        if (said.epoch is None and said.step is None) or "Validation " in line:
             return None
-        epoch = None if match[1] is None else int(match[1])
-        return self._seen(epoch, None if match[2] is None else int(match[2]), values)
+        return self._seen(said.epoch, said.step, said.metrics)
 
     def _json(self, said: dict[str, object]) -> Seen | None:
         data = said.get("data")

@@ -11,8 +11,8 @@ Epoch [1/5], Step [100/600], Loss: 0.3
 import re
 from collections.abc import Iterator
 
-from headway.progress.metrics import MetricReader
-from headway.progress.seen import COUNT, Seen, metrics_in, pairs
+from headway.progress.layout import ByShape, Places
+from headway.progress.metrics import COUNT, Number, numbers_in, pairs
 
 _MNIST = re.compile(
     r"Train(?: Epoch)?: {1,8}"
@@ -36,33 +36,24 @@ _METER = re.compile(
 )
 
 
-def _numbers(text: str) -> Iterator[tuple[int, int, int, int]]:
+def _meters(text: str) -> Iterator[Number]:
     yield from pairs(text)
     for match in _METER.finditer(text):
-        yield *match.span(1), *match.span(2)
+        yield match.span(1), *match.span(2)
 
 
-_metrics = MetricReader(_numbers)
-
-
-def read_pytorch(line: str) -> Seen | None:
-    """Read one line of the examples named at the top of the file."""
-    if "Train" in line and (match := _MNIST.search(line)) is not None:
-        epoch, epochs, step, steps = match.groups()
-        return Seen(
-            metrics_in(line[match.end() :]),
-            epoch=int(epoch),
-            epochs=int(epochs) if epochs else None,
-            step=int(step),
-            steps=int(steps),
-        )
-    if (match := _BRACKETS.search(line)) is None:
+def _places(line: str) -> Places | None:
+    match = _MNIST.search(line) if "Train" in line else None
+    numbers = pairs
+    if match is None:
+        match, numbers = _BRACKETS.search(line), _meters
+    if match is None:
         return None
-    epoch, epochs, step, steps = match.groups()
-    return Seen(
-        _metrics(line[match.end() :]),
-        epoch=int(epoch),
-        epochs=int(epochs) if epochs else None,
-        step=int(step),
-        steps=int(steps),
-    )
+    spans = map(match.span, (1, 2, 3, 4))
+    counts = dict(zip(("epoch", "epochs", "step", "steps"), spans, strict=True))
+    return Places(counts, numbers_in(line, match.end(), find=numbers))
+
+
+def pytorch_reader() -> ByShape:
+    """Reads the lines of the examples named at the top of the file."""
+    return ByShape(_places)

@@ -1,11 +1,10 @@
 """What one line says, before it is made a count over the whole run."""
 
 import math
-import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import NamedTuple
 
-from headway.progress.metrics import MAX_METRICS, MetricReader
+from headway.progress.metrics import MAX_METRICS
 
 MAX_NAME = 64
 MAX_COUNT = 10**15
@@ -32,62 +31,26 @@ class Seen(NamedTuple):
     """Epochs done in all, where the line says just that."""
 
 
-NUMBER = r"[-+]?(?:[0-9]{1,40}(?:\.[0-9]{0,40})?|\.[0-9]{1,40})(?:[eE][-+]?[0-9]{1,5})?"
-COUNT = r"([0-9]{1,15})"
-
-# Possessive counts ({…}+) and a start at a word's start keep this linear on hostile lines.
-_PAIR = re.compile(
-    r"(?<![\w.@/])"
-    r"((?:(?:train|training|val|valid|validation|test|eval|avg|average|lm|learning) )?"
-    r"[A-Za-z_][\w./@-]{0,47}+)"
-    r"[\"']?\s{0,4}+(?:[:=]\s{0,8}+[\"'\[]?(" + NUMBER + r")|(?<=\s)([-+]?[0-9]{1,20}\.[0-9]{1,20}"
-    r"(?:[eE][-+]?[0-9]{1,3})?))(?![\w.]*[:/]|\.?[0-9])",
-    re.ASCII,
-)
-_NOT_METRICS = frozenset(
-    (
-        *("epoch", "epochs", "step", "steps", "iter", "iters", "iteration", "iterations", "it"),
-        *("batch", "eta", "v_num", "rank", "gpu", "cuda", "total"),
-        # Words before a number in a sentence.
-        *("in", "after", "took", "at", "of", "for", "to", "is", "with", "by", "from", "than"),
-    )
-)
-
-_SOURCES = (".py", ".cpp", ".cc", ".cu", ".h")
-"""``solver.cpp:228`` is a place in a program, not a metric."""
-
-
-def pairs(text: str) -> Iterator[tuple[int, int, int, int]]:
-    """Where names and numbers begin and end in *text*."""
-    for match in _PAIR.finditer(text):
-        name = match[1]
-        if (
-            name not in _NOT_METRICS
-            and name.lower() not in _NOT_METRICS
-            and not name.endswith(_SOURCES)
-        ):
-            yield *match.span(1), *match.span(2 if match[2] is not None else 3)
-
-
-metrics_in = MetricReader(pairs)
-"""Every ``name: number``, ``name=number`` and ``name 1.5`` in a text; finite ones only."""
-
-
 def finite(pairs: Iterable[tuple[str, object]]) -> dict[str, float]:
     """The pairs whose value is, or reads as, a finite number."""
     kept: dict[str, float] = {}
     for name, value in pairs:
-        if isinstance(value, bool) or not isinstance(value, int | float | str):
-            continue
-        try:
-            number = float(value)
-        except (ValueError, OverflowError):
-            continue
+        number = value if type(value) is float else _number(value)
         if math.isfinite(number) and len(kept) < MAX_METRICS:
             # JSON may spell characters that no database column takes, such as NUL.
             known = name if len(name) <= MAX_NAME and name.isprintable() else _printable(name)
             kept[known] = number
     return kept
+
+
+def _number(value: object) -> float:
+    """What *value* is, or reads as; NaN when that is no number."""
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        return math.nan
+    try:
+        return float(value)
+    except (ValueError, OverflowError):
+        return math.nan
 
 
 def _printable(name: str) -> str:

@@ -2,7 +2,9 @@
 
 import re
 
-from headway.progress.seen import COUNT, Seen, metrics_in
+from headway.progress.layout import ByShape, Places
+from headway.progress.metrics import COUNT, NUMBER, numbers_in
+from headway.progress.seen import Seen
 
 _STEP_LAST = re.compile(r"\b(?:step|global_step) = " + COUNT + r"\b(?: \(([0-9.]{1,20}) sec\))?")
 _STEP_FIRST = re.compile(
@@ -10,18 +12,24 @@ _STEP_FIRST = re.compile(
 )
 
 
-def read_tensorflow(line: str) -> Seen | None:
-    """``loss = 0.3, step = 100``, ``global step 100: loss = …``, ``Step 100 per-step …``."""
+def _places(line: str) -> Places | None:
     match = _STEP_LAST.search(line)
     if match is not None:
-        return Seen(metrics_in(line[: match.start()][-400:]), iteration=int(match[1]))
+        numbers = numbers_in(line, max(match.start() - 400, 0), match.start())
+        return Places({"iteration": match.span(1)}, numbers)
     match = _STEP_FIRST.search(line)
     if match is not None:
-        return Seen(metrics_in(line[match.end() :]), iteration=int(match[1]))
+        return Places({"iteration": match.span(1)}, numbers_in(line, match.end()))
     return None
 
 
+def tensorflow_reader() -> ByShape:
+    """``loss = 0.3, step = 100``, ``global step 100: loss = …``, ``Step 100 per-step …``."""
+    return ByShape(_places)
+
+
 _CAFFE = re.compile(r"\] Iteration " + COUNT + r"(?: \(([0-9.e+-]{1,20}) iter/s[^)]{0,60}\))?, ")
+_NUMBER = re.compile(NUMBER)
 _CAFFE_MAX = re.compile(r"^max_iter: " + COUNT + r"$")
 
 
@@ -30,20 +38,28 @@ class Caffe:
 
     def __init__(self) -> None:
         self._total: int | None = None
+        self._iteration = ByShape(_caffe_places)
 
-    def __call__(self, line: str) -> Seen | None:
+    def __call__(self, line: str, shape: bytes) -> Seen | None:
         """Read one line; ``max_iter`` of the solver's settings tells the total."""
         if line.startswith("max_iter"):
             match = _CAFFE_MAX.match(line)
             self._total = int(match[1]) if match else self._total
             return None
-        match = _CAFFE.search(line)
-        if match is None:
-            # Of the same program, but not about training.
-            return Seen({}) if "solver.cpp:" in line or "caffe.cpp:" in line else None
-        if "Testing net" in line:
-            return Seen({})
-        metrics = metrics_in(line[match.end() :])
-        if match[2]:
-            metrics.update(metrics_in(f"iter/s={match[2]}"))
-        return Seen(metrics, iteration=int(match[1]), total=self._total)
+        seen = self._iteration(line, shape)
+        if seen is not None:
+            if "Testing net" in line:
+                return Seen({})
+            return Seen(seen.metrics, seen.iteration, self._total)
+        # Of the same program, but not about training.
+        return Seen({}) if "solver.cpp:" in line or "caffe.cpp:" in line else None
+
+
+def _caffe_places(line: str) -> Places | None:
+    match = _CAFFE.search(line)
+    if match is None:
+        return None
+    numbers = numbers_in(line, match.end())
+    if match[2] and (rate := _NUMBER.match(line, match.start(2))):
+        numbers.append(("iter/s", *rate.span()))
+    return Places({"iteration": match.span(1)}, numbers)

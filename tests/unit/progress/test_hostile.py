@@ -10,10 +10,11 @@ from hypothesis import strategies as st
 
 from headway.errors import InvalidInput
 from headway.model.progress import ProgressPoint
+from headway.progress.layout import MAX_SHAPES, ByShape, Places, shape_of
 from headway.progress.lines import MAX_LINE_BYTES
-from headway.progress.metrics import MAX_METRICS, MAX_SHAPES, MetricReader
+from headway.progress.metrics import MAX_METRICS, numbers_in
 from headway.progress.parser import LogParser
-from headway.progress.seen import MAX_COUNT, metrics_in
+from headway.progress.seen import MAX_COUNT, Seen
 
 HOSTILE = [
     b'{"headway": {"iteration": 1e999, "total": -1}}',
@@ -135,21 +136,32 @@ def test_an_endless_line_is_bounded_in_memory_and_time() -> None:
     assert (point.iteration, dict(point.metrics)) == (1, {"loss": 0.5})
 
 
-@given(st.text(st.sampled_from("lossacc159 :=.e-+'\",()[]\u00e9"), max_size=60))
+def all_metrics() -> ByShape:
+    return ByShape(lambda line: Places({}, numbers_in(line, 0)))
+
+
+def read(reader: ByShape, text: str) -> Seen | None:
+    return reader(text, shape_of(text))
+
+
+remembering = all_metrics()
+
+
+@given(st.text(st.sampled_from("lossacc159 :=.e+-'\",()[]\u00e9"), max_size=60))
 @settings(max_examples=300, deadline=None)
 def test_the_memory_of_shapes_changes_no_result(text: str) -> None:
-    fresh = MetricReader(metrics_in._places)(text)
+    fresh = read(all_metrics(), text)
     other = text.translate(str.maketrans("159", "951"))
-    metrics_in(other)  # same shape, other digits
-    assert metrics_in(text) == fresh
+    read(remembering, other)  # same shape, other digits
+    assert read(remembering, text) == fresh
 
 
 def test_the_memory_of_shapes_is_bounded() -> None:
-    reader = MetricReader(metrics_in._places)
+    reader = all_metrics()
     for number in range(3 * MAX_SHAPES):
         word = "".join(chr(ord("a") + int(digit)) for digit in str(number))
-        reader(f"{word}: 1.5")
-    assert len(reader._shapes) <= MAX_SHAPES
+        read(reader, f"{word}: 1.5")
+    assert len(reader._layouts) <= MAX_SHAPES
 
 
 def test_a_better_format_takes_over() -> None:
