@@ -112,10 +112,10 @@ def test_many_short_jobs_use_every_node_and_none_is_lost(nodes, tmp_path) -> Non
     for node in KINDS:
         assert head.run("node", "drain", node, "--reason", "filling the line").returncode == 0
     runs = [
-        submit(head, tmp_path, f"short-{i}", **job(4.0, gpu_memory="1GiB", sharing="whole"))
-        for i in range(16)
+        submit(head, tmp_path, f"short-{i}", **job(20.0, gpu_memory="1GiB", sharing="whole"))
+        for i in range(8)
     ]
-    # With the whole line waiting, each node that opens finds more than it can hold.
+    # As many as there are GPUs, and long enough that none can take another's share.
     for node in KINDS:
         assert head.run("node", "resume", node).returncode == 0
     used: Counter[str] = Counter()
