@@ -65,7 +65,7 @@ def _enqueue(ledger: Ledger, run_id: str) -> None:
 def _start(ledger: Ledger, run_id: str) -> None:
     _enqueue(ledger, run_id)
     demand = Demand(4 * GIB, gpus=1, gpu_memory_bytes=3 * GIB)
-    said = Prediction(90.0, 70.0, 95.0, 4 * GIB, 3 * GIB, 0.1, "resnet50, 3 traces")
+    said = Prediction(90.0, 70.0, 95.0, 4 * GIB, 3 * GIB, cost=0.1, basis="resnet50, 3 traces")
     ledger.runs.predict(run_id, said, demand)
     lease = ledger.leases.admit(run_id, NODE, demand, reading=None, ttl_s=600.0)
     assert isinstance(lease, Lease)
