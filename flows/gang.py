@@ -10,6 +10,7 @@ from headway.attempt import Attempt
 from headway.errors import SiteUnreachable
 from headway.gang import Meeting
 from headway.model.lease import Lease
+from headway.model.run import rank_name
 from headway.server import RANK
 
 
@@ -54,7 +55,7 @@ def _start(deployment: str, attempt: Attempt, meeting: Meeting, held: Lease) -> 
             "address": meeting.address,
             "port": meeting.port,
         },
-        flow_run_name=f"{attempt.job.name[:55]}-rank{held.gang_rank}",
+        flow_run_name=rank_name(attempt.job.name, held.gang_rank),
         work_queue_name=held.node,
         # By the grant: a claim that was given back and granted anew calls for it once more.
         idempotency_key=f"{meeting.gang_id}-lease{held.lease_id}",

@@ -302,7 +302,7 @@ class Attempt:
         if exit_.kind in {ExitKind.OK, ExitKind.OUT_OF_MEMORY} and learns:
             self.site.ledger.traces.add([self._trace(exit_, measured, demand)])
         if self._runs_again(exit_, record):
-            self._back_to_the_line(exit_, measured, demand)
+            self._back_to_the_line(exit_, measured, demand, record)
         else:
             self.end(exit_, measured)
         return exit_, measured
@@ -329,11 +329,12 @@ class Attempt:
             preemptions=record.preemptions,
         )
 
-    def _back_to_the_line(self, exit_: Exit, measured: Measurement, demand: Demand) -> None:
+    def _back_to_the_line(
+        self, exit_: Exit, measured: Measurement, demand: Demand, record: RunRecord
+    ) -> None:
         override: dict[str, int] = {}
         if exit_.kind is ExitKind.OUT_OF_MEMORY:
             more = after_out_of_memory(demand, measured.host_peak_bytes)
-            record = self.site.ledger.runs.get(self.run_id)
             if self.site.refusal(record, replace(demand, host_memory_bytes=more)) is not None:
                 self.end(exit_, measured)  # no node could give it more
                 return

@@ -1,12 +1,10 @@
 """Attempts: what the run's own row forgets when the next attempt begins."""
 
-from typing import Any
-
 from sqlmodel import Session, select
 
 from headway.ledger.columns import now
 from headway.ledger.database import Database
-from headway.ledger.records import from_json, to_json
+from headway.ledger.records import optional, to_json
 from headway.ledger.tables import AttemptRow, RunRow
 from headway.model.attempt import AttemptRecord
 from headway.model.lease import Demand
@@ -76,11 +74,7 @@ def _record(row: AttemptRow) -> AttemptRecord:
         started_at=row.started_at,
         ended_at=row.ended_at,
         exit=exit_,
-        prediction=_value(Prediction, row.prediction),
-        demand=_value(Demand, row.demand),
-        measurement=_value(Measurement, row.measurement),
+        prediction=optional(Prediction, row.prediction),
+        demand=optional(Demand, row.demand),
+        measurement=optional(Measurement, row.measurement),
     )
-
-
-def _value(kind: type[Any], document: Any) -> Any:
-    return None if document is None else from_json(kind, document)

@@ -17,7 +17,7 @@ from headway.ledger.runs import leases_of, live_lease, move
 from headway.ledger.tables import LeaseGpuRow, LeasePortRow, LeaseRow, NodeRow, RunRow
 from headway.model.lease import Admit, Demand, GpuGrant, Lease, Resource, Sharing, Wait
 from headway.model.node import NodeReading
-from headway.model.run import Exit, ExitKind, RunState
+from headway.model.run import Exit, ExitKind, RunState, rank_name
 from headway.policy.admission import judge
 from headway.policy.headroom import compute_headroom
 
@@ -373,10 +373,10 @@ def _meeting_port(session: Session, node: str) -> int:
 
 def _rank_run(gang: RunRow, lease: LeaseRow, run_id: str) -> RunRow:
     """A rank as a claimed run: never repeated or stopped for others by itself."""
-    named = {"name": f"{gang.name[:55]}-rank{lease.gang_rank}"}
+    name = rank_name(gang.name, lease.gang_rank)
     return RunRow(
         run_id=run_id,
-        name=named["name"],
+        name=name,
         owner=gang.owner,
         team=gang.team,
         pool=gang.pool,
@@ -384,7 +384,7 @@ def _rank_run(gang: RunRow, lease: LeaseRow, run_id: str) -> RunRow:
         priority=gang.priority,
         gang_id=gang.run_id,
         gang_rank=lease.gang_rank,
-        job={**gang.job, **named, "retries": 0, "preemptible": False},
+        job={**gang.job, "name": name, "retries": 0, "preemptible": False},
         state=RunState.CLAIMED.value,
         attempt=lease.attempt,
         node=lease.node,

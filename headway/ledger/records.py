@@ -26,6 +26,11 @@ def from_json(kind: type[T], document: Any) -> T:
     return value
 
 
+def optional(kind: type[T], document: Any) -> T | None:
+    """As `from_json`; None for what was never written."""
+    return None if document is None else from_json(kind, document)
+
+
 def _adapter(kind: type) -> TypeAdapter[Any]:
     if kind not in _ADAPTERS:
         _ADAPTERS[kind] = TypeAdapter(kind)

@@ -13,7 +13,7 @@ from headway.errors import IllegalTransition, LeaseLost, RunUnknown
 from headway.ledger.attempts import note_end, note_start
 from headway.ledger.columns import now
 from headway.ledger.database import Database
-from headway.ledger.records import RunRecord, from_json, to_json
+from headway.ledger.records import RunRecord, optional, to_json
 from headway.ledger.tables import LeaseRow, RunRow, StepRow
 from headway.ledger.warnings import end_warnings
 from headway.model.lease import Demand, Resource
@@ -371,14 +371,10 @@ def run_record(row: RunRow) -> RunRecord:
         started_at=row.started_at,
         ended_at=row.ended_at,
         exit=exit_,
-        prediction=_value(Prediction, row.prediction),
-        demand=_value(Demand, row.demand),
+        prediction=optional(Prediction, row.prediction),
+        demand=optional(Demand, row.demand),
         demand_override=row.demand_override,
-        measurement=_value(Measurement, row.measurement),
+        measurement=optional(Measurement, row.measurement),
         gang_id=row.gang_id,
         gang_rank=row.gang_rank,
     )
-
-
-def _value(kind: type[Any], document: Any) -> Any:
-    return None if document is None else from_json(kind, document)

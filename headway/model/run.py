@@ -27,6 +27,11 @@ TRANSITIONS: dict[RunState, frozenset[RunState]] = {
 }
 
 
+def rank_name(name: str, rank: int) -> str:
+    """Name of one rank of the gang called *name*; no longer than a name may be."""
+    return f"{name[:55]}-rank{rank}"
+
+
 class ExitKind(enum.StrEnum):
     """How an attempt ended, told apart because each asks for another next step."""
 
