@@ -13,7 +13,7 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 
@@ -27,10 +27,8 @@ from headway.ledger import Ledger  # noqa: E402
 from headway.ledger.tables import LeaseGpuRow, LeaseRow, RunRow  # noqa: E402
 from headway.model.run import RunState  # noqa: E402
 from headway.server import PrefectServer  # noqa: E402
-from headway.units import GIB  # noqa: E402
-from tests.nvml.stub import StubGpus, build_stub  # noqa: E402
 from tests.support import postgresql  # noqa: E402
-from tests.support.nodes import several_nodes  # noqa: E402
+from tests.support.nodes import StubNode, several_nodes  # noqa: E402
 from tests.support.site import LiveSite, sleeper  # noqa: E402
 
 NODES, GPUS = 4, 2
@@ -45,8 +43,8 @@ def main() -> None:
     if reason := postgresql.why_none():
         raise SystemExit(reason)
     with tempfile.TemporaryDirectory() as scratch, postgresql.server() as server:
-        folder = Path(scratch)
-        with several_nodes(folder, server, _environments(folder)) as sites:
+        nodes = {f"node-{number}": StubNode(GPUS) for number in range(NODES)}
+        with several_nodes(Path(scratch), server, nodes) as sites:
             head = sites["node-0"]
             ledger = Ledger.open(head.env["HEADWAY_LEDGER_URL"])
             begun = time.monotonic()
@@ -68,18 +66,6 @@ def main() -> None:
         f"| {max(gaps):.2f} s | {polls_s:.0f} s | {max(gaps) / polls_s:.2f} |"
     )
     print(f"in all {took_s:.0f} s; the programs alone would fill the slots for {ideal_s:.0f} s")
-
-
-def _environments(folder: Path) -> Mapping[str, Mapping[str, str]]:
-    library = build_stub(folder)
-    found = {}
-    for node in range(NODES):
-        name = f"node-{node}"
-        stub = StubGpus(folder / f"{name}.gpus")
-        for gpu in range(GPUS):
-            stub.add(f"GPU-{node}-{gpu}", name="NVIDIA A100", total=40 * GIB)
-        found[name] = stub.environment(library)
-    return found
 
 
 def _hand_in(head: LiveSite, jobs: int, seconds: float) -> None:

@@ -1,11 +1,12 @@
 """Whatever is killed: nothing lost, never twice, nothing left behind."""
 
+import json
 import signal
 from pathlib import Path
 
 import pytest
 
-from tests.support.site import SLEEPER, LiveSite, wait_for
+from tests.support.site import SLEEPER, LiveSite, sleeper, wait_for
 
 pytestmark = [pytest.mark.prefect, pytest.mark.timeout(300)]
 
@@ -120,10 +121,6 @@ def test_a_waiting_run_is_cancelled_at_once(process_site: LiveSite, tmp_path: Pa
 
 
 def test_one_key_is_one_run(process_site: LiveSite, tmp_path: Path) -> None:
-    import json
-
-    from tests.support.site import sleeper
-
     job = tmp_path / "job.json"
     job.write_text(json.dumps(sleeper(1)))
     ids = {

@@ -1,14 +1,13 @@
 """A job over two nodes: both parts start together or neither, and end together."""
 
+import json
 import signal
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from headway.units import GIB
-from tests.nvml.stub import StubGpus, build_stub
-from tests.support.nodes import several_nodes
+from tests.support.nodes import StubNode, several_nodes
 from tests.support.site import LiveSite, sleeper, wait_for
 
 pytestmark = [pytest.mark.postgresql, pytest.mark.prefect]
@@ -44,19 +43,9 @@ time.sleep(120)
 def nodes(
     postgresql: str, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[dict[str, LiveSite]]:
+    part = StubNode(1, env={"HEADWAY_ADDRESS": "127.0.0.1"})
     folder = tmp_path_factory.mktemp("gang")
-    library = build_stub(folder)
-    environments = {}
-    for name in NAMES:
-        stub = StubGpus(folder / f"{name}.gpus")
-        stub.add(f"GPU-{name}", name="NVIDIA A100", total=40 * GIB)
-        environments[name] = stub.environment(library) | {"HEADWAY_ADDRESS": "127.0.0.1"}
-    with several_nodes(folder, postgresql, environments) as sites:
-        wait_for(
-            lambda: len(sites["head"].json("node", "list")) == len(NAMES),
-            60,
-            lambda: f"only {sites['head'].json('node', 'list')}",
-        )
+    with several_nodes(folder, postgresql, dict.fromkeys(NAMES, part)) as sites:
         yield sites
 
 
@@ -154,8 +143,6 @@ def test_a_part_whose_flow_dies_goes_on_and_one_whose_program_dies_starts_all_an
 def test_what_two_nodes_could_never_hold_is_refused(nodes, tmp_path) -> None:
     head = nodes["head"]
     path = tmp_path / "wide.json"
-    import json
-
     path.write_text(json.dumps(job(MEET, "0", name="wide", resources={"nodes": 3})))
     refused = head.run("submit", str(path))
     assert refused.returncode == 2

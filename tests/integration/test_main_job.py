@@ -8,7 +8,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.support.site import BIN, ROOT, LiveSite, sleeper, wait_for
+from tests.support.site import BIN, ROOT, LiveSite, free_port, sleeper, wait_for
 
 pytestmark = [pytest.mark.prefect, pytest.mark.timeout(300)]
 
@@ -271,8 +271,6 @@ def test_the_doctor_finds_a_healthy_site(process_site: LiveSite) -> None:
 
 
 def test_an_absent_site_is_said_so(tmp_path: Path) -> None:
-    from tests.support.site import free_port
-
     absent = LiveSite(tmp_path, "process", free_port())
     done = absent.run("runs")
     assert done.returncode == 3

@@ -1,22 +1,21 @@
 """Four nodes with GPUs of different kinds on one PostgreSQL: one line, one plan."""
 
+import json
 from collections import Counter
 from collections.abc import Iterator
 
 import pytest
 
-from headway.units import GIB
-from tests.nvml.stub import StubGpus, build_stub
-from tests.support.nodes import several_nodes
-from tests.support.site import LiveSite, wait_for
+from tests.support.nodes import StubNode, several_nodes
+from tests.support.site import LiveSite, sleeper, wait_for
 
 pytestmark = [pytest.mark.postgresql, pytest.mark.prefect]
 
 KINDS = {
-    "head": ("NVIDIA A100-SXM4-40GB", 40),
-    "left": ("Tesla V100-SXM2-16GB", 16),
-    "middle": ("NVIDIA H100 80GB HBM3", 80),
-    "right": ("NVIDIA GeForce RTX 3090", 24),
+    "head": StubNode(2, "NVIDIA A100-SXM4-40GB", 40),
+    "left": StubNode(2, "Tesla V100-SXM2-16GB", 16),
+    "middle": StubNode(2, "NVIDIA H100 80GB HBM3", 80),
+    "right": StubNode(2, "NVIDIA GeForce RTX 3090", 24),
 }
 
 
@@ -24,20 +23,7 @@ KINDS = {
 def nodes(
     postgresql: str, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[dict[str, LiveSite]]:
-    folder = tmp_path_factory.mktemp("nodes")
-    library = build_stub(folder)
-    environments = {}
-    for name, (product, size) in KINDS.items():
-        stub = StubGpus(folder / f"{name}.gpus")
-        stub.add(f"GPU-{name}-0", name=product, total=size * GIB)
-        stub.add(f"GPU-{name}-1", name=product, total=size * GIB)
-        environments[name] = stub.environment(library)
-    with several_nodes(folder, postgresql, environments) as sites:
-        wait_for(
-            lambda: len(sites["head"].json("node", "list")) == len(KINDS),
-            60,
-            lambda: f"only {sites['head'].json('node', 'list')}",
-        )
+    with several_nodes(tmp_path_factory.mktemp("nodes"), postgresql, KINDS) as sites:
         yield sites
 
 
@@ -50,10 +36,6 @@ def job(seconds: float = 0.2, **resources: object) -> dict[str, object]:
 
 
 def submit(site: LiveSite, folder, name: str, *options: str, **fields: object) -> str:
-    import json
-
-    from tests.support.site import sleeper
-
     path = folder / f"{name}.json"
     path.write_text(json.dumps(sleeper() | {"name": name} | fields))
     run_id: str = site.json("submit", str(path), *options)["run_id"]
@@ -127,12 +109,8 @@ def test_many_short_jobs_use_every_node_and_none_is_lost(nodes, tmp_path) -> Non
 
 
 def test_the_line_says_what_would_happen(nodes, tmp_path) -> None:
-    import json
-
     head = nodes["head"]
     path = tmp_path / "rehearsed.json"
-    from tests.support.site import sleeper
-
     path.write_text(json.dumps(sleeper() | {"name": "rehearsed"} | job(gpu_memory="70GiB")))
     said = head.json("submit", str(path), "--dry-run")
     assert said["starts_now"]

@@ -2,27 +2,45 @@
 
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 
+from headway.units import GIB
+from tests.nvml.stub import StubGpus, build_stub
 from tests.support.postgresql import new_database
-from tests.support.site import LiveSite, free_port
+from tests.support.site import LiveSite, free_port, wait_for
+
+
+@dataclass(frozen=True)
+class StubNode:
+    """A node with GPUs of one kind, named GPU-<node>-<number>."""
+
+    gpus: int
+    product: str = "NVIDIA A100"
+    gib: int = 40
+    env: Mapping[str, str] = field(default_factory=dict)
 
 
 @contextmanager
 def several_nodes(
-    folder: Path, server: str, nodes: Mapping[str, Mapping[str, str]]
+    folder: Path, server: str, nodes: Mapping[str, StubNode]
 ) -> Iterator[dict[str, LiveSite]]:
-    """A site of *nodes* on the PostgreSQL *server*, each with its own environment.
+    """A site of *nodes* on the PostgreSQL *server*, once all of them have reported.
 
     The first one has the Prefect server.
     """
     ledger_url = new_database(server)
+    library = build_stub(folder)
     head, *others = nodes
     port = free_port()
     sites: dict[str, LiveSite] = {}
     with ExitStack() as stack:
         for name in (head, *others):
-            env = {**nodes[name], "HEADWAY_NODE": name}
+            node = nodes[name]
+            stub = StubGpus(folder / f"{name}.gpus")
+            for number in range(node.gpus):
+                stub.add(f"GPU-{name}-{number}", name=node.product, total=node.gib * GIB)
+            env = {**node.env, **stub.environment(library), "HEADWAY_NODE": name}
             if name == head:
                 env["HEADWAY_LEDGER_URL"] = ledger_url
                 env["HEADWAY_SERVER_DATABASE_URL"] = new_database(server)
@@ -34,4 +52,9 @@ def several_nodes(
                 command = ["node", "join", "--server", api, "--ledger", ledger_url]
             started = site.run(*command, timeout_s=240)
             assert started.returncode == 0, f"{name}: {started.stderr}{started.stdout}"
+        wait_for(
+            lambda: len(sites[head].json("node", "list")) == len(nodes),
+            60,
+            lambda: f"only {sites[head].json('node', 'list')}",
+        )
         yield sites
