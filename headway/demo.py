@@ -13,8 +13,9 @@ from typing import Any
 
 import click
 
-from headway.errors import HeadwayError, LedgerUnreachable, SiteUnreachable
+from headway.errors import HeadwayError, LedgerUnreachable, RunUnknown, SiteUnreachable
 from headway.forkserver import running_server
+from headway.model.job_text import job_from_document
 from headway.model.run import Measurement, Prediction, RunState
 from headway.project import PROJECT
 from headway.runtime.port import Runtime, RuntimeKind
@@ -38,6 +39,7 @@ Say = Callable[[str], None]
 SAMPLE_IMAGE = "headway-samples:local"
 _BUILD_S = 600
 _END_S = 60.0
+"""For cancelled runs to be gone, beyond their grace time."""
 
 
 def bring_up(site: Site, say: Say) -> dict[str, Any]:
@@ -92,14 +94,22 @@ def _end_runs(site: Site, say: Say) -> list[str]:
         with PrefectServer(site.settings.api_url) as server:
             for run in under_way:
                 say(f"cancelling {run.name} ({run.run_id[:8]}) …")
-                server.cancel(run.run_id)
-        end = site.clock.monotonic_s() + _END_S
-        while site.ledger.leases.live(site.settings.node) and site.clock.monotonic_s() < end:
+                with contextlib.suppress(RunUnknown):  # deleted: the janitor ends it
+                    server.cancel(run.run_id)
+        grace_s = max((job_from_document(run.job).stop_grace for run in under_way), default=0.0)
+        end = site.clock.monotonic_s() + grace_s + _END_S
+        while (left := _still_here(site)) and site.clock.monotonic_s() < end:
             site.clock.sleep(0.5)
     except (LedgerUnreachable, SiteUnreachable) as error:
         say(f"runs were not cancelled: {error}")
         return []
-    return [run.run_id for run in under_way]
+    for run_id in sorted(left):
+        say(f"run {run_id} has not ended; its container goes on until a worker is here again")
+    return [run.run_id for run in under_way if run.run_id not in left]
+
+
+def _still_here(site: Site) -> set[str]:
+    return {lease.run_id for lease in site.ledger.leases.live(site.settings.node)}
 
 
 def run_demo(site: Site, *, rows: int, rounds: int, machine: bool) -> int:

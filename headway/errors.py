@@ -4,6 +4,7 @@
     ├── InvalidInput            a field has a value that is not allowed
     │   └── ImpossibleDemand    no node of the site could ever hold it
     ├── SiteUnreachable         the Prefect server does not answer
+    ├── NodeNameTaken           another machine works under this node's name
     ├── LedgerError
     │   ├── LedgerUnreachable   the database does not answer, or refuses to write
     │   ├── SchemaMismatch      the tables are older or newer than this code
@@ -78,6 +79,17 @@ class SiteUnreachable(HeadwayError):
         super().__init__(
             f"no site answers at {url} ({cause}); start one with `headway up`, "
             "or point PREFECT_API_URL at the one you mean"
+        )
+
+
+class NodeNameTaken(HeadwayError):
+    """Another machine works as the node called *name*: its runs would be taken for lost."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        super().__init__(
+            f"another machine works as node {name}; give this one a name of its own with "
+            "HEADWAY_NODE, or stop the worker there"
         )
 
 

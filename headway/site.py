@@ -13,7 +13,7 @@ from uuid import uuid4
 from pydantic import BaseModel, TypeAdapter
 
 from headway.clock import Clock, SystemClock
-from headway.errors import EngineUnreachable, InvalidInput, TelemetryError
+from headway.errors import EngineUnreachable, InvalidInput, NodeNameTaken, TelemetryError
 from headway.estimate.features import from_job
 from headway.estimate.prior import demand_for
 from headway.estimate.recall import RECENT, said_of
@@ -24,7 +24,7 @@ from headway.model.job_text import job_nodes
 from headway.model.lease import Demand, Refuse
 from headway.model.node import Capacity, Node, NodeReading
 from headway.model.policy import ContainerPolicy
-from headway.model.run import Prediction
+from headway.model.run import Prediction, RunState
 from headway.model.site import NodeSettings
 from headway.policy.admission import possible
 from headway.policy.demand import raised, within
@@ -42,6 +42,9 @@ if TYPE_CHECKING:
     from headway.estimate.estimator import Estimators
 
 log = logging.getLogger(__name__)
+
+_SILENT_S = 30.0
+"""A worker that lives reports every five seconds."""
 
 
 class LeaseTerms(TypedDict):
@@ -73,18 +76,51 @@ class Site:
 
     @cached_property
     def runtime(self) -> Runtime:
-        """The engine where one answers, else the process runtime."""
-        if self.settings.runtime != "process":
-            from headway.runtime.docker import DockerRuntime  # noqa: PLC0415 - 0.2 s of imports
+        """The engine or the process runtime: as set, else as this node's worker chose it."""
+        return self._engine() if self._kind() is RuntimeKind.DOCKER else self._processes()
 
-            engine = DockerRuntime(
-                site=self.site_id,
-                policy=self._runtime_policy(),
-                clock=self.clock,
-                docker_host=self.settings.docker_host,
-            )
-            if self.settings.runtime == "docker" or _answers(engine):
-                return engine
+    def _kind(self) -> RuntimeKind:
+        if self.settings.runtime != "auto":
+            return RuntimeKind(self.settings.runtime)
+        note = self._runtime_note
+        return RuntimeKind(note.read_text()) if note.exists() else self._which_runtime()
+
+    def choose_runtime(self) -> None:
+        """Settle which runtime this node has until its worker is started anew.
+
+        If every process asked the engine for itself, one answer that does not
+        come would let it look for the containers of a node in the wrong place,
+        find none, and start a job twice.
+        """
+        if self.settings.runtime == "auto":
+            self.settings.state_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+            beside = self._runtime_note.with_suffix(".new")
+            beside.write_text(self._which_runtime().value)
+            beside.replace(self._runtime_note)
+
+    def _which_runtime(self) -> RuntimeKind:
+        """That of a run which is under way here, else the engine where one answers."""
+        under_way = self.ledger.runs.all(states=(RunState.CLAIMED, RunState.RUNNING))
+        for run in under_way:
+            if run.node == self.settings.node and run.runtime is not None:
+                return RuntimeKind(run.runtime)
+        return RuntimeKind.DOCKER if _answers(self._engine()) else RuntimeKind.PROCESS
+
+    @property
+    def _runtime_note(self) -> Path:
+        return self.settings.state_dir / "runtime"
+
+    def _engine(self) -> Runtime:
+        from headway.runtime.docker import DockerRuntime  # noqa: PLC0415 - 0.2 s of imports
+
+        return DockerRuntime(
+            site=self.site_id,
+            policy=self._runtime_policy(),
+            clock=self.clock,
+            docker_host=self.settings.docker_host,
+        )
+
+    def _processes(self) -> Runtime:
         return ProcessRuntime(self.settings.home, self._runtime_policy(), self.clock)
 
     @cached_property
@@ -175,6 +211,24 @@ class Site:
             self.__dict__.pop(built, None)
         self.join()
         return True
+
+    def take_name(self) -> None:
+        """Make sure that no other machine works under this node's name.
+
+        A machine that was started anew is another boot under the same name:
+        it waits until the worker of before has been silent for a while.
+
+        Raises:
+            NodeNameTaken: A worker on another machine goes on reporting.
+        """
+        known = self.ledger.nodes.get(self.settings.node)
+        if known is None or known.boot_id == boot_id():
+            return
+        while (self.ledger.now() - known.heartbeat_at).total_seconds() < _SILENT_S:
+            self.clock.sleep(1.0)
+            newest = self.ledger.nodes.get(self.settings.node)
+            if newest is not None and newest.heartbeat_at != known.heartbeat_at:
+                raise NodeNameTaken(self.settings.node)
 
     def join(self) -> None:
         """Put this node into the ledger with what it has; takes over from a worker before."""

@@ -43,6 +43,15 @@ class StartFailed(HeadwayError):
         super().__init__(f"{what} did not start ({cause}); its last words are in {log}")
 
 
+class AlreadyRuns(HeadwayError):
+    """Another process is this daemon already."""
+
+    def __init__(self, what: str, pid: int) -> None:
+        self.what = what
+        self.pid = pid
+        super().__init__(f"the {what} of this node runs already, as process {pid}; stop it first")
+
+
 @dataclass(frozen=True, slots=True)
 class Daemon:
     """One long-lived process of the site, described by a file below `state_dir`."""
@@ -84,9 +93,24 @@ class Daemon:
                 start_new_session=True,
             )
         process = psutil.Process(child.pid)
-        record = {"pid": child.pid, "created": process.create_time()}
-        self._record.write_text(json.dumps(record))
+        self._note(process)
         return process
+
+    def claim(self) -> None:
+        """Be this daemon in the process that calls, whoever started it.
+
+        Raises:
+            AlreadyRuns: Another process is.
+        """
+        other = self.process()
+        if other is not None and other.pid != os.getpid():
+            raise AlreadyRuns(self.name, other.pid)
+        self.state_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._note(psutil.Process())
+
+    def _note(self, process: psutil.Process) -> None:
+        record = {"pid": process.pid, "created": process.create_time()}
+        self._record.write_text(json.dumps(record))
 
     def stop(self, how: signal.Signals, grace_s: float) -> bool:
         """Stop it: *how*, then SIGKILL after *grace_s*. False when it did not run."""

@@ -53,6 +53,7 @@ from headway.project import PROJECT
 from headway.sampler import SAMPLE_EVERY_S, Sampler
 from headway.settings import Settings
 from headway.site import LINE, POLICY, current_site
+from headway.up import worker_daemon
 
 if TYPE_CHECKING:
     from prefect.client.schemas.objects import FlowRun
@@ -125,6 +126,9 @@ class GpuNodeWorker(ProcessWorker):
         """Open the site, mend what an earlier worker left, and go on listening."""
         await _follow_ledger_block(Settings())
         self._site = await anyio.to_thread.run_sync(current_site)
+        worker_daemon(self._site.settings).claim()
+        await anyio.to_thread.run_sync(self._site.take_name)
+        await anyio.to_thread.run_sync(self._site.choose_runtime)
         self._line = Line(self._site)
         self._janitor = Janitor(self._site)
         self._sampler = Sampler(self._site)
@@ -161,6 +165,11 @@ class GpuNodeWorker(ProcessWorker):
     def _leave(self, number: int, _frame: object) -> None:
         self._logger.info("signal %d: the worker leaves, its runs go on", number)
         os._exit(0)
+
+    def _give_way(self) -> None:
+        """Leave to whoever has the node now: two workers would take each other's runs for lost."""
+        self._logger.error("node %s has another worker, or was removed", self._site.settings.node)
+        os._exit(1)
 
     # -- the line ---------------------------------------------------------------------
 
@@ -355,7 +364,8 @@ class GpuNodeWorker(ProcessWorker):
         while True:
             now = self._site.clock.monotonic_s()
             try:
-                await anyio.to_thread.run_sync(self._site.heartbeat)
+                if not await anyio.to_thread.run_sync(self._site.heartbeat):
+                    self._give_way()
                 if now >= next_round or self._housework.is_set():
                     self._housework.clear()
                     next_round = now + _JANITOR_EVERY_S

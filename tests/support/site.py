@@ -115,14 +115,15 @@ class LiveSite:
 
     def set_knobs(self, **knobs: Any) -> None:
         """Edit the block headway-line/site as an operator does, and wait until it holds."""
+        log = self.home / "state/worker.log"
+        before = log.read_text().count(KNOBS_READ)
         with httpx.Client(base_url=f"{self.url}/api", timeout=30) as api:
             path = "block_types/slug/headway-line/block_documents/name/site"
             block = api.get(path).raise_for_status().json()
             body = {"data": knobs, "merge_existing_data": True}
             api.patch(f"block_documents/{block['id']}", json=body).raise_for_status()
-        before = self.worker_log().count(KNOBS_READ)
         wait_for(
-            lambda: self.worker_log().count(KNOBS_READ) > before,
+            lambda: log.read_text().count(KNOBS_READ) > before,
             40,
             lambda: f"the worker did not read {knobs}: {self.worker_log()}",
         )
