@@ -1,10 +1,10 @@
-"""Commands about nodes: node join, leave, drain, resume, list."""
+"""Commands about nodes: node join, serve, leave, drain, resume, remove, list."""
 
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from headway.cli_runs import as_json, print_json, print_table, this_site
+from headway.cli_runs import as_json, open_server, print_json, print_table, this_site
 
 if TYPE_CHECKING:
     from headway.model.node import NodeState
@@ -87,6 +87,27 @@ def resume(name: str, machine: bool) -> None:
     _set_state(name, NodeState.READY, "", machine=machine)
 
 
+@node.command()
+@click.argument("name")
+@as_json
+def remove(name: str, machine: bool) -> None:
+    """Forget NAME, whose machine does not come back; its runs are tried elsewhere, or fail.
+
+    A silent node keeps its runs and leases, since it may go on training: only
+    you can know that it does not.
+    """
+    from headway.removal import remove_node
+
+    with open_server(this_site()) as server:
+        removed = remove_node(this_site(), server, name)
+    if machine:
+        print_json({"node": name, "runs": [each._asdict() for each in removed]})
+        return
+    for each in removed:
+        click.echo(f"{each.name} ({each.run_id}) {each.then}")
+    click.echo(f"node {name} is removed")
+
+
 @node.command("list")
 @as_json
 def list_(machine: bool) -> None:
@@ -128,12 +149,11 @@ def _gpus(gpus: "list[dict[str, Any]]") -> str:
 
 
 def _set_state(name: str, state: "NodeState", reason: str, *, machine: bool) -> None:
-    from headway.errors import InvalidInput
+    from headway.removal import unknown_node
 
     site = this_site()
     if not site.ledger.nodes.set_state(name, state, reason):
-        known = ", ".join(record.node.name for record in site.ledger.nodes.all()) or "none yet"
-        raise InvalidInput("node", name, f"give one of the site's nodes: {known}")
+        raise unknown_node(site, name)
     if machine:
         print_json({"node": name, "state": state.value, "reason": reason})
     else:

@@ -65,8 +65,7 @@ class Janitor:
         a cancelled one that comes to its turn is not started in any case.
         """
         ledger, node = self._site.ledger, self._site.settings.node
-        granted = (RunState.CLAIMED, RunState.RUNNING)
-        open_runs = [r for r in ledger.runs.all(states=granted) if r.node == node]
+        open_runs = self.runs_on(node)
         waiting = ledger.runs.waiting_page(self._site.settings.pool, self._turn, _WAITING_A_ROUND)
         self._turn = waiting[-1].run_id if len(waiting) == _WAITING_A_ROUND else ""
         open_runs += waiting
@@ -140,7 +139,6 @@ class Janitor:
     ) -> Situation:
         seen = prefect.get(run.run_id, PrefectRun(PrefectView.MISSING))
         alive = live_flow(self._site.settings.state_dir, run.run_id) is not None
-        job = job_from_document(run.job)
         return Situation(
             state=run.state,
             prefect=seen.view,
@@ -148,9 +146,12 @@ class Janitor:
             container=container is not None,
             has_lease=lease is not None,
             flow_starts=seen.flow_starts,
-            attempts_left=run.attempt - run.preemptions <= job.retries,
+            attempts_left=self._attempts_left(run),
             is_rank=run.gang_id is not None,
         )
+
+    def _attempts_left(self, run: RunRecord) -> bool:
+        return run.attempt - run.preemptions <= job_from_document(run.job).retries
 
     def _carried_out(self, action: Action, run: RunRecord, container: str) -> bool:
         try:
@@ -192,6 +193,45 @@ class Janitor:
                 ledger.leases.give_back(run.run_id, token)
             case _:
                 pass
+
+    def abandon(self, node: str, prefect: Mapping[str, PrefectRun]) -> list[Mending]:
+        """End or requeue what *node* has, whose machine does not come back; release all it holds.
+
+        Only an operator can know that: a node that is merely silent may go on
+        training. Those that go back to the line are offered to it again by the
+        janitors of the nodes that are left.
+
+        Args:
+            node: The node. Its containers are taken for gone.
+            prefect: What Prefect says of its runs; one that is missing here was deleted.
+
+        Returns:
+            What remains to be done on Prefect's side for each run, `RESCHEDULE` included.
+        """
+        ledger, done = self._site.ledger, []
+        for run in self.runs_on(node):
+            situation = Situation(
+                state=run.state,
+                prefect=prefect.get(run.run_id, PrefectRun(PrefectView.MISSING)).view,
+                flow_alive=False,
+                container=False,
+                has_lease=True,
+                # Of a gang, only the run that leads it is tried again.
+                attempts_left=run.gang_id is None and self._attempts_left(run),
+                is_rank=run.gang_id is not None,
+            )
+            for action in reconcile(situation):
+                if action in ON_PREFECT:
+                    done.append(Mending(run.run_id, action, self._exit_of(run.run_id)))
+                else:
+                    self._carry_out(action, run, container_name(run.run_id, run.attempt))
+        ledger.leases.release_node(node)
+        return done
+
+    def runs_on(self, node: str) -> list[RunRecord]:
+        """Runs that were granted something on *node* and have not ended."""
+        granted = (RunState.CLAIMED, RunState.RUNNING)
+        return [run for run in self._site.ledger.runs.all(states=granted) if run.node == node]
 
     def stop_container(self, run_id: str) -> None:
         """Stop the container of the run's attempt within its grace time; its flow does the rest."""

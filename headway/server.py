@@ -8,6 +8,7 @@ Flows and the worker use Prefect's own client.
 import base64
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Self
 from uuid import uuid4
@@ -245,6 +246,12 @@ class PrefectServer:
             raise RunUnknown(run_id) from None
         state = answer.get("state") or {}
         return str(state.get("name") or self.run(run_id).state_name)
+
+    def end(self, run_id: str, state_type: str, message: str) -> None:
+        """Set the run's last state, such as FAILED, whatever it was before. Nothing if deleted."""
+        state = {"type": state_type, "name": state_type.title(), "message": message}
+        with suppress(LookupError):
+            self._call("POST", f"/flow_runs/{run_id}/set_state", {"state": state, "force": True})
 
 
 def _flow_run(document: Mapping[str, Any]) -> FlowRun:

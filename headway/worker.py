@@ -463,7 +463,7 @@ class GpuNodeWorker(ProcessWorker):
             for run in await self.client.read_flow_runs(
                 flow_run_filter=FlowRunFilter(id=FlowRunFilterId(any_=page))
             ):
-                found[str(run.id)] = PrefectRun(_view(run), run.run_count)
+                found[str(run.id)] = PrefectRun(PrefectView.of(run.state_type), run.run_count)
         return found
 
     async def _write_state(self, run_id: UUID, state: "State[Any]") -> None:
@@ -519,22 +519,6 @@ def _offer(run: "FlowRun") -> Offer:
         submitted_at=run.created or _NEVER,
         queue=run.work_queue_name or "default",
     )
-
-
-def _view(run: "FlowRun") -> PrefectView:
-    match run.state_type:
-        case StateType.SCHEDULED:
-            return PrefectView.SCHEDULED
-        case StateType.PENDING | StateType.RUNNING | StateType.PAUSED:
-            return PrefectView.ACTIVE
-        case StateType.FAILED:
-            return PrefectView.FAILED
-        case StateType.CRASHED:
-            return PrefectView.CRASHED
-        case StateType.CANCELLING:
-            return PrefectView.CANCELLING
-        case _:
-            return PrefectView.OVER
 
 
 def _scheduled(name: str, message: str, run: "FlowRun | None" = None) -> "State[Any]":

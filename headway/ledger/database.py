@@ -16,7 +16,7 @@ from sqlmodel import Session
 
 from headway.errors import LedgerUnreachable, SchemaMismatch
 
-SCHEMA_VERSION = "0004"
+SCHEMA_VERSION = "0005"
 """The newest migration; a test holds it to what Alembic says."""
 
 _BUSY_S = 60.0

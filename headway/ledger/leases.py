@@ -12,7 +12,7 @@ from headway.errors import LeaseLost, RunUnknown
 from headway.ledger.attempts import note_claim, note_end
 from headway.ledger.columns import now
 from headway.ledger.database import Database
-from headway.ledger.nodes import node_record
+from headway.ledger.nodes import node_record, of_the_site
 from headway.ledger.runs import leases_of, live_lease, move
 from headway.ledger.tables import LeaseGpuRow, LeasePortRow, LeaseRow, NodeRow, RunRow
 from headway.model.lease import Admit, Demand, GpuGrant, Lease, Resource, Sharing, Wait
@@ -241,6 +241,13 @@ class Leases:
                 _release(session, row)
             return [row.run_id for row in rows]
 
+    def release_node(self, node: str) -> None:
+        """Release all that is held on *node*, whose machine does not come back."""
+        with self._database.transaction() as session:
+            held = LeaseRow.node == node, col(LeaseRow.released_at).is_(None)
+            for row in session.exec(select(LeaseRow).where(*held).with_for_update()).all():
+                _release(session, row)
+
     def give_back(self, run_id: str, token: str) -> bool:
         """Undo a claim before anything started: same attempt, back to the line.
 
@@ -268,7 +275,8 @@ class Leases:
     def live(self, node: str | None = None) -> list[Lease]:
         """Unreleased leases, expired ones too; of one node, or of all."""
         with self._database.transaction() as session:
-            names = [node] if node is not None else session.exec(select(NodeRow.name)).all()
+            every = (row.name for row in session.exec(of_the_site()))
+            names = [node] if node is not None else list(every)
             return live_leases(session, names)
 
     def of_run(self, run_id: str) -> Lease | None:

@@ -11,7 +11,7 @@ from sqlmodel import Session, col, select
 from headway.ledger.columns import now
 from headway.ledger.database import Database
 from headway.ledger.leases import live_leases
-from headway.ledger.nodes import node_record
+from headway.ledger.nodes import node_record, of_the_site
 from headway.ledger.records import NodeRecord, RunRecord
 from headway.ledger.runs import run_record
 from headway.ledger.tables import LeaseGpuRow, LeaseRow, NodeRow, RunRow
@@ -66,7 +66,7 @@ class Lines:
         """
         with self._database.transaction() as session:
             waiting = _waiting(session, pool)
-            nodes = session.exec(select(NodeRow).where(NodeRow.pool == pool).order_by("name"))
+            nodes = session.exec(of_the_site().where(NodeRow.pool == pool).order_by("name"))
             records = tuple(node_record(row) for row in nodes)
             leases = tuple(live_leases(session, [record.node.name for record in records]))
             holders = _runs(session, [lease.run_id for lease in leases])

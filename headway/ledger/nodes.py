@@ -2,12 +2,14 @@
 
 from typing import Any
 
-from sqlmodel import select
+from sqlalchemy import delete
+from sqlmodel import col, select
+from sqlmodel.sql.expression import SelectOfScalar
 
 from headway.ledger.columns import now
 from headway.ledger.database import Database
 from headway.ledger.records import NodeRecord, from_json, to_json
-from headway.ledger.tables import NodeRow, SettingRow
+from headway.ledger.tables import NodeRow, SettingRow, StagedRow, StagedUseRow
 from headway.model.node import Capacity, Gpu, Node, NodeReading, NodeState, Reserve
 
 
@@ -60,21 +62,34 @@ class Nodes:
         """The node called *name*."""
         with self._database.transaction() as session:
             row = session.get(NodeRow, name)
-            return None if row is None else node_record(row)
+            return None if row is None or row.removed_at else node_record(row)
 
     def all(self) -> list[NodeRecord]:
         """Every node, by name."""
         with self._database.transaction() as session:
-            return [node_record(row) for row in session.exec(select(NodeRow).order_by("name"))]
+            return [node_record(row) for row in session.exec(of_the_site().order_by("name"))]
 
     def set_state(self, name: str, state: NodeState, reason: str) -> bool:
         """Drain a node or make it ready again; False when there is none of that name."""
         with self._database.transaction() as session:
             row = session.get(NodeRow, name, with_for_update=True)
-            if row is None:
+            if row is None or row.removed_at:
                 return False
             row.state, row.state_reason = state.value, reason
             session.add(row)
+            return True
+
+    def remove(self, name: str) -> bool:
+        """Forget the node and what was staged there; False when there is none of that name."""
+        with self._database.transaction() as session:
+            row = session.get(NodeRow, name, with_for_update=True)
+            if row is None or row.removed_at:
+                return False
+            row.removed_at = now(session)
+            row.worker_token = ""  # a worker that comes back is told that the node is not its own
+            session.add(row)
+            for table in (StagedUseRow, StagedRow):
+                session.exec(delete(table).where(col(table.node) == name))
             return True
 
 
@@ -103,6 +118,11 @@ class SiteSettings:
         with self._database.transaction() as session:
             row = session.get(SettingRow, name)
             return None if row is None else dict(row.document)
+
+
+def of_the_site() -> SelectOfScalar[NodeRow]:
+    """Rows of nodes that were not removed."""
+    return select(NodeRow).where(col(NodeRow.removed_at).is_(None))
 
 
 def node_record(row: NodeRow) -> NodeRecord:

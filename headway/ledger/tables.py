@@ -79,6 +79,8 @@ class NodeRow(SQLModel, table=True):
     worker_token: str
     heartbeat_at: datetime = _time(nullable=False)
     reading: Any = _json()
+    removed_at: datetime | None = _time()
+    """Since when it is no node any more; its row stays for the runs that it had."""
 
 
 class RunRow(SQLModel, table=True):

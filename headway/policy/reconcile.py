@@ -34,6 +34,21 @@ class PrefectView(enum.StrEnum):
     UNKNOWN = "unknown"
     """The server does not answer; nothing may be concluded."""
 
+    @classmethod
+    def of(cls, state_type: str | None) -> "PrefectView":
+        """What Prefect's type of a run's state, such as PENDING, means here."""
+        return _BY_STATE_TYPE.get(state_type or "", cls.OVER)
+
+
+_BY_STATE_TYPE = {
+    "SCHEDULED": PrefectView.SCHEDULED,
+    "PENDING": PrefectView.ACTIVE,
+    "RUNNING": PrefectView.ACTIVE,
+    "PAUSED": PrefectView.ACTIVE,
+    "FAILED": PrefectView.FAILED,
+    "CRASHED": PrefectView.CRASHED,
+    "CANCELLING": PrefectView.CANCELLING,
+}
 
 _ENDED = frozenset(
     {PrefectView.CANCELLING, PrefectView.FAILED, PrefectView.OVER, PrefectView.MISSING}

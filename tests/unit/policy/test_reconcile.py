@@ -146,3 +146,9 @@ def test_no_grant_is_given_up_while_its_container_may_live():
 def test_only_an_existing_container_is_stopped():
     for found in EVERYTHING:
         assert found.container or STOP not in reconcile(found), found
+
+
+def test_every_state_type_of_prefect_means_something_here() -> None:
+    assert PrefectView.of("PENDING") is PrefectView.ACTIVE
+    assert PrefectView.of("CRASHED") is PrefectView.CRASHED
+    assert PrefectView.of("COMPLETED") is PrefectView.of("CANCELLED") is PrefectView.OVER

@@ -1,0 +1,79 @@
+"""A node whose machine does not come back: its runs go on elsewhere, or end with the reason."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from uuid import uuid4
+
+import pytest
+
+from headway.clock import SystemClock
+from headway.errors import InvalidInput
+from headway.model.lease import Demand, Lease
+from headway.model.run import RunState
+from headway.removal import remove_node
+from headway.server import PrefectServer
+from headway.settings import Settings
+from headway.site import Site
+from headway.units import MIB
+from tests.support.site import LiveSite, sleeper, wait_for
+
+pytestmark = pytest.mark.prefect
+
+
+@pytest.fixture
+def gone(process_site: LiveSite) -> Iterator[Site]:
+    """The live site with a second node that was heard of just now; the first is drained."""
+    site = Site(Settings(home=process_site.home, runtime="process"), SystemClock())
+    here = next(node for node in site.nodes() if node.name == process_site.env["HEADWAY_NODE"])
+    process_site.run("node", "drain", here.name)
+    site.ledger.nodes.register(
+        replace(here, name=f"gone-{uuid4().hex[:6]}"), boot_id="gone", worker_token="gone"
+    )
+    yield site
+    process_site.run("node", "resume", here.name)
+    site.ledger.close()
+
+
+def gone_name(site: Site) -> str:
+    return next(node.name for node in site.nodes() if node.name.startswith("gone"))
+
+
+def running_there(live: LiveSite, site: Site, retries: int) -> str:
+    """A run that trains on the node that is gone."""
+    with PrefectServer(f"{live.url}/api") as server:
+        job = sleeper(2, retries=retries)
+        run_id = server.submit({"job": job}, name="far", tags=[], key=None).run_id
+    wait_for(lambda: run_id in {run.run_id for run in site.ledger.runs.all()}, 60, lambda: run_id)
+    lease = site.ledger.leases.admit(
+        run_id, gone_name(site), Demand(64 * MIB, 0.1), reading=None, ttl_s=60
+    )
+    assert isinstance(lease, Lease), lease
+    site.ledger.runs.begin(run_id, 1, lease.token, container="c", runtime="process")
+    return run_id
+
+
+def test_a_node_that_still_reports_is_not_removed(process_site: LiveSite, gone: Site) -> None:
+    with PrefectServer(f"{process_site.url}/api") as server:
+        with pytest.raises(InvalidInput, match="node leave"):
+            remove_node(gone, server, gone_name(gone))
+        with pytest.raises(InvalidInput, match="nowhere"):
+            remove_node(gone, server, "nowhere")
+    gone.ledger.nodes.remove(gone_name(gone))
+
+
+def test_its_runs_go_elsewhere_or_end(
+    process_site: LiveSite, gone: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    again, never = (running_there(process_site, gone, retries) for retries in (1, 0))
+    name = gone_name(gone)
+    monkeypatch.setattr("headway.pool.LOST_AFTER_S", -1.0)
+    with PrefectServer(f"{process_site.url}/api") as server:
+        removed = {each.run_id: each.then for each in remove_node(gone, server, name)}
+    assert removed[again] == "goes back to the line as attempt 2"
+    assert "has ended" in removed[never]
+    assert name not in {node.name for node in gone.nodes()}
+    assert not [each for each in (again, never) if gone.ledger.leases.of_run(each)]
+    assert gone.ledger.runs.get(never).state is RunState.ENDED
+    assert process_site.until(never, "Failed", timeout_s=30)["exit"]["kind"] == "infrastructure"
+    process_site.run("node", "resume", process_site.env["HEADWAY_NODE"])
+    assert process_site.until(again, "Completed", timeout_s=90)["attempt"] == 2
