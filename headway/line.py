@@ -57,8 +57,6 @@ class Offer:
     """The job; None for a flow that is no training run."""
     submitted_at: datetime
     queue: str = ""
-    priority: int = 0
-    """Larger goes first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +127,7 @@ class Line:
             team=job.team,
             pool=site.settings.pool,
             queue=offer.queue,
-            priority=offer.priority,
+            priority=self._gates.priorities.get(offer.queue, 0),
             submitted_at=offer.submitted_at,
         )
         if record.state is not RunState.WAITING:
@@ -156,12 +154,15 @@ class Line:
 
     def previews(self) -> Callable[[Sequence[WaitingRun]], Plan]:
         """`preview` for several questions about one moment: the pool is read only once."""
-        settings = self._site.policy_settings
+        settings, gates = self._site.policy_settings, self._read_gates()
         seen = self._site.ledger.lines.snapshot(
-            self._site.settings.pool, {}, overtaken_from=settings.overtake_limit
+            self._site.settings.pool,
+            {},
+            overtaken_from=settings.overtake_limit,
+            priorities=gates.priorities,
         )
         nodes = {record.node.name for record in seen.nodes}
-        self._sort_by(settings, self._read_gates())
+        self._sort_by(settings, gates)
         for record in seen.changed:
             if record.demand is not None:
                 self._remember(record, record.demand, nodes)
@@ -172,7 +173,10 @@ class Line:
         gates = gates or self._read_gates()
         settings = self._site.policy_settings
         seen = self._site.ledger.lines.snapshot(
-            self._site.settings.pool, self._known, overtaken_from=settings.overtake_limit
+            self._site.settings.pool,
+            self._known,
+            overtaken_from=settings.overtake_limit,
+            priorities=gates.priorities,
         )
         self._sort_by(settings, gates)
         refused = self._keep_up(seen)

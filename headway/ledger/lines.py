@@ -56,13 +56,21 @@ class Lines:
         """Work on *database*."""
         self._database = database
 
-    def snapshot(self, pool: str, known: Mapping[str, int], *, overtaken_from: int) -> Snapshot:
+    def snapshot(
+        self,
+        pool: str,
+        known: Mapping[str, int],
+        *,
+        overtaken_from: int,
+        priorities: Mapping[str, int],
+    ) -> Snapshot:
         """The pool now.
 
         Args:
             pool: The work pool.
             known: Runs whose details the reader has, each with the attempt they are of.
             overtaken_from: Below so many times nobody asks how often a run was overtaken.
+            priorities: Of work queues, as they are now; of others what was noted at the submission.
         """
         with self._database.transaction() as session:
             waiting = _waiting(session, pool)
@@ -78,7 +86,7 @@ class Lines:
                 holders=tuple(holders),
                 waiting=waiting,
                 changed=tuple(_runs(session, unknown)),
-                overtaken=_overtaken(session, pool, overtaken_from),
+                overtaken=_overtaken(session, pool, overtaken_from, priorities),
             )
 
     def used(self, since: datetime) -> list[Use]:
@@ -120,7 +128,9 @@ def _runs(session: Session, run_ids: Sequence[str]) -> list[RunRecord]:
     return found
 
 
-def _overtaken(session: Session, pool: str, least: int) -> dict[str, int]:
+def _overtaken(
+    session: Session, pool: str, least: int, priorities: Mapping[str, int]
+) -> dict[str, int]:
     """By counting: of the runs that came later, those that have started."""
     line = (RunRow.state == RunState.WAITING.value, RunRow.pool == pool)
     oldest: datetime | None = session.exec(select(func.min(RunRow.submitted_at)).where(*line)).one()
@@ -135,12 +145,13 @@ def _overtaken(session: Session, pool: str, least: int) -> dict[str, int]:
     if session.exec(select(func.count()).select_from(RunRow).where(*later)).one() < least:
         return {}
     started: dict[int, list[datetime]] = {}
-    rows = select(RunRow.priority, RunRow.submitted_at).where(*later)
-    for priority, submitted_at in session.exec(rows.order_by(col(RunRow.submitted_at))):
-        started.setdefault(priority, []).append(submitted_at)
+    rows = select(RunRow.queue, RunRow.priority, RunRow.submitted_at).where(*later)
+    for queue, noted, submitted_at in session.exec(rows.order_by(col(RunRow.submitted_at))):
+        started.setdefault(priorities.get(queue, noted), []).append(submitted_at)
     found = {}
-    waiting = select(RunRow.run_id, RunRow.priority, RunRow.submitted_at).where(*line)
-    for run_id, priority, submitted_at in session.exec(waiting):
+    waiting = select(RunRow.run_id, RunRow.queue, RunRow.priority, RunRow.submitted_at).where(*line)
+    for run_id, queue, noted, submitted_at in session.exec(waiting):
+        priority = priorities.get(queue, noted)
         found[run_id] = sum(
             len(times) - bisect_right(times, submitted_at)
             for each, times in started.items()

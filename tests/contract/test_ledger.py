@@ -717,7 +717,7 @@ def test_a_gang_overtakes_once_however_many_nodes_it_has(ledger: Ledger) -> None
     enqueue(ledger, "old", submitted_at=NOON - timedelta(hours=1))
     gang(ledger, "a")
     ledger.leases.take(untaken(ledger, "a"), "a", 1, "rank-one")
-    assert ledger.lines.snapshot("gpu", {}, overtaken_from=1).overtaken == {"old": 1}
+    assert ledger.lines.snapshot("gpu", {}, overtaken_from=1, priorities={}).overtaken == {"old": 1}
 
 
 def test_a_gang_renews_what_its_ranks_have_not_taken(ledger: Ledger) -> None:

@@ -1,6 +1,6 @@
 """A node's look at the line, on a real ledger: what starts, what waits and why."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -134,19 +134,20 @@ def test_two_nodes_share_the_line_and_no_run_starts_twice(sites) -> None:
 def test_shortest_first_and_priority_before_it(sites) -> None:
     line = only_here(sites)
     runs = sites["here"].ledger.runs
-    long, short, urgent = offer("long", age_s=30), offer("short"), offer("urgent", priority=5)
+    long, short, urgent = offer("long", age_s=30), offer("short"), offer("urgent", queue="urgent")
+    gates = Gates(priorities={"urgent": 5})
     for each, seconds in ((long, 36_000.0), (short, 60.0), (urgent, 36_000.0)):
         line.take_in([each])
         demand = runs.get(each.run_id).demand
         runs.predict(each.run_id, Prediction(seconds, seconds / 2, seconds * 2), demand)
-    line.look()
+    line.look(gates)
     order = []
     for _ in range(3):
         (lease,) = sites["here"].ledger.leases.live()
         order.append(runs.get(lease.run_id).name)
         sites["here"].ledger.leases.give_back(lease.run_id, lease.token)
         _end(sites["here"], lease.run_id)
-        line.look()
+        line.look(gates)
     assert order == ["urgent", "short", "long"]
 
 
@@ -214,12 +215,12 @@ def test_a_preemptible_run_makes_room_for_a_higher_priority(sites) -> None:
     site.ledger.runs.begin(low.run_id, 1, lease.token, container="c", runtime="process")
     line.take_in([offer("same")])
     assert line.look().preempt == ()
-    high = offer("high", priority=3)
+    high, gates = offer("high", queue="high"), Gates(priorities={"high": 3})
     line.take_in([high])
-    assert line.look().preempt == (low.run_id,)
+    assert line.look(gates).preempt == (low.run_id,)
     assert site.ledger.runs.get(low.run_id).preempted_for == high.run_id
     # Told once, it stays told until it has gone.
-    assert line.look().preempt == (low.run_id,)
+    assert line.look(gates).preempt == (low.run_id,)
 
 
 def test_what_can_never_run_is_started_so_that_it_says_so(here) -> None:
@@ -246,16 +247,22 @@ def test_the_ledger_counts_who_was_overtaken(sites) -> None:
     line.take_in([offer("holder", age_s=200, share=0.2), old])
     line.look()
     for i in range(3):
-        line.take_in([offer(f"young-{i}", age_s=10 - i, share=0.05)])
+        line.take_in([offer(f"young-{i}", age_s=10 - i, share=0.05, queue="young")])
     now: datetime = site.ledger.now()
     demand = Demand(1 << 20, 0.1)
     for i in range(3):
         run = next(r for r in site.ledger.runs.waiting("gpu") if r.name == f"young-{i}")
         site.ledger.leases.admit(run.run_id, "here", demand, reading=None, ttl_s=60)
-    seen = site.ledger.lines.snapshot("gpu", {}, overtaken_from=1)
-    assert seen.at >= now
-    assert seen.overtaken[old.run_id] == 3
-    assert site.ledger.lines.snapshot("gpu", {}, overtaken_from=4).overtaken == {}
+
+    def overtaken(least: int, **priorities: int) -> Mapping[str, int]:
+        seen = site.ledger.lines.snapshot("gpu", {}, overtaken_from=least, priorities=priorities)
+        assert seen.at >= now
+        return seen.overtaken
+
+    assert overtaken(1)[old.run_id] == 3
+    assert overtaken(4) == {}
+    # Nobody is overtaken by runs of a queue that goes before its own.
+    assert overtaken(1, young=5)[old.run_id] == 0
 
 
 def test_runs_that_wait_for_a_closed_node_leave_the_window_to_the_others(sites) -> None:
