@@ -103,6 +103,7 @@ class Leases:
                     token=token_hex(16),
                     host_memory_bytes=demand.host_memory_bytes,
                     cpus=demand.cpus,
+                    disk_bytes=demand.disk_bytes,
                     granted_at=moment,
                     expires_at=moment + timedelta(seconds=ttl_s),
                     predicted_end_at=None
@@ -191,6 +192,7 @@ class Leases:
                 return decision
             moment = now(session)
             lease.host_memory_bytes, lease.cpus = demand.host_memory_bytes, demand.cpus
+            lease.disk_bytes = demand.disk_bytes
             lease.expires_at = moment + timedelta(seconds=ttl_s)
             if predicted_high_s is not None:
                 lease.predicted_end_at = moment + timedelta(seconds=predicted_high_s)
@@ -434,5 +436,6 @@ def _record(row: LeaseRow, gpus: Sequence[LeaseGpuRow], ports: Sequence[int]) ->
         granted_at=row.granted_at,
         expires_at=row.expires_at,
         predicted_end_at=row.predicted_end_at,
+        disk_bytes=row.disk_bytes,
         gang_rank=row.gang_rank,
     )

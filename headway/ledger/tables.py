@@ -161,6 +161,7 @@ class LeaseRow(SQLModel, table=True):
         CheckConstraint("cpus > 0", name="lease_cpus_positive"),
         _at_least("attempt", 1, "lease_attempt_at_least_1"),
         _at_least("gang_rank", 0, "lease_rank_not_negative"),
+        _at_least("disk_bytes", 0, "lease_disk_not_negative"),
         Index(
             "one_live_lease_per_rank",
             "run_id",
@@ -187,6 +188,7 @@ class LeaseRow(SQLModel, table=True):
     token: str
     host_memory_bytes: int = Field(sa_column=Column(BigInteger, nullable=False))
     cpus: float = Field(sa_column=Column(Float, nullable=False))
+    disk_bytes: int = Field(default=0, sa_column=Column(BigInteger, nullable=False))
     granted_at: datetime = _time(nullable=False)
     expires_at: datetime = _time(nullable=False)
     predicted_end_at: datetime | None = _time()

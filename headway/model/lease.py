@@ -1,6 +1,7 @@
 """Demand, lease and headroom: the three sides of a grant."""
 
 import enum
+import math
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -40,6 +41,7 @@ class Demand:
     """Substring of the GPU's product name that the job insists on; empty for any."""
     ports: tuple[int, ...] = ()
     disk_bytes: int = 0
+    """Scratch and outputs; 0 where the job does not say."""
     host_memory_basis: Basis = Basis.PRIOR
     gpu_memory_basis: Basis = Basis.DECLARED
 
@@ -77,6 +79,7 @@ class Lease:
     expires_at: datetime
     predicted_end_at: datetime | None = None
     """Upper quantile of the end, for backfill; None when nothing is known."""
+    disk_bytes: int = 0
     gang_rank: int = 0
     """Above 0: held for a part of the run on this node, which has not begun yet."""
 
@@ -113,6 +116,8 @@ class Headroom:
     lost_gpus: tuple[str, ...] = ()
     """Those that fell off the bus, in words: ``gpu1 lost: …``."""
     ports_taken: tuple[int, ...] = ()
+    disk_bytes: float = math.inf
+    """Free now, less what live leases were promised; infinite where it was not read."""
     closed_reason: str = ""
     """Why nothing may start here at all (draining, lost); empty when open."""
 
@@ -134,7 +139,7 @@ class Resource(enum.StrEnum):
     GPU_MEMORY = "gpu_memory"
     PORTS = "ports"
     NODE = "node"
-    """No node may take runs now (drained, lost, unreadable)."""
+    """No node may take runs now (drained, lost, unreadable, its disk too full)."""
     QUOTA = "quota"
     """Its team has as much as it may have."""
     TURN = "turn"

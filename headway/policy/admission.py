@@ -68,11 +68,23 @@ def _host_waits(demand: Demand, headroom: Headroom) -> Iterator[Wait]:
             f"needs {demand.cpus:g} CPUs; the headroom of {headroom.node} is "
             f"{max(headroom.cpus, 0):g}",
         )
+    if demand.disk_bytes > headroom.disk_bytes:
+        yield disk_wait(demand.disk_bytes, headroom.disk_bytes, headroom.node)
     taken = sorted(set(demand.ports) & set(headroom.ports_taken))
     if taken:
         yield Wait(
             Resource.PORTS, len(taken), f"needs port {taken[0]}, which a run on {headroom.node} has"
         )
+
+
+def disk_wait(needed_bytes: int, free_bytes: float, node: str) -> Wait:
+    """What is said of a disk that is too full."""
+    return Wait(
+        Resource.NODE,
+        needed_bytes - free_bytes,
+        f"needs {format_size(needed_bytes)} of disk; the largest headroom is "
+        f"{format_size(max(int(free_bytes), 0))} on {node}",
+    )
 
 
 def _is_of_type(demand: Demand, name: str) -> bool:

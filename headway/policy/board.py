@@ -33,6 +33,7 @@ class Ask:
     gpu_type: str = ""
     """Substring of the GPU's product name; empty for any."""
     ports: frozenset[int] = frozenset()
+    disk_bytes: int = 0
     team: str = ""
     priority: int = 0
     overtaken: int = 0
@@ -70,6 +71,8 @@ class NodeRooms:
     """Product names; empty when nobody asks for one."""
     ports: set[int] = field(default_factory=set)
     """Taken by runs."""
+    disk_bytes: float = math.inf
+    """May still be promised. When some of it comes free is not predicted."""
     closed: str = ""
     """Why it takes no new runs (drained, lost, unreadable); empty when it does."""
     gpu_error: str = ""
@@ -85,6 +88,7 @@ class NodeRooms:
             [room.copy() for room in self.gpus],
             self.gpu_names,
             set(self.ports),
+            disk_bytes=self.disk_bytes,
             closed=self.closed,
             gpu_error=self.gpu_error,
             lost_gpus=self.lost_gpus,
@@ -92,6 +96,10 @@ class NodeRooms:
 
     def admits(self, ask: Ask) -> bool:
         """May *ask* run here at all, room aside?"""
+        return self.takes(ask) and ask.disk_bytes <= self.disk_bytes
+
+    def takes(self, ask: Ask) -> bool:
+        """Is it open for *ask*, whatever is free on its disk?"""
         return not self.closed and (not ask.node or ask.node == self.name)
 
     def suitable(self, ask: Ask) -> Iterable[tuple[int, Room]]:
@@ -124,6 +132,7 @@ class Board:
             for at in place.gpus:
                 node.gpus[at].enter(Occupant(end_s, ask.run_id, now_s, end_s, ask.gpu))
             node.ports |= ask.ports
+            node.disk_bytes -= ask.disk_bytes
 
     def leave(self, ask: Ask, places: Sequence[Place]) -> None:
         """Take the run of *ask* off the board."""
@@ -134,6 +143,7 @@ class Board:
             for at in place.gpus:
                 node.gpus[at].leave(ask.run_id)
             node.ports -= ask.ports
+            node.disk_bytes += ask.disk_bytes
 
     def look_anew(self, now_s: float, overrun_frac: float) -> None:
         """Forget all promises; expect those who outlived their prediction to go on for a while."""

@@ -1,5 +1,6 @@
 """headroom = capacity - reserve - max(promised to leases, observed in use)."""
 
+import math
 from collections.abc import Iterable, Sequence
 
 from headway.model.lease import GpuHeadroom, Headroom, Lease, Sharing
@@ -14,7 +15,8 @@ def compute_headroom(
     The leases are the truth; a reading can only make headroom smaller. What is
     observed on the host is what could not be given to a new process (total
     minus available), so it counts the jobs' own memory and everything else,
-    but not the page cache.
+    but not the page cache. Of the disk, what a job has written already counts
+    twice, as used and as promised: what it will still write is not known.
 
     Args:
         node: Capacity, reserve and state.
@@ -47,6 +49,9 @@ def compute_headroom(
         ),
         gpu_error=gpu_error,
         lost_gpus=lost_gpus(node, reading),
+        disk_bytes=math.inf
+        if reading is None
+        else reading.host.disk_free_bytes - sum(lease.disk_bytes for lease in leases),
         ports_taken=tuple(sorted(port for lease in leases for port in lease.ports)),
         closed_reason=_closed(node),
     )

@@ -238,6 +238,7 @@ def ask_of(run: WaitingRun, settings: PolicySettings) -> Ask:
         node=run.node,
         gpu_type=demand.gpu_type,
         ports=frozenset(demand.ports),
+        disk_bytes=demand.disk_bytes,
         team=run.team,
         priority=run.priority,
         overtaken=run.overtaken,
@@ -297,6 +298,7 @@ def _rooms(
         gpus=list(gpus.values()),
         gpu_names=tuple(gpu.name for gpu in headroom.gpus),
         ports=set(headroom.ports_taken),
+        disk_bytes=headroom.disk_bytes,
         closed=headroom.closed_reason,
         gpu_error=headroom.gpu_error,
         lost_gpus=headroom.lost_gpus,
@@ -375,7 +377,7 @@ def _entry(
         return Start(outcome.ask.run_id, position, admits)
     wait = explain(outcome, at.board, held, now_s=at.now_s, settings=at.settings)
     stay = Stay(outcome.ask.run_id, position, wait)
-    if math.isinf(seen.expected_s):
+    if math.isinf(seen.latest_s):  # nobody can say when, of a disk that is full for one
         return stay
     return replace(
         stay,

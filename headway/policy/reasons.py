@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from headway.model.lease import Resource, Wait
+from headway.policy.admission import disk_wait
 from headway.policy.board import Ask, Board, NodeRooms
 from headway.policy.decide import Held, Hold, Outcome
 from headway.policy.settings import PolicySettings
@@ -86,7 +87,16 @@ def explain(
         )
     if board.has_room(ask):
         return Wait(Resource.TURN, 0, "would fit now, but would delay runs ahead of it")
-    return _room(outcome, board, now_s)
+    return _disk(ask, board) or _room(outcome, board, now_s)
+
+
+def _disk(ask: Ask, board: Board) -> Wait | None:
+    """What is said when too few of the nodes that are open have room on their disk."""
+    open_nodes = [node for node in board.nodes if node.takes(ask)]
+    if sum(node.admits(ask) for node in open_nodes) >= min(ask.nodes, len(open_nodes)):
+        return None
+    roomiest = max(open_nodes, key=lambda node: (node.disk_bytes, node.name))
+    return disk_wait(ask.disk_bytes, roomiest.disk_bytes, roomiest.name)
 
 
 def _quota(ask: Ask, held: Held, settings: PolicySettings) -> Wait:

@@ -136,6 +136,30 @@ def test_an_expired_lease_still_counts(ledger: Ledger) -> None:
     assert isinstance(admit(ledger, "b", Demand(20 * GIB)), Wait)
 
 
+def test_a_lease_keeps_the_disk_it_was_promised(ledger: Ledger) -> None:
+    reading = NodeReading(NOON, HostReading(32 * GIB, GIB, 0.1, 50 * GIB))
+    for run_id in ("a", "b"):
+        enqueue(ledger, run_id)
+    wanted = Demand(GIB, disk_bytes=30 * GIB)
+    first = ledger.leases.admit("a", "node-a", wanted, reading=reading, ttl_s=60)
+    assert isinstance(first, Lease)
+    assert first.disk_bytes == 30 * GIB
+    second = ledger.leases.admit("b", "node-a", wanted, reading=reading, ttl_s=60)
+    assert isinstance(second, Wait)
+    assert "20.0 GiB on node-a" in second.reason
+
+
+def test_a_removed_node_is_gone_until_its_worker_joins_again(ledger: Ledger) -> None:
+    assert ledger.nodes.remove("node-a")
+    assert not ledger.nodes.remove("node-a")
+    assert ledger.nodes.get("node-a") is None
+    assert "node-a" not in {record.node.name for record in ledger.nodes.all()}
+    reading = NodeReading(NOON, HostReading(32 * GIB, GIB, 0.1, GIB))
+    assert not ledger.nodes.heartbeat("node-a", "worker", reading)
+    ledger.nodes.register(NODE, boot_id="boot", worker_token="again")
+    assert ledger.nodes.heartbeat("node-a", "again", reading)
+
+
 def test_a_reading_only_makes_headroom_smaller(ledger: Ledger) -> None:
     enqueue(ledger, "a")
     busy = NodeReading(NOON, HostReading(32 * GIB, 28 * GIB, 0.5, GIB))

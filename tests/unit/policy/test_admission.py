@@ -78,6 +78,14 @@ def test_a_port_that_a_run_has_is_waited_for():
     assert judge(demand(ports=(9000,)), room) == Admit("n1")
 
 
+def test_a_disk_without_room_is_waited_for():
+    asked = demand(disk_bytes=10 * GIB)
+    room = headroom(disk_bytes=4 * GIB)
+    waits(asked, room, Resource.NODE, 6 * GIB, "10.0 GiB of disk", "4.0 GiB on n1")
+    assert isinstance(judge(asked, headroom(disk_bytes=10 * GIB)), Admit)
+    assert isinstance(judge(asked, headroom()), Admit)  # where it was not read
+
+
 def test_unread_gpus_stop_gpu_jobs_only():
     room = headroom(gpu_error="driver mismatch")
     waits(demand(gpus=1), room, Resource.GPUS, 1, "cannot be read: driver mismatch")

@@ -317,3 +317,32 @@ def test_the_plan_is_the_same_for_all_and_never_above_headroom(
             if any(g.sharing is Sharing.WHOLE for g in grants):
                 assert gpu.idle
                 assert len(grants) == 1
+
+
+def disk(free_gib: int) -> NodeReading:
+    return NodeReading(NOW, HostReading(64 * GIB, 0, 0.1, free_gib * GIB), gpus=None)
+
+
+def on_disk(run_id: str, gib: int) -> WaitingRun:
+    return WaitingRun(run_id, Demand(GIB, disk_bytes=gib * GIB), NOW - HOUR, median_s=60.0)
+
+
+def test_a_disk_is_promised_once_and_what_it_lacks_is_said():
+    views = [NodeView(node("a"), (), disk(50)), NodeView(node("b"), (), disk(80))]
+    line = [on_disk("first", 60), on_disk("second", 30), on_disk("third", 40)]
+    starts = {}
+    stays = {}
+    for entry in made(views, line).entries:
+        if isinstance(entry, Start):
+            starts[entry.run_id] = entry.admits[0].node
+        else:
+            stays[entry.run_id] = entry.wait
+    assert starts == {"first": "b", "second": "a"}
+    wait = stays["third"]
+    assert (wait.resource, wait.shortfall) == (Resource.NODE, 20 * GIB)
+    assert wait.reason == "needs 40.0 GiB of disk; the largest headroom is 20.0 GiB on b"
+
+
+def test_a_lease_holds_the_disk_that_it_was_promised():
+    view = NodeView(node("a"), (lease("x", "a", disk_bytes=30 * GIB),), disk(50))
+    assert only_stay(made([view], [on_disk("late", 30)])).wait.shortfall == 10 * GIB

@@ -1,4 +1,4 @@
-"""Nodes that an operator removed: their rows stay for the runs that they had"""
+"""Nodes that an operator removed, whose rows stay for the runs that they had; disk of leases"""
 
 import sqlalchemy as sa
 from alembic import op
@@ -13,7 +13,12 @@ depends_on = None
 
 def upgrade() -> None:
     op.add_column("node", sa.Column("removed_at", UtcDateTime(), nullable=True))
+    op.execute(
+        "ALTER TABLE lease ADD COLUMN disk_bytes BIGINT NOT NULL DEFAULT 0"
+        " CONSTRAINT lease_disk_not_negative CHECK (disk_bytes >= 0)"
+    )
 
 
 def downgrade() -> None:
+    op.execute("ALTER TABLE lease DROP COLUMN disk_bytes")
     op.execute("ALTER TABLE node DROP COLUMN removed_at")
