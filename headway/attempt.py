@@ -162,8 +162,11 @@ class Attempt:
         declared = self.job.dataset.size if self.job.dataset else None
         if record.prediction is not None and record.demand is not None and size == declared:
             return record.prediction, record.demand
+        on_cpu = record.demand is not None and not record.demand.gpus
         return self.site.forecast(
-            self.job, dataset_bytes=size, host_memory_bytes=self._memory_override
+            self.job.without_gpus() if on_cpu else self.job,
+            dataset_bytes=size,
+            host_memory_bytes=self._memory_override,
         )
 
     def train(self, lease: Lease, secrets: Mapping[str, str], listener: Listener) -> Followed:

@@ -14,6 +14,7 @@ from typing import Any
 
 from headway.errors import InvalidInput
 from headway.fairshare import TeamUsage
+from headway.fallback import Fallbacks
 from headway.flowrun import live_flow
 from headway.gates import Counts, Gates, read_gates
 from headway.ledger.lines import Snapshot
@@ -86,6 +87,7 @@ class Line:
         self._usage = TeamUsage()
         self._said: dict[str, _Said] = {}
         self._held_back: dict[str, Wait] = {}
+        self._fallbacks = Fallbacks(site)
 
     # -- what is new ------------------------------------------------------------------
 
@@ -181,6 +183,8 @@ class Line:
         self._sort_by(settings, gates)
         refused = self._keep_up(seen)
         made = self._plan(seen, gates, settings)
+        if self._fall_back(made, seen):
+            made = self._plan(seen, gates, settings)
         start = [*refused, *self._grant(made, seen, gates)]
         told = self._tell(made, seen, gates) if self._speaks_for_the_pool(seen) else {}
         return Pass(tuple(start), told, tuple(self._preempted(made, seen)))
@@ -207,6 +211,20 @@ class Line:
                 self._remember(record, record.demand, nodes)
         return refused
 
+    def _fall_back(self, made: Plan, seen: Snapshot) -> bool:
+        """Let runs do without GPUs where they end sooner so; whether any does.
+
+        Every worker decides alike from the same rows; one of them writes it down.
+        """
+        due = list(self._fallbacks.due(made, self._waiting, seen))
+        for record in due:
+            if record.prediction is None or record.demand is None:
+                continue
+            if self._speaks_for_the_pool(seen):
+                self._site.ledger.runs.predict(record.run_id, record.prediction, record.demand)
+            self._remember(record, record.demand, {each.node.name for each in seen.nodes})
+        return bool(due)
+
     def _read_gates(self) -> Gates:
         return read_gates(self._site.ledger, self._site.settings.pool)
 
@@ -224,6 +242,7 @@ class Line:
 
     def _forget(self, run_id: str) -> None:
         self._groups.remove(self._asks.pop(run_id))
+        self._fallbacks.forget(run_id)
         del self._known[run_id], self._waiting[run_id], self._queues[run_id]
         self._said.pop(run_id, None)
 
@@ -244,6 +263,7 @@ class Line:
             nodes=job_nodes(record.job),
             node=record.queue if record.queue in nodes else "",
         )
+        self._fallbacks.note(record, demand)
         ask = ask_of(self._waiting[record.run_id], self._groups.settings)
         self._asks[record.run_id] = ask
         self._groups.add(ask)

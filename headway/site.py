@@ -317,7 +317,21 @@ class Site:
             job: What was asked for.
             dataset_bytes: Real size of the staged data; None before staging.
             host_memory_bytes: Overrides the demand after a kill for memory.
+
+        Returns:
+            Both; on the CPU for a job that may run there where no node of the
+            site could ever give it the GPUs it asks for.
         """
+        said, demand = self._forecast(job, dataset_bytes, host_memory_bytes)
+        if job.resources.cpu_fallback and self.never(demand, job.resources.nodes) is not None:
+            on_cpu = self._forecast(job.without_gpus(), dataset_bytes, host_memory_bytes)
+            if self.never(on_cpu[1], job.resources.nodes) is None:
+                return on_cpu
+        return said, demand
+
+    def _forecast(
+        self, job: TrainingJob, dataset_bytes: int | None, host_memory_bytes: int | None
+    ) -> tuple[Prediction, Demand]:
         here = self.here()
         if dataset_bytes is None and job.dataset is not None:
             dataset_bytes = job.dataset.size

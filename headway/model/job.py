@@ -277,6 +277,11 @@ class TrainingJob(_Part):
             raise Refused("give at least 1, since gpu_type is given", "resources", "gpus")
         return self
 
+    def without_gpus(self) -> "TrainingJob":
+        """The same job on the CPU."""
+        none = {"gpus": 0, "gpu_memory": None, "gpu_type": "", "sharing": Sharing.SHARED}
+        return self.model_copy(update={"resources": self.resources.model_copy(update=none)})
+
     def recipe(self) -> str:
         """Name under which runs of the same program are compared."""
         return self.training.network or f"{self.image}:{self.name}"

@@ -100,7 +100,12 @@ class Prediction:
     """Share of a GPU's time that it will use."""
     cost: float | None = None
     basis: str = "prior"
-    """Name of the estimator and what it rests on."""
+    """Name of the estimator and what it rests on; begins with ``prior`` where that is nothing."""
+
+    @property
+    def learnt_runtime_s(self) -> float | None:
+        """The median runtime; None where it is only the prior's."""
+        return None if self.basis.startswith("prior") else self.runtime_s
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,6 +29,24 @@ def within(demand: Demand, node: Node) -> Demand:
     return replace(demand, host_memory_bytes=largest)
 
 
+def sooner_on_cpu(
+    cpu_runtime_s: float | None, gpu_runtime_s: float | None, gpu_wait_s: float
+) -> bool:
+    """Whether a run that waits for a GPU would end sooner if it started on the CPU now.
+
+    Args:
+        cpu_runtime_s: Predicted without a GPU, median; None when nothing is known.
+        gpu_runtime_s: Predicted with the GPUs it asks for; None when nothing is known.
+        gpu_wait_s: Expected until these are free; infinite when nobody can say.
+
+    Returns:
+        False unless both runtimes are known: a guess must not keep a job from its GPU.
+    """
+    if cpu_runtime_s is None or gpu_runtime_s is None:
+        return False
+    return cpu_runtime_s < gpu_wait_s + gpu_runtime_s
+
+
 def runs_again(exit_: Exit, *, attempt: int, retries: int, preemptions: int = 0) -> bool:
     """Whether an attempt that ended so is followed by another one.
 

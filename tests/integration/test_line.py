@@ -14,8 +14,9 @@ from headway.ledger.standings import NOT_KEPT_YET
 from headway.line import Line, Offer
 from headway.model.attempt import Standing
 from headway.model.lease import Demand, Lease
-from headway.model.node import NodeState
+from headway.model.node import Gpu, GpuReading, NodeState
 from headway.model.run import Prediction, RunState
+from headway.model.trace import Trace
 from headway.settings import Settings
 from headway.site import LINE, Site
 
@@ -278,3 +279,56 @@ def test_runs_that_wait_for_a_closed_node_leave_the_window_to_the_others(sites) 
     site.ledger.nodes.set_state("there", NodeState.READY, "")
     line.look()
     assert names(site, Line(sites["there"]).look().start) == ["bound-0", "bound-1"]
+
+
+def _with_a_gpu(site: Site) -> None:
+    """The node as if it had one; nothing reads it."""
+    node = site.here()
+    assert node is not None
+    gpu = Gpu("GPU-0", 0, "NVIDIA A100", 40 * 2**30)
+    site.ledger.nodes.register(
+        replace(node, capacity=replace(node.capacity, gpus=(gpu,))), boot_id="b", worker_token="w"
+    )
+    blind = site.read_node()
+    site.ledger.nodes.heartbeat(node.name, "w", replace(blind, gpus=(READ,)))
+
+
+READ = GpuReading("GPU-0", 0, "NVIDIA A100", 40 * 2**30, 0)
+
+
+def _ran(site: Site, gpu_type: str, runtime_s: float) -> Trace:
+    """A run of the job on that kind of processor; its recipe is image and name."""
+    gpus = 0 if gpu_type == "cpu" else 1
+    return Trace("i:1:thrifty", gpu_type, gpus, None, runtime_s=runtime_s, cpus=0.1)
+
+
+@pytest.mark.parametrize(("cpu_s", "falls_back"), [(900.0, True), (9_000.0, False)])
+def test_a_run_that_waits_for_a_gpu_takes_the_cpu_if_it_ends_sooner_so(
+    sites, monkeypatch, cpu_s: float, falls_back: bool
+) -> None:
+    site = sites["here"]
+    _with_a_gpu(site)
+    monkeypatch.setattr(Site, "gpu_type", lambda _: "a100")
+    line = only_here(sites)
+    wants = {"gpus": 1, "gpu_memory": "1GiB", "sharing": "whole", "host_memory": "64MiB"}
+    first = offer("first", job={"resources": {**wants, "cpus": 0.1}})
+    line.take_in([first])
+    lease = site.ledger.leases.admit(
+        first.run_id, "here", site.ledger.runs.get(first.run_id).demand, reading=None,
+        ttl_s=60, predicted_high_s=1_000.0,
+    )  # fmt: skip
+    assert isinstance(lease, Lease)
+    site.ledger.traces.add([_ran(site, "cpu", cpu_s), _ran(site, "a100", 60.0)])
+    job = {"resources": {**wants, "cpus": 0.1, "cpu_fallback": True}}
+    thrifty = offer("thrifty", job=job)
+    line.take_in([thrifty])
+    before = site.ledger.runs.get(thrifty.run_id)
+    assert before.demand.gpus == 1
+    started = line.look().start
+    after = site.ledger.runs.get(thrifty.run_id)
+    if falls_back:
+        assert started == (thrifty.run_id,)
+        assert (after.demand.gpus, after.prediction.runtime_s) == (0, pytest.approx(cpu_s, rel=0.2))
+        assert "on the CPU" in after.prediction.basis
+    else:
+        assert (started, after.demand) == ((), before.demand)

@@ -35,7 +35,7 @@ def test_the_job_files_are_jobs():
     shown = blocks[0]
     for part in (jobs[0], jobs[0].resources, jobs[0].training, jobs[0].dataset):
         for field in type(part).model_fields:
-            assert field in shown or field in {"precision", "cpu_fallback"}, field
+            assert field in shown, field
 
 
 def test_the_environment_is_documented():

@@ -5,7 +5,7 @@ import pytest
 from headway.model.lease import Basis, Demand
 from headway.model.node import Capacity, Node, Reserve
 from headway.model.run import Exit, ExitKind
-from headway.policy.demand import after_out_of_memory, raised, runs_again, within
+from headway.policy.demand import after_out_of_memory, raised, runs_again, sooner_on_cpu, within
 from headway.units import GIB
 
 NODE = Node("n", "p", Capacity(8, 64 * GIB), Reserve(0, 4 * GIB))
@@ -56,3 +56,11 @@ def test_what_was_preempted_goes_on_and_counts_as_no_retry():
     lost = Exit(ExitKind.INFRASTRUCTURE, None, "")
     assert runs_again(lost, attempt=3, retries=1, preemptions=2)
     assert not runs_again(lost, attempt=3, retries=1, preemptions=1)
+
+
+def test_the_cpu_is_taken_only_where_it_is_known_to_be_sooner():
+    assert sooner_on_cpu(900, 60, 1000)
+    assert not sooner_on_cpu(1100, 60, 1000)
+    assert sooner_on_cpu(9e9, 60, float("inf"))
+    assert not sooner_on_cpu(None, 60, float("inf"))
+    assert not sooner_on_cpu(60, None, 1000)
