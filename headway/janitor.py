@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from headway.attempt import container_name
-from headway.errors import HeadwayError, LeaseLost, RunUnknown
+from headway.errors import HeadwayError, LeaseLost, LedgerUnreachable, RunUnknown
 from headway.flowrun import live_flow
 from headway.ledger.records import RunRecord
 from headway.model.job_text import job_from_document
@@ -98,15 +98,13 @@ class Janitor:
             lease = self._lease_here(run)
             name = container_name(run.run_id, lease.attempt if lease is not None else run.attempt)
             wanted.add(name)
-            situation = self._situation(run, prefect, containers.get(name), lease, starting)
-            for action in reconcile(situation):
-                if action in ON_PREFECT:
-                    mendings.append(Mending(run.run_id, action, self._exit_of(run.run_id)))
-                    continue
-                if action is not Action.RENEW:
-                    log.warning("run %s (%s): %s", run.name, run.run_id, action.value)
-                if not self._carried_out(action, run, name):
-                    break  # the instructions build on each other
+            try:
+                situation = self._situation(run, prefect, containers.get(name), lease, starting)
+                mendings += self._mend(run, name, reconcile(situation))
+            except LedgerUnreachable:
+                raise  # it would be the same for every other run, each after a long wait
+            except HeadwayError as error:
+                log.warning("run %s (%s) was not looked after: %s", run.name, run.run_id, error)
         settings = self._site.settings
         for gang_id in self._site.ledger.leases.release_untaken(
             settings.node, settings.lease_ttl_s
@@ -117,6 +115,19 @@ class Janitor:
             self._site.cache.sweep()
         except HeadwayError as error:
             log.warning("the cache was not swept: %s; tried again next round", error)
+        return mendings
+
+    def _mend(self, run: RunRecord, container: str, actions: Iterable[Action]) -> list[Mending]:
+        """Carry *actions* out as far as they succeed; those that are left to the worker."""
+        mendings = []
+        for action in actions:
+            if action in ON_PREFECT:
+                mendings.append(Mending(run.run_id, action, self._exit_of(run.run_id)))
+                continue
+            if action is not Action.RENEW:
+                log.warning("run %s (%s): %s", run.name, run.run_id, action.value)
+            if not self._carried_out(action, run, container):
+                break  # the instructions build on each other
         return mendings
 
     def _lease_here(self, run: RunRecord) -> Lease | None:
@@ -154,11 +165,12 @@ class Janitor:
 
     def _carried_out(self, action: Action, run: RunRecord, container: str) -> bool:
         try:
-            self._carry_out(action, run, container)
-        except LeaseLost as error:
-            # Nobody may hold what was promised to others: the container goes.
-            log.warning("%s", error)
-            self._site.runtime.remove(container)
+            try:
+                self._carry_out(action, run, container)
+            except LeaseLost as error:
+                # Nobody may hold what was promised to others: the container goes.
+                log.warning("%s", error)
+                self._site.runtime.remove(container)
         except HeadwayError as error:
             log.warning("%s of run %s: %s; tried again next round", action, run.run_id, error)
             return False

@@ -415,9 +415,18 @@ class DockerRuntime:
                     if error.status_code != 409:  # 409: another process removes it just now
                         raise
         if self._own_group:
-            self._groups.remove(self._group(name))
+            self._remove_group(name)
         self._held.pop(name, None)
         self._last.pop(name, None)
+
+    def _remove_group(self, name: str) -> None:
+        try:
+            self._groups.remove(self._group(name))
+        except OSError as error:
+            raise RuntimeFailure(
+                f"container {name} is removed, but not its control group ({error.strerror}): "
+                "one of its processes may live on, as in state D; look for it with ps"
+            ) from error
 
     # ----- what it used and printed -----
 

@@ -230,14 +230,25 @@ class ProcessRuntime:
         self._kill(folder, running)
 
     def _kill(self, folder: Path, running: Mapping[str, Any]) -> None:
-        """Have the shim kill everything; do it ourselves where the shim is gone."""
+        """Have the shim kill everything; do it ourselves where the shim is gone.
+
+        Raises:
+            RuntimeFailure: Something of it lives on, as a process in state D does.
+        """
         if _is(running["shim"]):
             _signal(running["shim"]["pid"], signal.SIGTERM)
             if self._ended(folder, running, _KILL_TIMEOUT_S):
                 return
             _signal(running["shim"]["pid"], signal.SIGKILL)
         noted = _load(folder / "spec.json")
+        give_up_s = self._clock.monotonic_s() + _KILL_TIMEOUT_S
         while noted and (left := proctree.with_token(noted["token"])):
+            if self._clock.monotonic_s() > give_up_s:
+                which = ", ".join(f"{pid} (state {proctree.state(pid) or '?'})" for pid in left)
+                raise RuntimeFailure(
+                    f"processes of container {folder.name} cannot be killed: {which}. What it "
+                    "holds stays granted to it; it is tried again"
+                )
             for pid in left:
                 _signal(pid, signal.SIGKILL)
             self._clock.sleep(_POLL_S)

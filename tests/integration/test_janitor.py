@@ -52,6 +52,26 @@ def mend(site: Site) -> None:
     janitor.round(janitor.unsettled(), seen, frozenset())
 
 
+def test_a_run_that_cannot_be_read_stops_no_other(site: Site) -> None:
+    """As one that another version of headway put into the ledger."""
+    first = "00000000-0000-4000-8000-000000000000"
+    site.ledger.runs.enqueue(
+        first,
+        {"name": "of another version"},
+        name="unreadable",
+        owner="me",
+        team="default",
+        pool="gpu",
+        priority=0,
+        submitted_at=site.ledger.now(),
+    )
+    lease = admit(site)
+    site.ledger.runs.begin(RUN, 1, lease.token, container="c", runtime="process")
+    site.ledger.runs.requeue(RUN, Exit(ExitKind.INFRASTRUCTURE, None, "lost"))
+    mend(site)
+    assert site.ledger.leases.of_run(RUN) is None
+
+
 def test_a_lease_that_a_requeued_run_left_behind_goes(site: Site) -> None:
     lease = admit(site)
     site.ledger.runs.begin(RUN, 1, lease.token, container="c", runtime="process")

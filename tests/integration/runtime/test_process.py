@@ -14,8 +14,10 @@ import psutil
 import pytest
 
 from headway.clock import SystemClock
+from headway.errors import RuntimeFailure
 from headway.model.policy import ContainerPolicy
 from headway.model.run import ExitKind
+from headway.runtime import process
 from headway.runtime.outcome import classify_exit
 from headway.runtime.port import ContainerState
 from headway.runtime.process import ProcessRuntime
@@ -74,6 +76,26 @@ def test_remove_finds_what_a_killed_shim_left(harness: Harness) -> None:
     assert any(alive(pid) for pid in pids)  # the one that left the session
     runtime.remove(spec.name)
     until(lambda: not any(alive(pid) for pid in pids))
+
+
+def test_what_cannot_be_killed_is_given_up_for_now(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process in state D takes no signal: here nobody's signals arrive."""
+    spec = harness.spec(shell("setsid sleep 64 & echo $!; exec sleep 64"))
+    runtime = harness.started(spec)
+    until(lambda: b"\n" in whole_log(runtime, spec.name))
+    left = int(whole_log(runtime, spec.name))
+    os.kill(noted(harness, spec.name, "running.json")["shim"]["pid"], signal.SIGKILL)
+    with monkeypatch.context() as deaf:
+        deaf.setattr(process, "_signal", lambda *_: None)
+        deaf.setattr(process, "_KILL_TIMEOUT_S", 0.3)
+        with pytest.raises(RuntimeFailure, match=rf"cannot be killed: .*{left} \(state S\)"):
+            runtime.remove(spec.name)
+    assert runtime.inspect(spec.name) is not None
+    runtime.remove(spec.name)
+    assert runtime.inspect(spec.name) is None
+    assert not alive(left)
 
 
 def test_what_the_program_leaves_behind_ends_with_it(harness: Harness) -> None:
