@@ -48,6 +48,7 @@ class Mending:
 
 
 _WAITING_A_ROUND = 200
+_GRANTED = (RunState.CLAIMED, RunState.RUNNING)
 
 
 class Janitor:
@@ -65,8 +66,7 @@ class Janitor:
         a cancelled one that comes to its turn is not started in any case.
         """
         ledger, node = self._site.ledger, self._site.settings.node
-        granted = (RunState.CLAIMED, RunState.RUNNING)
-        open_runs = [r for r in ledger.runs.all(states=granted) if r.node == node]
+        open_runs = [r for r in ledger.runs.all(states=_GRANTED) if r.node == node]
         waiting = ledger.runs.waiting_page(self._site.settings.pool, self._turn, _WAITING_A_ROUND)
         self._turn = waiting[-1].run_id if len(waiting) == _WAITING_A_ROUND else ""
         open_runs += waiting
@@ -112,6 +112,7 @@ class Janitor:
             log.warning("gang %s did not begin its part here: its lease is released", gang_id)
         self._sweep(c for name, c in containers.items() if name not in wanted)
         try:
+            self._release_data(containers.values())
             self._site.cache.sweep()
         except HeadwayError as error:
             log.warning("the cache was not swept: %s; tried again next round", error)
@@ -199,8 +200,10 @@ class Janitor:
                 ledger.runs.finish(run.run_id, _vanished(run, again=False), Measurement())
             case Action.REQUEUE:
                 ledger.runs.requeue(run.run_id, _vanished(run, again=True))
+                self._site.cache.release(run.run_id)  # the next attempt may be on another node
                 ledger.leases.release(run.run_id)
             case Action.GIVE_BACK:
+                self._site.cache.release(run.run_id)
                 ledger.leases.give_back(run.run_id, token)
             case _:
                 pass
@@ -213,6 +216,25 @@ class Janitor:
 
     def _exit_of(self, run_id: str) -> Exit | None:
         return self._site.ledger.runs.get(run_id).exit
+
+    def _release_data(self, containers: Iterable[ContainerStatus]) -> None:
+        """Let go of the data sets of runs that need them here no more."""
+        sets = self._site.ledger.staged.list(self._site.settings.node)
+        users = {run_id for each in sets for run_id in each.run_ids}
+        for run_id in users - {container.run_id for container in containers}:
+            alive = live_flow(self._site.settings.state_dir, run_id) is not None
+            if not alive and self._is_over_here(run_id):
+                log.warning("run %s still held a data set here: released", run_id)
+                self._site.cache.release(run_id)
+
+    def _is_over_here(self, run_id: str) -> bool:
+        """Has the run ended, or gone to another node? A waiting one may be granted here next."""
+        try:
+            run = self._site.ledger.runs.get(run_id)
+        except RunUnknown:  # of a ledger before this one
+            return True
+        elsewhere = run.state in _GRANTED and run.node != self._site.settings.node
+        return elsewhere or run.state is RunState.ENDED
 
     def _sweep(self, strangers: Iterable[ContainerStatus]) -> None:
         """Remove containers that stand for no attempt the ledger knows."""
