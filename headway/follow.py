@@ -25,6 +25,8 @@ _FEWEST_READINGS = 5
 """Of utilisation; a run of a few seconds has hardly begun."""
 _STANDING_EVERY_S = 5.0
 _TAIL_BYTES = 16_384
+_STOP_TAKES_S = 60.0
+"""At most, beside the grace time: the follower's tick, and an engine that has much to do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,7 +212,7 @@ class Follower:
         self._read_log(name, parser, remaining, elapsed_s)
         return Followed(
             status=status,
-            timed_out=self._timed_out,
+            timed_out=self._timed_out or _ran_out_of_time(status, max_runtime_s, grace_s),
             runtime_s=_runtime_s(status, elapsed_s),
             gpu_peak_bytes=self._gpu_peak_bytes,
             halted=self._halted,
@@ -305,6 +307,19 @@ class Follower:
         ]
         if held:
             self._gpu_peak_bytes = max(self._gpu_peak_bytes or 0, sum(held))
+
+
+def _ran_out_of_time(status: ContainerStatus, max_runtime_s: float | None, grace_s: float) -> bool:
+    """Whether a flow process that has died since stopped it at its time limit.
+
+    Only an end soon after the limit tells: what the engine notes as the end of a
+    container that its node took along is the moment when both were back.
+    """
+    if max_runtime_s is None or status.started_at is None or status.ended_at is None:
+        return False
+    over_s = (status.ended_at - status.started_at).total_seconds() - max_runtime_s
+    ended_itself = status.exit_code == 0 or status.oom_killed
+    return not ended_itself and 0 <= over_s <= grace_s + _STOP_TAKES_S
 
 
 def _runtime_s(status: ContainerStatus, watched_s: float) -> float:

@@ -154,6 +154,24 @@ def test_the_time_limit_stops_the_container() -> None:
     assert followed.runtime_s == pytest.approx(30.0, abs=2.0)
 
 
+@pytest.mark.parametrize(
+    ("ends_s", "exit_code", "oom_killed", "timed_out"),
+    [
+        (31.0, 143, False, True),
+        (29.0, 143, False, False),
+        (31.0, 0, False, False),
+        (31.0, 137, True, False),
+        (DAY_S, 137, False, False),  # the node was away
+    ],
+)
+def test_a_time_limit_is_known_to_the_process_after_the_one_that_kept_it(
+    ends_s: float, exit_code: int, oom_killed: bool, timed_out: bool
+) -> None:
+    bench = Bench(Script(runs_s=ends_s, exit_code=exit_code, oom_killed=oom_killed))
+    bench.clock.sleep(2 * DAY_S)
+    assert bench.follow(max_runtime_s=30.0).timed_out is timed_out
+
+
 def test_a_clock_that_jumps_ten_days_ends_nothing() -> None:
     bench = Bench(TRAINING)
     jumped = []
