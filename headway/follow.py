@@ -9,6 +9,7 @@ from typing import Protocol
 from headway.clock import Clock
 from headway.errors import EngineUnreachable, LedgerUnreachable, TelemetryError
 from headway.estimate.remaining import RemainingEstimate, RemainingTime
+from headway.ledger.series import MAX_POINTS
 from headway.model.progress import ProgressPoint
 from headway.model.run import Exit, Prediction
 from headway.model.silent import RunWarning
@@ -144,6 +145,7 @@ class Follower:
         self._look_every_s = look_every_s
         self._offset = 0
         self._recorded = 0
+        self._unsaved: list[ProgressPoint] = []
         self._tail: deque[bytes] = deque()
         self._point: ProgressPoint | None = None
         self._gpu_peak_bytes: int | None = None
@@ -250,10 +252,11 @@ class Follower:
     def _read_log(
         self, name: str, parser: LogParser, remaining: RemainingTime, elapsed_s: float
     ) -> None:
+        """Read what is new and keep its points; those before that could not be kept, too."""
         while True:
             chunk = self._runtime.read_log(name, self._offset)
             if not chunk.data and not chunk.skipped_bytes:
-                return
+                break
             self._offset = chunk.next_offset
             self._listener.lines(chunk.data, chunk.skipped_bytes)
             self._tail.append(chunk.data[-_TAIL_BYTES:])
@@ -267,8 +270,13 @@ class Follower:
                 done = point.iteration if point.iteration is not None else point.epoch
                 if done is not None:
                     remaining.update(point.t_s, done, point.total)
-            before, self._recorded = self._recorded, self._recorded + len(points)
-            self._record(before, points)
+            self._unsaved += points
+            # All that come later replace the newest one there.
+            del self._unsaved[MAX_POINTS - 1 : -1]
+        if self._unsaved:
+            self._record(self._recorded, self._unsaved)
+            self._recorded += len(self._unsaved)
+            self._unsaved = []
 
     def _must_stop(self, elapsed_s: float, max_runtime_s: float | None) -> bool:
         self._timed_out = max_runtime_s is not None and elapsed_s >= max_runtime_s

@@ -136,6 +136,20 @@ def test_a_database_that_is_away_disturbs_nothing() -> None:
     assert bench.follow().status.exit_code == 0
 
 
+def test_no_point_is_lost_while_the_database_is_away() -> None:
+    bench = Bench(TRAINING)
+    keep = bench.keep
+
+    def away(before: int, points: Sequence[ProgressPoint]) -> None:
+        if 20.0 < bench.clock.monotonic_s() < 40.0:
+            raise LedgerUnreachable("postgresql://x", "no answer")
+        keep(before, points)
+
+    bench.keep = away  # type: ignore[method-assign]  # the ledger of this test
+    bench.follow()
+    assert [bench.kept[i].iteration for i in range(100)] == list(range(1, 101))
+
+
 def test_a_lost_lease_ends_the_following() -> None:
     bench = Bench(TRAINING)
 
