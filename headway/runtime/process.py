@@ -157,7 +157,10 @@ class ProcessRuntime:
         folder = self._existing(name)
         if (folder / "running.json").exists():
             return
-        _spawn_shim(folder)
+        try:
+            _spawn_shim(folder)
+        except (OSError, subprocess.SubprocessError) as error:  # EAGAIN, ENOMEM, a stuck disk
+            raise RuntimeFailure(f"container {name} could not be started: {error}") from error
         if not self._noted_start(folder):
             said = (folder / "shim.log").read_text(errors="replace").strip()[-500:]
             raise RuntimeFailure(f"container {name} could not be started: {said or 'no reason'}")
@@ -344,7 +347,12 @@ def _spawn_shim(folder: Path) -> None:
         os.close(report)
         report = -1
         select.select([ready], [], [], _START_TIMEOUT_S)
-        starter.wait(_START_TIMEOUT_S)
+        try:
+            starter.wait(_START_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            starter.kill()  # it must not start the program after all
+            starter.wait()
+            raise
     finally:
         os.close(ready)
         if report >= 0:

@@ -122,6 +122,24 @@ def test_it_outlives_its_starter(harness: Harness) -> None:
     assert runtime.wait(spec.name, 10.0).exit_code == 5
 
 
+@pytest.mark.parametrize(
+    ("place", "value"), [("_START_TIMEOUT_S", 0.0), ("sys.executable", "/missing/python")]
+)
+def test_a_start_that_this_machine_cannot_do_now_may_be_repeated(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch, place: str, value: object
+) -> None:
+    spec = harness.spec(shell("exit 0"))
+    runtime = harness.runtime()
+    runtime.create(spec)
+    with monkeypatch.context() as now:
+        now.setattr(f"headway.runtime.process.{place}", value)
+        with pytest.raises(RuntimeFailure, match="could not be started"):
+            runtime.start(spec.name)
+    assert runtime.wait(spec.name, 0.0).state is ContainerState.CREATED
+    runtime.start(spec.name)
+    assert runtime.wait(spec.name, 10.0).exit_code == 0
+
+
 def test_the_environment_is_what_was_given(
     harness: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
