@@ -266,7 +266,6 @@ class Attempt:
         """
         exit_ = classify_exit(
             followed.status,
-            cancelled=False,
             timed_out=followed.timed_out,
             log_tail=followed.log_tail,
         )

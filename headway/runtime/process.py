@@ -131,7 +131,7 @@ class ProcessRuntime:
             "log_limit_bytes": spec.log_limit_bytes,
             "host_memory_bytes": spec.host_memory_bytes,
             "pids": spec.pids,
-            "working_dir": spec.working_dir or str(spec.log_path.resolve().parent),
+            "working_dir": str(spec.log_path.resolve().parent),
             "user": user,
             "affinity": self._choose_cpus(spec.cpus),
             "token": token,
