@@ -112,9 +112,7 @@ class Attempt:
     def stage_data(self, progress: Callable[[int, int | None], None]) -> StagedDataset | None:
         """Bring the data set to this node's cache; None when the job has none."""
         if self.job.dataset is not None:
-            self.dataset = self.site.cache.stage(
-                self.job.dataset, self.run_id, progress=progress, cancelled=lambda: False
-            )
+            self.dataset = self.site.cache.stage(self.job.dataset, self.run_id, progress=progress)
         return self.dataset
 
     def admit(self) -> Lease | Wait:
