@@ -11,6 +11,7 @@ import pytest
 from headway.errors import LeaseLost, LedgerUnreachable
 from headway.estimate.remaining import Basis
 from headway.follow import Findings, Followed, Follower, Watched
+from headway.ledger.series import MAX_POINTS
 from headway.model.node import GpuProcess, GpuReading
 from headway.model.policy import ContainerPolicy
 from headway.model.progress import ProgressPoint
@@ -148,6 +149,25 @@ def test_no_point_is_lost_while_the_database_is_away() -> None:
     bench.keep = away  # type: ignore[method-assign]  # the ledger of this test
     bench.follow()
     assert [bench.kept[i].iteration for i in range(100)] == list(range(1, 101))
+
+
+def test_what_waits_for_the_database_is_no_more_than_it_keeps() -> None:
+    many = MAX_POINTS + 50
+    bench = Bench(Script(output=((0.0, b"".join(map(point, range(1, many + 1)))),), runs_s=5.0))
+    waited: list[int] = []
+    kept: dict[int, int | None] = {}
+
+    def away(before: int, points: Sequence[ProgressPoint]) -> None:
+        waited.append(len(points))
+        if bench.clock.monotonic_s() < 2.0:
+            raise LedgerUnreachable("postgresql://x", "no answer")
+        for number, each in enumerate(points, start=before):
+            kept[min(number, MAX_POINTS - 1)] = each.iteration  # as the ledger does
+
+    bench.keep = away  # type: ignore[method-assign]  # the ledger of this test
+    bench.follow()
+    assert max(waited) == MAX_POINTS
+    assert list(kept.values()) == [*range(1, MAX_POINTS), many]
 
 
 def test_a_lost_lease_ends_the_following() -> None:
