@@ -112,9 +112,7 @@ class Attempt:
     def stage_data(self, progress: Callable[[int, int | None], None]) -> StagedDataset | None:
         """Bring the data set to this node's cache; None when the job has none."""
         if self.job.dataset is not None:
-            self.dataset = self.site.cache.stage(
-                self.job.dataset, self.run_id, progress=progress, cancelled=lambda: False
-            )
+            self.dataset = self.site.cache.stage(self.job.dataset, self.run_id, progress=progress)
         return self.dataset
 
     def admit(self) -> Lease | Wait:
@@ -123,16 +121,17 @@ class Attempt:
         Raises:
             ImpossibleDemand: No node of the site could ever hold it.
         """
+        if self._container_exists():
+            # It was admitted before a flow process died; it is only followed now, whatever
+            # the node may still offer, and beside what was predicted before its start.
+            if self._lease is None:
+                raise LeaseLost(0, self.run_id, "its container outlived it")
+            return self._lease
         prediction, demand = self.forecast()
         self.site.ledger.runs.predict(self.run_id, prediction, demand)
         refusal = self.site.refusal(self.site.ledger.runs.get(self.run_id), demand)
         if refusal is not None:
             raise ImpossibleDemand(refusal.field, refusal.value, refusal.allowed)
-        if self._container_exists():
-            # It was admitted before a flow process died; it is only followed now.
-            if self._lease is None:
-                raise LeaseLost(0, self.run_id, "its container outlived it")
-            return self._lease
         terms = self.site.lease_terms(prediction)
         reading = self.site.read_node()
         if self._lease is None and self.job.resources.nodes > 1:
@@ -268,7 +267,6 @@ class Attempt:
         """
         exit_ = classify_exit(
             followed.status,
-            cancelled=False,
             timed_out=followed.timed_out,
             log_tail=followed.log_tail,
         )

@@ -27,8 +27,7 @@
     │   ├── SourceChanged       it changed while it was copied
     │   ├── ChecksumMismatch    the bytes are not the ones that were promised
     │   ├── CacheFull           the node's cache cannot hold it
-    │   ├── CacheUnusable       the node's cache cannot be written
-    │   └── StagingCancelled    the run was cancelled while it waited for data
+    │   └── CacheUnusable       the node's cache cannot be written
     ├── EstimatorDamaged        a model file cannot be trusted
     └── ProfileUnreadable       a profiler's report cannot be read
 
@@ -314,14 +313,6 @@ class CacheUnusable(StagingError):
             f"the node's data cache {path} cannot be used ({cause}); no data set can be staged "
             "there until an operator repairs it"
         )
-
-
-class StagingCancelled(StagingError):
-    """The run was cancelled while its data set was fetched or waited for."""
-
-    def __init__(self, uri: str) -> None:
-        self.uri = uri
-        super().__init__(f"staging of {shown(uri)} was cancelled; nothing of it was kept")
 
 
 class EstimatorDamaged(HeadwayError):

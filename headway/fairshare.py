@@ -22,6 +22,7 @@ class TeamUsage:
     at: datetime | None = None
     used: dict[str, float] = field(default_factory=dict)
     counted: set[int] = field(default_factory=set)
+    """Leases of the newest reading: no later one goes back further."""
 
     def since(self, now: datetime, settings: PolicySettings) -> datetime:
         """From when on released leases are to be read; a little is read twice, to miss none."""
@@ -37,7 +38,8 @@ class TeamUsage:
             self.used = {team: decayed(s, age_s, half_life_s) for team, s in self.used.items()}
         self.at = now
         # The GPUs of one lease are several rows: all of them are in this reading, or none.
-        fresh = {use.lease_id for use in uses} - self.counted
+        read = {use.lease_id for use in uses}
+        fresh = read - self.counted
         for use in uses:
             if use.lease_id in fresh:
                 seconds = interval_usage(
@@ -48,7 +50,7 @@ class TeamUsage:
                     half_life_s,
                 )
                 self.used[use.team] = self.used.get(use.team, 0.0) + seconds
-        self.counted |= fresh
+        self.counted = read
 
     def with_live(
         self,
@@ -61,11 +63,8 @@ class TeamUsage:
         found = dict(self.used)
         for lease in leases:
             team = teams.get(lease.run_id, "")
-            share = sum(
-                1.0 if g.sharing.value == "whole" else g.utilisation_frac for g in lease.gpus
-            )
             seconds = interval_usage(
-                share,
+                sum(_share(grant) for grant in lease.gpus),
                 lease.granted_at.timestamp(),
                 now.timestamp(),
                 now.timestamp(),

@@ -9,6 +9,7 @@ from typing import Protocol
 from headway.clock import Clock
 from headway.errors import EngineUnreachable, LedgerUnreachable, TelemetryError
 from headway.estimate.remaining import RemainingEstimate, RemainingTime
+from headway.ledger.series import MAX_POINTS
 from headway.model.progress import ProgressPoint
 from headway.model.run import Exit, Prediction
 from headway.model.silent import RunWarning
@@ -25,6 +26,8 @@ _FEWEST_READINGS = 5
 """Of utilisation; a run of a few seconds has hardly begun."""
 _STANDING_EVERY_S = 5.0
 _TAIL_BYTES = 16_384
+_STOP_TAKES_S = 60.0
+"""At most, beside the grace time: the follower's tick, and an engine that has much to do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +145,7 @@ class Follower:
         self._look_every_s = look_every_s
         self._offset = 0
         self._recorded = 0
+        self._unsaved: list[ProgressPoint] = []
         self._tail: deque[bytes] = deque()
         self._point: ProgressPoint | None = None
         self._gpu_peak_bytes: int | None = None
@@ -210,7 +214,7 @@ class Follower:
         self._read_log(name, parser, remaining, elapsed_s)
         return Followed(
             status=status,
-            timed_out=self._timed_out,
+            timed_out=self._timed_out or _ran_out_of_time(status, max_runtime_s, grace_s),
             runtime_s=_runtime_s(status, elapsed_s),
             gpu_peak_bytes=self._gpu_peak_bytes,
             halted=self._halted,
@@ -248,10 +252,11 @@ class Follower:
     def _read_log(
         self, name: str, parser: LogParser, remaining: RemainingTime, elapsed_s: float
     ) -> None:
+        """Read what is new and keep its points; those before that could not be kept, too."""
         while True:
             chunk = self._runtime.read_log(name, self._offset)
             if not chunk.data and not chunk.skipped_bytes:
-                return
+                break
             self._offset = chunk.next_offset
             self._listener.lines(chunk.data, chunk.skipped_bytes)
             self._tail.append(chunk.data[-_TAIL_BYTES:])
@@ -265,8 +270,13 @@ class Follower:
                 done = point.iteration if point.iteration is not None else point.epoch
                 if done is not None:
                     remaining.update(point.t_s, done, point.total)
-            before, self._recorded = self._recorded, self._recorded + len(points)
-            self._record(before, points)
+            self._unsaved += points
+            # All that come later replace the newest one there.
+            del self._unsaved[MAX_POINTS - 1 : -1]
+        if self._unsaved:
+            self._record(self._recorded, self._unsaved)
+            self._recorded += len(self._unsaved)
+            self._unsaved = []
 
     def _must_stop(self, elapsed_s: float, max_runtime_s: float | None) -> bool:
         self._timed_out = max_runtime_s is not None and elapsed_s >= max_runtime_s
@@ -305,6 +315,19 @@ class Follower:
         ]
         if held:
             self._gpu_peak_bytes = max(self._gpu_peak_bytes or 0, sum(held))
+
+
+def _ran_out_of_time(status: ContainerStatus, max_runtime_s: float | None, grace_s: float) -> bool:
+    """Whether a flow process that has died since stopped it at its time limit.
+
+    Only an end soon after the limit tells: what the engine notes as the end of a
+    container that its node took along is the moment when both were back.
+    """
+    if max_runtime_s is None or status.started_at is None or status.ended_at is None:
+        return False
+    over_s = (status.ended_at - status.started_at).total_seconds() - max_runtime_s
+    ended_itself = status.exit_code == 0 or status.oom_killed
+    return not ended_itself and 0 <= over_s <= grace_s + _STOP_TAKES_S
 
 
 def _runtime_s(status: ContainerStatus, watched_s: float) -> float:

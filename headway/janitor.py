@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from headway.attempt import container_name
-from headway.errors import HeadwayError, LeaseLost, RunUnknown
+from headway.errors import HeadwayError, LeaseLost, LedgerUnreachable, RunUnknown
 from headway.flowrun import live_flow
 from headway.ledger.records import RunRecord
 from headway.model.job_text import job_from_document
@@ -48,6 +48,7 @@ class Mending:
 
 
 _WAITING_A_ROUND = 200
+_GRANTED = (RunState.CLAIMED, RunState.RUNNING)
 
 
 class Janitor:
@@ -97,15 +98,13 @@ class Janitor:
             lease = self._lease_here(run)
             name = container_name(run.run_id, lease.attempt if lease is not None else run.attempt)
             wanted.add(name)
-            situation = self._situation(run, prefect, containers.get(name), lease, starting)
-            for action in reconcile(situation):
-                if action in ON_PREFECT:
-                    mendings.append(Mending(run.run_id, action, self._exit_of(run.run_id)))
-                    continue
-                if action is not Action.RENEW:
-                    log.warning("run %s (%s): %s", run.name, run.run_id, action.value)
-                if not self._carried_out(action, run, name):
-                    break  # the instructions build on each other
+            try:
+                situation = self._situation(run, prefect, containers.get(name), lease, starting)
+                mendings += self._mend(run, name, reconcile(situation))
+            except LedgerUnreachable:
+                raise  # it would be the same for every other run, each after a long wait
+            except HeadwayError as error:
+                log.warning("run %s (%s) was not looked after: %s", run.name, run.run_id, error)
         settings = self._site.settings
         for gang_id in self._site.ledger.leases.release_untaken(
             settings.node, settings.lease_ttl_s
@@ -113,9 +112,23 @@ class Janitor:
             log.warning("gang %s did not begin its part here: its lease is released", gang_id)
         self._sweep(c for name, c in containers.items() if name not in wanted)
         try:
+            self._release_data(containers.values())
             self._site.cache.sweep()
         except HeadwayError as error:
             log.warning("the cache was not swept: %s; tried again next round", error)
+        return mendings
+
+    def _mend(self, run: RunRecord, container: str, actions: Iterable[Action]) -> list[Mending]:
+        """Carry *actions* out as far as they succeed; those that are left to the worker."""
+        mendings = []
+        for action in actions:
+            if action in ON_PREFECT:
+                mendings.append(Mending(run.run_id, action, self._exit_of(run.run_id)))
+                continue
+            if action is not Action.RENEW:
+                log.warning("run %s (%s): %s", run.name, run.run_id, action.value)
+            if not self._carried_out(action, run, container):
+                break  # the instructions build on each other
         return mendings
 
     def _lease_here(self, run: RunRecord) -> Lease | None:
@@ -155,11 +168,12 @@ class Janitor:
 
     def _carried_out(self, action: Action, run: RunRecord, container: str) -> bool:
         try:
-            self._carry_out(action, run, container)
-        except LeaseLost as error:
-            # Nobody may hold what was promised to others: the container goes.
-            log.warning("%s", error)
-            self._site.runtime.remove(container)
+            try:
+                self._carry_out(action, run, container)
+            except LeaseLost as error:
+                # Nobody may hold what was promised to others: the container goes.
+                log.warning("%s", error)
+                self._site.runtime.remove(container)
         except HeadwayError as error:
             log.warning("%s of run %s: %s; tried again next round", action, run.run_id, error)
             return False
@@ -188,8 +202,10 @@ class Janitor:
                 ledger.runs.finish(run.run_id, _vanished(run, again=False), Measurement())
             case Action.REQUEUE:
                 ledger.runs.requeue(run.run_id, _vanished(run, again=True))
+                self._site.cache.release(run.run_id)  # the next attempt may be on another node
                 ledger.leases.release(run.run_id)
             case Action.GIVE_BACK:
+                self._site.cache.release(run.run_id)
                 ledger.leases.give_back(run.run_id, token)
             case _:
                 pass
@@ -230,8 +246,7 @@ class Janitor:
 
     def runs_on(self, node: str) -> list[RunRecord]:
         """Runs that were granted something on *node* and have not ended."""
-        granted = (RunState.CLAIMED, RunState.RUNNING)
-        return [run for run in self._site.ledger.runs.all(states=granted) if run.node == node]
+        return [run for run in self._site.ledger.runs.all(states=_GRANTED) if run.node == node]
 
     def stop_container(self, run_id: str) -> None:
         """Stop the container of the run's attempt within its grace time; its flow does the rest."""
@@ -241,6 +256,25 @@ class Janitor:
 
     def _exit_of(self, run_id: str) -> Exit | None:
         return self._site.ledger.runs.get(run_id).exit
+
+    def _release_data(self, containers: Iterable[ContainerStatus]) -> None:
+        """Let go of the data sets of runs that need them here no more."""
+        sets = self._site.ledger.staged.list(self._site.settings.node)
+        users = {run_id for each in sets for run_id in each.run_ids}
+        for run_id in users - {container.run_id for container in containers}:
+            alive = live_flow(self._site.settings.state_dir, run_id) is not None
+            if not alive and self._is_over_here(run_id):
+                log.warning("run %s still held a data set here: released", run_id)
+                self._site.cache.release(run_id)
+
+    def _is_over_here(self, run_id: str) -> bool:
+        """Has the run ended, or gone to another node? A waiting one may be granted here next."""
+        try:
+            run = self._site.ledger.runs.get(run_id)
+        except RunUnknown:  # of a ledger before this one
+            return True
+        elsewhere = run.state in _GRANTED and run.node != self._site.settings.node
+        return elsewhere or run.state is RunState.ENDED
 
     def _sweep(self, strangers: Iterable[ContainerStatus]) -> None:
         """Remove containers that stand for no attempt the ledger knows."""

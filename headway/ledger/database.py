@@ -14,7 +14,7 @@ from sqlalchemy import Engine, create_engine, event, make_url, text
 from sqlalchemy.exc import DBAPIError, IntegrityError, OperationalError
 from sqlmodel import Session
 
-from headway.errors import LedgerUnreachable, SchemaMismatch
+from headway.errors import LedgerError, LedgerUnreachable, SchemaMismatch
 
 SCHEMA_VERSION = "0005"
 """The newest migration; a test holds it to what Alembic says."""
@@ -76,12 +76,16 @@ class Database:
         Raises:
             LedgerUnreachable: The database does not answer, is locked for too
                 long, has no room or refuses to write.
+            LedgerError: It answers, but the change breaks one of its rules.
         """
         try:
             with Session(self.engine, expire_on_commit=False) as session, session.begin():
                 yield session
-        except IntegrityError:
-            raise  # a broken rule, not an absent database: the caller knows which
+        except IntegrityError as error:
+            raise LedgerError(
+                f"the ledger refused a change that breaks one of its rules ({_cause(error)}); "
+                "nothing was changed"
+            ) from error
         except DBAPIError as error:
             raise LedgerUnreachable(self.shown_url, _cause(error)) from error
 

@@ -130,7 +130,7 @@ class DockerRuntime:
         config = self._api.create_host_config(
             device_requests=[DeviceRequest(count=1, capabilities=[["gpu"]])], network_mode="none"
         )
-        with self._asking("start a container with a GPU"):
+        with self._telling("start a container with a GPU"):
             created = self._api.create_container(
                 probe.IMAGE, probe.COMMAND, name=name, host_config=config
             )
@@ -152,7 +152,10 @@ class DockerRuntime:
                 self._api.inspect_image(image)  # type: ignore[no-untyped-call]  # the stubs' gap
             except NotFound:
                 self._pull(image)
-            except APIError as error:  # a name the engine cannot read
+            except APIError as error:
+                if error.is_server_error():
+                    raise
+                # A name the engine cannot read.
                 raise ImageMissing(image, str(error.explanation)) from error
 
     def _pull(self, image: str) -> None:
@@ -184,7 +187,7 @@ class DockerRuntime:
         log = Mount(LOG_TARGET, str(spec.log_path.resolve()), type="bind")
         container = self._create(spec, [*mounts, log], logged=True)
         if not self._has_shell(container):
-            with self._asking(f"create container {spec.name} again without a shell"):
+            with self._telling(f"create container {spec.name} again without a shell"):
                 self._api.remove_container(container)
             self._create(spec, mounts, logged=False)
 
@@ -224,7 +227,7 @@ class DockerRuntime:
             "headway.log_by": "program" if logged else "engine",
         }
         for pulled in (False, True):
-            with self._asking(f"create container {spec.name}"):
+            with self._telling(f"create container {spec.name}"):
                 try:
                     created = api.create_container(
                         spec.image,
@@ -233,10 +236,9 @@ class DockerRuntime:
                         name=spec.name,
                         user=_user(spec),
                         environment=_environment(spec),
-                        working_dir=spec.working_dir or None,
                         stop_signal="SIGTERM",
                         ports=list(published),
-                        labels={**spec.labels, **labels},
+                        labels=labels,
                         host_config=host_config,
                         healthcheck={"test": ["NONE"]},
                         network_disabled=network is NetworkMode.NONE,
@@ -267,7 +269,7 @@ class DockerRuntime:
         held together by a lock on its log file.
         """
         log_path = Path(self._labels(name)["headway.log"])
-        with self._start_lock(log_path, name), self._asking(f"start container {name}"):
+        with self._start_lock(log_path, name), self._telling(f"start container {name}"):
             if self._status(name).state is not ContainerState.CREATED:
                 return
             try:
@@ -385,15 +387,16 @@ class DockerRuntime:
                 continue
             try:
                 self._api.wait(name, timeout=left_s)  # type: ignore[arg-type]  # floats work
-            except (requests.exceptions.RequestException, DockerException):
-                # Its time is up, or the engine is gone: the next look tells which.
-                continue
+            except requests.exceptions.RequestException:
+                continue  # its time is up, or the engine is gone: the next look tells which
+            except DockerException:
+                self._clock.sleep(min(_POLL_S, left_s))  # it cannot wait now, but may still look
 
     def stop(self, name: str, grace_s: float) -> None:
         """SIGTERM, *grace_s* to obey, SIGKILL. A container that is gone is fine."""
         if self.inspect(name) is None:
             return
-        with self._asking(f"stop container {name}"):
+        with self._telling(f"stop container {name}"):
             try:
                 self._api.stop(name, timeout=math.ceil(grace_s))
             except NotFound:
@@ -402,7 +405,7 @@ class DockerRuntime:
     def remove(self, name: str) -> None:
         """Kill if need be and remove, its cgroup too. Idempotent."""
         if self.inspect(name) is not None:
-            with self._asking(f"remove container {name}"):
+            with self._telling(f"remove container {name}"):
                 try:
                     self._api.remove_container(name, force=True, v=True)
                 except NotFound:
@@ -411,9 +414,18 @@ class DockerRuntime:
                     if error.status_code != 409:  # 409: another process removes it just now
                         raise
         if self._own_group:
-            self._groups.remove(self._group(name))
+            self._remove_group(name)
         self._held.pop(name, None)
         self._last.pop(name, None)
+
+    def _remove_group(self, name: str) -> None:
+        try:
+            self._groups.remove(self._group(name))
+        except OSError as error:
+            raise RuntimeFailure(
+                f"container {name} is removed, but not its control group ({error.strerror}): "
+                "one of its processes may live on, as in state D; look for it with ps"
+            ) from error
 
     # ----- what it used and printed -----
 
@@ -506,6 +518,22 @@ class DockerRuntime:
 
     @contextmanager
     def _asking(self, action: str) -> Iterator[None]:
+        """As `_telling`, for a question: a server error is no answer to it, so it may be repeated.
+
+        Of an order it would be the answer: that is how the engine says that a
+        container cannot be created or started.
+        """
+        with self._telling(action):
+            try:
+                yield
+            except APIError as error:
+                if not error.is_server_error():
+                    raise
+                cause = shown(str(error.explanation or error), 200)
+                raise EngineUnreachable(action, cause) from error
+
+    @contextmanager
+    def _telling(self, action: str) -> Iterator[None]:
         """Turn the SDK's errors into ours."""
         try:
             yield

@@ -21,14 +21,11 @@ _GPU_MEMORY = re.compile(
 _SHARED_MEMORY = re.compile(r"insufficient shared memory|No space left on device: '/dev/shm")
 
 
-def classify_exit(
-    status: ContainerStatus, *, cancelled: bool = False, timed_out: bool = False, log_tail: str = ""
-) -> Exit:
+def classify_exit(status: ContainerStatus, *, timed_out: bool = False, log_tail: str = "") -> Exit:
     """Tell why a container ended, and what to do next.
 
     Args:
         status: The container's status after its end, or in CREATED with an error.
-        cancelled: headway stopped it because somebody asked.
         timed_out: headway stopped it at its time limit.
         log_tail: The last lines of its log.
 
@@ -36,15 +33,13 @@ def classify_exit(
         Kind, exit code and one line. A kill that neither headway nor the
         memory limit explains is the infrastructure's, never the program's.
     """
-    kind = _kind(status, log_tail, cancelled=cancelled, timed_out=timed_out)
+    kind = _kind(status, log_tail, timed_out=timed_out)
     return Exit(kind, status.exit_code, _MESSAGES[kind](status, log_tail))
 
 
 def _kind(  # noqa: PLR0911 - a table of causes, strongest first, reads best as returns
-    status: ContainerStatus, log_tail: str, *, cancelled: bool, timed_out: bool
+    status: ContainerStatus, log_tail: str, *, timed_out: bool
 ) -> ExitKind:
-    if cancelled:
-        return ExitKind.CANCELLED
     if timed_out:
         return ExitKind.TIMED_OUT
     if status.state is ContainerState.CREATED:
@@ -97,7 +92,6 @@ def _failed(status: ContainerStatus, log_tail: str) -> str:
 
 _MESSAGES: dict[ExitKind, Callable[[ContainerStatus, str], str]] = {
     ExitKind.OK: _ok,
-    ExitKind.CANCELLED: lambda *_: "cancelled on request; submit it again to run it",
     ExitKind.TIMED_OUT: lambda *_: (
         "stopped at its time limit; raise max_runtime, or ask for less work"
     ),

@@ -7,7 +7,7 @@ fake is `headway.testing.runtime.FakeRuntime`. All three pass the contract in
 
 import enum
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Protocol
@@ -59,14 +59,11 @@ class ContainerSpec:
     """Other than the policy's, which may still forbid it; None for the policy's."""
     user: str = ""
     """``uid:gid``; empty for the owner of headway's own process."""
-    working_dir: str = ""
     stop_grace_s: float = 10.0
     wrapper: tuple[str, ...] = ()
     """Words before the command, left out where the image has no shell to run them."""
     log_limit_bytes: int = 256 * 1024 * 1024
     """Bytes of log kept on disk; beyond it the oldest part is given up, and this is said."""
-    labels: Mapping[str, str] = field(default_factory=dict)
-    """Added to headway's own labels (site, run, attempt)."""
 
 
 class ContainerState(enum.StrEnum):

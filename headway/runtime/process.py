@@ -131,7 +131,7 @@ class ProcessRuntime:
             "log_limit_bytes": spec.log_limit_bytes,
             "host_memory_bytes": spec.host_memory_bytes,
             "pids": spec.pids,
-            "working_dir": spec.working_dir or str(spec.log_path.resolve().parent),
+            "working_dir": str(spec.log_path.resolve().parent),
             "user": user,
             "affinity": self._choose_cpus(spec.cpus),
             "token": token,
@@ -157,7 +157,10 @@ class ProcessRuntime:
         folder = self._existing(name)
         if (folder / "running.json").exists():
             return
-        _spawn_shim(folder)
+        try:
+            _spawn_shim(folder)
+        except (OSError, subprocess.SubprocessError) as error:  # EAGAIN, ENOMEM, a stuck disk
+            raise RuntimeFailure(f"container {name} could not be started: {error}") from error
         if not self._noted_start(folder):
             said = (folder / "shim.log").read_text(errors="replace").strip()[-500:]
             raise RuntimeFailure(f"container {name} could not be started: {said or 'no reason'}")
@@ -230,14 +233,25 @@ class ProcessRuntime:
         self._kill(folder, running)
 
     def _kill(self, folder: Path, running: Mapping[str, Any]) -> None:
-        """Have the shim kill everything; do it ourselves where the shim is gone."""
+        """Have the shim kill everything; do it ourselves where the shim is gone.
+
+        Raises:
+            RuntimeFailure: Something of it lives on, as a process in state D does.
+        """
         if _is(running["shim"]):
             _signal(running["shim"]["pid"], signal.SIGTERM)
             if self._ended(folder, running, _KILL_TIMEOUT_S):
                 return
             _signal(running["shim"]["pid"], signal.SIGKILL)
         noted = _load(folder / "spec.json")
+        give_up_s = self._clock.monotonic_s() + _KILL_TIMEOUT_S
         while noted and (left := proctree.with_token(noted["token"])):
+            if self._clock.monotonic_s() > give_up_s:
+                which = ", ".join(f"{pid} (state {proctree.state(pid) or '?'})" for pid in left)
+                raise RuntimeFailure(
+                    f"processes of container {folder.name} cannot be killed: {which}. What it "
+                    "holds stays granted to it; it is tried again"
+                )
             for pid in left:
                 _signal(pid, signal.SIGKILL)
             self._clock.sleep(_POLL_S)
@@ -333,7 +347,12 @@ def _spawn_shim(folder: Path) -> None:
         os.close(report)
         report = -1
         select.select([ready], [], [], _START_TIMEOUT_S)
-        starter.wait(_START_TIMEOUT_S)
+        try:
+            starter.wait(_START_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            starter.kill()  # it must not start the program after all
+            starter.wait()
+            raise
     finally:
         os.close(ready)
         if report >= 0:

@@ -23,7 +23,7 @@ def tree(pid: int) -> list[int]:
     while todo:
         for child in _children(todo.pop()):
             todo.append(child)
-            if _state(child) not in ("Z", "X", ""):
+            if state(child) not in ("Z", "X", ""):
                 found.append(child)
     return found
 
@@ -54,7 +54,8 @@ def _stat(pid: int) -> list[str]:
         return []
 
 
-def _state(pid: int) -> str:
+def state(pid: int) -> str:
+    """The kernel's letter for what the process does, as in ps; empty when unknown or gone."""
     return (_stat(pid) or [""])[0]
 
 

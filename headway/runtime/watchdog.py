@@ -24,6 +24,7 @@ NEAR_POLL_S = 0.02
 _HOUSE_EVERY_S = 1.0
 _NEW_PEAK_FRAC = 0.02
 _RETRY_S = 1.0
+_KILL_PAUSE_S = 0.002
 _MAXRSS_BYTES = 1024 if sys.platform.startswith("linux") else 1
 
 
@@ -119,14 +120,20 @@ class Watchdog:
         )
 
     def _kill_all(self) -> None:
-        """Kill whatever runs; stopped first, so that nothing forks away."""
+        """Kill whatever runs; stopped first, so that nothing forks away.
+
+        However long it takes: an end that was noted while something lives
+        would give its memory to others. Whoever cannot wait kills the shim.
+        """
+        pause_s = _KILL_PAUSE_S
         self._reap()
         while pids := proctree.tree(os.getpid()):
             for number in (signal.SIGSTOP, signal.SIGKILL):
                 for pid in pids:
                     with contextlib.suppress(ProcessLookupError):
                         os.kill(pid, number)
-            time.sleep(0.002)
+            time.sleep(pause_s)
+            pause_s = min(2 * pause_s, _RETRY_S)
             self._reap()
 
     def _reap(self) -> None:

@@ -11,7 +11,7 @@ the index (the ledger); it is asked and told only under the key's lock.
 
 import errno
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +22,6 @@ from headway.errors import (
     CacheUnusable,
     ChecksumMismatch,
     SourceChanged,
-    StagingCancelled,
 )
 from headway.model.job import Dataset
 from headway.staging.budget import Room, victims
@@ -87,12 +86,12 @@ class DataCache:
         run_id: str,
         *,
         progress: Progress,
-        cancelled: Callable[[], bool],
     ) -> StagedDataset:
         """Have *dataset* on this node, used by *run_id* until `release`.
 
         Where others fetch the same data, waits for them instead of fetching.
-        *progress* and *cancelled* are called often, and while waiting.
+        *progress* is called often, and while waiting; whatever it raises, as
+        what a signal raises at any moment, ends this and leaves nothing behind.
 
         Raises:
             InvalidInput: The address cannot be one, nothing is in it, or it
@@ -103,12 +102,11 @@ class DataCache:
             ChecksumMismatch: It is not what `dataset.sha256` says.
             CacheFull: Even without all unused sets there is no room.
             CacheUnusable: The cache's disk has an error.
-            StagingCancelled: *cancelled* said so.
         """
         try:
-            return self._stage_once(dataset, run_id, progress, cancelled)
+            return self._stage_once(dataset, run_id, progress)
         except SourceChanged:
-            return self._stage_once(dataset, run_id, progress, cancelled)
+            return self._stage_once(dataset, run_id, progress)
 
     def release(self, run_id: str) -> None:
         """*run_id* uses no data set of this node any more. Idempotent."""
@@ -135,30 +133,22 @@ class DataCache:
 
     # --- one attempt ---
 
-    def _stage_once(
-        self, dataset: Dataset, run_id: str, progress: Progress, cancelled: Callable[[], bool]
-    ) -> StagedDataset:
+    def _stage_once(self, dataset: Dataset, run_id: str, progress: Progress) -> StagedDataset:
         source = look(dataset.uri)
         key = source.key(dataset.sha256)
         if source.size_bytes is not None:
             check_size(dataset, source.size_bytes)
 
-        def check() -> None:
-            if cancelled():
-                raise StagingCancelled(dataset.uri)
-
         def waiting() -> None:
-            check()
             note = self._note(key)
             progress(note.done_bytes, note.total_bytes)
 
-        check()
         with self._writing(dataset.uri, source.size_bytes or 0), self._locks.held(key, waiting):
             folder = self._sets / key
             manifest = self._sound(key)
             from_cache = manifest is not None
             if manifest is None:
-                manifest = self._fetch(dataset, source, key, progress, check)
+                manifest = self._fetch(dataset, source, key, progress)
             else:  # again, in case whoever fetched it died before it was recorded
                 self._record(key, manifest)
             self._index.acquire(self._node, key, run_id)
@@ -184,7 +174,6 @@ class DataCache:
         source: Source,
         key: str,
         progress: Progress,
-        check: Callable[[], None],
     ) -> Manifest:
         self._remove_partials(key)
         partial = Partial.create(self._tmp, key)
@@ -195,7 +184,6 @@ class DataCache:
                 reserve=lambda note: self._make_room(dataset.uri, partial, note),
                 write_note=partial.write_note,
                 progress=progress,
-                check=check,
                 clock=self._clock,
             )
             sha256 = partial.copy(source, meter.count)

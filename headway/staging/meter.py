@@ -26,7 +26,6 @@ class Meter:
         reserve: Makes room as the note says and writes the note; may raise `CacheFull`.
         write_note: Writes the note alone.
         progress: The caller's.
-        check: Raises when the run was cancelled.
         clock: Spaces the notes.
     """
 
@@ -38,7 +37,6 @@ class Meter:
         reserve: Callable[[Note], None],
         write_note: Callable[[Note], None],
         progress: Progress,
-        check: Callable[[], None],
         clock: Clock,
     ) -> None:
         self._dataset = dataset
@@ -46,7 +44,6 @@ class Meter:
         self._reserve = reserve
         self._write_note = write_note
         self._progress = progress
-        self._check = check
         self._clock = clock
         self._noted_s = clock.monotonic_s()
         self._reserved_bytes = 0
@@ -56,7 +53,6 @@ class Meter:
 
     def count(self, piece_bytes: int) -> None:
         """The next piece has *piece_bytes*."""
-        self._check()
         done = self.done_bytes + piece_bytes
         if self._total_bytes is None:
             check_size(self._dataset, done)

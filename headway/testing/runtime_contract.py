@@ -19,6 +19,8 @@ from headway.units import MIB
 
 _END_S = 20.0
 """Nothing in here runs so long; a wait that ends here has failed."""
+_PROMPT_S = 30.0
+"""On a machine that has much to do, too; what is not prompt would take 60 s in here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +175,7 @@ class RuntimeContract:
         runtime = harness.started(spec)
         began_s = time.monotonic()
         assert runtime.wait(spec.name, 0.3).state is ContainerState.RUNNING
-        assert 0.25 <= time.monotonic() - began_s < 2.0
+        assert 0.25 <= time.monotonic() - began_s < _PROMPT_S
 
     def test_waiting_for_one_that_was_not_started(self, harness: Harness) -> None:
         runtime, spec = harness.runtime(), harness.spec(SLEEPS)
@@ -231,8 +233,8 @@ class RuntimeContract:
         runtime = harness.started(spec)
         until(lambda: whole_log(runtime, spec.name) == b"up\n")
         began_s = time.monotonic()
-        runtime.stop(spec.name, 10.0)
-        assert time.monotonic() - began_s < 5.0
+        runtime.stop(spec.name, 60.0)
+        assert time.monotonic() - began_s < _PROMPT_S
         assert runtime.wait(spec.name, _END_S).exit_code == 7
         runtime.stop(spec.name, 10.0)
 
@@ -242,7 +244,7 @@ class RuntimeContract:
         until(lambda: whole_log(runtime, spec.name) == b"up\n")
         began_s = time.monotonic()
         runtime.stop(spec.name, 1.0)
-        assert 0.9 < time.monotonic() - began_s < 4.0
+        assert 0.9 < time.monotonic() - began_s < _PROMPT_S
         ended = runtime.wait(spec.name, _END_S)
         assert (ended.exit_code, ended.oom_killed) == (137, False)
 

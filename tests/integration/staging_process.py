@@ -77,7 +77,7 @@ def main(root: str, budget: str, run_id: str, pause_s: str, *uris: str) -> None:
         time.sleep(float(pause_s))
 
     for uri in uris:
-        staged = cache.stage(Dataset(uri=uri), run_id, progress=progress, cancelled=lambda: False)
+        staged = cache.stage(Dataset(uri=uri), run_id, progress=progress)
         result = {"path": str(staged.path), "from_cache": staged.from_cache}
         print("staged", json.dumps(result), flush=True)
     sys.stdin.readline()

@@ -129,9 +129,11 @@ def test_without_its_server_the_status_is_what_the_process_noted(
     bench: Bench, do: str, status: int
 ) -> None:
     server = bench.start_server()
-    run = bench.start(f"time.sleep(0.7); {do}")
+    run = bench.start(f"while not (here / 'go').exists(): time.sleep(0.01)\n{do}")
     run.pid()
     os.kill(server, signal.SIGKILL)
+    until(lambda: gone(server))
+    (bench.here / "go").touch()
     assert run.end()[0] == status
 
 
@@ -188,13 +190,14 @@ def test_a_stub_killed_alone_leaves_the_flow(bench: Bench) -> None:
 def test_a_stub_killed_after_it_was_asked_to_stop_takes_the_flow_along(bench: Bench) -> None:
     bench.start_server()
     run = bench.start(
-        "signal.signal(15, signal.SIG_IGN); print('deaf', flush=True); time.sleep(30)"
+        "signal.signal(15, lambda *_: print('asked', flush=True));"
+        "print('deaf', flush=True); time.sleep(30)"
     )
     pid = run.pid()
     assert run.stub.stdout is not None
-    run.stub.stdout.readline()
+    assert run.stub.stdout.readline() == "deaf\n"
     run.stub.terminate()
-    time.sleep(0.2)
+    assert run.stub.stdout.readline() == "asked\n"
     assert live_flow(bench.state_dir, run.id) == pid
     run.stub.kill()
     until(lambda: gone(pid))

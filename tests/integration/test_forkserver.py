@@ -97,7 +97,7 @@ def test_a_run_completes_in_a_process_like_a_fresh_one(site: Site) -> None:
     assert body["sigint"]
     assert body["server_settings"] is None
     assert body["level"] == "INFO"
-    site.wait(lambda: live_flow(site.state_dir, run) is None, 5, "the flow process to end")
+    site.wait(lambda: live_flow(site.state_dir, run) is None, 30, "the flow process to end")
     site.wait(lambda: any("hello" in line for line in site.logs(run)), 10, "the log line")
 
 
@@ -144,7 +144,7 @@ def test_a_flow_that_ignores_cancel_dies_with_its_stub(site: Site) -> None:
     # Prefect's patience is 30 s; this is what it does then, sooner.
     site.wait_event(report, "ignored")
     stub_of(site.state_dir).kill()
-    site.wait(lambda: not psutil.pid_exists(pid), 5, "the flow process to be killed")
+    site.wait(lambda: not psutil.pid_exists(pid), 20, "the flow process to be killed")
     assert site.wait_final(run) == "CANCELLED"
 
 

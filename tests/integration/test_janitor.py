@@ -7,10 +7,11 @@ import pytest
 
 from headway.attempt import container_name
 from headway.clock import SystemClock
+from headway.flowlock import hold_flow
 from headway.janitor import Janitor, PrefectRun
 from headway.model.job import TrainingJob
 from headway.model.lease import Demand, Lease
-from headway.model.run import Exit, ExitKind, RunState
+from headway.model.run import Exit, ExitKind, Measurement, RunState
 from headway.policy.reconcile import PrefectView
 from headway.runtime.port import ContainerSpec
 from headway.settings import Settings
@@ -52,6 +53,26 @@ def mend(site: Site) -> None:
     janitor.round(janitor.unsettled(), seen, frozenset())
 
 
+def test_a_run_that_cannot_be_read_stops_no_other(site: Site) -> None:
+    """As one that another version of headway put into the ledger."""
+    first = "00000000-0000-4000-8000-000000000000"
+    site.ledger.runs.enqueue(
+        first,
+        {"name": "of another version"},
+        name="unreadable",
+        owner="me",
+        team="default",
+        pool="gpu",
+        priority=0,
+        submitted_at=site.ledger.now(),
+    )
+    lease = admit(site)
+    site.ledger.runs.begin(RUN, 1, lease.token, container="c", runtime="process")
+    site.ledger.runs.requeue(RUN, Exit(ExitKind.INFRASTRUCTURE, None, "lost"))
+    mend(site)
+    assert site.ledger.leases.of_run(RUN) is None
+
+
 def test_a_lease_that_a_requeued_run_left_behind_goes(site: Site) -> None:
     lease = admit(site)
     site.ledger.runs.begin(RUN, 1, lease.token, container="c", runtime="process")
@@ -87,6 +108,50 @@ def test_a_run_on_another_node_is_left_to_its_janitor(site: Site, tmp_path: Path
     mend(other)
     assert site.ledger.leases.of_run(RUN) is not None
     assert site.ledger.runs.get(RUN).state is RunState.WAITING
+
+
+def use_data(site: Site, run_id: str) -> None:
+    site.ledger.staged.record("here", "key", "/data/set", 5, "a" * 64)
+    site.ledger.staged.acquire("here", "key", run_id)
+
+
+def users(site: Site) -> tuple[str, ...]:
+    (data,) = site.ledger.staged.list("here")
+    return data.run_ids
+
+
+@pytest.mark.parametrize("begun", [False, True])
+def test_a_run_that_goes_back_to_the_line_lets_go_of_its_data(site: Site, begun: bool) -> None:
+    lease = admit(site)
+    use_data(site, RUN)
+    if begun:
+        site.ledger.runs.begin(RUN, 1, lease.token, container="c", runtime="process")
+    mend(site)
+    assert site.ledger.runs.get(RUN).state is RunState.WAITING
+    assert users(site) == ()
+
+
+def test_data_that_nobody_here_needs_any_more_is_let_go(site: Site) -> None:
+    use_data(site, RANK)  # of a ledger before this one
+    use_data(site, RUN)
+    mend(site)
+    assert users(site) == (RUN,)
+    site.ledger.nodes.register(
+        replace(site.nodes()[0], name="there"), boot_id="b", worker_token="w"
+    )
+    assert isinstance(site.ledger.leases.admit(RUN, "there", DEMAND, reading=None, ttl_s=60), Lease)
+    mend(site)
+    assert users(site) == ()
+
+
+def test_a_run_that_is_at_work_here_keeps_its_data(site: Site) -> None:
+    use_data(site, RUN)
+    site.ledger.runs.finish(RUN, Exit(ExitKind.OK, 0, "done"), Measurement())
+    with hold_flow(site.settings.state_dir, RUN):  # it cleans up itself
+        mend(site)
+        assert users(site) == (RUN,)
+    mend(site)
+    assert users(site) == ()
 
 
 def start(site: Site, run_id: str) -> str:

@@ -11,7 +11,7 @@ import pytest
 
 from headway.units import GIB, KIB
 from tests.nvml.stub import StubGpus, build_stub
-from tests.support.site import LiveSite, live_site
+from tests.support.site import LiveSite, live_site, wait_for
 
 FAKE = Path(__file__).resolve().parents[1] / "support/fake_nsys.py"
 pytestmark = pytest.mark.prefect
@@ -54,6 +54,14 @@ def artifact(site: LiveSite, run_id: str) -> dict:
     return found
 
 
+def readings(site: LiveSite) -> int:
+    """How often the GPU was read into the ledger."""
+    with closing(sqlite3.connect(site.home / "ledger.db")) as ledger:
+        of_gpu = "SELECT COUNT(*) FROM telemetry WHERE gpu = 'GPU-a' AND period_s = 1"
+        (count,) = ledger.execute(of_gpu).fetchone()
+    return int(count)
+
+
 def test_a_report_becomes_a_table(site: LiveSite, tmp_path: Path) -> None:
     run_id = site.submit(tmp_path, **job("recorded", "print('hello')"))
     view = site.until(run_id, "Completed")
@@ -77,12 +85,22 @@ def test_a_report_becomes_a_table(site: LiveSite, tmp_path: Path) -> None:
 
 
 def test_while_it_runs_and_without_a_report_nvml_tells(site: LiveSite, tmp_path: Path) -> None:
-    program = "import time; print('hello', flush=True); time.sleep(14)"
-    run_id = site.submit(tmp_path, **job("counted", program, env={"FAKE_NSYS": "silent"}))
+    program = (
+        "import os, time\n"
+        "print('hello', flush=True)\n"
+        "while not os.path.exists(os.environ['GO']):\n"
+        "    time.sleep(0.1)\n"
+    )
+    env = {"FAKE_NSYS": "silent", "GO": str(tmp_path / "go")}
+    run_id = site.submit(tmp_path, **job("counted", program, env=env, max_runtime="3m"))
     site.until(run_id, "Running")
+    before = readings(site)
     live = site.json("profile", run_id, "--window", "5s")
     assert live["source"] == "nvml"
     assert live["notes"][0].startswith("nsys writes its report when the program has ended")
+    # They are written ten at a time; the first ten may be of the time before the start.
+    wait_for(lambda: readings(site) > before + 10, 120, lambda: "no reading was written")
+    (tmp_path / "go").touch()
     site.until(run_id, "Completed")
     profile = site.json("profile", run_id)
     assert [each["text"].split(",")[0] for each in profile["copies"]] == [

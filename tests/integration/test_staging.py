@@ -3,6 +3,7 @@
 import hashlib
 import os
 import shutil
+import signal
 import subprocess
 import threading
 from collections.abc import Callable, Iterator
@@ -17,7 +18,6 @@ from headway.errors import (
     InvalidInput,
     SourceChanged,
     SourceMissing,
-    StagingCancelled,
 )
 from headway.model.job import Dataset
 from headway.staging.cache import DataCache, StagedDataset
@@ -41,9 +41,7 @@ def cache(tmp_path: Path, index: MemoryIndex) -> DataCache:
 def stage(cache: DataCache) -> Stage:
     def run(uri: object, run_id: str = "r1", **values: object) -> StagedDataset:
         dataset = Dataset(uri=str(uri), **values)  # type: ignore[arg-type]
-        return cache.stage(
-            dataset, run_id, progress=lambda done, total: None, cancelled=lambda: False
-        )
+        return cache.stage(dataset, run_id, progress=lambda done, total: None)
 
     return run
 
@@ -128,7 +126,6 @@ def test_far_more_than_declared_stops_early(
             Dataset(uri=str(flights), size=4 * MIB),
             "r1",
             progress=lambda done, total: pytest.fail("copied"),
-            cancelled=lambda: False,
         )
 
 
@@ -238,9 +235,7 @@ def test_a_source_that_changes_once_is_copied_again(cache: DataCache, flights: P
                 with flights.open("r+b") as file:
                     file.write(content)
 
-    staged = cache.stage(
-        Dataset(uri=str(flights)), "r1", progress=progress, cancelled=lambda: False
-    )
+    staged = cache.stage(Dataset(uri=str(flights)), "r1", progress=progress)
     assert staged.path.read_bytes().startswith(b"new head")
     assert staged.path.read_bytes() == flights.read_bytes()
     assert leftovers(cache) == []
@@ -252,7 +247,7 @@ def test_a_source_that_keeps_changing_is_an_error(cache: DataCache, flights: Pat
             file.write(b"more")
 
     with pytest.raises(SourceChanged):
-        cache.stage(Dataset(uri=str(flights)), "r1", progress=progress, cancelled=lambda: False)
+        cache.stage(Dataset(uri=str(flights)), "r1", progress=progress)
     assert leftovers(cache) == []
 
 
@@ -262,20 +257,21 @@ def test_a_source_deleted_in_mid_copy_is_missing(cache: DataCache, flights: Path
             Dataset(uri=str(flights)),
             "r1",
             progress=lambda done, total: flights.unlink(missing_ok=True),
-            cancelled=lambda: False,
         )
     assert leftovers(cache) == []
 
 
 def test_cancelling_stops_in_mid_copy(cache: DataCache, flights: Path) -> None:
+    """As a flow process is: by a signal whose handler raises."""
     seen: list[int] = []
-    with pytest.raises(StagingCancelled):
-        cache.stage(
-            Dataset(uri=str(flights)),
-            "r1",
-            progress=lambda done, total: seen.append(done),
-            cancelled=lambda: sum(seen) > 0,
-        )
+
+    def progress(done: int, total: int | None) -> None:
+        seen.append(done)
+        if done:
+            signal.raise_signal(signal.SIGINT)
+
+    with pytest.raises(KeyboardInterrupt):
+        cache.stage(Dataset(uri=str(flights)), "r1", progress=progress)
     assert seen == [0, 4 * MIB]
     assert leftovers(cache) == []
 
@@ -316,7 +312,6 @@ def test_ten_jobs_copy_one_set_once(cache: DataCache, index: MemoryIndex, flight
                 Dataset(uri=str(flights)),
                 f"r{n}",
                 progress=lambda done, total: None,
-                cancelled=lambda: False,
             )
         )
 

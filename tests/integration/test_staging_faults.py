@@ -79,9 +79,7 @@ class Stager:
 
 
 def stage(cache: DataCache, uri: object, run_id: str = "r") -> StagedDataset:
-    return cache.stage(
-        Dataset(uri=str(uri)), run_id, progress=lambda done, total: None, cancelled=lambda: False
-    )
+    return cache.stage(Dataset(uri=str(uri)), run_id, progress=lambda done, total: None)
 
 
 @pytest.mark.parametrize("done_bytes", [0, 20 * MIB, 40 * MIB])
@@ -127,7 +125,6 @@ def test_who_waits_sees_progress_and_copies_nothing(tmp_path: Path, flights: Pat
             Dataset(uri=str(flights)),
             "r2",
             progress=lambda done, total: seen.append((done, total)),
-            cancelled=lambda: False,
         )
         stager.finish()
     assert staged.from_cache
@@ -215,7 +212,6 @@ def test_more_than_the_disk_has_is_refused_before_a_byte_is_copied(
             Dataset(uri=str(flights)),
             "r1",
             progress=lambda done, total: copied.append(done),
-            cancelled=lambda: False,
         )
     assert full.value.needed_bytes == 40 * MIB
     assert full.value.free_bytes <= 16 * MIB
@@ -244,7 +240,6 @@ def test_a_disk_that_fills_in_mid_copy_is_cleaned_up(small_disk: Path, tmp_path:
             Dataset(uri=str(tmp_path / "set")),
             "r1",
             progress=progress,
-            cancelled=lambda: False,
         )
     assert not Partial.found_in(cache._tmp)
     (small_disk / "somebody-else").unlink()
@@ -278,6 +273,5 @@ def test_a_source_without_a_size_gets_room_in_steps(tmp_path: Path) -> None:
             Dataset(uri="sizeless://set", size=8 * MIB),
             "r",
             progress=lambda done, total: None,
-            cancelled=lambda: False,
         )
     Sizeless.store.clear()

@@ -37,9 +37,7 @@ def site(tmp_path: Path) -> Iterator[str]:
 
 def stage(tmp_path: Path, uri: str) -> StagedDataset:
     cache = DataCache(tmp_path / "cache", 100 * MIB, MemoryIndex(), node="n")
-    return cache.stage(
-        Dataset(uri=uri), "r", progress=lambda done, total: None, cancelled=lambda: False
-    )
+    return cache.stage(Dataset(uri=uri), "r", progress=lambda done, total: None)
 
 
 def test_a_file_of_a_web_server_is_streamed(tmp_path: Path, site: str) -> None:

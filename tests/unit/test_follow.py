@@ -11,6 +11,7 @@ import pytest
 from headway.errors import LeaseLost, LedgerUnreachable
 from headway.estimate.remaining import Basis
 from headway.follow import Findings, Followed, Follower, Watched
+from headway.ledger.series import MAX_POINTS
 from headway.model.node import GpuProcess, GpuReading
 from headway.model.policy import ContainerPolicy
 from headway.model.progress import ProgressPoint
@@ -136,6 +137,39 @@ def test_a_database_that_is_away_disturbs_nothing() -> None:
     assert bench.follow().status.exit_code == 0
 
 
+def test_no_point_is_lost_while_the_database_is_away() -> None:
+    bench = Bench(TRAINING)
+    keep = bench.keep
+
+    def away(before: int, points: Sequence[ProgressPoint]) -> None:
+        if 20.0 < bench.clock.monotonic_s() < 40.0:
+            raise LedgerUnreachable("postgresql://x", "no answer")
+        keep(before, points)
+
+    bench.keep = away  # type: ignore[method-assign]  # the ledger of this test
+    bench.follow()
+    assert [bench.kept[i].iteration for i in range(100)] == list(range(1, 101))
+
+
+def test_what_waits_for_the_database_is_no_more_than_it_keeps() -> None:
+    many = MAX_POINTS + 50
+    bench = Bench(Script(output=((0.0, b"".join(map(point, range(1, many + 1)))),), runs_s=5.0))
+    waited: list[int] = []
+    kept: dict[int, int | None] = {}
+
+    def away(before: int, points: Sequence[ProgressPoint]) -> None:
+        waited.append(len(points))
+        if bench.clock.monotonic_s() < 2.0:
+            raise LedgerUnreachable("postgresql://x", "no answer")
+        for number, each in enumerate(points, start=before):
+            kept[min(number, MAX_POINTS - 1)] = each.iteration  # as the ledger does
+
+    bench.keep = away  # type: ignore[method-assign]  # the ledger of this test
+    bench.follow()
+    assert max(waited) == MAX_POINTS
+    assert list(kept.values()) == [*range(1, MAX_POINTS), many]
+
+
 def test_a_lost_lease_ends_the_following() -> None:
     bench = Bench(TRAINING)
 
@@ -152,6 +186,24 @@ def test_the_time_limit_stops_the_container() -> None:
     followed = bench.follow(max_runtime_s=30.0)
     assert followed.timed_out
     assert followed.runtime_s == pytest.approx(30.0, abs=2.0)
+
+
+@pytest.mark.parametrize(
+    ("ends_s", "exit_code", "oom_killed", "timed_out"),
+    [
+        (31.0, 143, False, True),
+        (29.0, 143, False, False),
+        (31.0, 0, False, False),
+        (31.0, 137, True, False),
+        (DAY_S, 137, False, False),  # the node was away
+    ],
+)
+def test_a_time_limit_is_known_to_the_process_after_the_one_that_kept_it(
+    ends_s: float, exit_code: int, oom_killed: bool, timed_out: bool
+) -> None:
+    bench = Bench(Script(runs_s=ends_s, exit_code=exit_code, oom_killed=oom_killed))
+    bench.clock.sleep(2 * DAY_S)
+    assert bench.follow(max_runtime_s=30.0).timed_out is timed_out
 
 
 def test_a_clock_that_jumps_ten_days_ends_nothing() -> None:

@@ -79,7 +79,7 @@ def test_a_frozen_engine_is_unreachable_in_time(tmp_path: Path) -> None:
                 began_s = time.monotonic()
                 with pytest.raises(EngineUnreachable):
                     call()
-                assert time.monotonic() - began_s < 6.0
+                assert time.monotonic() - began_s < 30.0
         finally:
             daemon.signal(signal.SIGCONT)
         status = runtime.inspect(spec.name)

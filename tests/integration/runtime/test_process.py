@@ -14,8 +14,10 @@ import psutil
 import pytest
 
 from headway.clock import SystemClock
+from headway.errors import RuntimeFailure
 from headway.model.policy import ContainerPolicy
 from headway.model.run import ExitKind
+from headway.runtime import process
 from headway.runtime.outcome import classify_exit
 from headway.runtime.port import ContainerState
 from headway.runtime.process import ProcessRuntime
@@ -76,6 +78,26 @@ def test_remove_finds_what_a_killed_shim_left(harness: Harness) -> None:
     until(lambda: not any(alive(pid) for pid in pids))
 
 
+def test_what_cannot_be_killed_is_given_up_for_now(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process in state D takes no signal: here nobody's signals arrive."""
+    spec = harness.spec(shell("setsid sleep 64 & echo $!; exec sleep 64"))
+    runtime = harness.started(spec)
+    until(lambda: b"\n" in whole_log(runtime, spec.name))
+    left = int(whole_log(runtime, spec.name))
+    os.kill(noted(harness, spec.name, "running.json")["shim"]["pid"], signal.SIGKILL)
+    with monkeypatch.context() as deaf:
+        deaf.setattr(process, "_signal", lambda *_: None)
+        deaf.setattr(process, "_KILL_TIMEOUT_S", 0.3)
+        with pytest.raises(RuntimeFailure, match=rf"cannot be killed: .*{left} \(state S\)"):
+            runtime.remove(spec.name)
+    assert runtime.inspect(spec.name) is not None
+    runtime.remove(spec.name)
+    assert runtime.inspect(spec.name) is None
+    assert not alive(left)
+
+
 def test_what_the_program_leaves_behind_ends_with_it(harness: Harness) -> None:
     # Forked twice into a session of its own, as daemons do.
     spec = harness.spec(shell("(setsid sh -c 'sleep 62 & echo $!' &); sleep 0.3; exit 4"))
@@ -98,6 +120,24 @@ def test_it_outlives_its_starter(harness: Harness) -> None:
     starter = subprocess.run([sys.executable, "-c", code], start_new_session=True, check=False)
     assert starter.returncode == -signal.SIGKILL
     assert runtime.wait(spec.name, 10.0).exit_code == 5
+
+
+@pytest.mark.parametrize(
+    ("place", "value"), [("_START_TIMEOUT_S", 0.0), ("sys.executable", "/missing/python")]
+)
+def test_a_start_that_this_machine_cannot_do_now_may_be_repeated(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch, place: str, value: object
+) -> None:
+    spec = harness.spec(shell("exit 0"))
+    runtime = harness.runtime()
+    runtime.create(spec)
+    with monkeypatch.context() as now:
+        now.setattr(f"headway.runtime.process.{place}", value)
+        with pytest.raises(RuntimeFailure, match="could not be started"):
+            runtime.start(spec.name)
+    assert runtime.wait(spec.name, 0.0).state is ContainerState.CREATED
+    runtime.start(spec.name)
+    assert runtime.wait(spec.name, 10.0).exit_code == 0
 
 
 def test_the_environment_is_what_was_given(

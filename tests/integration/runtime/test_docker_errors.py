@@ -1,0 +1,127 @@
+"""An engine that answers with a server error: to a question it is no answer, to an order it is."""
+
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from headway.clock import SystemClock
+from headway.errors import EngineUnreachable, RuntimeFailure
+from headway.model.policy import ContainerPolicy
+from headway.runtime.docker import DockerRuntime
+from headway.runtime.port import ContainerSpec
+from headway.units import MIB
+
+pytestmark = pytest.mark.filterwarnings(
+    # The SDK leaves its connections to the garbage collector.
+    "ignore::pytest.PytestUnraisableExceptionWarning"
+)
+ERROR = (500, {"message": "something is wrong just now"})
+NAME = "headway-run-1"
+
+
+class Engine(ThreadingHTTPServer):
+    """Answers by the end of the path; an error to what it was not taught."""
+
+    daemon_threads = True
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Answer)
+        self.taught: dict[str, object] = {"/version": {"ApiVersion": "1.43"}}
+
+
+class Answer(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self) -> None:
+        assert isinstance(self.server, Engine)
+        self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        path = self.path.partition("?")[0]
+        found = [body for end, body in self.server.taught.items() if path.endswith(end)]
+        status, said = (200, found[0]) if found else ERROR
+        body = json.dumps(said).encode()
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    do_POST = do_GET  # noqa: N815 - the library's name
+
+    def log_message(self, *_: object) -> None:
+        """Nothing on standard error."""
+
+
+@pytest.fixture
+def engine() -> Iterator[Engine]:
+    with Engine() as engine:
+        threading.Thread(target=engine.serve_forever, daemon=True).start()
+        yield engine
+        engine.shutdown()
+
+
+@pytest.fixture
+def runtime(engine: Engine) -> DockerRuntime:
+    host = f"tcp://127.0.0.1:{engine.server_port}"
+    return DockerRuntime("site", ContainerPolicy(), SystemClock(), docker_host=host, timeout_s=20)
+
+
+def teach_a_created_container(engine: Engine, log: Path) -> None:
+    labels = {
+        "headway.site": "site",
+        "headway.run": "run",
+        "headway.attempt": "1",
+        "headway.log": str(log),
+        "headway.log_by": "engine",
+    }
+    never = "0001-01-01T00:00:00Z"
+    state = {
+        "Status": "created", "ExitCode": 0, "OOMKilled": False, "Error": "",
+        "StartedAt": never, "FinishedAt": never,
+    }  # fmt: skip
+    container = {"Name": f"/{NAME}", "Config": {"Labels": labels, "Tty": False}, "State": state}
+    engine.taught[f"/containers/{NAME}/json"] = container
+
+
+def test_a_question_may_be_asked_again(
+    engine: Engine, runtime: DockerRuntime, tmp_path: Path
+) -> None:
+    for ask in (
+        runtime.weaknesses,
+        runtime.containers,
+        lambda: runtime.inspect(NAME),
+        lambda: runtime.wait(NAME, 1.0),
+        lambda: runtime.ensure_image("image:1"),
+    ):
+        with pytest.raises(EngineUnreachable, match="something is wrong just now"):
+            ask()
+    teach_a_created_container(engine, tmp_path / "log")
+    with pytest.raises(EngineUnreachable, match="read the log"):
+        runtime.read_log(NAME, 0)
+
+
+def test_an_order_was_refused(engine: Engine, runtime: DockerRuntime, tmp_path: Path) -> None:
+    spec = ContainerSpec(
+        name=NAME,
+        run_id="run",
+        attempt=1,
+        image="image:1",
+        command=("true",),
+        env={},
+        mounts=(),
+        log_path=tmp_path / "log",
+        host_memory_bytes=64 * MIB,
+        cpus=1.0,
+        shm_bytes=MIB,
+    )
+    engine.taught["/info"] = {"CgroupDriver": "systemd"}
+    with pytest.raises(RuntimeFailure, match="refused to create") as created:
+        runtime.create(spec)
+    teach_a_created_container(engine, tmp_path / "log")
+    with pytest.raises(RuntimeFailure, match="could not be started: something") as started:
+        runtime.start(NAME)
+    for refused in (created, started):
+        assert not isinstance(refused.value, EngineUnreachable)

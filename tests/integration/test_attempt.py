@@ -1,0 +1,76 @@
+"""An attempt that a second flow process takes over, on a real ledger and the process runtime."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from headway.attempt import Attempt
+from headway.clock import SystemClock
+from headway.errors import ImpossibleDemand
+from headway.model.job import Resources, TrainingJob
+from headway.model.lease import Lease
+from headway.model.node import Reserve
+from headway.model.run import Prediction
+from headway.runtime.port import ContainerSpec
+from headway.settings import Settings
+from headway.site import Site
+from headway.units import MIB
+
+RUN = "00000000-0000-4000-8000-000000000001"
+JOB = TrainingJob(
+    name="job",
+    image="image:1",
+    command=["sleep", "60"],
+    resources=Resources(host_memory="64MiB", cpus=0.1),
+)
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[Site]:
+    site = Site(Settings(home=tmp_path, runtime="process", node="here"), SystemClock())
+    site.join()
+    yield site
+    for container in site.runtime.containers():
+        site.runtime.remove(container.name)
+
+
+def start(site: Site, attempt: Attempt) -> None:
+    log = site.settings.runs_dir / RUN / "log"
+    log.mkdir(parents=True)
+    site.runtime.create(
+        ContainerSpec(
+            name=attempt.container,
+            run_id=RUN,
+            attempt=attempt.number,
+            image=JOB.image,
+            command=tuple(JOB.command),
+            env={},
+            mounts=(),
+            log_path=log / "attempt-1.log",
+            host_memory_bytes=64 * MIB,
+            cpus=0.1,
+            shm_bytes=MIB,
+        )
+    )
+    site.runtime.start(attempt.container)
+
+
+def test_what_runs_is_followed_though_it_would_not_be_admitted_any_more(site: Site) -> None:
+    first = Attempt(site, RUN, JOB)
+    lease = first.admit()
+    assert isinstance(lease, Lease)
+    demand = site.ledger.runs.get(RUN).demand
+    assert demand is not None
+    said = Prediction(runtime_s=4711.0, basis="said before the start")
+    site.ledger.runs.predict(RUN, said, replace(demand, host_memory_bytes=65 * MIB))
+    (node,) = site.nodes()
+    all_of_it = Reserve(0.0, node.capacity.host_memory_bytes)
+    full = replace(node, reserve=all_of_it)
+    site.ledger.nodes.register(full, boot_id="b", worker_token="w")
+    with pytest.raises(ImpossibleDemand):
+        Attempt(site, RUN, JOB).admit()
+    start(site, first)
+    assert Attempt(site, RUN, JOB).admit() == lease
+    assert site.ledger.runs.get(RUN).prediction == said
