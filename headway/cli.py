@@ -23,16 +23,17 @@ from headway import (
 
 
 class _Headway(click.Group):
-    """Turns our errors into one line and an exit status."""
+    """Turns our errors, and the operating system's, into one line and an exit status."""
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command; an error of ours becomes its one line."""
+        """Run the command; an error becomes its one line."""
         from headway.errors import (
             HeadwayError,
             InvalidInput,
             LedgerUnreachable,
             RunUnknown,
             SiteUnreachable,
+            shown,
         )
 
         try:
@@ -45,6 +46,12 @@ class _Headway(click.Group):
             elif isinstance(error, SiteUnreachable | LedgerUnreachable):
                 status = 3
             return ctx.exit(status)
+        except BrokenPipeError:
+            raise  # whoever read has gone: click ends without a word
+        except OSError as error:
+            place = f"{shown(str(error.filename))}: " if error.filename is not None else ""
+            click.echo(f"{place}{error.strerror or error}", err=True)
+            return ctx.exit(3 if isinstance(error, ConnectionError | TimeoutError) else 2)
 
 
 @click.group(cls=_Headway, context_settings={"help_option_names": ["-h", "--help"]})

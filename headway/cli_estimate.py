@@ -117,7 +117,13 @@ def estimators() -> None:
 @estimators.command()
 @click.option("--traces", "file", type=A_FILE, help="CSV or Parquet; the site's own otherwise.")
 @click.option("--folds", default=5, show_default=True, help="Random parts, each held out once.")
-@click.option("--seed", default=0, show_default=True, help="Of the folds and the models.")
+@click.option(
+    "--seed",
+    type=click.IntRange(0, 2**32 - 1),
+    default=0,
+    show_default=True,
+    help="Of the folds and the models.",
+)
 @click.option(
     "--leave-out",
     type=click.Choice(["network", "gpu_type", "gpus"]),

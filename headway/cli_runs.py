@@ -31,9 +31,17 @@ def open_server(site: "Site") -> "PrefectServer":
     """The Prefect server that PREFECT_API_URL names, or this machine's."""
     import os
 
+    import httpx
+
+    from headway.errors import InvalidInput
     from headway.server import PrefectServer
 
-    return PrefectServer(os.environ.get("PREFECT_API_URL") or site.settings.api_url)
+    url = os.environ.get("PREFECT_API_URL") or site.settings.api_url
+    try:
+        return PrefectServer(url)
+    except httpx.InvalidURL as error:
+        allowed = f"give an address such as http://head:4200/api ({error})"
+        raise InvalidInput("PREFECT_API_URL", url, allowed) from None
 
 
 def this_site() -> "Site":

@@ -22,6 +22,9 @@ LEAST_SILENT_S = 10.0
 MOST_SILENT_S = 1800.0
 """Telemetry has a point a second for an hour, and a look takes in twice the time."""
 
+MOST_RUNS = 10**9
+"""More than any line has: such a number is a slip of the hand."""
+
 
 @dataclass(frozen=True, slots=True)
 class TeamSettings:
@@ -84,9 +87,9 @@ class PolicySettings:
     """By name; a team that is not listed has weight 1 and no quota."""
 
     def __post_init__(self) -> None:
-        for name, least in (("window", 1), ("reservations", 1), ("overtake_limit", 1)):
-            if getattr(self, name) < least:
-                raise InvalidInput(name, getattr(self, name), f"give at least {least}")
+        for name in ("window", "reservations", "overtake_limit", "overtake_bound"):
+            if not 1 <= getattr(self, name) <= MOST_RUNS:
+                raise InvalidInput(name, getattr(self, name), f"give 1 to {MOST_RUNS}")
         for name in (
             "utilisation_limit",
             "overrun_frac",

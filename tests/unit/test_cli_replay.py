@@ -49,7 +49,9 @@ def test_a_table_for_people(monkeypatch: pytest.MonkeyPatch) -> None:
         (["--gpu-memory", "1GiB"], "give more --gpu-memory"),
         (["--set", "patience=x"], "give a number"),
         (["--set", "speed=1"], "NAME one of"),
-        (["--set", "window=0"], "give at least 1"),
+        (["--set", "window=0"], "give 1 to 1000000000"),
+        (["--set", "window=99999999999999999999"], "give 1 to 1000000000"),
+        (["--plot", "/nowhere/waits.png"], '"/nowhere/waits.png": No such file or directory'),
     ],
 )
 def test_bad_input_is_one_line_and_status_2(more: list[str], message: str) -> None:
