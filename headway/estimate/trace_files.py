@@ -64,8 +64,9 @@ def parse(data: bytes, name: str, source: str) -> Imported:
     traces: list[Trace] = []
     problems: list[InvalidInput] = []
     numeric: set[str] = set()
-    for line, row in rows:
+    for line, cells in rows:
         try:
+            row = _row(header, cells, f"{name}:{line}")
             traces.append(_trace(row, others, source, f"{name}:{line}"))
             numeric.update(traces[-1].metrics)
         except InvalidInput as problem:
@@ -104,19 +105,18 @@ def _unquoted(cell: str) -> str:
     return cell[1:] if cell.startswith("'") and cell[1:].startswith(_FORMULA) else cell
 
 
-def _csv(data: bytes, name: str) -> tuple[list[str], Iterator[tuple[int, dict[str, str]]]]:
+def _csv(data: bytes, name: str) -> tuple[list[str], Iterator[tuple[int, list[str]]]]:
     reader = csv.reader(io.StringIO(_text(data, name), newline=""))
     try:
         header = [_unquoted(column.strip()) for column in next(reader, [])]
     except csv.Error as error:
         raise InvalidInput("file", name, f"give a CSV file ({error})", where=name) from None
 
-    def rows() -> Iterator[tuple[int, dict[str, str]]]:
+    def rows() -> Iterator[tuple[int, list[str]]]:
         try:
             for cells in reader:
                 if any(cell.strip() for cell in cells):
-                    padded = [*map(_unquoted, cells), *[""] * (len(header) - len(cells))]
-                    yield reader.line_num, dict(zip(header, padded, strict=False))
+                    yield reader.line_num, [*map(_unquoted, cells)]
         except csv.Error as error:
             where = f"{name}:{reader.line_num}"
             raise InvalidInput("file", name, f"give a CSV file ({error})", where=where) from None
@@ -135,7 +135,7 @@ def _text(data: bytes, name: str) -> str:
     raise InvalidInput("file", name, "save it as UTF-8 (or CP949) text", where=name)
 
 
-def _parquet(data: bytes, name: str) -> tuple[list[str], Iterator[tuple[int, dict[str, Any]]]]:
+def _parquet(data: bytes, name: str) -> tuple[list[str], Iterator[tuple[int, list[Any]]]]:
     import pyarrow as pa  # noqa: PLC0415 - a tenth of a second that CSV does without
     import pyarrow.parquet as pq  # noqa: PLC0415
 
@@ -143,7 +143,17 @@ def _parquet(data: bytes, name: str) -> tuple[list[str], Iterator[tuple[int, dic
         table = pq.read_table(io.BytesIO(data))
     except (pa.ArrowException, OSError) as error:
         raise InvalidInput("file", name, f"give a Parquet file ({error})", where=name) from None
-    return table.column_names, iter(enumerate(table.to_pylist(), 1))
+    rows = ([*row.values()] for row in table.to_pylist())
+    return table.column_names, enumerate(rows, 1)
+
+
+def _row(header: Sequence[str], cells: Sequence[Any], where: str) -> dict[str, Any]:
+    """*cells* by column; one too many is refused, since it shifts all that follow it."""
+    if len(cells) > len(header):
+        raise InvalidInput(
+            "cells", len(cells), f"give {len(header)}, as the header has", where=where
+        )
+    return dict(zip(header, cells, strict=False))
 
 
 def _trace(row: Mapping[str, Any], others: Sequence[str], source: str, where: str) -> Trace:

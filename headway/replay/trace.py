@@ -68,7 +68,7 @@ def read(path: Path) -> pd.DataFrame:
     """The rows of *path* as text, not yet checked.
 
     Raises:
-        InvalidInput: It is no CSV file, or has no rows.
+        InvalidInput: It is no CSV file, has no rows, or a row with more cells than the header.
     """
     try:
         rows = pd.read_csv(path, dtype=str, keep_default_na=False, encoding="utf-8-sig")
@@ -78,6 +78,11 @@ def read(path: Path) -> pd.DataFrame:
         raise InvalidInput(
             "trace", str(path), f"it is no CSV file with a header ({cause}); give one"
         ) from error
+    if not isinstance(rows.index, pd.RangeIndex):
+        # pandas takes what the first row has too much as names of rows, and shifts all others.
+        cells, columns = rows.index.nlevels + len(rows.columns), len(rows.columns)
+        allowed = f"give {columns}, as the header has"
+        raise InvalidInput("cells", cells, allowed, where=f"{path.name}:2")
     if rows.empty:
         raise InvalidInput("trace", str(path), "it has no rows; give a trace with at least one job")
     return rows

@@ -47,6 +47,8 @@ def test_a_byte_order_mark_and_cp949_are_read(encoding):
         (",v100,1,8,1", "network"),
         ("r,v100,1,8,", "iteration_s"),
         ("r\u202e,v100,1,8,1", "network"),
+        ("a,net,v100,1,8,1", "cells"),
+        ("r,v100,1,8,1,", "cells"),
     ],
 )
 def test_a_bad_row_is_reported_by_line_and_left_out(row, field):

@@ -71,6 +71,15 @@ def test_a_job_that_is_there_twice_is_refused(tmp_path: Path) -> None:
         parsed(tmp_path, HEADER, ROW, ROW)
 
 
+@pytest.mark.parametrize("row", [ROW + ",7", ROW + ",", "x," + ROW + ",7"])
+def test_a_row_with_more_cells_than_the_header_is_refused(tmp_path: Path, row: str) -> None:
+    cells = row.count(",") + 1
+    with pytest.raises(InvalidInput, match=rf"t\.csv:2 cells: got {cells}; give 10, as the header"):
+        parsed(tmp_path, HEADER, row, ROW.replace("a,", "b,"))
+    with pytest.raises(InvalidInput, match=rf"line 3, saw {cells}"):
+        parsed(tmp_path, HEADER, ROW, row)
+
+
 @pytest.mark.parametrize("text", [b"", b"\n", HEADER.encode(), b"\xff\xfe\x00", b'a,b\n"1,2\n'])
 def test_what_is_no_trace_is_refused(tmp_path: Path, text: bytes) -> None:
     path = tmp_path / "t.csv"
