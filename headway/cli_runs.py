@@ -79,15 +79,17 @@ def submit(
     machine: bool,
 ) -> None:
     """Hand a job to the site: `headway submit job.yaml --set resources.cpus=2`."""
-    from headway.submit import read_file, read_for
+    from headway.submit import read_file, read_for, refuse_impossible
 
     site = this_site()
-    job = read_for(site, read_file(job_file), filename=str(job_file), overrides=overrides)
+    read = read_for(site, read_file(job_file), filename=str(job_file), overrides=overrides)
+    job, queue = read.job, node or queue
+    refuse_impossible(site, read, pool=pool or "", queue=queue or "")  # needs no server
     with open_server(site) as server:
+        goes_to = server.destination(pool, queue)["work_pool_name"]
+        refuse_impossible(site, read, pool=goes_to, queue=queue or "")
         if dry_run:
-            if pool or queue or node:
-                server.destination(pool, node or queue)
-            _say_what_would_happen(site, job, node or "", machine=machine)
+            _say_what_would_happen(site, job, goes_to, queue or "default", machine=machine)
             return
         run = server.submit(
             {"job": job.document()},
@@ -95,7 +97,7 @@ def submit(
             tags=[f"team:{job.team}"],
             key=key,
             pool=pool,
-            queue=node or queue,
+            queue=queue,
         )
         url = f"{ui_url(server)}/runs/flow-run/{run.run_id}"
         if machine and not watch:
@@ -118,11 +120,13 @@ def submit(
                 sys.exit(_INTERRUPTED)
 
 
-def _say_what_would_happen(site: "Site", job: "TrainingJob", node: str, *, machine: bool) -> None:
+def _say_what_would_happen(
+    site: "Site", job: "TrainingJob", pool: str, queue: str, *, machine: bool
+) -> None:
     from headway.submit import rehearse
     from headway.view import rehearsal_view
 
-    view = rehearsal_view(*rehearse(site, job, node))
+    view = rehearsal_view(*rehearse(site, job, pool=pool, queue=queue))
     if machine:
         print_json(view)
         return
