@@ -154,7 +154,13 @@ def _say_what_would_happen(
 
 
 @click.command()
-@click.option("--limit", default=50, show_default=True, help="Newest runs to show.")
+@click.option(
+    "--limit",
+    type=click.IntRange(1, 10_000),
+    default=50,
+    show_default=True,
+    help="Newest runs to show.",
+)
 @as_json
 def runs(limit: int, machine: bool) -> None:
     """List runs, newest first."""
@@ -164,7 +170,7 @@ def runs(limit: int, machine: bool) -> None:
     with open_server(site) as server:
         seen = server.runs(limit)
         url = ui_url(server)
-    records = {record.run_id: record for record in site.ledger.runs.all(limit=limit + 200)}
+    records = site.ledger.runs.of([run.run_id for run in seen])
     views = [run_view(run, records.get(run.run_id), url) for run in seen]
     if machine:
         print_json(views)

@@ -66,7 +66,14 @@ def test_an_error_of_the_operating_system_is_a_line(error: OSError, status: int)
     assert isinstance(got.exception, SystemExit)
 
 
-def test_a_seed_is_a_seed() -> None:
-    got = CliRunner().invoke(headway, ["estimators", "evaluate", "--seed", "-1"])
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        (["estimators", "evaluate", "--seed", "-1"], "-1 is not in the range"),
+        (["runs", "--limit", "0"], "0 is not in the range"),
+    ],
+)
+def test_a_number_out_of_its_range_is_refused(command: list[str], said: str) -> None:
+    got = CliRunner().invoke(headway, command)
     assert got.exit_code == 2
-    assert "0<=x<=" in got.stderr
+    assert said in got.stderr
