@@ -1,6 +1,7 @@
 """`headway …`: the command line.
 
-Exit status: 0 done, 1 the run failed, 2 bad input, 3 the site is not reachable.
+Exit status: 0 done, 1 the run failed, 2 bad input, 3 the site, or the node that has what is
+asked for, is not reachable from here.
 Imports stay inside the commands, so that `headway --help` answers at once.
 """
 
@@ -31,6 +32,7 @@ class _Headway(click.Group):
             HeadwayError,
             InvalidInput,
             LedgerUnreachable,
+            LogElsewhere,
             RunUnknown,
             SiteUnreachable,
             shown,
@@ -43,7 +45,7 @@ class _Headway(click.Group):
             status = 1
             if isinstance(error, InvalidInput | RunUnknown):
                 status = 2
-            elif isinstance(error, SiteUnreachable | LedgerUnreachable):
+            elif isinstance(error, SiteUnreachable | LedgerUnreachable | LogElsewhere):
                 status = 3
             return ctx.exit(status)
         except BrokenPipeError:

@@ -268,8 +268,8 @@ def logs(run: str, follow: bool, machine: bool) -> None:
 
     site = this_site()
     with open_server(site) as server:
-        seen, record = _found(site, server, run)
-        pieces = log_pieces(site, server, seen, record, follow=follow)
+        seen, _ = _found(site, server, run)
+        pieces = log_pieces(site, server, seen, follow=follow)
         if machine:
             text = b"".join(pieces).decode(errors="replace")
             print_json({"run_id": seen.run_id, "log": text})

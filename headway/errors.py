@@ -4,6 +4,7 @@
     ├── InvalidInput            a field has a value that is not allowed
     │   └── ImpossibleDemand    no node of the site could ever hold it
     ├── SiteUnreachable         the Prefect server does not answer
+    ├── LogElsewhere            the log of a run is on another node
     ├── LedgerError
     │   ├── LedgerUnreachable   the database does not answer, or refuses to write
     │   ├── SchemaMismatch      the tables are older or newer than this code
@@ -78,6 +79,19 @@ class SiteUnreachable(HeadwayError):
         super().__init__(
             f"no site answers at {url} ({cause}); start one with `headway up`, "
             "or point PREFECT_API_URL at the one you mean"
+        )
+
+
+class LogElsewhere(HeadwayError):
+    """The log of a run is on another node, where *path* lies below the node's own home."""
+
+    def __init__(self, run_id: str, node: str, path: str) -> None:
+        self.run_id = run_id
+        self.node = node
+        self.path = path
+        super().__init__(
+            f"the log of run {run_id} is on node {node} ({path} below its HEADWAY_HOME), not here; "
+            "ask there"
         )
 
 
