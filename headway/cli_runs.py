@@ -1,9 +1,9 @@
 """Commands about runs: submit, runs, show, logs, cancel, queue."""
 
 import json
+import math
 import sys
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
 
@@ -16,10 +16,55 @@ if TYPE_CHECKING:
 _INTERRUPTED = 130
 """Exit status after Ctrl-C, as shells have it."""
 
-JOB_FILE = click.Path(exists=True, dir_okay=False, allow_dash=True, path_type=Path)
-"""A job's file; ``-`` for standard input."""
+A_FILE = click.File("rb")
+"""A file to read; ``-`` for standard input."""
+LARGEST_FILE_BYTES = 1 << 30
+
+
+class FiniteRange(click.FloatRange):
+    """Numbers of a range; neither infinite nor "nan", which no comparison keeps out."""
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """The number in *value*."""
+        number: float = super().convert(value, param, ctx)
+        if not math.isfinite(number):
+            self.fail(f"{value} is not a finite number.", param, ctx)
+        return number
+
 
 as_json = click.option("--json", "machine", is_flag=True, help="Print JSON with stable keys.")
+
+
+def name_of(file: BinaryIO) -> str:
+    """The path that *file* was opened with; ``-`` for standard input."""
+    # Whoever puts something else in the place of standard input need not name it.
+    name: str = getattr(file, "name", "<stdin>")
+    return "-" if name == "<stdin>" else name
+
+
+def read_text(file: BinaryIO) -> bytes:
+    """The text of a job; of too much, enough to be refused."""
+    from headway.model.yaml_document import MAX_TEXT_BYTES
+
+    return file.read(MAX_TEXT_BYTES + 1)
+
+
+def read_data(file: BinaryIO) -> bytes:
+    """All that is in *file*.
+
+    Raises:
+        InvalidInput: It is larger than `LARGEST_FILE_BYTES`.
+    """
+    from headway.errors import InvalidInput
+    from headway.units import format_size
+
+    data = file.read(LARGEST_FILE_BYTES + 1)
+    if len(data) > LARGEST_FILE_BYTES:
+        most = format_size(LARGEST_FILE_BYTES)
+        raise InvalidInput("file", f"more than {most}", f"give at most {most}", where=name_of(file))
+    return data
 
 
 def print_json(document: object) -> None:
@@ -57,7 +102,7 @@ def ui_url(server: "PrefectServer") -> str:
 
 
 @click.command()
-@click.argument("job_file", type=JOB_FILE)
+@click.argument("job_file", type=A_FILE)
 @click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Change one field.")
 @click.option("--watch", is_flag=True, help="Follow the run to its end.")
 @click.option("--key", help="Submitting twice with one key gives one run.")
@@ -68,7 +113,7 @@ def ui_url(server: "PrefectServer") -> str:
 @as_json
 def submit(
     *,
-    job_file: Path,
+    job_file: BinaryIO,
     overrides: tuple[str, ...],
     watch: bool,
     key: str | None,
@@ -79,10 +124,10 @@ def submit(
     machine: bool,
 ) -> None:
     """Hand a job to the site: `headway submit job.yaml --set resources.cpus=2`."""
-    from headway.submit import read_file, read_for, refuse_impossible
+    from headway.submit import read_for, refuse_impossible
 
     site = this_site()
-    read = read_for(site, read_file(job_file), filename=str(job_file), overrides=overrides)
+    read = read_for(site, read_text(job_file), filename=name_of(job_file), overrides=overrides)
     job, queue = read.job, node or queue
     refuse_impossible(site, read, pool=pool or "", queue=queue or "")  # needs no server
     with open_server(site) as server:

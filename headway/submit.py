@@ -1,9 +1,7 @@
 """What a job is checked for before it is handed over: what this site could never run."""
 
-import sys
 from collections.abc import Callable, Sequence
 from datetime import datetime
-from pathlib import Path
 
 from headway.errors import ImpossibleDemand, InvalidInput, LedgerError
 from headway.gates import read_gates
@@ -13,21 +11,12 @@ from headway.model.job_text import JobText, read_job
 from headway.model.lease import Demand
 from headway.model.node import Node
 from headway.model.run import Prediction
-from headway.model.yaml_document import MAX_TEXT_BYTES
 from headway.policy.plan import Plan, Start, Stay, WaitingRun
 from headway.site import Site
 from headway.units import format_size
 
 REHEARSAL = "this job"
 """Stands for a run that does not exist."""
-
-
-def read_file(path: Path) -> bytes:
-    """The text of a job file, ``-`` for standard input; of too much, enough to be refused."""
-    if path == Path("-"):
-        return sys.stdin.buffer.read(MAX_TEXT_BYTES + 1)
-    with path.open("rb") as file:
-        return file.read(MAX_TEXT_BYTES + 1)
 
 
 def read_for(site: Site, text: bytes, *, filename: str, overrides: Sequence[str] = ()) -> JobText:

@@ -42,14 +42,15 @@ def parse(data: bytes, name: str, source: str) -> Imported:
 
     Args:
         data: CSV (UTF-8, with or without a byte-order mark, or CP949) or Parquet.
-        name: For messages; ``.parquet`` at its end says what it is.
+        name: For messages; ``.parquet`` at its end, or how the data begin, says what it is.
         source: Kept with each trace, to tell imported ones apart.
 
     Raises:
         InvalidInput: The file as a whole cannot be used: columns are missing,
             there are no rows, or it is no such file.
     """
-    header, rows = _parquet(data, name) if name.endswith(".parquet") else _csv(data, name)
+    is_parquet = name.endswith(".parquet") or data.startswith(b"PAR1")
+    header, rows = _parquet(data, name) if is_parquet else _csv(data, name)
     missing = [column for column in REQUIRED if column not in header]
     if missing:
         raise InvalidInput("columns", ", ".join(header), f"add {', '.join(missing)}", where=name)

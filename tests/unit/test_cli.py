@@ -7,6 +7,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
+from headway import cli_runs
 from headway.cli import headway
 from headway.site import current_site
 
@@ -45,6 +46,34 @@ def test_an_environment_that_cannot_be_used_is_one_line_and_status_2(
 
 
 @pytest.mark.parametrize(
+    ("command", "given", "status", "said"),
+    [
+        (["estimate", "-"], "name: t\nimage: x\n", 2, "-:1 command: got nothing"),
+        (["submit", "-"], "name: t\nimage: x\n", 2, "-:1 command: got nothing"),
+        (["replay", "-", "--nodes", "1", "--gpus", "1"], "gpus\n0\n", 2, "- columns: got"),
+        (["traces", "import", "-"], "gpus\n0\n", 2, "- columns: got"),
+        (["progress", "parse", "-"], "{'loss': 0.5, 'epoch': 1.0}\n", 0, "1 points in -"),
+        (["progress", "replay", "-"], "t_s\n0\n", 2, "-:1 iteration: got"),
+        (["estimators", "evaluate", "--traces", "-"], "gpus\n0\n", 2, "- columns: got"),
+    ],
+)
+def test_standard_input_is_a_file_everywhere(
+    command: list[str], given: str, status: int, said: str
+) -> None:
+    got = CliRunner().invoke(headway, command, input=given)
+    assert got.exit_code == status, got.output
+    assert said in got.output
+
+
+@pytest.mark.parametrize("command", [["estimate"], ["submit"], ["traces", "import"]])
+def test_no_input_is_read_without_end(monkeypatch: pytest.MonkeyPatch, command: list[str]) -> None:
+    monkeypatch.setattr(cli_runs, "LARGEST_FILE_BYTES", 1 << 20)
+    got = CliRunner().invoke(headway, [*command, "/dev/zero"])
+    assert got.exit_code == 2
+    assert "give at most" in got.stderr
+
+
+@pytest.mark.parametrize(
     ("error", "status"),
     [
         (PermissionError(13, "Permission denied", "/a"), 2),
@@ -71,9 +100,14 @@ def test_an_error_of_the_operating_system_is_a_line(error: OSError, status: int)
     [
         (["estimators", "evaluate", "--seed", "-1"], "-1 is not in the range"),
         (["runs", "--limit", "0"], "0 is not in the range"),
+        (["estimate", __file__, "--budget", "nan"], "nan is not a finite number"),
+        (["estimate", __file__, "--budget", "inf"], "inf is not a finite number"),
+        (["progress", "replay", __file__, "--prior", "nan"], "nan is not a finite number"),
     ],
 )
-def test_a_number_out_of_its_range_is_refused(command: list[str], said: str) -> None:
+def test_a_number_that_is_none_or_out_of_its_range_is_refused(
+    command: list[str], said: str
+) -> None:
     got = CliRunner().invoke(headway, command)
     assert got.exit_code == 2
     assert said in got.stderr
