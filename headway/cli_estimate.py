@@ -85,10 +85,12 @@ def import_(file: BinaryIO, source: str, machine: bool) -> None:
     """Read traces from a CSV or Parquet file; bad rows are reported and left out."""
     got = _read(file, source)
     kept = this_site().ledger.traces.add(got.traces)
+    known = len(got.traces) - kept
     if machine:
         print_json(
             {
                 "imported": kept,
+                "already_known": known,
                 "left_out": [str(problem) for problem in got.problems],
                 "metrics": got.metrics,
                 "dropped_columns": got.dropped,
@@ -100,7 +102,8 @@ def import_(file: BinaryIO, source: str, machine: bool) -> None:
     if len(got.problems) > 50:
         click.echo(f"… and {len(got.problems) - 50} more", err=True)
     click.echo(
-        f"{kept} traces imported from {Path(name_of(file)).name}, {len(got.problems)} rows left out"
+        f"{kept} traces imported from {Path(name_of(file)).name}, {known} known already, "
+        f"{len(got.problems)} rows left out"
     )
     if got.metrics:
         click.echo(f"kept as metrics: {', '.join(got.metrics)}")

@@ -1,11 +1,14 @@
 """Traces from CSV or Parquet files and back. Works on bytes; the caller opens the file."""
 
 import csv
+import hashlib
 import io
+import json
 import math
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -20,6 +23,8 @@ LONGEST_S = 100 * 365 * 86_400.0
 """No training run takes a century: such a number is in another unit, or no time."""
 LARGEST = 2.0**63
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,4})?")
+_UNIQUE = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}(-[0-9]{1,9})?|[0-9a-f]{64}")
+"""A run of a site and its attempt, or what an import made."""
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 """A spreadsheet runs a cell that begins so."""
 
@@ -45,10 +50,16 @@ def parse(data: bytes, name: str, source: str) -> Imported:
         name: For messages; ``.parquet`` at its end, or how the data begin, says what it is.
         source: Kept with each trace, to tell imported ones apart.
 
+    Returns:
+        Its traces, each with a `run_id` that the same file gives again.
+
     Raises:
-        InvalidInput: The file as a whole cannot be used: columns are missing,
-            there are no rows, or it is no such file.
+        InvalidInput: *source* is no name, or the file as a whole cannot be used:
+            columns are missing, there are no rows, or it is no such file.
     """
+    source = _plain(source, "source", "")
+    if not source:
+        raise InvalidInput("source", source, "give a name")
     is_parquet = name.endswith(".parquet") or data.startswith(b"PAR1")
     header, rows = _parquet(data, name) if is_parquet else _csv(data, name)
     missing = [column for column in REQUIRED if column not in header]
@@ -65,10 +76,12 @@ def parse(data: bytes, name: str, source: str) -> Imported:
     traces: list[Trace] = []
     problems: list[InvalidInput] = []
     numeric: set[str] = set()
+    seen: Counter[str] = Counter()
     for line, cells in rows:
         try:
             row = _row(header, cells, f"{name}:{line}")
-            traces.append(_trace(row, others, source, f"{name}:{line}"))
+            trace = _trace(row, others, source, f"{name}:{line}")
+            traces.append(replace(trace, run_id=_own_id(trace, row, seen)))
             numeric.update(traces[-1].metrics)
         except InvalidInput as problem:
             problems.append(problem)
@@ -155,6 +168,20 @@ def _row(header: Sequence[str], cells: Sequence[Any], where: str) -> dict[str, A
             "cells", len(cells), f"give {len(header)}, as the header has", where=where
         )
     return dict(zip(header, cells, strict=False))
+
+
+def _own_id(trace: Trace, row: Mapping[str, Any], seen: Counter[str]) -> str:
+    """What tells *trace* from all others: the same file twice gives the same ids.
+
+    That of a site's run or of an earlier import stays. Any other says which row
+    it is: its source, its content and, since two measurements may well be
+    equal, how many such rows the file had before it.
+    """
+    if trace.run_id is not None and _UNIQUE.fullmatch(trace.run_id):
+        return trace.run_id
+    content = json.dumps([trace.source, sorted((k, str(v)) for k, v in row.items() if v != "")])
+    seen[content] += 1
+    return hashlib.sha256(f"{content} {seen[content]}".encode()).hexdigest()
 
 
 def _trace(row: Mapping[str, Any], others: Sequence[str], source: str, where: str) -> Trace:
@@ -262,6 +289,7 @@ _READERS: dict[str, Callable[[str, str, str], Any]] = {
     "exit": _one_of(EXITS),
     "started_at": _moment,
     "recipe": _words,
+    "run_id": _words,
     "flops": _POSITIVE,
     "params": _POSITIVE,
     "activations": _POSITIVE,

@@ -34,6 +34,11 @@ def test_traces_come_in_and_go_out(site, tmp_path):
     out = tmp_path / "out.csv"
     run(traces, "export", "--source", "gavel", "--output", str(out))
     assert len(out.read_text().splitlines()) == 412
+    again = json.loads(run(traces, "import", str(GAVEL), "--source", "gavel", "--json"))
+    assert (again["imported"], again["already_known"]) == (0, 411)
+    said = run(traces, "import", str(out))
+    assert said.startswith("0 traces imported from out.csv, 411 known already, 0 rows left out\n")
+    assert site.ledger.traces.count() == 411
 
 
 def test_the_evaluation_is_json_with_the_promised_keys(site):
