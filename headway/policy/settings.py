@@ -92,12 +92,14 @@ class PolicySettings:
         for name in ("window", "reservations", "overtake_limit", "overtake_bound"):
             if not 1 <= getattr(self, name) <= MOST_RUNS:
                 raise InvalidInput(name, getattr(self, name), f"give 1 to {MOST_RUNS}")
-        for name in ("utilisation_limit", "overrun_frac"):
-            if not getattr(self, name) > 0:
-                raise InvalidInput(name, getattr(self, name), "give a number above 0")
-        for name in ("unknown_runtime_s", "fair_share_half_life_s"):
-            if not 0 < getattr(self, name) <= MOST_S:
-                allowed = f"give a number above 0 and at most {MOST_S:g}"
+        for name, most in (
+            ("utilisation_limit", MOST_RUNS),
+            ("overrun_frac", MOST_RUNS),
+            ("unknown_runtime_s", MOST_S),
+            ("fair_share_half_life_s", MOST_S),
+        ):
+            if not 0 < getattr(self, name) <= most:
+                allowed = f"give a number above 0 and at most {most:g}"
                 raise InvalidInput(name, getattr(self, name), allowed)
         if not LEAST_SILENT_S <= self.silent_after_s <= MOST_SILENT_S:
             raise InvalidInput(
