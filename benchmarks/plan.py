@@ -78,7 +78,7 @@ def replays(path: Path, count: int) -> None:
         (PolicyName.EASY, Estimates.USER, GpuSharing.WHOLE),
         (PolicyName.HEADWAY, Estimates.LEARNED, GpuSharing.HEADWAY),
     ):
-        rows = jobs(read(path), told, sharing, where=path.name)
+        rows = jobs(read(path.read_bytes(), path.name), told, sharing, where=path.name)
         length_s = rows[-1].submit_s + 1
         times = -(-count // len(rows))
         long = [

@@ -193,7 +193,7 @@ def main() -> None:
     given = parser.parse_args()
     pairs = (knob.split("=") for knob in given.knobs)
     settings = replace(PolicySettings(), **{name: float(value) for name, value in pairs})
-    a, b = (_typed(read(path)) for path in (given.a, given.b))
+    a, b = (_typed(read(path.read_bytes(), path.name)) for path in (given.a, given.b))
     print(
         "| variant | wait | completion | slowdown | longest | stretch | wait h: EASY | ours ",
         end="",

@@ -216,7 +216,11 @@ def run_attempt(
 def _tidy(attempt: Attempt | None, portrait: Portrait | None) -> None:
     """Clean up; only then draw and tell, since nobody should wait for a picture."""
     if attempt is not None:
-        clean_up(attempt)
+        try:
+            clean_up(attempt)
+        except HeadwayError as error:
+            # How the run ended is in the ledger, and the janitor removes what is left.
+            get_run_logger().warning("not all was cleaned up: %s", error)
     if portrait is not None:
         portrait.close()
     if attempt is not None and attempt.ended:

@@ -34,8 +34,10 @@ class EstimateRequest(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     job: dict[str, Any] = Field(description="The job, with the same fields as a job file.")
-    budget: float | None = Field(None, ge=0, description="Most it may cost.")
-    deadline_s: float | None = Field(None, ge=0, description="Seconds within which it must end.")
+    budget: float | None = Field(None, ge=0, allow_inf_nan=False, description="Most it may cost.")
+    deadline_s: float | None = Field(
+        None, ge=0, allow_inf_nan=False, description="Seconds within which it must end."
+    )
     prefer: Prefer = Field(Prefer.FASTEST, description="What the choice is best in.")
 
 

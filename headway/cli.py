@@ -1,6 +1,7 @@
 """`headway …`: the command line.
 
-Exit status: 0 done, 1 the run failed, 2 bad input, 3 the site is not reachable.
+Exit status: 0 done, 1 the run failed, 2 bad input, 3 the site, or the node that has what is
+asked for, is not reachable from here.
 Imports stay inside the commands, so that `headway --help` answers at once.
 """
 
@@ -23,16 +24,18 @@ from headway import (
 
 
 class _Headway(click.Group):
-    """Turns our errors into one line and an exit status."""
+    """Turns our errors, and the operating system's, into one line and an exit status."""
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command; an error of ours becomes its one line."""
+        """Run the command; an error becomes its one line."""
         from headway.errors import (
             HeadwayError,
             InvalidInput,
             LedgerUnreachable,
+            LogElsewhere,
             RunUnknown,
             SiteUnreachable,
+            shown,
         )
 
         try:
@@ -42,9 +45,15 @@ class _Headway(click.Group):
             status = 1
             if isinstance(error, InvalidInput | RunUnknown):
                 status = 2
-            elif isinstance(error, SiteUnreachable | LedgerUnreachable):
+            elif isinstance(error, SiteUnreachable | LedgerUnreachable | LogElsewhere):
                 status = 3
             return ctx.exit(status)
+        except BrokenPipeError:
+            raise  # whoever read has gone: click ends without a word
+        except OSError as error:
+            place = f"{shown(str(error.filename))}: " if error.filename is not None else ""
+            click.echo(f"{place}{error.strerror or error}", err=True)
+            return ctx.exit(3 if isinstance(error, ConnectionError | TimeoutError) else 2)
 
 
 @click.group(cls=_Headway, context_settings={"help_option_names": ["-h", "--help"]})

@@ -1,11 +1,21 @@
 """Commands about estimates: estimate, traces, estimators."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO
 
 import click
 
-from headway.cli_runs import as_json, print_json, print_table, this_site
+from headway.cli_runs import (
+    A_FILE,
+    FiniteRange,
+    as_json,
+    name_of,
+    print_json,
+    print_table,
+    read_data,
+    read_text,
+    this_site,
+)
 
 if TYPE_CHECKING:
     from headway.estimate.choice import Option
@@ -13,14 +23,12 @@ if TYPE_CHECKING:
     from headway.estimate.trace_files import Imported
     from headway.model.trace import Trace
 
-A_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 OUTPUT = click.Path(dir_okay=False, path_type=Path)
-LARGEST_FILE_BYTES = 1 << 30
 
 
 @click.command()
 @click.argument("job_file", type=A_FILE)
-@click.option("--budget", type=click.FloatRange(min=0), help="Most it may cost.")
+@click.option("--budget", type=FiniteRange(min=0), help="Most it may cost.")
 @click.option("--deadline", metavar="DURATION", help="Must end within, such as 8h.")
 @click.option("--cheapest", "prefer", flag_value="cheapest", help="Choose by cost.")
 @click.option("--fastest", "prefer", flag_value="fastest", default=True, help="Choose by time.")
@@ -28,7 +36,7 @@ LARGEST_FILE_BYTES = 1 << 30
 @as_json
 def estimate(
     *,
-    job_file: Path,
+    job_file: BinaryIO,
     budget: float | None,
     deadline: str | None,
     prefer: str,
@@ -37,13 +45,16 @@ def estimate(
 ) -> None:
     """Say what a job would take, cost and need on each kind of node, and choose."""
     from headway.estimate.choice import Prefer, document
-    from headway.model.job_text import parse_job
+    from headway.submit import read_for, refuse_impossible
     from headway.weigh import weigh
 
-    job = parse_job(job_file.read_bytes(), filename=str(job_file))
+    site = this_site()
+    read = read_for(site, read_text(job_file), filename=name_of(job_file))
     found = weigh(
-        this_site(), job, budget=budget, deadline_s=_seconds(deadline), prefer=Prefer(prefer)
+        site, read.job, budget=budget, deadline_s=_seconds(deadline), prefer=Prefer(prefer)
     )
+    if not found:
+        refuse_impossible(site, read, pool="", queue="")
     if plot is not None:
         from headway.estimate.plots import cost_against_time
 
@@ -70,14 +81,16 @@ def traces() -> None:
 @click.argument("file", type=A_FILE)
 @click.option("--source", default="imported", show_default=True, help="Tells them apart later.")
 @as_json
-def import_(file: Path, source: str, machine: bool) -> None:
+def import_(file: BinaryIO, source: str, machine: bool) -> None:
     """Read traces from a CSV or Parquet file; bad rows are reported and left out."""
     got = _read(file, source)
     kept = this_site().ledger.traces.add(got.traces)
+    known = len(got.traces) - kept
     if machine:
         print_json(
             {
                 "imported": kept,
+                "already_known": known,
                 "left_out": [str(problem) for problem in got.problems],
                 "metrics": got.metrics,
                 "dropped_columns": got.dropped,
@@ -88,7 +101,10 @@ def import_(file: Path, source: str, machine: bool) -> None:
         click.echo(str(problem), err=True)
     if len(got.problems) > 50:
         click.echo(f"… and {len(got.problems) - 50} more", err=True)
-    click.echo(f"{kept} traces imported from {file.name}, {len(got.problems)} rows left out")
+    click.echo(
+        f"{kept} traces imported from {Path(name_of(file)).name}, {known} known already, "
+        f"{len(got.problems)} rows left out"
+    )
     if got.metrics:
         click.echo(f"kept as metrics: {', '.join(got.metrics)}")
     if got.dropped:
@@ -117,7 +133,13 @@ def estimators() -> None:
 @estimators.command()
 @click.option("--traces", "file", type=A_FILE, help="CSV or Parquet; the site's own otherwise.")
 @click.option("--folds", default=5, show_default=True, help="Random parts, each held out once.")
-@click.option("--seed", default=0, show_default=True, help="Of the folds and the models.")
+@click.option(
+    "--seed",
+    type=click.IntRange(0, 2**32 - 1),
+    default=0,
+    show_default=True,
+    help="Of the folds and the models.",
+)
 @click.option(
     "--leave-out",
     type=click.Choice(["network", "gpu_type", "gpus"]),
@@ -127,7 +149,7 @@ def estimators() -> None:
 @as_json
 def evaluate(
     *,
-    file: Path | None,
+    file: BinaryIO | None,
     folds: int,
     seed: int,
     leave_out: str | None,
@@ -220,19 +242,13 @@ def _seconds(text: str | None) -> float | None:
         raise InvalidInput("--deadline", text, "give a duration such as 8h") from None
 
 
-def _read(file: Path, source: str) -> "Imported":
-    from headway.errors import InvalidInput
+def _read(file: BinaryIO, source: str) -> "Imported":
     from headway.estimate.trace_files import parse
-    from headway.units import format_size
 
-    size = file.stat().st_size
-    if size > LARGEST_FILE_BYTES:
-        allowed = f"give at most {format_size(LARGEST_FILE_BYTES)}"
-        raise InvalidInput("file", format_size(size), allowed, where=str(file))
-    return parse(file.read_bytes(), file.name, source)
+    return parse(read_data(file), Path(name_of(file)).name, source)
 
 
-def _traces(file: Path | None) -> "tuple[Trace, ...]":
+def _traces(file: BinaryIO | None) -> "tuple[Trace, ...]":
     """Those of *file*, its bad rows reported; those of the site when None."""
     if file is None:
         return tuple(this_site().ledger.traces.all())

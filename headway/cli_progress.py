@@ -6,17 +6,24 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
 
-from headway.cli_runs import as_json, print_json, print_table
+from headway.cli_runs import (
+    A_FILE,
+    FiniteRange,
+    as_json,
+    name_of,
+    print_json,
+    print_table,
+    read_data,
+)
 
 if TYPE_CHECKING:
     from headway.model.progress import ProgressPoint
     from headway.progress.parser import LogParser
 
-A_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 _CHUNK_BYTES = 1 << 20
 _SHOWN_POINTS = 20
 """So many of the newest points are printed for people."""
@@ -32,7 +39,7 @@ def progress() -> None:
 @click.option("--pattern", metavar="RE2", help="The job's own regular expression.")
 @click.option("--epochs", type=click.IntRange(min=1), help="Epochs there are, as in the job.")
 @as_json
-def parse(logfile: Path, pattern: str | None, epochs: int | None, machine: bool) -> None:
+def parse(logfile: BinaryIO, pattern: str | None, epochs: int | None, machine: bool) -> None:
     """Show the format that is found in LOGFILE and the points in it.
 
     The file is read in pieces, so a log of any size is fine. A log that says
@@ -49,7 +56,9 @@ def parse(logfile: Path, pattern: str | None, epochs: int | None, machine: bool)
     for point in points:
         count += 1
         newest.append(point)
-    click.echo(f"{parser.format or 'no known format'}: {count} points in {logfile.name}")
+    click.echo(
+        f"{parser.format or 'no known format'}: {count} points in {Path(name_of(logfile)).name}"
+    )
     if count > _SHOWN_POINTS:
         click.echo(f"the last {_SHOWN_POINTS}:")
     if newest:
@@ -58,9 +67,9 @@ def parse(logfile: Path, pattern: str | None, epochs: int | None, machine: bool)
 
 @progress.command()
 @click.argument("series", type=A_FILE)
-@click.option("--prior", "prior_s", type=click.FloatRange(min=0, min_open=True), metavar="SECONDS")
+@click.option("--prior", "prior_s", type=FiniteRange(min=0, min_open=True), metavar="SECONDS")
 @as_json
-def replay(series: Path, prior_s: float | None, machine: bool) -> None:
+def replay(series: BinaryIO, prior_s: float | None, machine: bool) -> None:
     """Walk the recorded SERIES and score what would have been said of the time left.
 
     A CSV file with the columns t_s, iteration, total. Errors are the mean of
@@ -70,7 +79,7 @@ def replay(series: Path, prior_s: float | None, machine: bool) -> None:
     from headway.estimate.remaining_replay import replay as walk
     from headway.estimate.remaining_series import read_series
 
-    recorded = read_series(series.read_bytes(), str(series))
+    recorded = read_series(read_data(series), name_of(series))
     scores = walk(recorded, prior_s)
     found = diagnose(recorded.t_s, recorded.iteration)
     if machine:
@@ -87,11 +96,10 @@ def replay(series: Path, prior_s: float | None, machine: bool) -> None:
     click.echo(found.sentence())
 
 
-def _points(path: Path, parser: "LogParser") -> "Iterator[ProgressPoint]":
+def _points(file: BinaryIO, parser: "LogParser") -> "Iterator[ProgressPoint]":
     # The file does not say when it was written, unless its lines do.
-    with path.open("rb") as file:
-        while data := file.read(_CHUNK_BYTES):
-            yield from parser.feed(data, math.nan)
+    while data := file.read(_CHUNK_BYTES):
+        yield from parser.feed(data, math.nan)
     yield from parser.finish(math.nan)
 
 

@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO
 
 import click
 
-from headway.cli_runs import as_json, print_json, print_table
+from headway.cli_runs import A_FILE, as_json, name_of, print_json, print_table, read_data
 
 if TYPE_CHECKING:
     from headway.policy.settings import PolicySettings
@@ -14,13 +14,12 @@ if TYPE_CHECKING:
     from headway.replay.simulate import PolicyName, Result
     from headway.replay.trace import GpuSharing, TraceJob
 
-_TRACE = click.Path(exists=True, dir_okay=False, path_type=Path)
 _OUTPUT = click.Path(dir_okay=False, path_type=Path)
 _POLICIES = ("fifo", "easy", "headway")
 
 
 @click.command()
-@click.argument("trace", type=_TRACE)
+@click.argument("trace", type=A_FILE)
 @click.option("--nodes", type=click.IntRange(1, 10_000), required=True, help="Nodes.")
 @click.option("--gpus", type=click.IntRange(1, 1024), required=True, help="GPUs on each node.")
 @click.option(
@@ -56,7 +55,7 @@ _POLICIES = ("fifo", "easy", "headway")
 @as_json
 def replay(
     *,
-    trace: Path,
+    trace: BinaryIO,
     nodes: int,
     gpus: int,
     gpu_memory: str,
@@ -81,7 +80,8 @@ def replay(
     shape = Shape(nodes, gpus, _size(gpu_memory))
     settings = _settings(knobs)
     asked = _POLICIES if "all" in policies else tuple(dict.fromkeys(policies))
-    rows = read(trace)
+    file_name = Path(name_of(trace)).name
+    rows = read(read_data(trace), file_name)
     documents: list[dict[str, str | int | float]] = []
     results: dict[str, Result] = {}
     for name in map(PolicyName, asked):
@@ -89,7 +89,7 @@ def replay(
         told = Estimates(estimates or ("learned" if ours else "user"))
         shared = GpuSharing(sharing or ("headway" if ours else "whole"))
         result = _simulate(
-            jobs(rows, told, shared, where=trace.name), shape, name, shared, settings=settings
+            jobs(rows, told, shared, where=file_name), shape, name, shared, settings=settings
         )
         documents.append(document(result, name, told, shared))
         results[f"{name} ({told}, {shared})"] = result

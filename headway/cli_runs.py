@@ -1,9 +1,9 @@
 """Commands about runs: submit, runs, show, logs, cancel, queue."""
 
 import json
+import math
 import sys
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
 
@@ -16,10 +16,55 @@ if TYPE_CHECKING:
 _INTERRUPTED = 130
 """Exit status after Ctrl-C, as shells have it."""
 
-JOB_FILE = click.Path(exists=True, dir_okay=False, allow_dash=True, path_type=Path)
-"""A job's file; ``-`` for standard input."""
+A_FILE = click.File("rb")
+"""A file to read; ``-`` for standard input."""
+LARGEST_FILE_BYTES = 1 << 30
+
+
+class FiniteRange(click.FloatRange):
+    """Numbers of a range; neither infinite nor "nan", which no comparison keeps out."""
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """The number in *value*."""
+        number: float = super().convert(value, param, ctx)
+        if not math.isfinite(number):
+            self.fail(f"{value} is not a finite number.", param, ctx)
+        return number
+
 
 as_json = click.option("--json", "machine", is_flag=True, help="Print JSON with stable keys.")
+
+
+def name_of(file: BinaryIO) -> str:
+    """The path that *file* was opened with; ``-`` for standard input."""
+    # Whoever puts something else in the place of standard input need not name it.
+    name: str = getattr(file, "name", "<stdin>")
+    return "-" if name == "<stdin>" else name
+
+
+def read_text(file: BinaryIO) -> bytes:
+    """The text of a job; of too much, enough to be refused."""
+    from headway.model.yaml_document import MAX_TEXT_BYTES
+
+    return file.read(MAX_TEXT_BYTES + 1)
+
+
+def read_data(file: BinaryIO) -> bytes:
+    """All that is in *file*.
+
+    Raises:
+        InvalidInput: It is larger than `LARGEST_FILE_BYTES`.
+    """
+    from headway.errors import InvalidInput
+    from headway.units import format_size
+
+    data = file.read(LARGEST_FILE_BYTES + 1)
+    if len(data) > LARGEST_FILE_BYTES:
+        most = format_size(LARGEST_FILE_BYTES)
+        raise InvalidInput("file", f"more than {most}", f"give at most {most}", where=name_of(file))
+    return data
 
 
 def print_json(document: object) -> None:
@@ -31,9 +76,17 @@ def open_server(site: "Site") -> "PrefectServer":
     """The Prefect server that PREFECT_API_URL names, or this machine's."""
     import os
 
+    import httpx
+
+    from headway.errors import InvalidInput
     from headway.server import PrefectServer
 
-    return PrefectServer(os.environ.get("PREFECT_API_URL") or site.settings.api_url)
+    url = os.environ.get("PREFECT_API_URL") or site.settings.api_url
+    try:
+        return PrefectServer(url)
+    except httpx.InvalidURL as error:
+        allowed = f"give an address such as http://head:4200/api ({error})"
+        raise InvalidInput("PREFECT_API_URL", url, allowed) from None
 
 
 def this_site() -> "Site":
@@ -49,7 +102,7 @@ def ui_url(server: "PrefectServer") -> str:
 
 
 @click.command()
-@click.argument("job_file", type=JOB_FILE)
+@click.argument("job_file", type=A_FILE)
 @click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Change one field.")
 @click.option("--watch", is_flag=True, help="Follow the run to its end.")
 @click.option("--key", help="Submitting twice with one key gives one run.")
@@ -60,7 +113,7 @@ def ui_url(server: "PrefectServer") -> str:
 @as_json
 def submit(
     *,
-    job_file: Path,
+    job_file: BinaryIO,
     overrides: tuple[str, ...],
     watch: bool,
     key: str | None,
@@ -71,15 +124,17 @@ def submit(
     machine: bool,
 ) -> None:
     """Hand a job to the site: `headway submit job.yaml --set resources.cpus=2`."""
-    from headway.submit import read_file, read_for
+    from headway.submit import read_for, refuse_impossible
 
     site = this_site()
-    job = read_for(site, read_file(job_file), filename=str(job_file), overrides=overrides)
+    read = read_for(site, read_text(job_file), filename=name_of(job_file), overrides=overrides)
+    job, queue = read.job, node or queue
+    refuse_impossible(site, read, pool=pool or "", queue=queue or "")  # needs no server
     with open_server(site) as server:
+        goes_to = server.destination(pool, queue)["work_pool_name"]
+        refuse_impossible(site, read, pool=goes_to, queue=queue or "")
         if dry_run:
-            if pool or queue or node:
-                server.destination(pool, node or queue)
-            _say_what_would_happen(site, job, node or "", machine=machine)
+            _say_what_would_happen(site, job, goes_to, queue or "default", machine=machine)
             return
         run = server.submit(
             {"job": job.document()},
@@ -87,7 +142,7 @@ def submit(
             tags=[f"team:{job.team}"],
             key=key,
             pool=pool,
-            queue=node or queue,
+            queue=queue,
         )
         url = f"{ui_url(server)}/runs/flow-run/{run.run_id}"
         if machine and not watch:
@@ -110,11 +165,13 @@ def submit(
                 sys.exit(_INTERRUPTED)
 
 
-def _say_what_would_happen(site: "Site", job: "TrainingJob", node: str, *, machine: bool) -> None:
+def _say_what_would_happen(
+    site: "Site", job: "TrainingJob", pool: str, queue: str, *, machine: bool
+) -> None:
     from headway.submit import rehearse
     from headway.view import rehearsal_view
 
-    view = rehearsal_view(*rehearse(site, job, node))
+    view = rehearsal_view(*rehearse(site, job, pool=pool, queue=queue))
     if machine:
         print_json(view)
         return
@@ -142,7 +199,13 @@ def _say_what_would_happen(site: "Site", job: "TrainingJob", node: str, *, machi
 
 
 @click.command()
-@click.option("--limit", default=50, show_default=True, help="Newest runs to show.")
+@click.option(
+    "--limit",
+    type=click.IntRange(1, 10_000),
+    default=50,
+    show_default=True,
+    help="Newest runs to show.",
+)
 @as_json
 def runs(limit: int, machine: bool) -> None:
     """List runs, newest first."""
@@ -152,7 +215,7 @@ def runs(limit: int, machine: bool) -> None:
     with open_server(site) as server:
         seen = server.runs(limit)
         url = ui_url(server)
-    records = {record.run_id: record for record in site.ledger.runs.all(limit=limit + 200)}
+    records = site.ledger.runs.of([run.run_id for run in seen])
     views = [run_view(run, records.get(run.run_id), url) for run in seen]
     if machine:
         print_json(views)
@@ -250,8 +313,8 @@ def logs(run: str, follow: bool, machine: bool) -> None:
 
     site = this_site()
     with open_server(site) as server:
-        seen, record = _found(site, server, run)
-        pieces = log_pieces(site, server, seen, record, follow=follow)
+        seen, _ = _found(site, server, run)
+        pieces = log_pieces(site, server, seen, follow=follow)
         if machine:
             text = b"".join(pieces).decode(errors="replace")
             print_json({"run_id": seen.run_id, "log": text})

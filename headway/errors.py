@@ -5,6 +5,7 @@
     │   └── ImpossibleDemand    no node of the site could ever hold it
     ├── SiteUnreachable         the Prefect server does not answer
     ├── NodeNameTaken           another machine works under this node's name
+    ├── LogElsewhere            the log of a run is on another node
     ├── LedgerError
     │   ├── LedgerUnreachable   the database does not answer, or refuses to write
     │   ├── SchemaMismatch      the tables are older or newer than this code
@@ -89,6 +90,19 @@ class NodeNameTaken(HeadwayError):
         super().__init__(
             f"another machine works as node {name}; give this one a name of its own with "
             "HEADWAY_NODE, or stop the worker there"
+        )
+
+
+class LogElsewhere(HeadwayError):
+    """The log of a run is on another node, where *path* lies below the node's own home."""
+
+    def __init__(self, run_id: str, node: str, path: str) -> None:
+        self.run_id = run_id
+        self.node = node
+        self.path = path
+        super().__init__(
+            f"the log of run {run_id} is on node {node} ({path} below its HEADWAY_HOME), not here; "
+            "ask there"
         )
 
 

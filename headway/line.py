@@ -75,9 +75,10 @@ class Pass:
 class Line:
     """Plans for the pool of one node, and grants on that node."""
 
-    def __init__(self, site: Site) -> None:
-        """Look at the line for *site*'s node."""
+    def __init__(self, site: Site, pool: str = "") -> None:
+        """Look at the line for *site*'s node; another *pool* than its own only for a preview."""
         self._site = site
+        self._pool = pool or site.settings.pool
         self._known: dict[str, int] = {}
         self._waiting: dict[str, WaitingRun] = {}
         self._asks: dict[str, Ask] = {}
@@ -127,7 +128,7 @@ class Line:
             name=offer.name,
             owner=job.owner,
             team=job.team,
-            pool=site.settings.pool,
+            pool=self._pool,
             queue=offer.queue,
             priority=self._gates.priorities.get(offer.queue, 0),
             submitted_at=offer.submitted_at,
@@ -158,7 +159,7 @@ class Line:
         """`preview` for several questions about one moment: the pool is read only once."""
         settings, gates = self._site.policy_settings, self._read_gates()
         seen = self._site.ledger.lines.snapshot(
-            self._site.settings.pool,
+            self._pool,
             {},
             overtaken_from=settings.overtake_limit,
             priorities=gates.priorities,
@@ -175,7 +176,7 @@ class Line:
         gates = gates or self._read_gates()
         settings = self._site.policy_settings
         seen = self._site.ledger.lines.snapshot(
-            self._site.settings.pool,
+            self._pool,
             self._known,
             overtaken_from=settings.overtake_limit,
             priorities=gates.priorities,
@@ -226,7 +227,7 @@ class Line:
         return bool(due)
 
     def _read_gates(self) -> Gates:
-        return read_gates(self._site.ledger, self._site.settings.pool)
+        return read_gates(self._site.ledger, self._pool)
 
     def _sort_by(self, settings: PolicySettings, gates: Gates) -> None:
         """Keep the line sorted; sort it anew when an operator changed knobs or priorities."""
@@ -463,7 +464,7 @@ class Line:
 
     def _not_planned(self, run_id: str, gates: Gates, ahead: int) -> Wait:
         if gates.pool_paused:
-            return Wait(Resource.TURN, 0, f"work pool {self._site.settings.pool} is paused")
+            return Wait(Resource.TURN, 0, f"work pool {self._pool} is paused")
         if run_id in self._held_back:
             return self._held_back[run_id]
         return Wait(Resource.TURN, 0, f"at least {ahead} runs are ahead of it")

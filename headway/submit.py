@@ -1,18 +1,16 @@
 """What a job is checked for before it is handed over: what this site could never run."""
 
-import sys
 from collections.abc import Callable, Sequence
 from datetime import datetime
-from pathlib import Path
 
 from headway.errors import ImpossibleDemand, InvalidInput, LedgerError
+from headway.gates import read_gates
 from headway.line import Line
 from headway.model.job import MIN_MEMORY_BYTES, TrainingJob
 from headway.model.job_text import JobText, read_job
 from headway.model.lease import Demand
 from headway.model.node import Node
 from headway.model.run import Prediction
-from headway.model.yaml_document import MAX_TEXT_BYTES
 from headway.policy.plan import Plan, Start, Stay, WaitingRun
 from headway.site import Site
 from headway.units import format_size
@@ -21,39 +19,37 @@ REHEARSAL = "this job"
 """Stands for a run that does not exist."""
 
 
-def read_file(path: Path) -> bytes:
-    """The text of a job file, ``-`` for standard input; of too much, enough to be refused."""
-    if path == Path("-"):
-        return sys.stdin.buffer.read(MAX_TEXT_BYTES + 1)
-    with path.open("rb") as file:
-        return file.read(MAX_TEXT_BYTES + 1)
-
-
-def read_for(
-    site: Site, text: bytes, *, filename: str, overrides: Sequence[str] = ()
-) -> TrainingJob:
-    """The job that *text* describes, refused before anything is queued if *site* cannot run it.
+def read_for(site: Site, text: bytes, *, filename: str, overrides: Sequence[str] = ()) -> JobText:
+    """The job that *text* describes.
 
     Raises:
         InvalidInput: Something is wrong with it, or its image is not allowed here.
-        ImpossibleDemand: Larger than any node.
     """
     try:
         read = read_job(text, filename=filename, overrides=overrides)
     except InvalidInput as error:
         raise _with_the_limit_here(error, site) from None
-    _check(read, site)
-    return read.job
-
-
-def _check(read: JobText, site: Site) -> None:
-    policy = site.container_policy
-    image = read.job.image
+    policy, image = site.container_policy, read.job.image
     if not policy.allows_image(image):
         allowed = f"this site allows {', '.join(policy.images)}"
         raise InvalidInput("image", image, allowed, where=read.place("image"))
+    return read
+
+
+def refuse_impossible(site: Site, read: JobText, *, pool: str, queue: str) -> None:
+    """Refuse before anything is queued what no node could ever hold.
+
+    Args:
+        site: Where.
+        read: The job.
+        pool: The work pool it goes to; empty for any of the site.
+        queue: Its work queue; one of a node's name binds it to that node.
+
+    Raises:
+        ImpossibleDemand: Larger than any node there.
+    """
     _, demand = site.forecast(read.job, dataset_bytes=None, host_memory_bytes=None)
-    refusal = site.never(demand, read.job.resources.nodes)
+    refusal = site.never(demand, read.job.resources.nodes, pool=pool, queue=queue)
     if refusal is not None:
         where = read.place(refusal.field)
         raise ImpossibleDemand(refusal.field, refusal.value, refusal.allowed, where=where)
@@ -98,21 +94,30 @@ def limit(field: str, nodes: Sequence[Node]) -> str:
 
 
 def rehearse(
-    site: Site, job: TrainingJob, node: str
+    site: Site, job: TrainingJob, *, pool: str, queue: str
 ) -> tuple[Start | Stay | None, Prediction, Demand]:
     """What would become of *job* if it were handed in now, with what it would be taken to need.
 
     Args:
         site: Where.
         job: What.
-        node: The node it is to run on; empty for any.
+        pool: The work pool it would go to.
+        queue: Its work queue; one of a node's name binds it to that node.
 
     Returns:
         The plan's word on it, None when it would be behind those that are planned for.
     """
     prediction, demand = site.forecast(job, dataset_bytes=None, host_memory_bytes=None)
-    preview, now, nodes = Line(site).preview, site.ledger.now(), job.resources.nodes
-    entry = rehearsed(preview, now, job, prediction, demand, node=node, nodes=nodes)
+    entry = rehearsed(
+        Line(site, pool).preview,
+        site.ledger.now(),
+        job,
+        prediction,
+        demand,
+        node=queue if queue in {node.name for node in site.nodes()} else "",
+        nodes=job.resources.nodes,
+        priority=read_gates(site.ledger, pool).priorities.get(queue, -1),
+    )
     return entry, prediction, demand
 
 
@@ -125,6 +130,7 @@ def rehearsed(
     *,
     node: str = "",
     nodes: int = 1,
+    priority: int = -1,
 ) -> Start | Stay | None:
     """The plan's word on *job*, asked for *now*, with this *demand* on each of *nodes*.
 
@@ -135,7 +141,7 @@ def rehearsed(
         demand=demand,
         submitted_at=now,
         team=job.team,
-        priority=-1,
+        priority=priority,
         median_s=prediction.runtime_s,
         high_s=prediction.runtime_high_s,
         nodes=nodes,

@@ -7,7 +7,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from headway.errors import LedgerUnreachable, RunUnknown, SiteUnreachable
+from headway.errors import LedgerUnreachable, LogElsewhere, RunUnknown, SiteUnreachable
 from headway.estimate.remaining import RemainingTime
 from headway.estimate.remaining_diagnostics import diagnose_points
 from headway.ledger.records import RunRecord
@@ -109,9 +109,13 @@ def log_path(site: Site, run_id: str, attempt: int) -> Path:
 
 
 def log_pieces(
-    site: Site, server: PrefectServer, seen: FlowRun, record: RunRecord | None, *, follow: bool
+    site: Site, server: PrefectServer, seen: FlowRun, *, follow: bool
 ) -> Iterator[bytes]:
-    """The run's log in pieces, all attempts in order; with *follow* until the run has ended."""
+    """The run's log in pieces, all attempts in order; with *follow* until the run has ended.
+
+    Raises:
+        LogElsewhere: The newest attempt's log is not on this node.
+    """
     attempt, offset = 1, 0
     while True:
         try:
@@ -131,10 +135,20 @@ def log_pieces(
             if attempt == newest:
                 break
             attempt, offset = attempt + 1, 0
+        if record is not None:
+            _refuse_elsewhere(site, record)
         if not follow or over:
             return
         site.clock.sleep(_POLL_S)
         seen = server.run(seen.run_id)
+
+
+def _refuse_elsewhere(site: Site, record: RunRecord) -> None:
+    if record.node is None or record.node == site.settings.node or record.started_at is None:
+        return
+    path = log_path(site, record.run_id, record.attempt)
+    if not path.exists():
+        raise LogElsewhere(record.run_id, record.node, str(path.relative_to(site.settings.home)))
 
 
 def watch_run(site: Site, server: PrefectServer, run_id: str, *, machine: bool) -> int:

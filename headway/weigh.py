@@ -1,6 +1,5 @@
 """Where and how large to run a job on this site: the options, with the wait that each has now."""
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 from headway.estimate.choice import Option, Prefer, options
@@ -35,12 +34,13 @@ def weigh(
     nodes = site.nodes()
     preview, now = Line(site).previews(), site.ledger.now()
     prediction, demand = site.forecast(job, dataset_bytes=None, host_memory_bytes=None)
-    products = {n.name: n.capacity.gpus[0].name for n in nodes if n.capacity.gpus}
+    short = site.estimators.tables.gpu_name
+    products = {(n.name, short(gpu.name)): gpu.name for n in nodes for gpu in n.capacity.gpus}
 
-    def wait_s(names: Sequence[str], node_count: int, gpus: int) -> float | None:
-        product = next((products[name] for name in names if name in products), "")
-        asked = replace(demand, gpus=gpus, gpu_type=product if gpus else "")
-        entry = rehearsed(preview, now, job, prediction, asked, nodes=node_count)
+    def wait_s(option: Option) -> float | None:
+        product = products.get((option.nodes[0], option.gpu_type), "")
+        asked = replace(demand, gpus=option.gpus // option.node_count, gpu_type=product)
+        entry = rehearsed(preview, now, job, prediction, asked, nodes=option.node_count)
         if isinstance(entry, Start):
             return 0.0
         if isinstance(entry, Stay) and entry.expected_at:

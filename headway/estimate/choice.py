@@ -1,7 +1,7 @@
 """Where and how large to run a job: what each way takes, costs and needs, and which to choose."""
 
 import enum
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -10,7 +10,7 @@ from headway.estimate.prior import demand_for
 from headway.estimate.recall import said_of
 from headway.model.job import TrainingJob
 from headway.model.lease import Sharing
-from headway.model.node import Node, NodeState
+from headway.model.node import Gpu, Node, NodeState
 from headway.model.run import Prediction
 from headway.model.trace import Trace
 from headway.units import HOUR_S
@@ -68,7 +68,7 @@ def options(
     budget: float | None = None,
     deadline_s: float | None = None,
     prefer: Prefer = Prefer.FASTEST,
-    wait_s: Callable[[Sequence[str], int, int], float | None] = lambda *_: None,
+    wait_s: Callable[[Option], float | None] = lambda _: None,
 ) -> list[Option]:
     """Every way to run *job* on *nodes*, the Pareto set and the choice marked.
 
@@ -82,13 +82,15 @@ def options(
         budget: Most that it may cost, in the site's currency.
         deadline_s: Seconds from now by which it must end.
         prefer: What the choice is best in.
-        wait_s: Expected wait, given names of nodes, how many of them and GPUs on each.
+        wait_s: Expected wait of an option.
 
     Returns:
         Options, the choice first, then by what is preferred; those without a
         predicted runtime last. Empty when no node could hold the job.
     """
-    ways = _ways(job, nodes, estimators)
+    products = {gpu.name for node in nodes for gpu in node.capacity.gpus}
+    short = {product: estimators.tables.gpu_name(product) for product in products}
+    ways = _ways(job, nodes, short)
     configurations = [
         from_job(
             job, gpu_type=w.gpu_type, gpus=w.gpus, nodes=w.node_count, dataset_bytes=dataset_bytes
@@ -109,9 +111,10 @@ def options(
             prediction=prediction,
             host_memory_bytes=demand.host_memory_bytes,
             gpu_memory_bytes=demand.gpu_memory_bytes if way.gpus and way.gpu_type != "cpu" else 0,
-            wait_s=wait_s(way.nodes, way.node_count, way.gpus // way.node_count),
+            wait_s=wait_s(way),
         )
-        fitting = tuple(n.name for n in nodes if n.name in way.nodes and _holds(n, option, job))
+        owners = [n for n in nodes if n.name in way.nodes]
+        fitting = tuple(n.name for n in owners if _holds(n, option, job, short))
         if len(fitting) >= way.node_count:
             within = _within(option, budget, deadline_s)
             found.append(replace(option, nodes=fitting, within=within))
@@ -123,14 +126,15 @@ def _priced(said: Prediction, price_per_hour: float) -> Prediction:
     return said if runtime_s is None else replace(said, cost=runtime_s / HOUR_S * price_per_hour)
 
 
-def _ways(job: TrainingJob, nodes: Sequence[Node], estimators: "Estimators") -> list[Option]:
-    """GPU types and counts that the nodes that take runs offer, before anything is predicted."""
-    wanted = job.resources.gpu_type.lower()
+def _ways(job: TrainingJob, nodes: Sequence[Node], short: Mapping[str, str]) -> list[Option]:
+    """GPU types and counts that the nodes that take runs offer, before anything is predicted.
+
+    *short* has the short name of each product.
+    """
     by_type: dict[str, list[Node]] = {}
     for node in (n for n in nodes if n.state is NodeState.READY):
-        names = {estimators.tables.gpu_name(gpu.name) for gpu in node.capacity.gpus}
-        offered = any(wanted in gpu.name.lower() for gpu in node.capacity.gpus)
-        for name in names if job.resources.gpus and offered else ():
+        names = {short[gpu.name] for gpu in _wanted(node, job)}
+        for name in names if job.resources.gpus else ():
             by_type.setdefault(name, []).append(node)
         if not job.resources.gpus or job.resources.cpu_fallback:
             by_type.setdefault("cpu", []).append(node)
@@ -139,15 +143,27 @@ def _ways(job: TrainingJob, nodes: Sequence[Node], estimators: "Estimators") -> 
         if gpu_type == "cpu":
             found.append(_way("cpu", owners, 1, 0, job))
             continue
-        largest = max(len(n.capacity.gpus) for n in owners)
+        have = {n.name: len(_cards(n, gpu_type, job, short)) for n in owners}
+        largest = max(have.values())
         counts = {1, job.resources.gpus, largest} | {2**i for i in range(12)}
         for gpus in sorted(c for c in counts if c <= largest):
-            able = [n for n in owners if len(n.capacity.gpus) >= gpus]
+            able = [n for n in owners if have[n.name] >= gpus]
             found += [_way(gpu_type, able, 1, gpus, job)]
         # Over several nodes only once one node is used up: scale-up comes first.
-        full = [n for n in owners if len(n.capacity.gpus) == largest]
+        full = [n for n in owners if have[n.name] == largest]
         found += [_way(gpu_type, full, k, largest, job) for k in range(2, len(full) + 1)]
     return found
+
+
+def _wanted(node: Node, job: TrainingJob) -> list[Gpu]:
+    """The GPUs of *node* that the wish of *job* allows."""
+    wish = job.resources.gpu_type.lower()
+    return [gpu for gpu in node.capacity.gpus if wish in gpu.name.lower()]
+
+
+def _cards(node: Node, gpu_type: str, job: TrainingJob, short: Mapping[str, str]) -> list[Gpu]:
+    """Those of them that are of *gpu_type*: a node may have several products."""
+    return [g for g in _wanted(node, job) if short[g.name] == gpu_type]
 
 
 def _way(gpu_type: str, owners: Sequence[Node], count: int, gpus: int, job: TrainingJob) -> Option:
@@ -173,11 +189,12 @@ def _way(gpu_type: str, owners: Sequence[Node], count: int, gpus: int, job: Trai
     )
 
 
-def _holds(node: Node, option: Option, job: TrainingJob) -> bool:
+def _holds(node: Node, option: Option, job: TrainingJob, short: Mapping[str, str]) -> bool:
     """Whether *node*, empty, could hold one node's part of *option*."""
     capacity, reserve = node.capacity, node.reserve
     each = option.gpus // option.node_count
-    room = [g.memory_bytes - g.reserve_bytes for g in capacity.gpus]
+    cards = _cards(node, option.gpu_type, job, short)
+    room = [g.memory_bytes - g.reserve_bytes for g in cards]
     whole = job.resources.sharing is Sharing.WHOLE
     fit = [bytes_ for bytes_ in room if whole or bytes_ >= option.gpu_memory_bytes]
     return (

@@ -25,11 +25,6 @@ def prior_host_bytes(dataset_bytes: int | None) -> int:
     return max(HOST_FLOOR_BYTES, HOST_FACTOR * (dataset_bytes or 0))
 
 
-def prior_demand(job: TrainingJob, dataset_bytes: int | None = None) -> Demand:
-    """What *job* needs on one node when no trace is known; see `demand_for`."""
-    return demand_for(job, Prediction(), dataset_bytes)
-
-
 def demand_for(job: TrainingJob, predicted: Prediction, dataset_bytes: int | None = None) -> Demand:
     """What *job* needs on one node: declared, else *predicted*, else the rule.
 

@@ -1,11 +1,14 @@
 """Traces from CSV or Parquet files and back. Works on bytes; the caller opens the file."""
 
 import csv
+import hashlib
 import io
+import json
 import math
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -20,6 +23,8 @@ LONGEST_S = 100 * 365 * 86_400.0
 """No training run takes a century: such a number is in another unit, or no time."""
 LARGEST = 2.0**63
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,4})?")
+_UNIQUE = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}(-[0-9]{1,9})?|[0-9a-f]{64}")
+"""A run of a site and its attempt, or what an import made."""
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 """A spreadsheet runs a cell that begins so."""
 
@@ -42,14 +47,21 @@ def parse(data: bytes, name: str, source: str) -> Imported:
 
     Args:
         data: CSV (UTF-8, with or without a byte-order mark, or CP949) or Parquet.
-        name: For messages; ``.parquet`` at its end says what it is.
+        name: For messages; ``.parquet`` at its end, or how the data begin, says what it is.
         source: Kept with each trace, to tell imported ones apart.
 
+    Returns:
+        Its traces, each with a `run_id` that the same file gives again.
+
     Raises:
-        InvalidInput: The file as a whole cannot be used: columns are missing,
-            there are no rows, or it is no such file.
+        InvalidInput: *source* is no name, or the file as a whole cannot be used:
+            columns are missing, there are no rows, or it is no such file.
     """
-    header, rows = _parquet(data, name) if name.endswith(".parquet") else _csv(data, name)
+    source = _plain(source, "source", "")
+    if not source:
+        raise InvalidInput("source", source, "give a name")
+    is_parquet = name.endswith(".parquet") or data.startswith(b"PAR1")
+    header, rows = _parquet(data, name) if is_parquet else _csv(data, name)
     missing = [column for column in REQUIRED if column not in header]
     if missing:
         raise InvalidInput("columns", ", ".join(header), f"add {', '.join(missing)}", where=name)
@@ -64,9 +76,12 @@ def parse(data: bytes, name: str, source: str) -> Imported:
     traces: list[Trace] = []
     problems: list[InvalidInput] = []
     numeric: set[str] = set()
-    for line, row in rows:
+    seen: Counter[str] = Counter()
+    for line, cells in rows:
         try:
-            traces.append(_trace(row, others, source, f"{name}:{line}"))
+            row = _row(header, cells, f"{name}:{line}")
+            trace = _trace(row, others, source, f"{name}:{line}")
+            traces.append(replace(trace, run_id=_own_id(trace, row, seen)))
             numeric.update(traces[-1].metrics)
         except InvalidInput as problem:
             problems.append(problem)
@@ -104,19 +119,18 @@ def _unquoted(cell: str) -> str:
     return cell[1:] if cell.startswith("'") and cell[1:].startswith(_FORMULA) else cell
 
 
-def _csv(data: bytes, name: str) -> tuple[list[str], Iterator[tuple[int, dict[str, str]]]]:
+def _csv(data: bytes, name: str) -> tuple[list[str], Iterator[tuple[int, list[str]]]]:
     reader = csv.reader(io.StringIO(_text(data, name), newline=""))
     try:
         header = [_unquoted(column.strip()) for column in next(reader, [])]
     except csv.Error as error:
         raise InvalidInput("file", name, f"give a CSV file ({error})", where=name) from None
 
-    def rows() -> Iterator[tuple[int, dict[str, str]]]:
+    def rows() -> Iterator[tuple[int, list[str]]]:
         try:
             for cells in reader:
                 if any(cell.strip() for cell in cells):
-                    padded = [*map(_unquoted, cells), *[""] * (len(header) - len(cells))]
-                    yield reader.line_num, dict(zip(header, padded, strict=False))
+                    yield reader.line_num, [*map(_unquoted, cells)]
         except csv.Error as error:
             where = f"{name}:{reader.line_num}"
             raise InvalidInput("file", name, f"give a CSV file ({error})", where=where) from None
@@ -135,7 +149,7 @@ def _text(data: bytes, name: str) -> str:
     raise InvalidInput("file", name, "save it as UTF-8 (or CP949) text", where=name)
 
 
-def _parquet(data: bytes, name: str) -> tuple[list[str], Iterator[tuple[int, dict[str, Any]]]]:
+def _parquet(data: bytes, name: str) -> tuple[list[str], Iterator[tuple[int, list[Any]]]]:
     import pyarrow as pa  # noqa: PLC0415 - a tenth of a second that CSV does without
     import pyarrow.parquet as pq  # noqa: PLC0415
 
@@ -143,7 +157,31 @@ def _parquet(data: bytes, name: str) -> tuple[list[str], Iterator[tuple[int, dic
         table = pq.read_table(io.BytesIO(data))
     except (pa.ArrowException, OSError) as error:
         raise InvalidInput("file", name, f"give a Parquet file ({error})", where=name) from None
-    return table.column_names, iter(enumerate(table.to_pylist(), 1))
+    rows = ([*row.values()] for row in table.to_pylist())
+    return table.column_names, enumerate(rows, 1)
+
+
+def _row(header: Sequence[str], cells: Sequence[Any], where: str) -> dict[str, Any]:
+    """*cells* by column; one too many is refused, since it shifts all that follow it."""
+    if len(cells) > len(header):
+        raise InvalidInput(
+            "cells", len(cells), f"give {len(header)}, as the header has", where=where
+        )
+    return dict(zip(header, cells, strict=False))
+
+
+def _own_id(trace: Trace, row: Mapping[str, Any], seen: Counter[str]) -> str:
+    """What tells *trace* from all others: the same file twice gives the same ids.
+
+    That of a site's run or of an earlier import stays. Any other says which row
+    it is: its source, its content and, since two measurements may well be
+    equal, how many such rows the file had before it.
+    """
+    if trace.run_id is not None and _UNIQUE.fullmatch(trace.run_id):
+        return trace.run_id
+    content = json.dumps([trace.source, sorted((k, str(v)) for k, v in row.items() if v != "")])
+    seen[content] += 1
+    return hashlib.sha256(f"{content} {seen[content]}".encode()).hexdigest()
 
 
 def _trace(row: Mapping[str, Any], others: Sequence[str], source: str, where: str) -> Trace:
@@ -251,6 +289,7 @@ _READERS: dict[str, Callable[[str, str, str], Any]] = {
     "exit": _one_of(EXITS),
     "started_at": _moment,
     "recipe": _words,
+    "run_id": _words,
     "flops": _POSITIVE,
     "params": _POSITIVE,
     "activations": _POSITIVE,

@@ -10,11 +10,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Engine, create_engine, event, make_url, text
-from sqlalchemy.exc import DBAPIError, IntegrityError, OperationalError
+from sqlalchemy import URL, Engine, create_engine, event, make_url, text
+from sqlalchemy.exc import ArgumentError, DBAPIError, IntegrityError, OperationalError
 from sqlmodel import Session
 
-from headway.errors import LedgerError, LedgerUnreachable, SchemaMismatch
+from headway.errors import InvalidInput, LedgerError, LedgerUnreachable, SchemaMismatch
+from headway.model.document import HIDDEN
 
 SCHEMA_VERSION = "0005"
 """The newest migration; a test holds it to what Alembic says."""
@@ -24,8 +25,22 @@ _MIGRATION_LOCK = 0x68656164  # "head": the advisory lock's number on PostgreSQL
 
 
 def open_engine(url: str) -> Engine:
-    """An engine for *url* with the settings that the ledger's promises rest on."""
-    address = make_url(url)
+    """An engine for *url* with the settings that the ledger's promises rest on.
+
+    Raises:
+        InvalidInput: It is no address of a database that can be a ledger.
+    """
+    try:
+        return _engine(make_url(url))
+    except (ArgumentError, ImportError, ValueError):
+        # What was given may hold a password, and so may SQLAlchemy's words about it.
+        allowed = "give an address such as postgresql://user@host/headway or sqlite:////srv/l.db"
+        raise InvalidInput("HEADWAY_LEDGER_URL", HIDDEN, allowed) from None
+
+
+def _engine(address: URL) -> Engine:
+    if address.get_backend_name() not in {"sqlite", "postgresql"}:
+        raise ArgumentError("no other database keeps the ledger's promises")
     if address.get_backend_name() == "sqlite":
         if address.database:
             Path(address.database).parent.mkdir(parents=True, exist_ok=True)

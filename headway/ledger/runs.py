@@ -120,6 +120,14 @@ class Runs:
             query = select(RunRow).where(wanted).order_by(col(RunRow.submitted_at).desc())
             return [run_record(row) for row in session.exec(query.limit(limit))]
 
+    def of(self, run_ids: Sequence[str]) -> dict[str, RunRecord]:
+        """These runs by their ids; nothing of those that no worker has seen yet."""
+        if not run_ids:
+            return {}
+        with self._database.transaction() as session:
+            query = select(RunRow).where(col(RunRow.run_id).in_(run_ids))
+            return {row.run_id: run_record(row) for row in session.exec(query)}
+
     def waiting(self, pool: str) -> list[RunRecord]:
         """Every run that waits in a pool, by priority and submission; `policy.plan` decides."""
         with self._database.transaction() as session:

@@ -1,7 +1,7 @@
 """Why a run waits and until about when, in words and numbers."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
@@ -9,8 +9,12 @@ from headway.model.lease import Resource, Wait
 from headway.policy.admission import disk_wait
 from headway.policy.board import Ask, Board, NodeRooms
 from headway.policy.decide import Held, Hold, Outcome
+from headway.policy.room import ROUNDING
 from headway.policy.settings import PolicySettings
 from headway.units import format_size
+
+_Say = Callable[[Outcome, list[NodeRooms], Board, float], Wait]
+"""Words for why a run waits: its outcome, the nodes it is about, the board, the time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,21 +137,36 @@ def _room(outcome: Outcome, board: Board, now_s: float) -> Wait:
             return Wait(Resource.NODE, 1, why or f"{missing} in the pool")
     if ask.nodes > 1:
         return _with_lost(_gang(outcome, nodes, board, now_s), nodes)
-    host = max(nodes, key=lambda node: (node.host.free_bytes, node.name))
-    if host.host.free_bytes < ask.host.memory_bytes:
-        return Wait(
-            Resource.HOST_MEMORY,
-            ask.host.memory_bytes - host.host.free_bytes,
-            f"needs {format_size(ask.host.memory_bytes)} of host memory; the largest headroom is "
-            f"{format_size(max(host.host.free_bytes, 0))} on {host.name}"
-            + _until(host.host.opens_at(ask.host, now_s)),
-        )
-    if not any(_gpus(node, ask) >= ask.gpus for node in nodes):
-        return _with_lost(_gpu(outcome, nodes, board, now_s), nodes)
-    if ask.ports and any(not ask.ports.isdisjoint(node.ports) for node in nodes):
-        taken = min(port for node in nodes for port in ask.ports & node.ports)
-        return Wait(Resource.PORTS, 1, f"needs port {taken}, which another run has")
-    return _cpus(outcome, nodes, board, now_s)
+    for lacks, say in _CHECKS:
+        if all(lacks(node, ask) for node in nodes):
+            return _with_lost(say(outcome, nodes, board, now_s), nodes)
+    # Each of them is free somewhere, but nowhere all at once.
+    able = [node for node in nodes if _could_hold(node, ask)] or nodes
+    lacking = {n.name: [say for lacks, say in _CHECKS if lacks(n, ask)] for n in able}
+    least = min(lacking.values(), key=len)
+    near = [node for node in able if lacking[node.name] == least]
+    wait = least[0](outcome, near, board, now_s)
+    wait = replace(wait, reason=f"{wait.reason}, of the nodes that lack the least")
+    return _with_lost(wait, near)
+
+
+def _host_memory(outcome: Outcome, nodes: list[NodeRooms], board: Board, now_s: float) -> Wait:
+    del board  # the shape of a check's words
+    need = outcome.ask.host
+    best = max(nodes, key=lambda node: (node.host.free_bytes, node.name))
+    return Wait(
+        Resource.HOST_MEMORY,
+        need.memory_bytes - best.host.free_bytes,
+        f"needs {format_size(need.memory_bytes)} of host memory; the largest headroom is "
+        f"{format_size(max(best.host.free_bytes, 0))} on {best.name}"
+        + _until(best.host.opens_at(need, now_s)),
+    )
+
+
+def _ports(outcome: Outcome, nodes: list[NodeRooms], board: Board, now_s: float) -> Wait:
+    del board, now_s  # the shape of a check's words
+    taken = min(port for node in nodes for port in outcome.ask.ports & node.ports)
+    return Wait(Resource.PORTS, 1, f"needs port {taken}, which another run has")
 
 
 def _cpus(outcome: Outcome, nodes: list[NodeRooms], board: Board, now_s: float) -> Wait:
@@ -162,7 +181,9 @@ def _cpus(outcome: Outcome, nodes: list[NodeRooms], board: Board, now_s: float) 
 
 
 def _with_lost(wait: Wait, nodes: list[NodeRooms]) -> Wait:
-    """*wait*, with the GPUs that the run could have had if they were not lost."""
+    """*wait*; one for GPUs with those that the run could have had if they were not lost."""
+    if wait.resource not in {Resource.GPUS, Resource.GPU_MEMORY}:
+        return wait
     lost = [f"{text} (on {node.name})" for node in nodes for text in node.lost_gpus]
     return replace(wait, reason="; ".join((wait.reason, *lost[:3])))
 
@@ -234,6 +255,19 @@ def _gpu(outcome: Outcome, nodes: list[NodeRooms], board: Board, now_s: float) -
         f"{have} on {best.name} have it (limit {room.load_limit:.0%})"
     )
     return Wait(Resource.GPUS, ask.gpus - have, text + until)
+
+
+def _lacks_cpus(node: NodeRooms, ask: Ask) -> bool:
+    return node.host.load + ask.host.load > node.host.load_limit + ROUNDING
+
+
+_CHECKS: tuple[tuple[Callable[[NodeRooms, Ask], bool], _Say], ...] = (
+    (lambda node, ask: node.host.free_bytes < ask.host.memory_bytes, _host_memory),
+    (lambda node, ask: _gpus(node, ask) < ask.gpus, _gpu),
+    (lambda node, ask: not ask.ports.isdisjoint(node.ports), _ports),
+    (_lacks_cpus, _cpus),
+)
+"""What a node may lack of what a run on one node needs, and the words for it."""
 
 
 def _until(time_s: float) -> str:

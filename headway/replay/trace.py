@@ -1,9 +1,9 @@
 """Reading a trace of jobs: a CSV file, checked before anything is replayed."""
 
 import enum
+import io
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import pandas as pd
 
@@ -64,22 +64,27 @@ def _columns(estimates: Estimates, sharing: GpuSharing) -> list[str]:
     return needed
 
 
-def read(path: Path) -> pd.DataFrame:
-    """The rows of *path* as text, not yet checked.
+def read(data: bytes, name: str) -> pd.DataFrame:
+    """The rows in *data*, the content of the file called *name*, as text, not yet checked.
 
     Raises:
-        InvalidInput: It is no CSV file, or has no rows.
+        InvalidInput: It is no CSV file, has no rows, or a row with more cells than the header.
     """
     try:
-        rows = pd.read_csv(path, dtype=str, keep_default_na=False, encoding="utf-8-sig")
-    except (OSError, ValueError) as error:
+        rows = pd.read_csv(io.BytesIO(data), dtype=str, keep_default_na=False, encoding="utf-8-sig")
+    except ValueError as error:
         # pandas' errors for what is no table are ValueErrors; so is text that is not UTF-8.
         cause = str(error).strip().splitlines()[0] if str(error).strip() else "unreadable"
         raise InvalidInput(
-            "trace", str(path), f"it is no CSV file with a header ({cause}); give one"
+            "trace", name, f"it is no CSV file with a header ({cause}); give one"
         ) from error
+    if not isinstance(rows.index, pd.RangeIndex):
+        # pandas takes what the first row has too much as names of rows, and shifts all others.
+        cells, columns = rows.index.nlevels + len(rows.columns), len(rows.columns)
+        allowed = f"give {columns}, as the header has"
+        raise InvalidInput("cells", cells, allowed, where=f"{name}:2")
     if rows.empty:
-        raise InvalidInput("trace", str(path), "it has no rows; give a trace with at least one job")
+        raise InvalidInput("trace", name, "it has no rows; give a trace with at least one job")
     return rows
 
 

@@ -336,6 +336,14 @@ def test_runs_are_found_by_id_prefix_and_name(ledger: Ledger) -> None:
             ledger.runs.find(text_)
 
 
+def test_runs_come_by_their_ids(ledger: Ledger) -> None:
+    for run_id in ("r1", "r2", "r3"):
+        enqueue(ledger, run_id)
+    found = ledger.runs.of(["r1", "r3", "not-seen-yet"])
+    assert found == {"r1": ledger.runs.get("r1"), "r3": ledger.runs.get("r3")}
+    assert ledger.runs.of([]) == {}
+
+
 def test_each_attempt_is_kept_with_what_it_waited_for_and_how_it_ended(ledger: Ledger) -> None:
     enqueue(ledger, "a")
     ledger.runs.set_reason("a", Resource.CPUS, "needs 4 CPUs", expected_start_at=None)

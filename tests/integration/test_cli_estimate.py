@@ -7,7 +7,7 @@ import pytest
 from click.testing import CliRunner
 
 from headway.cli_estimate import estimate, estimators, traces
-from headway.errors import InvalidInput
+from headway.errors import ImpossibleDemand, InvalidInput
 from headway.model.node import Capacity, Gpu, Node
 from headway.site import current_site
 from headway.units import GIB
@@ -34,6 +34,11 @@ def test_traces_come_in_and_go_out(site, tmp_path):
     out = tmp_path / "out.csv"
     run(traces, "export", "--source", "gavel", "--output", str(out))
     assert len(out.read_text().splitlines()) == 412
+    again = json.loads(run(traces, "import", str(GAVEL), "--source", "gavel", "--json"))
+    assert (again["imported"], again["already_known"]) == (0, 411)
+    said = run(traces, "import", str(out))
+    assert said.startswith("0 traces imported from out.csv, 411 known already, 0 rows left out\n")
+    assert site.ledger.traces.count() == 411
 
 
 def test_the_evaluation_is_json_with_the_promised_keys(site):
@@ -57,6 +62,16 @@ def test_an_estimate_marks_one_choice(site, tmp_path):
     assert got[0]["basis"].startswith("prior")
     assert plot.read_bytes().startswith(b"\x89PNG")
     assert "→" in run(estimate, str(job))
+
+
+def test_a_job_that_nothing_can_hold_is_refused(site, tmp_path):
+    node = Node("n", "gpu", Capacity(8, 64 * GIB), gpu_price_per_hour=2.0)
+    site.ledger.nodes.register(node, boot_id="b", worker_token="t")
+    job = tmp_path / "job.yaml"
+    job.write_text("name: t\nimage: python:3.11\ncommand: [python]\nresources: {cpus: 64}\n")
+    for more in ((), ("--json",)):
+        with pytest.raises(ImpossibleDemand, match=r"resources\.cpus: got 64\.0; largest node n"):
+            run(estimate, str(job), *more)
 
 
 def test_rolling_back_to_a_version_that_is_not_kept_is_refused(site):

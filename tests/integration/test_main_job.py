@@ -312,7 +312,7 @@ def test_a_preempted_run_goes_on_from_its_checkpoint(site: LiveSite, tmp_path: P
     )
     path = tmp_path / "urgent.json"
     path.write_text(json.dumps(sleeper(2, name="urgent", resources=most)))
-    high = wait_for(lambda: site.json("submit", str(path), "--queue", "urgent")["run_id"], 5, str)
+    high = site.json("submit", str(path), "--queue", "urgent")["run_id"]
     assert site.until(high, "Completed", "Failed", timeout_s=120)["state"] == "Completed"
     view = site.until(low, "Completed", "Failed", timeout_s=120)
     assert (view["state"], view["attempt"]) == ("Completed", 2), view

@@ -7,8 +7,12 @@ import pytest
 from click.testing import CliRunner
 
 from headway.cli import headway
+from headway.gates import GATES, Gates, gates_document
+from headway.model.job_text import parse_job
 from headway.model.node import Capacity, Gpu, Node, Reserve
+from headway.policy.plan import Start, Stay
 from headway.site import POLICY, current_site
+from headway.submit import rehearse
 from headway.units import GIB
 
 GOOD = "name: t\nimage: python:3.11\ncommand: [python, train.py]\n"
@@ -93,6 +97,49 @@ ROWS = [
 def test_bad_input_is_one_line_and_status_2(tmp_path, text, line):
     done, said = submit(tmp_path, text)
     assert (done.exit_code, done.stdout, said) == (2, "", line + "\n")
+
+
+def add_small(site):
+    """A node of another pool, which has less of everything."""
+    node = Node("s1", "small", Capacity(4, 8 * GIB), Reserve(1.0, 4 * GIB))
+    site.ledger.nodes.register(node, boot_id="b", worker_token="t")
+
+
+@pytest.mark.parametrize("place", [("--pool", "small"), ("--node", "s1")])
+def test_a_job_is_held_against_the_pool_or_node_it_goes_to(tmp_path, site, place):
+    add_small(site)
+    done, said = submit(tmp_path, GOOD + "resources:\n  host_memory: 20GiB\n", *place)
+    assert done.exit_code == 2
+    assert said == (
+        'job.yaml:5 resources.host_memory: got "20.0 GiB"; largest node s1 has 4.0 GiB; '
+        "ask for at most that\n"
+    )
+
+
+def test_a_rehearsal_is_about_the_pool_and_queue_it_goes_to(site):
+    add_small(site)
+    job = parse_job(GOOD.encode(), filename="job.yaml")
+    entry, _, _ = rehearse(site, job, pool="small", queue="default")
+    assert isinstance(entry, Start)
+    assert [admit.node for admit in entry.admits] == ["s1"]
+    entry, _, _ = rehearse(site, job, pool="gpu", queue="h2")
+    assert [admit.node for admit in entry.admits] == ["h2"]
+    site.ledger.settings.put(f"{GATES}/small", gates_document(Gates(pool_paused=True)))
+    assert rehearse(site, job, pool="small", queue="default")[0] is None
+
+
+def test_a_rehearsal_goes_by_the_priority_of_its_queue(site):
+    text = GOOD + "resources:\n  cpus: 6\n"
+    job = parse_job(text.encode(), filename="job.yaml")
+    site.ledger.runs.enqueue(
+        "r", job.document(), name="r", owner="", team="", pool="gpu", priority=-1,
+        submitted_at=site.ledger.now(), queue="default",
+    )  # fmt: skip
+    site.ledger.runs.predict("r", *site.forecast(job, dataset_bytes=None, host_memory_bytes=None))
+    gates = gates_document(Gates(priorities={"default": -1, "urgent": 0}))
+    site.ledger.settings.put(f"{GATES}/gpu", gates)
+    said = [rehearse(site, job, pool="gpu", queue=queue)[0] for queue in ("default", "urgent")]
+    assert [type(entry) for entry in said] == [Stay, Start]
 
 
 def test_an_override_names_itself(tmp_path):

@@ -1,8 +1,10 @@
 """What the documents say holds: their links, job files, commands, variables and keys."""
 
 import re
+import tomllib
 from pathlib import Path
 
+import click
 import pytest
 
 from headway.cli import headway
@@ -13,7 +15,8 @@ ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
 FENCED = re.compile(r"```yaml\n(.*?)```", re.DOTALL)
 LINK = re.compile(r"\]\(([^)#:]+)\)")
-COMMAND = re.compile(r"(?:^ {4}|`)headway ([a-z]+)", re.MULTILINE)
+COMMAND = re.compile(r"(?:^ {4}|`)headway ([^`|#\n]*?)(?=`|\||#|\n|   )", re.MULTILINE)
+WORD = re.compile(r"[a-z][a-z-]*")
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
@@ -22,9 +25,34 @@ def test_every_link_leads_somewhere(page):
     assert not missing
 
 
+def wrong(call: str) -> str:
+    """The first word of *call* that names no command, subcommand or option; empty when all do."""
+    command: click.Command = headway
+    for word in re.findall(r"[^\s\[\]]+", call):
+        options = {
+            name for param in command.params for name in (*param.opts, *param.secondary_opts)
+        }
+        if word.startswith("-") and word != "-":
+            if word.split("=")[0] not in options | {"-h", "--help", "--version"}:
+                return word
+        elif isinstance(command, click.Group) and WORD.fullmatch(word):
+            if word not in command.commands:
+                return word
+            command = command.commands[word]
+    return ""
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_every_command_exists(page):
-    assert set(COMMAND.findall(page.read_text())) <= set(headway.commands)
+def test_every_command_subcommand_and_option_exists(page):
+    calls = COMMAND.findall(page.read_text())
+    assert {call: wrong(call) for call in calls if wrong(call)} == {}
+
+
+def test_a_command_that_is_not_there_is_found():
+    page = (
+        "`headway node evict N`\n    headway runs --all\n    headway traces import f [--json]   x\n"
+    )
+    assert [wrong(call) for call in COMMAND.findall(page)] == ["evict", "--all", ""]
 
 
 def test_the_job_files_are_jobs():
@@ -42,3 +70,12 @@ def test_the_environment_is_documented():
     page = (ROOT / "docs/operating.md").read_text()
     missing = {name for name in Settings.model_fields if f"`HEADWAY_{name.upper()}`" not in page}
     assert missing == {"nvml_library"}  # for tests
+
+
+def test_the_layers_are_those_that_are_held():
+    """The commands' own layer is written as one word."""
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]
+    (inside,) = (each for each in contracts["contracts"] if each.get("containers"))
+    held = [re.sub(r"[()]", "", layer) for layer in inside["layers"]]
+    held = ["cli_*" if layer.startswith("cli_site |") else layer for layer in held]
+    assert " → ".join(held) in " ".join((ROOT / "ARCHITECTURE.md").read_text().split())

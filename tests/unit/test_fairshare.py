@@ -9,7 +9,7 @@ from headway.ledger.lines import Use
 from headway.policy.settings import PolicySettings
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
-SLOW = PolicySettings(fair_share_half_life_s=1e9)  # next to nothing decays here
+SLOW = PolicySettings(fair_share_half_life_s=3e8)  # next to nothing decays here
 
 
 def test_each_lease_counts_once_however_often_it_is_read() -> None:

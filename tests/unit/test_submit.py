@@ -1,12 +1,9 @@
 """What submit says about a job that this site cannot run."""
 
-import io
-from pathlib import Path
-
 import pytest
 
 from headway.model.node import Capacity, Gpu, Node, Reserve
-from headway.submit import limit, read_file
+from headway.submit import limit
 from headway.units import GIB
 
 SMALL = Node("h1", "cpu", Capacity(4, 8 * GIB), Reserve(0.5, GIB))
@@ -41,14 +38,3 @@ def test_the_limit_is_the_largest_nodes(field, allowed):
 
 def test_a_site_without_gpus_has_no_limit_for_their_memory():
     assert limit("resources.gpu_memory", [SMALL]) == ""
-
-
-def test_a_file_is_not_read_further_than_needed(tmp_path):
-    path = tmp_path / "job.yaml"
-    path.write_bytes(b"x" * 10_000_000)
-    assert len(read_file(path)) == 256 * 1024 + 1
-
-
-def test_a_job_may_come_on_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"name: piped\n")))
-    assert read_file(Path("-")) == b"name: piped\n"

@@ -91,8 +91,8 @@ def test_budget_and_deadline_are_kept_by_the_upper_end(estimators):
 
 
 def test_the_wait_counts_towards_the_end(estimators):
-    def busy(nodes, _count, _gpus):
-        return 1e9 if "fast" in nodes else 0.0
+    def busy(option):
+        return 1e9 if "fast" in option.nodes else 0.0
 
     assert options(job(), SITE, estimators, wait_s=busy)[0].gpu_type == "k80"
 
@@ -101,6 +101,23 @@ def test_a_wish_for_a_type_is_kept_and_a_drained_node_left_out(estimators):
     assert {o.gpu_type for o in options(job(gpu_type="k80"), SITE, estimators)} == {"k80"}
     drained = [node("d", "NVIDIA V100", 4, 1.0, state=NodeState.DRAINING)]
     assert options(job(), drained, estimators) == []
+
+
+def test_of_a_node_with_several_products_only_those_of_one_count(estimators):
+    def mixed(name):
+        both = [*[("NVIDIA V100", 16)] * 2, *[("NVIDIA A100", 40)] * 2]
+        cards = tuple(Gpu(f"{name}-{i}", i, gpu, size * GIB) for i, (gpu, size) in enumerate(both))
+        return Node(name, "gpu", Capacity(32, 256 * GIB, cards))
+
+    def ways(asked, *nodes):
+        return {(o.gpu_type, o.gpus, o.nodes) for o in options(asked, nodes, estimators)}
+
+    a, b = mixed("a"), mixed("b")
+    ones = {("a100", 1, ("a",)), ("a100", 2, ("a",))}
+    assert ways(job(gpu_type="A100"), a) == ones
+    assert ways(job(), a) == ones | {("v100", 1, ("a",)), ("v100", 2, ("a",))}
+    assert ways(job(gpu_memory="32GiB"), a) == ones
+    assert ("a100", 4, ("a", "b")) in ways(job(gpu_type="A100"), a, b)
 
 
 def test_what_does_not_fit_is_no_option(estimators):

@@ -1,11 +1,13 @@
 import subprocess
 import sys
 
-from headway.estimate.prior import GPU_PRIOR_BYTES, HOST_FLOOR_BYTES, demand_for, prior_demand
+from headway.estimate.prior import GPU_PRIOR_BYTES, HOST_FLOOR_BYTES, demand_for
 from headway.model.job import TrainingJob
 from headway.model.lease import Basis
 from headway.model.run import Prediction
 from headway.units import GIB, MIB
+
+UNKNOWN = Prediction()
 
 
 def job(**changes):
@@ -15,19 +17,19 @@ def job(**changes):
 
 
 def test_host_memory_is_ten_times_the_data_set():
-    demand = prior_demand(job(dataset={"uri": "/d", "size": "1GiB"}))
+    demand = demand_for(job(dataset={"uri": "/d", "size": "1GiB"}), UNKNOWN)
     assert demand.host_memory_bytes == 10 * GIB
     assert demand.host_memory_basis is Basis.PRIOR
 
 
 def test_the_measured_size_wins_over_the_declared_one():
     asked = job(dataset={"uri": "/d", "size": "1GiB"})
-    assert prior_demand(asked, 2 * GIB).host_memory_bytes == 20 * GIB
+    assert demand_for(asked, UNKNOWN, 2 * GIB).host_memory_bytes == 20 * GIB
 
 
 def test_a_small_or_missing_data_set_gets_the_floor():
-    assert prior_demand(job()).host_memory_bytes == HOST_FLOOR_BYTES
-    assert prior_demand(job(), 1 * MIB).host_memory_bytes == HOST_FLOOR_BYTES
+    assert demand_for(job(), UNKNOWN).host_memory_bytes == HOST_FLOOR_BYTES
+    assert demand_for(job(), UNKNOWN, 1 * MIB).host_memory_bytes == HOST_FLOOR_BYTES
 
 
 def test_declared_wins_over_predicted_and_predicted_over_the_rule():
@@ -42,16 +44,16 @@ def test_declared_wins_over_predicted_and_predicted_over_the_rule():
 
 
 def test_gpu_memory_falls_to_the_rule_only_where_it_counts():
-    assert prior_demand(job(resources={"gpus": 1})).gpu_memory_bytes == GPU_PRIOR_BYTES
-    assert prior_demand(job(resources={"gpus": 0})).gpu_memory_bytes == 0
-    whole = prior_demand(job(resources={"gpus": 1, "sharing": "whole"}))
+    assert demand_for(job(resources={"gpus": 1}), UNKNOWN).gpu_memory_bytes == GPU_PRIOR_BYTES
+    assert demand_for(job(resources={"gpus": 0}), UNKNOWN).gpu_memory_bytes == 0
+    whole = demand_for(job(resources={"gpus": 1, "sharing": "whole"}), UNKNOWN)
     assert whole.gpu_memory_bytes == 0
 
 
 def test_a_shared_gpu_is_asked_for_as_far_as_it_is_used():
     sharing, whole = job(resources={"gpus": 1}), job(resources={"gpus": 1, "sharing": "whole"})
     predicted = Prediction(gpu_utilisation_frac=0.2)
-    assert prior_demand(sharing).gpu_utilisation_frac == 0.5
+    assert demand_for(sharing, UNKNOWN).gpu_utilisation_frac == 0.5
     assert demand_for(sharing, predicted).gpu_utilisation_frac == 0.2
     assert demand_for(whole, predicted).gpu_utilisation_frac == 1.0
 

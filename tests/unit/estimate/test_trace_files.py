@@ -1,4 +1,5 @@
 import io
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pyarrow as pa
@@ -47,6 +48,8 @@ def test_a_byte_order_mark_and_cp949_are_read(encoding):
         (",v100,1,8,1", "network"),
         ("r,v100,1,8,", "iteration_s"),
         ("r\u202e,v100,1,8,1", "network"),
+        ("a,net,v100,1,8,1", "cells"),
+        ("r,v100,1,8,1,", "cells"),
     ],
 )
 def test_a_bad_row_is_reported_by_line_and_left_out(row, field):
@@ -96,7 +99,8 @@ def test_parquet_is_read_like_csv():
     buffer = io.BytesIO()
     pq.write_table(table, buffer)
     got = parse(buffer.getvalue(), "t.parquet", "here")
-    assert got.traces == (Trace("r", "v100", 1, 8, iteration_s=0.5, source="here"),)
+    (one,) = got.traces
+    assert replace(one, run_id=None) == Trace("r", "v100", 1, 8, iteration_s=0.5, source="here")
     assert got.problems[0].where == "t.parquet:2"
 
 
@@ -104,9 +108,26 @@ def test_what_is_exported_is_imported_again():
     trace = Trace(
         "r", "v100", 4, None, runtime_s=1 / 3, nodes=2, precision="amp", exit="failed",
         host_peak_bytes=2**40 + 1, started_at=datetime(2026, 1, 2, 3, tzinfo=UTC),
-        source="here", metrics={"loss": 0.1},
+        source="here", run_id="0e9c32b4-1f4f-4a3c-9f0e-3f1d6a2b7c55-2", metrics={"loss": 0.1},
     )  # fmt: skip
     assert parse(write([trace]).encode(), "t.csv", "here").traces == (trace,)
+
+
+def test_the_same_rows_get_the_same_ids_and_equal_rows_different_ones():
+    row = "r,v100,1,8,0.5,7\n"
+    text = f"{HEAD},run_id\n{row}{row}r,v100,1,8,0.25,7\n"
+    ids = [trace.run_id for trace in read(text).traces]
+    assert len(set(ids)) == 3
+    assert [trace.run_id for trace in read(text + row).traces][:3] == ids
+    assert not {trace.run_id for trace in parse(text.encode(), "t.csv", "there").traces} & set(ids)
+    exported = write(read(text).traces)
+    assert [trace.run_id for trace in parse(exported.encode(), "t.csv", "back").traces] == ids
+
+
+@pytest.mark.parametrize("source", ["", " ", "a\nb", "=a", "x" * 201])
+def test_a_source_is_a_name(source):
+    with pytest.raises(InvalidInput, match="source"):
+        parse(f"{HEAD}\nr,v100,1,8,1\n".encode(), "t.csv", source)
 
 
 def test_no_cell_of_an_export_is_run_by_a_spreadsheet():

@@ -115,6 +115,26 @@ def test_a_lack_of_cpus_is_said_with_its_node_and_time() -> None:
     )
 
 
+def test_what_is_free_but_never_on_one_node_is_said_of_the_nearest() -> None:
+    """Host memory is free on a, the GPU on b; c has no GPU at all, so it is not near."""
+    a = NodeView(node("a", 1), (lease("x", "a", 0),))
+    b = NodeView(node("b", 1), (lease("y", "b"),))
+    b = replace(b, leases=(replace(b.leases[0], host_memory_bytes=62 * GIB),))
+    c = NodeView(node("c", 0))
+    stay = only_stay(made([b, c], [waiting("r")]))
+    assert (stay.wait.resource, stay.wait.shortfall) == (Resource.HOST_MEMORY, 2 * GIB)
+    assert stay.wait.reason == (
+        "needs 4.0 GiB of host memory; the largest headroom is 2.0 GiB on b "
+        "until about 05 Jan 16:00 UTC, of the nodes that lack the least"
+    )
+    stay = only_stay(made([a, b, c], [waiting("r")]))
+    assert (stay.wait.resource, stay.wait.shortfall) == (Resource.GPUS, 1)
+    assert stay.wait.reason == (
+        "needs 1 whole GPU(s) on one node; at most 0 are free, on a "
+        "until about 05 Jan 16:00 UTC, of the nodes that lack the least"
+    )
+
+
 @pytest.mark.parametrize(
     ("expected", "latest", "said"),
     [

@@ -1,5 +1,3 @@
-from pathlib import Path
-
 import pytest
 
 from headway.errors import InvalidInput
@@ -15,33 +13,32 @@ HEADER = (
 ROW = "a,red,5,100,1,1000,0.5,3600,90,130"
 
 
-def parsed(
-    tmp_path: Path, *lines: str, estimates: str = "learned", sharing: str = "headway"
-) -> list[TraceJob]:
-    path = tmp_path / "t.csv"
-    path.write_text("\n".join(lines) + "\n")
-    return jobs(read(path), Estimates(estimates), GpuSharing(sharing), where="t.csv")
+def parsed(*lines: str, estimates: str = "learned", sharing: str = "headway") -> list[TraceJob]:
+    text = "\n".join(lines) + "\n"
+    return jobs(
+        read(text.encode(), "t.csv"), Estimates(estimates), GpuSharing(sharing), where="t.csv"
+    )
 
 
-def test_estimates_choose_the_columns(tmp_path: Path) -> None:
+def test_estimates_choose_the_columns() -> None:
     told = {
         kind: (one.median_s, one.high_s)
         for kind in Estimates
-        for one in parsed(tmp_path, HEADER, ROW, estimates=kind)
+        for one in parsed(HEADER, ROW, estimates=kind)
     }
     assert told == {"user": (3600, 3600), "learned": (90, 130), "perfect": (100, 100)}
 
 
-def test_jobs_come_in_the_order_of_submission_from_zero(tmp_path: Path) -> None:
-    got = parsed(tmp_path, HEADER, ROW, ROW.replace("a,red,5", "b,red,2"))
+def test_jobs_come_in_the_order_of_submission_from_zero() -> None:
+    got = parsed(HEADER, ROW, ROW.replace("a,red,5", "b,red,2"))
     assert [(one.job_id, one.submit_s) for one in got] == [("b", 0), ("a", 3)]
 
 
-def test_only_the_columns_that_count_are_needed(tmp_path: Path) -> None:
+def test_only_the_columns_that_count_are_needed() -> None:
     lines = ("submit_s,duration_s,gpus", "0,1,1")
-    assert parsed(tmp_path, *lines, estimates="perfect", sharing="whole")
+    assert parsed(*lines, estimates="perfect", sharing="whole")
     with pytest.raises(InvalidInput, match=r"missing: gpu_memory_bytes, .*predicted_high_s"):
-        parsed(tmp_path, *lines)
+        parsed(*lines)
 
 
 @pytest.mark.parametrize(
@@ -59,24 +56,29 @@ def test_only_the_columns_that_count_are_needed(tmp_path: Path) -> None:
         ("0.5,", "-0.5,", r't\.csv:2 gpu_util_frac: got "-0.5"'),
     ],
 )
-def test_a_value_that_is_not_allowed_is_named(
-    tmp_path: Path, old: str, new: str, message: str
-) -> None:
+def test_a_value_that_is_not_allowed_is_named(old: str, new: str, message: str) -> None:
     with pytest.raises(InvalidInput, match=message):
-        parsed(tmp_path, HEADER, ROW.replace(old, new))
+        parsed(HEADER, ROW.replace(old, new))
 
 
-def test_a_job_that_is_there_twice_is_refused(tmp_path: Path) -> None:
+def test_a_job_that_is_there_twice_is_refused() -> None:
     with pytest.raises(InvalidInput, match=r't\.csv:3 job_id: got "a"; it is there twice'):
-        parsed(tmp_path, HEADER, ROW, ROW)
+        parsed(HEADER, ROW, ROW)
+
+
+@pytest.mark.parametrize("row", [ROW + ",7", ROW + ",", "x," + ROW + ",7"])
+def test_a_row_with_more_cells_than_the_header_is_refused(row: str) -> None:
+    cells = row.count(",") + 1
+    with pytest.raises(InvalidInput, match=rf"t\.csv:2 cells: got {cells}; give 10, as the header"):
+        parsed(HEADER, row, ROW.replace("a,", "b,"))
+    with pytest.raises(InvalidInput, match=rf"line 3, saw {cells}"):
+        parsed(HEADER, ROW, row)
 
 
 @pytest.mark.parametrize("text", [b"", b"\n", HEADER.encode(), b"\xff\xfe\x00", b'a,b\n"1,2\n'])
-def test_what_is_no_trace_is_refused(tmp_path: Path, text: bytes) -> None:
-    path = tmp_path / "t.csv"
-    path.write_bytes(text)
+def test_what_is_no_trace_is_refused(text: bytes) -> None:
     with pytest.raises(InvalidInput, match="trace"):
-        read(path)
+        read(text, "t.csv")
 
 
 def test_the_figures() -> None:

@@ -1,0 +1,114 @@
+"""What every command does with an error."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from headway import cli_runs
+from headway.cli import headway
+from headway.site import current_site
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setenv("HEADWAY_HOME", str(tmp_path / "home"))
+    current_site.cache_clear()
+    yield
+    current_site.cache_clear()
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "said"),
+    [
+        ("HEADWAY_HOME", "{file}", '"{file}": File exists'),
+        ("HEADWAY_LEDGER_URL", "pa55word", "HEADWAY_LEDGER_URL: got a hidden value; give an addr"),
+        ("HEADWAY_LEDGER_URL", "mysql://u:pa55word@h/d", "HEADWAY_LEDGER_URL: got a hidden value"),
+        ("HEADWAY_LEDGER_URL", "postgresql://u:pa55word@h:port/d", "HEADWAY_LEDGER_URL: got a hid"),
+        ("HEADWAY_LEDGER_URL", "postgresql+none://u:pa55word@h/d", "HEADWAY_LEDGER_URL: got a hid"),
+        ("HEADWAY_LEDGER_URL", "sqlite:///{file}/l.db", '"{file}": File exists'),
+        ("PREFECT_API_URL", "http://[::1", 'PREFECT_API_URL: got "http://[::1"; give an address'),
+    ],
+)
+def test_an_environment_that_cannot_be_used_is_one_line_and_status_2(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variable: str, value: str, said: str
+) -> None:
+    path = tmp_path / "file"
+    path.touch()
+    monkeypatch.setenv(variable, value.format(file=path))
+    command = "runs" if variable == "PREFECT_API_URL" else "nodes"
+    got = CliRunner().invoke(headway, [command])
+    assert (got.exit_code, got.stdout) == (2, ""), got
+    (line,) = got.stderr.splitlines()
+    assert line.startswith(said.format(file=path))
+    assert "pa55word" not in line
+
+
+@pytest.mark.parametrize(
+    ("command", "given", "status", "said"),
+    [
+        (["estimate", "-"], "name: t\nimage: x\n", 2, "-:1 command: got nothing"),
+        (["submit", "-"], "name: t\nimage: x\n", 2, "-:1 command: got nothing"),
+        (["replay", "-", "--nodes", "1", "--gpus", "1"], "gpus\n0\n", 2, "- columns: got"),
+        (["traces", "import", "-"], "gpus\n0\n", 2, "- columns: got"),
+        (["progress", "parse", "-"], "{'loss': 0.5, 'epoch': 1.0}\n", 0, "1 points in -"),
+        (["progress", "replay", "-"], "t_s\n0\n", 2, "-:1 iteration: got"),
+        (["estimators", "evaluate", "--traces", "-"], "gpus\n0\n", 2, "- columns: got"),
+    ],
+)
+def test_standard_input_is_a_file_everywhere(
+    command: list[str], given: str, status: int, said: str
+) -> None:
+    got = CliRunner().invoke(headway, command, input=given)
+    assert got.exit_code == status, got.output
+    assert said in got.output
+
+
+@pytest.mark.parametrize("command", [["estimate"], ["submit"], ["traces", "import"]])
+def test_no_input_is_read_without_end(monkeypatch: pytest.MonkeyPatch, command: list[str]) -> None:
+    monkeypatch.setattr(cli_runs, "LARGEST_FILE_BYTES", 1 << 20)
+    got = CliRunner().invoke(headway, [*command, "/dev/zero"])
+    assert got.exit_code == 2
+    assert "give at most" in got.stderr
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [
+        (PermissionError(13, "Permission denied", "/a"), 2),
+        (OSError(28, "No space left on device"), 2),
+        (ConnectionRefusedError(111, "Connection refused"), 3),
+        (TimeoutError("timed out"), 3),
+        (BrokenPipeError(32, "Broken pipe"), 1),
+    ],
+)
+def test_an_error_of_the_operating_system_is_a_line(error: OSError, status: int) -> None:
+    @click.command()
+    def failing() -> None:
+        raise error
+
+    group = type(headway)(commands=[failing])
+    got = CliRunner().invoke(group, ["failing"])
+    assert got.exit_code == status
+    assert len(got.stderr.splitlines()) == (0 if isinstance(error, BrokenPipeError) else 1)
+    assert isinstance(got.exception, SystemExit)
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        (["estimators", "evaluate", "--seed", "-1"], "-1 is not in the range"),
+        (["runs", "--limit", "0"], "0 is not in the range"),
+        (["estimate", __file__, "--budget", "nan"], "nan is not a finite number"),
+        (["estimate", __file__, "--budget", "inf"], "inf is not a finite number"),
+        (["progress", "replay", __file__, "--prior", "nan"], "nan is not a finite number"),
+    ],
+)
+def test_a_number_that_is_none_or_out_of_its_range_is_refused(
+    command: list[str], said: str
+) -> None:
+    got = CliRunner().invoke(headway, command)
+    assert got.exit_code == 2
+    assert said in got.stderr
