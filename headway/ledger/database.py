@@ -32,7 +32,7 @@ def open_engine(url: str) -> Engine:
     """
     try:
         return _engine(make_url(url))
-    except (ArgumentError, ImportError):
+    except (ArgumentError, ImportError, ValueError):
         # What was given may hold a password, and so may SQLAlchemy's words about it.
         allowed = "give an address such as postgresql://user@host/headway or sqlite:////srv/l.db"
         raise InvalidInput("HEADWAY_LEDGER_URL", HIDDEN, allowed) from None

@@ -24,6 +24,8 @@ MOST_SILENT_S = 1800.0
 
 MOST_RUNS = 10**9
 """More than any line has: such a number is a slip of the hand."""
+MOST_S = 3650 * DAY_S
+"""Ten years: many of them are still a date."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,14 +92,15 @@ class PolicySettings:
         for name in ("window", "reservations", "overtake_limit", "overtake_bound"):
             if not 1 <= getattr(self, name) <= MOST_RUNS:
                 raise InvalidInput(name, getattr(self, name), f"give 1 to {MOST_RUNS}")
-        for name in (
-            "utilisation_limit",
-            "overrun_frac",
-            "unknown_runtime_s",
-            "fair_share_half_life_s",
+        for name, most in (
+            ("utilisation_limit", MOST_RUNS),
+            ("overrun_frac", MOST_RUNS),
+            ("unknown_runtime_s", MOST_S),
+            ("fair_share_half_life_s", MOST_S),
         ):
-            if not getattr(self, name) > 0:
-                raise InvalidInput(name, getattr(self, name), "give a number above 0")
+            if not 0 < getattr(self, name) <= most:
+                allowed = f"give a number above 0 and at most {most:g}"
+                raise InvalidInput(name, getattr(self, name), allowed)
         if not LEAST_SILENT_S <= self.silent_after_s <= MOST_SILENT_S:
             raise InvalidInput(
                 "silent_after_s",

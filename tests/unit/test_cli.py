@@ -26,6 +26,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         ("HEADWAY_HOME", "{file}", '"{file}": File exists'),
         ("HEADWAY_LEDGER_URL", "pa55word", "HEADWAY_LEDGER_URL: got a hidden value; give an addr"),
         ("HEADWAY_LEDGER_URL", "mysql://u:pa55word@h/d", "HEADWAY_LEDGER_URL: got a hidden value"),
+        ("HEADWAY_LEDGER_URL", "postgresql://u:pa55word@h:port/d", "HEADWAY_LEDGER_URL: got a hid"),
         ("HEADWAY_LEDGER_URL", "postgresql+none://u:pa55word@h/d", "HEADWAY_LEDGER_URL: got a hid"),
         ("HEADWAY_LEDGER_URL", "sqlite:///{file}/l.db", '"{file}": File exists'),
         ("PREFECT_API_URL", "http://[::1", 'PREFECT_API_URL: got "http://[::1"; give an address'),

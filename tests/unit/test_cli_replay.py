@@ -51,6 +51,8 @@ def test_a_table_for_people(monkeypatch: pytest.MonkeyPatch) -> None:
         (["--set", "speed=1"], "NAME one of"),
         (["--set", "window=0"], "give 1 to 1000000000"),
         (["--set", "window=99999999999999999999"], "give 1 to 1000000000"),
+        (["--set", "unknown_runtime_s=1e12"], "above 0 and at most 3.1536e+08"),
+        (["--set", "fair_share_half_life_s=inf"], "above 0 and at most 3.1536e+08"),
         (["--plot", "/nowhere/waits.png"], '"/nowhere/waits.png": No such file or directory'),
     ],
 )
