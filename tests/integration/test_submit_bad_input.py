@@ -10,7 +10,7 @@ from headway.cli import headway
 from headway.gates import GATES, Gates, gates_document
 from headway.model.job_text import parse_job
 from headway.model.node import Capacity, Gpu, Node, Reserve
-from headway.policy.plan import Start
+from headway.policy.plan import Start, Stay
 from headway.site import POLICY, current_site
 from headway.submit import rehearse
 from headway.units import GIB
@@ -126,6 +126,20 @@ def test_a_rehearsal_is_about_the_pool_and_queue_it_goes_to(site):
     assert [admit.node for admit in entry.admits] == ["h2"]
     site.ledger.settings.put(f"{GATES}/small", gates_document(Gates(pool_paused=True)))
     assert rehearse(site, job, pool="small", queue="default")[0] is None
+
+
+def test_a_rehearsal_goes_by_the_priority_of_its_queue(site):
+    text = GOOD + "resources:\n  cpus: 6\n"
+    job = parse_job(text.encode(), filename="job.yaml")
+    site.ledger.runs.enqueue(
+        "r", job.document(), name="r", owner="", team="", pool="gpu", priority=-1,
+        submitted_at=site.ledger.now(), queue="default",
+    )  # fmt: skip
+    site.ledger.runs.predict("r", *site.forecast(job, dataset_bytes=None, host_memory_bytes=None))
+    gates = gates_document(Gates(priorities={"default": -1, "urgent": 0}))
+    site.ledger.settings.put(f"{GATES}/gpu", gates)
+    said = [rehearse(site, job, pool="gpu", queue=queue)[0] for queue in ("default", "urgent")]
+    assert [type(entry) for entry in said] == [Stay, Start]
 
 
 def test_an_override_names_itself(tmp_path):
