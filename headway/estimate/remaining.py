@@ -3,10 +3,10 @@
 The time that is left is (units left) × (seconds per unit) + (pauses left). A
 unit is an iteration, or an epoch where nothing finer is known.
 
-- *Seconds per unit*: the mean of the widest recent window that agrees with
-  every narrower one (`remaining_level`), so that a steady run is averaged over
-  long and a slow-down is followed at once. Start-up is left out: the first
-  iterations may be hundreds of times slower.
+- *Seconds per unit*: every place where the speed may have changed last is
+  weighed (`remaining_changes`), so that a steady run is averaged over long, a
+  slow-down is followed at once and a drift is carried on. Start-up is left out:
+  the first iterations may be hundreds of times slower (`remaining_level`).
 - *Pauses* (validation, checkpoints) are told from noise by their length, and
   come again at their own period (`remaining_pauses`).
 - The *prior* weighs as much as its interval is narrow, the evidence as much
@@ -20,11 +20,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from headway.estimate.remaining_history import History, Intervals
-from headway.estimate.remaining_level import level_of, startup_entries
+from headway.estimate.remaining_level import QUANTILE_80, level_of, startup_entries
 from headway.estimate.remaining_pauses import pause_flags, pauses_ahead, without_common
 
-QUANTILE_80 = 1.2816
-"""Half width of an 80 % interval, in standard deviations."""
 PRIOR_SD = 0.5
 """Standard deviation of the log of a prior that comes without an interval."""
 STALL_UNITS = 10.0
