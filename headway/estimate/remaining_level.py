@@ -18,9 +18,9 @@ STARTUP_LOG = 5.3
 """Natural logarithm of how many times slower the very first iteration usually is: 200."""
 SPIKE_SDS = 4.0
 """So far above both its neighbours an entry stands out."""
-WANDER = 0.02
+WANDER = 0.007
 """Standard deviation of the log by which the mean of a whole run leaves what was seen."""
-EARLY = 0.6
+EARLY = 0.3
 """The same from one entry, by what may still be start-up."""
 MIN_SD = 0.003
 QUANTILE_80 = 1.2816
@@ -92,9 +92,11 @@ def level_of(settled: Intervals, pauses: Array, startup: int, total: float) -> L
     low_s, high_s = with_changes.quantiles(0.1, 0.9)
     spread = max(high_s, now_s) / max(min(low_s, now_s), 0.1 * now_s)
     sd = math.log(spread) / (2.0 * QUANTILE_80)
-    # What nothing shows yet: the speed itself wanders while the rest is run.
+    # What nothing shows yet: the rest scatters itself, and its speed wanders.
+    scatter = noise * math.sqrt(float(np.median(units)) / max(left, 1e-9))
     wander = WANDER * math.sqrt(min(left / total, 1.0))
-    return Level(now_s, math.sqrt(sd**2 + wander**2 + (EARLY / entries) ** 2 + MIN_SD**2))
+    early = EARLY / entries
+    return Level(now_s, math.sqrt(sd**2 + scatter**2 + wander**2 + early**2 + MIN_SD**2))
 
 
 def _first_guess(unit_s: Array, startup: int, total: float) -> Level:
