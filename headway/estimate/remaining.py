@@ -144,7 +144,8 @@ class RemainingTime:
         # A slow start is part of what was predicted, and is over.
         rest_s = max(self._prior_s - speed.startup_s, 0.1 * self._prior_s)
         prior_s = max(rest_s * (left / total), 1e-9)
-        prior_sd = self._prior_sd * self._prior_s / rest_s
+        # What it is off by in all it is off by in the rest, however little that is.
+        prior_sd = self._prior_sd * self._prior_s / prior_s
         # The further away from what is seen, the less a prior is believed.
         apart = abs(math.log(prior_s) - math.log(evidence_s))
         prior_sd *= max(apart / (2.0 * math.hypot(speed.sd, prior_sd)), 1.0)
@@ -182,7 +183,8 @@ class _Speed:
         running_s = left * level.unit_s
         left_s = max(running_s + ahead_s, 1e-9)
         sd = math.hypot(level.sd * running_s / left_s, ahead_sd_s / left_s)
-        startup_s = float((seen.unit_s[:first] - level.unit_s) @ seen.units[:first])
+        slow = max(first, 1)  # the very first may have been one, though nothing shows it yet
+        startup_s = float((seen.unit_s[:slow] - level.unit_s) @ seen.units[:slow])
         report_s = float(np.median(settled.units)) * level.unit_s
         lengths_s = settled.units * settled.unit_s
         longest_s = float(lengths_s.max()) if len(lengths_s) > 1 else 10.0 * float(lengths_s[0])

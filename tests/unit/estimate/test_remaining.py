@@ -133,6 +133,19 @@ def test_a_slow_start_is_not_taken_for_a_prior_that_was_too_low() -> None:
     assert after(steps_s, 300, prior_s=618.0).remaining_s == pytest.approx(250.0, rel=0.02)
 
 
+def test_the_very_first_step_is_taken_off_the_prior() -> None:
+    # 400 s in all, 300 of them gone: not 99 % of 400.
+    assert after([300.0], 100, prior_s=400.0).remaining_s == pytest.approx(100.0, rel=0.1)
+
+
+@pytest.mark.parametrize("prior_s", [300.0, 600.0, 1200.0])
+def test_a_prior_says_nothing_of_what_little_is_left(prior_s: float) -> None:
+    steps_s = ([1.0] * 49 + [101.0]) * 4  # 600 s, the last pause at the very end
+    for seen in (120, 170, 190):
+        said = after(steps_s[:seen], 200, prior_s=prior_s).remaining_s
+        assert said == pytest.approx(sum(steps_s[seen:]), rel=0.03)
+
+
 def test_a_prior_far_from_what_is_seen_is_not_believed() -> None:
     assert after([1.0] * 10, 100, prior_s=10_000.0).remaining_s == pytest.approx(90.0, rel=0.1)
 
