@@ -54,7 +54,7 @@ class Mixture:
     sd: Array
 
     def quantiles(self, *shares: float) -> Array:
-        """Below which value each of *shares* lies; to a hundredth of its spread or so."""
+        """Below which value each of *shares* lies, within half a percent."""
         keep = self.weight > 1e-3 * self.weight.max()
         weight, mean, sd = self.weight[keep], self.mean[keep], self.sd[keep]
         order = np.argsort(mean)
