@@ -3,10 +3,10 @@
 The time that is left is (units left) × (seconds per unit) + (pauses left). A
 unit is an iteration, or an epoch where nothing finer is known.
 
-- *Seconds per unit*: the mean of the widest recent window that agrees with
-  every narrower one (`remaining_level`), so that a steady run is averaged over
-  long and a slow-down is followed at once. Start-up is left out: the first
-  iterations may be hundreds of times slower.
+- *Seconds per unit*: every place where the speed may have changed last is
+  weighed (`remaining_changes`), so that a steady run is averaged over long, a
+  slow-down is followed at once and a drift is carried on. Start-up is left out:
+  the first iterations may be hundreds of times slower (`remaining_level`).
 - *Pauses* (validation, checkpoints) are told from noise by their length, and
   come again at their own period (`remaining_pauses`).
 - The *prior* weighs as much as its interval is narrow, the evidence as much
@@ -20,11 +20,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from headway.estimate.remaining_history import History, Intervals
-from headway.estimate.remaining_level import level_of, startup_entries
+from headway.estimate.remaining_level import QUANTILE_80, level_of, startup_entries
 from headway.estimate.remaining_pauses import pause_flags, pauses_ahead, without_common
 
-QUANTILE_80 = 1.2816
-"""Half width of an 80 % interval, in standard deviations."""
 PRIOR_SD = 0.5
 """Standard deviation of the log of a prior that comes without an interval."""
 STALL_UNITS = 10.0
@@ -146,7 +144,8 @@ class RemainingTime:
         # A slow start is part of what was predicted, and is over.
         rest_s = max(self._prior_s - speed.startup_s, 0.1 * self._prior_s)
         prior_s = max(rest_s * (left / total), 1e-9)
-        prior_sd = self._prior_sd * self._prior_s / rest_s
+        # What it is off by in all it is off by in the rest, however little that is.
+        prior_sd = self._prior_sd * self._prior_s / prior_s
         # The further away from what is seen, the less a prior is believed.
         apart = abs(math.log(prior_s) - math.log(evidence_s))
         prior_sd *= max(apart / (2.0 * math.hypot(speed.sd, prior_sd)), 1.0)
@@ -184,7 +183,8 @@ class _Speed:
         running_s = left * level.unit_s
         left_s = max(running_s + ahead_s, 1e-9)
         sd = math.hypot(level.sd * running_s / left_s, ahead_sd_s / left_s)
-        startup_s = float((seen.unit_s[:first] - level.unit_s) @ seen.units[:first])
+        slow = max(first, 1)  # the very first may have been one, though nothing shows it yet
+        startup_s = float((seen.unit_s[:slow] - level.unit_s) @ seen.units[:slow])
         report_s = float(np.median(settled.units)) * level.unit_s
         lengths_s = settled.units * settled.unit_s
         longest_s = float(lengths_s.max()) if len(lengths_s) > 1 else 10.0 * float(lengths_s[0])

@@ -101,7 +101,7 @@ class History:
         units, seconds = np.asarray(self._units[kept:last]), np.asarray(self._seconds[kept:last])
         unit_s = seconds / units
         slow = unit_s > 1.5 * np.median(unit_s)
-        if slow.mean() > 0.1:
+        if slow.mean() > 0.3:
             slow[:] = False
         starts, row = [], 0
         while row < len(units):

@@ -1,34 +1,36 @@
-"""Seconds per unit: past the start-up, without pauses, from as far back as it still holds."""
+"""Seconds per unit: past the start-up, without pauses."""
 
 import math
 from dataclasses import dataclass
 
 import numpy as np
 
+from headway.estimate.remaining_changes import LEAST_ENTRIES, mean_ahead
 from headway.estimate.remaining_history import Array, Intervals
 
 STARTUP_FACTOR = 1.5
 """At the beginning, slower than this many times what follows is start-up."""
+STARTUP_FAR = 3.0
+"""So many times slower early on is start-up even after a step that was not."""
 STARTUP_ENTRIES = 8
 """So many at the beginning may be start-up even when little has followed them."""
 STARTUP_LOG = 5.3
 """Natural logarithm of how many times slower the very first iteration usually is: 200."""
-AGREE_SD = 2.3
-"""Windows agree when they differ by less than so many standard errors."""
-MIN_SD = 0.01
+SPIKE_SDS = 4.0
+"""So far above both its neighbours an entry stands out."""
+WANDER = 0.007
+"""Standard deviation of the log by which the mean of a whole run leaves what was seen."""
+EARLY = 0.3
+"""The same from one entry, by what may still be start-up."""
+MIN_SD = 0.003
+QUANTILE_80 = 1.2816
+"""Half width of an 80 % interval, in standard deviations."""
 MEDIAN_TO_SD = 0.6745
 """Median of the absolute value of a standard normal."""
 FEW_ENTRIES = 12
 """Of fewer the mean square says little without its largest."""
 BLOCKS = (8, 32, 128)
 MIN_BLOCKS = 12
-TREND_ENTRIES = 12
-"""Fewer show no trend."""
-TREND_PARTS = 48
-TREND_SURE = 3.0
-"""So many standard errors make a slope."""
-TREND_REACH = 1.5
-"""A trend is carried on for so many times what it was seen over, and then no further."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,11 +50,16 @@ def startup_entries(seen: Intervals) -> int:
         return 0
     usual = float(np.median(unit_s[entries // 2 :]))
     judged = max(entries // 2, min(STARTUP_ENTRIES, entries - 3), 1)
+    if entries <= STARTUP_ENTRIES:
+        # So early most of what was seen may be start-up: the fastest is what follows.
+        usual, judged = float(unit_s[1:].min()), entries - 1
     # A quiet run shows a start-up that a noisy one would hide.
     factor = min(max(1.0 + 4.0 * noise_of(unit_s[1:]), 1.04), STARTUP_FACTOR)
     slow = unit_s[:judged] > factor * usual
     # The last slow one of the first few counts: start-up is not always one piece.
     ends = np.flatnonzero(slow[: max(3, entries // 50)])
+    if entries <= STARTUP_ENTRIES:
+        ends = np.append(ends, np.flatnonzero(unit_s[:judged] > STARTUP_FAR * usual))
     first = int(ends[-1]) + 1 if len(ends) else 0
     while first and first < len(slow) and slow[first]:
         first += 1
@@ -74,15 +81,22 @@ def level_of(settled: Intervals, pauses: Array, startup: int, total: float) -> L
     if entries < 4:
         return _first_guess(unit_s, startup, total)
     noise = noise_of(unit_s)
-    mean, window = _widest_agreeing(unit_s, units, noise)
-    trend = _trend(unit_s, units, total - float(settled.end[-1]), noise)
-    mean = mean if trend is None else trend
-    error = noise / math.sqrt(window)
-    left_frac = 1.0 - min(float(settled.end[-1]) / total, 1.0)
-    # What no window shows yet: the speed itself wanders while the rest is run.
-    wander = 0.04 * math.sqrt(left_frac)
-    early = 0.6 / entries
-    return Level(mean, math.sqrt(error**2 + wander**2 + early**2 + MIN_SD**2))
+    # Among the newest, one that stands out alone is no change of speed yet.
+    newest = unit_s[-LEAST_ENTRIES - 1 :]
+    beside = np.maximum(newest[:-1], np.append(newest[2:], newest[-2]))
+    newest = np.minimum(newest[1:], (1.0 + SPIKE_SDS * noise) * beside)
+    unit_s = np.append(unit_s[: -len(newest)], newest)
+    left = max(total - float(settled.end[-1]), 0.0)
+    as_it_is, with_changes = mean_ahead(unit_s, units, noise, total, left)
+    now_s = max(float(as_it_is.quantiles(0.5)[0]), 0.05 * float(np.median(unit_s)))
+    low_s, high_s = with_changes.quantiles(0.1, 0.9)
+    spread = max(high_s, now_s) / max(min(low_s, now_s), 0.1 * now_s)
+    sd = math.log(spread) / (2.0 * QUANTILE_80)
+    # What nothing shows yet: the rest scatters itself, and its speed wanders.
+    scatter = noise * math.sqrt(float(np.median(units)) / max(left, 1e-9))
+    wander = WANDER * math.sqrt(min(left / total, 1.0))
+    early = EARLY / entries
+    return Level(now_s, math.sqrt(sd**2 + scatter**2 + wander**2 + early**2 + MIN_SD**2))
 
 
 def _first_guess(unit_s: Array, startup: int, total: float) -> Level:
@@ -99,8 +113,8 @@ def _first_guess(unit_s: Array, startup: int, total: float) -> Level:
         doubt = 0.15 + STARTUP_LOG * many
     else:
         doubt = (1.2, 0.6, 0.4)[entries - 1] * many
-        if entries == 3 and float(unit_s.max()) < STARTUP_FACTOR * fastest:
-            doubt *= 0.1  # three alike are no start-up any more
+        if entries + (startup == 0) >= 3 and float(unit_s.max()) < STARTUP_FACTOR * fastest:
+            doubt *= 0.1  # three alike are no start-up any more, nor two at the very beginning
     return Level(fastest * math.exp(-doubt), 0.3 / entries + 0.7 * doubt)
 
 
@@ -128,88 +142,3 @@ def noise_of(unit_s: Array) -> float:
         scatter = float(np.median(np.abs(steps - np.median(steps))))
         noise = max(noise, scatter / MEDIAN_TO_SD * math.sqrt(size / 2.0))
     return noise
-
-
-def _trend(unit_s: Array, units: Array, left: float, noise: float) -> float | None:
-    """Seconds per unit over what is left, if they have risen or fallen evenly all along.
-
-    A straight line must explain the means of equal parts of the run better
-    than the best single change of level, its slope must stand out of the
-    noise, and both halves must have it.
-    """
-    entries = len(unit_s)
-    if entries < TREND_ENTRIES:
-        return None
-    # Slow entries are no part of a trend, and would hide it.
-    calm = np.minimum(unit_s, 2.0 * float(np.median(unit_s)))
-    parts = min(max(entries // 6, 6), TREND_PARTS)
-    cuts = np.linspace(0, entries, parts + 1).astype(int)[:-1]
-    weight = np.add.reduceat(units, cuts)
-    level = np.add.reduceat(calm * units, cuts) / weight
-    place = np.cumsum(weight) - weight / 2.0
-    slope, middle_s, rest = _line(place, level, weight)
-    done = float(weight.sum())
-    error = middle_s * noise * math.sqrt(12.0 / entries) / done
-    half = parts // 2
-    halves = [
-        _line(*part)[0]
-        for part in zip(
-            *((values[:half], values[half:]) for values in (place, level, weight)), strict=True
-        )
-    ]
-    if abs(slope) < TREND_SURE * error or min(h / slope for h in halves) < 0.25:
-        return None
-    if rest > _best_step(level, weight):
-        return None
-    sure = slope * slope / (slope * slope + error * error)
-    now_s = float(unit_s @ units) / done + slope * done / 2.0
-    ahead = min(left / 2.0, TREND_REACH * done)
-    return min(max(now_s + sure * slope * ahead, 0.7 * now_s), 1.4 * now_s)
-
-
-def _line(x: Array, y: Array, weight: Array) -> tuple[float, float, float]:
-    """Weighted least squares: slope, mean of *y*, and the sum of squares that is left."""
-    total = float(weight.sum())
-    mean = float(y @ weight) / total
-    dx, dy = x - float(x @ weight) / total, y - mean
-    slope = float((dx * dy) @ weight) / float((dx * dx) @ weight)
-    rest = dy - slope * dx
-    return slope, mean, float((rest * rest) @ weight)
-
-
-def _best_step(y: Array, weight: Array) -> float:
-    """The sum of squares that the best single change of level leaves."""
-    seconds, count = np.cumsum(y * weight), np.cumsum(weight)
-    total = float((y * y) @ weight)
-    before = seconds[:-1] ** 2 / count[:-1]
-    after = (seconds[-1] - seconds[:-1]) ** 2 / (count[-1] - count[:-1])
-    return total - float(np.max(before + after))
-
-
-def _widest_agreeing(unit_s: Array, units: Array, noise: float) -> tuple[float, int]:
-    """Mean and length of the widest recent window that agrees with all narrower ones.
-
-    The rule of intersecting confidence intervals (Goldenshluger and Nemirovski,
-    1997): windows grow from the newest entry back; each gives an interval of
-    ± `AGREE_SD` standard errors for the mean; growth stops when they no longer
-    have a point in common.
-    """
-    newest, weights = unit_s[::-1], units[::-1]
-    entries = len(newest)
-    spread = max(noise, 0.005)
-    seconds, count = np.cumsum(newest * weights), np.cumsum(weights)
-    best, window = float(seconds[0] / count[0]), 1
-    low, high = 0.0, math.inf
-    size = 4
-    while True:
-        size = min(size, entries)
-        mean = float(seconds[size - 1] / count[size - 1])
-        error = AGREE_SD * spread * mean / math.sqrt(size)
-        low, high = max(low, mean - error), min(high, mean + error)
-        if low > high and window > 1:
-            break
-        best, window = mean, size
-        if size == entries:
-            break
-        size = int(size * 1.5)
-    return best, window

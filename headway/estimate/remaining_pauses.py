@@ -8,6 +8,7 @@ import numpy.typing as npt
 from scipy.ndimage import median_filter
 
 from headway.estimate.remaining_history import Array, Intervals
+from headway.estimate.remaining_level import STARTUP_ENTRIES
 
 PAUSE_FACTOR = 2.0
 """An interval slower than this many times its neighbourhood holds a pause."""
@@ -74,19 +75,34 @@ def pauses_ahead(
 
 
 def without_common(settled: Intervals, pauses: Array) -> Array:
-    """*pauses*, or none where they are many and at no steady distance.
+    """*pauses* without those that are many and at no steady distance.
 
-    Then slow entries are how the run is (a loader that starves it at random,
+    Such slow entries are how the run is (a loader that starves it at random,
     texts of different lengths): no pauses, but part of the mean.
     """
     at = np.flatnonzero(pauses)
     if len(at) < 4 or len(at) < COMMON * len(pauses):
         return pauses
-    place = settled.end[at]
-    comb = _comb(place, place, float(settled.end[-1]), float(settled.units[at].max()))
-    if comb is not None and comb[1].mean() > 0.8:
+    place, units, done = settled.end[at], settled.units[at], float(settled.end[-1])
+    blur = float(units.max())
+    if _steady(place, place, done, blur):
         return pauses
-    return np.zeros(len(pauses))
+    extra_s = np.maximum(settled.unit_s[at] / float(np.median(settled.unit_s)) - 1.0, 1e-9) * units
+    groups = _groups(extra_s)
+    at_random = [at[group] for group in groups if not _steady(place[group], place, done, blur)]
+    if sum(map(len, at_random)) < max(4.0, COMMON * len(pauses)):
+        return pauses
+    kept = pauses.copy()
+    kept[np.concatenate(at_random)] = 0.0
+    return kept
+
+
+def _steady(place: Array, any_place: Array, done: float, blur: float) -> bool:
+    """Whether nearly all pauses at *place* come at one or more steady distances."""
+    rest = place
+    while (comb := _comb(rest, any_place, done, blur)) is not None:
+        rest = rest[~comb[1]]
+    return len(rest) < 0.2 * len(place)
 
 
 def _groups(extra_s: Array) -> list[Array]:
@@ -122,6 +138,8 @@ class _Times:
             count += share * times
             variance += 0.1 + (1.0 - share) * times
             rest = rest[~hits]
+        # What came only at the very beginning, and at no steady distance, was start-up.
+        rest = rest[rest > STARTUP_ENTRIES * blur]
         if len(rest) == 1 and len(place) == 1 and done < 2.1 * float(place[0]):
             # One so far: the first of many that come at the same distance, or the only one.
             times = max(math.floor(total / max(float(place[0]), 1.0)) - 1, 0)
@@ -154,19 +172,17 @@ def _comb(
         slack = max(COMB_SLACK * period, blur)
         for anchor in newest[-2:].tolist():
             on = _on_comb(place, anchor, period, slack)
+            begin = float(place[on][0])
+            # From the beginning on, two are enough; in the middle they might be chance.
+            needed = 2 if abs(begin - period) <= slack else 3 if begin < 1.5 * period else 5
+            if int(on.sum()) < needed:
+                continue
             steps = np.unique(
                 np.round((any_place - anchor) / period)[_on_comb(any_place, anchor, period, slack)]
             )
-            begin = float(place[on][0])
             due = math.floor((done - slack - begin) / period) + 1
             met = int(np.sum(steps >= round((begin - anchor) / period)))
-            # From the beginning on, two are enough; in the middle they might be chance.
-            needed = 2 if abs(begin - period) <= slack else 3 if begin < 1.5 * period else 5
-            if (
-                int(on.sum()) >= needed
-                and met >= COMB_MET * due
-                and done < newest[-1] + 1.5 * period
-            ):
+            if met >= COMB_MET * due and done < newest[-1] + 1.5 * period:
                 share = min(float(on.sum()) / max(met, 1), 1.0)
                 return period, on, share, anchor + period * float(steps[-1])
     return None

@@ -40,6 +40,26 @@ def test_the_first_iterations_of_a_long_run_are_not_believed(seen: int) -> None:
     assert said < 10.0 * (10_000 - seen)  # 3,000,000 s by the first iteration alone
 
 
+@pytest.mark.parametrize("seen", [6, 7, 8, 12, 20])
+def test_a_start_that_goes_up_and_down_is_left_out(seen: int) -> None:
+    steps_s = [280.0, 17.0, 1.1, 10.0, 12.0] + [1.0] * 150
+    said = after(steps_s[:seen], 155).remaining_s
+    assert said is not None
+    # The mean of the newest steps says five times too much; pauses that come again, twice.
+    assert said / (155 - seen) == pytest.approx(1.0, rel=0.75 if seen < 8 else 0.05)
+
+
+def test_a_slow_step_among_the_first_is_not_expected_again() -> None:
+    steps_s = [400.0, 18.0, 1.0, 1.0, 6.0] + [1.0] * 200
+    for seen in (9, 15, 40):
+        said = after(steps_s[:seen], 205).remaining_s
+        assert said == pytest.approx(205 - seen, rel=0.03)
+
+
+def test_two_alike_at_the_very_beginning_are_no_start_up() -> None:
+    assert after([1.0, 1.1], 1000).remaining_s == pytest.approx(998.0, rel=0.1)
+
+
 def test_the_first_epoch_of_a_few_is_believed() -> None:
     assert after([60.0], 40).remaining_s == pytest.approx(39 * 60.0, rel=0.2)
 
@@ -58,11 +78,33 @@ def test_a_change_of_speed_is_followed(before_s: float, now_s: float) -> None:
     assert after(steps_s, 400).remaining_s == pytest.approx(180 * now_s, rel=0.02)
 
 
+def test_one_slow_step_is_no_change_of_speed() -> None:
+    rng = random.Random(7)
+    steps_s = [math.exp(rng.gauss(0.0, 0.03)) for _ in range(300)]
+    steps_s[-1] *= 1.5
+    assert after(steps_s, 1000).remaining_s == pytest.approx(700.0, rel=0.02)
+
+
 def test_an_even_drift_is_carried_on() -> None:
     steps_s = [1.0 + 0.0004 * i + 0.01 * math.sin(1.7 * i) for i in range(1000)]
     truth_s = sum(steps_s[500:])
     assert after(steps_s[:500], 1000).remaining_s == pytest.approx(truth_s, rel=0.03)
     assert truth_s > 1.06 * 500 * steps_s[500]  # the speed at the time says less
+
+
+def test_the_interval_of_a_drift_holds_four_in_five() -> None:
+    held = []
+    for seed in range(12):
+        rng = random.Random(seed)
+        slope = (0.2, -0.15)[seed % 2] / 1000
+        steps_s = [(1.0 + slope * i) * math.exp(rng.gauss(0.0, 0.05)) for i in range(1000)]
+        for seen in (100, 200, 400, 600, 900):
+            left = after(steps_s[:seen], 1000)
+            assert left.low_s is not None
+            assert left.high_s is not None
+            held.append(left.low_s < sum(steps_s[seen:]) < left.high_s)
+            assert left.high_s < 1.4 * left.low_s
+    assert 0.7 < sum(held) / len(held) < 0.95
 
 
 def test_prior_alone_before_the_first_step_and_evidence_alone_in_the_end() -> None:
@@ -91,6 +133,19 @@ def test_a_slow_start_is_not_taken_for_a_prior_that_was_too_low() -> None:
     assert after(steps_s, 300, prior_s=618.0).remaining_s == pytest.approx(250.0, rel=0.02)
 
 
+def test_the_very_first_step_is_taken_off_the_prior() -> None:
+    # 400 s in all, 300 of them gone: not 99 % of 400.
+    assert after([300.0], 100, prior_s=400.0).remaining_s == pytest.approx(100.0, rel=0.1)
+
+
+@pytest.mark.parametrize("prior_s", [300.0, 600.0, 1200.0])
+def test_a_prior_says_nothing_of_what_little_is_left(prior_s: float) -> None:
+    steps_s = ([1.0] * 49 + [101.0]) * 4  # 600 s, the last pause at the very end
+    for seen in (120, 170, 190):
+        said = after(steps_s[:seen], 200, prior_s=prior_s).remaining_s
+        assert said == pytest.approx(sum(steps_s[seen:]), rel=0.03)
+
+
 def test_a_prior_far_from_what_is_seen_is_not_believed() -> None:
     assert after([1.0] * 10, 100, prior_s=10_000.0).remaining_s == pytest.approx(90.0, rel=0.1)
 
@@ -100,6 +155,14 @@ def test_two_kinds_of_pauses_are_told_apart_where_they_meet() -> None:
     for seen in (450, 500, 640, 990):
         truth_s = sum(steps_s[seen:])
         assert after(steps_s[:seen], 1000).remaining_s == pytest.approx(truth_s, rel=0.06)
+
+
+def test_two_kinds_of_pauses_stay_apart_where_pauses_are_many() -> None:
+    """Every seventh and every eleventh step: a fifth of all hold a pause."""
+    steps_s = [1.0 + 100.0 * (i % 7 == 0) + 15.0 * (i % 11 == 0) for i in range(1, 173)]
+    for seen in (60, 87, 118, 160):
+        truth_s = sum(steps_s[seen:])
+        assert after(steps_s[:seen], 172).remaining_s == pytest.approx(truth_s, rel=0.02)
 
 
 def test_slow_steps_at_random_count_in_the_mean() -> None:
