@@ -42,8 +42,8 @@ class Fallbacks:
 
     def due(
         self, made: Plan, waiting: Mapping[str, WaitingRun], seen: Snapshot
-    ) -> Iterator[RunRecord]:
-        """Runs that would end sooner on the CPU, where there is room now; with that demand.
+    ) -> Iterator[tuple[RunRecord, Prediction, Demand]]:
+        """Runs that would end sooner on the CPU, where there is room now; with what that needs.
 
         Args:
             made: The plan, by which they wait.
@@ -63,7 +63,7 @@ class Fallbacks:
             run = waiting[entry.run_id]
             if any(_has_room(demand, run, node, seen) for node in seen.nodes):
                 basis = f"{said.basis}; on the CPU, where it is predicted to end sooner"
-                yield replace(record, prediction=replace(said, basis=basis), demand=demand)
+                yield record, replace(said, basis=basis), demand
 
     def _forecast(self, record: RunRecord) -> tuple[Prediction, Demand]:
         if record.run_id not in self._on_cpu:

@@ -218,12 +218,11 @@ class Line:
         Every worker decides alike from the same rows; one of them writes it down.
         """
         due = list(self._fallbacks.due(made, self._waiting, seen))
-        for record in due:
-            if record.prediction is None or record.demand is None:
-                continue
+        for record, said, demand in due:
             if self._speaks_for_the_pool(seen):
-                self._site.ledger.runs.predict(record.run_id, record.prediction, record.demand)
-            self._remember(record, record.demand, {each.node.name for each in seen.nodes})
+                self._site.ledger.runs.predict(record.run_id, said, demand)
+            told = replace(record, prediction=said, demand=demand)
+            self._remember(told, demand, {each.node.name for each in seen.nodes})
         return bool(due)
 
     def _read_gates(self) -> Gates:
