@@ -82,10 +82,8 @@ def step(name: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
 
 
 @step("stage_data")
-def stage_data(site: Site, run_id: str, document: Any, meeting: Meeting | None) -> Attempt:
-    """Read the job, and bring its data set to this node."""
-    job = document if isinstance(document, TrainingJob) else job_from_document(document)
-    attempt = Attempt(site, run_id, job, meeting)
+def stage_data(attempt: Attempt) -> None:
+    """Bring the job's data set to this node."""
     logger = get_run_logger()
     with attempt.step("stage_data"):
         said = [0]
@@ -100,7 +98,6 @@ def stage_data(site: Site, run_id: str, document: Any, meeting: Meeting | None) 
     if staged is not None:
         how = "was in the cache" if staged.from_cache else "copied"
         logger.info("data set %s: %s, %s", staged.path.name, format_size(staged.size_bytes), how)
-    return attempt
 
 
 @step("admit")
@@ -185,7 +182,9 @@ def run_attempt(
     portrait: Portrait | None = None
     leave = False
     try:
-        attempt = stage_data(site, run_id, document, meeting)
+        job = document if isinstance(document, TrainingJob) else job_from_document(document)
+        attempt = Attempt(site, run_id, job, meeting)
+        stage_data(attempt)
         lease = admit(attempt)
         if isinstance(lease, Wait):
             return _not_now(attempt, lease)

@@ -20,6 +20,7 @@ from headway.errors import (
     ImpossibleDemand,
     LeaseLost,
     PolicyViolation,
+    SourceUnreachable,
     StagingError,
 )
 from headway.estimate.features import settings_of
@@ -303,7 +304,7 @@ class Attempt:
         if exit_.kind in {ExitKind.OK, ExitKind.OUT_OF_MEMORY} and learns:
             self.site.ledger.traces.add([self._trace(exit_, measured, demand)])
         if self._runs_again(exit_, record):
-            self._back_to_the_line(exit_, measured, demand, record)
+            exit_ = self._back_to_the_line(exit_, measured, demand, record)
         else:
             self.end(exit_, measured)
         return exit_, measured
@@ -332,23 +333,29 @@ class Attempt:
 
     def _back_to_the_line(
         self, exit_: Exit, measured: Measurement, demand: Demand, record: RunRecord
-    ) -> None:
+    ) -> Exit:
+        """Try it again where a node could hold what it then asks for; gives the exit with that."""
         override: dict[str, int] = {}
         if exit_.kind is ExitKind.OUT_OF_MEMORY:
             more = after_out_of_memory(demand, measured.host_peak_bytes)
             if self.site.refusal(record, replace(demand, host_memory_bytes=more)) is not None:
                 self.end(exit_, measured)  # no node could give it more
-                return
+                return exit_
             override["host_memory_bytes"] = more
+            exit_ = _again(exit_, f" with {format_size(more)}")
         elif self._memory_override is not None:
             override["host_memory_bytes"] = self._memory_override
+        if exit_.kind is ExitKind.INFRASTRUCTURE:
+            exit_ = _again(exit_)
         self.site.ledger.runs.requeue(
             self.run_id, exit_, measured, demand_override=override or None
         )
+        return exit_
 
     def fail(self, exit_: Exit) -> Exit:
         """The attempt broke before its container had ended: again, or the end."""
         if self._runs_again(exit_, self.site.ledger.runs.get(self.run_id)):
+            exit_ = _again(exit_)
             self.site.ledger.runs.requeue(self.run_id, exit_)
         else:
             self.end(exit_)
@@ -521,8 +528,13 @@ def container_name(run_id: str, attempt: int) -> str:
     return f"headway-{run_id}-{attempt}"
 
 
+def _again(exit_: Exit, how: str = "") -> Exit:
+    return replace(exit_, message=f"{exit_.message}; it is tried again{how}")
+
+
 def exit_of(error: HeadwayError) -> Exit:
     """What an error means for the run: the user's to correct, or the site's to repeat."""
-    if isinstance(error, ImageMissing | PolicyViolation | StagingError):
+    wrong = isinstance(error, ImageMissing | PolicyViolation | StagingError)
+    if wrong and not isinstance(error, SourceUnreachable):
         return Exit(ExitKind.REFUSED, None, str(error))
     return Exit(ExitKind.INFRASTRUCTURE, None, str(error))

@@ -28,6 +28,7 @@ OUTPUT = click.Path(dir_okay=False, path_type=Path)
 
 @click.command()
 @click.argument("job_file", type=A_FILE)
+@click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Change one field.")
 @click.option("--budget", type=FiniteRange(min=0), help="Most it may cost.")
 @click.option("--deadline", metavar="DURATION", help="Must end within, such as 8h.")
 @click.option("--cheapest", "prefer", flag_value="cheapest", help="Choose by cost.")
@@ -37,6 +38,7 @@ OUTPUT = click.Path(dir_okay=False, path_type=Path)
 def estimate(
     *,
     job_file: BinaryIO,
+    overrides: tuple[str, ...],
     budget: float | None,
     deadline: str | None,
     prefer: str,
@@ -49,7 +51,8 @@ def estimate(
     from headway.weigh import weigh
 
     site = this_site()
-    read = read_for(site, read_text(job_file), filename=name_of(job_file))
+    text = read_text(job_file)
+    read = read_for(site, text, filename=name_of(job_file), overrides=overrides)
     found = weigh(
         site, read.job, budget=budget, deadline_s=_seconds(deadline), prefer=Prefer(prefer)
     )

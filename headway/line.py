@@ -405,6 +405,8 @@ class Line:
             queue = self._queues[entry.run_id]
             if not counts.may_start(queue, gates):
                 continue
+            if live_flow(site.settings.state_dir, entry.run_id) is not None:
+                continue  # the process of its last attempt is leaving; its end wakes the worker
             record = site.ledger.runs.get(entry.run_id)
             if record.demand is None or record.prediction is None:
                 continue  # somebody else's write is still under way

@@ -201,14 +201,16 @@ def _step(step: Step) -> str:
 
 def _peaks(attempt: AttemptRecord, leases: Sequence[Lease]) -> str:
     got = attempt.measurement or Measurement()
-    mine = [lease for lease in leases if lease.attempt == attempt.attempt]
+    # An attempt that gave its place back has had several; the newest is the one it ran under.
+    own = (one for one in leases if (one.attempt, one.gang_rank) == (attempt.attempt, 0))
+    lease = max(own, key=lambda one: one.lease_id, default=None)
     parts = []
     if got.host_peak_bytes is not None:
-        limit = sum(lease.host_memory_bytes for lease in mine)
+        limit = lease.host_memory_bytes if lease is not None else 0
         share = f" of {format_size(limit)} ({got.host_peak_bytes / limit:.0%})" if limit else ""
         parts.append(f"host memory {format_size(got.host_peak_bytes)}{share}")
     if got.gpu_peak_bytes is not None:
-        granted = sum(gpu.memory_bytes for lease in mine for gpu in lease.gpus)
+        granted = sum(gpu.memory_bytes for gpu in lease.gpus) if lease is not None else 0
         share = f" of {format_size(granted)}" if granted else ""
         parts.append(f"GPU memory {format_size(got.gpu_peak_bytes)}{share}")
     if got.cpu_s is not None and got.runtime_s:

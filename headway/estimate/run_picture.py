@@ -16,7 +16,7 @@ from headway.errors import shown
 from headway.estimate.remaining_diagnostics import rising
 from headway.estimate.remaining_history import Array
 from headway.model.progress import ProgressPoint
-from headway.units import GIB, HOUR_S, MINUTE_S
+from headway.units import GIB, HOUR_S, MIB, MINUTE_S
 
 _MAX_POINTS = 800
 """More than there are pixels across would only make the file large."""
@@ -73,7 +73,7 @@ def _metrics(axes: Axes, points: Sequence[ProgressPoint], scale_s: float) -> Non
     if drawn:
         axes.legend(fontsize=8)
     else:
-        _nothing(axes, "no metric in the log yet")
+        _nothing(axes, "no metric in the log")
 
 
 def _first_names(points: Sequence[ProgressPoint]) -> list[str]:
@@ -94,7 +94,7 @@ def _iteration_times(axes: Axes, at: Array, t_s: Array, done: Array, unit: str) 
     shown_ = times > 0
     times, when = times[shown_], when[shown_]
     if len(times) == 0:
-        _nothing(axes, f"no {unit} times yet")
+        _nothing(axes, f"no {unit} times")
         return
     stride = _stride(len(times))
     axes.plot(when[::stride], times[::stride], ".", markersize=3, color="tab:green")
@@ -103,21 +103,23 @@ def _iteration_times(axes: Axes, at: Array, t_s: Array, done: Array, unit: str) 
     if float(times.max()) > _LOG_RATIO * float(times.min()):
         axes.set_yscale("log")
     else:
-        axes.set_ylim(bottom=0)
+        axes.set_ylim(0, 1.1 * float(times.max()))
 
 
 def _memory(
     axes: Axes, memory: Sequence[tuple[float, int]], limit_bytes: int | None, scale_s: float
 ) -> None:
-    axes.set_ylabel("Host memory, GiB")
     if not memory:
-        _nothing(axes, "not measured yet")
+        _nothing(axes, "not measured")
     thin = memory[:: _stride(len(memory))]
-    axes.plot([at / scale_s for at, _ in thin], [size / GIB for _, size in thin], color="tab:red")
+    highest = max([limit_bytes or 0, *(size for _, size in thin)])
+    unit, name = (MIB, "MiB") if 0 < highest < GIB else (GIB, "GiB")
+    axes.set_ylabel(f"Host memory, {name}")
+    axes.plot([at / scale_s for at, _ in thin], [size / unit for _, size in thin], color="tab:red")
     if limit_bytes is not None:
-        axes.axhline(limit_bytes / GIB, color="black", linestyle="--", linewidth=1, label=" limit")
+        axes.axhline(limit_bytes / unit, color="black", linestyle="--", linewidth=1, label=" limit")
         axes.legend(fontsize=8, loc="center right")
-    axes.set_ylim(bottom=0)
+    axes.set_ylim(0, 1.1 * (highest / unit or 1.0))
 
 
 def _nothing(axes: Axes, text: str) -> None:

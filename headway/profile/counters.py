@@ -51,7 +51,8 @@ def from_counters(
             )
     notes = [why, "NVML samples all traffic of a GPU, also of other runs that share it"]
     if not copies:
-        notes[1:] = ["no PCIe or NVLink traffic of its GPUs was read in this time"]
+        nothing = "no PCIe or NVLink traffic of its GPUs was read in this time"
+        notes[1:] = [nothing if series else "the run held no GPU, whose copies could be counted"]
     observed_s = sum(period_s for _, period_s in busy)
     return Profile(
         Source.NVML,

@@ -47,7 +47,8 @@ def _kernel_text(kernel: Kernel, profile: Profile) -> str:
 
 def summary(profile: Profile) -> str:
     """One line: who counted, for how long, how busy the GPU was."""
-    parts = [f"{profile.source.value} over {format_duration(profile.window_s)}"]
+    over = f" over {format_duration(profile.window_s)}" if profile.window_s else ""
+    parts = [f"{profile.source.value}{over}"]
     if profile.kernels_s is not None and profile.window_s:
         parts.append(f"kernels {_short(profile.kernels_s)}")
     if profile.busy_frac is not None:

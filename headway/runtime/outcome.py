@@ -67,11 +67,11 @@ def _ok(status: ContainerStatus, _: str) -> str:
 def _infrastructure(status: ContainerStatus, _: str) -> str:
     if status.state is ContainerState.CREATED:
         reason = status.error or "no reason given"
-        return f"the container never started ({reason}); it is tried again"
+        return f"the container never started ({reason})"
     code = status.exit_code
     how = "without an exit code" if code is None else f"by a signal (exit {code})"
     why = status.error or "as when the engine or the node restarts"
-    return f"ended {how}, not by the program nor by headway: {why}; it is tried again"
+    return f"ended {how}, not by the program nor by headway: {why}"
 
 
 def _failed(status: ContainerStatus, log_tail: str) -> str:
@@ -96,8 +96,7 @@ _MESSAGES: dict[ExitKind, Callable[[ContainerStatus, str], str]] = {
         "stopped at its time limit; raise max_runtime, or ask for less work"
     ),
     ExitKind.OUT_OF_MEMORY: lambda status, _: (
-        f"killed at its host memory limit (exit {status.exit_code}); it is retried with more. "
-        "Set resources.host_memory higher if it happens again"
+        f"killed at its host memory limit (exit {status.exit_code}); raise resources.host_memory"
     ),
     ExitKind.GPU_OUT_OF_MEMORY: lambda status, _: (
         f"GPU memory ran out (exit {status.exit_code}); raise resources.gpu_memory, or lower "

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from headway.clock import SystemClock
+from headway.flowlock import hold_flow
 from headway.gates import Gates
 from headway.ledger.standings import NOT_KEPT_YET
 from headway.line import Line, Offer
@@ -117,6 +118,16 @@ def test_the_expected_start_follows_what_a_running_log_tells(sites) -> None:
     here.ledger.standings.keep(replace(said, remaining_s=1e300))
     (endless,) = line.preview().entries
     assert endless.expected_at <= endless.latest_at
+
+
+def test_a_run_whose_last_process_is_still_leaving_is_not_started(sites) -> None:
+    line = only_here(sites)
+    again = offer("again")
+    line.take_in([again])
+    with hold_flow(sites["here"].settings.state_dir, again.run_id):
+        assert line.look().start == ()
+        assert sites["here"].ledger.leases.of_run(again.run_id) is None
+    assert line.look().start == (again.run_id,)
 
 
 def test_two_nodes_share_the_line_and_no_run_starts_twice(sites) -> None:

@@ -239,6 +239,8 @@ def test_a_run_killed_for_memory_comes_back_with_more(site: LiveSite, tmp_path: 
     assert view["attempt"] in {2, 3}
     assert view["demand"]["host_memory_basis"] == "retry"
     assert 120_000_000 < view["demand"]["host_memory_bytes"] < 256 * 2**20
+    first = site.show(run_id)["attempts"][0]["exit"]["message"]
+    assert "it is tried again with" in first, first
     assert_nothing_is_left(site, run_id)
 
 
@@ -254,6 +256,7 @@ def test_missing_data_is_the_users_to_correct(process_site: LiveSite, tmp_path: 
     run_id = process_site.submit(tmp_path, name="no-data", dataset={"uri": str(tmp_path / "none")})
     view = process_site.until(run_id, "Failed")
     assert "dataset.uri" in view["reason"]
+    assert (view["exit"]["kind"], view["exit"]["message"]) == ("refused", view["reason"])
     assert_nothing_is_left(process_site, run_id)
 
 

@@ -72,6 +72,13 @@ def facts(past: Past, title: str) -> dict[str, str]:
     return {row[0]: row[1] for row in section.rows}
 
 
+def test_a_peak_is_held_against_the_lease_that_it_ran_under() -> None:
+    given_back = replace(lease(2, 70, GIB), lease_id=2)
+    part = replace(lease(2, 71, 4 * GIB), lease_id=99, gang_rank=1)
+    past = replace(PAST, leases=[*PAST.leases, given_back, part])
+    assert facts(past, "Attempt 2")["peaks"] == facts(PAST, "Attempt 2")["peaks"]
+
+
 def test_a_run_that_was_never_granted_leaves_nothing_behind() -> None:
     waits = replace(PAST, attempts=[], leases=[], steps=[], warnings=[])
     assert [section.title for section in story(waits)][:1] == ["Asked for"]

@@ -65,3 +65,9 @@ def test_without_any_reading_it_says_so() -> None:
     profile = from_counters({"GPU-a": []}, [], "why")
     assert (profile.copies, profile.busy_frac) == ((), None)
     assert profile.notes == ("why", "no PCIe or NVLink traffic of its GPUs was read in this time")
+
+
+def test_a_run_without_a_gpu_has_nothing_to_count() -> None:
+    profile = from_counters({}, [], "why")
+    assert profile.notes == ("why", "the run held no GPU, whose copies could be counted")
+    assert summary(profile) == "nvml"
