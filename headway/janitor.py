@@ -171,6 +171,8 @@ class Janitor:
             try:
                 self._carry_out(action, run, container)
             except LeaseLost as error:
+                if self._site.ledger.runs.get(run.run_id).state is RunState.ENDED:
+                    return True  # its flow let go of it in this moment
                 # Nobody may hold what was promised to others: the container goes.
                 log.warning("%s", error)
                 self._site.runtime.remove(container)

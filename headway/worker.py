@@ -445,9 +445,11 @@ class GpuNodeWorker(ProcessWorker):
         self._has_queue = True
 
     async def _mend(self) -> None:
-        runs = await anyio.to_thread.run_sync(self._janitor.unsettled)
+        # Between a grant and its note in `_alive` lies a pass: not half of one is looked at.
+        async with self._passing:
+            runs = await anyio.to_thread.run_sync(self._janitor.unsettled)
+            starting = frozenset(str(i) for i in self._alive | self._submitting_flow_run_ids)
         prefect = await self._ask_prefect([run.run_id for run in runs])
-        starting = frozenset(str(i) for i in self._alive | self._submitting_flow_run_ids)
         mendings = await anyio.to_thread.run_sync(self._janitor.round, runs, prefect, starting)
         for mending in mendings:
             if UUID(mending.run_id) not in self._alive:
