@@ -81,15 +81,23 @@ class PrefectServer:
     def _answer(self, method: str, path: str, body: object) -> httpx.Response:
         """Ask again while the server is busy: on SQLite it answers 503 when writers queue up.
 
+        Once in a while its own writers lock each other out, and nothing is answered until
+        SQLite gives up after a minute (measured): a time-out is asked again too.
+
         Every call here may be repeated: reading changes nothing, a state is set
         to the same value, and a run is created under an idempotency key.
         """
         pauses_s = iter(_PAUSES_S)
         while True:
-            response = self._client.request(method, path, json=body)
             pause_s = next(pauses_s, None)
-            if response.status_code not in _BUSY or pause_s is None:
-                return response
+            try:
+                response = self._client.request(method, path, json=body)
+            except httpx.ReadTimeout:
+                if pause_s is None:
+                    raise
+            else:
+                if response.status_code not in _BUSY or pause_s is None:
+                    return response
             self._clock.sleep(pause_s)
 
     def is_healthy(self) -> bool:

@@ -190,6 +190,8 @@ class GpuNodeWorker(ProcessWorker):
         """Tell Prefect that this worker lives; a server that is away is asked again later."""
         try:
             await super().sync_with_backend()
+            if not self._mended:
+                return  # not among all that is written at the start: SQLite may lock itself out
             # Work queues and deployments count as ready only while somebody asks this
             # question, which the line does not need: it is asked of a past without runs.
             await self.client.get_scheduled_flow_runs_for_work_pool(
