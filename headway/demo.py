@@ -16,7 +16,7 @@ import click
 from headway.errors import HeadwayError, LedgerUnreachable, RunUnknown, SiteUnreachable
 from headway.forkserver import running_server
 from headway.model.job_text import job_from_document
-from headway.model.run import Measurement, Prediction, RunState
+from headway.model.run import Measurement, Prediction
 from headway.project import PROJECT
 from headway.runtime.port import Runtime, RuntimeKind
 from headway.server import DEPLOYMENT, PrefectServer
@@ -88,9 +88,8 @@ def _end_runs(site: Site, say: Say) -> list[str]:
     """Cancel what is under way on this node and wait until it is gone."""
     if worker_daemon(site.settings).process() is None:
         return []
-    active = (RunState.CLAIMED, RunState.RUNNING)
     try:
-        under_way = [r for r in site.ledger.runs.all(states=active) if r.node == site.settings.node]
+        under_way = site.ledger.runs.on_node(site.settings.node)
         with PrefectServer(site.settings.api_url) as server:
             for run in under_way:
                 say(f"cancelling {run.name} ({run.run_id[:8]}) …")

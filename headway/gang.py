@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from headway.ledger.records import RunRecord
-from headway.model.run import Exit, ExitKind, RunState
+from headway.model.run import GRANTED, Exit, ExitKind, RunState
 from headway.policy.gang import SILENT_S, Rank
 from headway.settings import Settings
 from headway.site import Site
@@ -103,7 +103,7 @@ def why_leave(site: Site, meeting: Meeting) -> Exit | None:
     gang = site.ledger.runs.get(meeting.gang_id)
     if gang.state is RunState.ENDED and gang.exit is not None and gang.exit.kind is ExitKind.OK:
         return Exit(ExitKind.OK, None, "stopped: rank 0 has ended well")
-    granted = gang.state in {RunState.CLAIMED, RunState.RUNNING}
+    granted = gang.state in GRANTED
     if not granted or gang.attempt != meeting.attempt:
         return Exit(ExitKind.CANCELLED, None, "stopped with its gang: see the run of rank 0")
     silent_s = _silent_s(site, [gang]).get(gang.run_id, 0.0)

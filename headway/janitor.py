@@ -16,7 +16,8 @@ from headway.flowrun import live_flow
 from headway.ledger.records import RunRecord
 from headway.model.job_text import job_from_document
 from headway.model.lease import Lease
-from headway.model.run import Exit, ExitKind, Measurement, RunState
+from headway.model.run import GRANTED, Exit, ExitKind, Measurement, RunState
+from headway.policy.demand import attempts_left
 from headway.policy.reconcile import Action, PrefectView, Situation, reconcile
 from headway.runtime.port import ContainerStatus
 from headway.site import Site
@@ -48,7 +49,6 @@ class Mending:
 
 
 _WAITING_A_ROUND = 200
-_GRANTED = (RunState.CLAIMED, RunState.RUNNING)
 
 
 class Janitor:
@@ -66,7 +66,7 @@ class Janitor:
         a cancelled one that comes to its turn is not started in any case.
         """
         ledger, node = self._site.ledger, self._site.settings.node
-        open_runs = self.runs_on(node)
+        open_runs = ledger.runs.on_node(node)
         waiting = ledger.runs.waiting_page(self._site.settings.pool, self._turn, _WAITING_A_ROUND)
         self._turn = waiting[-1].run_id if len(waiting) == _WAITING_A_ROUND else ""
         open_runs += waiting
@@ -164,7 +164,7 @@ class Janitor:
         )
 
     def _attempts_left(self, run: RunRecord) -> bool:
-        return run.attempt - run.preemptions <= job_from_document(run.job).retries
+        return attempts_left(run.attempt, job_from_document(run.job).retries, run.preemptions)
 
     def _carried_out(self, action: Action, run: RunRecord, container: str) -> bool:
         try:
@@ -227,7 +227,7 @@ class Janitor:
             What remains to be done on Prefect's side for each run, `RESCHEDULE` included.
         """
         ledger, done = self._site.ledger, []
-        for run in self.runs_on(node):
+        for run in ledger.runs.on_node(node):
             situation = Situation(
                 state=run.state,
                 prefect=prefect.get(run.run_id, PrefectRun(PrefectView.MISSING)).view,
@@ -245,10 +245,6 @@ class Janitor:
                     self._carry_out(action, run, container_name(run.run_id, run.attempt))
         ledger.leases.release_node(node)
         return done
-
-    def runs_on(self, node: str) -> list[RunRecord]:
-        """Runs that were granted something on *node* and have not ended."""
-        return [run for run in self._site.ledger.runs.all(states=_GRANTED) if run.node == node]
 
     def stop_container(self, run_id: str) -> None:
         """Stop the container of the run's attempt within its grace time; its flow does the rest."""
@@ -275,7 +271,7 @@ class Janitor:
             run = self._site.ledger.runs.get(run_id)
         except RunUnknown:  # of a ledger before this one
             return True
-        elsewhere = run.state in _GRANTED and run.node != self._site.settings.node
+        elsewhere = run.state in GRANTED and run.node != self._site.settings.node
         return elsewhere or run.state is RunState.ENDED
 
     def _sweep(self, strangers: Iterable[ContainerStatus]) -> None:

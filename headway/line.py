@@ -158,12 +158,7 @@ class Line:
     def previews(self) -> Callable[[Sequence[WaitingRun]], Plan]:
         """`preview` for several questions about one moment: the pool is read only once."""
         settings, gates = self._site.policy_settings, self._read_gates()
-        seen = self._site.ledger.lines.snapshot(
-            self._pool,
-            {},
-            overtaken_from=settings.overtake_limit,
-            priorities=gates.priorities,
-        )
+        seen = self._snapshot({}, settings, gates)
         nodes = {record.node.name for record in seen.nodes}
         self._sort_by(settings, gates)
         for record in seen.changed:
@@ -175,12 +170,7 @@ class Line:
         """One look: plan, grant what starts on this node, say why the others wait."""
         gates = gates or self._read_gates()
         settings = self._site.policy_settings
-        seen = self._site.ledger.lines.snapshot(
-            self._pool,
-            self._known,
-            overtaken_from=settings.overtake_limit,
-            priorities=gates.priorities,
-        )
+        seen = self._snapshot(self._known, settings, gates)
         self._sort_by(settings, gates)
         refused = self._keep_up(seen)
         made = self._plan(seen, gates, settings)
@@ -195,6 +185,16 @@ class Line:
         lease = self._site.ledger.leases.of_run(run_id)
         if lease is not None and lease.node == self._site.settings.node:
             self._site.ledger.leases.give_back(run_id, lease.token)
+
+    def _snapshot(
+        self, known: Mapping[str, int], settings: PolicySettings, gates: Gates
+    ) -> Snapshot:
+        return self._site.ledger.lines.snapshot(
+            self._pool,
+            known,
+            overtaken_from=settings.overtake_limit,
+            priorities=gates.priorities,
+        )
 
     def _keep_up(self, seen: Snapshot) -> list[str]:
         """Remember the line as it is now; gives runs whose next attempt no node could hold."""

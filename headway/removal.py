@@ -35,7 +35,7 @@ def remove_node(site: Site, server: PrefectServer, name: str) -> list[Removed]:
             "node", name, "its worker reports; stop it there first with `headway node leave`"
         )
     janitor = Janitor(site)
-    runs = janitor.runs_on(name)
+    runs = site.ledger.runs.on_node(name)
     prefect = {}
     for run in runs:
         with suppress(RunUnknown):

@@ -24,7 +24,7 @@ from headway.model.job_text import job_nodes
 from headway.model.lease import Demand, Refuse
 from headway.model.node import Capacity, Node, NodeReading
 from headway.model.policy import ContainerPolicy
-from headway.model.run import Prediction, RunState
+from headway.model.run import Prediction
 from headway.model.site import NodeSettings
 from headway.policy.admission import possible
 from headway.policy.demand import raised, within
@@ -100,9 +100,8 @@ class Site:
 
     def _which_runtime(self) -> RuntimeKind:
         """That of a run which is under way here, else the engine where one answers."""
-        under_way = self.ledger.runs.all(states=(RunState.CLAIMED, RunState.RUNNING))
-        for run in under_way:
-            if run.node == self.settings.node and run.runtime is not None:
+        for run in self.ledger.runs.on_node(self.settings.node):
+            if run.runtime is not None:
                 return RuntimeKind(run.runtime)
         return RuntimeKind.DOCKER if _answers(self._engine()) else RuntimeKind.PROCESS
 

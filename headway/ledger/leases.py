@@ -17,7 +17,7 @@ from headway.ledger.runs import leases_of, live_lease, move
 from headway.ledger.tables import LeaseGpuRow, LeasePortRow, LeaseRow, NodeRow, RunRow
 from headway.model.lease import Admit, Demand, GpuGrant, Lease, Resource, Sharing, Wait
 from headway.model.node import NodeReading
-from headway.model.run import Exit, ExitKind, RunState, rank_name
+from headway.model.run import GRANTED, Exit, ExitKind, RunState, rank_name
 from headway.policy.admission import judge
 from headway.policy.headroom import compute_headroom
 
@@ -27,7 +27,6 @@ FIRST_MEETING_PORT = 29_500
 _BEGUN_WITHOUT_ITS_HEAD = Exit(
     ExitKind.INFRASTRUCTURE, None, "rank 0 was given back when other ranks had begun"
 )
-_GRANTED = {RunState.CLAIMED.value, RunState.RUNNING.value}
 
 
 class Leases:
@@ -155,7 +154,7 @@ class Leases:
                 return _lease(session, taken)
             lease = session.get(LeaseRow, lease_id, with_for_update=True, populate_existing=True)
             held = lease is not None and lease.run_id == gang_id and lease.released_at is None
-            over = gang.attempt != attempt or gang.state not in _GRANTED
+            over = gang.attempt != attempt or gang.state not in GRANTED
             if lease is None or not held or lease.gang_rank == 0 or over:
                 why = f"attempt {attempt} of the gang is over, or its part here began elsewhere"
                 raise LeaseLost(lease_id, gang_id, why)

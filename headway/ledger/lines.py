@@ -1,7 +1,7 @@
 """The line of a pool, as a plan needs it: light rows, read at one moment."""
 
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -13,7 +13,7 @@ from headway.ledger.database import Database
 from headway.ledger.leases import live_leases
 from headway.ledger.nodes import node_record, of_the_site
 from headway.ledger.records import NodeRecord, RunRecord
-from headway.ledger.runs import run_record
+from headway.ledger.runs import runs_of
 from headway.ledger.tables import LeaseGpuRow, LeaseRow, NodeRow, RunRow
 from headway.model.lease import Lease, Sharing
 from headway.model.run import RunState
@@ -77,7 +77,7 @@ class Lines:
             nodes = session.exec(of_the_site().where(NodeRow.pool == pool).order_by("name"))
             records = tuple(node_record(row) for row in nodes)
             leases = tuple(live_leases(session, [record.node.name for record in records]))
-            holders = _runs(session, [lease.run_id for lease in leases])
+            holders = runs_of(session, [lease.run_id for lease in leases])
             unknown = [run for run, attempt in waiting.items() if known.get(run) != attempt]
             return Snapshot(
                 at=now(session),
@@ -85,7 +85,7 @@ class Lines:
                 leases=leases,
                 holders=tuple(holders),
                 waiting=waiting,
-                changed=tuple(_runs(session, unknown)),
+                changed=tuple(runs_of(session, unknown)),
                 overtaken=_overtaken(session, pool, overtaken_from, priorities),
             )
 
@@ -117,15 +117,6 @@ def _waiting(session: Session, pool: str) -> dict[str, int]:
         RunRow.state == RunState.WAITING.value, RunRow.pool == pool
     )
     return dict(session.exec(query).all())
-
-
-def _runs(session: Session, run_ids: Sequence[str]) -> list[RunRecord]:
-    found = []
-    for start in range(0, len(run_ids), 500):  # SQLite takes some thousand parameters at most
-        page = run_ids[start : start + 500]
-        query = select(RunRow).where(col(RunRow.run_id).in_(page)).order_by("run_id")
-        found += [run_record(row) for row in session.exec(query)]
-    return found
 
 
 def _overtaken(

@@ -3,7 +3,7 @@
 from typing import Any
 
 from sqlalchemy import delete
-from sqlmodel import col, select
+from sqlmodel import Session, col, select
 from sqlmodel.sql.expression import SelectOfScalar
 
 from headway.ledger.columns import now
@@ -61,8 +61,8 @@ class Nodes:
     def get(self, name: str) -> NodeRecord | None:
         """The node called *name*."""
         with self._database.transaction() as session:
-            row = session.get(NodeRow, name)
-            return None if row is None or row.removed_at else node_record(row)
+            row = _row(session, name)
+            return None if row is None else node_record(row)
 
     def all(self) -> list[NodeRecord]:
         """Every node, by name."""
@@ -72,8 +72,8 @@ class Nodes:
     def set_state(self, name: str, state: NodeState, reason: str) -> bool:
         """Drain a node or make it ready again; False when there is none of that name."""
         with self._database.transaction() as session:
-            row = session.get(NodeRow, name, with_for_update=True)
-            if row is None or row.removed_at:
+            row = _row(session, name, lock=True)
+            if row is None:
                 return False
             row.state, row.state_reason = state.value, reason
             session.add(row)
@@ -82,8 +82,8 @@ class Nodes:
     def remove(self, name: str) -> bool:
         """Forget the node and what was staged there; False when there is none of that name."""
         with self._database.transaction() as session:
-            row = session.get(NodeRow, name, with_for_update=True)
-            if row is None or row.removed_at:
+            row = _row(session, name, lock=True)
+            if row is None:
                 return False
             row.removed_at = now(session)
             row.worker_token = ""  # a worker that comes back is told that the node is not its own
@@ -123,6 +123,12 @@ class SiteSettings:
 def of_the_site() -> SelectOfScalar[NodeRow]:
     """Rows of nodes that were not removed."""
     return select(NodeRow).where(col(NodeRow.removed_at).is_(None))
+
+
+def _row(session: Session, name: str, *, lock: bool = False) -> NodeRow | None:
+    """The row of a node that was not removed."""
+    row = session.get(NodeRow, name, with_for_update=lock)
+    return None if row is None or row.removed_at else row
 
 
 def node_record(row: NodeRow) -> NodeRecord:

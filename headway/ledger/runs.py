@@ -18,6 +18,7 @@ from headway.ledger.tables import LeaseRow, RunRow, StepRow
 from headway.ledger.warnings import end_warnings
 from headway.model.lease import Demand, Resource
 from headway.model.run import (
+    GRANTED,
     TRANSITIONS,
     Exit,
     ExitKind,
@@ -120,13 +121,18 @@ class Runs:
             query = select(RunRow).where(wanted).order_by(col(RunRow.submitted_at).desc())
             return [run_record(row) for row in session.exec(query.limit(limit))]
 
+    def on_node(self, node: str) -> list[RunRecord]:
+        """Runs that were granted something on *node* and have not ended, newest first."""
+        with self._database.transaction() as session:
+            granted = col(RunRow.state).in_([state.value for state in GRANTED])
+            query = select(RunRow).where(granted, RunRow.node == node)
+            newest = query.order_by(col(RunRow.submitted_at).desc())
+            return [run_record(row) for row in session.exec(newest)]
+
     def of(self, run_ids: Sequence[str]) -> dict[str, RunRecord]:
         """These runs by their ids; nothing of those that no worker has seen yet."""
-        if not run_ids:
-            return {}
         with self._database.transaction() as session:
-            query = select(RunRow).where(col(RunRow.run_id).in_(run_ids))
-            return {row.run_id: run_record(row) for row in session.exec(query)}
+            return {record.run_id: record for record in runs_of(session, run_ids)}
 
     def waiting(self, pool: str) -> list[RunRecord]:
         """Every run that waits in a pool, by priority and submission; `policy.plan` decides."""
@@ -348,6 +354,16 @@ def _row(session: Session, run_id: str, *, lock: bool = False) -> RunRow:
     if row is None:
         raise RunUnknown(run_id)
     return row
+
+
+def runs_of(session: Session, run_ids: Sequence[str]) -> list[RunRecord]:
+    """The records of *run_ids*, as many of them as there are."""
+    found = []
+    for start in range(0, len(run_ids), 500):  # SQLite takes some thousand parameters at most
+        page = run_ids[start : start + 500]
+        query = select(RunRow).where(col(RunRow.run_id).in_(page)).order_by("run_id")
+        found += [run_record(row) for row in session.exec(query)]
+    return found
 
 
 def run_record(row: RunRow) -> RunRecord:

@@ -27,6 +27,10 @@ TRANSITIONS: dict[RunState, frozenset[RunState]] = {
 }
 
 
+GRANTED = frozenset({RunState.CLAIMED, RunState.RUNNING})
+"""In these a run holds a lease on its node."""
+
+
 def rank_name(name: str, rank: int) -> str:
     """Name of one rank of the gang called *name*; no longer than a name may be."""
     return f"{name[:55]}-rank{rank}"

@@ -57,7 +57,12 @@ def runs_again(exit_: Exit, *, attempt: int, retries: int, preemptions: int = 0)
     if exit_.kind is ExitKind.PREEMPTED:
         return True
     again = {ExitKind.OUT_OF_MEMORY, ExitKind.INFRASTRUCTURE}
-    return exit_.kind in again and attempt - preemptions <= retries
+    return exit_.kind in again and attempts_left(attempt, retries, preemptions)
+
+
+def attempts_left(attempt: int, retries: int, preemptions: int) -> bool:
+    """Whether *attempt* may be followed by another; being preempted costs none."""
+    return attempt - preemptions <= retries
 
 
 def after_out_of_memory(demand: Demand, peak_bytes: int | None) -> int:

@@ -13,10 +13,10 @@ from headway.model.job import Resources, TrainingJob
 from headway.model.lease import Lease
 from headway.model.node import Reserve
 from headway.model.run import Prediction
-from headway.runtime.port import ContainerSpec
 from headway.settings import Settings
 from headway.site import Site
 from headway.units import MIB
+from tests.support.containers import create_container
 
 RUN = "00000000-0000-4000-8000-000000000001"
 JOB = TrainingJob(
@@ -36,27 +36,6 @@ def site(tmp_path: Path) -> Iterator[Site]:
         site.runtime.remove(container.name)
 
 
-def start(site: Site, attempt: Attempt) -> None:
-    log = site.settings.runs_dir / RUN / "log"
-    log.mkdir(parents=True)
-    site.runtime.create(
-        ContainerSpec(
-            name=attempt.container,
-            run_id=RUN,
-            attempt=attempt.number,
-            image=JOB.image,
-            command=tuple(JOB.command),
-            env={},
-            mounts=(),
-            log_path=log / "attempt-1.log",
-            host_memory_bytes=64 * MIB,
-            cpus=0.1,
-            shm_bytes=MIB,
-        )
-    )
-    site.runtime.start(attempt.container)
-
-
 def test_what_runs_is_followed_though_it_would_not_be_admitted_any_more(site: Site) -> None:
     first = Attempt(site, RUN, JOB)
     lease = first.admit()
@@ -71,6 +50,6 @@ def test_what_runs_is_followed_though_it_would_not_be_admitted_any_more(site: Si
     site.ledger.nodes.register(full, boot_id="b", worker_token="w")
     with pytest.raises(ImpossibleDemand):
         Attempt(site, RUN, JOB).admit()
-    start(site, first)
+    site.runtime.start(create_container(site, RUN))
     assert Attempt(site, RUN, JOB).admit() == lease
     assert site.ledger.runs.get(RUN).prediction == said

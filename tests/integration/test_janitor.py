@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from headway.attempt import container_name
 from headway.clock import SystemClock
 from headway.flowlock import hold_flow
 from headway.janitor import Janitor, PrefectRun
@@ -13,10 +12,10 @@ from headway.model.job import TrainingJob
 from headway.model.lease import Demand, Lease
 from headway.model.run import Exit, ExitKind, Measurement, RunState
 from headway.policy.reconcile import PrefectView
-from headway.runtime.port import ContainerSpec
 from headway.settings import Settings
 from headway.site import Site
 from headway.units import MIB
+from tests.support.containers import create_container
 
 RUN = "00000000-0000-4000-8000-000000000001"
 RANK = "00000000-0000-4000-8000-000000000002"
@@ -154,28 +153,6 @@ def test_a_run_that_is_at_work_here_keeps_its_data(site: Site) -> None:
     assert users(site) == ()
 
 
-def start(site: Site, run_id: str) -> str:
-    name = container_name(run_id, 1)
-    log = site.settings.runs_dir / run_id / "log"
-    log.mkdir(parents=True)
-    site.runtime.create(
-        ContainerSpec(
-            name=name,
-            run_id=run_id,
-            attempt=1,
-            image="image:1",
-            command=("sleep", "60"),
-            env={},
-            mounts=(),
-            log_path=log / "attempt-1.log",
-            host_memory_bytes=64 * MIB,
-            cpus=0.1,
-            shm_bytes=MIB,
-        )
-    )
-    return name
-
-
 def test_a_container_that_came_since_the_runs_were_read_stays(site: Site) -> None:
     site.ledger.nodes.register(
         replace(site.nodes()[0], name="there"), boot_id="b", worker_token="w"
@@ -186,7 +163,7 @@ def test_a_container_that_came_since_the_runs_were_read_stays(site: Site) -> Non
     runs = janitor.unsettled()
     (held,) = site.ledger.leases.untaken(RUN)
     site.ledger.leases.take(held.lease_id, RUN, 1, RANK)
-    name = start(site, RANK)
+    name = create_container(site, RANK)
     janitor.round(runs, {}, frozenset())
     assert site.runtime.inspect(name) is not None
     site.ledger.leases.release(RANK)
@@ -195,6 +172,6 @@ def test_a_container_that_came_since_the_runs_were_read_stays(site: Site) -> Non
 
 
 def test_a_container_of_a_ledger_before_this_one_stops_no_round(site: Site) -> None:
-    name = start(site, RANK)
+    name = create_container(site, RANK)
     mend(site)
     assert site.runtime.inspect(name) is None

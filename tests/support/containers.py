@@ -1,0 +1,29 @@
+"""Containers of attempts, as a flow process that has died left them."""
+
+from headway.attempt import container_name
+from headway.runtime.port import ContainerSpec
+from headway.site import Site
+from headway.units import MIB
+
+
+def create_container(site: Site, run_id: str, attempt: int = 1) -> str:
+    """Create the container of an attempt, which would sleep for a minute; its name."""
+    name = container_name(run_id, attempt)
+    log = site.settings.runs_dir / run_id / "log"
+    log.mkdir(parents=True)
+    site.runtime.create(
+        ContainerSpec(
+            name=name,
+            run_id=run_id,
+            attempt=attempt,
+            image="image:1",
+            command=("sleep", "60"),
+            env={},
+            mounts=(),
+            log_path=log / f"attempt-{attempt}.log",
+            host_memory_bytes=64 * MIB,
+            cpus=0.1,
+            shm_bytes=MIB,
+        )
+    )
+    return name
