@@ -7,18 +7,26 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 import click
 
-from headway.errors import HeadwayError, LedgerUnreachable, RunUnknown, SiteUnreachable
+from headway.clock import Clock
+from headway.errors import (
+    HeadwayError,
+    ImageMissing,
+    LedgerUnreachable,
+    RunUnknown,
+    SiteUnreachable,
+)
 from headway.forkserver import running_server
 from headway.model.job_text import job_from_document
 from headway.model.run import Measurement, Prediction
 from headway.project import PROJECT
-from headway.runtime.port import Runtime, RuntimeKind
+from headway.runtime.port import RuntimeKind
 from headway.server import DEPLOYMENT, PrefectServer
 from headway.site import Site
 from headway.units import format_duration
@@ -163,23 +171,61 @@ def _cpus() -> int:
 
 
 def _sample_image(site: Site, say: Say) -> None:
-    """Have the sample's image: built from the Dockerfile, or made of this machine's Python."""
-    runtime: Runtime = site.runtime
+    """Have the sample's image: built from the Dockerfile, or made of this machine's Python.
+
+    Raises:
+        ImageMissing: It can be had in neither way.
+    """
     with contextlib.suppress(HeadwayError):
-        runtime.ensure_image(SAMPLE_IMAGE)
+        site.runtime.ensure_image(SAMPLE_IMAGE)
         return
-    say(f"building image {SAMPLE_IMAGE} …")
-    build = ["docker", "build", "-t", SAMPLE_IMAGE, "-f", "samples/Dockerfile", "."]
+    say(f"building image {SAMPLE_IMAGE} (once; up to a minute) …")
     if shutil.which("docker") is not None:
-        built = subprocess.run(
-            build, cwd=PROJECT, capture_output=True, timeout=_BUILD_S, check=False
-        )
-        if built.returncode == 0:
+        build = ["docker", "build", "-t", SAMPLE_IMAGE, "-f", "samples/Dockerfile", "."]
+        if _shown(site.clock, "building from samples/Dockerfile", build).returncode == 0:
             return
-    say("no base image can be had here; the image is made of this machine's own Python")
-    subprocess.run(
-        [sys.executable, "-m", "samples.local_image", SAMPLE_IMAGE], cwd=PROJECT, check=True
-    )
+    say("no base image can be had here; the image is made of this machine's own Python …")
+    here = [sys.executable, "-m", "samples.local_image", SAMPLE_IMAGE]
+    made = _shown(site.clock, "packing Python, scikit-learn and pandas", here)
+    if made.returncode != 0:
+        said = made.stdout.strip().splitlines()
+        raise ImageMissing(SAMPLE_IMAGE, said[-1] if said else f"exit status {made.returncode}")
+
+
+def _shown(clock: Clock, title: str, command: list[str]) -> "subprocess.CompletedProcess[str]":
+    """Run *command*; a terminal shows how long it has been at it and what it said last."""
+    from rich.console import Console  # noqa: PLC0415 - only here
+    from rich.text import Text  # noqa: PLC0415
+
+    lines: list[str] = []
+
+    def read(words: Iterable[str]) -> None:
+        for line in words:
+            lines.append(line)  # noqa: PERF402 - each line as it comes, not all at the end
+
+    begun_s = clock.monotonic_s()
+    with (
+        Console(stderr=True).status(title) as status,
+        subprocess.Popen(
+            command,
+            cwd=PROJECT,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+        ) as child,
+    ):
+        reader = threading.Thread(target=read, args=(child.stdout or (),), daemon=True)
+        reader.start()
+        while reader.is_alive():
+            took_s = clock.monotonic_s() - begun_s
+            if took_s > _BUILD_S:
+                child.kill()
+            last = Text.from_ansi(lines[-1].strip()).plain[:60] if lines else ""
+            status.update(Text(f"{title}, {format_duration(took_s)}  {last}"))
+            reader.join(0.5)
+    return subprocess.CompletedProcess(command, child.wait(), "".join(lines))
 
 
 def _submit_through_prefect(site: Site, job: dict[str, Any]) -> str:

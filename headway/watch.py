@@ -5,7 +5,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from headway.errors import LedgerUnreachable, LogElsewhere, RunUnknown, SiteUnreachable
 from headway.estimate.remaining import RemainingTime
@@ -24,7 +24,16 @@ from headway.story import Past
 from headway.units import format_duration
 from headway.view import diagnostics_view, is_over, outcome, run_details, run_view, waiting_view
 
+if TYPE_CHECKING:
+    from rich.progress import Progress
+
 _POLL_S = 0.5
+_LINE_EVERY_S = 10.0
+"""Where no bar can be drawn, how often a line says how far the run is."""
+_PROTOCOL = b'{"headway":'
+"""How lines begin in which a program reports its progress to headway."""
+_TRAIN = "train"
+"""The step in which the program runs."""
 _CHUNK_BYTES = 1 << 20
 
 
@@ -108,6 +117,31 @@ def log_path(site: Site, run_id: str, attempt: int) -> Path:
     return site.settings.runs_dir / run_id / "log" / f"attempt-{attempt}.log"
 
 
+class LogReader:
+    """Reads a run's log on this node from where it left off, all attempts in order."""
+
+    def __init__(self, site: Site, run_id: str) -> None:
+        """At the beginning of the first attempt's log."""
+        self._site = site
+        self._run_id = run_id
+        self._attempt = 1
+        self._offset = 0
+
+    def pieces(self, newest: int) -> Iterator[bytes]:
+        """What has come since, up to the attempt *newest*."""
+        while self._attempt <= newest:
+            path = log_path(self._site, self._run_id, self._attempt)
+            while path.exists():
+                chunk = read_chunk(path, self._offset, _CHUNK_BYTES)
+                if not chunk.data and not chunk.skipped_bytes:
+                    break
+                self._offset = chunk.next_offset
+                yield chunk.data
+            if self._attempt == newest:
+                break
+            self._attempt, self._offset = self._attempt + 1, 0
+
+
 def log_pieces(
     site: Site, server: PrefectServer, seen: FlowRun, *, follow: bool
 ) -> Iterator[bytes]:
@@ -116,25 +150,14 @@ def log_pieces(
     Raises:
         LogElsewhere: The newest attempt's log is not on this node.
     """
-    attempt, offset = 1, 0
+    reader = LogReader(site, seen.run_id)
     while True:
         try:
             record = site.ledger.runs.get(seen.run_id)
         except RunUnknown:
             record = None
         over = is_over(seen)
-        newest = record.attempt if record is not None else 1
-        while attempt <= newest:
-            path = log_path(site, seen.run_id, attempt)
-            while path.exists():
-                chunk = read_chunk(path, offset, _CHUNK_BYTES)
-                if not chunk.data and not chunk.skipped_bytes:
-                    break
-                offset = chunk.next_offset
-                yield chunk.data
-            if attempt == newest:
-                break
-            attempt, offset = attempt + 1, 0
+        yield from reader.pieces(record.attempt if record is not None else 1)
         if record is not None:
             _refuse_elsewhere(site, record)
         if not follow or over:
@@ -152,28 +175,26 @@ def _refuse_elsewhere(site: Site, record: RunRecord) -> None:
 
 
 def watch_run(site: Site, server: PrefectServer, run_id: str, *, machine: bool) -> int:
-    """Follow a run to its end with live progress; the command's exit status."""
+    """Follow a run to its end: its states, its log, and a bar with the remaining time.
+
+    Returns:
+        The command's exit status.
+    """
     from rich.console import Console  # noqa: PLC0415 - only for people who watch
     from rich.progress import BarColumn, Progress, TextColumn  # noqa: PLC0415
 
     console = Console(stderr=machine)
     columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[says]}"))
     with Progress(*columns, console=console, transient=True) as progress:
-        task = progress.add_task("waiting", total=None, says="")
-        said = ""
+        watch = _Watch(site, run_id, progress, machine=machine)
         while True:
             try:
                 seen = server.run(run_id)
             except SiteUnreachable as error:
-                progress.update(task, says=str(error)[:60])
+                watch.tell_away(error)
                 site.clock.sleep(2.0)
                 continue
-            record = _record(site, run_id)
-            line = _state_line(seen, record)
-            if line != said and not machine:
-                progress.console.print(line, markup=False, highlight=False, soft_wrap=True)
-                said = line
-            _show(progress, task, site, record)
+            watch.show(seen, _record(site, run_id))
             if is_over(seen):
                 break
             site.clock.sleep(_POLL_S)
@@ -181,6 +202,87 @@ def watch_run(site: Site, server: PrefectServer, run_id: str, *, machine: bool) 
     if machine:
         sys.stdout.write(json.dumps(view, indent=2) + "\n")
     return outcome(seen.state_name)
+
+
+class _Watch:
+    """What a person who watches a run sees: on a terminal a bar below the log.
+
+    Where there is no terminal, which shows no bar, how far the run is gets a
+    line of its own now and then.
+    """
+
+    def __init__(self, site: Site, run_id: str, progress: "Progress", *, machine: bool) -> None:
+        self._site = site
+        self._progress = progress
+        self._machine = machine
+        self._log = LogReader(site, run_id)
+        self._task = progress.add_task("waiting", total=None, says="")
+        self._said = ""
+        self._next_line_s = 0.0
+        self._begun_line = b""
+
+    def tell_away(self, error: SiteUnreachable) -> None:
+        """The server does not answer for the moment; the run may well go on."""
+        self._progress.update(self._task, says=str(error)[:60])
+
+    def show(self, seen: FlowRun, record: RunRecord | None) -> None:
+        """Show what is new since the last time."""
+        if not self._machine:
+            if record is not None and is_over(seen):
+                self._show_log(record, over=True)
+            line = _state_line(seen, record)
+            if line != self._said:
+                self._print(line)
+                self._said = line
+            if record is not None:
+                self._show_log(record, over=False)
+        if record is not None and record.state in (RunState.CLAIMED, RunState.RUNNING):
+            self._show_progress(record)
+
+    def _show_log(self, record: RunRecord, *, over: bool) -> None:
+        data = self._begun_line + b"".join(self._log.pieces(record.attempt))
+        whole, newline, self._begun_line = data.rpartition(b"\n")
+        if over:
+            whole, newline = data, b"" if not data else b"\n"
+        for line in whole.split(b"\n") if newline else ():
+            # What a bar wrote over itself is not shown, nor what our own bar says.
+            shown = line.rstrip(b"\r").rpartition(b"\r")[2]
+            if not shown.startswith(_PROTOCOL):
+                self._print(shown.decode(errors="replace"))
+
+    def _show_progress(self, record: RunRecord) -> None:
+        ledger = self._site.ledger
+        point = ledger.progress.latest(record.run_id)
+        left_s = _remaining_s(self._site, record)
+        says = ["remaining time not known yet" if left_s is None else _left(left_s)]
+        done = total = None
+        if point is not None:
+            says += [f"{name} {value:.4g}" for name, value in list(point.metrics.items())[:3]]
+            done, total = point.iteration, point.total
+            done = point.epoch if done is None else done
+        under_way = [s.name for s in ledger.runs.steps(record.run_id) if s.ended_at is None]
+        step = under_way[-1] if under_way else "starting"
+        at = "" if done is None else f" {done:g}" + (f" of {total:g}" if total else "")
+        words = ", ".join(says) if step == _TRAIN else ""
+        self._progress.update(
+            self._task, completed=done or 0, total=total, description=step + at, says=words
+        )
+        now_s = self._site.clock.monotonic_s()
+        if not self._progress.console.is_terminal and now_s >= self._next_line_s:
+            self._next_line_s = now_s + _LINE_EVERY_S
+            if not self._machine:
+                self._print(f"{step}{at}" + (f": {words}" if words else ""))
+
+    def _print(self, line: str) -> None:
+        from rich.text import Text  # noqa: PLC0415 - only for people who watch
+
+        # Of what a program or a name brings along, a terminal is given letters only.
+        text = Text("".join(c if c.isprintable() else " " for c in Text.from_ansi(line).plain))
+        self._progress.console.print(text, soft_wrap=True)
+
+
+def _left(seconds: float) -> str:
+    return f"{format_duration(seconds)} left"
 
 
 def _record(site: Site, run_id: str) -> RunRecord | None:
@@ -195,19 +297,6 @@ def _state_line(seen: FlowRun, record: RunRecord | None) -> str:
     if record is not None and record.state is RunState.WAITING and record.reason:
         reason = record.reason
     return f"{seen.state_name}" + (f": {reason}" if reason else "")
-
-
-def _show(progress: Any, task: Any, site: Site, record: RunRecord | None) -> None:
-    if record is None or record.state is not RunState.RUNNING:
-        return
-    point = site.ledger.progress.latest(record.run_id)
-    left_s = _remaining_s(site, record)
-    says = [] if left_s is None else [f"{format_duration(left_s)} left"]
-    if point is not None:
-        says += [f"{name} {value:.4g}" for name, value in list(point.metrics.items())[:3]]
-        done = point.iteration if point.iteration is not None else point.epoch
-        progress.update(task, completed=done, total=point.total)
-    progress.update(task, description="training", says=", ".join(says))
 
 
 def line_views(site: Site) -> list[dict[str, Any]]:

@@ -3,7 +3,7 @@
     python -m samples.local_image headway-samples:local
 
 `samples` is this interpreter with its standard library, the shared libraries
-that it and its wheels need, busybox, the packages that the samples import, and
+that it and its wheels need, a shell, the packages that the samples import, and
 the samples at /app. `python` and `busybox` are smaller, for tests. It takes
 seconds; the ordinary way is `samples/Dockerfile`.
 """
@@ -90,37 +90,60 @@ class _Image:
 
 def busybox_root() -> bytes:
     """A tar with a static busybox and its applets."""
+    busybox = _static_busybox()
+    if busybox is None:
+        raise MissingPiece("a static busybox (Debian: apt-get install busybox-static)")
     image = _Image()
-    _add_busybox(image)
+    _add_folders(image)
+    _add_busybox(image, busybox)
     return image.done()
 
 
-def _add_busybox(image: _Image) -> None:
+def _static_busybox() -> Path | None:
     busybox = Path(shutil.which("busybox") or "/bin/busybox")
-    if not busybox.exists() or _linked(busybox):
-        raise MissingPiece("a static busybox (Debian: apt-get install busybox-static)")
+    return busybox if busybox.exists() and not _linked(busybox) else None
+
+
+def _add_folders(image: _Image) -> None:
     image.directory("/tmp", 0o1777)
     for path in ("/proc", "/sys", "/dev", "/etc", "/root", "/var/tmp"):
         image.directory(path)
-    image.file("/bin/busybox", busybox)
-    applets = subprocess.run([busybox, "--list"], check=True, capture_output=True, text=True)
-    for applet in applets.stdout.split():
-        image.link(f"/bin/{applet}", "busybox")
     image.text("/etc/passwd", _PASSWD)
     image.text("/etc/group", "root:x:0:\nnogroup:x:65534:\n")
 
 
+def _add_busybox(image: _Image, busybox: Path) -> None:
+    image.file("/bin/busybox", busybox)
+    applets = subprocess.run([busybox, "--list"], check=True, capture_output=True, text=True)
+    for applet in applets.stdout.split():
+        image.link(f"/bin/{applet}", "busybox")
+
+
+def _add_shell(image: _Image) -> dict[str, Path]:
+    """Add a static busybox, else this machine's own shell; the libraries that it needs."""
+    busybox = _static_busybox()
+    if busybox is not None:
+        _add_busybox(image, busybox)
+        return {}
+    shell = Path("/bin/sh").resolve()
+    if not shell.exists():
+        raise MissingPiece("a shell at /bin/sh")
+    image.file("/bin/sh", shell)
+    return _linked(shell)
+
+
 def python_root() -> bytes:
-    """A tar with this interpreter, its libraries and busybox."""
+    """A tar with this interpreter, its libraries and a shell."""
     return _python_image((), None).done()
 
 
 def _python_image(packages: Iterable[str], samples: Path | None) -> _Image:
     image = _Image()
-    _add_busybox(image)
+    _add_folders(image)
+    libraries = _add_shell(image)
     binary = Path(sys.executable).resolve()
     image.file(str(binary), binary)
-    libraries = _linked(binary)
+    libraries |= _linked(binary)
     stdlib = Path(sysconfig.get_path("stdlib"))
     for folder, folders, files in os.walk(stdlib):
         folders[:] = [name for name in folders if name not in _LEFT_OUT]
@@ -197,7 +220,7 @@ def build(which: str, tag: str, *, docker_host: str | None = None) -> str:
     """Import the image *which* (`busybox` or `python`) as *tag*; the tag.
 
     Raises:
-        MissingPiece: This machine has no static busybox.
+        MissingPiece: This machine has no shell; for `busybox`, no static busybox.
     """
     root = {"busybox": busybox_root, "python": python_root, "samples": samples_root}[which]()
     client = docker.DockerClient(base_url=docker_host) if docker_host else docker.from_env()

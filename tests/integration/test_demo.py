@@ -1,0 +1,59 @@
+"""The demo's image on machines that lack one thing or another."""
+
+import subprocess
+from types import SimpleNamespace
+from typing import Any, cast
+
+import docker
+import pytest
+
+from headway import demo
+from headway.clock import SystemClock
+from headway.errors import ImageMissing
+from samples import local_image
+
+
+class NoImage:
+    def ensure_image(self, image: str) -> None:
+        raise ImageMissing(image, "no registry")
+
+
+SITE = cast("Any", SimpleNamespace(runtime=NoImage(), clock=SystemClock()))
+
+
+def test_an_image_that_cannot_be_had_is_said_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It ended in the traceback of a subprocess."""
+
+    def lacks(_clock: object, _title: str, command: list[str]) -> Any:
+        return subprocess.CompletedProcess(command, 1, "working\ncannot build: lacks a shell\n")
+
+    monkeypatch.setattr(demo, "_shown", lacks)
+    said: list[str] = []
+    with pytest.raises(ImageMissing, match="lacks a shell"):
+        demo._sample_image(SITE, said.append)
+    assert "building image" in said[0]
+
+
+def test_a_command_is_shown_until_its_end_and_its_words_are_kept() -> None:
+    done = demo._shown(SITE.clock, "counting", ["sh", "-c", "echo one; echo two >&2; exit 3"])
+    assert (done.returncode, done.stdout) == (3, "one\ntwo\n")
+
+
+def test_a_command_that_hangs_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(demo, "_BUILD_S", 0.2)
+    done = demo._shown(SITE.clock, "hanging", ["sh", "-c", "exec sleep 600"])
+    assert done.returncode == -9
+
+
+@pytest.mark.docker
+def test_an_image_needs_no_busybox(docker_engine: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Most machines have no static busybox: then the image gets this machine's own shell."""
+    monkeypatch.setattr(local_image, "_static_busybox", lambda: None)
+    tag = local_image.build("python", "headway-test/no-busybox:local")
+    client = docker.from_env()
+    try:
+        shell = ["sh", "-c", 'exec "$@"', "headway", "python", "-c", "print(6 * 7)"]
+        assert client.containers.run(tag, shell, remove=True, network_mode="none") == b"42\n"
+    finally:
+        client.images.remove(tag, force=True)
+        client.close()
