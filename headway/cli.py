@@ -31,6 +31,7 @@ class _Headway(click.Group):
         from headway.errors import (
             HeadwayError,
             InvalidInput,
+            LedgerMissing,
             LedgerUnreachable,
             LogElsewhere,
             RunUnknown,
@@ -45,7 +46,9 @@ class _Headway(click.Group):
             status = 1
             if isinstance(error, InvalidInput | RunUnknown):
                 status = 2
-            elif isinstance(error, SiteUnreachable | LedgerUnreachable | LogElsewhere):
+            elif isinstance(
+                error, SiteUnreachable | LedgerUnreachable | LedgerMissing | LogElsewhere
+            ):
                 status = 3
             return ctx.exit(status)
         except BrokenPipeError:

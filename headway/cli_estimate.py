@@ -87,7 +87,9 @@ def traces() -> None:
 def import_(file: BinaryIO, source: str, machine: bool) -> None:
     """Read traces from a CSV or Parquet file; bad rows are reported and left out."""
     got = _read(file, source)
-    kept = this_site().ledger.traces.add(got.traces)
+    site = this_site()
+    site.make_ledger()  # traces may be there before the site is started
+    kept = site.ledger.traces.add(got.traces)
     known = len(got.traces) - kept
     if machine:
         print_json(

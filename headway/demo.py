@@ -54,7 +54,7 @@ def bring_up(site: Site, say: Say) -> dict[str, Any]:
     """Start what does not run yet. What it reports is what `headway up --json` prints."""
     settings = site.settings
     with only_one(settings):
-        site.ledger.close()
+        site.make_ledger()
         server = start_server(settings, site.clock, say)
         registered = register(settings, say)
         worker = start_worker(settings, site.clock, say)

@@ -8,6 +8,7 @@
     ├── LogElsewhere            the log of a run is on another node
     ├── LedgerError
     │   ├── LedgerUnreachable   the database does not answer, or refuses to write
+    │   ├── LedgerMissing       there is no ledger where it is looked for
     │   ├── SchemaMismatch      the tables are older or newer than this code
     │   ├── LeaseLost           the lease was given away, or is held by another token
     │   ├── IllegalTransition   a run cannot go from this state to that
@@ -119,6 +120,17 @@ class LedgerUnreachable(LedgerError):
         super().__init__(
             f"the ledger at {url} cannot be used ({cause}); nothing was granted or changed. "
             "It is tried again; `headway doctor` shows what is wrong"
+        )
+
+
+class LedgerMissing(LedgerError):
+    """There is no ledger where it is looked for, so nothing is known of the site."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        super().__init__(
+            f"there is no ledger at {url}, so nothing is known of nodes and runs; "
+            "start a site with `headway up`, or set HEADWAY_HOME to the home of one"
         )
 
 

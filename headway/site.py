@@ -3,7 +3,7 @@
 import hashlib
 import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -62,17 +62,31 @@ class Site:
     command such as `headway runs` should not pay.
     """
 
-    def __init__(self, settings: Settings, clock: Clock) -> None:
-        """A site with *settings*, on *clock*."""
+    def __init__(
+        self,
+        settings: Settings,
+        clock: Clock,
+        open_ledger: Callable[[str], Ledger] = Ledger.open,
+    ) -> None:
+        """A site with *settings*, on *clock*; *open_ledger* opens the address of its ledger."""
         self.settings = settings
         self.clock = clock
+        self._open_ledger = open_ledger
         self._worker_token = uuid4().hex
 
     @cached_property
     def ledger(self) -> Ledger:
-        """The ledger, its tables brought up to this code."""
+        """The ledger, its tables brought up to this code.
+
+        Raises:
+            LedgerMissing: There is none; only `make_ledger` makes one.
+        """
+        return self._open_ledger(self.settings.database_url)
+
+    def make_ledger(self) -> None:
+        """Make the site's ledger where there is none yet."""
         self.settings.home.mkdir(parents=True, exist_ok=True, mode=0o700)
-        return Ledger.open(self.settings.database_url)
+        Ledger.open(self.settings.database_url).close()
 
     @cached_property
     def runtime(self) -> Runtime:
@@ -402,4 +416,4 @@ _LINE = TypeAdapter(PolicySettings)
 @lru_cache(maxsize=1)
 def current_site() -> Site:
     """The site of this process, from its environment."""
-    return Site(read_settings(), SystemClock())
+    return Site(read_settings(), SystemClock(), Ledger.find)

@@ -60,9 +60,12 @@ class Past:
     steps: Sequence[Step]
     ranks: Sequence[RunRecord]
     """Runs of a gang's other ranks, of its newest attempt."""
+    here: str
+    """This node."""
     folder: Path
-    """Log and outputs of the run on its node."""
-    outputs: Sequence[str]
+    """Where log and outputs of the run are, or would be, on this node."""
+    outputs: Sequence[str] | None
+    """Files on this node; None when they are on another one, and so not known here."""
     diagnostics: Diagnostics
     """How steady the newest attempt's iteration times are."""
     profile: Profile | None = None
@@ -175,7 +178,7 @@ def _attempt(past: Past, attempt: AttemptRecord, since: datetime) -> Iterable[tu
         yield "ended", f"it {ending(attempt.exit)}"
         yield "said", _plain(attempt.exit.message)
     if attempt.started_at is not None:
-        yield "log", str(past.folder / "log" / f"attempt-{attempt.attempt}.log")
+        yield "log", _place(past, attempt.node, Path("log", f"attempt-{attempt.attempt}.log"))
 
 
 def _waited(attempt: AttemptRecord, since: datetime) -> str:
@@ -256,16 +259,31 @@ def _rank(run: RunRecord) -> tuple[str, str]:
 
 
 def _left(past: Past) -> Iterable[tuple[str, str]]:
+    yield from _outputs(past)
+    yield "iterations", past.diagnostics.sentence()
+    if past.profile is not None:
+        view = profile_view(past.profile)
+        yield "profile", "; ".join([view["text"], *(each["text"] for each in view["copies"])])
+
+
+def _outputs(past: Past) -> Iterable[tuple[str, str]]:
+    if past.outputs is None:
+        place = _place(past, past.record.node, Path("outputs"))
+        yield "outputs", f"{place}; what is there is not known here"
+        return
     files = "1 file" if len(past.outputs) == 1 else f"{len(past.outputs)} files"
     yield "outputs", f"{files} in {past.folder / 'outputs'}"
     for path in past.outputs[:_MOST_OUTPUTS]:
         yield "", _plain(path)
     if len(past.outputs) > _MOST_OUTPUTS:
         yield "", f"… and {len(past.outputs) - _MOST_OUTPUTS} more"
-    yield "iterations", past.diagnostics.sentence()
-    if past.profile is not None:
-        view = profile_view(past.profile)
-        yield "profile", "; ".join([view["text"], *(each["text"] for each in view["copies"])])
+
+
+def _place(past: Past, node: str | None, path: Path) -> str:
+    """Where *path* of the run's folder on *node* lies, as somebody on this node can use it."""
+    if node in (None, past.here):
+        return str(past.folder / path)
+    return f"on node {node}: {Path('runs', past.record.run_id) / path} below its HEADWAY_HOME"
 
 
 def _time(moment: datetime) -> str:

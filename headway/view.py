@@ -79,7 +79,7 @@ def run_details(
     lease: Lease | None,
     latest: ProgressPoint | None,
     remaining_s: float | None,
-    outputs: Iterable[str],
+    outputs: Iterable[str] | None,
     ranks: Iterable[RunRecord],
     warnings: Iterable[RunWarning],
     attempts: Iterable[AttemptRecord],
@@ -110,7 +110,7 @@ def run_details(
             "metrics": dict(latest.metrics) if latest else {},
             "remaining_s": remaining_s,
         },
-        "outputs": list(outputs),
+        "outputs": None if outputs is None else list(outputs),
         "gang": record.gang_id,
         "ranks": [
             {

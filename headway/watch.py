@@ -74,11 +74,16 @@ def past_of(site: Site, record: RunRecord) -> Past:
         warnings=ledger.warnings.of_run(run_id),
         steps=ledger.runs.steps(run_id),
         ranks=ledger.runs.ranks(run_id, record.attempt),
+        here=site.settings.node,
         folder=folder,
-        outputs=sorted(str(path) for path in (folder / "outputs").rglob("*") if path.is_file()),
+        outputs=_outputs(folder) if record.node in (None, site.settings.node) else None,
         diagnostics=diagnose_points(points),
         profile=kept(site, run_id),
     )
+
+
+def _outputs(folder: Path) -> list[str]:
+    return sorted(str(path) for path in (folder / "outputs").rglob("*") if path.is_file())
 
 
 def _remaining_s(site: Site, record: RunRecord) -> float | None:
@@ -255,7 +260,8 @@ class _Watch:
         point = ledger.progress.latest(record.run_id)
         left_s = _remaining_s(self._site, record)
         says = ["remaining time not known yet" if left_s is None else _left(left_s)]
-        done = total = None
+        done: float | None = None
+        total = None
         if point is not None:
             says += [f"{name} {value:.4g}" for name, value in list(point.metrics.items())[:3]]
             done, total = point.iteration, point.total

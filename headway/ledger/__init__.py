@@ -3,10 +3,10 @@
 from datetime import datetime
 from typing import Self
 
-from headway.errors import LedgerError
+from headway.errors import LedgerError, LedgerMissing
 from headway.ledger.attempts import Attempts
 from headway.ledger.columns import now
-from headway.ledger.database import Database, open_engine
+from headway.ledger.database import Database, is_absent, open_engine, shown
 from headway.ledger.leases import Leases
 from headway.ledger.lines import Lines
 from headway.ledger.nodes import Nodes, SiteSettings
@@ -39,14 +39,35 @@ class Ledger:
 
     @classmethod
     def open(cls, url: str) -> Self:
-        """The ledger at *url*, with its tables brought up to this code.
+        """The ledger at *url*, made where there is none, its tables brought up to this code.
 
         Raises:
             LedgerUnreachable: The database does not answer.
             SchemaMismatch: It is newer than this code.
         """
-        ledger = cls(Database(open_engine(url)))
+        return cls._opened(url, make=True)
+
+    @classmethod
+    def find(cls, url: str) -> Self:
+        """The ledger at *url*: as `open`, but none is made.
+
+        Whoever asks an empty ledger is told that nobody waits and that there
+        are no nodes, which may be false.
+
+        Raises:
+            LedgerMissing: There is none.
+        """
+        return cls._opened(url, make=False)
+
+    @classmethod
+    def _opened(cls, url: str, *, make: bool) -> Self:
+        engine = open_engine(url)
+        if not make and is_absent(engine):
+            raise LedgerMissing(shown(engine))
+        ledger = cls(Database(engine))
         try:
+            if not make and ledger._database.schema_version() is None:
+                raise LedgerMissing(shown(engine))
             ledger._database.migrate()
         except LedgerError:
             ledger.close()

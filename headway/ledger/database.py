@@ -42,8 +42,6 @@ def _engine(address: URL) -> Engine:
     if address.get_backend_name() not in {"sqlite", "postgresql"}:
         raise ArgumentError("no other database keeps the ledger's promises")
     if address.get_backend_name() == "sqlite":
-        if address.database:
-            Path(address.database).parent.mkdir(parents=True, exist_ok=True)
         engine = create_engine(address, connect_args={"timeout": _BUSY_S})
         event.listen(engine, "connect", _set_up_sqlite)
         event.listen(engine, "begin", _begin_immediate)
@@ -57,6 +55,17 @@ def _engine(address: URL) -> Engine:
         max_overflow=5,
         connect_args={"connect_timeout": 10},
     )
+
+
+def is_absent(engine: Engine) -> bool:
+    """Whether connecting would make the database's file."""
+    path = engine.url.database
+    return engine.dialect.name == "sqlite" and bool(path) and not Path(path or "").exists()
+
+
+def shown(engine: Engine) -> str:
+    """Its address without the password."""
+    return engine.url.render_as_string(hide_password=True)
 
 
 def _set_up_sqlite(connection: Any, _record: object) -> None:
@@ -107,7 +116,7 @@ class Database:
     @property
     def shown_url(self) -> str:
         """The address without its password."""
-        return self.engine.url.render_as_string(hide_password=True)
+        return shown(self.engine)
 
     def migrate(self) -> None:
         """Bring the tables to this code's schema. Safe when several start at once.
@@ -115,6 +124,8 @@ class Database:
         Raises:
             SchemaMismatch: The tables are newer than this code.
         """
+        if is_absent(self.engine):
+            Path(self.engine.url.database or "").parent.mkdir(parents=True, exist_ok=True)
         found = self.schema_version()
         if found == SCHEMA_VERSION:
             return

@@ -13,13 +13,14 @@ from typing import Any
 import pytest
 from alembic.config import Config
 from alembic.script import ScriptDirectory
-from sqlalchemy import text
+from sqlalchemy import make_url, text
 from sqlalchemy.exc import StatementError
 
 from headway.errors import (
     IllegalTransition,
     LeaseLost,
     LedgerError,
+    LedgerMissing,
     LedgerUnreachable,
     RunUnknown,
 )
@@ -593,6 +594,17 @@ def test_several_may_migrate_at_once(ledger_url: str) -> None:
     ledger = Ledger.open(ledger_url)
     assert ledger.nodes.all() == []
     ledger.close()
+
+
+def test_a_ledger_that_is_not_there_is_not_made_by_asking(ledger_url: str) -> None:
+    with pytest.raises(LedgerMissing, match=r"there is no ledger at .*`headway up`"):
+        Ledger.find(ledger_url)
+    if ledger_url.startswith("sqlite"):
+        assert not Path(make_url(ledger_url).database or "").exists()
+    Ledger.open(ledger_url).close()
+    found = Ledger.find(ledger_url)
+    assert found.nodes.all() == []
+    found.close()
 
 
 def test_a_refused_connection_is_ours_to_tell() -> None:

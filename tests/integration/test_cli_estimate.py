@@ -19,6 +19,7 @@ GAVEL = Path(__file__).parents[1] / "data" / "runtime-gavel.csv"
 def site(tmp_path, monkeypatch):
     monkeypatch.setenv("HEADWAY_HOME", str(tmp_path / "home"))
     current_site.cache_clear()
+    current_site().make_ledger()
     yield current_site()
     current_site().ledger.close()
     current_site.cache_clear()

@@ -27,6 +27,7 @@ def site(tmp_path, monkeypatch):
         monkeypatch.setenv("HEADWAY_PORT", str(unused.getsockname()[1]))
     current_site.cache_clear()
     site = current_site()
+    site.make_ledger()
     gpus = (Gpu("GPU-a", 0, "NVIDIA A100", 80 * GIB),)
     node = Node("h2", "gpu", Capacity(8, 44 * GIB, gpus), Reserve(1.0, 4 * GIB))
     site.ledger.nodes.register(node, boot_id="b", worker_token="t")

@@ -23,12 +23,10 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 @pytest.mark.parametrize(
     ("variable", "value", "said"),
     [
-        ("HEADWAY_HOME", "{file}", '"{file}": File exists'),
         ("HEADWAY_LEDGER_URL", "pa55word", "HEADWAY_LEDGER_URL: got a hidden value; give an addr"),
         ("HEADWAY_LEDGER_URL", "mysql://u:pa55word@h/d", "HEADWAY_LEDGER_URL: got a hidden value"),
         ("HEADWAY_LEDGER_URL", "postgresql://u:pa55word@h:port/d", "HEADWAY_LEDGER_URL: got a hid"),
         ("HEADWAY_LEDGER_URL", "postgresql+none://u:pa55word@h/d", "HEADWAY_LEDGER_URL: got a hid"),
-        ("HEADWAY_LEDGER_URL", "sqlite:///{file}/l.db", '"{file}": File exists'),
         ("PREFECT_API_URL", "http://[::1", 'PREFECT_API_URL: got "http://[::1"; give an address'),
     ],
 )
@@ -44,6 +42,29 @@ def test_an_environment_that_cannot_be_used_is_one_line_and_status_2(
     (line,) = got.stderr.splitlines()
     assert line.startswith(said.format(file=path))
     assert "pa55word" not in line
+
+
+def test_a_home_that_is_a_file_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "file"
+    path.touch()
+    monkeypatch.setenv("HEADWAY_HOME", str(path))
+    got = CliRunner().invoke(headway, ["traces", "import", "-"], input="network,gpu_type\n")
+    assert got.exit_code == 2
+    got = CliRunner().invoke(headway, ["up"])
+    assert (got.exit_code, got.stdout) == (2, "")
+    assert got.stderr.startswith(f'"{path}')
+
+
+@pytest.mark.parametrize(
+    "command", [["queue"], ["nodes"], ["node", "list"], ["top", "--once"], ["traces", "export"]]
+)
+def test_without_a_ledger_nothing_is_said_to_be_empty(tmp_path: Path, command: list[str]) -> None:
+    """`queue` said that nobody waits, and left an empty ledger behind."""
+    got = CliRunner().invoke(headway, command)
+    assert (got.exit_code, got.stdout) == (3, "")
+    (line,) = got.stderr.splitlines()
+    assert line.startswith(f"there is no ledger at sqlite:///{tmp_path / 'home/ledger.db'}, so not")
+    assert not (tmp_path / "home").exists()
 
 
 @pytest.mark.parametrize(

@@ -62,6 +62,7 @@ PAST = Past(
     steps=[Step("train", 2, StepState.DONE, after(72), after(172))],
     ranks=[],
     folder=Path("/home/runs/r1"),
+    here="node-a",
     outputs=["/home/runs/r1/outputs/model.bin"],
     diagnostics=diagnose_points([]),
 )
@@ -171,3 +172,12 @@ def test_no_token_and_no_users_markup_reaches_the_page() -> None:
 def test_every_table_has_rows_of_its_width() -> None:
     assert all(len(row) == len(section.columns) for section in story(PAST) for row in section.rows)
     assert isinstance(story(PAST)[0], Section)
+
+
+def test_what_lies_on_another_node_is_not_said_to_be_missing() -> None:
+    """`show` on the head node said "0 files" of a run of another node."""
+    told = markdown(replace(PAST, here="head", outputs=None))
+    assert "0 files" not in told
+    assert "on node node-a: runs/r1/outputs below its" in told
+    assert "not known here" in told
+    assert "on node node-a: runs/r1/log/attempt-2.log below its" in told
