@@ -73,11 +73,11 @@ class HeadwayLine(Block):
     _block_type_slug: ClassVar[str] = "headway-line"
     _description: ClassVar[str] = "Order, fair share and quotas of the line of a headway site."
 
-    teams: dict[str, dict[str, float]] = Field(
+    teams: dict[str, dict[str, float | str]] = Field(
         {},
         title="Teams",
         description='By name: {"vision": {"weight": 2, "max_gpus": 8, "max_running": 20, '
-        '"max_host_memory_bytes": 2e11}}. A team that is not listed has weight 1 and no quota.',
+        '"max_host_memory": "200GiB"}}. A team that is not listed has weight 1 and no quota.',
     )
     utilisation_limit: float = Field(
         1.0,

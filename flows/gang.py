@@ -11,7 +11,7 @@ from headway.errors import SiteUnreachable
 from headway.gang import Meeting
 from headway.model.lease import Lease
 from headway.model.run import rank_name
-from headway.server import RANK
+from headway.server import DEPLOYMENTS, RANK
 
 
 def start_ranks(attempt: Attempt, lease: Lease) -> None:
@@ -67,9 +67,9 @@ def _start(deployment: str, attempt: Attempt, meeting: Meeting, held: Lease) -> 
 def _deployment(pool: str) -> str:
     with get_client(sync_client=True) as client:
         try:
-            default = client.read_deployment_by_name(f"{RANK}/default")
+            default = client.read_deployment_by_name(DEPLOYMENTS[RANK])
         except ObjectNotFound:
             raise SiteUnreachable(
-                str(client.api_url), f"deployment {RANK}/default is not registered there"
+                str(client.api_url), f"deployment {DEPLOYMENTS[RANK]} is not registered there"
             ) from None
-    return f"{RANK}/{'default' if default.work_pool_name == pool else pool}"
+    return DEPLOYMENTS[RANK] if default.work_pool_name == pool else f"{RANK}/{pool}"

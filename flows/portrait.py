@@ -6,12 +6,12 @@ from logging import Logger
 from typing import cast
 from uuid import UUID
 
-from prefect.artifacts import create_image_artifact
+from prefect.artifacts import create_markdown_artifact
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.actions import ArtifactUpdate
 from prefect.logging.loggers import LoggingAdapter
 
-from flows.pictures import picture_url
+from flows.pictures import picture_text
 from headway.follow import Watched
 from headway.model.progress import ProgressPoint
 
@@ -84,14 +84,14 @@ class Portrait:
         return self._thread.submit(_draw, self._points(), list(self._memory), self._limit_bytes)
 
     def _show(self, png: bytes) -> None:
-        url = picture_url(png)
+        text = picture_text(png, _TEXT)
         if self._artifact is None:
             # Called from a synchronous flow, so this is an id, not a coroutine.
-            made = create_image_artifact(url, key="picture", description=_TEXT)
+            made = create_markdown_artifact(text, key="picture", description=_TEXT)
             self._artifact = cast("UUID", made)
             return
         with get_client(sync_client=True) as client:
-            client.update_artifact(self._artifact, ArtifactUpdate(data=url))
+            client.update_artifact(self._artifact, ArtifactUpdate(data=text))
 
 
 def _draw(

@@ -6,6 +6,7 @@ one to know something.
 """
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar, cast
@@ -57,24 +58,41 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-def step(name: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Make a function a Prefect task whose failure shows the error's one line, nothing else."""
+@dataclass(frozen=True)
+class _Kept:
+    """What a step returned whose task is shown as failed; the flow goes on with it."""
+
+    result: Any
+
+
+def step(
+    name: str, problem: Callable[[Any], str] = lambda _: ""
+) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Make a function a Prefect task whose failure shows the error's one line, nothing else.
+
+    Args:
+        name: Of the task.
+        problem: Why what the function returned is a failure to show, although the
+            flow goes on with it; empty when it is none.
+    """
 
     def decorate(body: Callable[P, R]) -> Callable[P, R]:
         @task(name=name, task_run_name=name, cache_policy=NO_CACHE, persist_result=False)
         @wraps(body)
         def run(*args: P.args, **kwargs: P.kwargs) -> Any:
             try:
-                return body(*args, **kwargs)
+                result = body(*args, **kwargs)
             except HeadwayError as error:
                 return Failed(message=str(error), data=error)
+            said = problem(result)
+            return Failed(message=said, data=_Kept(result)) if said else result
 
         @wraps(body)
         def call(*args: P.args, **kwargs: P.kwargs) -> R:
             state = cast("Any", run)(*args, **kwargs, return_state=True)
             if isinstance(state.data, HeadwayError):
                 raise state.data
-            return cast("R", state.result())
+            return cast("R", state.data.result if isinstance(state.data, _Kept) else state.result())
 
         return call
 
@@ -115,14 +133,21 @@ def admit(attempt: Attempt) -> Lease | Wait:
     return answer
 
 
-@step("train")
+def _problem(followed: Followed) -> str:
+    exit_ = followed.halted or followed.own_exit()
+    return "" if exit_.kind is ExitKind.OK else exit_.message
+
+
+@step("train", _problem)
 def train_container(
     attempt: Attempt, lease: Lease, secrets: Mapping[str, str], portrait: Portrait
 ) -> Followed:
     """Run the container under its limits and follow it to its end."""
     display = Display(get_run_logger(), attempt.site.clock, portrait)
-    with attempt.step("train"):
+    with attempt.step("train") as problems:
         followed = attempt.train(lease, secrets, display)
+        if said := _problem(followed):
+            problems.append(said)
     display.close()
     if followed.stopped_early and followed.status.exit_code == 0:
         get_run_logger().info("it ended before all its iterations were done: stopped early")

@@ -40,7 +40,6 @@ from headway.policy.demand import after_out_of_memory, runs_again
 from headway.policy.gang import verdict, why_stop
 from headway.policy.silent import exit_told
 from headway.profiling import conclude, wrapping
-from headway.runtime.outcome import classify_exit
 from headway.runtime.port import BindMount, ContainerSpec
 from headway.site import Site
 from headway.staging.cache import StagedDataset
@@ -266,11 +265,7 @@ class Attempt:
         The ledger has the exit before the container is removed: whoever dies
         in between, nobody runs a finished job again.
         """
-        exit_ = classify_exit(
-            followed.status,
-            timed_out=followed.timed_out,
-            log_tail=followed.log_tail,
-        )
+        exit_ = followed.own_exit()
         usage = self.site.runtime.usage(self.container)
         record = self.site.ledger.runs.get(self.run_id)
         preempted = record.preempted_for is not None
@@ -373,16 +368,21 @@ class Attempt:
         )
 
     @contextmanager
-    def step(self, name: str) -> Iterator[None]:
-        """Keep a step's start and end in the ledger."""
+    def step(self, name: str) -> Iterator[list[str]]:
+        """Keep a step's start and end in the ledger; it failed if a problem is put into the list.
+
+        An exception is such a problem too.
+        """
+        problems: list[str] = []
         runs = self.site.ledger.runs
         runs.step_started(self.run_id, self.number, name)
         try:
-            yield
+            yield problems
         except BaseException as error:
             runs.step_ended(self.run_id, self.number, name, StepState.FAILED, str(error))
             raise
-        runs.step_ended(self.run_id, self.number, name, StepState.DONE)
+        state = StepState.FAILED if problems else StepState.DONE
+        runs.step_ended(self.run_id, self.number, name, state, "; ".join(problems))
 
     @property
     def prediction(self) -> Prediction:

@@ -14,6 +14,7 @@ from headway.model.progress import ProgressPoint
 from headway.model.run import Exit, Prediction
 from headway.model.silent import RunWarning
 from headway.progress.parser import LogParser
+from headway.runtime.outcome import classify_exit
 from headway.runtime.port import ContainerState, ContainerStatus, Runtime, Usage
 from headway.telemetry.port import GpuSensors
 
@@ -94,6 +95,10 @@ class Followed:
     """Mean of its GPUs over the readings in which only it was on them; None with too few."""
     stopped_early: bool = False
     """Whether it ended before the iterations or epochs that its log had promised."""
+
+    def own_exit(self) -> Exit:
+        """How the container ended by itself, whoever may have stopped it."""
+        return classify_exit(self.status, timed_out=self.timed_out, log_tail=self.log_tail)
 
 
 class Follower:

@@ -22,6 +22,8 @@ FLOW = "train"
 RANK = "rank"
 """One node's part of a gang."""
 DEPLOYMENT = "train/default"
+DEPLOYMENTS = {FLOW: DEPLOYMENT, RANK: "rank/gang"}
+"""What is copied for a further work pool; a list of deployments shows the second part alone."""
 _PAGE = 200  # the server's own limit
 _BUSY = frozenset({429, 502, 503, 504})
 _PAUSES_S = (0.2, 0.5, 1.0, 2.0, 4.0, 8.0)
@@ -197,7 +199,7 @@ class PrefectServer:
             self._copy_deployment(flow, pool)
 
     def _copy_deployment(self, flow: str, pool: str) -> None:
-        default = self._call("GET", f"/deployments/name/{flow}/default")
+        default = self._call("GET", f"/deployments/name/{DEPLOYMENTS[flow]}")
         copied = (
             "flow_id",
             "entrypoint",

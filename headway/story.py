@@ -192,6 +192,7 @@ def _waited(attempt: AttemptRecord, since: datetime) -> str:
 def _granted(lease: Lease) -> str:
     parts = [f"{format_size(lease.host_memory_bytes)} of host memory", f"{lease.cpus:g} CPUs"]
     parts += [f"{format_size(g.memory_bytes)} of {g.uuid} ({g.sharing})" for g in lease.gpus]
+    parts += [f"port {port} on the node's loopback" for port in lease.ports]
     return f"lease {lease.lease_id} on {lease.node}, {_time(lease.granted_at)}: {', '.join(parts)}"
 
 

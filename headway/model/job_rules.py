@@ -4,6 +4,7 @@ Each function reads one value and returns it, or raises `Refused`.
 """
 
 import json
+import math
 import re
 import shlex
 from collections.abc import Mapping
@@ -112,6 +113,11 @@ def read_environment(value: object) -> dict[str, str]:
 
 def _variable(key: str, text: object) -> str:
     check_env_key(key)
+    if isinstance(text, bool):
+        raise Refused('give text in quotes: "true", "True", "1" and "yes" differ to a program')
+    if isinstance(text, int | float) and math.isfinite(text):
+        # As it was written, where that is known: 3.10 and 3.1 are one number.
+        text = str(getattr(text, "text", text))
     if not isinstance(text, str):
         raise Refused("give text; put it in quotes")
     if _secret(key, text):

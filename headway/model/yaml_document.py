@@ -7,7 +7,7 @@ So nothing multiplies, and nothing in it can run.
 
 import re
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Self
 
 from ruamel.yaml import YAML
 from ruamel.yaml.composer import Composer
@@ -20,6 +20,19 @@ from headway.errors import InvalidInput
 from headway.model.document import HIDDEN, Document, Path, Word, dotted
 from headway.model.job_rules import may_be_secret
 from headway.units import KIB, format_size
+
+
+class WrittenFloat(float):
+    """A number that knows how it was written: ``3.10`` is not ``3.1`` to a program."""
+
+    def __new__(cls, text: str) -> Self:
+        """The number in *text*."""
+        number = super().__new__(cls, text)
+        number.text = text
+        return number
+
+    text: str
+
 
 MAX_TEXT_BYTES = 256 * KIB
 MAX_DEPTH = 20
@@ -158,7 +171,7 @@ def _scalar(kind: str, text: str) -> Any:
     if kind == "int" and _WHOLE.fullmatch(text):
         return int(text)
     if kind == "float" and _DECIMAL.fullmatch(text):
-        value = float(text)
+        value = WrittenFloat(text)
         return value if abs(value) < float("inf") else text
     return _joined(text)
 

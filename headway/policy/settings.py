@@ -3,9 +3,12 @@
 import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Annotated, ClassVar
+
+from pydantic import AliasChoices, BeforeValidator, ConfigDict, Field
 
 from headway.errors import InvalidInput
-from headway.units import DAY_S
+from headway.units import DAY_S, parse_size
 
 
 class OnSilentFailure(enum.StrEnum):
@@ -28,16 +31,28 @@ MOST_S = 3650 * DAY_S
 """Ten years: many of them are still a date."""
 
 
+def _size(value: object) -> object:
+    """*value* in bytes where it is written as a size."""
+    return parse_size(value) if isinstance(value, str) else value
+
+
 @dataclass(frozen=True, slots=True)
 class TeamSettings:
     """One team's share and quotas; None is no limit."""
+
+    # A quota whose name is misspelt must not be no quota.
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
 
     weight: float = 1.0
     """Its part of the site beside the other teams' weights; above 0."""
     max_gpus: int | None = None
     """GPUs its running runs may hold together."""
-    max_host_memory_bytes: int | None = None
-    """Host memory its running runs may hold together."""
+    max_host_memory_bytes: Annotated[
+        int | None,
+        BeforeValidator(_size),
+        Field(validation_alias=AliasChoices("max_host_memory", "max_host_memory_bytes")),
+    ] = None
+    """Host memory its running runs may hold together; an operator writes it as 200GiB."""
     max_running: int | None = None
     """Runs it may have running at once."""
 

@@ -18,7 +18,7 @@ def at(elapsed_s: float) -> Watched:
 def shown(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Pictures as they would be sent to Prefect."""
     sent: list[str] = []
-    monkeypatch.setattr(module, "create_image_artifact", lambda url, **_: sent.append(url))
+    monkeypatch.setattr(module, "create_markdown_artifact", lambda text, **_: sent.append(text))
     return sent
 
 
@@ -31,7 +31,7 @@ def test_nothing_is_drawn_in_the_first_half_minute(shown: list[str]) -> None:
     portrait.watched(at(31.0))
     assert asked == [1]
     portrait.close()
-    assert [url[:22] for url in shown] == ["data:image/png;base64,"]
+    assert [text.partition("](")[2][:22] for text in shown] == ["data:image/png;base64,"]
 
 
 def test_a_ledger_that_is_away_costs_only_the_picture(shown: list[str]) -> None:

@@ -181,3 +181,8 @@ def test_what_lies_on_another_node_is_not_said_to_be_missing() -> None:
     assert "on node node-a: runs/r1/outputs below its" in told
     assert "not known here" in told
     assert "on node node-a: runs/r1/log/attempt-2.log below its" in told
+
+
+def test_the_port_of_a_job_is_told() -> None:
+    with_port = [replace(lease(1, 62), ports=(6006,)), lease(2, 71, 2 * GIB)]
+    assert "port 6006 on the node's loopback" in markdown(replace(PAST, leases=with_port))

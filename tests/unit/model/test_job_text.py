@@ -115,6 +115,14 @@ def test_words_that_older_yaml_takes_for_booleans_are_words() -> None:
     assert job.env == {"A": "off"}
 
 
+def test_numbers_in_env_are_what_was_written() -> None:
+    """They had to be put in quotes; as numbers, 3.10 and 1e-3 would become something else."""
+    job = parse_job(
+        "name: n\nimage: i\ncommand: [c]\nenv: {A: 7, B: 3.10, C: 1e-3, D: -0.0, E: 010}\n"
+    )
+    assert job.env == {"A": "7", "B": "3.10", "C": "1e-3", "D": "-0.0", "E": "010"}
+
+
 def test_overrides_win_and_are_read_as_yaml_but_text_below_env() -> None:
     job = parse_job(
         SMALL,
