@@ -6,7 +6,6 @@ one to know something.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar, cast
@@ -58,11 +57,15 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-@dataclass(frozen=True)
-class _Kept:
-    """What a step returned whose task is shown as failed; the flow goes on with it."""
+class _Kept(Exception):
+    """What a step returned whose task is shown as failed; the flow goes on with it.
 
-    result: Any
+    It is an exception because the data of Prefect's failed states have to be one.
+    """
+
+    def __init__(self, result: Any, message: str) -> None:
+        self.result = result
+        super().__init__(message)
 
 
 def step(
@@ -85,14 +88,15 @@ def step(
             except HeadwayError as error:
                 return Failed(message=str(error), data=error)
             said = problem(result)
-            return Failed(message=said, data=_Kept(result)) if said else result
+            return Failed(message=said, data=_Kept(result, said)) if said else result
 
         @wraps(body)
         def call(*args: P.args, **kwargs: P.kwargs) -> R:
             state = cast("Any", run)(*args, **kwargs, return_state=True)
-            if isinstance(state.data, HeadwayError):
-                raise state.data
-            return cast("R", state.data.result if isinstance(state.data, _Kept) else state.result())
+            try:
+                return cast("R", state.result())
+            except _Kept as kept:
+                return cast("R", kept.result)
 
         return call
 

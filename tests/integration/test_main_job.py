@@ -223,6 +223,24 @@ def test_a_time_limit_ends_the_run(site: LiveSite, tmp_path: Path) -> None:
     assert view["state"] == "TimedOut"
     assert view["exit"]["kind"] == "timed_out"
     assert view["measured"]["runtime_s"] < 20
+    # The step was green although its program had been killed.
+    steps = {step["name"]: step["state"] for step in view["steps"]}
+    assert steps == {name: "failed" if name == "train" else "done" for name in steps}
+    asked = {"flow_runs": {"id": {"any_": [run_id]}}}
+    shown = wait_for(  # Prefect learns of a task's end by an event
+        lambda: (
+            found
+            if set(
+                found := {t["name"]: t["state_type"] for t in site._post("task_runs/filter", asked)}
+            )
+            >= set(steps)
+            and set(found.values()) <= {"COMPLETED", "FAILED"}
+            else None
+        ),
+        30,
+        lambda: str(site._post("task_runs/filter", asked)),
+    )
+    assert [name for name, state in shown.items() if state == "FAILED"] == ["train"]
 
 
 def test_a_run_killed_for_memory_comes_back_with_more(site: LiveSite, tmp_path: Path) -> None:
