@@ -60,6 +60,11 @@ class HeadwayContainerPolicy(Block):
     max_pids: int = Field(4096, ge=16, title="Processes", description="In one container.")
     network: NetworkMode = Field(NetworkMode.BRIDGE, title="Network")
     root_filesystem: RootFilesystem = Field(RootFilesystem.WRITABLE, title="Root file system")
+    secret_prefixes: list[str] = Field(
+        ["job-"],
+        title="Secrets",
+        description="Beginnings of the names of the Secret blocks that jobs may use.",
+    )
 
     def policy(self) -> ContainerPolicy:
         """The policy as headway uses it."""

@@ -7,6 +7,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from headway.attempt import container_name
 from headway.errors import LedgerUnreachable, LogElsewhere, RunUnknown, SiteUnreachable
 from headway.estimate.remaining import RemainingTime
 from headway.estimate.remaining_diagnostics import diagnose_points
@@ -17,7 +18,9 @@ from headway.model.attempt import Standing
 from headway.model.run import Prediction, RunState
 from headway.profile.text import profile_view
 from headway.profiling import kept
+from headway.runtime import secretfiles
 from headway.runtime.logfile import read_chunk
+from headway.runtime.redact import Redactor
 from headway.server import FlowRun, PrefectServer
 from headway.site import Site
 from headway.story import Past
@@ -116,7 +119,8 @@ def log_pieces(
     Raises:
         LogElsewhere: The newest attempt's log is not on this node.
     """
-    attempt, offset = 1, 0
+    attempt = 1
+    log = _AttemptLog(site, seen.run_id, attempt)
     while True:
         try:
             record = site.ledger.runs.get(seen.run_id)
@@ -125,22 +129,49 @@ def log_pieces(
         over = is_over(seen)
         newest = record.attempt if record is not None else 1
         while attempt <= newest:
-            path = log_path(site, seen.run_id, attempt)
-            while path.exists():
-                chunk = read_chunk(path, offset, _CHUNK_BYTES)
-                if not chunk.data and not chunk.skipped_bytes:
-                    break
-                offset = chunk.next_offset
-                yield chunk.data
+            yield from log.new()
             if attempt == newest:
                 break
-            attempt, offset = attempt + 1, 0
+            yield log.rest()
+            attempt += 1
+            log = _AttemptLog(site, seen.run_id, attempt)
         if record is not None:
             _refuse_elsewhere(site, record)
         if not follow or over:
+            yield log.rest()
             return
         site.clock.sleep(_POLL_S)
         seen = server.run(seen.run_id)
+
+
+class _AttemptLog:
+    """The log of one attempt, read on and on; its secrets are struck out.
+
+    What they are is known while its container is there; then its file is free of them.
+    """
+
+    def __init__(self, site: Site, run_id: str, attempt: int) -> None:
+        self._path = log_path(site, run_id, attempt)
+        self._secrets = site.settings.secrets_dir / container_name(run_id, attempt)
+        self._redactor: Redactor | None = None
+        self._offset = 0
+
+    def new(self) -> Iterator[bytes]:
+        """What has come since it was last asked, in pieces."""
+        if self._redactor is None:
+            if not self._path.exists():
+                return
+            self._redactor = Redactor(secretfiles.read(self._secrets))
+        while True:
+            chunk = read_chunk(self._path, self._offset, _CHUNK_BYTES)
+            if not chunk.data and not chunk.skipped_bytes:
+                return
+            self._offset = chunk.next_offset
+            yield self._redactor.feed(chunk.data)
+
+    def rest(self) -> bytes:
+        """What was held back, when nothing more comes."""
+        return self._redactor.rest() if self._redactor is not None else b""
 
 
 def _refuse_elsewhere(site: Site, record: RunRecord) -> None:
