@@ -29,6 +29,12 @@ class HeadwayNode(Block):
     reserve_gpu_memory: str = Field(
         "512MiB", title="GPU memory reserve", description="Held back on each GPU."
     )
+    reserve_disk: str = Field(
+        "auto",
+        title="Disk reserve",
+        description="Left free by runs that do not say how much disk they need, such as 20GiB; "
+        "auto is a twentieth, 1 to 20 GiB.",
+    )
     price_per_hour: float = Field(
         0.0, ge=0, title="Price of the node", description="For an hour of the whole node."
     )

@@ -38,10 +38,12 @@ from headway.model.progress import ProgressPoint
 from headway.model.run import Exit, ExitKind, Measurement, Prediction, RunState, StepState
 from headway.model.trace import UTILISATION, Trace
 from headway.policy.demand import after_out_of_memory, runs_again
+from headway.policy.disk import DiskUse, why_too_much
 from headway.policy.gang import verdict, why_stop
 from headway.policy.silent import exit_told
 from headway.profiling import conclude, wrapping
 from headway.runtime import secretfiles
+from headway.runtime.diskuse import DiskMeter
 from headway.runtime.outcome import classify_exit
 from headway.runtime.port import BindMount, ContainerSpec
 from headway.runtime.redact import LEAST_CHARACTERS, MOST_CHARACTERS, FileRedactor
@@ -53,6 +55,7 @@ from headway.vigil import LOOKS, Vigil
 
 DATA, OUTPUTS, CHECKPOINT = "/data", "/outputs", "/checkpoint"
 _RANKS_EVERY_S = 1.0
+_DISK_GRACE_S = 3.0
 
 
 class Attempt:
@@ -87,6 +90,14 @@ class Attempt:
         self._memory_override = (record.demand_override or {}).get("host_memory_bytes")
         self._lease = site.ledger.leases.of_run(run_id)
         self.dataset: StagedDataset | None = None
+        self._container_folders: tuple[Path, ...] = ()
+        self._disk = DiskMeter(
+            site.clock,
+            {
+                "outputs, checkpoint and log": lambda: (self.folder,),
+                "elsewhere in its container": self._own_folders,
+            },
+        )
         self.meeting = meeting
         """Where it meets the other ranks of its gang; None for a job on one node."""
 
@@ -228,7 +239,7 @@ class Attempt:
             strike=FileRedactor(self._log, hidden).strike,
         )
         try:
-            return follower.follow(
+            followed = follower.follow(
                 self.container,
                 prediction=self.prediction,
                 epochs=self.job.training.epochs,
@@ -239,6 +250,29 @@ class Attempt:
         except LeaseLost:
             runtime.stop(self.container, self.job.stop_grace)
             raise
+        return self._within_its_disk(followed)
+
+    def _within_its_disk(self, followed: Followed) -> Followed:
+        """*followed*, halted if it has taken more disk than it asked for, however it ended.
+
+        What it wrote last is seen, and what it was stopped for by a flow that has died since.
+        """
+        too_much = self._too_much_disk(self._disk.look_at_all())
+        if not too_much or self.job.resources.disk is None:
+            return followed
+        code = followed.status.exit_code
+        return replace(followed, halted=Exit(ExitKind.FAILED, code, too_much))
+
+    def _too_much_disk(self, uses: Sequence[DiskUse]) -> str:
+        reserve = self.site.node_settings.reserve_disk
+        return why_too_much(
+            uses, self.job.resources.disk, None if isinstance(reserve, str) else reserve
+        )
+
+    def _own_folders(self) -> tuple[Path, ...]:
+        if not self._container_folders:  # they stay the same while there is a container
+            self._container_folders = self.site.runtime.own_folders(self.container)
+        return self._container_folders
 
     @property
     def _secrets(self) -> Path:
@@ -277,6 +311,11 @@ class Attempt:
         return uid, gid
 
     def _why_halt(self) -> Exit | None:
+        too_much = self._too_much_disk(self._disk.look())
+        if too_much:
+            # It goes on writing in its grace time: it gets little of it.
+            self.site.runtime.stop(self.container, min(self.job.stop_grace, _DISK_GRACE_S))
+            return Exit(ExitKind.FAILED, None, too_much)
         if self.meeting is None:
             return None
         if self.is_rank:
@@ -354,6 +393,7 @@ class Attempt:
             gpu_peak_bytes=followed.gpu_peak_bytes,
             gpu_utilisation_frac=followed.gpu_utilisation_frac,
             cpu_s=usage.cpu_s,
+            disk_peak_bytes=self._disk.peak_bytes,
             # What a gang costs is said once, on the run that leads.
             cost=None
             if self.is_rank
@@ -547,6 +587,7 @@ class Attempt:
             user=self.site.container_user,
             stop_grace_s=self.job.stop_grace,
             log_limit_bytes=self.site.settings.log_limit_bytes,
+            disk_bytes=self.job.resources.disk,
         )
 
     def _trace(self, exit_: Exit, measured: Measurement, demand: Demand) -> Trace:
