@@ -258,7 +258,7 @@ class Attempt:
         What it wrote last is seen, and what it was stopped for by a flow that has died since.
         """
         too_much = self._too_much_disk(self._disk.look_at_all())
-        if not too_much or self.job.resources.disk is None:
+        if not too_much or not self.job.resources.disk:
             return followed
         code = followed.status.exit_code
         return replace(followed, halted=Exit(ExitKind.FAILED, code, too_much))
@@ -266,7 +266,9 @@ class Attempt:
     def _too_much_disk(self, uses: Sequence[DiskUse]) -> str:
         reserve = self.site.node_settings.reserve_disk
         return why_too_much(
-            uses, self.job.resources.disk, None if isinstance(reserve, str) else reserve
+            uses,
+            self.job.resources.disk or None,
+            None if isinstance(reserve, str) else reserve,
         )
 
     def _own_folders(self) -> tuple[Path, ...]:
@@ -587,7 +589,7 @@ class Attempt:
             user=self.site.container_user,
             stop_grace_s=self.job.stop_grace,
             log_limit_bytes=self.site.settings.log_limit_bytes,
-            disk_bytes=self.job.resources.disk,
+            disk_bytes=self.job.resources.disk or None,
         )
 
     def _trace(self, exit_: Exit, measured: Measurement, demand: Demand) -> Trace:

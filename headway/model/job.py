@@ -61,7 +61,6 @@ Checksum = Annotated[
 ]
 MemorySize = Annotated[int, size(MIN_MEMORY_BYTES, MAX_MEMORY_BYTES)]
 AnySize = Annotated[int, size(0, MAX_MEMORY_BYTES)]
-DiskSize = Annotated[int, size(MIB, MAX_MEMORY_BYTES)]
 Count = Annotated[int, whole(1, 10**12)]
 
 
@@ -161,11 +160,11 @@ class Resources(_Part):
         description="/dev/shm, used by data-loading processes.",
         json_schema_extra={"default": "64MiB"},  # as the form writes it, not in bytes
     )
-    disk: DiskSize | None = Field(
+    disk: AnySize | None = Field(
         None,
         title="Disk",
         description="Most that it may write: outputs, checkpoint, log and whatever else is in its "
-        "container, together.",
+        "container, together; 0 says nothing.",
     )
     cpu_fallback: Annotated[bool, yes_no()] = Field(
         False,
