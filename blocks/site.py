@@ -29,6 +29,12 @@ class HeadwayNode(Block):
     reserve_gpu_memory: str = Field(
         "512MiB", title="GPU memory reserve", description="Held back on each GPU."
     )
+    reserve_disk: str = Field(
+        "auto",
+        title="Disk reserve",
+        description="Left free by runs that do not say how much disk they need, such as 20GiB; "
+        "auto is a twentieth, 1 to 20 GiB.",
+    )
     price_per_hour: float = Field(
         0.0, ge=0, title="Price of the node", description="For an hour of the whole node."
     )
@@ -60,6 +66,11 @@ class HeadwayContainerPolicy(Block):
     max_pids: int = Field(4096, ge=16, title="Processes", description="In one container.")
     network: NetworkMode = Field(NetworkMode.BRIDGE, title="Network")
     root_filesystem: RootFilesystem = Field(RootFilesystem.WRITABLE, title="Root file system")
+    secret_prefixes: list[str] = Field(
+        ["job-"],
+        title="Secrets",
+        description="Beginnings of the names of the Secret blocks that jobs may use.",
+    )
 
     def policy(self) -> ContainerPolicy:
         """The policy as headway uses it."""

@@ -5,7 +5,8 @@ killed, the next one finds the run where it is; so nothing here may be the only
 one to know something.
 """
 
-from collections.abc import Callable, Mapping
+import json
+from collections.abc import Callable
 from datetime import datetime, timedelta
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar, cast
@@ -143,13 +144,11 @@ def _problem(followed: Followed) -> str:
 
 
 @step("train", _problem)
-def train_container(
-    attempt: Attempt, lease: Lease, secrets: Mapping[str, str], portrait: Portrait
-) -> Followed:
+def train_container(attempt: Attempt, lease: Lease, portrait: Portrait) -> Followed:
     """Run the container under its limits and follow it to its end."""
     display = Display(get_run_logger(), attempt.site.clock, portrait)
     with attempt.step("train") as problems:
-        followed = attempt.train(lease, secrets, display)
+        followed = attempt.train(lease, lambda: _secrets(attempt), display)
         if said := _problem(followed):
             problems.append(said)
     display.close()
@@ -219,7 +218,7 @@ def run_attempt(
             return _not_now(attempt, lease)
         start_ranks(attempt, lease)
         portrait = Portrait(get_run_logger(), attempt.points, lease.host_memory_bytes)
-        followed = train_container(attempt, lease, _secrets(attempt), portrait)
+        followed = train_container(attempt, lease, portrait)
         return _state_of(attempt, update_estimates(attempt, followed))
     except (LedgerUnreachable, EngineUnreachable) as error:
         leave = True  # nothing can be recorded or removed now; the next process goes on here
@@ -313,11 +312,15 @@ def _is_cancelled(run_id: str) -> bool:
 
 
 def _secrets(attempt: Attempt) -> dict[str, str]:
-    """Values of the Secret blocks that the job names; they go nowhere but the container."""
+    """Values of the Secret blocks that the job names; they go nowhere but the container.
+
+    They are no parameter of a task: Prefect looks at those.
+    """
     found = {}
     for variable, block in attempt.job.secrets.items():
         try:
-            found[variable] = str(cast("Any", Secret.load(block)).get())
+            value = cast("Any", Secret.load(block)).get()
+            found[variable] = value if isinstance(value, str) else json.dumps(value)
         except ValueError as error:
             raise InvalidInput(
                 f"secrets.{variable}", block, "give the name of a Prefect Secret block that exists"

@@ -18,6 +18,7 @@ from headway.errors import (
     HeadwayError,
     ImageMissing,
     ImpossibleDemand,
+    InvalidInput,
     LeaseLost,
     PolicyViolation,
     SourceUnreachable,
@@ -37,10 +38,15 @@ from headway.model.progress import ProgressPoint
 from headway.model.run import Exit, ExitKind, Measurement, Prediction, RunState, StepState
 from headway.model.trace import UTILISATION, Trace
 from headway.policy.demand import after_out_of_memory, runs_again
+from headway.policy.disk import DiskUse, why_too_much
 from headway.policy.gang import verdict, why_stop
 from headway.policy.silent import exit_told
 from headway.profiling import conclude, wrapping
+from headway.runtime import secretfiles
+from headway.runtime.diskuse import DiskMeter
 from headway.runtime.port import BindMount, ContainerSpec
+from headway.runtime.redact import LEAST_CHARACTERS, MOST_CHARACTERS, FileRedactor
+from headway.settings import Settings
 from headway.site import Site
 from headway.staging.cache import StagedDataset
 from headway.units import format_duration, format_size
@@ -48,6 +54,7 @@ from headway.vigil import LOOKS, Vigil
 
 DATA, OUTPUTS, CHECKPOINT = "/data", "/outputs", "/checkpoint"
 _RANKS_EVERY_S = 1.0
+_DISK_GRACE_S = 3.0
 
 
 class Attempt:
@@ -82,6 +89,14 @@ class Attempt:
         self._memory_override = (record.demand_override or {}).get("host_memory_bytes")
         self._lease = site.ledger.leases.of_run(run_id)
         self.dataset: StagedDataset | None = None
+        self._container_folders: tuple[Path, ...] = ()
+        self._disk = DiskMeter(
+            site.clock,
+            {
+                "outputs, checkpoint and log": lambda: (self.folder,),
+                "elsewhere in its container": self._own_folders,
+            },
+        )
         self.meeting = meeting
         """Where it meets the other ranks of its gang; None for a job on one node."""
 
@@ -110,7 +125,12 @@ class Attempt:
         return self.site.settings.runs_dir / self.run_id
 
     def stage_data(self, progress: Callable[[int, int | None], None]) -> StagedDataset | None:
-        """Bring the data set to this node's cache; None when the job has none."""
+        """Bring the data set to this node's cache; None when the job has none.
+
+        Raises:
+            InvalidInput: The job names a secret that jobs may not use here.
+        """
+        self._refuse_secrets()
         if self.job.dataset is not None:
             self.dataset = self.site.cache.stage(self.job.dataset, self.run_id, progress=progress)
         return self.dataset
@@ -168,18 +188,30 @@ class Attempt:
             host_memory_bytes=self._memory_override,
         )
 
-    def train(self, lease: Lease, secrets: Mapping[str, str], listener: Listener) -> Followed:
+    def train(
+        self, lease: Lease, secrets: Callable[[], Mapping[str, str]], listener: Listener
+    ) -> Followed:
         """Start the container, or find it again, and follow it to its end.
 
+        Args:
+            lease: What it may use.
+            secrets: Gives the values of the job's secrets, by variable; asked once, before
+                the container is created.
+            listener: Who is told.
+
         Raises:
+            InvalidInput: A secret cannot be used.
             LeaseLost: The lease is gone; the container was stopped.
             RuntimeFailure: The container could not be created or started.
         """
         runtime, ledger = self.site.runtime, self.site.ledger
         if not self._container_exists():
             runtime.ensure_image(self.job.image)
+            if self.job.secrets:
+                self._refuse_secrets()
+                self._keep_secrets(secrets())
             with suppress(ContainerExists):  # another process of this very attempt was faster
-                runtime.create(self._spec(lease, secrets))
+                runtime.create(self._spec(lease))
         ledger.runs.begin(
             self.run_id,
             self.number,
@@ -189,6 +221,7 @@ class Attempt:
         )
         runtime.start(self.container)
         ttl_s = self.site.settings.lease_ttl_s
+        hidden = secretfiles.read(self._secrets)
         follower = Follower(
             runtime,
             self.site.clock,
@@ -201,9 +234,11 @@ class Attempt:
             renew_every_s=ttl_s / 4,
             halt=self._why_halt,
             look_every_s=self.site.policy_settings.silent_after_s / LOOKS,
+            secrets=hidden,
+            strike=FileRedactor(self._log, hidden).strike,
         )
         try:
-            return follower.follow(
+            followed = follower.follow(
                 self.container,
                 prediction=self.prediction,
                 epochs=self.job.training.epochs,
@@ -214,8 +249,74 @@ class Attempt:
         except LeaseLost:
             runtime.stop(self.container, self.job.stop_grace)
             raise
+        return self._within_its_disk(followed)
+
+    def _within_its_disk(self, followed: Followed) -> Followed:
+        """*followed*, halted if it has taken more disk than it asked for, however it ended.
+
+        What it wrote last is seen, and what it was stopped for by a flow that has died since.
+        """
+        too_much = self._too_much_disk(self._disk.look_at_all())
+        if not too_much or not self.job.resources.disk:
+            return followed
+        code = followed.status.exit_code
+        return replace(followed, halted=Exit(ExitKind.FAILED, code, too_much))
+
+    def _too_much_disk(self, uses: Sequence[DiskUse]) -> str:
+        reserve = self.site.node_settings.reserve_disk
+        return why_too_much(
+            uses,
+            self.job.resources.disk or None,
+            None if isinstance(reserve, str) else reserve,
+        )
+
+    def _own_folders(self) -> tuple[Path, ...]:
+        if not self._container_folders:  # they stay the same while there is a container
+            self._container_folders = self.site.runtime.own_folders(self.container)
+        return self._container_folders
+
+    @property
+    def _secrets(self) -> Path:
+        """Where the secrets of this attempt's container lie."""
+        return self.site.settings.secrets_dir / self.container
+
+    @property
+    def _log(self) -> Path:
+        return self.folder / "log" / f"attempt-{self.number}.log"
+
+    def _refuse_secrets(self) -> None:
+        """Raise `InvalidInput` for a secret that jobs may not use on this site."""
+        refused = self.site.container_policy.refused_secret(self.job.secrets)
+        # What runs already goes on as it was started.
+        if refused is not None and not self._container_exists():
+            raise refused
+
+    def _keep_secrets(self, values: Mapping[str, str]) -> None:
+        """Lay *values* down where the program, and nobody else, reads them."""
+        for variable, value in values.items():
+            if not LEAST_CHARACTERS <= len(value.strip()) <= MOST_CHARACTERS:
+                raise InvalidInput(
+                    f"secrets.{variable}",
+                    self.job.secrets[variable],
+                    f"a secret of {LEAST_CHARACTERS} to {MOST_CHARACTERS} characters can be struck "
+                    "out of logs; give the block such a value",
+                )
+        secretfiles.write(self._secrets, values, self._owner())
+
+    def _owner(self) -> tuple[int, int] | None:
+        """User and group of the program; None for this process's own."""
+        user = self.site.container_user
+        if not user or os.geteuid() != 0:
+            return None
+        uid, gid = (int(part) for part in user.split(":"))
+        return uid, gid
 
     def _why_halt(self) -> Exit | None:
+        too_much = self._too_much_disk(self._disk.look())
+        if too_much:
+            # It goes on writing in its grace time: it gets little of it.
+            self.site.runtime.stop(self.container, min(self.job.stop_grace, _DISK_GRACE_S))
+            return Exit(ExitKind.FAILED, None, too_much)
         if self.meeting is None:
             return None
         if self.is_rank:
@@ -289,6 +390,7 @@ class Attempt:
             gpu_peak_bytes=followed.gpu_peak_bytes,
             gpu_utilisation_frac=followed.gpu_utilisation_frac,
             cpu_s=usage.cpu_s,
+            disk_peak_bytes=self._disk.peak_bytes,
             # What a gang costs is said once, on the run that leads.
             cost=None
             if self.is_rank
@@ -416,6 +518,7 @@ class Attempt:
         if self._container_exists():
             self.site.runtime.stop(self.container, self.job.stop_grace)
             self.site.runtime.remove(self.container)
+        forget_secrets(self.site.settings, self.container)
         self.site.cache.release(self.run_id)
         self.site.ledger.leases.release(self.run_id)
         if self.ended:
@@ -443,21 +546,22 @@ class Attempt:
         """A directory the container's user may write; everybody else only reads."""
         folder = self.folder / name
         folder.mkdir(parents=True, exist_ok=True)
-        user = self.site.container_user
-        if user and os.geteuid() == 0:
-            uid, gid = (int(part) for part in user.split(":"))
-            os.chown(folder, uid, gid)
+        owner = self._owner()
+        if owner is not None:
+            os.chown(folder, *owner)
         return folder
 
-    def _spec(self, lease: Lease, secrets: Mapping[str, str]) -> ContainerSpec:
+    def _spec(self, lease: Lease) -> ContainerSpec:
         mounts = self._mounts()
         runtime = self.site.runtime
+        hidden = BindMount(self._secrets, secretfiles.TARGET)
+        hidden_in = runtime.path_in_container(hidden)
         gang = self.meeting.environment(len(lease.gpus)) if self.meeting is not None else {}
         profiling = wrapping(self.site, self.job, self.number, mounts["HEADWAY_OUTPUTS"])
         env = {
             **gang,
             **self.job.env,
-            **secrets,
+            **{f"{variable}_FILE": f"{hidden_in}/{variable}" for variable in self.job.secrets},
             **{key: runtime.path_in_container(mount) for key, mount in mounts.items()},
             "HEADWAY_RUN_ID": self.run_id,
             "HEADWAY_ATTEMPT": str(self.number),
@@ -469,9 +573,13 @@ class Attempt:
             image=self.job.image,
             command=tuple(self.job.command),
             env=env,
-            mounts=(*mounts.values(), *profiling.mounts),
+            mounts=(
+                *mounts.values(),
+                *profiling.mounts,
+                *((hidden,) if self.job.secrets else ()),
+            ),
             wrapper=profiling.words,
-            log_path=self._folder("log") / f"attempt-{self.number}.log",
+            log_path=self._folder("log") / self._log.name,
             host_memory_bytes=lease.host_memory_bytes,
             cpus=lease.cpus,
             shm_bytes=self.job.resources.shm,
@@ -481,6 +589,7 @@ class Attempt:
             user=self.site.container_user,
             stop_grace_s=self.job.stop_grace,
             log_limit_bytes=self.site.settings.log_limit_bytes,
+            disk_bytes=self.job.resources.disk or None,
         )
 
     def _trace(self, exit_: Exit, measured: Measurement, demand: Demand) -> Trace:
@@ -526,6 +635,16 @@ def _needed(exit_: Exit, measured: Measurement, demand: Demand) -> int | None:
 def container_name(run_id: str, attempt: int) -> str:
     """The one name of an attempt's container: one name, so one container, whatever dies."""
     return f"headway-{run_id}-{attempt}"
+
+
+def forget_secrets(settings: Settings, container: str) -> None:
+    """Strike the secrets of *container*, which is gone, out of its log, and remove them."""
+    folder = settings.secrets_dir / container
+    run_id, _, attempt = container.removeprefix("headway-").rpartition("-")
+    log = settings.runs_dir / run_id / "log" / f"attempt-{attempt}.log"
+    with suppress(OSError):  # what lies there is no log; the secrets go in any case
+        FileRedactor(log, secretfiles.read(folder)).strike()
+    secretfiles.remove(folder)
 
 
 def _again(exit_: Exit, how: str = "") -> Exit:

@@ -1,7 +1,7 @@
 """Follows one container: its log becomes progress, progress becomes remaining time."""
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Protocol
@@ -16,6 +16,7 @@ from headway.model.silent import RunWarning
 from headway.progress.parser import LogParser
 from headway.runtime.outcome import classify_exit
 from headway.runtime.port import ContainerState, ContainerStatus, Runtime, Usage
+from headway.runtime.redact import Redactor
 from headway.telemetry.port import GpuSensors
 
 _TICK_S = 0.25
@@ -118,6 +119,8 @@ class Follower:
         renew_every_s: float,
         look_every_s: float,
         halt: Callable[[], Exit | None] = lambda: None,
+        secrets: Iterable[bytes] = (),
+        strike: Callable[[], None] = lambda: None,
     ) -> None:
         """Set up.
 
@@ -133,6 +136,8 @@ class Follower:
             renew_every_s: Seconds between renewals.
             look_every_s: Seconds between looks.
             halt: Asked every other second why the container has to stop; None while it may go on.
+            secrets: Values that nobody may see in the log.
+            strike: Strikes them out of the log's file, as often as it is read.
         """
         self._runtime = runtime
         self._clock = clock
@@ -148,6 +153,8 @@ class Follower:
         self._halt_asked_s = 0.0
         self._timed_out = False
         self._look_every_s = look_every_s
+        self._redactor = Redactor(secrets)
+        self._strike = strike
         self._offset = 0
         self._recorded = 0
         self._unsaved: list[ProgressPoint] = []
@@ -216,7 +223,7 @@ class Follower:
             except EngineUnreachable:
                 # The container goes on without its engine; so do we.
                 self._clock.sleep(_TICK_S)
-        self._read_log(name, parser, remaining, elapsed_s)
+        self._read_log(name, parser, remaining, elapsed_s, last=True)
         return Followed(
             status=status,
             timed_out=self._timed_out or _ran_out_of_time(status, max_runtime_s, grace_s),
@@ -255,7 +262,13 @@ class Follower:
         return True
 
     def _read_log(
-        self, name: str, parser: LogParser, remaining: RemainingTime, elapsed_s: float
+        self,
+        name: str,
+        parser: LogParser,
+        remaining: RemainingTime,
+        elapsed_s: float,
+        *,
+        last: bool = False,
     ) -> None:
         """Read what is new and keep its points; those before that could not be kept, too."""
         while True:
@@ -263,25 +276,41 @@ class Follower:
             if not chunk.data and not chunk.skipped_bytes:
                 break
             self._offset = chunk.next_offset
-            self._listener.lines(chunk.data, chunk.skipped_bytes)
-            self._tail.append(chunk.data[-_TAIL_BYTES:])
-            while len(self._tail) > 4:
-                self._tail.popleft()
-            points = parser.feed(chunk.data, elapsed_s)
-            if not points:
-                continue
-            self._point = points[-1]
-            for point in points:
-                done = point.iteration if point.iteration is not None else point.epoch
-                if done is not None:
-                    remaining.update(point.t_s, done, point.total)
-            self._unsaved += points
-            # All that come later replace the newest one there.
-            del self._unsaved[MAX_POINTS - 1 : -1]
+            held = self._redactor.rest() if chunk.skipped_bytes else b""
+            data = held + self._redactor.feed(chunk.data)
+            self._take(data, chunk.skipped_bytes, parser, remaining, elapsed_s)
+        if last:
+            self._take(self._redactor.rest(), 0, parser, remaining, elapsed_s)
+        self._strike()
         if self._unsaved:
             self._record(self._recorded, self._unsaved)
             self._recorded += len(self._unsaved)
             self._unsaved = []
+
+    def _take(
+        self,
+        data: bytes,
+        skipped_bytes: int,
+        parser: LogParser,
+        remaining: RemainingTime,
+        elapsed_s: float,
+    ) -> None:
+        """Pass on a piece of the log, and take progress from it."""
+        self._listener.lines(data, skipped_bytes)
+        self._tail.append(data[-_TAIL_BYTES:])
+        while len(self._tail) > 4:
+            self._tail.popleft()
+        points = parser.feed(data, elapsed_s)
+        if not points:
+            return
+        self._point = points[-1]
+        for point in points:
+            done = point.iteration if point.iteration is not None else point.epoch
+            if done is not None:
+                remaining.update(point.t_s, done, point.total)
+        self._unsaved += points
+        # All that come later replace the newest one there.
+        del self._unsaved[MAX_POINTS - 1 : -1]
 
     def _must_stop(self, elapsed_s: float, max_runtime_s: float | None) -> bool:
         self._timed_out = max_runtime_s is not None and elapsed_s >= max_runtime_s

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
-from headway.attempt import container_name
+from headway.attempt import container_name, forget_secrets
 from headway.errors import HeadwayError, LeaseLost, LedgerUnreachable, RunUnknown
 from headway.flowrun import live_flow
 from headway.ledger.records import RunRecord
@@ -111,6 +111,7 @@ class Janitor:
         ):
             log.warning("gang %s did not begin its part here: its lease is released", gang_id)
         self._sweep(c for name, c in containers.items() if name not in wanted)
+        self._sweep_secrets()
         try:
             self._release_data(containers.values())
             self._site.cache.sweep()
@@ -273,6 +274,18 @@ class Janitor:
             return True
         elsewhere = run.state in GRANTED and run.node != self._site.settings.node
         return elsewhere or run.state is RunState.ENDED
+
+    def _sweep_secrets(self) -> None:
+        """Remove the secrets of containers that are gone, whoever was killed before it did."""
+        settings = self._site.settings
+        folders = list(settings.secrets_dir.glob("headway-*"))
+        containers = {each.name for each in self._site.runtime.containers()} if folders else set()
+        for folder in folders:
+            run_id = folder.name.removeprefix("headway-").rpartition("-")[0]
+            # A flow lays them down before it creates the container.
+            if folder.name not in containers and live_flow(settings.state_dir, run_id) is None:
+                log.warning("secrets of %s were left: removed", folder.name)
+                forget_secrets(settings, folder.name)
 
     def _sweep(self, strangers: Iterable[ContainerStatus]) -> None:
         """Remove containers that stand for no attempt the ledger knows."""

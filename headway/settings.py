@@ -101,6 +101,11 @@ class Settings(BaseSettings):
         return self.home / "runs"
 
     @property
+    def secrets_dir(self) -> Path:
+        """Secrets of the containers that there are, one directory each."""
+        return self.home / "secrets"
+
+    @property
     def cache_dir(self) -> Path:
         """Staged data sets."""
         return self.home / "cache"

@@ -148,7 +148,8 @@ class Site:
     def _runtime_policy(self) -> ContainerPolicy:
         """The operator's policy; what headway itself keeps may always be mounted."""
         policy = self.container_policy
-        own = (self.settings.runs_dir, self.settings.cache_dir, *self._nsys())
+        kept = (self.settings.runs_dir, self.settings.cache_dir, self.settings.secrets_dir)
+        own = (*kept, *self._nsys())
         return policy.model_copy(update={"mount_roots": (*policy.mount_roots, *own)})
 
     def _nsys(self) -> tuple[Path, ...]:

@@ -217,6 +217,9 @@ def _peaks(attempt: AttemptRecord, leases: Sequence[Lease]) -> str:
         granted = sum(gpu.memory_bytes for gpu in lease.gpus) if lease is not None else 0
         share = f" of {format_size(granted)}" if granted else ""
         parts.append(f"GPU memory {format_size(got.gpu_peak_bytes)}{share}")
+    if got.disk_peak_bytes is not None:
+        promised = f" of {format_size(lease.disk_bytes)}" if lease and lease.disk_bytes else ""
+        parts.append(f"disk {format_size(got.disk_peak_bytes)}{promised}")
     if got.cpu_s is not None and got.runtime_s:
         parts.append(f"{got.cpu_s / got.runtime_s:.1f} CPUs on average")
     return ", ".join(parts)

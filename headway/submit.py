@@ -23,7 +23,7 @@ def read_for(site: Site, text: bytes, *, filename: str, overrides: Sequence[str]
     """The job that *text* describes.
 
     Raises:
-        InvalidInput: Something is wrong with it, or its image is not allowed here.
+        InvalidInput: Something is wrong with it, or its image or a secret is not allowed here.
     """
     try:
         read = read_job(text, filename=filename, overrides=overrides)
@@ -33,6 +33,10 @@ def read_for(site: Site, text: bytes, *, filename: str, overrides: Sequence[str]
     if not policy.allows_image(image):
         allowed = f"this site allows {', '.join(policy.images)}"
         raise InvalidInput("image", image, allowed, where=read.place("image"))
+    secret = policy.refused_secret(read.job.secrets)
+    if secret is not None:
+        where = read.place(secret.field)
+        raise InvalidInput(secret.field, secret.value, secret.allowed, where=where)
     return read
 
 

@@ -7,6 +7,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from headway.attempt import container_name
 from headway.errors import LedgerUnreachable, LogElsewhere, RunUnknown, SiteUnreachable
 from headway.estimate.remaining import RemainingTime
 from headway.estimate.remaining_diagnostics import diagnose_points
@@ -17,7 +18,9 @@ from headway.model.attempt import Standing
 from headway.model.run import Prediction, RunState
 from headway.profile.text import profile_view
 from headway.profiling import kept
+from headway.runtime import secretfiles
 from headway.runtime.logfile import read_chunk
+from headway.runtime.redact import Redactor
 from headway.server import FlowRun, PrefectServer
 from headway.site import Site
 from headway.story import Past
@@ -130,21 +133,21 @@ class LogReader:
         self._site = site
         self._run_id = run_id
         self._attempt = 1
-        self._offset = 0
+        self._log = _AttemptLog(site, run_id, 1)
 
     def pieces(self, newest: int) -> Iterator[bytes]:
         """What has come since, up to the attempt *newest*."""
         while self._attempt <= newest:
-            path = log_path(self._site, self._run_id, self._attempt)
-            while path.exists():
-                chunk = read_chunk(path, self._offset, _CHUNK_BYTES)
-                if not chunk.data and not chunk.skipped_bytes:
-                    break
-                self._offset = chunk.next_offset
-                yield chunk.data
+            yield from self._log.new()
             if self._attempt == newest:
-                break
-            self._attempt, self._offset = self._attempt + 1, 0
+                return
+            yield self._log.rest()
+            self._attempt += 1
+            self._log = _AttemptLog(self._site, self._run_id, self._attempt)
+
+    def rest(self) -> bytes:
+        """What was held back, when nothing more comes."""
+        return self._log.rest()
 
 
 def log_pieces(
@@ -166,9 +169,40 @@ def log_pieces(
         if record is not None:
             _refuse_elsewhere(site, record)
         if not follow or over:
+            yield reader.rest()
             return
         site.clock.sleep(_POLL_S)
         seen = server.run(seen.run_id)
+
+
+class _AttemptLog:
+    """The log of one attempt, read on and on; its secrets are struck out.
+
+    What they are is known while its container is there; then its file is free of them.
+    """
+
+    def __init__(self, site: Site, run_id: str, attempt: int) -> None:
+        self._path = log_path(site, run_id, attempt)
+        self._secrets = site.settings.secrets_dir / container_name(run_id, attempt)
+        self._redactor: Redactor | None = None
+        self._offset = 0
+
+    def new(self) -> Iterator[bytes]:
+        """What has come since it was last asked, in pieces."""
+        if self._redactor is None:
+            if not self._path.exists():
+                return
+            self._redactor = Redactor(secretfiles.read(self._secrets))
+        while True:
+            chunk = read_chunk(self._path, self._offset, _CHUNK_BYTES)
+            if not chunk.data and not chunk.skipped_bytes:
+                return
+            self._offset = chunk.next_offset
+            yield self._redactor.feed(chunk.data)
+
+    def rest(self) -> bytes:
+        """What was held back, when nothing more comes."""
+        return self._redactor.rest() if self._redactor is not None else b""
 
 
 def _refuse_elsewhere(site: Site, record: RunRecord) -> None:
@@ -248,7 +282,8 @@ class _Watch:
         data = self._begun_line + b"".join(self._log.pieces(record.attempt))
         whole, newline, self._begun_line = data.rpartition(b"\n")
         if over:
-            whole, newline = data, b"" if not data else b"\n"
+            whole = data + self._log.rest()
+            newline = b"\n" if whole else b""
         for line in whole.split(b"\n") if newline else ():
             # What a bar wrote over itself is not shown, nor what our own bar says.
             shown = line.rstrip(b"\r").rpartition(b"\r")[2]

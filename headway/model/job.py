@@ -161,7 +161,10 @@ class Resources(_Part):
         json_schema_extra={"default": "64MiB"},  # as the form writes it, not in bytes
     )
     disk: AnySize | None = Field(
-        None, title="Disk", description="Scratch and outputs together, if you know it."
+        None,
+        title="Disk",
+        description="Most that it may write: outputs, checkpoint, log and whatever else is in its "
+        "container, together; 0 says nothing.",
     )
     cpu_fallback: Annotated[bool, yes_no()] = Field(
         False,
@@ -241,7 +244,10 @@ class TrainingJob(_Part):
         {}, title="Environment", description="Plain values only; secrets go below."
     )
     secrets: Annotated[dict[str, str], SECRETS] = Field(
-        {}, title="Secrets", description="Variable name → name of a Prefect Secret block."
+        {},
+        title="Secrets",
+        description="Name → name of a Prefect Secret block, such as job-hub-token; the program "
+        "reads its value from the file that the variable NAME_FILE names.",
     )
     outputs: Annotated[list[str], each(OUTPUT, example='["*.pt"]', low=0, high=100)] = Field(
         ["**"],
@@ -267,9 +273,10 @@ class TrainingJob(_Part):
         if repeated is not None:
             position = len(self.ports) - 1 - self.ports[::-1].index(repeated)
             raise Refused("give each port once", "ports", position)
-        both = self.env.keys() & self.secrets.keys()
-        if both:
-            raise Refused("it is in env too; give it once", "secrets", min(both))
+        for variable in self.secrets:
+            for name, what in ((variable, "it"), (f"{variable}_FILE", f"{variable}_FILE")):
+                if name in self.env:
+                    raise Refused(f"{what} is in env too; give it once", "secrets", variable)
         resources = self.resources
         if resources.gpus == 0 and resources.gpu_memory is not None:
             raise Refused("give at least 1, since gpu_memory is given", "resources", "gpus")

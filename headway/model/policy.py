@@ -1,11 +1,13 @@
 """What containers may do on this site: set by the operator, checked before every create."""
 
 import enum
+from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from headway.errors import InvalidInput
 from headway.units import GIB
 
 
@@ -58,6 +60,12 @@ class ContainerPolicy(BaseModel):
         "none: then they are refused.",
     )
     root_filesystem: RootFilesystem = Field(RootFilesystem.WRITABLE, title="Root file system")
+    secret_prefixes: tuple[str, ...] = Field(
+        ("job-",),
+        title="Secrets",
+        description="Beginnings of the names of the Prefect Secret blocks that jobs may use; "
+        "none: no job gets any.",
+    )
 
     def allows_image(self, image: str) -> bool:
         """Does *image* match one of the patterns? A missing tag counts as ``:latest``."""
@@ -67,3 +75,17 @@ class ContainerPolicy(BaseModel):
         if ":" not in image.rsplit("/", 1)[-1] and "@" not in image:
             names.add(f"{image}:latest")
         return any(fnmatchcase(name, pattern) for name in names for pattern in self.images)
+
+    def refused_secret(self, secrets: Mapping[str, str]) -> InvalidInput | None:
+        """What is wrong with a job's *secrets* (variable → block); None when it may use them."""
+        for variable, block in secrets.items():
+            # An empty prefix would be a hole the size of the site, and stands for nothing here.
+            if not any(prefix and block.startswith(prefix) for prefix in self.secret_prefixes):
+                names = " or ".join(f"{prefix}…" for prefix in self.secret_prefixes if prefix)
+                allowed = f"name a block {names}" if names else "leave it out"
+                return InvalidInput(
+                    f"secrets.{variable}",
+                    block,
+                    f"jobs may not use this block on this site; {allowed}",
+                )
+        return None

@@ -125,3 +125,5 @@ class Measurement:
     """Of its GPUs, while nobody else used them."""
     cpu_s: float | None = None
     cost: float | None = None
+    disk_peak_bytes: int | None = None
+    """Most that it had written at once, in outputs, checkpoint, log and container."""

@@ -25,6 +25,12 @@ class NodeSettings(BaseModel):
     reserve_gpu_memory: AnySize = Field(
         512 * MIB, title="GPU memory reserve", description="Held back on each GPU."
     )
+    reserve_disk: AnySize | Literal["auto"] = Field(
+        "auto",
+        title="Disk reserve",
+        description="Left free by runs that do not say how much disk they need; auto is a "
+        "twentieth, 1 to 20 GiB.",
+    )
     price_per_hour: Annotated[float, Field(ge=0)] = Field(
         0.0, title="Price of the node", description="For an hour of the whole node, CPU jobs."
     )

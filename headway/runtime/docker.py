@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from datetime import datetime
 from functools import cached_property
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any, NoReturn
 
 import docker
@@ -105,6 +105,11 @@ class DockerRuntime:
             found.append("This engine does not limit the number of processes.")
         if not info.get("CpuCfsQuota"):
             found.append("This engine does not limit CPU time.")
+        if os.geteuid() != 0:
+            found.append(
+                "headway is not root: what a container writes outside its mounts does not count "
+                "against resources.disk."
+            )
         if not self._own_group:
             found.append(
                 "The memory peak is read while a container runs; a peak in its last second "
@@ -185,13 +190,55 @@ class DockerRuntime:
         uid, gid = (int(part) for part in _user(spec).split(":"))
         os.close(logfile.open_log(spec.log_path, (uid, gid) if os.geteuid() == 0 else None))
         log = Mount(LOG_TARGET, str(spec.log_path.resolve()), type="bind")
+        mounts += self._over_volumes(spec)
         container = self._create(spec, [*mounts, log], logged=True)
         if not self._has_shell(container):
             with self._telling(f"create container {spec.name} again without a shell"):
-                self._api.remove_container(container)
+                self._api.remove_container(container, v=True)
             self._create(spec, mounts, logged=False)
 
+    def _over_volumes(self, spec: ContainerSpec) -> list[Mount]:
+        """What lies over the volumes that the image declares, where the root is read-only.
+
+        Else they would be a writable place on the node's disk; as it is they count as memory.
+        """
+        if self.policy.root_filesystem is not RootFilesystem.READ_ONLY:
+            return []
+        self.ensure_image(spec.image)
+        with self._asking(f"look for image {spec.image}"):
+            found = self._api.inspect_image(spec.image)  # type: ignore[no-untyped-call]
+        ours = {PurePosixPath("/tmp"), *(PurePosixPath(mount.target) for mount in spec.mounts)}
+        declared = found["Config"].get("Volumes") or {}
+        return [
+            Mount(target, None, type="tmpfs")
+            for target in sorted(declared)
+            if PurePosixPath(target) not in ours
+        ]
+
     def _create(self, spec: ContainerSpec, mounts: list[Mount], *, logged: bool) -> str:
+        """Create, with a limit on the container's own disk where the engine takes one; the id."""
+        if spec.disk_bytes is not None and self._limits_layers:
+            try:
+                return self._create_with(spec, mounts, logged=logged, layer_bytes=spec.disk_bytes)
+            except (ContainerExists, ImageMissing):
+                raise
+            except RuntimeFailure:
+                self._limits_layers = False  # its file system was mounted without project quotas
+        return self._create_with(spec, mounts, logged=logged, layer_bytes=None)
+
+    @cached_property
+    def _limits_layers(self) -> bool:
+        """May this engine be able to? Only an attempt tells."""
+        status = dict(pair for pair in self._info.get("DriverStatus") or () if len(pair) == 2)
+        on_xfs = status.get("Backing Filesystem") == "xfs"
+        return (self._info.get("Driver") == "overlay2" and on_xfs) or self._info.get("Driver") in {
+            "btrfs",
+            "zfs",
+        }
+
+    def _create_with(
+        self, spec: ContainerSpec, mounts: list[Mount], *, logged: bool, layer_bytes: int | None
+    ) -> str:
         """Create by a closed list of settings; the id. Nothing else reaches the engine."""
         api = self._api
         read_only = self.policy.root_filesystem is RootFilesystem.READ_ONLY
@@ -208,6 +255,7 @@ class DockerRuntime:
             security_opt=["no-new-privileges"],
             init=True,
             read_only=read_only,
+            storage_opt=None if layer_bytes is None else {"size": str(layer_bytes)},
             tmpfs={"/tmp": "rw,nosuid,nodev,exec"} if read_only else None,
             network_mode=network.value,
             port_bindings={port: ("127.0.0.1", port) for port in published},
@@ -446,6 +494,18 @@ class DockerRuntime:
         if reading is not None:
             self._held[name] = self._held.get(name, Held()).after(reading)
             self._last[name] = reading
+
+    def own_folders(self, name: str) -> tuple[Path, ...]:
+        """Its writable layer, and the volumes that its image declares."""
+        with self._asking(f"inspect container {name}"):
+            try:
+                found = self._api.inspect_container(name)
+            except NotFound:
+                return ()
+        layer = ((found.get("GraphDriver") or {}).get("Data") or {}).get("UpperDir")
+        volumes = [each["Source"] for each in found["Mounts"] if each["Type"] == "volume"]
+        folders = (Path(folder) for folder in (layer, *volumes) if folder)
+        return tuple(folder for folder in folders if os.access(folder, os.R_OK | os.X_OK))
 
     def read_log(self, name: str, offset: int, limit_bytes: int = 1 << 20) -> LogChunk:
         """At most *limit_bytes* of the log from *offset*. Raises `ContainerMissing`."""

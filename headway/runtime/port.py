@@ -64,6 +64,8 @@ class ContainerSpec:
     """Words before the command, left out where the image has no shell to run them."""
     log_limit_bytes: int = 256 * 1024 * 1024
     """Bytes of log kept on disk; beyond it the oldest part is given up, and this is said."""
+    disk_bytes: int | None = None
+    """What it may write outside its mounts, where the engine can limit that; None: no limit."""
 
 
 class ContainerState(enum.StrEnum):
@@ -176,6 +178,10 @@ class Runtime(Protocol):
 
     def usage(self, name: str) -> Usage:
         """What it used until now; also after its exit, until `remove`."""
+        ...
+
+    def own_folders(self, name: str) -> tuple[Path, ...]:
+        """The host's directories of what it writes outside its mounts; those that can be read."""
         ...
 
     def read_log(self, name: str, offset: int, limit_bytes: int = 1 << 20) -> LogChunk:

@@ -73,6 +73,7 @@ class ProcessRuntime:
             "Programs see the machine's files, network and other processes, as their user may.",
             "The image is not used: programs find what this machine has installed.",
             "Shared memory and published ports are not limited.",
+            "Only outputs, checkpoint and log count against resources.disk.",
         ]
         if not hasattr(os, "sched_setaffinity"):
             found.append("CPUs are not limited: programs are only told how many to use.")
@@ -289,6 +290,10 @@ class ProcessRuntime:
             host_used_bytes=used["used_bytes"],
             cpu_s=used["cpu_s"],
         )
+
+    def own_folders(self, name: str) -> tuple[Path, ...]:  # noqa: ARG002 - the port's
+        """None: what a process writes elsewhere lies among everybody's files."""
+        return ()
 
     def read_log(self, name: str, offset: int, limit_bytes: int = 1 << 20) -> LogChunk:
         """At most *limit_bytes* of the log from *offset*. Raises `ContainerMissing`."""

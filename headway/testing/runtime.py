@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from pathlib import Path
 
 from headway.clock import Clock
 from headway.errors import (
@@ -230,6 +231,10 @@ class FakeRuntime:
             if container is None or container.started_at is None:
                 return Usage()
             return self._script(container).usage
+
+    def own_folders(self, name: str) -> tuple[Path, ...]:  # noqa: ARG002 - the port's
+        """None: nothing is written."""
+        return ()
 
     def read_log(self, name: str, offset: int, limit_bytes: int = 1 << 20) -> LogChunk:
         """At most *limit_bytes* of the log from *offset*. Raises `ContainerMissing`."""

@@ -23,7 +23,9 @@ OVER = FlowRun("r1", "flights", "COMPLETED", "Completed", "", "", {})
 
 def site(home: Path, record: RunRecord) -> Any:
     return SimpleNamespace(
-        settings=SimpleNamespace(home=home, runs_dir=home / "runs", node="here"),
+        settings=SimpleNamespace(
+            home=home, runs_dir=home / "runs", node="here", secrets_dir=home / "secrets"
+        ),
         ledger=SimpleNamespace(runs=SimpleNamespace(get=lambda _: record)),
     )
 
