@@ -29,6 +29,8 @@ TOO_FAR = 6.0
 """A trace so many standard deviations, and a factor `TOO_MUCH`, from all like it is no evidence."""
 TOO_MUCH = np.log(8.0)
 _ENOUGH_TO_SPLIT = 40
+_GUESSED = np.log(1.6)
+"""Half-width that is added for a new GPU of which only a relative's data sheet is known."""
 _SLOPES = {"gpu_flops_per_s": -0.5, "gpu_bandwidth_bytes_per_s": -0.5}
 """Expected before any trace: time is the inverse of speed, be it of arithmetic or of memory."""
 
@@ -133,8 +135,16 @@ class TimeModel:
         stretch = np.array(
             [self._stretch(c, row) for c, row in zip(configurations, x, strict=True)]
         )
-        half = stretch * deviation
+        half = np.hypot(stretch * deviation, self._guessed(configurations, x))
         return Forecast(np.exp(mean), np.exp(mean - half), np.exp(mean + half))
+
+    def _guessed(self, configurations: Sequence[Configuration], x: Floats) -> Floats:
+        """Half-width for GPUs that no trace had and no data sheet says anything of."""
+        if "gpu_type" not in self.encoder.categories:
+            return np.array([_GUESSED * c.gpu_is_guessed for c in configurations])
+        column = list(self.encoder.categories).index("gpu_type")
+        guessed = np.array([c.gpu_is_guessed for c in configurations])
+        return np.asarray(_GUESSED * (guessed & (x[:, column] == UNSEEN)), dtype=np.float64)
 
     def _stretch(self, configuration: Configuration, row: Floats) -> float:
         """Half-width in standard deviations: the widest that anything new in it calls for."""

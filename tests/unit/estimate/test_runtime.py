@@ -48,6 +48,18 @@ def test_an_interval_widens_with_what_is_new(model, new):
     assert width(model, **new) > 1.5 * width(model)
 
 
+def test_of_a_variant_that_nobody_described_less_is_sure(model):
+    described, variant = (
+        model.forecast(
+            [shipped().complete(Configuration(network="lm", gpu_type=g, gpus=1, batch_size=80))]
+        )
+        for g in ("rtx4090", "NVIDIA GeForce RTX 4090 Laptop GPU")
+    )
+    assert variant.median_s[0] == pytest.approx(described.median_s[0])
+    widths = [float(f.high_s[0] / f.low_s[0]) for f in (described, variant)]
+    assert widths[1] > 1.02 * widths[0]
+
+
 def test_a_faster_gpu_that_no_trace_had_is_predicted_faster(model, rows):
     asked = [
         shipped().complete(Configuration(network="lm", gpu_type=g, gpus=1, batch_size=80))
