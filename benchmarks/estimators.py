@@ -1,11 +1,13 @@
 """The tables of docs/estimates.md: errors by folds and by groups left out, learning curve, speed.
 
     python benchmarks/estimators.py [--traces FILE] [--seeds 5] [--part folds|gpu_type|…|speed]
+    python benchmarks/estimators.py --part speed --count 30000      time and peak memory of a refit
 
 Prints one Markdown table for each part. Takes about half an hour in all on two cores.
 """
 
 import argparse
+import resource
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,6 +21,7 @@ from headway.estimate.features import from_trace
 from headway.estimate.physics import shipped
 from headway.estimate.trace_files import parse
 from headway.model.trace import Trace
+from headway.units import format_size
 
 GAVEL = Path(__file__).parents[1] / "tests" / "data" / "runtime-gavel.csv"
 PARTS = ("folds", "gpu_type", "gpus", "network", "curve", "speed")
@@ -31,6 +34,7 @@ def main() -> None:
     parser.add_argument("--traces", type=Path, default=GAVEL)
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--part", choices=PARTS, action="append")
+    parser.add_argument("--count", type=int, default=10_000, help="traces of the part speed")
     parser.add_argument("--models", default=",".join(MODELS))
     asked = parser.parse_args()
     traces = parse(asked.traces.read_bytes(), asked.traces.name, "benchmark").traces
@@ -38,7 +42,7 @@ def main() -> None:
     for part in asked.part or PARTS:
         print(f"\n### {part}\n", flush=True)
         if part == "speed":
-            speed()
+            speed(asked.count)
         elif part == "curve":
             curve(traces, asked.seeds)
         elif part == "folds":
@@ -85,9 +89,9 @@ def curve(traces: tuple[Trace, ...], seeds: int) -> None:
         print(f"| {size} | {cells(scores)} |", flush=True)
 
 
-def speed(count: int = 10_000) -> None:
-    """Seconds to fit *count* made-up traces and to predict a thousand."""
-    rng, clock = np.random.default_rng(0), SystemClock()
+def made_up(count: int) -> list[Trace]:
+    """*count* traces of thirty networks on six GPU types."""
+    rng = np.random.default_rng(0)
     speeds = {"k80": 1, "t4": 2, "p100": 3, "rtx2080ti": 4, "v100": 5, "a100": 10}
     traces = []
     for _ in range(count):
@@ -96,9 +100,17 @@ def speed(count: int = 10_000) -> None:
         busy_s = 0.01 + (network + 1) * batch * 1e-3 / speeds[gpu]
         iteration_s = busy_s * (1 + 0.1 * np.log2(gpus)) * float(np.exp(rng.normal(0, 0.05)))
         traces.append(Trace(f"net{network}", gpu, gpus, batch, iteration_s=iteration_s))
+    return traces
+
+
+def speed(count: int) -> None:
+    """Seconds and peak memory to fit *count* made-up traces, and seconds to predict a thousand."""
+    traces, clock = made_up(count), SystemClock()
     started_s = clock.monotonic_s()
     estimators = Estimators.fit(traces, fitted_at=datetime(2026, 1, 1, tzinfo=UTC))
-    print(f"fit of {count} traces: {clock.monotonic_s() - started_s:.1f} s", flush=True)
+    fit_s = clock.monotonic_s() - started_s
+    peak = format_size(1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+    print(f"fit of {count} traces: {fit_s:.1f} s, peak memory {peak}", flush=True)
     asked = [from_trace(t) for t in traces[:1000]]
     started_s = clock.monotonic_s()
     estimators.predict_all(asked, [0.0] * 1000)

@@ -46,7 +46,7 @@ def main() -> None:
     errors = [
         np.abs(
             hold_out(
-                rows, CHAMPION, rows.folds(5, None, seed),
+                rows, CHAMPION, rows.folds(5, None, seed, shipped()),
                 clock=SystemClock(), tables=shipped(), seed=seed,
             ).forecast.median_s / rows.seconds - 1
         )

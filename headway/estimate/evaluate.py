@@ -104,8 +104,13 @@ class Rows:
             raise InvalidInput("traces", len(traces), "give at least one that measured a time")
         return cls(unit, [c for c, _ in pairs], np.array([s for _, s in pairs]))
 
-    def folds(self, count: int, leave_out: LeaveOut | None, seed: int) -> list[Indices]:
+    def folds(
+        self, count: int, leave_out: LeaveOut | None, seed: int, tables: Tables
+    ) -> list[Indices]:
         """Indices of the held-out rows of each fold.
+
+        Groups are as the models see them, in one spelling: two spellings of one
+        GPU in two groups would let a model see what it is asked.
 
         Raises:
             InvalidInput: There are fewer rows than folds, or only one group.
@@ -115,7 +120,8 @@ class Rows:
                 raise InvalidInput("folds", count, f"give 2 to {len(self.seconds)}, the rows")
             split = KFold(count, shuffle=True, random_state=seed).split(self.seconds)
             return [held for _, held in split]
-        groups = np.array([str(getattr(c, leave_out.value)) for c in self.configurations])
+        seen = [tables.complete(c) for c in self.configurations]
+        groups = np.array([str(getattr(c, leave_out.value)) for c in seen])
         levels = np.unique(groups)
         if len(levels) < 2:
             raise InvalidInput("leave_out", leave_out.value, "give one in which the rows differ")
@@ -144,7 +150,7 @@ def evaluate(
     if unknown:
         raise InvalidInput("models", unknown[0], f"give some of {', '.join(MODELS)}")
     rows = Rows.of(traces)
-    held_out = rows.folds(folds, leave_out, seed)
+    held_out = rows.folds(folds, leave_out, seed, tables)
     scores = {
         name: score(hold_out(rows, name, held_out, clock=clock, tables=tables, seed=seed))
         for name in models

@@ -53,6 +53,8 @@ class Configuration:
     """Peak of one GPU at the precision used."""
     gpu_memory_bytes: float | None = None
     gpu_bandwidth_bytes_per_s: float | None = None
+    gpu_is_guessed: bool = False
+    """Whether what is known of the GPU is only its nearest relative's."""
     settings: Mapping[str, float] = field(default_factory=dict)
     """Other numbers that were set before the start, by name."""
 

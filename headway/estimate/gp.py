@@ -18,6 +18,9 @@ EXACT = 1000
 FEW = 600
 """Inducing points of the largest sets, so that a thousand predictions stay under a second."""
 
+BLOCK = 2000
+"""Rows that are compared with the inducing points at once: memory does not grow with the traces."""
+
 
 def inducing(n: int) -> int:
     """How many of *n* traces are inducing points."""
@@ -64,16 +67,23 @@ class GaussianProcess:
         points = x if count == len(x) else x[rng.choice(len(x), count, replace=False)]
         covariance = kernel(points, points)
         root = cholesky(covariance + JITTER * np.eye(len(points)), lower=True)
-        projected = solve_triangular(root, kernel(points, x), lower=True)
-        inner = cholesky(kernel.noise * np.eye(len(points)) + projected @ projected.T, lower=True)
         mean = float(np.mean(y))
-        weights = solve_triangular(
-            root.T, cho_solve((inner, True), projected @ (y - mean)), lower=False
-        )
+        inner, right = kernel.noise * np.eye(len(points)), np.zeros(len(points))
+        for at in range(0, len(x), BLOCK):
+            rows = slice(at, at + BLOCK)
+            projected = solve_triangular(root, kernel(points, x[rows]), lower=True)
+            inner += projected @ projected.T
+            right += projected @ (y[rows] - mean)
+        inner = cholesky(inner, lower=True)
+        weights = solve_triangular(root.T, cho_solve((inner, True), right), lower=False)
         return cls(kernel, mean, points, weights, root, inner)
 
     def predict(self, x: Floats) -> tuple[Floats, Floats]:
         """Mean and standard deviation of a new measurement at each row of *x*."""
+        if len(x) > BLOCK:
+            blocks = [self.predict(x[at : at + BLOCK]) for at in range(0, len(x), BLOCK)]
+            means, deviations = zip(*blocks, strict=True)
+            return np.concatenate(means), np.concatenate(deviations)
         across = self.kernel(self.points, x)
         projected = solve_triangular(self.root, across, lower=True)
         explained = solve_triangular(self.inner, projected, lower=True)

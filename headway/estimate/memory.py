@@ -32,6 +32,9 @@ _FAR_SPREAD = 0.15
 _ABSURD = math.log(4.0)
 """A peak this far from those of its recipe is no evidence, unless many agree."""
 
+_MOST_BY_SETTINGS = math.log(100.0)
+"""At most so far may other settings have moved a peak."""
+
 Term = Callable[[Configuration], float | None]
 
 
@@ -253,14 +256,14 @@ def _columns(peaks: Sequence[Peak], reads: Mapping[str, Term]) -> dict[str, Floa
 def _without_absurd(peaks: Sequence[Peak]) -> Sequence[Peak]:
     """*peaks* without those that no other of the recipe is near, if they are few.
 
-    Compared is the peak for each byte of data set, where there is one, since
-    recipes run on data of very different sizes.
+    A recipe runs on data of very different sizes, and with settings that few
+    of its runs may share: a peak may be away as far as these are.
     """
     measured = [p for p in peaks if not p.lower_bound]
     scale = np.array([math.log(p.peak_bytes) for p in measured])
     middle = float(np.median(scale))
     sizes = np.array([math.log(max(_size(p), 1.0)) for p in measured])
-    room = _ABSURD + np.abs(sizes - np.median(sizes))
+    room = _ABSURD + np.abs(sizes - np.median(sizes)) + _moved_by_settings(measured)
     odd = np.abs(scale - middle) > room
     if odd.mean() > 0.3 or (~odd).sum() < FEWEST:
         return peaks
@@ -269,6 +272,17 @@ def _without_absurd(peaks: Sequence[Peak]) -> Sequence[Peak]:
     return [
         p for p in peaks if id(p) not in dropped and not (p.lower_bound and p.peak_bytes > highest)
     ]
+
+
+def _moved_by_settings(peaks: Sequence[Peak]) -> Floats:
+    """How far the settings of each peak are from the usual ones, as logarithms."""
+    moved = np.zeros(len(peaks))
+    for name in sorted({name for p in peaks for name in p.configuration.settings}):
+        values = [p.configuration.settings.get(name) for p in peaks]
+        logs = np.array([math.log(v) if v and v > 0 else math.nan for v in values])
+        if not np.isnan(logs).all():
+            moved += np.nan_to_num(np.abs(logs - np.nanmedian(logs)))
+    return np.minimum(moved, _MOST_BY_SETTINGS)
 
 
 def _size(peak: Peak) -> float:

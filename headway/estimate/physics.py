@@ -15,9 +15,14 @@ from pathlib import Path
 
 from headway.errors import InvalidInput
 from headway.estimate.features import Configuration
+from headway.estimate.names import gpu_words, network_spellings, plain_network
 from headway.units import GIB
 
-_NOISE = frozenset({"nvidia", "tesla", "quadro", "geforce", "graphics", "gpu", "device", "the"})
+_OTHER_CHIP = frozenset({"ada", "ampere", "blackwell", "pro", "rubin", "turing"})
+"""After one of these words the same number is another chip, of which nothing is known."""
+_SLICE = re.compile(r"([1-7])g")
+_SLICES = {"a30": 4}
+"""Compute slices of a GPU that is partitioned (MIG); all others have seven."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +34,10 @@ class GpuFacts:
     """At 16 bits, on tensor cores where it has them."""
     memory_bytes: float
     bandwidth_bytes_per_s: float
+    words: frozenset[str] = frozenset()
+    """Of its name; a product that lacks one is another GPU."""
+    implied: frozenset[str] = frozenset()
+    """What a product name may say besides of this same GPU, such as its form or memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,26 +58,70 @@ class Tables:
 
     gpus: dict[str, GpuFacts] = field(default_factory=dict)
     networks: dict[str, NetworkFacts] = field(default_factory=dict)
+    _gpus_asked: dict[str, tuple[str, GpuFacts | None, bool]] = field(
+        default_factory=dict, repr=False, compare=False
+    )
+    """Answers given: thousands of traces have the same few GPUs."""
 
     def gpu_name(self, product: str) -> str:
         """*product* as traces name it: ``NVIDIA GeForce RTX 2080 Ti`` is ``rtx2080ti``.
 
-        A product that the table does not have keeps its own words, so that it
-        is the same each time.
+        A product that the table does not have, be it by one word, is a type of
+        its own and keeps its own words, so that it is the same each time.
         """
-        words = [w for w in re.findall(r"[a-z0-9]+", product.lower()) if w not in _NOISE]
-        spelt = {"".join(words[i:j]) for i in range(len(words)) for j in range(i + 1, i + 4)}
-        fitting = [name for name in self.gpus if set(name.split("-")) <= spelt]
-        return max(fitting, key=lambda name: (len(name), name)) if fitting else "-".join(words)
+        return self._gpu(product)[0]
+
+    def gpu_facts(self, product: str) -> tuple[GpuFacts | None, bool]:
+        """What is known of *product*, and whether that is only its nearest relative's.
+
+        Of a partition (MIG) it is the share that its profile names.
+        """
+        return self._gpu(product)[1:]
+
+    def _gpu(self, product: str) -> tuple[str, GpuFacts | None, bool]:
+        """Name of *product*, its facts, and whether they are a relative's."""
+        if product not in self._gpus_asked:
+            words = gpu_words(product)
+            nearest, more = self._nearest(words)
+            facts = self.gpus.get(nearest) if not _OTHER_CHIP & set(more) else None
+            self._gpus_asked[product] = (
+                "-".join((nearest, *more) if nearest else words),
+                facts and _part_of(facts, more, _SLICES.get(nearest, 7)),
+                facts is not None and bool(more),
+            )
+        return self._gpus_asked[product]
+
+    def _nearest(self, words: Sequence[str]) -> tuple[str, tuple[str, ...]]:
+        """The GPU of the table that *words* name, and those of them that it does not explain.
+
+        With no words left over they name just that GPU. '' when the table has
+        none that they could name.
+        """
+        said, found = set(words), []
+        for name, facts in self.gpus.items():
+            if facts.words <= said:
+                more = tuple(w for w in words if w not in facts.words | facts.implied)
+                found.append((not more, len(facts.words), -len(more), name, more))
+        return max(found)[3:] if found else ("", ())
+
+    def network_facts(self, network: str) -> NetworkFacts | None:
+        """What is known of *network*, whatever task or framework its name tells besides."""
+        known = (self.networks.get(spelling) for spelling in network_spellings(network))
+        return next(filter(None, known), None)
 
     def complete(self, configuration: Configuration) -> Configuration:
-        """*configuration* with its GPU's short name, and what is known of GPU and network.
+        """*configuration* as models see it: its names in one spelling, with what is known of them.
 
         What it brings itself wins; a network that brings anything is left as
         it is, since two sources may count operations differently.
         """
-        c = replace(configuration, gpu_type=self.gpu_name(configuration.gpu_type))
-        network = self.networks.get(_plain(c.network))
+        name, gpu, is_guessed = self._gpu(configuration.gpu_type)
+        c = replace(
+            configuration,
+            gpu_type=name,
+            network=plain_network(configuration.network),
+        )
+        network = self.network_facts(configuration.network)
         own = (c.flops, c.params, c.activations, c.layers)
         if network is not None and own == (None, None, None, None):
             c = replace(
@@ -78,7 +131,6 @@ class Tables:
                 activations=network.activations,
                 layers=network.layers,
             )
-        gpu = self.gpus.get(c.gpu_type)
         if gpu is None:
             return c
         half = c.precision != "fp32"
@@ -87,7 +139,24 @@ class Tables:
             gpu_flops_per_s=gpu.half_flops_per_s if half else gpu.fp32_flops_per_s,
             gpu_memory_bytes=gpu.memory_bytes,
             gpu_bandwidth_bytes_per_s=gpu.bandwidth_bytes_per_s,
+            gpu_is_guessed=is_guessed,
         )
+
+
+def _part_of(facts: GpuFacts, more: Sequence[str], slices: int) -> GpuFacts:
+    """What a partition (MIG) has of a GPU, by the profile among the words *more*, as ``1g 5gb``."""
+    share = next((int(found[1]) for word in more if (found := _SLICE.fullmatch(word))), None)
+    if share is None:
+        return facts
+    gib = next((float(word[:-2]) for word in more if word.endswith("gb")), None)
+    of_memory = gib * GIB / facts.memory_bytes if gib else share / slices
+    return replace(
+        facts,
+        fp32_flops_per_s=facts.fp32_flops_per_s * share / slices,
+        half_flops_per_s=facts.half_flops_per_s * share / slices,
+        memory_bytes=facts.memory_bytes * of_memory,
+        bandwidth_bytes_per_s=facts.bandwidth_bytes_per_s * of_memory,
+    )
 
 
 @cache
@@ -114,6 +183,10 @@ def with_site(directory: Path) -> Tables:
         rows.append(list(csv.DictReader(text.splitlines())))
     more = _tables(rows[0], str(directory / "gpus.csv"), rows[1], str(directory / "networks.csv"))
     base = shipped()
+    for name in base.gpus.keys() & more.gpus.keys():
+        # The site's numbers; what the GPU is called besides it need not know.
+        implied = more.gpus[name].implied or base.gpus[name].implied
+        more.gpus[name] = replace(more.gpus[name], implied=implied)
     return Tables({**base.gpus, **more.gpus}, {**base.networks, **more.networks})
 
 
@@ -123,11 +196,14 @@ def _tables(
     found = Tables()
     for line, row in enumerate(gpus, 2):
         where = f"{gpus_at}:{line}"
-        found.gpus[_name(row, "gpu_type", where)] = GpuFacts(
+        name = _name(row, "gpu_type", where)
+        found.gpus[name] = GpuFacts(
             _number(row, "fp32_tflops", where) * 1e12,
             _number(row, "half_tflops", where) * 1e12,
             _number(row, "memory_gib", where) * GIB,
             _number(row, "bandwidth_gb_s", where) * 1e9,
+            frozenset(gpu_words(name)),
+            frozenset((row.get("implied") or "").lower().split()),
         )
     for line, row in enumerate(networks, 2):
         where = f"{at}:{line}"
@@ -135,14 +211,10 @@ def _tables(
             _number(row, column, where) if row.get(column) else None
             for column in ("flops", "params", "activations", "layers")
         )
-        name = _plain(_name(row, "network", where))
-        found.networks[name] = NetworkFacts(flops, params, activations, layers)
+        facts = NetworkFacts(flops, params, activations, layers)
+        for name in (_name(row, "network", where), *(row.get("also") or "").split()):
+            found.networks[plain_network(name)] = facts
     return found
-
-
-def _plain(network: str) -> str:
-    """*network* as ``resnet50``, however it is hyphenated."""
-    return re.sub(r"[^a-z0-9]", "", network.lower())
 
 
 def _name(row: dict[str, str], column: str, where: str) -> str:

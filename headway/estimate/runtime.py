@@ -16,7 +16,7 @@ from headway.estimate.encode import UNSEEN, Encoder, Floats, State
 from headway.estimate.features import Configuration
 from headway.estimate.gp import EXACT, GaussianProcess, left_out
 from headway.estimate.kernel import TUNED_ON, Kernel
-from headway.estimate.terms import embedded_kernel, plain_kernel
+from headway.estimate.terms import embedded_kernel, plain_kernel, workload
 
 CHAMPION = "gp"
 """Name of the product's own model in evaluations."""
@@ -28,7 +28,13 @@ ITERATIONS = 50
 TOO_FAR = 6.0
 """A trace so many standard deviations, and a factor `TOO_MUCH`, from all like it is no evidence."""
 TOO_MUCH = np.log(8.0)
+LIKE_IT = 2
+"""At least so many others of its workload must say otherwise; a network alone contradicts none."""
+MOST_WRONG = 1 / 3
+"""What more than so many of the traces do is no error but how it is."""
 _ENOUGH_TO_SPLIT = 40
+_GUESSED = np.log(1.6)
+"""Half-width that is added for a new GPU of which only a relative's data sheet is known."""
 _SLOPES = {"gpu_flops_per_s": -0.5, "gpu_bandwidth_bytes_per_s": -0.5}
 """Expected before any trace: time is the inverse of speed, be it of arithmetic or of memory."""
 
@@ -72,7 +78,7 @@ class TimeModel:
         centre = centre_of(x)
         y = np.log(seconds) - _expected(encoder, x, centre)
         plain = plain_kernel(encoder, x)
-        credible = believable(plain, x, y, rng)
+        credible = believable(plain, x, y, workload(encoder), rng)
         x, y = x[credible], y[credible]
         kernels = [plain, *embedded_kernel(encoder, x, seed)]
         # With thousands of traces the rows decide more than the last digit of a scale.
@@ -133,8 +139,16 @@ class TimeModel:
         stretch = np.array(
             [self._stretch(c, row) for c, row in zip(configurations, x, strict=True)]
         )
-        half = stretch * deviation
+        half = np.hypot(stretch * deviation, self._guessed(configurations, x))
         return Forecast(np.exp(mean), np.exp(mean - half), np.exp(mean + half))
+
+    def _guessed(self, configurations: Sequence[Configuration], x: Floats) -> Floats:
+        """Half-width for GPUs that no trace had and no data sheet says anything of."""
+        if "gpu_type" not in self.encoder.categories:
+            return np.array([_GUESSED * c.gpu_is_guessed for c in configurations])
+        column = list(self.encoder.categories).index("gpu_type")
+        guessed = np.array([c.gpu_is_guessed for c in configurations])
+        return np.asarray(_GUESSED * (guessed & (x[:, column] == UNSEEN)), dtype=np.float64)
 
     def _stretch(self, configuration: Configuration, row: Floats) -> float:
         """Half-width in standard deviations: the widest that anything new in it calls for."""
@@ -156,28 +170,41 @@ def centre_of(x: Floats) -> Floats:
 
 
 def believable(
-    kernel: Kernel, x: Floats, y: Floats, rng: np.random.Generator
+    kernel: Kernel, x: Floats, y: Floats, workload: tuple[int, ...], rng: np.random.Generator
 ) -> "np.ndarray[tuple[int], np.dtype[np.bool_]]":
     """Which traces to learn from: all but those that contradict every one like them.
 
     A poisoned trace also makes its neighbours look wrong, so the worst go
     first, and those that fit again once they are gone come back.
+
+    Args:
+        kernel: Not tuned yet.
+        x: Configurations, shape (n, columns).
+        y: Log times, less what is expected of them.
+        workload: Columns in which traces that are alike agree.
+        rng: For which rows of very many are looked at.
     """
     kept = np.ones(len(x), dtype=bool)
+    _, group, count = np.unique(
+        x[:, workload], axis=0, return_inverse=True, return_counts=True, equal_nan=True
+    )
+    judged = count[group.ravel()] > LIKE_IT
     for _ in range(6):
         rows = np.flatnonzero(kept)
         rows = rows if len(rows) <= EXACT else np.sort(rng.choice(rows, EXACT, replace=False))
         error, deviation = left_out(kernel, x[rows], y[rows])
-        wrong = _absurd(error, deviation)
+        wrong = _absurd(error, deviation) & judged[rows]
         if not wrong.any():
             break
-        worst = np.abs(error) >= 0.7 * np.abs(error).max()
+        worst = np.abs(error) >= 0.7 * np.abs(error[wrong]).max()
         kept[rows[wrong & worst]] = False
+        if (~kept).mean() > MOST_WRONG:
+            return np.ones_like(kept)
     gone = np.flatnonzero(~kept)
     if len(gone):
         mean, deviation = GaussianProcess.fit(kernel, x[kept], y[kept], rng).predict(x[gone])
         kept[gone[~_absurd(y[gone] - mean, deviation)]] = True
-    return kept
+    return kept if (~kept).mean() <= MOST_WRONG else np.ones_like(kept)
 
 
 def _absurd(error: Floats, deviation: Floats) -> "np.ndarray[Any, np.dtype[np.bool_]]":

@@ -32,6 +32,11 @@ class _Factors:
         self.setup = tuple(i for i in range(len(names)) if i not in named | {*of("nodes")})
 
 
+def workload(encoder: Encoder) -> tuple[int, ...]:
+    """Columns that say what runs: times of two workloads need not be alike at all."""
+    return _Factors(encoder).workload
+
+
 def plain_kernel(encoder: Encoder, x: Floats) -> Kernel:
     """Terms over what runs (N), how it is set up (B), on which GPU (G) and how many (C).
 

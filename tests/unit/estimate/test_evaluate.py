@@ -47,9 +47,27 @@ def test_the_champion_beats_the_tree_on_real_rows(gavel):
 
 def test_whole_groups_are_left_out(gavel):
     rows = Rows.of(gavel)
-    folds = rows.folds(5, LeaveOut.GPU_TYPE, 0)
+    folds = rows.folds(5, LeaveOut.GPU_TYPE, 0, shipped())
     types = [{rows.configurations[i].gpu_type for i in held} for held in folds]
     assert types == [{"k80"}, {"p100"}, {"v100"}]
+
+
+@pytest.mark.parametrize(
+    ("leave_out", "column", "one", "other"),
+    [
+        (LeaveOut.GPU_TYPE, "gpu_type", ("h100", "NVIDIA H100 80GB HBM3"), ("NVIDIA H100 PCIe",)),
+        (LeaveOut.NETWORK, "network", ("ResNet-50", "resnet_50"), ("resnet18",)),
+    ],
+)
+def test_two_spellings_of_one_thing_are_left_out_together(leave_out, column, one, other):
+    names = (*one, *other)
+    known = {"network": "n", "gpu_type": "v100"}
+    traces = [
+        Trace(**{**known, column: name}, gpus=1, batch_size=8, iteration_s=1.0) for name in names
+    ]
+    folds = Rows.of(traces).folds(5, leave_out, 0, shipped())
+    left_out = {frozenset(names[i] for i in held) for held in folds}
+    assert left_out == {frozenset(one), frozenset(other)}
 
 
 def test_no_row_is_predicted_by_a_model_that_saw_it():

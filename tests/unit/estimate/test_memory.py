@@ -94,6 +94,23 @@ def test_a_setting_that_matters_lowers_what_is_reserved():
     assert model.median_bytes(deep) / model.median_bytes(shallow) == pytest.approx(8**0.5, rel=0.1)
 
 
+def long_and_short(factor):
+    """Seven runs of a recipe, the last with eight times the sequence length and so much memory."""
+    known = [Configuration(recipe="r", settings={"--seq-len": n}) for n in (512.0,) * 6 + (4096.0,)]
+    peaks = [Peak(c, (500 + 5 * i) * MIB) for i, c in enumerate(known)]
+    return [*peaks[:-1], Peak(known[-1], int(500 * factor * MIB))]
+
+
+def test_a_peak_that_its_settings_explain_is_learnt_from():
+    peaks = long_and_short(8.0)
+    assert MemoryModel.fit(peaks, HOST_TERMS).recipes["r"].traces == 7
+    assert MemoryModel.fit(peaks, HOST_TERMS).upper_bytes(peaks[-1].configuration) > 2 * GIB
+
+
+def test_a_peak_that_no_setting_explains_is_not():
+    assert MemoryModel.fit(long_and_short(1000.0), HOST_TERMS).recipes["r"].traces == 6
+
+
 def test_far_from_what_was_seen_more_is_reserved_over_the_median():
     rng = np.random.default_rng(7)
     peaks, _ = recipe(rng, "r", 12, 0.03)
