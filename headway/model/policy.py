@@ -1,11 +1,11 @@
 """What containers may do on this site: set by the operator, checked before every create."""
 
 import enum
-from fnmatch import fnmatchcase
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from headway.model.image import ImageReference
 from headway.units import GIB
 
 
@@ -37,7 +37,8 @@ class ContainerPolicy(BaseModel):
     images: tuple[str, ...] = Field(
         (),
         title="Allowed images",
-        description="Patterns such as python:* or registry.example.org/ml/*; empty for any.",
+        description="Patterns such as python:3.* or registry.example.org/ml/*; each * stays within "
+        "one part of a name; empty for any image.",
     )
     mount_roots: tuple[Path, ...] = Field(
         (),
@@ -63,7 +64,8 @@ class ContainerPolicy(BaseModel):
         """Does *image* match one of the patterns? A missing tag counts as ``:latest``."""
         if not self.images:
             return True
-        names = {image}
-        if ":" not in image.rsplit("/", 1)[-1] and "@" not in image:
-            names.add(f"{image}:latest")
-        return any(fnmatchcase(name, pattern) for name in names for pattern in self.images)
+        try:
+            reference = ImageReference.parse(image)
+        except ValueError:
+            return False
+        return any(reference.matches(pattern) for pattern in self.images)
