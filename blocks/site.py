@@ -58,7 +58,9 @@ class HeadwayContainerPolicy(Block):
     _description: ClassVar[str] = "Images, mounts and limits that a headway site allows."
 
     images: list[str] = Field(
-        [], title="Allowed images", description="Patterns such as python:*; empty for any."
+        [],
+        title="Allowed images",
+        description="Patterns such as python:3.* or registry.example.org/ml/*; empty for any.",
     )
     mount_roots: list[str] = Field(
         [], title="Mount roots", description="Directories below which data may be mounted."

@@ -9,6 +9,7 @@ import re
 import shlex
 from collections.abc import Mapping
 
+from headway.model.image import GIVE_IMAGE, is_image
 from headway.model.job_fields import Kind, Refused, checked_text
 from headway.model.pattern import MAX_PATTERN, compile_pattern
 
@@ -30,13 +31,6 @@ SECRET_TEXT = re.compile(
 )
 _PREFECT_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
 
-_HOST = r"(?P<registry>[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?(?::[0-9]{1,5})?)"
-_PART = r"[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*"
-_IMAGE = re.compile(
-    rf"(?:{_HOST}/)?{_PART}(?:/{_PART})*"
-    r"(?::[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?(?:@sha256:[0-9a-f]{64})?"
-)
-
 MAX_ENV_CHARACTERS = 32_768
 MAX_COMMAND_CHARACTERS = 1 << 20
 """Of all arguments together: the kernel takes no more than about 2 MiB."""
@@ -44,12 +38,12 @@ MAX_COMMAND_CHARACTERS = 1 << 20
 
 def read_image(value: object) -> str:
     """A container image: registry, repository, tag, digest."""
-    if not isinstance(value, str) or len(value) > 255 or _IMAGE.fullmatch(value) is None:
-        lower = value.lower() if isinstance(value, str) else ""
-        if lower != value and len(lower) <= 255 and _IMAGE.fullmatch(lower):
-            raise Refused(f"write registry and repository in lower case, such as {lower[:80]}")
-        raise Refused("give an image such as python:3.11-slim or registry/team/image:tag")
-    return value
+    if isinstance(value, str) and is_image(value):
+        return value
+    lower = value.lower() if isinstance(value, str) else ""
+    if is_image(lower):
+        raise Refused(f"write registry and repository in lower case, such as {lower[:80]}")
+    raise Refused(GIVE_IMAGE)
 
 
 # --- command ---

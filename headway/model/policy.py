@@ -2,12 +2,12 @@
 
 import enum
 from collections.abc import Mapping
-from fnmatch import fnmatchcase
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from headway.errors import InvalidInput
+from headway.model.image import ImageReference
 from headway.units import GIB
 
 
@@ -39,7 +39,8 @@ class ContainerPolicy(BaseModel):
     images: tuple[str, ...] = Field(
         (),
         title="Allowed images",
-        description="Patterns such as python:* or registry.example.org/ml/*; empty for any.",
+        description="Patterns such as python:3.* or registry.example.org/ml/*; each * stays within "
+        "one part of a name; empty for any image.",
     )
     mount_roots: tuple[Path, ...] = Field(
         (),
@@ -71,10 +72,11 @@ class ContainerPolicy(BaseModel):
         """Does *image* match one of the patterns? A missing tag counts as ``:latest``."""
         if not self.images:
             return True
-        names = {image}
-        if ":" not in image.rsplit("/", 1)[-1] and "@" not in image:
-            names.add(f"{image}:latest")
-        return any(fnmatchcase(name, pattern) for name in names for pattern in self.images)
+        try:
+            reference = ImageReference.parse(image)
+        except ValueError:
+            return False
+        return any(reference.matches(pattern) for pattern in self.images)
 
     def refused_secret(self, secrets: Mapping[str, str]) -> InvalidInput | None:
         """What is wrong with a job's *secrets* (variable → block); None when it may use them."""

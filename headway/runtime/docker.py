@@ -15,7 +15,7 @@ import docker
 import requests
 from docker.errors import APIError, DockerException, NotFound
 from docker.types import DeviceRequest, LogConfig, Mount
-from docker.utils import kwargs_from_env, parse_repository_tag
+from docker.utils import kwargs_from_env
 
 from headway.clock import Clock
 from headway.errors import (
@@ -23,10 +23,10 @@ from headway.errors import (
     ContainerMissing,
     EngineUnreachable,
     ImageMissing,
-    PolicyViolation,
     RuntimeFailure,
     shown,
 )
+from headway.model.image import ImageReference
 from headway.model.policy import ContainerPolicy, NetworkMode, RootFilesystem
 from headway.runtime import logfile, probe
 from headway.runtime.cgroups import Hierarchy
@@ -41,7 +41,7 @@ from headway.runtime.port import (
     RuntimeKind,
     Usage,
 )
-from headway.runtime.rules import LOG_TARGET, check_spec, real_source
+from headway.runtime.rules import LOG_TARGET, check_image, check_spec, real_source
 from headway.units import MIB
 
 _PULL_TIMEOUT_S = 1800
@@ -149,29 +149,40 @@ class DockerRuntime:
 
     def ensure_image(self, image: str) -> None:
         """Pull *image* unless it is here. Raises `ImageMissing`, `PolicyViolation`."""
-        if not self.policy.allows_image(image):
-            allowed = ", ".join(self.policy.images)
-            raise PolicyViolation("image", image, f"give one of {allowed}")
-        with self._asking(f"look for image {image}"):
-            try:
-                self._api.inspect_image(image)  # type: ignore[no-untyped-call]  # the stubs' gap
-            except NotFound:
-                self._pull(image)
-            except APIError as error:
-                if error.is_server_error():
-                    raise
-                # A name the engine cannot read.
-                raise ImageMissing(image, str(error.explanation)) from error
+        check_image(image, self.policy)
+        self._image_id(ImageReference.parse(image))
 
-    def _pull(self, image: str) -> None:
-        repository, tag = parse_repository_tag(image)
+    def _image_id(self, image: ImageReference) -> str:
+        """Id of the image that has this name on this node now; pulled if it is not here."""
+        name = str(image)
+        with self._asking(f"look for image {name}"):
+            for pulled in (False, True):
+                try:
+                    # By its full name: a short one may also be the beginning of an id.
+                    found = self._api.inspect_image(name)  # type: ignore[no-untyped-call]  # the stubs' gap
+                    return str(found["Id"])
+                except NotFound as error:
+                    if pulled:
+                        raise ImageMissing(name, "it is not there once pulled") from error
+                    self._pull(image)
+                except APIError as error:
+                    if error.is_server_error():
+                        raise
+                    # A name the engine cannot read.
+                    raise ImageMissing(name, str(error.explanation)) from error
+        raise AssertionError(image)  # pragma: no cover - the loop returns or raises
+
+    def _pull(self, image: ImageReference) -> None:
+        name, repository = str(image), f"{image.registry}/{image.repository}"
         with closing(self._connect(_PULL_TIMEOUT_S)) as api:
             try:
-                for event in api.pull(repository, tag=tag or "latest", stream=True, decode=True):
+                for event in api.pull(
+                    repository, tag=image.digest or image.tag, stream=True, decode=True
+                ):
                     if "error" in event:
-                        raise ImageMissing(image, shown(event["error"], 300))
+                        raise ImageMissing(name, shown(event["error"], 300))
             except APIError as error:
-                raise ImageMissing(image, shown(str(error.explanation), 300)) from error
+                raise ImageMissing(name, shown(str(error.explanation), 300)) from error
 
     # ----- life of a container -----
 
@@ -241,6 +252,7 @@ class DockerRuntime:
     ) -> str:
         """Create by a closed list of settings; the id. Nothing else reaches the engine."""
         api = self._api
+        image = ImageReference.parse(spec.image)
         read_only = self.policy.root_filesystem is RootFilesystem.READ_ONLY
         network = spec.network or self.policy.network
         published = () if network is NetworkMode.HOST else spec.ports
@@ -273,12 +285,13 @@ class DockerRuntime:
             "headway.log": str(spec.log_path),
             "headway.log_limit": str(spec.log_limit_bytes),
             "headway.log_by": "program" if logged else "engine",
+            "headway.image": str(image),
         }
         for pulled in (False, True):
             with self._telling(f"create container {spec.name}"):
                 try:
                     created = api.create_container(
-                        spec.image,
+                        self._image_id(image),  # what its name means now, whatever it will
                         [*(spec.wrapper if logged else ()), *spec.command],
                         entrypoint=list(_LOGGED) if logged else [],
                         name=spec.name,
@@ -292,10 +305,9 @@ class DockerRuntime:
                         network_disabled=network is NetworkMode.NONE,
                     )
                     return str(created["Id"])
-                except NotFound as error:
+                except NotFound as error:  # removed in between
                     if pulled:
                         raise ImageMissing(spec.image, str(error.explanation)) from error
-                    self.ensure_image(spec.image)
                 except APIError as error:
                     if error.status_code == 409:
                         raise ContainerExists(spec.name) from error

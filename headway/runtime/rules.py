@@ -4,6 +4,7 @@ import re
 from pathlib import Path, PurePosixPath
 
 from headway.errors import PolicyViolation
+from headway.model.image import GIVE_IMAGE, is_image
 from headway.model.policy import ContainerPolicy, NetworkMode
 from headway.runtime.port import BindMount, ContainerSpec
 from headway.units import format_size
@@ -26,8 +27,7 @@ def check_spec(spec: ContainerSpec, policy: ContainerPolicy) -> None:
     their links.
     """
     _check_shape(spec)
-    if not policy.allows_image(spec.image):
-        raise PolicyViolation("image", spec.image, f"give one of {', '.join(policy.images)}")
+    check_image(spec.image, policy)
     for what, asked, most in (
         ("shared memory", spec.shm_bytes, policy.max_shm_bytes),
         ("log limit", spec.log_limit_bytes, policy.max_log_bytes),
@@ -44,11 +44,18 @@ def check_spec(spec: ContainerSpec, policy: ContainerPolicy) -> None:
         _check_target(mount)
 
 
+def check_image(image: str, policy: ContainerPolicy) -> None:
+    """Raise `PolicyViolation` for what is no name of an image, or none that *policy* allows."""
+    if not is_image(image):
+        raise PolicyViolation("image", image, GIVE_IMAGE)
+    if not policy.allows_image(image):
+        raise PolicyViolation("image", image, f"give one of {', '.join(policy.images)}")
+
+
 def _check_shape(spec: ContainerSpec) -> None:
     """The engine would accept some of these and mean something else (0 is unlimited)."""
     checks = (
         ("container name", spec.name, _NAME.fullmatch(spec.name), "give letters, digits and ._-"),
-        ("image", spec.image, bool(spec.image), "give the name of an image"),
         ("command", spec.command, bool(spec.command), "give a program"),
         ("host memory", spec.host_memory_bytes, spec.host_memory_bytes > 0, "give more than 0 B"),
         ("cpus", spec.cpus, spec.cpus > 0, "give more than 0"),

@@ -166,6 +166,22 @@ def test_a_missing_image(harness: Harness) -> None:
     assert runtime.inspect(spec.name) is None
 
 
+def test_the_image_that_was_checked_is_the_one_that_starts(harness: Harness) -> None:
+    spec = harness.spec(SPEAKS)
+    runtime = harness.runtime()
+    runtime.create(spec)
+    client = docker.from_env()
+    image_id = client.images.get(spec.image).id
+    found = client.api.inspect_container(spec.name)["Config"]
+    client.close()
+    assert found["Image"] == image_id
+    assert found["Labels"]["headway.image"] == f"docker.io/{spec.image}"
+    # The beginning of an id is a name like any other: it never stands for that image.
+    by_id = replace(harness.spec(SPEAKS), image=image_id.removeprefix("sha256:")[:12])
+    with pytest.raises(ImageMissing):
+        runtime.create(by_id)
+
+
 @pytest.mark.parametrize("command", [("no-such-program",), ("/etc/passwd",)])
 def test_a_program_that_cannot_be_executed(harness: Harness, command: tuple[str, ...]) -> None:
     spec = replace(harness.spec(SPEAKS), command=command)
