@@ -22,6 +22,7 @@ from headway.errors import (
     PolicyViolation,
     SourceUnreachable,
     StagingError,
+    StagingTimedOut,
 )
 from headway.estimate.features import settings_of
 from headway.follow import Followed, Follower, Listener, Watched
@@ -42,7 +43,7 @@ from headway.policy.silent import exit_told
 from headway.profiling import conclude, wrapping
 from headway.runtime.outcome import classify_exit
 from headway.runtime.port import BindMount, ContainerSpec
-from headway.site import Site
+from headway.site import Site, as_ids
 from headway.staging.cache import StagedDataset
 from headway.units import format_duration, format_size
 from headway.vigil import LOOKS, Vigil
@@ -113,8 +114,22 @@ class Attempt:
     def stage_data(self, progress: Callable[[int, int | None], None]) -> StagedDataset | None:
         """Bring the data set to this node's cache; None when the job has none."""
         if self.job.dataset is not None:
-            self.dataset = self.site.cache.stage(self.job.dataset, self.run_id, progress=progress)
+            self.dataset = self.site.cache.stage(
+                self.job.dataset, self.run_id, progress=progress, limit_s=self.job.max_runtime
+            )
         return self.dataset
+
+    def _time_left_s(self) -> float | None:
+        """What staging has left of the time that the job gives itself; None without a limit."""
+        if self.job.max_runtime is None:
+            return None
+        mine = [s for s in self.site.ledger.runs.steps(self.run_id) if s.attempt == self.number]
+        staged_s = sum(
+            (step.ended_at - step.started_at).total_seconds()
+            for step in mine
+            if step.name == "stage_data" and step.ended_at is not None
+        )
+        return max(0.0, self.job.max_runtime - staged_s)
 
     def admit(self) -> Lease | Wait:
         """Confirm the lease now that the data's real size is known, or say what is missing.
@@ -209,7 +224,7 @@ class Attempt:
                 prediction=self.prediction,
                 epochs=self.job.training.epochs,
                 progress_pattern=self.job.progress,
-                max_runtime_s=self.job.max_runtime,
+                max_runtime_s=self._time_left_s(),
                 grace_s=self.job.stop_grace,
             )
         except LeaseLost:
@@ -443,10 +458,9 @@ class Attempt:
         """A directory the container's user may write; everybody else only reads."""
         folder = self.folder / name
         folder.mkdir(parents=True, exist_ok=True)
-        user = self.site.container_user
-        if user and os.geteuid() == 0:
-            uid, gid = (int(part) for part in user.split(":"))
-            os.chown(folder, uid, gid)
+        user = as_ids(self.site.container_user)
+        if user is not None:
+            os.chown(folder, *user)
         return folder
 
     def _spec(self, lease: Lease, secrets: Mapping[str, str]) -> ContainerSpec:
@@ -534,6 +548,8 @@ def _again(exit_: Exit, how: str = "") -> Exit:
 
 def exit_of(error: HeadwayError) -> Exit:
     """What an error means for the run: the user's to correct, or the site's to repeat."""
+    if isinstance(error, StagingTimedOut):
+        return Exit(ExitKind.TIMED_OUT, None, str(error))
     wrong = isinstance(error, ImageMissing | PolicyViolation | StagingError)
     if wrong and not isinstance(error, SourceUnreachable):
         return Exit(ExitKind.REFUSED, None, str(error))
