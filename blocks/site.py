@@ -63,7 +63,16 @@ class HeadwayContainerPolicy(Block):
         description="Patterns such as python:3.* or registry.example.org/ml/*; empty for any.",
     )
     mount_roots: list[str] = Field(
-        [], title="Mount roots", description="Directories below which data may be mounted."
+        [],
+        title="Mount roots",
+        description="Directories below which a job's data set may lie; empty for all that its "
+        "user may read, but for the system's own and keys.",
+    )
+    data_hosts: list[str] = Field(
+        [],
+        title="Data hosts",
+        description="Networks, addresses and names of web servers that are not public and may "
+        "hold data sets, such as 10.1.0.0/16.",
     )
     max_pids: int = Field(4096, ge=16, title="Processes", description="In one container.")
     network: NetworkMode = Field(NetworkMode.BRIDGE, title="Network")

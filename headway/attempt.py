@@ -23,6 +23,7 @@ from headway.errors import (
     PolicyViolation,
     SourceUnreachable,
     StagingError,
+    StagingTimedOut,
 )
 from headway.estimate.features import settings_of
 from headway.follow import Followed, Follower, Listener, Watched
@@ -47,7 +48,7 @@ from headway.runtime.diskuse import DiskMeter
 from headway.runtime.port import BindMount, ContainerSpec
 from headway.runtime.redact import LEAST_CHARACTERS, MOST_CHARACTERS, FileRedactor
 from headway.settings import Settings
-from headway.site import Site
+from headway.site import Site, as_ids
 from headway.staging.cache import StagedDataset
 from headway.units import format_duration, format_size
 from headway.vigil import LOOKS, Vigil
@@ -132,8 +133,22 @@ class Attempt:
         """
         self._refuse_secrets()
         if self.job.dataset is not None:
-            self.dataset = self.site.cache.stage(self.job.dataset, self.run_id, progress=progress)
+            self.dataset = self.site.cache.stage(
+                self.job.dataset, self.run_id, progress=progress, limit_s=self.job.max_runtime
+            )
         return self.dataset
+
+    def _time_left_s(self) -> float | None:
+        """What staging has left of the time that the job gives itself; None without a limit."""
+        if self.job.max_runtime is None:
+            return None
+        mine = [s for s in self.site.ledger.runs.steps(self.run_id) if s.attempt == self.number]
+        staged_s = sum(
+            (step.ended_at - step.started_at).total_seconds()
+            for step in mine
+            if step.name == "stage_data" and step.ended_at is not None
+        )
+        return max(0.0, self.job.max_runtime - staged_s)
 
     def admit(self) -> Lease | Wait:
         """Confirm the lease now that the data's real size is known, or say what is missing.
@@ -243,7 +258,7 @@ class Attempt:
                 prediction=self.prediction,
                 epochs=self.job.training.epochs,
                 progress_pattern=self.job.progress,
-                max_runtime_s=self.job.max_runtime,
+                max_runtime_s=self._time_left_s(),
                 grace_s=self.job.stop_grace,
             )
         except LeaseLost:
@@ -301,15 +316,7 @@ class Attempt:
                     f"a secret of {LEAST_CHARACTERS} to {MOST_CHARACTERS} characters can be struck "
                     "out of logs; give the block such a value",
                 )
-        secretfiles.write(self._secrets, values, self._owner())
-
-    def _owner(self) -> tuple[int, int] | None:
-        """User and group of the program; None for this process's own."""
-        user = self.site.container_user
-        if not user or os.geteuid() != 0:
-            return None
-        uid, gid = (int(part) for part in user.split(":"))
-        return uid, gid
+        secretfiles.write(self._secrets, values, as_ids(self.site.container_user))
 
     def _why_halt(self) -> Exit | None:
         too_much = self._too_much_disk(self._disk.look())
@@ -546,9 +553,9 @@ class Attempt:
         """A directory the container's user may write; everybody else only reads."""
         folder = self.folder / name
         folder.mkdir(parents=True, exist_ok=True)
-        owner = self._owner()
-        if owner is not None:
-            os.chown(folder, *owner)
+        user = as_ids(self.site.container_user)
+        if user is not None:
+            os.chown(folder, *user)
         return folder
 
     def _spec(self, lease: Lease) -> ContainerSpec:
@@ -653,6 +660,8 @@ def _again(exit_: Exit, how: str = "") -> Exit:
 
 def exit_of(error: HeadwayError) -> Exit:
     """What an error means for the run: the user's to correct, or the site's to repeat."""
+    if isinstance(error, StagingTimedOut):
+        return Exit(ExitKind.TIMED_OUT, None, str(error))
     wrong = isinstance(error, ImageMissing | PolicyViolation | StagingError)
     if wrong and not isinstance(error, SourceUnreachable):
         return Exit(ExitKind.REFUSED, None, str(error))

@@ -28,7 +28,7 @@ from headway.model.run import Measurement, Prediction
 from headway.project import PROJECT
 from headway.runtime.port import RuntimeKind
 from headway.server import DEPLOYMENT, PrefectServer
-from headway.site import Site
+from headway.site import SAMPLES, Site
 from headway.units import format_duration
 from headway.up import (
     only_one,
@@ -140,12 +140,14 @@ def run_demo(site: Site, *, rows: int, rounds: int, machine: bool) -> int:
 
 def _flights(site: Site, rows: int, say: Say) -> Path:
     """The sample's data set: real flights, written once."""
-    path = site.settings.home / "samples" / f"flights-{rows}.csv"
+    path = site.settings.home / SAMPLES / f"flights-{rows}.csv"
     if not path.exists():
         say(f"writing {rows:,} real flights to {path} …")
         path.parent.mkdir(parents=True, exist_ok=True)
         prepare = [sys.executable, "-m", "samples.flights.prepare"]
         subprocess.run([*prepare, "--rows", str(rows), str(path)], cwd=PROJECT, check=True)
+    path.parent.chmod(0o755)  # public data: its job's user reads it
+    path.chmod(0o644)
     return path
 
 

@@ -27,6 +27,7 @@
     │   ├── SourceMissing       the data set is not where the job says
     │   ├── SourceUnreachable   its storage does not answer
     │   ├── SourceChanged       it changed while it was copied
+    │   ├── StagingTimedOut     it was not here within the job's time
     │   ├── ChecksumMismatch    the bytes are not the ones that were promised
     │   ├── CacheFull           the node's cache cannot hold it
     │   └── CacheUnusable       the node's cache cannot be written
@@ -300,6 +301,19 @@ class SourceChanged(StagingError):
         super().__init__(
             f"data set {shown(uri)} changed while it was copied ({cause}); nothing of it was kept. "
             "Start the job when the data set is complete"
+        )
+
+
+class StagingTimedOut(StagingError):
+    """The data set was not on the node within the time that the job gives itself."""
+
+    def __init__(self, uri: str, limit_s: float) -> None:
+        self.uri = uri
+        self.limit_s = limit_s
+        super().__init__(
+            f"data set {shown(uri)} was not on the node within {format_duration(limit_s)}, all "
+            "of the job's max_runtime; nothing of it was kept. Raise max_runtime, or put the "
+            "data set nearer"
         )
 
 

@@ -33,6 +33,8 @@ from headway.runtime.port import Runtime, RuntimeKind
 from headway.runtime.process import ProcessRuntime
 from headway.settings import Settings, read_settings
 from headway.staging.cache import DataCache
+from headway.staging.reader import UserReader
+from headway.staging.rules import SourceRules
 from headway.telemetry.gpu import NvmlGpus
 from headway.telemetry.host import NodeHost, boot_id
 from headway.telemetry.port import GpuSensors, HostSensors
@@ -138,12 +140,10 @@ class Site:
 
     @cached_property
     def container_user(self) -> str:
-        """``uid:gid`` that programs run as; empty for the owner of this process."""
+        """``uid:gid`` that programs run and data is read as; empty for this process's owner."""
         if self.settings.container_user is not None:
             return self.settings.container_user
-        if self.runtime.kind is RuntimeKind.DOCKER and os.getuid() == 0:
-            return NOBODY
-        return ""
+        return NOBODY if os.geteuid() == 0 else ""
 
     def _runtime_policy(self) -> ContainerPolicy:
         """The operator's policy; what headway itself keeps may always be mounted."""
@@ -173,6 +173,17 @@ class Site:
             budget_bytes=self.node_settings.cache_budget,
             index=self.ledger.staged,
             node=self.settings.node,
+            reader=UserReader(as_ids(self.container_user), self._source_rules()),
+        )
+
+    def _source_rules(self) -> SourceRules:
+        """What data sets may be read from: the operator's policy, and never what headway keeps."""
+        home, policy = self.settings.home.resolve(), self.container_policy
+        return SourceRules(
+            roots=tuple(str(root.resolve()) for root in policy.mount_roots),
+            closed=(str(home),),
+            samples=str(home / SAMPLES),
+            hosts=policy.data_hosts,
         )
 
     @cached_property
@@ -403,7 +414,18 @@ def _answers(engine: Runtime) -> bool:
     return True
 
 
+def as_ids(user: str) -> tuple[int, int] | None:
+    """Ids of *user*, as `Site.container_user` writes it; None where this process is it."""
+    if not user or os.geteuid() != 0:
+        return None
+    uid, gid = (int(part) for part in user.split(":"))
+    return uid, gid
+
+
 NOBODY = "65534:65534"
+
+SAMPLES = "samples"
+"""Folder in headway's home for the data of the samples: the only one there that jobs may name."""
 
 POLICY = "policy"
 """Name under which the ledger keeps the container policy."""

@@ -1,6 +1,8 @@
 """Fixtures that start real things once a session."""
 
 import os
+import shutil
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,6 +12,42 @@ from samples.local_image import BUSYBOX, PYTHON, MissingPiece, build
 from tests.support import dockerd
 from tests.support import postgresql as postgresql_support
 from tests.support.site import LiveSite, live_site
+
+AS_ROOT = os.geteuid() == 0
+NOBODY = (65534, 65534)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """As root, have a folder for files that pytest does not close to other users.
+
+    What runs as another user has to pass it; the usual one is made 0700 by
+    every session that starts.
+    """
+    if AS_ROOT and config.option.basetemp is None:
+        config.option.basetemp = tempfile.mkdtemp(prefix="headway-tests-")
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Remove that folder, unless a test failed."""
+    base = Path(config.option.basetemp or "/")
+    session_failed = getattr(config, "headway_failed", False)
+    if AS_ROOT and base.name.startswith("headway-tests-") and not session_failed:
+        shutil.rmtree(base, ignore_errors=True)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _passable(tmp_path_factory: pytest.TempPathFactory) -> None:
+    if AS_ROOT:
+        tmp_path_factory.getbasetemp().chmod(0o711)
+
+
+@pytest.fixture
+def tmp_path(tmp_path: Path) -> Path:
+    """pytest's, open to the users whom root's site becomes: they read what a test puts there."""
+    if AS_ROOT:
+        tmp_path.chmod(0o755)
+    return tmp_path
 
 
 @pytest.fixture(scope="session")
@@ -81,6 +119,7 @@ def site(request: pytest.FixtureRequest) -> LiveSite:
 
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     """In CI everything is installed, so a skipped test is a failure there."""
+    session.config.headway_failed = exitstatus != 0  # type: ignore[attr-defined]
     reporter = session.config.pluginmanager.get_plugin("terminalreporter")
     skipped = reporter.stats.get("skipped", []) if reporter is not None else []
     if os.environ.get("HEADWAY_CI") == "true" and skipped and exitstatus == 0:

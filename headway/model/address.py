@@ -11,7 +11,9 @@ from headway.model.job_rules import SECRET_TEXT
 
 _SCHEME = re.compile(r"([a-z][a-z0-9+.-]{0,31})://(.*)")
 _LOCAL_SCHEMES = frozenset({"file", "local"})
-_RUN_NOT_READ = frozenset({"javascript", "vbscript", "data", "blob"})
+SCHEMES = ("http", "https", "s3", "gs", "gcs", "az", "abfs", "abfss")
+"""Storage that a job may name. What fsspec knows beyond these opens other machines'
+services, or wraps one address in another."""
 _SYSTEM_DIRS = frozenset({"proc", "sys", "dev"})
 
 
@@ -29,13 +31,22 @@ def read_uri(value: object) -> str:
     scheme, path = (match[1], match[2]) if match else ("", uri)
     if SECRET_TEXT.search(uri):
         raise Refused("give the address without a password or key", hidden=True)
-    if "::" in uri or scheme in _RUN_NOT_READ:
-        raise Refused(example)
+    if "::" in uri or (scheme and scheme not in _LOCAL_SCHEMES.union(SCHEMES)):
+        begin = ", ".join(f"{each}://" for each in SCHEMES)
+        raise Refused(f"{example}. Addresses begin with {begin}")
     if ".." in re.split(r"[/\\]", uri.replace("%2e", ".").replace("%2E", ".")):
         raise Refused('give the address without ".."')
     if not scheme or scheme in _LOCAL_SCHEMES:
         _check_local(path, example)
     return uri
+
+
+def local_path(uri: str) -> str | None:
+    """The path of this machine that *uri* names; None for any other storage."""
+    match = _SCHEME.fullmatch(uri)
+    if match is None:
+        return uri
+    return match[2] if match[1] in _LOCAL_SCHEMES else None
 
 
 def _check_local(path: str, example: str) -> None:

@@ -45,7 +45,14 @@ class ContainerPolicy(BaseModel):
     mount_roots: tuple[Path, ...] = Field(
         (),
         title="Mount roots",
-        description="Directories below which data may be mounted, beside headway's own.",
+        description="Directories below which a job's data set may lie; empty for all that its "
+        "user may read, but for the system's own and keys.",
+    )
+    data_hosts: tuple[str, ...] = Field(
+        (),
+        title="Data hosts",
+        description="Networks, addresses and names of web servers that are not public and may "
+        "hold data sets, such as 10.1.0.0/16.",
     )
     max_pids: int = Field(4096, ge=16, title="Processes", description="In one container.")
     max_shm_bytes: int = Field(

@@ -7,6 +7,9 @@
 A set appears in `sets` by one rename, after its manifest was written; so a
 fetch that dies at any moment leaves nothing there. Who uses a set is kept in
 the index (the ledger); it is asked and told only under the key's lock.
+
+Data is read as the user whose job names it, and the copy is that user's alone;
+the folders above it may be passed, and not listed.
 """
 
 import errno
@@ -22,6 +25,7 @@ from headway.errors import (
     CacheUnusable,
     ChecksumMismatch,
     SourceChanged,
+    StagingTimedOut,
 )
 from headway.model.job import Dataset
 from headway.staging.budget import Room, victims
@@ -29,8 +33,9 @@ from headway.staging.index import StagedIndex
 from headway.staging.locks import FileLocks
 from headway.staging.manifest import Manifest
 from headway.staging.meter import Meter, Progress, check_size
-from headway.staging.partial import Note, Partial
-from headway.staging.source import Source, empty, look
+from headway.staging.partial import PASSABLE, Note, Partial
+from headway.staging.reader import Reader, Reading, UserReader
+from headway.staging.source import Source, empty
 
 _BUDGET_LOCK = "budget"
 
@@ -55,6 +60,7 @@ class DataCache:
         root: The cache's folder, on a local file system.
         budget_bytes: All sets together take at most this much.
         index: Who uses which set.
+        reader: Opens what a job names, as the user whose copies these are.
         node: Name of this node in the index.
         clock: Waits for locks.
     """
@@ -66,18 +72,24 @@ class DataCache:
         index: StagedIndex,
         *,
         node: str,
+        reader: Reader | None = None,
         clock: Clock | None = None,
     ) -> None:
         self._root = root
         self._budget_bytes = budget_bytes
         self._index = index
         self._node = node
+        self._reader = reader or UserReader()
         self._clock = clock or SystemClock()
         self._sets, self._tmp = root / "sets", root / "tmp"
         locks = root / "locks"
         with self._writing("", 0):
-            for folder in (self._sets, self._tmp, locks):
+            for folder in (root, self._sets, self._tmp, locks):
                 folder.mkdir(parents=True, exist_ok=True)
+            for passed in (root, self._sets):
+                passed.chmod(PASSABLE)
+            for own in (self._tmp, locks):
+                own.chmod(0o700)
         self._locks = FileLocks(locks, self._clock)
 
     def stage(
@@ -86,14 +98,17 @@ class DataCache:
         run_id: str,
         *,
         progress: Progress,
+        limit_s: float | None = None,
     ) -> StagedDataset:
         """Have *dataset* on this node, used by *run_id* until `release`.
 
         Where others fetch the same data, waits for them instead of fetching.
         *progress* is called often, and while waiting; whatever it raises, as
         what a signal raises at any moment, ends this and leaves nothing behind.
+        Nothing takes longer than *limit_s*.
 
         Raises:
+            StagingTimedOut: The data was not here within *limit_s*.
             InvalidInput: The address cannot be one, nothing is in it, or it
                 is far larger than `dataset.size` says.
             SourceMissing: Nothing is there, or it may not be read.
@@ -103,10 +118,24 @@ class DataCache:
             CacheFull: Even without all unused sets there is no room.
             CacheUnusable: The cache's disk has an error.
         """
-        try:
-            return self._stage_once(dataset, run_id, progress)
-        except SourceChanged:
-            return self._stage_once(dataset, run_id, progress)
+        end_s = None if limit_s is None else self._clock.monotonic_s() + limit_s
+
+        def check() -> None:
+            if end_s is not None and self._clock.monotonic_s() >= end_s:
+                raise StagingTimedOut(dataset.uri, limit_s or 0.0)
+
+        def told(done_bytes: int, total_bytes: int | None) -> None:
+            check()
+            progress(done_bytes, total_bytes)
+
+        for last in (False, True):
+            try:
+                with self._reader.reading(dataset.uri, check) as reading:
+                    return self._stage_once(dataset, run_id, told, reading)
+            except SourceChanged:
+                if last:
+                    raise
+        raise AssertionError("unreachable")
 
     def release(self, run_id: str) -> None:
         """*run_id* uses no data set of this node any more. Idempotent."""
@@ -133,9 +162,13 @@ class DataCache:
 
     # --- one attempt ---
 
-    def _stage_once(self, dataset: Dataset, run_id: str, progress: Progress) -> StagedDataset:
-        source = look(dataset.uri)
-        key = source.key(dataset.sha256)
+    def _stage_once(
+        self, dataset: Dataset, run_id: str, progress: Progress, reading: Reading
+    ) -> StagedDataset:
+        source = reading.look()
+        key = source.key(dataset.sha256, self._reader.user)
+        if source.size_bytes == 0:
+            raise empty(dataset.uri)
         if source.size_bytes is not None:
             check_size(dataset, source.size_bytes)
 
@@ -148,7 +181,7 @@ class DataCache:
             manifest = self._sound(key)
             from_cache = manifest is not None
             if manifest is None:
-                manifest = self._fetch(dataset, source, key, progress)
+                manifest = self._fetch(dataset, source, key, progress, reading)
             else:  # again, in case whoever fetched it died before it was recorded
                 self._record(key, manifest)
             self._index.acquire(self._node, key, run_id)
@@ -174,6 +207,7 @@ class DataCache:
         source: Source,
         key: str,
         progress: Progress,
+        reading: Reading,
     ) -> Manifest:
         self._remove_partials(key)
         partial = Partial.create(self._tmp, key)
@@ -186,14 +220,14 @@ class DataCache:
                 progress=progress,
                 clock=self._clock,
             )
-            sha256 = partial.copy(source, meter.count)
+            sha256 = partial.copy(source, reading.pieces, meter.count)
             if meter.done_bytes == 0:
                 raise empty(dataset.uri)
-            if look(dataset.uri).identity != source.identity:
+            if reading.look().identity != source.identity:
                 raise SourceChanged(dataset.uri, "its size, time or version is another now")
             if dataset.sha256 not in {None, sha256}:
                 raise ChecksumMismatch(dataset.uri, str(dataset.sha256), sha256)
-            manifest = partial.seal(source, sha256)
+            manifest = partial.seal(source, sha256, self._reader.user)
             # Recorded first: its bytes count against the budget without a gap.
             self._record(key, manifest)
             partial.move_to(self._sets / key)

@@ -53,6 +53,7 @@ class Manifest:
     def write(self, folder: Path) -> None:
         """Write it into *folder* and to the disk."""
         with (folder / _NAME).open("w") as file:
+            (folder / _NAME).chmod(0o600)
             json.dump(asdict(self), file)
             file.flush()
             os.fsync(file.fileno())

@@ -5,15 +5,19 @@ import json
 import os
 import shutil
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Self
 
 from headway.staging.manifest import DATA, Manifest, digest
-from headway.staging.source import Source
+from headway.staging.source import Source, SourceFile
 
+Pieces = Callable[[SourceFile], Iterable[bytes]]
+"""Reads a file of a source."""
 _NOTE = "note.json"
+PASSABLE = 0o711
+"""Of folders above the data: their names can be passed by who knows them, and not be listed."""
 _FEW_FILES = 1000
 """Up to so many files each is flushed to the disk by itself; more of them all at once."""
 
@@ -37,7 +41,8 @@ class Partial:
     def create(cls, parent: Path, key: str) -> Self:
         """An empty one."""
         folder = parent / f"{key}.{uuid.uuid4().hex}"
-        (folder / DATA).mkdir(parents=True)
+        folder.mkdir(mode=0o700)
+        (folder / DATA).mkdir(mode=0o700)
         return cls(folder)
 
     @classmethod
@@ -63,7 +68,7 @@ class Partial:
         new.write_text(json.dumps(asdict(note)))
         new.replace(self.folder / _NOTE)
 
-    def copy(self, source: Source, on_bytes: Callable[[int], None]) -> str:
+    def copy(self, source: Source, pieces: Pieces, on_bytes: Callable[[int], None]) -> str:
         """Copy every file and hash it meanwhile; the set's SHA-256.
 
         *on_bytes* is told the size of each piece before it is written, and
@@ -76,7 +81,7 @@ class Partial:
             target.parent.mkdir(parents=True, exist_ok=True)
             sha = hashlib.sha256()
             with target.open("xb") as out:
-                for piece in source.chunks(file):
+                for piece in pieces(file):
                     on_bytes(len(piece))
                     sha.update(piece)
                     out.write(piece)
@@ -88,16 +93,17 @@ class Partial:
             os.sync()
         return digest(hashes, is_directory=source.is_directory)
 
-    def seal(self, source: Source, sha256: str) -> Manifest:
-        """Make the data read-only and write the manifest: from here on it is a set."""
+    def seal(self, source: Source, sha256: str, user: tuple[int, int] | None = None) -> Manifest:
+        """Make the data *user*'s alone, read-only, and write the manifest: now it is a set."""
         for folder, _, names in os.walk(self.folder / DATA, topdown=False):
             for name in names:
-                (Path(folder) / name).chmod(0o444)
-            Path(folder).chmod(0o555)
+                _give(Path(folder) / name, 0o400, user)
             _sync_folder(Path(folder))
+            _give(Path(folder), 0o500, user)
         manifest = Manifest.of(self.folder, source.uri, sha256, is_directory=source.is_directory)
         manifest.write(self.folder)
         _sync_folder(self.folder)
+        self.folder.chmod(PASSABLE)
         return manifest
 
     def move_to(self, folder: Path) -> None:
@@ -111,6 +117,13 @@ class Partial:
         for folder, _, _ in os.walk(self.folder):
             Path(folder).chmod(0o700)
         shutil.rmtree(self.folder)
+
+
+def _give(path: Path, mode: int, user: tuple[int, int] | None) -> None:
+    """Make *path*, which nobody else has ever been able to reach, *user*'s."""
+    path.chmod(mode)
+    if user is not None:
+        os.chown(path, *user)
 
 
 def _sync_folder(folder: Path) -> None:

@@ -3,8 +3,12 @@
 A local file or directory is read directly, so that no symbolic link can lead
 out of it; everything else through fsspec. What a source is, is looked at
 before and after the copy: two looks that differ mean that it changed.
+
+What is here runs in a process that has become the job's user
+(`headway.staging.child`); only that process opens what a job names.
 """
 
+import errno
 import hashlib
 import json
 import os
@@ -16,7 +20,6 @@ from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO, cast
 
 from fsspec.core import url_to_fs
-from fsspec.implementations.local import LocalFileSystem
 
 from headway.errors import (
     HeadwayError,
@@ -25,14 +28,12 @@ from headway.errors import (
     SourceMissing,
     SourceUnreachable,
 )
-from headway.model.address import read_uri
-from headway.model.document import HIDDEN
-from headway.model.job_fields import Refused
+from headway.model.address import local_path
+from headway.staging.rules import SourceRules
 from headway.units import MIB
 
 FIELD = "dataset.uri"
-_CHUNK_BYTES = 4 * MIB
-_SYSTEM_DIRS = ("/proc", "/sys", "/dev")
+CHUNK_BYTES = 4 * MIB
 _MISSING = (
     FileNotFoundError, PermissionError, IsADirectoryError, NotADirectoryError,
     ValueError, ImportError,  # an unknown protocol, or one whose library is not installed
@@ -82,49 +83,44 @@ class Source:
             total += each.size_bytes
         return total
 
-    def key(self, sha256: str | None) -> str:
-        """Name of this version of the data in the cache, 64 hex digits."""
-        text = json.dumps([self.uri, sha256, self.is_directory, self.identity])
+    def key(self, sha256: str | None, user: tuple[int, int] | None = None) -> str:
+        """Name of this version of the data in the cache of *user*, 64 hex digits."""
+        text = json.dumps([self.uri, sha256, self.is_directory, self.identity, user])
         return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
-    def chunks(self, file: SourceFile) -> Iterator[bytes]:
-        """The bytes of *file*, in pieces of at most 4 MiB.
+    def open(self, file: SourceFile, rules: SourceRules) -> BinaryIO:
+        """*file*, to be read from its beginning to its end.
 
         Raises:
             SourceMissing: It is gone, or may not be read.
-            SourceUnreachable: Reading it failed.
+            SourceUnreachable: Its storage does not answer.
             SourceChanged: Another file has taken its place.
         """
-        with _reading(self.uri):
-            opened = (
-                _open_remote(self.file_system, file)
-                if file.inode is None
-                else _open_local(self.uri, file)
-            )
-            with opened:
-                while piece := opened.read(_CHUNK_BYTES):
-                    yield piece
+        with reading(self.uri):
+            if file.inode is None:
+                return _open_remote(self.file_system, file)
+            return _open_local(self.uri, file, rules)
 
 
-def look(uri: str) -> Source:
+def look(uri: str, rules: SourceRules, web: Any = None) -> Source:
     """What is at *uri* now.
 
+    Args:
+        uri: As `headway.model.address` allows it.
+        rules: What may be read.
+        web: fsspec's file system for http and https.
+
     Raises:
-        InvalidInput: The address is relative, chained or empty of data.
         SourceMissing: Nothing is there, it may not be read, or a symbolic
             link leads out of it.
         SourceUnreachable: The storage does not answer.
     """
-    _check_address(uri)
-    with _reading(uri):
-        file_system, path = url_to_fs(uri)
-        if isinstance(file_system, LocalFileSystem):
-            source = _look_local(uri, Path(path))
-        else:
-            source = _look_remote(uri, file_system, path)
-    if source.size_bytes == 0:
-        raise empty(uri)
-    return source
+    with reading(uri):
+        path = local_path(uri)
+        if path is not None:
+            return _look_local(uri, Path(path), rules)
+        file_system, place = (web, uri) if web is not None else url_to_fs(uri)
+        return _look_remote(uri, file_system, place)
 
 
 def empty(uri: str) -> InvalidInput:
@@ -132,15 +128,9 @@ def empty(uri: str) -> InvalidInput:
     return InvalidInput(FIELD, uri, "nothing is in it; give a data set that has data")
 
 
-def _check_address(uri: str) -> None:
-    try:
-        read_uri(uri)
-    except Refused as refused:
-        raise InvalidInput(FIELD, HIDDEN if refused.hidden else uri, refused.allowed) from None
-
-
 @contextmanager
-def _reading(uri: str) -> Iterator[None]:
+def reading(uri: str) -> Iterator[None]:
+    """Make ours what goes wrong while *uri* is read."""
     try:
         yield
     except HeadwayError:
@@ -162,15 +152,16 @@ def _words(error: Exception) -> str:
 # --- this machine's own files ---
 
 
-def _look_local(uri: str, path: Path) -> Source:
+def _look_local(uri: str, path: Path, rules: SourceRules) -> Source:
     root = path.resolve(strict=True)
-    if root == Path("/") or any(root.is_relative_to(system) for system in _SYSTEM_DIRS):
-        raise SourceMissing(uri, f"{root} belongs to the system")
+    if why := rules.why_not(str(root)):
+        raise SourceMissing(uri, why)
     found = root.stat()
     if stat.S_ISREG(found.st_mode):
+        _may_read(root)
         entries = [(path.name, root, found)]
     elif stat.S_ISDIR(found.st_mode):
-        entries = sorted(_walk(uri, root), key=lambda entry: os.fsencode(entry[0]))
+        entries = sorted(_walk(uri, root, rules), key=lambda entry: os.fsencode(entry[0]))
     else:
         raise SourceMissing(uri, "it is neither a file nor a directory")
     identity = hashlib.sha256()
@@ -188,11 +179,13 @@ def _look_local(uri: str, path: Path) -> Source:
     )
 
 
-def _walk(uri: str, root: Path) -> Iterator[tuple[str, Path, os.stat_result]]:
+def _walk(uri: str, root: Path, rules: SourceRules) -> Iterator[tuple[str, Path, os.stat_result]]:
     def fail(error: OSError) -> None:
         raise error  # os.walk would pass over a directory that may not be read
 
     for folder, folders, names in os.walk(root, onerror=fail):
+        if why := rules.why_not(folder):
+            raise SourceMissing(uri, why)
         for name in folders:
             if (Path(folder) / name).is_symlink():
                 raise SourceMissing(uri, f"{name} in it is a symbolic link to a directory")
@@ -204,16 +197,43 @@ def _walk(uri: str, root: Path) -> Iterator[tuple[str, Path, os.stat_result]]:
             found = real.lstat()
             if not stat.S_ISREG(found.st_mode):
                 raise SourceMissing(uri, f"{name} in it is no regular file")
+            if why := rules.why_not(str(real)):
+                raise SourceMissing(uri, why)
+            _may_read(real)
             yield path.relative_to(root).as_posix(), real, found
 
 
-def _open_local(uri: str, file: SourceFile) -> BinaryIO:
-    descriptor = os.open(file.address, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    found = os.fstat(descriptor)
-    if (found.st_dev, found.st_ino) != file.inode:
-        os.close(descriptor)
-        raise SourceChanged(uri, f"{file.name} was replaced")
-    return os.fdopen(descriptor, "rb", buffering=0)
+def _may_read(path: Path) -> None:
+    """Raise for a file that this process may not open, before anything of its set is copied."""
+    if not os.access(path, os.R_OK):
+        raise PermissionError(errno.EACCES, f"{path.name}: {os.strerror(errno.EACCES)}")
+
+
+def _open_local(uri: str, file: SourceFile, rules: SourceRules) -> BinaryIO:
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    opened = os.fdopen(os.open(file.address, flags), "rb", buffering=0)
+    try:
+        found = os.fstat(opened.fileno())
+        if (found.st_dev, found.st_ino) != file.inode:
+            raise SourceChanged(uri, f"{file.name} was replaced")
+        # What is really open, by the kernel's own word: a directory on the way may be a link now.
+        real = _opened(opened.fileno())
+        if real is not None and real != file.address:
+            raise SourceChanged(uri, f"{file.name} was moved")
+        if why := rules.why_not(file.address):
+            raise SourceMissing(uri, why)
+    except BaseException:
+        opened.close()
+        raise
+    return opened
+
+
+def _opened(descriptor: int) -> str | None:
+    """Path of an open file; None where the system does not tell."""
+    try:
+        return str(Path(f"/proc/self/fd/{descriptor}").readlink())
+    except OSError:
+        return None
 
 
 # --- everything else ---

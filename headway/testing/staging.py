@@ -1,9 +1,14 @@
-"""An index of staged data sets in memory."""
+"""An index of staged data sets in memory, and a reader within this process."""
 
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 
 from headway.model.staged import StagedSet
+from headway.staging.reader import Check, Reading
+from headway.staging.rules import SourceRules
+from headway.staging.source import CHUNK_BYTES, Source, SourceFile, look, reading
 
 
 class MemoryIndex:
@@ -54,3 +59,31 @@ class MemoryIndex:
         """Every set on *node*, least recently used first."""
         with self._lock:
             return [known for (where, _), known in self._sets.items() if where == node]
+
+
+class OpenReader:
+    """Port `Reader` within this process: as its own user, of any storage that fsspec knows."""
+
+    user = None
+
+    @contextmanager
+    def reading(self, uri: str, check: Check) -> Iterator[Reading]:
+        """Read *uri* here."""
+        check()
+        yield _Open(uri)
+
+
+class _Open:
+    def __init__(self, uri: str) -> None:
+        self._uri = uri
+        self._source: Source | None = None
+
+    def look(self) -> Source:
+        self._source = look(self._uri, SourceRules())
+        return self._source
+
+    def pieces(self, file: SourceFile) -> Iterator[bytes]:
+        assert self._source is not None  # noqa: S101 - only files of a look are asked for
+        with reading(self._uri), self._source.open(file, SourceRules()) as opened:
+            while piece := opened.read(CHUNK_BYTES):
+                yield piece

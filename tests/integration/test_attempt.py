@@ -2,17 +2,19 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from headway.attempt import Attempt
+from headway.attempt import Attempt, exit_of
 from headway.clock import SystemClock
-from headway.errors import ImpossibleDemand
-from headway.model.job import Resources, TrainingJob
+from headway.errors import ImpossibleDemand, StagingTimedOut
+from headway.model.job import Dataset, Resources, TrainingJob
 from headway.model.lease import Lease
 from headway.model.node import Reserve
-from headway.model.run import Prediction
+from headway.model.run import ExitKind, Prediction, Step, StepState
 from headway.settings import Settings
 from headway.site import Site
 from headway.units import MIB
@@ -53,3 +55,31 @@ def test_what_runs_is_followed_though_it_would_not_be_admitted_any_more(site: Si
     site.runtime.start(create_container(site, RUN))
     assert Attempt(site, RUN, JOB).admit() == lease
     assert site.ledger.runs.get(RUN).prediction == said
+
+
+def test_staging_counts_as_the_jobs_time(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    job = JOB.model_copy(update={"max_runtime": 5.0, "dataset": Dataset(uri="/data/set")})
+    attempt = Attempt(site, RUN, job)
+
+    def stage(dataset: Dataset, run_id: str, **given: Any) -> None:
+        raise StagingTimedOut(dataset.uri, given["limit_s"])
+
+    monkeypatch.setattr(site.cache, "stage", stage)
+    with pytest.raises(StagingTimedOut) as late:
+        attempt.stage_data(lambda done, total: None)
+    assert late.value.limit_s == 5.0
+    assert attempt.fail(exit_of(late.value)).kind is ExitKind.TIMED_OUT
+    assert attempt.ended  # not tried again: the next one would take as long
+
+
+def test_training_has_what_staging_left(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    attempt = Attempt(site, RUN, JOB.model_copy(update={"max_runtime": 10.0}))
+    assert attempt._time_left_s() == 10.0
+    began = site.clock.now()
+    steps = [
+        Step("stage_data", number, StepState.DONE, began, began + timedelta(seconds=4))
+        for number in (attempt.number, attempt.number + 1)
+    ]
+    monkeypatch.setattr(site.ledger.runs, "steps", lambda _: steps)
+    assert attempt._time_left_s() == 6.0
+    assert Attempt(site, RUN, JOB)._time_left_s() is None

@@ -19,7 +19,7 @@ from headway.errors import CacheFull, InvalidInput
 from headway.model.job import Dataset
 from headway.staging.cache import DataCache, StagedDataset
 from headway.staging.partial import Partial
-from headway.testing.staging import MemoryIndex
+from headway.testing.staging import MemoryIndex, OpenReader
 from headway.units import MIB
 from tests.integration.staging_process import cache_at
 
@@ -262,16 +262,19 @@ class Sizeless(MemoryFileSystem):
 def test_a_source_without_a_size_gets_room_in_steps(tmp_path: Path) -> None:
     fsspec.register_implementation("sizeless", Sizeless, clobber=True)
     fsspec.filesystem("sizeless").pipe("/set", os.urandom(40 * MIB))
-    cache = DataCache(tmp_path / "cache", 41 * MIB, MemoryIndex(), node="n")
-    assert stage(cache, "sizeless://set").size_bytes == 40 * MIB
-    small = DataCache(tmp_path / "small", 39 * MIB, MemoryIndex(), node="n")
+
+    def fetch(folder: str, budget: int, size: int | None = None) -> StagedDataset:
+        root = tmp_path / folder
+        cache = DataCache(root, budget, MemoryIndex(), node="n", reader=OpenReader())
+        dataset = Dataset.model_construct(uri="sizeless://set", sha256=None, size=size)
+        try:
+            return cache.stage(dataset, "r", progress=lambda done, total: None)
+        finally:
+            assert not Partial.found_in(cache._tmp)
+
+    assert fetch("cache", 41 * MIB).size_bytes == 40 * MIB
     with pytest.raises(CacheFull):
-        stage(small, "sizeless://set")
-    assert not Partial.found_in(small._tmp)
+        fetch("small", 39 * MIB)
     with pytest.raises(InvalidInput, match=r"dataset.size"):
-        small.stage(
-            Dataset(uri="sizeless://set", size=8 * MIB),
-            "r",
-            progress=lambda done, total: None,
-        )
+        fetch("small", 39 * MIB, size=8 * MIB)
     Sizeless.store.clear()

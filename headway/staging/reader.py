@@ -1,0 +1,182 @@
+"""Reads data sets through a process that is the job's user: nothing a job names is opened here."""
+
+import os
+import select
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import PurePosixPath
+from typing import Any, Protocol
+
+from headway.errors import (
+    InvalidInput,
+    SourceChanged,
+    SourceMissing,
+    SourceUnreachable,
+    StagingError,
+)
+from headway.model.address import local_path, read_uri
+from headway.model.document import HIDDEN
+from headway.model.job_fields import Refused
+from headway.staging.channel import Channel
+from headway.staging.rules import SourceRules
+from headway.staging.source import CHUNK_BYTES, FIELD, Source, SourceFile
+
+_ERRORS = {each.__name__: each for each in (SourceMissing, SourceUnreachable, SourceChanged)}
+_LOOK_EVERY_S = 0.5
+_KEPT_FROM_IT = ("PREFECT", "HEADWAY")
+"""Variables that begin so hold the site's own secrets."""
+
+Check = Callable[[], None]
+"""Is called often while a source is waited for; raises to give up."""
+
+
+class Reading(Protocol):
+    """One data set that is being read."""
+
+    def look(self) -> Source:
+        """What is there now. Raises `StagingError`."""
+        ...
+
+    def pieces(self, file: SourceFile) -> Iterator[bytes]:
+        """The bytes of a file of the last look, in order. Raises `StagingError`."""
+        ...
+
+
+class Reader(Protocol):
+    """Opens data sets for one user. The fake is `headway.testing.staging.OpenReader`."""
+
+    @property
+    def user(self) -> tuple[int, int] | None:
+        """Ids that data sets are read as and belong to; None for this process's own."""
+        ...
+
+    def reading(self, uri: str, check: Check) -> AbstractContextManager[Reading]:
+        """Read *uri* within the block.
+
+        Raises:
+            InvalidInput: The address is none that a job may name.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class UserReader:
+    """Port `Reader`: one process for each data set, ended with its block.
+
+    Attributes:
+        user: As in the port.
+        rules: What may be read.
+    """
+
+    user: tuple[int, int] | None = None
+    rules: SourceRules = field(default_factory=SourceRules)
+
+    @contextmanager
+    def reading(self, uri: str, check: Check) -> Iterator[Reading]:
+        """Start the process, and end it with the block, whatever it is doing then."""
+        _check_address(uri)
+        ours, its = socket.socketpair()
+        with ours:
+            with its:
+                child = _start(its.fileno())
+            channel = Channel(ours)
+            try:
+                opening = {"uri": uri, "rules": self.rules.write(), "user": self.user}
+                yield _Child(uri, channel, opening, check)
+            finally:
+                child.kill()
+                child.wait()
+                for left in channel.files:
+                    os.close(left)
+
+
+def _check_address(uri: str) -> None:
+    try:
+        read_uri(uri)
+    except Refused as refused:
+        raise InvalidInput(FIELD, HIDDEN if refused.hidden else uri, refused.allowed) from None
+
+
+def _start(end: int) -> subprocess.Popen[bytes]:
+    env = {k: v for k, v in os.environ.items() if not k.startswith(_KEPT_FROM_IT)}
+    return subprocess.Popen(
+        [sys.executable, "-P", "-m", "headway.staging.child", str(end)],
+        pass_fds=[end],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        cwd="/",
+        env=env,
+        start_new_session=True,
+    )
+
+
+class _Child:
+    """Port `Reading`, by asking the process."""
+
+    def __init__(self, uri: str, channel: Channel, opening: dict[str, Any], check: Check) -> None:
+        self._uri = uri
+        self._channel = channel
+        self._check = check
+        self._send(opening)
+
+    def look(self) -> Source:
+        """What is there now."""
+        self._send({"do": "look"})
+        told = self._answer()
+        try:
+            files = tuple(_file(number, *each) for number, each in enumerate(told["files"]))
+            return Source(self._uri, bool(told["is_directory"]), files, str(told["identity"]))
+        except (KeyError, TypeError, ValueError) as error:
+            raise SourceUnreachable(self._uri, f"what reads it said {error!r}") from error
+
+    def pieces(self, file: SourceFile) -> Iterator[bytes]:
+        """The bytes of *file*, in pieces of at most 4 MiB."""
+        self._send({"do": "open", "file": int(file.address)})
+        self._answer()
+        if not self._channel.files:
+            raise self._gone()
+        with os.fdopen(self._channel.files.pop(), "rb", buffering=0) as opened:
+            while True:
+                self._wait_for(opened.fileno())
+                piece = opened.read(CHUNK_BYTES)
+                if not piece:
+                    break
+                yield piece
+        if local_path(self._uri) is None:
+            self._answer()  # the pipe also ends when its storage does not answer any more
+
+    def _wait_for(self, pipe: int) -> None:
+        while not select.select([pipe], [], [], self._patience())[0]:
+            pass
+
+    def _patience(self) -> float:
+        self._check()
+        return _LOOK_EVERY_S
+
+    def _send(self, message: dict[str, Any]) -> None:
+        with suppress(OSError):  # what it said before it ended is still to be read
+            self._channel.send(message)
+
+    def _answer(self) -> dict[str, Any]:
+        told = self._channel.receive(self._patience)
+        if told is None:
+            raise self._gone()
+        if "error" in told:
+            raise _ERRORS.get(told["error"], SourceUnreachable)(self._uri, str(told["cause"]))
+        return told
+
+    def _gone(self) -> StagingError:
+        return SourceUnreachable(self._uri, "the process that reads it has ended")
+
+
+def _file(number: int, name: object, size: object) -> SourceFile:
+    """A file by the child's word, which may be a stranger's: it is written below its set only."""
+    parts = PurePosixPath(str(name)).parts
+    if not parts or parts[0] == "/" or ".." in parts or "\0" in str(name):
+        raise ValueError(name)
+    return SourceFile("/".join(parts), str(number), None if size is None else int(str(size)))
