@@ -13,7 +13,7 @@ from itertools import islice
 from typing import Any
 
 from headway.errors import InvalidInput
-from headway.estimate.usual import Kind, Usual, kind_of
+from headway.estimate.usual import LOOKED_AT, Kind, Usual, kind_of
 from headway.fairshare import TeamUsage
 from headway.fallback import Fallbacks
 from headway.flowrun import live_flow
@@ -40,7 +40,7 @@ from headway.policy.plan import (
     plan,
 )
 from headway.policy.settings import PolicySettings
-from headway.pool import LOOKED_AT, is_lost, length, node_view, running_run, usual_of
+from headway.pool import is_lost, length, node_view, running_run, usual_of
 from headway.site import Site
 
 _REASONS_A_PASS = 100

@@ -15,8 +15,6 @@ from headway.policy.plan import NodeView, RunningRun
 
 LOST_AFTER_S = 60.0
 """A node whose worker was not heard of for so long takes no new runs."""
-LOOKED_AT = 200
-"""So many of the newest ended runs tell what runs of the site last."""
 _FAR_S = 10 * 365 * 86_400.0
 """A remaining time is cut off here: a log may promise any number of iterations."""
 

@@ -9,13 +9,13 @@ from typing import Any
 
 from headway.errors import LedgerUnreachable, LogElsewhere, RunUnknown, SiteUnreachable
 from headway.estimate.remaining_diagnostics import diagnose_points
-from headway.estimate.usual import Usual
+from headway.estimate.usual import LOOKED_AT, Usual
 from headway.ledger.records import RunRecord
 from headway.line import Line
 from headway.metrics import RunStanding
 from headway.model.attempt import Standing
 from headway.model.run import RunState
-from headway.pool import LOOKED_AT, left_of, usual_of
+from headway.pool import left_of, usual_of
 from headway.profile.text import profile_view
 from headway.profiling import kept
 from headway.runtime.logfile import read_chunk

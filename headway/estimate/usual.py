@@ -6,12 +6,14 @@ else those of its owner, image and size, at last all. Cheap to import.
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from statistics import NormalDist, median
 from typing import Any
 
-from headway.model.run import Span
+from headway.model.run import Prediction, Span
 
+LOOKED_AT = 200
+"""So many of the newest ended runs are looked at."""
 _Z80 = NormalDist().inv_cdf(0.9)
 _PRIOR_WEIGHT = 3.0
 """The spread that a group is taken to have counts as so many of its runs."""
@@ -28,6 +30,8 @@ class Kind:
     image: str
     gpus: int
     """On all its nodes."""
+    limit_s: float = field(default=math.inf, compare=False)
+    """Its time limit: it lasts no longer, whatever others do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +82,8 @@ class Usual:
         """How long such a run lasts and what that rests on; None when nothing is known."""
         if kind not in self._said:
             self._said[kind] = self._of(kind)
-        return self._said[kind]
+        found = self._said[kind]
+        return found and (Span(*(min(each, kind.limit_s) for each in found[0])), found[1])
 
     def _of(self, kind: Kind) -> tuple[Span, str] | None:
         for group in _GROUPS:
@@ -98,6 +103,21 @@ def kind_of(job: Mapping[str, Any], owner: str) -> Kind:
         owner=owner,
         image=image,
         gpus=int(resources.get("gpus") or 0) * int(resources.get("nodes") or 1),
+        limit_s=float(job.get("max_runtime") or math.inf),
+    )
+
+
+def instead_of_prior(said: Prediction, found: tuple[Span, str] | None) -> Prediction:
+    """*said*, a prior, with what others lasted where that is *found*; it stays a prior."""
+    if found is None:
+        return said
+    (low_s, median_s, high_s), words = found
+    return replace(
+        said,
+        runtime_low_s=low_s,
+        runtime_s=median_s,
+        runtime_high_s=high_s,
+        basis=f"prior: {words}; nothing like it has run",
     )
 
 

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from headway.estimate.remaining import RemainingTime
-from headway.estimate.usual import Lasted, Usual, kind_of
+from headway.estimate.usual import Lasted, Usual, instead_of_prior, kind_of
 from headway.gates import Gates
 from headway.ledger.lines import Snapshot
 from headway.ledger.records import RunRecord
@@ -179,6 +179,17 @@ def test_a_site_that_has_run_others_says_what_they_lasted() -> None:
     assert span.low_s < 30
     assert 480 < span.high_s < DAY_S
     assert Usual(others[:2]).of(kind_of({"image": "i"}, "ada")) is None
+
+
+def test_what_others_last_stands_in_the_place_of_the_prior_and_ends_at_the_limit() -> None:
+    kind = kind_of({"image": "i", "name": "digits", "max_runtime": 90.0}, "ada")
+    found = Usual([Lasted(kind, 60.0)]).of(kind)
+    said = instead_of_prior(PRIOR, found)
+    assert said.runtime_s == pytest.approx(60.0)
+    assert said.runtime_high_s == 90.0
+    assert said.basis == "prior: what 1 run of its recipe and size lasted; nothing like it has run"
+    assert said.learnt is None  # so it is looked up again while it waits
+    assert instead_of_prior(PRIOR, None) == PRIOR
 
 
 def test_the_nearest_group_speaks() -> None:
