@@ -21,7 +21,7 @@ from headway.model.job_text import job_from_document
 from headway.model.run import RunState
 from headway.site import Site
 from headway.view import ledger_state, node_view, run_details
-from headway.watch import line_views, standings
+from headway.watch import line_views, standings, waiting_of
 from headway.weigh import weigh
 
 JUDGED_RUNS = 100
@@ -76,6 +76,8 @@ def create_app(site: Site, *, allowed_hosts: Sequence[str] = ("*",)) -> FastAPI:
             warnings=site.ledger.warnings.of_run(record.run_id),
             attempts=site.ledger.attempts.of_run(record.run_id),
         )
+        if record.state is RunState.WAITING:
+            details["waiting"] = waiting_of(site, record)
         return _summary(record) | details
 
     @app.get("/runs/{run}/progress")

@@ -186,9 +186,7 @@ def _say_what_would_happen(
             ["position", str(view["position"] or "behind those that are planned for")],
             [
                 "expected",
-                "now"
-                if view["starts_now"]
-                else _when(view["expected_start_at"], view["latest_start_at"]),
+                _when(view),
             ],
             ["runtime", f"{format_duration(said['runtime_s'] or 0)} ({low} to {high})"],
             ["host memory", format_size(view["needs_host_memory_bytes"])],
@@ -280,6 +278,9 @@ def _standing(view: dict[str, Any]) -> str:
 
     if view["exit"]:
         return str(view["exit"]["message"])
+    if view.get("waiting"):
+        line = view["waiting"]
+        return f"{line['reason']}; number {line['position']} in line, start {_when(line)}"
     if view["state"] != "Running" or "progress" not in view:
         return str(view["reason"])
     seen = view["progress"]
@@ -359,7 +360,7 @@ def queue(machine: bool) -> None:
                     v["run_id"][:8],
                     v["name"],
                     v["team"],
-                    _when(v["expected_start_at"], v["latest_start_at"]),
+                    _when(v),
                     v["reason"],
                 ]
                 for v in views[:_SHOWN]
@@ -372,19 +373,12 @@ def queue(machine: bool) -> None:
 _SHOWN = 100
 
 
-def _when(expected: str | None, latest: str | None) -> str:
-    """Local times of day for two moments, the second as the end of a range."""
-    from datetime import datetime
+def _when(view: dict[str, Any]) -> str:
+    """When a run that waits is expected to start, by this terminal's clock."""
+    from headway.clock import SystemClock
+    from headway.view import start_text
 
-    if expected is None:
-        return "not known"
-    first = datetime.fromisoformat(expected).astimezone()
-    if latest is None:
-        return f"{first:%a %H:%M}"
-    last = datetime.fromisoformat(latest).astimezone()
-    return f"{first:%a %H:%M} to {last:%H:%M}" + (
-        "" if first.date() == last.date() else f" {last:%a}"
-    )
+    return start_text(view, SystemClock().now().astimezone())
 
 
 def print_table(columns: list[str], rows: list[list[str]]) -> None:

@@ -54,6 +54,8 @@ class Fallbacks:
             record = self._runs.get(entry.run_id)
             if record is None or not isinstance(entry, Stay) or entry.wait.resource not in _GPUS:
                 continue
+            if entry.unknown:
+                continue  # how long the wait is nobody knows: then it waits
             said, demand = self._forecast(record)
             at = entry.expected_at
             wait_s = math.inf if at is None else (at - seen.at).total_seconds()

@@ -13,6 +13,7 @@ from itertools import islice
 from typing import Any
 
 from headway.errors import InvalidInput
+from headway.estimate.usual import LOOKED_AT, Kind, Usual, kind_of
 from headway.fairshare import TeamUsage
 from headway.fallback import Fallbacks
 from headway.flowrun import live_flow
@@ -20,6 +21,7 @@ from headway.gates import Counts, Gates, read_gates
 from headway.ledger.lines import Snapshot
 from headway.ledger.records import RunRecord
 from headway.ledger.runs import Reason
+from headway.model.attempt import Standing
 from headway.model.job_text import job_from_document, job_nodes
 from headway.model.lease import Demand, Lease, Resource, Wait
 from headway.model.node import NodeState
@@ -27,10 +29,10 @@ from headway.model.run import RunState
 from headway.policy.admission import shut_out
 from headway.policy.board import Ask
 from headway.policy.line import Groups
+from headway.policy.news import Said, said_anew
 from headway.policy.order import first_come_wait_s, looked_at, waited_long
 from headway.policy.plan import (
     Plan,
-    RunningRun,
     Start,
     Stay,
     WaitingRun,
@@ -38,14 +40,10 @@ from headway.policy.plan import (
     plan,
 )
 from headway.policy.settings import PolicySettings
-from headway.pool import is_lost, node_view, running_run
+from headway.pool import is_lost, length, node_view, running_run, usual_of
 from headway.site import Site
 
 _REASONS_A_PASS = 100
-_SAME_REASON_FOR_S = 30.0
-"""A reason whose numbers alone have moved is not written again sooner."""
-_SAME_PLACE_FOR_S = 300.0
-"""The same where the reason stands, and only the place or the expected start has moved."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +66,8 @@ class Pass:
     """Runs whose flow process is to be started now, in order."""
     waiting: Mapping[str, str] = field(default_factory=dict)
     """Runs of which there is news why they wait: reason, place and expected start."""
+    logged: frozenset[str] = frozenset()
+    """Those of them whose news is worth a line of their logs."""
     preempt: tuple[str, ...] = ()
     """Runs of this node whose containers are to be stopped for others."""
 
@@ -81,12 +81,13 @@ class Line:
         self._pool = pool or site.settings.pool
         self._known: dict[str, int] = {}
         self._waiting: dict[str, WaitingRun] = {}
+        self._kinds: dict[str, Kind] = {}
         self._asks: dict[str, Ask] = {}
         self._groups = Groups(PolicySettings())
         self._gates = Gates()
         self._queues: dict[str, str] = {}
         self._usage = TeamUsage()
-        self._said: dict[str, _Said] = {}
+        self._said: dict[str, Said] = {}
         self._held_back: dict[str, Wait] = {}
         self._fallbacks = Fallbacks(site)
 
@@ -178,7 +179,9 @@ class Line:
             made = self._plan(seen, gates, settings)
         start = [*refused, *self._grant(made, seen, gates)]
         told = self._tell(made, seen, gates) if self._speaks_for_the_pool(seen) else {}
-        return Pass(tuple(start), told, tuple(self._preempted(made, seen)))
+        now_s = seen.at.timestamp()
+        logged = frozenset(run_id for run_id in told if self._said[run_id].logged_s == now_s)
+        return Pass(tuple(start), told, logged, tuple(self._preempted(made, seen)))
 
     def give_back(self, run_id: str) -> None:
         """The claim was lost to Prefect: the run was cancelled, or is somebody else's."""
@@ -243,7 +246,7 @@ class Line:
     def _forget(self, run_id: str) -> None:
         self._groups.remove(self._asks.pop(run_id))
         self._fallbacks.forget(run_id)
-        del self._known[run_id], self._waiting[run_id], self._queues[run_id]
+        del self._known[run_id], self._waiting[run_id], self._queues[run_id], self._kinds[run_id]
         self._said.pop(run_id, None)
 
     def _remember(self, record: RunRecord, demand: Demand, nodes: set[str]) -> None:
@@ -262,7 +265,10 @@ class Line:
             high_s=said.runtime_high_s if said else None,
             nodes=job_nodes(record.job),
             node=record.queue if record.queue in nodes else "",
+            lasts=said.learnt if said else None,
+            name=record.name,
         )
+        self._kinds[record.run_id] = kind_of(record.job, record.owner)
         self._fallbacks.note(record, demand)
         ask = ask_of(self._waiting[record.run_id], self._groups.settings)
         self._asks[record.run_id] = ask
@@ -282,19 +288,25 @@ class Line:
         teams = {record.run_id: record.team for record in seen.holders}
         usage = dict.fromkeys((ask.team for ask in self._asks.values()), 0.0)
         usage |= self._usage.with_live(seen.leases, teams, seen.at, settings)
+        said = self._standings(seen)
+        usual = usual_of(self._site.ledger.runs.lasted(LOOKED_AT), seen.holders, said)
+        front = self._front(seen, gates, usage, settings)
         return plan(
             [node_view(record, seen) for record in seen.nodes],
-            [*self._front(seen, gates, usage, settings), *also],
-            self._running(seen, gates),
+            [*(self._with_length(run, usual) for run in front), *also],
+            [running_run(r, seen, gates, said.get(r.run_id), usual) for r in seen.holders],
             now=seen.at,
             settings=settings,
             usage=usage,
         )
 
-    def _running(self, seen: Snapshot, gates: Gates) -> list[RunningRun]:
+    def _with_length(self, run: WaitingRun, usual: Usual) -> WaitingRun:
+        """*run* with what its like last, where nothing was learnt of its own length."""
+        return replace(run, lasts=length(run.lasts, self._kinds[run.run_id], usual))
+
+    def _standings(self, seen: Snapshot) -> dict[str, Standing]:
         following = [r.run_id for r in seen.holders if r.state is RunState.RUNNING]
-        said = self._site.ledger.standings.of(following)
-        return [running_run(r, seen, gates, said.get(r.run_id)) for r in seen.holders]
+        return self._site.ledger.standings.of(following)
 
     def _front(
         self, seen: Snapshot, gates: Gates, usage: Mapping[str, float], settings: PolicySettings
@@ -439,7 +451,7 @@ class Line:
         news = [
             Reason(stay.run_id, stay.wait.resource, stay.wait.reason, stay.expected_at)
             for stay in stays.values()
-            if self._is_news(stay.run_id, stay.wait, stay.sentence(), now_s)
+            if self._is_news(stay.run_id, stay.wait, stay.sentence(), stay.expected_at, now_s)
         ]
         behind = sorted(
             run_id
@@ -453,7 +465,7 @@ class Line:
             (
                 Reason(run_id, wait.resource, wait.reason, None)
                 for run_id, wait in held
-                if self._is_news(run_id, wait, wait.reason, now_s)
+                if self._is_news(run_id, wait, wait.reason, None, now_s)
             ),
             _REASONS_A_PASS,
         )
@@ -470,16 +482,15 @@ class Line:
             return self._held_back[run_id]
         return Wait(Resource.TURN, 0, f"at least {ahead} runs are ahead of it")
 
-    def _is_news(self, run_id: str, wait: Wait, sentence: str, now_s: float) -> bool:
+    def _is_news(
+        self, run_id: str, wait: Wait, sentence: str, expected: datetime | None, now_s: float
+    ) -> bool:
+        expected_s = None if expected is None else expected.timestamp()
         said = self._said.get(run_id)
-        if said is not None and said.wait.resource is wait.resource:
-            if said.sentence == sentence:
-                return False
-            same = said.wait.reason == wait.reason
-            if now_s - said.at_s < (_SAME_PLACE_FOR_S if same else _SAME_REASON_FOR_S):
-                return False
-        self._said[run_id] = _Said(wait, sentence, now_s)
-        return True
+        found = said_anew(said, wait, sentence, expected_s, now_s)
+        if found is not None:
+            self._said[run_id] = found
+        return found is not None
 
     def _preempted(self, made: Plan, seen: Snapshot) -> list[str]:
         """Runs of this node that are to stop: told now, or told before and still there."""
@@ -489,12 +500,3 @@ class Line:
         told = [r.run_id for r in seen.holders if r.run_id in here and r.preempted_for]
         new = [each for each in made.preempts if each.run_id in here]
         return told + [each.run_id for each in new if runs.preempt(each.run_id, each.for_run_id)]
-
-
-@dataclass(frozen=True, slots=True)
-class _Said:
-    """What was last written down of a waiting run."""
-
-    wait: Wait
-    sentence: str
-    at_s: float

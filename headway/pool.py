@@ -1,14 +1,16 @@
 """A pool's rows in the ledger as the values that the policy plans with."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import datetime
 
+from headway.estimate.usual import Kind, Lasted, Usual, kind_of
 from headway.gates import Gates
 from headway.ledger.lines import Snapshot
 from headway.ledger.records import NodeRecord, RunRecord
 from headway.model.attempt import Standing
 from headway.model.node import NodeState
-from headway.model.run import RunState
+from headway.model.run import RunState, Span
 from headway.policy.plan import NodeView, RunningRun
 
 LOST_AFTER_S = 60.0
@@ -32,8 +34,56 @@ def node_view(record: NodeRecord, seen: Snapshot) -> NodeView:
     return NodeView(node, leases, record.reading)
 
 
+def usual_of(
+    ended: Sequence[Lasted], holders: Sequence[RunRecord], said: Mapping[str, Standing]
+) -> Usual:
+    """What runs of the site last: those that have ended, and those whose logs tell already."""
+    telling = (
+        Lasted(kind_of(record.job, record.owner), standing.elapsed_s + standing.remaining_s)
+        for record in holders
+        if (standing := said.get(record.run_id)) is not None
+        and standing.attempt == record.attempt
+        and standing.done_frac is not None
+        and standing.remaining_s is not None
+    )
+    return Usual([*ended, *telling])
+
+
+def length(learnt: Span | None, kind: Kind, usual: Usual) -> Span | None:
+    """How long a run is expected to run; None when nothing is known of it nor of its like."""
+    if learnt is None and (found := usual.of(kind)) is not None:
+        learnt = found[0]
+    return None if learnt is None else _cut(learnt)
+
+
+def left_of(record: RunRecord, said: Standing | None, usual: Usual, now: datetime) -> Span | None:
+    """How long a run that holds its place goes on from *now*; None when nothing is known.
+
+    By its log where that tells; else by what was learnt of it, or of its like.
+    """
+    learnt = record.prediction.learnt if record.prediction is not None else None
+    # Without progress in the log it is the prediction's word, and a prior's is none.
+    tells = said is not None and (said.done_frac is not None or learnt is not None)
+    if said is None or not tells or said.attempt != record.attempt:
+        said = None
+    if said is not None and said.remaining_s is not None:
+        low_s = said.remaining_s if said.low_s is None else said.low_s
+        high_s = said.remaining_s if said.high_s is None else said.high_s
+        since_s = max((now - said.at).total_seconds(), 0.0)
+        return _cut(Span(low_s, said.remaining_s, high_s).left(since_s))
+    whole = length(learnt, kind_of(record.job, record.owner), usual)
+    if whole is None:
+        return None
+    begun = record.started_at or now
+    return whole.left(max((now - begun).total_seconds(), 0.0))
+
+
+def _cut(span: Span) -> Span:
+    return Span(*(min(each, _FAR_S) for each in span))
+
+
 def running_run(
-    record: RunRecord, seen: Snapshot, gates: Gates, said: Standing | None
+    record: RunRecord, seen: Snapshot, gates: Gates, said: Standing | None, usual: Usual
 ) -> RunningRun:
     """A run that holds leases, with its end as its log tells it, else as it was predicted.
 
@@ -42,19 +92,14 @@ def running_run(
         seen: The pool.
         gates: For its priority.
         said: What was last kept of how far it is.
+        usual: What runs of the site last.
     """
-    median_end_at = None
-    if said is not None and said.attempt == record.attempt and said.remaining_s is not None:
-        # What its log tells now; the prediction was made before it began.
-        median_end_at = said.at + timedelta(seconds=min(said.remaining_s, _FAR_S))
-    elif record.prediction is not None and record.prediction.runtime_s is not None:
-        begun = record.started_at or record.claimed_at or seen.at
-        median_end_at = begun + timedelta(seconds=record.prediction.runtime_s)
     return RunningRun(
         run_id=record.run_id,
         team=record.team,
         priority=gates.priorities.get(record.queue, record.priority),
-        median_end_at=median_end_at,
+        left=left_of(record, said, usual, seen.at),
+        name=record.name,
         preemptible=bool(record.job.get("preemptible")) and record.state is RunState.RUNNING,
         stopping=record.preempted_for is not None,
         gang_id=record.gang_id or "",

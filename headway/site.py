@@ -17,6 +17,7 @@ from headway.errors import EngineUnreachable, InvalidInput, NodeNameTaken, Telem
 from headway.estimate.features import from_job
 from headway.estimate.prior import demand_for
 from headway.estimate.recall import RECENT, said_of
+from headway.estimate.usual import LOOKED_AT, Usual, instead_of_prior, kind_of
 from headway.ledger import Ledger
 from headway.ledger.records import RunRecord
 from headway.model.job import TrainingJob
@@ -371,6 +372,10 @@ class Site:
             learnt = self.estimators.predict(configuration)
         recent = self.ledger.traces.newest(job.recipe(), RECENT)
         prediction = said_of(configuration, learnt, recent, limit_s=job.max_runtime)
+        if prediction.learnt is None:
+            others = Usual(self.ledger.runs.lasted(LOOKED_AT))
+            found = others.of(kind_of(job.document(), job.owner))
+            prediction = instead_of_prior(prediction, found)
         demand = raised(demand_for(job, prediction, dataset_bytes), host_memory_bytes)
         if here is not None:
             demand = within(demand, here)

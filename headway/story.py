@@ -113,6 +113,13 @@ def markdown(past: Past) -> str:
     return "\n\n".join(parts) + "\n"
 
 
+def waiting_text(sentence: str, at: datetime) -> str:
+    """Why a run waits as Markdown; an empty *sentence* once it was given its place."""
+    if not sentence:
+        return f"It waits no more: it was given its place at {_time(at)}.\n"
+    return f"**It waits:** {_escaped(sentence)}.\n\nSaid at {_time(at)}.\n"
+
+
 def _list(section: Section) -> str:
     named = ((f"**{_escaped(name)}** " if name else "", text) for name, text in section.rows)
     return "\n".join(f"- {name}{_escaped(text)}" for name, text in named)

@@ -7,8 +7,10 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
+from headway.clock import SystemClock
 from headway.errors import shown
 from headway.units import format_duration, format_size
+from headway.view import start_text
 
 _BAR_CELLS = 12
 
@@ -87,10 +89,14 @@ def _runs(runs: Sequence[dict[str, Any]]) -> Table:
 
 
 def _queue(queue: Sequence[dict[str, Any]]) -> Table:
-    table = _table("waiting", "", "owner", "reason")
+    now = SystemClock().now().astimezone()  # the terminal's time zone
+    table = _table("waiting", "", "owner", "expected start", "reason")
     for run in queue:
         table.add_row(
-            _plain(f"{run['position']}  {run['name']}"), _plain(run["owner"]), _plain(run["reason"])
+            _plain(f"{run['position']}  {run['name']}"),
+            _plain(run["owner"]),
+            _plain(start_text(run, now)),
+            _plain(run["reason"]),
         )
     return table
 

@@ -1,6 +1,6 @@
 """How runs and nodes are shown: plain data with documented keys, for people and for machines."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
@@ -11,6 +11,7 @@ from headway.model.lease import Demand, Lease
 from headway.model.progress import ProgressPoint
 from headway.model.run import Exit, ExitKind, Measurement, Prediction, RunState, Step
 from headway.model.silent import RunWarning
+from headway.policy.outlook import around
 from headway.policy.plan import Start, Stay
 from headway.server import FlowRun
 from headway.units import format_duration, format_size
@@ -296,10 +297,8 @@ def waiting_view(position: int, record: RunRecord, entry: Start | Stay | None) -
     """
     demand = record.demand
     resource, reason = record.resource, record.reason
-    expected_at, latest_at = record.expected_start_at, None
     if isinstance(entry, Stay):
         resource, reason = entry.wait.resource.value, entry.wait.reason
-        expected_at, latest_at = entry.expected_at, entry.latest_at
     elif isinstance(entry, Start):
         nodes = ", ".join(admit.node for admit in entry.admits)
         resource, reason = None, f"starts now on {nodes}"
@@ -314,26 +313,46 @@ def waiting_view(position: int, record: RunRecord, entry: Start | Stay | None) -
         "reason": reason,
         "needs_host_memory_bytes": demand.host_memory_bytes if demand else None,
         "needs_gpus": demand.gpus if demand else None,
-        "expected_start_at": _time(expected_at),
-        "latest_start_at": _time(latest_at),
+        **_start(entry),
         "submitted_at": _time(record.submitted_at),
     }
 
 
+def _start(entry: Start | Stay | None) -> dict[str, Any]:
+    """When a run that waits is expected to start, and why that is not known where it is not."""
+    said = entry if isinstance(entry, Stay) else None
+    return {
+        "starts_now": isinstance(entry, Start),
+        "earliest_start_at": _time(said.earliest_at if said else None),
+        "expected_start_at": _time(said.expected_at if said else None),
+        "latest_start_at": _time(said.latest_at if said else None),
+        "start_unknown": said.unknown if said else "",
+    }
+
+
+def start_text(view: Mapping[str, Any], now: datetime) -> str:
+    """The same for people, by the clock of *now*'s time zone: ``about 07:06 (07:02–07:15)``."""
+    if view["starts_now"]:
+        return "now"
+    names = ("earliest_start_at", "expected_start_at", "latest_start_at")
+    times = [view[name] and datetime.fromisoformat(view[name]) for name in names]
+    first, expected, last = (each and each.astimezone(now.tzinfo) for each in times)
+    if expected is None:
+        return "not known" + (f": {view['start_unknown']}" if view["start_unknown"] else "")
+    return around(first, expected, last, now)
+
+
 def rehearsal_view(entry: Start | Stay | None, said: Prediction, demand: Demand) -> dict[str, Any]:
     """What `headway submit --dry-run --json` prints."""
-    reason, expected_at, latest_at = "behind the runs that are planned for", None, None
+    reason = "behind the runs that are planned for"
     if isinstance(entry, Stay):
         reason = f"waits: {entry.wait.reason}"
-        expected_at, latest_at = entry.expected_at, entry.latest_at
     elif isinstance(entry, Start):
         reason = f"at once, on {', '.join(admit.node for admit in entry.admits)}"
     return {
         "position": None if entry is None else entry.position,
-        "starts_now": isinstance(entry, Start),
         "reason": reason,
-        "expected_start_at": _time(expected_at),
-        "latest_start_at": _time(latest_at),
+        **_start(entry),
         "needs_host_memory_bytes": demand.host_memory_bytes,
         "needs_gpus": demand.gpus,
         "predicted": _predicted(said),

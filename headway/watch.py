@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 from headway.attempt import container_name
 from headway.errors import LedgerUnreachable, LogElsewhere, RunUnknown, SiteUnreachable
-from headway.estimate.remaining import RemainingTime
 from headway.estimate.remaining_diagnostics import diagnose_points
+from headway.estimate.usual import LOOKED_AT, Usual
 from headway.ledger.records import RunRecord
 from headway.line import Line
 from headway.metrics import RunStanding
 from headway.model.attempt import Standing
-from headway.model.run import Prediction, RunState
+from headway.model.run import RunState
+from headway.pool import left_of, usual_of
 from headway.profile.text import profile_view
 from headway.profiling import kept
 from headway.runtime import secretfiles
@@ -57,6 +58,8 @@ def details(site: Site, seen: FlowRun, record: RunRecord | None, ui_url: str) ->
         warnings=past.warnings,
         attempts=past.attempts,
     )
+    if record.state is RunState.WAITING:
+        known["waiting"] = waiting_of(site, record)
     return (
         view
         | known
@@ -99,25 +102,26 @@ def standings(site: Site, records: Sequence[RunRecord]) -> list[RunStanding]:
     """How far each of *records* is.
 
     Whoever follows a run says it to the ledger every few seconds; nobody walks
-    through its points again. Before the first word the prior alone counts.
+    through its points again. Before the first word what was learnt of it counts.
     """
-    said = site.ledger.standings.of([r.run_id for r in records if r.state is RunState.RUNNING])
-    now = site.ledger.now()
-    return [_standing(record, said.get(record.run_id), now) for record in records]
+    ledger = site.ledger
+    following = [r for r in records if r.state is RunState.RUNNING]
+    if not following:
+        return [RunStanding(record, None, None, None) for record in records]
+    running = ledger.runs.all(states=(RunState.RUNNING,))
+    said = ledger.standings.of([r.run_id for r in (*following, *running)])
+    usual = usual_of(ledger.runs.lasted(LOOKED_AT), running, said)
+    now = ledger.now()
+    return [_standing(record, said.get(record.run_id), usual, now) for record in records]
 
 
-def _standing(record: RunRecord, last: Standing | None, now: datetime) -> RunStanding:
+def _standing(record: RunRecord, last: Standing | None, usual: Usual, now: datetime) -> RunStanding:
     if record.state is not RunState.RUNNING or record.started_at is None:
         return RunStanding(record, None, None, None)
     elapsed_s = max((now - record.started_at).total_seconds(), 0.0)
-    if last is None or last.attempt != record.attempt:
-        said = record.prediction or Prediction()
-        prior = RemainingTime(said.runtime_s, said.runtime_low_s, said.runtime_high_s)
-        return RunStanding(record, elapsed_s, None, prior.at(elapsed_s).remaining_s)
-    left_s = last.remaining_s
-    if left_s is not None:
-        left_s = max(left_s - max((now - last.at).total_seconds(), 0.0), 0.0)
-    return RunStanding(record, elapsed_s, last.done_frac, left_s)
+    done = last.done_frac if last is not None and last.attempt == record.attempt else None
+    left = left_of(record, last, usual, now)  # what the line goes by, too
+    return RunStanding(record, elapsed_s, done, None if left is None else left.median_s)
 
 
 def log_path(site: Site, run_id: str, attempt: int) -> Path:
@@ -340,15 +344,25 @@ def _state_line(seen: FlowRun, record: RunRecord | None) -> str:
     return f"{seen.state_name}" + (f": {reason}" if reason else "")
 
 
-def line_views(site: Site) -> list[dict[str, Any]]:
-    """The line of this node's pool, first in line first, as `headway queue --json` prints it.
+def line_views(site: Site, pool: str = "") -> list[dict[str, Any]]:
+    """The line of a pool, first in line first, as `headway queue --json` prints it.
 
     The runs near the front are planned for at this moment; those behind them
     follow by submission.
+
+    Args:
+        site: Where.
+        pool: The pool; empty for this node's.
     """
-    records = {record.run_id: record for record in site.ledger.runs.waiting(site.settings.pool)}
-    entries = Line(site).preview().entries if records else ()
+    records = {r.run_id: r for r in site.ledger.runs.waiting(pool or site.settings.pool)}
+    entries = Line(site, pool).preview().entries if records else ()
     planned = [entry for entry in entries if entry.run_id in records]
     views = [waiting_view(e.position, records.pop(e.run_id), e) for e in planned]
     behind = enumerate(records.values(), start=len(views) + 1)
     return views + [waiting_view(position, record, None) for position, record in behind]
+
+
+def waiting_of(site: Site, record: RunRecord) -> dict[str, Any] | None:
+    """What `line_views` says of one run; None when it waits no more."""
+    views = line_views(site, record.pool)
+    return next((view for view in views if view["run_id"] == record.run_id), None)

@@ -6,19 +6,26 @@ names when a new version of Prefect moves one.
 """
 
 import asyncio
+import logging
 import os
 import signal
 from collections.abc import Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 import anyio
 import anyio.abc
 import httpx
+from coolname import data as coolname
 from prefect.client.orchestration import get_client
+from prefect.client.schemas.actions import ArtifactCreate, ArtifactUpdate, LogCreate
 from prefect.client.schemas.filters import (
+    ArtifactFilter,
+    ArtifactFilterFlowRunId,
+    ArtifactFilterKey,
     FlowRunFilter,
     FlowRunFilterId,
     FlowRunFilterNextScheduledStartTime,
@@ -42,20 +49,23 @@ from prefect.workers.process import (
 )
 from pydantic import Field
 
+from headway.clock import Clock
 from headway.errors import HeadwayError
 from headway.forkserver import start_server, stub_command
 from headway.gates import GATES, Gates, gates_document
 from headway.janitor import Janitor, Mending, PrefectRun
-from headway.line import Line, Offer
+from headway.line import Line, Offer, Pass
 from headway.model.run import ExitKind
 from headway.policy.reconcile import Action, PrefectView
 from headway.project import PROJECT
 from headway.sampler import SAMPLE_EVERY_S, Sampler
 from headway.settings import Settings
 from headway.site import LINE, POLICY, current_site
+from headway.story import waiting_text
 from headway.up import worker_daemon
 
 if TYPE_CHECKING:
+    from prefect.client.orchestration import PrefectClient
     from prefect.client.schemas.objects import FlowRun
 
 SEAMS = (
@@ -93,6 +103,11 @@ _BEFORE_ANY_RUN = datetime(2000, 1, 1, tzinfo=UTC)
 _JANITOR_EVERY_S = 10.0
 _HEARTBEAT_EVERY_S = 5.0
 _STATE_WRITES_A_PASS = 25
+_PAGES_EVERY_S = 1.0
+_PAGES_KNOWN = 10_000
+_LONGEST_NAME = 63
+_NAMES: dict[str, Any] = dict(coolname.config)
+"""What Prefect makes up names of runs from."""
 _PAGE = 200
 _RESCHEDULE_DELAY = timedelta(seconds=2)
 
@@ -136,6 +151,8 @@ class GpuNodeWorker(ProcessWorker):
         self._housework = asyncio.Event()
         self._passing = asyncio.Lock()
         self._alive: set[UUID] = set()
+        self._pages = WaitPages(self._site.clock)
+        self._untold: dict[str, tuple[str, bool]] = {}
         self._stopping: set[UUID] = set()
         self._queues: frozenset[str] = frozenset()
         self._pool = self._site.settings.pool
@@ -151,7 +168,8 @@ class GpuNodeWorker(ProcessWorker):
         self._command = stub_command(state_dir)
         await super().setup()
         assert self._runs_task_group is not None  # noqa: S101 - set by setup(); for the type checker
-        for loop in (self._listen, self._pass_when_woken, self._keep_house, self._sample):
+        loops = (self._listen, self._pass_when_woken, self._keep_house, self._sample, self._tell)
+        for loop in loops:
             self._runs_task_group.start_soon(loop)
         (state_dir / "worker.ready").touch()
 
@@ -265,15 +283,41 @@ class GpuNodeWorker(ProcessWorker):
         chosen = [self._entry(offered[run_id]) for run_id in wanted if run_id in offered]
         self._alive |= {entry.flow_run.id for entry in chosen}
         started = await super()._submit_scheduled_flow_runs(chosen)
-        told = list(decided.waiting.items())[:_STATE_WRITES_A_PASS]
-        unseen = {UUID(run_id) for run_id, _ in told if run_id not in offered}
-        offered |= {str(run.id): run for run in await self._scheduled_of(unseen)}
-        for run_id, reason in told:
-            if run_id in offered:
-                await self._write_state(
-                    UUID(run_id), _scheduled("AwaitingHeadroom", reason, offered[run_id])
-                )
+        for offer in offers:
+            if offer.run_id in offered and offer.name != offered[offer.run_id].name:
+                self._pages.rename(offer.run_id, offer.name)
+        for run_id in decided.start:
+            self._untold.pop(run_id, None)
+            self._pages.over(run_id)
+        await self._say_why(decided, offered)
         return started
+
+    async def _say_why(self, decided: Pass, offered: "dict[str, FlowRun]") -> None:
+        """Write what runs wait for into their states; what is too much waits for the next pass."""
+        for run_id, sentence in decided.waiting.items():
+            _, unlogged = self._untold.pop(run_id, ("", False))
+            self._untold[run_id] = sentence, unlogged or run_id in decided.logged
+        told = list(self._untold)[:_STATE_WRITES_A_PASS]
+        unseen = {UUID(run_id) for run_id in told if run_id not in offered}
+        found = offered | {str(run.id): run for run in await self._scheduled_of(unseen)}
+        for run_id in told:
+            sentence, logged = self._untold.pop(run_id)
+            if run_id in found:
+                state = _scheduled("AwaitingHeadroom", sentence, found[run_id])
+                await self._write_state(UUID(run_id), state)
+                self._pages.say(run_id, sentence, logged=logged)
+
+    async def _tell(self) -> None:
+        """Write onto the pages of runs that wait; apart, since no claim is to wait for it."""
+        while True:
+            await self._pages.news.wait()
+            try:
+                await self._pages.write(self.client)
+            except (httpx.HTTPError, HeadwayError) as error:
+                self._logger.warning("why runs wait is not on their pages: %s", error)
+            except Exception:  # a supervisor's loop: it must outlive what nobody foresaw
+                self._logger.exception("why runs wait is not on their pages")
+            await anyio.sleep(_PAGES_EVERY_S)
 
     def _preempt(self, run_id: UUID) -> None:
         """Stop the run's container within its grace time; its flow then gives its place back."""
@@ -485,6 +529,106 @@ class GpuNodeWorker(ProcessWorker):
             self._logger.warning("state of run %s not written: %s", run_id, error)
 
 
+class WaitPages:
+    """Why runs wait, on their pages: lines of their logs, and one artifact for each."""
+
+    KEY = "waiting"
+
+    def __init__(self, clock: Clock) -> None:
+        """Nothing is known yet of any page."""
+        self.news = asyncio.Event()
+        self._clock = clock
+        self._said: dict[str, str] = {}
+        self._logs: list[LogCreate] = []
+        self._names: dict[str, str] = {}
+        self._artifacts: dict[str, UUID] = {}
+
+    def say(self, run_id: str, sentence: str, *, logged: bool) -> None:
+        """Why the run waits now; *logged* for its log, too."""
+        now = self._clock.now()
+        self._said[run_id] = waiting_text(sentence, now)
+        if logged:
+            self._logs.append(
+                LogCreate(
+                    name="headway",
+                    level=logging.INFO,
+                    message=f"waits: {sentence}",
+                    timestamp=now,
+                    flow_run_id=UUID(run_id),
+                )
+            )
+        self.news.set()
+
+    def over(self, run_id: str) -> None:
+        """The run was given its place; its artifact must not go on saying that it waits."""
+        if run_id in self._said or run_id in self._artifacts:
+            self._said[run_id] = waiting_text("", self._clock.now())
+            self.news.set()
+
+    def rename(self, run_id: str, name: str) -> None:
+        """Call the run by its job's name."""
+        self._names[run_id] = name
+        self.news.set()
+
+    async def write(self, client: "PrefectClient") -> None:
+        """Write all of it; what comes in meanwhile is written the next time."""
+        self.news.clear()
+        names, logs, said = self._names, self._logs, self._said
+        self._names, self._logs, self._said = {}, [], {}
+        try:
+            await self._write(client, names, logs, said)
+        except httpx.TransportError:  # the server is away: again when it is back
+            self._names, self._logs = names | self._names, logs + self._logs
+            self._said = said | self._said
+            self.news.set()
+            raise
+
+    async def _write(
+        self,
+        client: "PrefectClient",
+        names: dict[str, str],
+        logs: list[LogCreate],
+        said: dict[str, str],
+    ) -> None:
+        for run_id, name in names.items():
+            await client.update_flow_run(UUID(run_id), name=name)
+        if logs:
+            await client.create_logs(logs)
+        if unseen := [UUID(run_id) for run_id in said if run_id not in self._artifacts]:
+            await self._find(client, unseen)
+        for run_id, text in said.items():
+            await self._put(client, run_id, text)
+        self._artifacts = dict(list(self._artifacts.items())[-_PAGES_KNOWN:])
+
+    async def _find(self, client: "PrefectClient", run_ids: Sequence[UUID]) -> None:
+        """Artifacts that another worker has made, or this one before it was started anew."""
+        for start in range(0, len(run_ids), _PAGE):
+            made = await client.read_artifacts(
+                artifact_filter=ArtifactFilter(
+                    key=ArtifactFilterKey(any_=[self.KEY]),
+                    flow_run_id=ArtifactFilterFlowRunId(any_=run_ids[start : start + _PAGE]),
+                )
+            )
+            self._artifacts |= {str(each.flow_run_id): each.id for each in made}
+
+    async def _put(self, client: "PrefectClient", run_id: str, text: str) -> None:
+        known = self._artifacts.pop(run_id, None)
+        if known is None:
+            made = await client.create_artifact(
+                ArtifactCreate(
+                    key=self.KEY,
+                    type="markdown",
+                    description="What it waits for, and when it is expected to start",
+                    data=text,
+                    flow_run_id=UUID(run_id),
+                )
+            )
+            known = made.id
+        else:
+            await client.update_artifact(known, ArtifactUpdate(data=text))
+        self._artifacts[run_id] = known  # the newest last
+
+
 async def _follow_ledger_block(settings: Settings) -> None:
     """Note the ledger's address from its block, unless the environment names one.
 
@@ -514,11 +658,30 @@ def _scheduled_before(due: datetime) -> FlowRunFilter:
     )
 
 
+def is_made_up(name: str) -> bool:
+    """Whether Prefect made up a run's *name*, such as ``vague-kakapo``, since nobody gave one."""
+    adjective, _, noun = name.partition("-")
+    adjectives, nouns = (_words(part) for part in _NAMES["an"]["lists"])
+    return adjective in adjectives and noun in nouns
+
+
+@cache
+def _words(name: str) -> frozenset[str]:
+    """The words of a list of coolname, from which Prefect's names are made."""
+    part = _NAMES[name]
+    inner = (_words(each) for each in part.get("lists", ()))
+    return frozenset(part.get("words", ())).union(*inner)
+
+
 def _offer(run: "FlowRun") -> Offer:
     document = run.parameters.get(JOB_PARAMETER)
+    name = run.name
+    if isinstance(document, dict) and is_made_up(name):
+        named = document.get("name")
+        name = named if isinstance(named, str) and 0 < len(named) <= _LONGEST_NAME else name
     return Offer(
         run_id=str(run.id),
-        name=run.name,
+        name=name,
         document=document if isinstance(document, dict) else None,
         submitted_at=run.created or _NEVER,
         queue=run.work_queue_name or "default",

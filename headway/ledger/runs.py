@@ -10,6 +10,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlmodel import Session, col, select
 
 from headway.errors import IllegalTransition, LeaseLost, RunUnknown
+from headway.estimate.usual import Lasted, kind_of
 from headway.ledger.attempts import note_end, note_start
 from headway.ledger.columns import now
 from headway.ledger.database import Database
@@ -322,6 +323,25 @@ class Runs:
         with self._database.transaction() as session:
             query = select(RunRow).where(RunRow.gang_id == run_id, RunRow.attempt == attempt)
             return [run_record(row) for row in session.exec(query.order_by("gang_rank"))]
+
+    def lasted(self, limit: int) -> list[Lasted]:
+        """What the runs lasted that ended well, the newest *limit* of them."""
+        with self._database.transaction() as session:
+            query = (
+                select(RunRow.job, RunRow.owner, RunRow.measurement)
+                .where(
+                    col(RunRow.ended_at).is_not(None),
+                    RunRow.exit_kind == ExitKind.OK.value,
+                    col(RunRow.gang_id).is_(None),
+                )
+                .order_by(col(RunRow.ended_at).desc())
+                .limit(limit)
+            )
+            return [
+                Lasted(kind_of(job, owner), float(measured["runtime_s"]))
+                for job, owner, measured in session.exec(query)
+                if measured and measured.get("runtime_s")
+            ]
 
     def counts(self) -> dict[RunState, int]:
         """How many runs are in each state."""

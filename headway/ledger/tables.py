@@ -105,6 +105,7 @@ class RunRow(SQLModel, table=True):
             "state NOT IN ('claimed', 'running') OR node IS NOT NULL", name="granted_has_its_node"
         ),
         Index("run_by_state", "state", "pool"),
+        Index("run_by_end", "ended_at"),
         CheckConstraint("(gang_id IS NULL) = (gang_rank = 0)", name="only_ranks_have_a_gang"),
         Index("one_run_per_rank", "gang_id", "attempt", "gang_rank", unique=True),
     )

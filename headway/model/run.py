@@ -3,6 +3,7 @@
 import enum
 from dataclasses import dataclass
 from datetime import datetime
+from typing import NamedTuple
 
 
 class RunState(enum.StrEnum):
@@ -91,6 +92,20 @@ class Exit:
     message: str
 
 
+class Span(NamedTuple):
+    """A time in seconds that is not known exactly, with its 80 % interval."""
+
+    low_s: float
+    median_s: float
+    high_s: float
+
+    def left(self, elapsed_s: float) -> "Span":
+        """What of it is left after *elapsed_s*; what outlives it lasts for a while yet."""
+        floor_s = 0.05 * max(elapsed_s, 0.0)
+        low_s, median_s, high_s = (max(each - elapsed_s, floor_s) for each in self)
+        return Span(low_s, median_s, high_s)
+
+
 @dataclass(frozen=True, slots=True)
 class Prediction:
     """What was said before the start. None: nothing could be said."""
@@ -110,6 +125,16 @@ class Prediction:
     def learnt_runtime_s(self) -> float | None:
         """The median runtime; None where it is only the prior's."""
         return None if self.basis.startswith("prior") else self.runtime_s
+
+    @property
+    def learnt(self) -> Span | None:
+        """The same with its interval."""
+        median_s = self.learnt_runtime_s
+        if median_s is None:
+            return None
+        low_s = median_s if self.runtime_low_s is None else self.runtime_low_s
+        high_s = median_s if self.runtime_high_s is None else self.runtime_high_s
+        return Span(low_s, median_s, high_s)
 
 
 @dataclass(frozen=True, slots=True)

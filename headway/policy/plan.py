@@ -3,20 +3,24 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
+from headway.errors import shown
 from headway.model.lease import Admit, Demand, GpuGrant, Lease, Sharing, Wait
 from headway.model.node import Node, NodeReading
+from headway.model.run import Span
 from headway.policy.board import Ask, Board, NodeRooms, Place
-from headway.policy.decide import Held, Outcome, decide
+from headway.policy.decide import Held, decide
 from headway.policy.headroom import compute_headroom
 from headway.policy.order import bands, due_first
+from headway.policy.outlook import Doubt, Expected, Outlook, around
 from headway.policy.preempt import Runner
-from headway.policy.reasons import Outlook, explain, outlook
+from headway.policy.reasons import explain
 from headway.policy.room import NOTHING, Need, Occupant, Room
 from headway.policy.settings import PolicySettings
 
-_A_MINUTE = timedelta(minutes=1)
+_END_OF_TIME_S = datetime(9999, 1, 1, tzinfo=UTC).timestamp()
+"""No date lies much beyond."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +57,10 @@ class WaitingRun:
     """Later runs of at most its priority that have started since its submission."""
     long_waited: bool = False
     """Goes to the front of its priority; see `order.waited_long`."""
+    lasts: Span | None = None
+    """How long it is expected to run, for what people are told; None when nothing is known."""
+    name: str = ""
+    """What people call it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +70,10 @@ class RunningRun:
     run_id: str
     team: str = ""
     priority: int = 0
-    median_end_at: datetime | None = None
-    """Predicted end; None when nothing is known."""
+    left: Span | None = None
+    """How long it goes on from now, by its log or what is known; None when nothing is."""
+    name: str = ""
+    """What people call it."""
     preemptible: bool = False
     stopping: bool = False
     """Was told to stop for a higher priority, and is still within its grace time."""
@@ -90,23 +100,27 @@ class Stay:
     """1 for the first of the line."""
     wait: Wait
     """What is scarce, in words and numbers."""
+    said_at: datetime
+    """The time of the plan."""
     expected_at: datetime | None = None
-    """By the medians; None when no node that takes runs could ever hold it."""
+    """When it is expected to start; None when that cannot be said."""
     earliest_at: datetime | None = None
+    """Ends of the 80 % interval."""
     latest_at: datetime | None = None
-    """By the upper quantiles."""
+    unknown: str = ""
+    """Why nobody can say when it starts, where it is for a run of unknown length."""
     reserved: tuple[str, ...] = ()
-    """Nodes that are held for it from `latest_at` at the latest; empty without a reservation."""
+    """Nodes of which room is held back for it; empty without a reservation."""
 
     def sentence(self) -> str:
         """Why it waits, its place, and when it may start: the state's message on its page."""
         said = f"{self.wait.reason}; number {self.position} in line"
+        if self.unknown:
+            return f"{said}, start not known: {self.unknown}"
         if self.expected_at is None:
             return said
-        first, last = self.expected_at, self.latest_at or self.expected_at
-        day = "" if last.date() == first.date() else f"{last:%d %b} "
-        to = f" to {day}{last:%H:%M}" if last - first >= _A_MINUTE else ""
-        return f"{said}, expected to start {first:%d %b %H:%M}{to} UTC"
+        when = around(self.earliest_at, self.expected_at, self.latest_at, self.said_at)
+        return f"{said}, expected to start {when} UTC"
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,15 +187,20 @@ def plan(
         settings=settings,
         runners=[one.runner for one in holders if one.run.preemptible],
     )
-    medians = Board([_rooms(view, settings, _medians(running)) for view in views])
-    medians.look_anew(now_s, settings.overrun_frac)
-    board_now = _Now(views, board, medians, now_s, settings)
+    known = {run.run_id: run for run in waiting}
+    ahead = _outlook(views, running, holders, now_s, settings)
     entries: list[Start | Stay] = []
     preempts: list[Preempt] = []
-    seen = Outlook()
     for position, outcome in enumerate(outcomes, start=1):
-        seen = outlook(seen, outcome, board, medians, now_s)
-        entries.append(_entry(position, outcome, seen, board_now, held))
+        run = known[outcome.ask.run_id]
+        expected = ahead.add(outcome, run.lasts, run.name or run.run_id[:8], board)
+        if outcome.start:
+            admits = tuple(_admit(outcome.ask, place, views) for place in outcome.start)
+            entries.append(Start(run.run_id, position, admits))
+        else:
+            wait = explain(outcome, board, held, settings=settings)
+            reserved = tuple(views[place.node].node.name for place in outcome.reserved)
+            entries.append(_stay(Stay(run.run_id, position, wait, now), expected, reserved))
         preempts += [
             Preempt(one.ask.run_id, outcome.ask.run_id)
             for one in outcome.preempts
@@ -205,15 +224,6 @@ def _as_gangs(views: Sequence[NodeView], running: Sequence[RunningRun]) -> list[
         )
         for view in views
     ]
-
-
-@dataclass(frozen=True, slots=True)
-class _Now:
-    views: Sequence[NodeView]
-    board: Board
-    medians: Board
-    now_s: float
-    settings: PolicySettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -325,8 +335,41 @@ def _grant_need(grant: GpuGrant) -> Need:
     return Need(grant.memory_bytes, grant.utilisation_frac, whole)
 
 
-def _medians(running: Sequence[RunningRun]) -> dict[str, float]:
-    return {one.run_id: one.median_end_at.timestamp() for one in running if one.median_end_at}
+def _outlook(
+    views: Sequence[NodeView],
+    running: Sequence[RunningRun],
+    holders: Sequence[_Holder],
+    now_s: float,
+    settings: PolicySettings,
+) -> Outlook:
+    """The pool as it is expected to go on; runs of unknown length never end there."""
+    by_id = {run.run_id: run for run in running}
+    held = [(view.node.name, lease.run_id) for view in views for lease in view.leases]
+    ends = {
+        run_id: now_s + run.left.median_s
+        if (run := by_id.get(run_id)) is not None and run.left is not None
+        else math.inf
+        for _, run_id in held
+    }
+    board = Board([_rooms(view, settings, ends) for view in views])
+    board.look_anew(now_s, settings.overrun_frac)
+    team_ends: dict[str, float] = {}
+    for one in holders:
+        team, end_s = one.run.team, ends.get(one.run.run_id, math.inf)
+        team_ends[team] = min(team_ends.get(team, math.inf), end_s)
+    return Outlook(
+        board,
+        now_s,
+        doubts={
+            now_s + run.left.median_s: Doubt.of(run.left) for run in running if run.left is not None
+        },
+        unknown={
+            node: (run.name if (run := by_id.get(run_id)) is not None else "") or run_id[:8]
+            for node, run_id in reversed(held)
+            if math.isinf(ends[run_id])
+        },
+        team_ends=team_ends,
+    )
 
 
 def _holders(
@@ -369,23 +412,24 @@ def _positions(view: NodeView, lease: Lease) -> tuple[int, ...]:
     return tuple(at for at, gpu in enumerate(headroom.gpus) if gpu.uuid in uuids)
 
 
-def _entry(
-    position: int, outcome: Outcome, seen: Outlook, at: _Now, held: Mapping[str, Held]
-) -> Start | Stay:
-    if outcome.start:
-        admits = tuple(_admit(outcome.ask, place, at.views) for place in outcome.start)
-        return Start(outcome.ask.run_id, position, admits)
-    wait = explain(outcome, at.board, held, now_s=at.now_s, settings=at.settings)
-    stay = Stay(outcome.ask.run_id, position, wait)
-    if math.isinf(seen.latest_s):  # nobody can say when, of a disk that is full for one
-        return stay
+def _stay(stay: Stay, expected: Expected, reserved: tuple[str, ...]) -> Stay:
+    """*stay* with when it is expected to end."""
+    if expected.unknown:
+        name = shown(expected.unknown, 63)[1:-1]
+        return replace(stay, unknown=f"nothing is known of how long {name} runs", reserved=reserved)
+    if math.isinf(expected.expected_s):  # nobody can say when, of a disk that is full for one
+        return replace(stay, reserved=reserved)
     return replace(
         stay,
-        expected_at=datetime.fromtimestamp(seen.expected_s, UTC),
-        earliest_at=datetime.fromtimestamp(seen.earliest_s, UTC),
-        latest_at=datetime.fromtimestamp(seen.latest_s, UTC),
-        reserved=tuple(at.views[place.node].node.name for place in outcome.reserved),
+        expected_at=_moment(expected.expected_s),
+        earliest_at=_moment(expected.earliest_s),
+        latest_at=_moment(expected.latest_s),
+        reserved=reserved,
     )
+
+
+def _moment(time_s: float) -> datetime:
+    return datetime.fromtimestamp(min(time_s, _END_OF_TIME_S), UTC)
 
 
 def _admit(ask: Ask, place: Place, views: Sequence[NodeView]) -> Admit:

@@ -1,9 +1,7 @@
-"""Why a run waits and until about when, in words and numbers."""
+"""Why a run waits, in words and numbers; when it may start is told apart, by `policy.outlook`."""
 
-import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from dataclasses import replace
 
 from headway.model.lease import Resource, Wait
 from headway.policy.admission import disk_wait
@@ -13,57 +11,8 @@ from headway.policy.room import ROUNDING
 from headway.policy.settings import PolicySettings
 from headway.units import format_size
 
-_Say = Callable[[Outcome, list[NodeRooms], Board, float], Wait]
-"""Words for why a run waits: its outcome, the nodes it is about, the board, the time."""
-
-
-@dataclass(frozen=True, slots=True)
-class Outlook:
-    """When a run may start, and the work that is ahead of the next one in line."""
-
-    earliest_s: float = math.inf
-    expected_s: float = math.inf
-    latest_s: float = math.inf
-    median_work_s: float = 0.0
-    """GPU-seconds of the runs of the line so far, by the medians."""
-    high_work_s: float = 0.0
-
-
-def outlook(
-    before: Outlook, outcome: Outcome, board: Board, medians: Board, now_s: float
-) -> Outlook:
-    """When the run of *outcome* may start.
-
-    The earliest is when it would fit if nobody were ahead of it and all runs
-    ended at their medians. The expected adds the work of those ahead of it,
-    spread over the pool's GPUs; the latest takes upper quantiles, or the
-    reservation where there is one.
-
-    Args:
-        before: The outlook of the run before it in line.
-        outcome: What was decided for the run.
-        board: After the decision; ends by the upper quantiles.
-        medians: Before the decision; ends by the medians.
-        now_s: The time of the decision.
-    """
-    ask = outcome.ask
-    size = max(1, sum(len(node.gpus) for node in board.nodes if not node.closed))
-    if outcome.start:
-        earliest_s = expected_s = latest_s = now_s
-    else:
-        earliest_s = medians.earliest(ask, now_s)[0]
-        opens_s = board.earliest(ask, now_s)[0]
-        latest_s = min(outcome.reserved_s, opens_s + before.high_work_s / size)
-        earliest_s = min(earliest_s, latest_s)
-        expected_s = min(latest_s, earliest_s + before.median_work_s / size)
-    more = max(1.0, ask.share)
-    return Outlook(
-        earliest_s,
-        expected_s,
-        latest_s,
-        before.median_work_s + ask.median_s * more,
-        before.high_work_s + ask.high_s * more,
-    )
+_Say = Callable[[Outcome, list[NodeRooms]], Wait]
+"""Words for why a run waits: its outcome and the nodes it is about."""
 
 
 def explain(
@@ -71,7 +20,6 @@ def explain(
     board: Board,
     held: Mapping[str, Held],
     *,
-    now_s: float,
     settings: PolicySettings,
 ) -> Wait:
     """Why the run of *outcome* waits: the scarce resource, how much is short, one sentence."""
@@ -91,7 +39,7 @@ def explain(
         )
     if board.has_room(ask):
         return Wait(Resource.TURN, 0, "would fit now, but would delay runs ahead of it")
-    return _disk(ask, board) or _room(outcome, board, now_s)
+    return _disk(ask, board) or _room(outcome, board)
 
 
 def _disk(ask: Ask, board: Board) -> Wait | None:
@@ -125,7 +73,7 @@ def _quota(ask: Ask, held: Held, settings: PolicySettings) -> Wait:
     )
 
 
-def _room(outcome: Outcome, board: Board, now_s: float) -> Wait:
+def _room(outcome: Outcome, board: Board) -> Wait:
     ask = outcome.ask
     nodes = [node for node in board.nodes if node.admits(ask)]
     if sum(_could_hold(node, ask) for node in nodes) < ask.nodes:
@@ -136,47 +84,44 @@ def _room(outcome: Outcome, board: Board, now_s: float) -> Wait:
             missing = f"there is no node {ask.node}" if ask.node else "there is no node"
             return Wait(Resource.NODE, 1, why or f"{missing} in the pool")
     if ask.nodes > 1:
-        return _with_lost(_gang(outcome, nodes, board, now_s), nodes)
+        return _with_lost(_gang(outcome, nodes), nodes)
     for lacks, say in _CHECKS:
         if all(lacks(node, ask) for node in nodes):
-            return _with_lost(say(outcome, nodes, board, now_s), nodes)
+            return _with_lost(say(outcome, nodes), nodes)
     # Each of them is free somewhere, but nowhere all at once.
     able = [node for node in nodes if _could_hold(node, ask)] or nodes
     lacking = {n.name: [say for lacks, say in _CHECKS if lacks(n, ask)] for n in able}
     least = min(lacking.values(), key=len)
     near = [node for node in able if lacking[node.name] == least]
-    wait = least[0](outcome, near, board, now_s)
+    wait = least[0](outcome, near)
     wait = replace(wait, reason=f"{wait.reason}, of the nodes that lack the least")
     return _with_lost(wait, near)
 
 
-def _host_memory(outcome: Outcome, nodes: list[NodeRooms], board: Board, now_s: float) -> Wait:
-    del board  # the shape of a check's words
+def _host_memory(outcome: Outcome, nodes: list[NodeRooms]) -> Wait:
     need = outcome.ask.host
     best = max(nodes, key=lambda node: (node.host.free_bytes, node.name))
     return Wait(
         Resource.HOST_MEMORY,
         need.memory_bytes - best.host.free_bytes,
         f"needs {format_size(need.memory_bytes)} of host memory; the largest headroom is "
-        f"{format_size(max(best.host.free_bytes, 0))} on {best.name}"
-        + _until(best.host.opens_at(need, now_s)),
+        f"{format_size(max(best.host.free_bytes, 0))} on {best.name}",
     )
 
 
-def _ports(outcome: Outcome, nodes: list[NodeRooms], board: Board, now_s: float) -> Wait:
-    del board, now_s  # the shape of a check's words
+def _ports(outcome: Outcome, nodes: list[NodeRooms]) -> Wait:
     taken = min(port for node in nodes for port in outcome.ask.ports & node.ports)
     return Wait(Resource.PORTS, 1, f"needs port {taken}, which another run has")
 
 
-def _cpus(outcome: Outcome, nodes: list[NodeRooms], board: Board, now_s: float) -> Wait:
+def _cpus(outcome: Outcome, nodes: list[NodeRooms]) -> Wait:
     needed = outcome.ask.host.load
     free, where = max((node.host.load_limit - node.host.load, node.name) for node in nodes)
     return Wait(
         Resource.CPUS,
         max(needed - free, 0.0),
         f"needs {needed:g} CPU{'' if needed == 1 else 's'}; the largest headroom is "
-        f"{max(free, 0):g} on {where}" + _until(_opens_s(outcome, board, now_s)),
+        f"{max(free, 0):g} on {where}",
     )
 
 
@@ -188,7 +133,7 @@ def _with_lost(wait: Wait, nodes: list[NodeRooms]) -> Wait:
     return replace(wait, reason="; ".join((wait.reason, *lost[:3])))
 
 
-def _gang(outcome: Outcome, nodes: list[NodeRooms], board: Board, now_s: float) -> Wait:
+def _gang(outcome: Outcome, nodes: list[NodeRooms]) -> Wait:
     ask = outcome.ask
     ready = [
         node.name
@@ -203,16 +148,8 @@ def _gang(outcome: Outcome, nodes: list[NodeRooms], board: Board, now_s: float) 
     return Wait(
         Resource.GPUS if ask.gpus else Resource.HOST_MEMORY,
         ask.nodes - len(ready),
-        f"needs {ask.nodes} nodes at once with {each} on each; {have} room now{names}"
-        + _until(_opens_s(outcome, board, now_s)),
+        f"needs {ask.nodes} nodes at once with {each} on each; {have} room now{names}",
     )
-
-
-def _opens_s(outcome: Outcome, board: Board, now_s: float) -> float:
-    """The start it is promised; without a promise, where there is room beside all promises."""
-    if outcome.reserved:
-        return outcome.reserved_s
-    return board.earliest(outcome.ask, now_s)[0]
 
 
 def _could_hold(node: NodeRooms, ask: Ask) -> bool:
@@ -226,10 +163,9 @@ def _gpus(node: NodeRooms, ask: Ask) -> int:
     return sum(room.fits_now(ask.gpu) for _, room in node.suitable(ask))
 
 
-def _gpu(outcome: Outcome, nodes: list[NodeRooms], board: Board, now_s: float) -> Wait:
+def _gpu(outcome: Outcome, nodes: list[NodeRooms]) -> Wait:
     ask = outcome.ask
     rooms = [(room, node, at) for node in nodes for at, room in node.suitable(ask)]
-    until = _until(_opens_s(outcome, board, now_s))
     if not rooms:
         error = next((node.gpu_error for node in nodes if node.gpu_error), "")
         text = f"the GPUs cannot be read: {error}" if error else "no node has such a GPU now"
@@ -238,7 +174,7 @@ def _gpu(outcome: Outcome, nodes: list[NodeRooms], board: Board, now_s: float) -
     have = _gpus(best, ask)
     if ask.gpu.whole:
         text = f"needs {ask.gpus} whole GPU(s) on one node; at most {have} are free, on {best.name}"
-        return Wait(Resource.GPUS, ask.gpus - have, text + until)
+        return Wait(Resource.GPUS, ask.gpus - have, text)
     room, node, at = max(
         rooms, key=lambda each: (not each[0].taken_whole, each[0].free_bytes, each[1].name)
     )
@@ -249,12 +185,12 @@ def _gpu(outcome: Outcome, nodes: list[NodeRooms], board: Board, now_s: float) -
             f"needs {format_size(ask.gpu.memory_bytes)} {each}; the largest headroom is "
             f"{format_size(free_bytes)} on {node.name}/gpu{at}"
         )
-        return Wait(Resource.GPU_MEMORY, ask.gpu.memory_bytes - free_bytes, text + until)
+        return Wait(Resource.GPU_MEMORY, ask.gpu.memory_bytes - free_bytes, text)
     text = (
         f"needs {ask.gpus} GPU(s) with room for its utilisation of {ask.gpu.load:.0%}; "
         f"{have} on {best.name} have it (limit {room.load_limit:.0%})"
     )
-    return Wait(Resource.GPUS, ask.gpus - have, text + until)
+    return Wait(Resource.GPUS, ask.gpus - have, text)
 
 
 def _lacks_cpus(node: NodeRooms, ask: Ask) -> bool:
@@ -268,9 +204,3 @@ _CHECKS: tuple[tuple[Callable[[NodeRooms, Ask], bool], _Say], ...] = (
     (_lacks_cpus, _cpus),
 )
 """What a node may lack of what a run on one node needs, and the words for it."""
-
-
-def _until(time_s: float) -> str:
-    if math.isinf(time_s):
-        return ""
-    return f" until about {datetime.fromtimestamp(time_s, UTC):%d %b %H:%M} UTC"

@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from headway.clock import SystemClock
@@ -14,12 +15,17 @@ from headway.gates import Gates
 from headway.ledger.standings import NOT_KEPT_YET
 from headway.line import Line, Offer
 from headway.model.attempt import Standing
+from headway.model.job_text import job_from_document
 from headway.model.lease import Demand, Lease
 from headway.model.node import Gpu, GpuReading, NodeState
 from headway.model.run import Prediction, RunState
 from headway.model.trace import Trace
 from headway.settings import Settings
 from headway.site import LINE, Site
+from headway.submit import rehearse
+from headway.view import start_text
+from headway.watch import line_views, standings, waiting_of
+from tests.support.api import serving
 
 NODES = ("here", "there")
 
@@ -89,9 +95,12 @@ def test_what_fits_starts_and_the_others_learn_why(sites) -> None:
     record = sites["here"].ledger.runs.get(second.run_id)
     assert record.state is RunState.WAITING
     assert "of host memory; the largest headroom is" in record.reason
-    assert record.expected_start_at is not None
     told = seen.waiting[second.run_id]
-    assert told.startswith(f"{record.reason}; number 1 in line, expected to start ")
+    assert told == (
+        f"{record.reason}; number 1 in line, start not known: "
+        "nothing is known of how long first runs"
+    )
+    assert seen.logged == {second.run_id}
     # The reason is news once.
     assert line.look().waiting == {}
 
@@ -108,16 +117,53 @@ def test_the_expected_start_follows_what_a_running_log_tells(sites) -> None:
     token = here.ledger.leases.of_run(first.run_id).token
     here.ledger.runs.begin(first.run_id, 1, token, container="c", runtime="process")
     (before,) = line.preview().entries
+    assert before.unknown == "nothing is known of how long first runs"  # whatever its time limit
     said = Standing(first.run_id, 1, NOT_KEPT_YET, 5.0, done_frac=0.1, remaining_s=60.0)
     here.ledger.standings.keep(said)
     (after,) = line.preview().entries
     assert after.expected_at == pytest.approx(
         here.ledger.now() + timedelta(seconds=60), abs=timedelta(seconds=20)
     )
-    assert after.expected_at + timedelta(minutes=10) < before.expected_at
     here.ledger.standings.keep(replace(said, remaining_s=1e300))
     (endless,) = line.preview().entries
     assert endless.expected_at <= endless.latest_at
+
+
+def test_everybody_is_told_the_same_start(sites) -> None:
+    """State message, queue, top, show, HTTP, the ledger and a dry run, of one moment."""
+    here, line = sites["here"], only_here(sites)
+    offers = [offer(f"job-{at}", age_s=10 - at) for at in range(4)]
+    line.take_in(offers[:3])
+    assert line.look().start == (offers[0].run_id,)
+    token = here.ledger.leases.of_run(offers[0].run_id).token
+    here.ledger.runs.begin(offers[0].run_id, 1, token, container="c", runtime="process")
+    left = Standing(offers[0].run_id, 1, NOT_KEPT_YET, 60.0, 0.5, 60.0, 50.0, 80.0)
+    here.ledger.standings.keep(left)
+    at = here.ledger.now()
+    told = Line(here).look().waiting
+
+    def near(moment: str | datetime | None, seconds: float) -> bool:
+        when = datetime.fromisoformat(moment) if isinstance(moment, str) else moment
+        return abs((when - at).total_seconds() - seconds) < 20
+
+    (running,) = standings(here, [here.ledger.runs.get(offers[0].run_id)])
+    assert running.remaining_s == pytest.approx(60, abs=20)
+    queue = {view["run_id"]: view for view in line_views(here)}
+    for each, wait_s in ((offers[1], 60.0), (offers[2], 180.0)):  # the first one's like takes 120 s
+        record = here.ledger.runs.get(each.run_id)
+        shown = waiting_of(here, record)
+        assert near(queue[each.run_id]["expected_start_at"], wait_s)
+        assert near(shown["expected_start_at"], wait_s)
+        assert near(record.expected_start_at, wait_s)
+        assert told[each.run_id].startswith(f"{queue[each.run_id]['reason']}; number ")
+        assert start_text(shown, record.expected_start_at)[:11] in told[each.run_id]
+        assert " until " not in told[each.run_id]
+    with serving(here) as url:
+        shown = httpx.get(f"{url}/runs/{offers[1].run_id}", timeout=60).json()["waiting"]
+        assert near(shown["expected_start_at"], 60.0)
+        assert near(httpx.get(f"{url}/queue", timeout=60).json()[0]["expected_start_at"], 60.0)
+    entry, *_ = rehearse(here, job_from_document(offers[3].document), pool="gpu", queue="default")
+    assert near(entry.expected_at, 300.0)
 
 
 def test_a_run_whose_last_process_is_still_leaving_is_not_started(sites) -> None:
@@ -329,6 +375,8 @@ def test_a_run_that_waits_for_a_gpu_takes_the_cpu_if_it_ends_sooner_so(
         ttl_s=60, predicted_high_s=1_000.0,
     )  # fmt: skip
     assert isinstance(lease, Lease)
+    known = Prediction(900.0, 800.0, 1_000.0, basis="4 run(s) of the same job")
+    site.ledger.runs.predict(first.run_id, known, site.ledger.runs.get(first.run_id).demand)
     site.ledger.traces.add([_ran(site, "cpu", cpu_s), _ran(site, "a100", 60.0)])
     job = {"resources": {**wants, "cpus": 0.1, "cpu_fallback": True}}
     thrifty = offer("thrifty", job=job)

@@ -25,7 +25,11 @@ RUN = {
     "name": "otter", "node": "node-a", "elapsed_s": 90.0, "done_frac": 0.25, "remaining_s": None,
     "warnings": [WARNED],
 }  # fmt: skip
-WAITING = {"position": 1, "name": "[red]x\x1b[2J", "owner": "me", "reason": "needs 3 GPUs"}
+WAITING = {
+    "position": 1, "name": "[red]x\x1b[2J", "owner": "me", "reason": "needs 3 GPUs",
+    "starts_now": False, "earliest_start_at": None, "expected_start_at": None,
+    "latest_start_at": None, "start_unknown": "nothing is known of how long otter runs",
+}  # fmt: skip
 
 
 def test_everything_is_in_the_picture() -> None:
@@ -37,6 +41,7 @@ def test_everything_is_in_the_picture() -> None:
     for part in (
         "node-a", "50%", "gpu0  V100", "lost: NVML error 15", "gpu_unused: it holds GPU-0",
         "otter", "25%", "needs 3 GPUs",
+        "not known: nothing is known of how long otter runs",
     ):  # fmt: skip
         assert part in text
     assert "[red]x\\x1b[2J" in text

@@ -1,7 +1,6 @@
 """Reading a run's log from outside."""
 
 from dataclasses import replace
-from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -10,7 +9,6 @@ import pytest
 
 from headway.errors import LogElsewhere
 from headway.ledger.records import RunRecord
-from headway.model.attempt import Standing
 from headway.model.progress import ProgressPoint
 from headway.model.run import RunState, Step, StepState
 from headway.server import FlowRun
@@ -74,8 +72,6 @@ class Watched:
         ledger = self.site.ledger
         ledger.runs.steps = lambda _: [Step("train", 1, StepState.RUNNING, NOON, None)]
         ledger.progress = SimpleNamespace(latest=self._point)
-        ledger.standings = SimpleNamespace(of=self._said)
-        ledger.now = lambda: NOON + timedelta(seconds=20)
         self.api_url = "http://127.0.0.1:4200/api"
 
     def run(self, _run_id: str) -> FlowRun:
@@ -91,9 +87,6 @@ class Watched:
         done = self.looks[self.at][2]
         return None if done is None else ProgressPoint(0.0, done, None, 40, {"loss": 0.5})
 
-    def _said(self, _run_ids: object) -> dict[str, Standing]:
-        return {"r1": Standing("r1", 1, self.site.ledger.now(), 20.0, 0.25, 42.0)}
-
 
 def test_who_watches_sees_the_log_and_how_far_the_run_is(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
@@ -106,6 +99,7 @@ def test_who_watches_sees_the_log_and_how_far_the_run_is(
         ("Completed", b"bye", 12),
     )
     monkeypatch.setattr("headway.watch.details", lambda *_: {})
+    monkeypatch.setattr("headway.watch._remaining_s", lambda *_: 42.0)
     status = watch_run(watched.site, cast("Any", watched), "r1", machine=False)
     lines = capsys.readouterr().out.splitlines()
     assert status == 0

@@ -16,6 +16,7 @@ from headway.model.node import (
     NodeReading,
     NodeState,
 )
+from headway.model.run import Span
 from headway.policy.headroom import compute_headroom
 from headway.policy.plan import NodeView, Plan, RunningRun, Start, Stay, WaitingRun, plan
 from headway.policy.settings import PolicySettings, TeamSettings
@@ -85,34 +86,32 @@ def test_a_run_starts_with_the_grants_of_its_node() -> None:
     assert start.admits[0].gpus == (GpuGrant("a-0", 10 * GIB, Sharing.SHARED, 0.5),)
 
 
-def test_the_reason_has_the_numbers_and_the_time() -> None:
+def test_the_reason_has_the_numbers() -> None:
     full = NodeView(node("a", 1), (lease("x", "a", 0, memory=16),))
     stay = only_stay(made([full], [waiting("r", memory=12)]))
     assert stay.wait.resource is Resource.GPU_MEMORY
     assert stay.wait.shortfall == 4 * GIB
     assert stay.wait.reason == (
-        "needs 12.0 GiB on one GPU; the largest headroom is 8.0 GiB on a/gpu0 "
-        "until about 05 Jan 16:00 UTC"
+        "needs 12.0 GiB on one GPU; the largest headroom is 8.0 GiB on a/gpu0"
     )
-    assert stay.latest_at == NOW + 4 * HOUR
     assert stay.reserved == ("a",)
 
 
-def test_the_expected_start_goes_by_the_medians() -> None:
+def test_the_expected_start_goes_by_what_is_left_of_those_who_run() -> None:
+    """Not by the lease's upper quantile, four hours from now."""
     full = NodeView(node("a", 1), (lease("x", "a", 0),))
-    got = made([full], [waiting("r")], [RunningRun("x", median_end_at=NOW + HOUR)])
-    stay = only_stay(got)
-    assert (stay.expected_at, stay.latest_at) == (NOW + HOUR, NOW + 4 * HOUR)
+    left = Span(1800.0, 3600.0, 7200.0)
+    stay = only_stay(made([full], [waiting("r")], [RunningRun("x", left=left)]))
+    assert (stay.earliest_at, stay.expected_at) == (NOW + HOUR / 2, NOW + HOUR)
+    assert stay.latest_at == NOW + 2 * HOUR
 
 
-def test_a_lack_of_cpus_is_said_with_its_node_and_time() -> None:
+def test_a_lack_of_cpus_is_said_with_its_node() -> None:
     full = NodeView(node("a", 0), (lease("x", "a", memory=1, predicted_end_at=NOW + HOUR),))
     full = replace(full, leases=(replace(full.leases[0], cpus=15.5),))
     stay = only_stay(made([full], [WaitingRun("r", Demand(GIB, 1.0), NOW - HOUR)]))
     assert stay.wait.resource is Resource.CPUS
-    assert stay.wait.reason == (
-        "needs 1 CPU; the largest headroom is 0.5 on a until about 05 Jan 13:00 UTC"
-    )
+    assert stay.wait.reason == "needs 1 CPU; the largest headroom is 0.5 on a"
 
 
 def test_what_is_free_but_never_on_one_node_is_said_of_the_nearest() -> None:
@@ -124,23 +123,27 @@ def test_what_is_free_but_never_on_one_node_is_said_of_the_nearest() -> None:
     stay = only_stay(made([b, c], [waiting("r")]))
     assert (stay.wait.resource, stay.wait.shortfall) == (Resource.HOST_MEMORY, 2 * GIB)
     assert stay.wait.reason == (
-        "needs 4.0 GiB of host memory; the largest headroom is 2.0 GiB on b "
-        "until about 05 Jan 16:00 UTC, of the nodes that lack the least"
+        "needs 4.0 GiB of host memory; the largest headroom is 2.0 GiB on b, "
+        "of the nodes that lack the least"
     )
     stay = only_stay(made([a, b, c], [waiting("r")]))
     assert (stay.wait.resource, stay.wait.shortfall) == (Resource.GPUS, 1)
     assert stay.wait.reason == (
-        "needs 1 whole GPU(s) on one node; at most 0 are free, on a "
-        "until about 05 Jan 16:00 UTC, of the nodes that lack the least"
+        "needs 1 whole GPU(s) on one node; at most 0 are free, on a, "
+        "of the nodes that lack the least"
     )
 
 
 @pytest.mark.parametrize(
     ("expected", "latest", "said"),
     [
-        (HOUR, 4 * HOUR, "number 2 in line, expected to start 05 Jan 13:00 to 16:00 UTC"),
-        (HOUR, 24 * HOUR, "number 2 in line, expected to start 05 Jan 13:00 to 06 Jan 12:00 UTC"),
-        (HOUR, HOUR, "number 2 in line, expected to start 05 Jan 13:00 UTC"),
+        (HOUR, 4 * HOUR, "number 2 in line, expected to start about 13:00 (13:00–16:00) UTC"),
+        (
+            HOUR,
+            24 * HOUR,
+            "number 2 in line, expected to start about 13:00 (13:00–06 Jan 12:00) UTC",
+        ),
+        (13 * HOUR, 13 * HOUR, "number 2 in line, expected to start about 06 Jan 01:00 UTC"),
         (None, None, "number 2 in line"),
     ],
 )
@@ -151,6 +154,7 @@ def test_a_wait_is_told_in_one_sentence(
         "r",
         2,
         Wait(Resource.CPUS, 1, "needs 1 CPU"),
+        NOW,
         expected_at=None if expected is None else NOW + expected,
         latest_at=None if latest is None else NOW + latest,
     )
@@ -217,10 +221,7 @@ def test_a_gang_starts_everywhere_or_waits_with_a_reservation() -> None:
     busy = [views[0], NodeView(node("b"), (lease("x", "b", 0),))]
     stay = only_stay(made(busy, [waiting("g", gpus=2, nodes=2)]))
     assert set(stay.reserved) == {"a", "b"}
-    assert stay.wait.reason == (
-        "needs 2 nodes at once with 2 GPU(s) on each; 1 has room now (a) "
-        "until about 05 Jan 16:00 UTC"
-    )
+    assert stay.wait.reason == ("needs 2 nodes at once with 2 GPU(s) on each; 1 has room now (a)")
 
 
 def test_what_the_ranks_of_a_gang_hold_is_one_runs() -> None:
@@ -276,10 +277,40 @@ def test_no_more_is_stopped_than_helps_and_its_room_is_kept() -> None:
     assert never.preempts == ()
 
 
-def test_a_run_of_unknown_length_is_planned_for() -> None:
+def test_behind_a_run_of_unknown_length_no_date_is_made_up() -> None:
     view = NodeView(node("a", 1), (lease("x", "a", 0, predicted_end_at=None),))
-    stay = only_stay(made([view], [waiting("r", median_s=None, high_s=None)]))
-    assert stay.latest_at == NOW + timedelta(hours=23)
+    stay = only_stay(made([view], [waiting("r")], [RunningRun("x", name="vgg\n16")]))
+    assert (stay.expected_at, stay.latest_at) == (None, None)
+    assert stay.sentence().endswith(
+        "number 1 in line, start not known: nothing is known of how long vgg\\n16 runs"
+    )
+    assert stay.reserved == ("a",)
+
+
+def test_one_of_unknown_length_hides_nothing_but_its_own_place() -> None:
+    views = [NodeView(node("a", 1), (lease("x", "a", 0),)), NodeView(node("b", 1))]
+    views[1] = replace(views[1], leases=(lease("y", "b", 0),))
+    running = [RunningRun("x", name="x"), RunningRun("y", left=Span(60.0, 60.0, 60.0))]
+    line = [
+        waiting("r1", name="first", submitted_at=NOW - 2 * HOUR),
+        waiting("r2", name="second", submitted_at=NOW - HOUR),
+    ]
+    first, second = made(views, line, running).entries
+    assert isinstance(first, Stay)
+    assert isinstance(second, Stay)
+    assert first.expected_at == NOW + timedelta(seconds=60)
+    assert second.unknown == "nothing is known of how long x runs"
+
+
+def test_a_run_that_its_quota_holds_starts_when_one_of_its_team_ends() -> None:
+    view = NodeView(node("a", 4), (lease("x", "a", 0), lease("y", "a", 1)))
+    teams = {"red": TeamSettings(max_gpus=1)}
+    running = [
+        RunningRun("x", team="red", left=Span(600.0, 1200.0, 2400.0)),
+        RunningRun("y", team="blue", left=Span(60.0, 60.0, 60.0)),
+    ]
+    stay = only_stay(made([view], [waiting("r", team="red")], running, teams=teams))
+    assert stay.expected_at == NOW + timedelta(seconds=1200)
 
 
 def test_only_the_window_is_planned_for() -> None:

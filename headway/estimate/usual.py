@@ -1,0 +1,134 @@
+"""How long runs of this site last: what is said of one of which nothing better is known.
+
+The nearest group of runs that has enough of them speaks: those of its recipe,
+else those of its owner, image and size, at last all. Cheap to import.
+"""
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from statistics import NormalDist, median
+from typing import Any
+
+from headway.model.run import Prediction, Span
+
+LOOKED_AT = 200
+"""So many of the newest ended runs are looked at."""
+_Z80 = NormalDist().inv_cdf(0.9)
+_PRIOR_WEIGHT = 3.0
+"""The spread that a group is taken to have counts as so many of its runs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """What runs are told apart by."""
+
+    recipe: str
+    """As `TrainingJob.recipe` gives it."""
+    owner: str
+    """Empty where it is not known."""
+    image: str
+    gpus: int
+    """On all its nodes."""
+    limit_s: float = field(default=math.inf, compare=False)
+    """Its time limit: it lasts no longer, whatever others do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lasted:
+    """How long one run lasted, or is seen to last by its log."""
+
+    kind: Kind
+    runtime_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Group:
+    words: str
+    fields: tuple[str, ...]
+    enough: int
+    sd: float
+    """Of the log of their runtimes, before any is seen."""
+
+
+_GROUPS = (
+    _Group("of its recipe and size", ("recipe", "gpus"), 1, 0.3),
+    _Group("of its recipe", ("recipe",), 1, 0.7),
+    _Group("of its owner, image and size", ("owner", "image", "gpus"), 1, 1.0),
+    _Group("of its image and size", ("image", "gpus"), 1, 1.2),
+    _Group("of its owner and size", ("owner", "gpus"), 3, 1.2),
+    _Group("of its size", ("gpus",), 3, 1.5),
+    _Group("of this site", (), 3, 1.5),
+)
+"""The nearest first; below `enough` runs a group says nothing."""
+
+
+class Usual:
+    """What the site's runs last, by kind."""
+
+    def __init__(self, seen: Iterable[Lasted]) -> None:
+        """Learn from *seen*, in any order."""
+        self._logs: dict[tuple[object, ...], list[float]] = {}
+        self._said: dict[Kind, tuple[Span, str] | None] = {}
+        for one in seen:
+            if not 0.0 < one.runtime_s < math.inf:
+                continue
+            for group in _GROUPS:
+                key = _key(group, one.kind)
+                if key is not None:
+                    self._logs.setdefault(key, []).append(math.log(one.runtime_s))
+
+    def of(self, kind: Kind) -> tuple[Span, str] | None:
+        """How long such a run lasts and what that rests on; None when nothing is known."""
+        if kind not in self._said:
+            self._said[kind] = self._of(kind)
+        found = self._said[kind]
+        return found and (Span(*(min(each, kind.limit_s) for each in found[0])), found[1])
+
+    def _of(self, kind: Kind) -> tuple[Span, str] | None:
+        for group in _GROUPS:
+            logs = self._logs.get(_key(group, kind) or (), [])
+            if len(logs) >= group.enough:
+                words = f"what {len(logs)} run{'' if len(logs) == 1 else 's'} {group.words} lasted"
+                return _span(logs, group.sd), words
+        return None
+
+
+def kind_of(job: Mapping[str, Any], owner: str) -> Kind:
+    """The kind of a job by its document, which is not read as a job again."""
+    resources, training = (job.get(part) or {} for part in ("resources", "training"))
+    image, name = str(job.get("image", "")), str(job.get("name", ""))
+    return Kind(
+        recipe=str(training.get("network") or f"{image}:{name}"),
+        owner=owner,
+        image=image,
+        gpus=int(resources.get("gpus") or 0) * int(resources.get("nodes") or 1),
+        limit_s=float(job.get("max_runtime") or math.inf),
+    )
+
+
+def instead_of_prior(said: Prediction, found: tuple[Span, str] | None) -> Prediction:
+    """*said*, a prior, with what others lasted where that is *found*; it stays a prior."""
+    if found is None:
+        return said
+    (low_s, median_s, high_s), words = found
+    return replace(
+        said,
+        runtime_low_s=low_s,
+        runtime_s=median_s,
+        runtime_high_s=high_s,
+        basis=f"prior: {words}; nothing like it has run",
+    )
+
+
+def _key(group: _Group, kind: Kind) -> tuple[object, ...] | None:
+    values = tuple(getattr(kind, name) for name in group.fields)
+    return None if "" in values else (group.words, *values)
+
+
+def _span(logs: list[float], sd: float) -> Span:
+    centre = median(logs)
+    squares = sum((each - centre) ** 2 for each in logs)
+    variance = (_PRIOR_WEIGHT * sd**2 + squares) / (_PRIOR_WEIGHT + len(logs) - 1)
+    half = _Z80 * math.sqrt(variance * (1 + 1 / len(logs)))
+    return Span(math.exp(centre - half), math.exp(centre), math.exp(centre + half))

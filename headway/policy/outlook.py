@@ -1,0 +1,159 @@
+"""When the runs of the line may start: the line played forward by what runs usually last.
+
+This is what people are told. What is guaranteed, and who may pass whom, goes by
+the upper quantiles of the board that decides; nothing here changes that.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import NamedTuple
+
+from headway.model.run import Span
+from headway.policy.board import Ask, Board, Place
+from headway.policy.decide import Hold, Outcome
+
+_A_MINUTE = timedelta(minutes=1)
+
+
+class Doubt(NamedTuple):
+    """How far off a moment may be, as squares: independent doubts add up so."""
+
+    sooner: float = 0.0
+    later: float = 0.0
+
+    def plus(self, other: "Doubt") -> "Doubt":
+        """The doubt of the sum of both."""
+        return Doubt(self.sooner + other.sooner, self.later + other.later)
+
+    @classmethod
+    def of(cls, span: Span) -> "Doubt":
+        """The doubt of a duration."""
+        return cls((span.median_s - span.low_s) ** 2, (span.high_s - span.median_s) ** 2)
+
+
+class Expected(NamedTuple):
+    """The expected start of a run; infinite when it cannot be said."""
+
+    earliest_s: float = math.inf
+    expected_s: float = math.inf
+    latest_s: float = math.inf
+    unknown: str = ""
+    """The run of whose length nothing is known, where it is for that."""
+
+
+class Outlook:
+    """The pool and its line, run by run in order, each at the earliest that those ahead leave.
+
+    A run of unknown length never leaves; who depends on it starts at no known time.
+    """
+
+    def __init__(
+        self,
+        board: Board,
+        now_s: float,
+        *,
+        doubts: Mapping[float, Doubt],
+        unknown: Mapping[str, str],
+        team_ends: Mapping[str, float],
+    ) -> None:
+        """Begin with those who run.
+
+        Args:
+            board: With the expected ends; infinite for runs of unknown length. Changed here.
+            now_s: The time of the decision.
+            doubts: How sure each of these ends is, by the end itself.
+            unknown: By node, the name of a run there of unknown length.
+            team_ends: When the first running run of each team is expected to end.
+        """
+        self._board, self._now_s = board, now_s
+        self._doubts = dict(doubts)
+        self._unknown = dict(unknown)
+        self._team_ends = dict(team_ends)
+        self._ends = [
+            one.end_s
+            for node in board.nodes
+            for room in (node.host, *node.gpus)
+            for one in room.occupants
+        ]
+
+    def add(self, outcome: Outcome, lasts: Span | None, name: str, decided: Board) -> Expected:
+        """Put the next run of the line in, as it was decided on *decided*; when it may start.
+
+        Args:
+            outcome: Its outcome.
+            lasts: How long it is expected to run; None when nothing is known.
+            name: What people call it.
+            decided: The board of the decision, by upper quantiles.
+        """
+        now_s, ask = self._now_s, outcome.ask
+        takes_s = lasts.median_s if lasts is not None else math.inf
+        own = Doubt.of(lasts) if lasts is not None else Doubt()
+        if outcome.start:
+            self._board.enter(replace(ask, high_s=takes_s), outcome.start, now_s)
+            self._note(outcome.start, name, now_s + takes_s, own)
+            before_s = self._team_ends.get(ask.team, math.inf)
+            self._team_ends[ask.team] = min(before_s, now_s + takes_s)
+            return Expected(now_s, now_s, now_s)
+        # Where nothing is known of it, it is taken to need what the decision takes.
+        brief = replace(ask, high_s=takes_s if lasts is not None else ask.median_s)
+        start_s, places = self._board.earliest(brief, now_s)
+        if not outcome.preempts:
+            start_s = max(start_s, self._opens_s(outcome))
+        if not places or math.isinf(start_s):
+            return self._never_or_unknown(ask, decided)
+        # Of one that has outlived what was expected of it nothing better is known.
+        rough = Doubt.of(Span(now_s, start_s, 2 * start_s - now_s))
+        doubt = self._doubts.get(start_s, rough)
+        self._board.promise(replace(ask, high_s=takes_s), places, start_s)
+        self._note(places, name, start_s + takes_s, doubt.plus(own))
+        earliest_s = max(now_s, start_s - math.sqrt(doubt.sooner))
+        return Expected(earliest_s, start_s, start_s + math.sqrt(doubt.later))
+
+    def _opens_s(self, outcome: Outcome) -> float:
+        """Before this nothing changes for a run that does not start now."""
+        if outcome.hold is Hold.QUOTA:
+            return self._team_ends.get(outcome.ask.team, self._now_s)
+        return min(self._ends, default=self._now_s)
+
+    def _note(self, places: tuple[Place, ...], name: str, end_s: float, doubt: Doubt) -> None:
+        self._ends.append(end_s)
+        self._doubts[end_s] = doubt
+        if math.isinf(end_s):
+            for place in places:
+                self._unknown.setdefault(self._board.nodes[place.node].name, name)
+
+    def _never_or_unknown(self, ask: Ask, decided: Board) -> Expected:
+        """Nobody can say when: for want of a node, or because of a run of unknown length."""
+        if math.isinf(decided.earliest(ask, self._now_s)[0]):
+            return Expected()
+        names = [self._unknown[n.name] for n in self._board.nodes if n.name in self._unknown]
+        able = [
+            self._unknown[node.name]
+            for node in self._board.nodes
+            if node.name in self._unknown and node.admits(ask)
+        ]
+        return Expected(unknown=next(iter(able or names), ""))
+
+
+def around(
+    earliest: datetime | None, expected: datetime, latest: datetime | None, today: datetime
+) -> str:
+    """A moment with its interval, such as ``about 07:06 (07:02–07:15)``.
+
+    Args:
+        earliest: Beginning of the interval.
+        expected: The moment; all in one time zone.
+        latest: End of the interval.
+        today: Of another day the date is said.
+    """
+    first, last = earliest or expected, latest or expected
+    said = f"about {_clock(expected, today)}"
+    if last - first < _A_MINUTE:
+        return said
+    return f"{said} ({_clock(first, expected)}–{_clock(last, expected)})"
+
+
+def _clock(moment: datetime, beside: datetime) -> str:
+    return f"{moment:%H:%M}" if moment.date() == beside.date() else f"{moment:%d %b %H:%M}"
