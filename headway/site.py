@@ -13,7 +13,13 @@ from uuid import uuid4
 from pydantic import BaseModel, TypeAdapter
 
 from headway.clock import Clock, SystemClock
-from headway.errors import EngineUnreachable, InvalidInput, NodeNameTaken, TelemetryError
+from headway.errors import (
+    EngineUnreachable,
+    HeadwayError,
+    InvalidInput,
+    NodeNameTaken,
+    TelemetryError,
+)
 from headway.estimate.features import from_job
 from headway.estimate.prior import demand_for
 from headway.estimate.recall import RECENT, said_of
@@ -39,7 +45,7 @@ from headway.staging.rules import SourceRules
 from headway.telemetry.gpu import NvmlGpus
 from headway.telemetry.host import NodeHost, boot_id
 from headway.telemetry.port import GpuSensors, HostSensors
-from headway.telemetry.reading import node_reading
+from headway.telemetry.reading import node_reading, with_owners
 
 if TYPE_CHECKING:
     from headway.estimate.estimator import Estimators
@@ -288,8 +294,20 @@ class Site:
         return self.ledger.nodes.heartbeat(self.settings.node, self._worker_token, self.read_node())
 
     def read_node(self) -> NodeReading:
-        """This node now."""
-        return node_reading(self.gpus, self.host, self.clock)
+        """This node now, with what the containers of each run hold, as far as the engine tells."""
+        reading = node_reading(self.gpus, self.host, self.clock)
+        run_of_pid: dict[int, str] = {}
+        held: dict[str, int] = {}
+        try:
+            running = [each for each in self.runtime.containers() if each.pids]
+            for each in running:
+                run_of_pid |= dict.fromkeys(each.pids, each.run_id)
+                used_bytes = self.runtime.usage(each.name).host_used_bytes
+                if used_bytes is not None:
+                    held[each.run_id] = held.get(each.run_id, 0) + used_bytes
+        except HeadwayError as error:
+            log.debug("what runs hold of this node is not known: %s", error)
+        return with_owners(reading, run_of_pid, held)
 
     def lost_gpus(self) -> Mapping[str, str]:
         """GPUs of this node that fell off the bus, by uuid, with the cause; read now.

@@ -92,7 +92,7 @@ class GpuHeadroom:
     index: int
     name: str
     memory_bytes: int
-    """capacity - reserve - max(promised, observed); negative after a run outgrew its lease."""
+    """See `policy.headroom`; negative after a run outgrew its lease."""
     idle: bool
     """No lease and no foreign process: may be given as a whole."""
     utilisation_frac: float
@@ -101,6 +101,8 @@ class GpuHeadroom:
     """Capacity minus reserve: what a whole grant promises."""
     taken_whole: bool = False
     """A lease holds it alone."""
+    foreign: bool = False
+    """Somebody outside headway is known to hold memory there."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -77,6 +77,8 @@ class GpuProcess:
     """The host's process id, also when the process lives in a container."""
     memory_bytes: int | None
     """Memory it holds; None where the driver does not say."""
+    run_id: str = ""
+    """The run of this site that it belongs to; empty for anybody else's, or where unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +90,9 @@ class GpuReading:
     name: str
     memory_bytes: int
     used_bytes: int
-    """In use by anybody, headway or not."""
+    """In use by anybody, headway or not, and kept by the driver."""
+    driver_bytes: int = 0
+    """Of these, what the driver keeps for itself; 0 where it does not say."""
     utilisation_frac: float | None = None
     """Share of the last sampling period in which a kernel ran; None if not offered."""
     temperature_c: float | None = None
@@ -129,3 +133,5 @@ class NodeReading:
     """Why `gpus` is None, in one line."""
     lost_gpus: Mapping[str, str] = field(default_factory=dict)
     """GPUs that fell off the bus, by uuid, with the cause: they do not come back alone."""
+    run_host_bytes: Mapping[str, int] = field(default_factory=dict)
+    """Host memory that this site's containers hold, by run; nothing of those that do not tell."""

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 from headway.errors import shown
 from headway.model.lease import Admit, Demand, GpuGrant, Lease, Sharing, Wait
-from headway.model.node import Node, NodeReading
+from headway.model.node import GpuReading, Node, NodeReading
 from headway.model.run import Span
 from headway.policy.board import Ask, Board, NodeRooms, Place
 from headway.policy.decide import Held, decide
@@ -210,7 +210,7 @@ def plan(
 
 
 def _as_gangs(views: Sequence[NodeView], running: Sequence[RunningRun]) -> list[NodeView]:
-    """*views* with each lease of a gang as that of one run, whose ranks come and go together."""
+    """*views* with what each rank of a gang holds as one run's: its ranks come and go together."""
     gang_of = {one.run_id: one.gang_id for one in running if one.gang_id}
     if not gang_of:
         return list(views)
@@ -221,9 +221,27 @@ def _as_gangs(views: Sequence[NodeView], running: Sequence[RunningRun]) -> list[
                 replace(lease, run_id=gang_of.get(lease.run_id, lease.run_id))
                 for lease in view.leases
             ),
+            reading=view.reading and _reading_of_gangs(view.reading, gang_of),
         )
         for view in views
     ]
+
+
+def _reading_of_gangs(reading: NodeReading, gang_of: Mapping[str, str]) -> NodeReading:
+    def of_gang(gpu: GpuReading) -> GpuReading:
+        return replace(
+            gpu,
+            processes=tuple(
+                replace(each, run_id=gang_of.get(each.run_id, each.run_id))
+                for each in gpu.processes
+            ),
+        )
+
+    return replace(
+        reading,
+        gpus=reading.gpus and tuple(of_gang(gpu) for gpu in reading.gpus),
+        run_host_bytes={gang_of.get(run, run): n for run, n in reading.run_host_bytes.items()},
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -288,7 +306,7 @@ def _rooms(
             settings.utilisation_limit,
             gpu.memory_bytes,
             gpu.utilisation_frac,
-            foreign=not gpu.idle,
+            foreign=gpu.foreign,
         )
         for gpu in headroom.gpus
     }
@@ -298,7 +316,6 @@ def _rooms(
         host.occupants.append(who)
         for grant in lease.gpus:
             if grant.uuid in gpus:
-                gpus[grant.uuid].foreign = False
                 gpus[grant.uuid].occupants.append(who._replace(need=_grant_need(grant)))
     for room in (host, *gpus.values()):
         room.occupants.sort()

@@ -212,7 +212,7 @@ class NvmlGpus:
         def offered(read: Callable[..., T], *args: object) -> T | None:
             return self._ask(gpu.uuid, lambda: _offered(lambda: read(handle, *args)))
 
-        total, used = self._ask(gpu.uuid, lambda: _memory(handle, gpu.uuid))
+        total, used, kept = self._ask(gpu.uuid, lambda: _memory(handle, gpu.uuid))
         utilisation = offered(pynvml.nvmlDeviceGetUtilizationRates)
         power_mw = offered(pynvml.nvmlDeviceGetPowerUsage)
         rx = offered(pynvml.nvmlDeviceGetPcieThroughput, pynvml.NVML_PCIE_UTIL_RX_BYTES)
@@ -225,6 +225,7 @@ class NvmlGpus:
             name=gpu.name,
             memory_bytes=total,
             used_bytes=used,
+            driver_bytes=kept,
             utilisation_frac=None if utilisation is None else utilisation.gpu / 100,
             temperature_c=offered(pynvml.nvmlDeviceGetTemperature, pynvml.NVML_TEMPERATURE_GPU),
             power_w=None if power_mw is None else power_mw / 1000,
@@ -316,18 +317,18 @@ def _slices(handle: Any) -> list[Any]:
 
 def _device(handle: Any, index: int) -> _Device:
     uuid, name = pynvml.nvmlDeviceGetUUID(handle), pynvml.nvmlDeviceGetName(handle)
-    total, _ = _memory(handle, uuid)
+    total, _, _ = _memory(handle, uuid)
     return _Device(handle, Gpu(uuid=uuid, index=index, name=name, memory_bytes=total))
 
 
-def _memory(handle: Any, uuid: str) -> tuple[int, int]:
-    """Total and used bytes. Used is total minus free: what the driver keeps counts."""
+def _memory(handle: Any, uuid: str) -> tuple[int, int, int]:
+    """Total and used bytes, and those of the used ones that the driver keeps for itself."""
     memory = _offered(lambda: pynvml.nvmlDeviceGetMemoryInfo(handle, pynvml.nvmlMemory_v2))
     if memory is None:
         memory = _offered(lambda: pynvml.nvmlDeviceGetMemoryInfo(handle))
     if memory is None:
         raise NvmlUnavailable(f"GPU {uuid} does not report its memory")
-    return memory.total, memory.total - memory.free
+    return memory.total, memory.total - memory.free, getattr(memory, "reserved", 0)
 
 
 def _links_of(device: _Device) -> GpuLinks:

@@ -1,8 +1,11 @@
 """One reading of a whole node."""
 
+from collections.abc import Mapping
+from dataclasses import replace
+
 from headway.clock import Clock
 from headway.errors import TelemetryError
-from headway.model.node import NodeReading
+from headway.model.node import GpuReading, NodeReading
 from headway.telemetry.port import GpuSensors, HostSensors
 
 
@@ -20,4 +23,30 @@ def node_reading(gpus: GpuSensors, host: HostSensors, clock: Clock) -> NodeReadi
         read, error = None, str(failure)
     return NodeReading(
         at=clock.now(), host=host.read(), gpus=read, gpu_error=error, lost_gpus=gpus.lost()
+    )
+
+
+def with_owners(
+    reading: NodeReading, run_of_pid: Mapping[int, str], run_host_bytes: Mapping[str, int]
+) -> NodeReading:
+    """*reading* with what of it belongs to runs of this site.
+
+    Args:
+        reading: The node now.
+        run_of_pid: The run of each process that lives in a container.
+        run_host_bytes: Host memory that each run's container holds.
+    """
+
+    def owned(gpu: GpuReading) -> GpuReading:
+        return replace(
+            gpu,
+            processes=tuple(
+                replace(each, run_id=run_of_pid.get(each.pid, "")) for each in gpu.processes
+            ),
+        )
+
+    return replace(
+        reading,
+        gpus=reading.gpus and tuple(owned(gpu) for gpu in reading.gpus),
+        run_host_bytes=run_host_bytes,
     )

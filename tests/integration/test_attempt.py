@@ -19,6 +19,7 @@ from headway.settings import Settings
 from headway.site import Site
 from headway.units import MIB
 from tests.support.containers import create_container
+from tests.support.site import wait_for
 
 RUN = "00000000-0000-4000-8000-000000000001"
 JOB = TrainingJob(
@@ -83,3 +84,15 @@ def test_training_has_what_staging_left(site: Site, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(site.ledger.runs, "steps", lambda _: steps)
     assert attempt._time_left_s() == 6.0
     assert Attempt(site, RUN, JOB)._time_left_s() is None
+
+
+def test_what_a_run_holds_of_the_host_is_read_with_the_node(site: Site) -> None:
+    """Else its memory would count as a stranger's beside what it was granted."""
+    assert isinstance(Attempt(site, RUN, JOB).admit(), Lease)
+    site.runtime.start(create_container(site, RUN))
+    held = wait_for(
+        lambda: site.read_node().run_host_bytes.get(RUN),
+        20,
+        lambda: f"not told: {site.read_node()}",
+    )
+    assert 0 < held < 64 * MIB

@@ -12,9 +12,12 @@ import pytest
 
 from headway.clock import SystemClock
 from headway.errors import NvmlUnavailable, TelemetryTimeout
+from headway.model.lease import GpuGrant, Lease
 from headway.model.link import GpuLinks, NvLink, Pcie
+from headway.model.node import Capacity, Node
+from headway.policy.headroom import compute_headroom
 from headway.telemetry.gpu import KERNEL_DRIVER, NvmlGpus
-from headway.telemetry.reading import node_reading
+from headway.telemetry.reading import node_reading, with_owners
 from headway.testing.telemetry import FakeHost
 from headway.units import GIB, KIB
 from tests.nvml.stub import (
@@ -246,6 +249,44 @@ def test_a_forked_process_reads_for_itself(stub: StubGpus, make: Make) -> None:
         except BaseException:
             os._exit(2)
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+
+
+@pytest.mark.parametrize("own_gib", [0, 12, 40])
+def test_a_strangers_memory_is_not_offered_beside_what_is_promised(
+    stub: StubGpus, make: Make, own_gib: int
+) -> None:
+    """80 GiB, 40 of them promised, a stranger on 30: ten are there, whatever the run holds yet."""
+    processes = {4711: 30 * GIB} | ({17: own_gib * GIB} if own_gib else {})
+    stub.set("GPU-a", used=(30 + own_gib) * GIB, processes=processes)
+    reading = with_owners(node_reading(make(), FakeHost(), SystemClock()), {17: "run"}, {})
+    assert reading.gpus is not None
+    assert {each.pid: each.run_id for each in reading.gpus[0].processes}[4711] == ""
+    at = reading.at
+    grants = (GpuGrant("GPU-a", 40 * GIB),)
+    held = Lease(1, "run", 1, "n", "t", GIB, 1.0, grants, (), at, at)
+    node = Node("n", "pool", Capacity(8, 32 * GIB, make().gpus()))
+    (gpu,) = compute_headroom(node, [held], reading).gpus
+    assert gpu.memory_bytes == 10 * GIB
+
+
+@pytest.mark.parametrize("named", [{}, {4711: -1}])
+def test_where_the_driver_tells_nothing_of_processes_all_use_is_a_strangers(
+    stub: StubGpus, make: Make, named: dict[int, int]
+) -> None:
+    stub.set("GPU-a", used=40 * GIB, processes=named)
+    reading = with_owners(node_reading(make(), FakeHost(), SystemClock()), {4711: "run"}, {})
+    at = reading.at
+    held = Lease(1, "run", 1, "n", "t", GIB, 1.0, (GpuGrant("GPU-a", 20 * GIB),), (), at, at)
+    node = Node("n", "pool", Capacity(8, 32 * GIB, make().gpus()))
+    (gpu,) = compute_headroom(node, [held], reading).gpus
+    assert gpu.memory_bytes == 20 * GIB
+
+
+def test_what_the_driver_keeps_is_told_apart(stub: StubGpus, make: Make) -> None:
+    stub.set("GPU-a", used=2 * GIB, reserved=GIB)
+    assert [(gpu.used_bytes, gpu.driver_bytes) for gpu in make().read()] == [(3 * GIB, GIB)]
+    stub.fail(memory_v2=0)
+    assert [(gpu.used_bytes, gpu.driver_bytes) for gpu in make().read()] == [(3 * GIB, 0)]
 
 
 def test_a_node_reading_says_why_there_are_no_gpus(stub: StubGpus, make: Make) -> None:

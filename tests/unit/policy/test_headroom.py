@@ -1,9 +1,11 @@
-"""headroom = capacity - reserve - max(promised, observed), for host, processors and each GPU."""
+"""headroom = capacity - reserve - Σ max(granted, own use) - foreign use: host and each GPU."""
 
 from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from headway.model.lease import Admit, Demand, GpuGrant, Lease, Sharing, Wait
 from headway.model.node import (
@@ -18,7 +20,9 @@ from headway.model.node import (
     Reserve,
 )
 from headway.policy.admission import judge
-from headway.policy.headroom import compute_headroom
+from headway.policy.headroom import compute_headroom, empty_host_bytes
+from headway.policy.plan import NodeView, RunningRun, Stay, WaitingRun, plan
+from headway.policy.settings import PolicySettings
 from headway.units import GIB
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
@@ -27,13 +31,16 @@ B = Gpu("GPU-b", 1, "NVIDIA H200", 100 * GIB)
 NODE = Node("n", "gpu", Capacity(8, 64 * GIB, (A, B)), Reserve(1.0, 4 * GIB))
 
 
-def lease(memory_gib: int = 8, *, cpus: float = 2.0, gpus=(), ports=()) -> Lease:
-    return Lease(1, "r", 1, "n", "t", memory_gib * GIB, cpus, tuple(gpus), tuple(ports), AT, AT)
+def lease(
+    memory_gib: int = 8, *, cpus: float = 2.0, gpus=(), ports=(), run: str = "r", at: datetime = AT
+) -> Lease:
+    return Lease(1, run, 1, "n", "t", memory_gib * GIB, cpus, tuple(gpus), tuple(ports), at, at)
 
 
-def reading(used_gib: int = 0, gpus=(), *, error: str = "") -> NodeReading:
+def reading(used_gib: int = 0, gpus=(), *, error: str = "", own_gib=()) -> NodeReading:
     host = HostReading(64 * GIB, used_gib * GIB, 0.0, GIB)
-    return NodeReading(AT, host, None if error else tuple(gpus), error)
+    own = {run: gib * GIB for run, gib in dict(own_gib).items()}
+    return NodeReading(AT, host, None if error else tuple(gpus), error, run_host_bytes=own)
 
 
 def gpu(of: Gpu, used_gib: int = 0, *pids: int) -> GpuReading:
@@ -53,12 +60,53 @@ def test_an_empty_node_offers_all_but_its_reserve():
 
 
 @pytest.mark.parametrize(
-    ("promised_gib", "observed_gib", "left_gib"),
-    [(0, 0, 60), (20, 0, 40), (20, 10, 40), (20, 20, 40), (20, 30, 30), (0, 64, -4), (70, 0, -10)],
+    ("promised_gib", "used_gib", "own_gib", "left_gib"),
+    [
+        (0, 0, {}, 60),
+        (20, 0, {}, 40),
+        (20, 10, {"r": 10}, 40),
+        (20, 30, {"r": 30}, 30),  # it has outgrown its grant
+        (20, 10, {"r": 4}, 34),  # 6 are somebody else's
+        (20, 10, {}, 30),  # whose they are is not known
+        (20, 10, {"gone": 10}, 30),  # a container without a lease is as foreign
+        (0, 64, {}, -4),
+        (70, 0, {}, -10),
+    ],
 )
-def test_the_larger_of_promised_and_observed_counts(promised_gib, observed_gib, left_gib):
-    headroom = compute_headroom(NODE, [lease(promised_gib)], reading(observed_gib))
+def test_grants_or_own_use_and_foreign_use_count(promised_gib, used_gib, own_gib, left_gib):
+    headroom = compute_headroom(NODE, [lease(promised_gib)], reading(used_gib, own_gib=own_gib))
     assert headroom.host_memory_bytes == left_gib * GIB
+
+
+gibs = st.integers(0, 40)
+
+
+@given(st.lists(st.tuples(gibs, gibs, st.booleans()), max_size=5), gibs)
+def test_nothing_is_offered_that_is_granted_or_in_use(runs, foreign_gib):
+    """Host and GPU alike, whatever of the runs' own use is known."""
+    leases = [
+        lease(granted, run=f"r{n}", gpus=[GpuGrant("GPU-b", granted * GIB)])
+        for n, (granted, _, _) in enumerate(runs)
+    ]
+    used_gib = foreign_gib + sum(used for _, used, _ in runs)
+    own = {f"r{n}": used for n, (_, used, known) in enumerate(runs) if known}
+    held = tuple(GpuProcess(n, it * GIB, f"r{n}") for n, it in enumerate(own.values()))
+    seen = replace(gpu(B, used_gib), processes=tuple(
+        replace(each, run_id=run) for each, run in zip(held, own, strict=True)
+    ))  # fmt: skip
+    headroom = compute_headroom(NODE, leases, reading(used_gib, gpus=[gpu(A), seen], own_gib=own))
+    for offered_bytes, usable_gib in (
+        (headroom.host_memory_bytes, 60),
+        (headroom.gpus[1].memory_bytes, 100),
+    ):
+        exact_gib = usable_gib - foreign_gib - sum(max(run[:2]) for run in runs)
+        assert offered_bytes <= exact_gib * GIB
+        if all(known for _, _, known in runs):
+            assert offered_bytes == exact_gib * GIB
+        # The ledger alone never offers less than it does with a reading.
+    alone = compute_headroom(NODE, leases)
+    assert headroom.host_memory_bytes <= alone.host_memory_bytes
+    assert headroom.gpus[1].memory_bytes <= alone.gpus[1].memory_bytes
 
 
 def test_leases_add_up_whatever_their_age():
@@ -68,15 +116,72 @@ def test_leases_add_up_whatever_their_age():
 
 
 @pytest.mark.parametrize(
-    ("promised_gib", "used_gib", "left_gib"),
-    [(0, 0, 96), (30, 10, 66), (30, 40, 56), (0, 40, 56), (0, 100, -4)],
+    ("promised_gib", "used_gib", "own_gib", "left_gib"),
+    [
+        (0, 0, None, 96),
+        (30, 10, 10, 66),
+        (30, 40, 40, 56),
+        (0, 40, None, 56),
+        (0, 100, None, -4),
+        (40, 30, 0, 26),  # 40 are promised and unused, 30 are a stranger's
+        (40, 30, None, 26),
+        (40, 45, 15, 26),
+        (40, 80, 50, 16),  # it holds more than it was granted beside a stranger
+    ],
 )
-def test_each_gpu_has_its_own_account(promised_gib, used_gib, left_gib):
+def test_each_gpu_has_its_own_account(promised_gib, used_gib, own_gib, left_gib):
     grants = [GpuGrant("GPU-a", promised_gib * GIB)] if promised_gib else []
-    headroom = compute_headroom(
-        NODE, [lease(gpus=grants)], reading(gpus=[gpu(A, used_gib), gpu(B)])
-    )
+    seen = gpu(A, used_gib, 4711)
+    if own_gib is not None:
+        seen = replace(seen, processes=(*seen.processes, GpuProcess(1, own_gib * GIB, "r")))
+    headroom = compute_headroom(NODE, [lease(gpus=grants)], reading(gpus=[seen, gpu(B)]))
     assert [it.memory_bytes for it in headroom.gpus] == [left_gib * GIB, 100 * GIB]
+
+
+def test_what_the_driver_keeps_is_part_of_the_reserve():
+    """Newer drivers keep more than the usual reserve on every GPU: it is idle all the same."""
+    for driver_gib, left_gib in ((1, 96), (6, 94)):
+        seen = replace(gpu(A, driver_gib), driver_bytes=driver_gib * GIB)
+        first = compute_headroom(NODE, [], reading(gpus=[seen, gpu(B)])).gpus[0]
+        assert (first.memory_bytes, first.idle, first.foreign) == (left_gib * GIB, True, False)
+
+
+@pytest.mark.parametrize(
+    ("processes", "foreign"),
+    [
+        ((GpuProcess(1, 10 * GIB, "r"), GpuProcess(2, 30 * GIB)), True),
+        ((GpuProcess(1, 40 * GIB, "r"),), False),
+        ((GpuProcess(1, None, "r"), GpuProcess(2, None)), False),  # perhaps all of it is its own
+    ],
+)
+def test_a_stranger_beside_a_lease_is_noticed_where_the_driver_tells(processes, foreign):
+    seen = replace(gpu(A, 40), processes=processes)
+    held = lease(gpus=[GpuGrant("GPU-a", 40 * GIB)])
+    first = compute_headroom(NODE, [held], reading(gpus=[seen, gpu(B)])).gpus[0]
+    assert (first.foreign, first.idle) == (foreign, False)
+
+
+def test_an_empty_node_is_taken_for_what_strangers_leave_of_it():
+    assert empty_host_bytes(NODE, None) == 60 * GIB
+    assert empty_host_bytes(NODE, reading(20, own_gib={"r": 20})) == 60 * GIB
+    assert empty_host_bytes(NODE, reading(24, own_gib={"r": 20})) == 55 * GIB
+    assert empty_host_bytes(NODE, reading(64)) == 0
+
+
+def test_what_the_rank_of_a_gang_holds_is_no_strangers_use():
+    """The plan counts ranks as their gang; what their containers hold is told by rank."""
+    rank = lease(20, run="rank", gpus=[GpuGrant("GPU-b", 40 * GIB)])
+    held = replace(gpu(B, 40), processes=(GpuProcess(1, 40 * GIB, "rank"),))
+    seen = reading(20, gpus=[gpu(A, 100), held], own_gib={"rank": 20})
+    wants = Demand(40 * GIB, gpus=1, gpu_memory_bytes=60 * GIB, gpu_utilisation_frac=0.0)
+    made = plan(
+        [NodeView(NODE, (rank,), seen)],
+        [WaitingRun("w", wants, AT)],
+        [RunningRun("rank", gang_id="gang")],
+        now=AT,
+        settings=PolicySettings(),
+    )
+    assert not isinstance(made.entries[0], Stay), made.entries[0]
 
 
 def test_grants_on_one_gpu_add_up():
