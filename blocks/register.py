@@ -8,7 +8,7 @@ from typing import Any
 
 from prefect.blocks.core import Block
 
-from blocks.site import HeadwayContainerPolicy, HeadwayLedger, HeadwayLine, HeadwayNode
+from blocks.site import HeadwayContainerPolicy, HeadwayLine, HeadwayNode
 from headway.settings import Settings
 
 
@@ -18,7 +18,6 @@ def register(settings: Settings) -> list[str]:
         (HeadwayNode, settings.node, {}),
         (HeadwayContainerPolicy, "site", {}),
         (HeadwayLine, "site", {}),
-        (HeadwayLedger, "site", {"url": settings.database_url}),
     ]
     created = []
     for kind, name, values in wanted:

@@ -3,7 +3,7 @@
 from typing import ClassVar
 
 from prefect.blocks.core import Block
-from pydantic import Field, SecretStr, TypeAdapter
+from pydantic import Field, TypeAdapter
 
 from headway.model.policy import ContainerPolicy, NetworkMode, RootFilesystem
 from headway.model.site import NodeSettings
@@ -188,19 +188,3 @@ class HeadwayLine(Block):
         """The settings as headway uses them."""
         document = self.model_dump(exclude={"block_type_slug"})
         return TypeAdapter(PolicySettings).validate_python(document)
-
-
-class HeadwayLedger(Block):
-    """Where the site's ledger is. The document is called ``site``.
-
-    Nodes read it when their worker starts and `HEADWAY_LEDGER_URL` is not set.
-    """
-
-    _block_type_name: ClassVar[str] = "Headway ledger"
-    _block_type_slug: ClassVar[str] = "headway-ledger"
-    _description: ClassVar[str] = "Database address of a headway site's ledger."
-
-    url: SecretStr = Field(
-        title="Address",
-        description="postgresql://user:password@host/headway, or sqlite:////path/ledger.db",
-    )

@@ -1,17 +1,19 @@
 """Where this installation's flows lie. Imported by every flow run: keep it light."""
 
-import os
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 PROJECT = Path(__file__).resolve().parent.parent
 """The directory that holds flows/, blocks/ and deployments/."""
 
-
-def enter_project() -> dict[str, str]:
-    """A Prefect pull step: go to the project's directory *on this node*.
-
-    Prefect's own `set_working_directory` is resolved when deploying, which
-    would ask every node to keep the project at one path.
-    """
-    os.chdir(PROJECT)
-    return {"directory": str(PROJECT)}
+FLOWS: Mapping[str, str] = MappingProxyType(
+    {
+        "train": "flows.train:train",
+        "rank": "flows.rank:rank",
+        "estimate": "flows.estimate:estimate",
+        "retrain-estimators": "flows.retrain:retrain_estimators",
+    }
+)
+"""What a worker runs for a flow's name. Nothing else is ever started, whatever a run's
+deployment names: whoever writes to Prefect's API must not choose what runs here."""

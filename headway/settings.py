@@ -78,7 +78,7 @@ class Settings(BaseSettings):
 
     @property
     def ledger_pointer(self) -> Path:
-        """Where a worker notes the address that the ledger block names, for this node's CLI."""
+        """Where `headway node join` notes the address of the site's ledger."""
         return self.home / "ledger.url"
 
     @property

@@ -19,8 +19,8 @@ from uuid import UUID
 import anyio
 import anyio.abc
 import httpx
+import psutil
 from coolname import data as coolname
-from prefect.client.orchestration import get_client
 from prefect.client.schemas.actions import ArtifactCreate, ArtifactUpdate, LogCreate
 from prefect.client.schemas.filters import (
     ArtifactFilter,
@@ -40,26 +40,26 @@ from prefect.client.schemas.sorting import FlowRunSort
 from prefect.events.clients import get_events_subscriber
 from prefect.events.filters import EventFilter, EventNameFilter
 from prefect.exceptions import ObjectAlreadyExists, ObjectNotFound
+from prefect.flows import Flow
 from prefect.states import Cancelled, Completed, Failed, Running
+from prefect.workers import process as prefect_process
 from prefect.workers.process import (
     ProcessJobConfiguration,
-    ProcessVariables,
     ProcessWorker,
     ProcessWorkerResult,
 )
-from pydantic import Field
+from pydantic import PrivateAttr
 
 from headway.clock import Clock
-from headway.errors import HeadwayError
+from headway.errors import HeadwayError, shown
 from headway.forkserver import start_server, stub_command
 from headway.gates import GATES, Gates, gates_document
 from headway.janitor import Janitor, Mending, PrefectRun
 from headway.line import Line, Offer, Pass
 from headway.model.run import ExitKind
 from headway.policy.reconcile import Action, PrefectView
-from headway.project import PROJECT
+from headway.project import FLOWS, PROJECT
 from headway.sampler import SAMPLE_EVERY_S, Sampler
-from headway.settings import Settings
 from headway.site import LINE, POLICY, current_site
 from headway.story import waiting_text
 from headway.up import worker_daemon
@@ -81,6 +81,9 @@ SEAMS = (
 )
 """Private names of `ProcessWorker` that are overridden or used here."""
 
+HOOKS_FROM = "load_flow_from_flow_run"
+"""The name in `prefect.workers.process` of what loads a flow to look for hooks."""
+
 PRELOAD = (
     "prefect.engine",
     "prefect.flow_engine",
@@ -94,6 +97,11 @@ PRELOAD = (
 
 PRELOAD_ENV = {"OPENBLAS_NUM_THREADS": "1"}
 """With it numpy starts no threads: a process that has some must not fork."""
+
+ENTRYPOINT = "PREFECT__FLOW_ENTRYPOINT"
+"""With it Prefect's engine imports that flow, and asks no deployment."""
+
+RUN_ID = "PREFECT__FLOW_RUN_ID"
 
 JOB_PARAMETER = "job"
 """The parameter by which a flow run is known to be a training run."""
@@ -113,19 +121,40 @@ _RESCHEDULE_DELAY = timedelta(seconds=2)
 
 
 class GpuNodeConfiguration(ProcessJobConfiguration):
-    """Configuration of one flow process."""
+    """How one flow process is started: from this installation's own table, `FLOWS`.
 
-    # Streaming ties the flow to the worker's life: with it a flow whose worker
-    # is killed ends Crashed, without it Completed (measured).
-    stream_output: bool = Field(default=False)
+    Whoever may write to Prefect's API chooses job variables, the pool's template,
+    a deployment's entrypoint and its pull steps. Nothing of that is read here:
+    it would run as the worker's owner.
+    """
 
+    _run_id: str = PrivateAttr(default="")
+    _flow: str = PrivateAttr(default="")
 
-class GpuNodeVariables(ProcessVariables):
-    """What an operator may set on the work pool."""
+    @classmethod
+    async def resolve_for_flow_run(
+        cls, flow_run: "FlowRun", *, client: "PrefectClient", **_: object
+    ) -> "GpuNodeConfiguration":
+        """The configuration for *flow_run*, of which only its id and its flow's name count."""
+        flow = await client.read_flow(flow_run.flow_id)
+        # Streaming ties the flow to the worker's life: with it a flow whose worker
+        # is killed ends Crashed, without it Completed (measured).
+        configuration = cls(stream_output=False, working_dir=PROJECT)
+        configuration.prepare_for_flow_run(flow_run, flow=flow if flow.name in FLOWS else None)
+        configuration._run_id, configuration._flow = str(flow_run.id), flow.name
+        return configuration
 
-    stream_output: bool = Field(
-        default=False, description="Copy the output of flow processes to the worker's log."
-    )
+    def start_with(self, command: str) -> None:
+        """Start the flow of the run with *command*.
+
+        Raises:
+            HeadwayError: It is not one of this installation's.
+        """
+        if self._flow not in FLOWS:
+            raise HeadwayError(refusal(self._flow))
+        self.command = command
+        self._command_configured = True
+        self.env[ENTRYPOINT] = FLOWS[self._flow]
 
 
 class GpuNodeWorker(ProcessWorker):
@@ -133,13 +162,20 @@ class GpuNodeWorker(ProcessWorker):
 
     type = "gpu-node"
     job_configuration = GpuNodeConfiguration
-    job_configuration_variables = GpuNodeVariables  # type: ignore[assignment]  # Prefect's stub
     _description = "Starts training jobs on this GPU node when they fit, and not before."
     _display_name = "GPU node (headway)"
 
+    @classmethod
+    def get_default_base_job_template(cls) -> dict[str, Any]:
+        """A work pool has no variables: nothing that it says is used to start a flow."""
+        variables = {"type": "object", "properties": {}}
+        return {"job_configuration": {"labels": {}}, "variables": variables}
+
     async def setup(self) -> None:
         """Open the site, mend what an earlier worker left, and go on listening."""
-        await _follow_ledger_block(Settings())
+        # Prefect would load a run's flow into the worker, as its deployment says, to look
+        # for hooks when the run is cancelled or crashes. Headway's flows have none.
+        vars(prefect_process)[HOOKS_FROM] = _no_hooks
         self._site = await anyio.to_thread.run_sync(current_site)
         worker_daemon(self._site.settings).claim()
         await anyio.to_thread.run_sync(self._site.take_name)
@@ -155,6 +191,7 @@ class GpuNodeWorker(ProcessWorker):
         self._untold: dict[str, tuple[str, bool]] = {}
         self._stopping: set[UUID] = set()
         self._queues: frozenset[str] = frozenset()
+        self._flow_names: dict[UUID, str] = {}
         self._pool = self._site.settings.pool
         self._mended = False
         self._has_queue = False
@@ -265,7 +302,8 @@ class GpuNodeWorker(ProcessWorker):
         self, flow_run_response: list[WorkerFlowRunResponse]
     ) -> "list[FlowRun]":
         """Take in what is new, start what the plan starts here, say why the others wait."""
-        offered = {str(entry.flow_run.id): entry.flow_run for entry in flow_run_response}
+        listed = [entry.flow_run for entry in flow_run_response]
+        offered = {str(run.id): run for run in await self._refuse_foreign(listed)}
         offers = [_offer(run) for run in offered.values()]
         if not {offer.queue for offer in offers} <= self._queues:
             await self._read_queues()
@@ -319,6 +357,20 @@ class GpuNodeWorker(ProcessWorker):
                 self._logger.exception("why runs wait is not on their pages")
             await anyio.sleep(_PAGES_EVERY_S)
 
+    async def _refuse_foreign(self, runs: "Sequence[FlowRun]") -> "list[FlowRun]":
+        """Those of *runs* whose flow is this installation's; the others end, in words."""
+        for flow_id in {run.flow_id for run in runs} - self._flow_names.keys():
+            with suppress(ObjectNotFound):  # deleted, and its runs with it
+                self._flow_names[flow_id] = (await self.client.read_flow(flow_id)).name
+        own = []
+        for run in runs:
+            name = self._flow_names.get(run.flow_id, "")
+            if name in FLOWS:
+                own.append(run)
+            else:
+                await self._write_state(run.id, Failed(message=refusal(name)))
+        return own
+
     def _preempt(self, run_id: UUID) -> None:
         """Stop the run's container within its grace time; its flow then gives its place back."""
         if run_id in self._stopping:
@@ -350,11 +402,9 @@ class GpuNodeWorker(ProcessWorker):
         task_status: anyio.abc.TaskStatus[int] | None = None,
     ) -> ProcessWorkerResult:
         """Run the flow process to its end; then look at the run and the line again."""
-        if not configuration._command_configured:  # noqa: SLF001 - a seam, see SEAMS
-            configuration.command = self._command
-            configuration._command_configured = True  # noqa: SLF001
-        configuration.working_dir = configuration.working_dir or PROJECT
+        assert isinstance(configuration, GpuNodeConfiguration)  # noqa: S101 - for the type checker
         try:
+            configuration.start_with(self._command)
             return await super().run(flow_run, configuration, task_status)
         finally:
             self._alive.discard(flow_run.id)
@@ -364,14 +414,21 @@ class GpuNodeWorker(ProcessWorker):
     async def kill_infrastructure(
         self,
         infrastructure_pid: str,
-        configuration: ProcessJobConfiguration,  # noqa: ARG002 - Prefect's signature
-        grace_seconds: int = 30,  # noqa: ARG002
+        configuration: ProcessJobConfiguration,
+        grace_seconds: int = 30,  # noqa: ARG002 - Prefect's signature
     ) -> None:
-        """End a flow process that was cancelled before its flow began."""
+        """End a flow process that was cancelled before its flow began.
+
+        Prefect's API hands out the pid, and anybody may have written it there: only a
+        process that was started for this very run is signalled.
+        """
+        assert isinstance(configuration, GpuNodeConfiguration)  # noqa: S101 - for the type checker
         try:
-            os.kill(int(infrastructure_pid), signal.SIGTERM)
-        except ProcessLookupError:
-            self._logger.debug("process %s is gone already", infrastructure_pid)
+            process = psutil.Process(int(infrastructure_pid))
+            if process.environ().get(RUN_ID) == configuration._run_id:  # noqa: SLF001 - our own
+                process.send_signal(signal.SIGTERM)
+        except (psutil.Error, ValueError) as error:
+            self._logger.debug("process %s was not ended: %s", infrastructure_pid, error)
 
     # -- loops ------------------------------------------------------------------------
 
@@ -629,26 +686,18 @@ class WaitPages:
         self._artifacts[run_id] = known  # the newest last
 
 
-async def _follow_ledger_block(settings: Settings) -> None:
-    """Note the ledger's address from its block, unless the environment names one.
+def refusal(flow: str) -> str:
+    """Why a run of *flow* is not started, and what to do."""
+    return (
+        f"flow {shown(flow)} is not one of headway's ({', '.join(sorted(FLOWS))}), so its run was "
+        "not started; give it to a work pool with a worker of its own, such as "
+        "`prefect worker start --type process`"
+    )
 
-    Read once, before the ledger is opened: a worker that changed its ledger in
-    mid-flight would forget what it has granted.
-    """
-    if settings.ledger_url is not None:
-        return
-    async with get_client() as client:
-        try:
-            block = await client.read_block_document_by_name(
-                "site", "headway-ledger", include_secrets=True
-            )
-        except (ObjectNotFound, httpx.HTTPError):
-            return
-    url = str(block.data.get("url") or "")
-    if url and url != settings.database_url:
-        settings.home.mkdir(parents=True, exist_ok=True, mode=0o700)
-        settings.ledger_pointer.touch(mode=0o600)
-        settings.ledger_pointer.write_text(url)
+
+async def _no_hooks(_: object) -> "Flow[[], None]":
+    """A flow without hooks, instead of what a run's deployment names."""
+    return Flow(lambda: None, name="without-hooks")
 
 
 def _scheduled_before(due: datetime) -> FlowRunFilter:

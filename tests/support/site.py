@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import httpx
+from headway.server import PrefectServer
 
 KNOBS_READ = "block headway-line/site was read"
 ROOT = Path(__file__).resolve().parents[2]
@@ -117,11 +117,9 @@ class LiveSite:
         """Edit the block headway-line/site as an operator does, and wait until it holds."""
         log = self.home / "state/worker.log"
         before = log.read_text().count(KNOBS_READ)
-        with httpx.Client(base_url=f"{self.url}/api", timeout=30) as api:
-            path = "block_types/slug/headway-line/block_documents/name/site"
-            block = api.get(path).raise_for_status().json()
-            body = {"data": knobs, "merge_existing_data": True}
-            api.patch(f"block_documents/{block['id']}", json=body).raise_for_status()
+        block = self.call("GET", "block_types/slug/headway-line/block_documents/name/site")
+        body = {"data": knobs, "merge_existing_data": True}
+        self.call("PATCH", f"block_documents/{block['id']}", body)
         wait_for(
             lambda: log.read_text().count(KNOBS_READ) > before,
             40,
@@ -129,8 +127,12 @@ class LiveSite:
         )
 
     def _post(self, path: str, body: dict[str, Any]) -> Any:
-        with httpx.Client(base_url=f"{self.url}/api", timeout=30) as api:
-            return api.post(path, json=body).raise_for_status().json()
+        return self.call("POST", path, body)
+
+    def call(self, method: str, path: str, body: dict[str, Any] | None = None) -> Any:
+        """Ask the site's Prefect API as somebody who may; what it answers."""
+        with PrefectServer(f"{self.url}/api", timeout_s=30.0) as server:
+            return server._call(method, path, body)
 
     def worker_pid(self) -> int:
         """Pid of the site's worker."""
