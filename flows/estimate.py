@@ -76,7 +76,7 @@ def _row(option: Any) -> dict[str, Any]:
 
 @flow(name="estimate", validate_parameters=False, persist_result=False)
 def estimate(
-    training_job: TrainingJob,
+    job: TrainingJob,
     budget: float | None = None,
     deadline: str | None = None,
     prefer: str = "fastest",
@@ -84,12 +84,12 @@ def estimate(
     """Say what a job would take, cost and need, without running it.
 
     Args:
-        training_job: As for `train`.
+        job: As for `train`.
         budget: Most it may cost.
         deadline: Must end within, such as 8h.
         prefer: fastest or cheapest.
     """
     try:
-        return Completed(message=options(current_site(), training_job, budget, deadline, prefer))
+        return Completed(message=options(current_site(), job, budget, deadline, prefer))
     except (InvalidInput, ValueError) as error:
         return Failed(message=str(error).splitlines()[0])

@@ -60,6 +60,7 @@ from headway.model.run import ExitKind
 from headway.policy.reconcile import Action, PrefectView
 from headway.project import FLOWS, PROJECT
 from headway.sampler import SAMPLE_EVERY_S, Sampler
+from headway.server import FLOW as TRAIN
 from headway.site import LINE, POLICY, current_site
 from headway.story import waiting_text
 from headway.up import worker_daemon
@@ -102,9 +103,6 @@ ENTRYPOINT = "PREFECT__FLOW_ENTRYPOINT"
 """With it Prefect's engine imports that flow, and asks no deployment."""
 
 RUN_ID = "PREFECT__FLOW_RUN_ID"
-
-JOB_PARAMETER = "job"
-"""The parameter by which a flow run is known to be a training run."""
 
 _NEVER = datetime.max.replace(tzinfo=UTC)
 _BEFORE_ANY_RUN = datetime(2000, 1, 1, tzinfo=UTC)
@@ -304,7 +302,7 @@ class GpuNodeWorker(ProcessWorker):
         """Take in what is new, start what the plan starts here, say why the others wait."""
         listed = [entry.flow_run for entry in flow_run_response]
         offered = {str(run.id): run for run in await self._refuse_foreign(listed)}
-        offers = [_offer(run) for run in offered.values()]
+        offers = [_offer(run, self._flow_names[run.flow_id]) for run in offered.values()]
         if not {offer.queue for offer in offers} <= self._queues:
             await self._read_queues()
         offers.sort(key=lambda offer: offer.submitted_at)
@@ -722,8 +720,8 @@ def _words(name: str) -> frozenset[str]:
     return frozenset(part.get("words", ())).union(*inner)
 
 
-def _offer(run: "FlowRun") -> Offer:
-    document = run.parameters.get(JOB_PARAMETER)
+def _offer(run: "FlowRun", flow: str) -> Offer:
+    document = run.parameters.get("job") if flow == TRAIN else None
     name = run.name
     if isinstance(document, dict) and is_made_up(name):
         named = document.get("name")

@@ -84,6 +84,16 @@ def test_the_deployments_default_is_the_digits_sample(process_site: LiveSite) ->
     assert view["progress"]["iteration"] == 30
 
 
+def test_an_estimate_is_asked_for_as_a_run_is(process_site: LiveSite) -> None:
+    """Its parameter had another name than that of `train`, which a training run is known by."""
+    params = json.dumps({"job": sleeper(2)})
+    asked = process_site.prefect(
+        "deployment", "run", "estimate/estimate", "--params", params, "--watch"
+    )
+    assert asked.returncode == 0, asked.stdout + asked.stderr
+    assert "the CPU: " in asked.stdout
+
+
 def test_prefect_shows_deployment_and_queue_as_ready(process_site: LiveSite) -> None:
     api = f"{process_site.url}/api"
 
