@@ -46,6 +46,8 @@ def bring_up(site: Site, say: Say) -> dict[str, Any]:
     """Start what does not run yet. What it reports is what `headway up --json` prints."""
     settings = site.settings
     with only_one(settings):
+        if worker_daemon(settings).process() is None:
+            site.choose_runtime()  # here, where somebody reads why it cannot be
         site.ledger.close()
         server = start_server(settings, site.clock, say)
         registered = register(settings, say)

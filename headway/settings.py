@@ -51,7 +51,8 @@ class Settings(BaseSettings):
     server_database_url: SecretStr | None = None
     """SQLAlchemy address of the Prefect server's own database; its embedded SQLite when not set."""
     runtime: Literal["auto", "docker", "process"] = "auto"
-    """`auto` takes the engine where one answers, else the process runtime."""
+    """`auto` takes the engine where one answers, else, where there never was one, the
+    process runtime."""
     docker_host: str | None = None
     """Address of the engine; the SDK's default when not set."""
     nsys: Path | None = None
@@ -62,8 +63,8 @@ class Settings(BaseSettings):
     lease_ttl_s: float = Field(60.0, gt=0)
     """A lease that is not renewed for so long counts as expired."""
     container_user: str | None = Field(None, pattern=r"^[0-9]+:[0-9]+$")
-    """``uid:gid`` of programs. When not set: in containers the owner of headway's
-    process, or nobody where that is root; without an engine always that owner."""
+    """``uid:gid`` of programs. When not set: the owner of headway's process, or nobody
+    where that is root."""
     log_limit_bytes: int = Field(256 * MIB, gt=0)
     """Of each attempt's log, at most this much is kept."""
 

@@ -13,7 +13,13 @@ from uuid import uuid4
 from pydantic import BaseModel, TypeAdapter
 
 from headway.clock import Clock, SystemClock
-from headway.errors import EngineUnreachable, InvalidInput, NodeNameTaken, TelemetryError
+from headway.errors import (
+    EngineSilent,
+    EngineUnreachable,
+    InvalidInput,
+    NodeNameTaken,
+    TelemetryError,
+)
 from headway.estimate.features import from_job
 from headway.estimate.prior import demand_for
 from headway.estimate.recall import RECENT, said_of
@@ -42,6 +48,7 @@ from headway.telemetry.reading import node_reading
 
 if TYPE_CHECKING:
     from headway.estimate.estimator import Estimators
+    from headway.runtime.docker import DockerRuntime
 
 log = logging.getLogger(__name__)
 
@@ -84,8 +91,7 @@ class Site:
     def _kind(self) -> RuntimeKind:
         if self.settings.runtime != "auto":
             return RuntimeKind(self.settings.runtime)
-        note = self._runtime_note
-        return RuntimeKind(note.read_text()) if note.exists() else self._which_runtime()
+        return self._noted() or self._which_runtime()
 
     def choose_runtime(self) -> None:
         """Settle which runtime this node has until its worker is started anew.
@@ -101,17 +107,36 @@ class Site:
             beside.replace(self._runtime_note)
 
     def _which_runtime(self) -> RuntimeKind:
-        """That of a run which is under way here, else the engine where one answers."""
+        """That of a run which is under way here, else the engine where one answers.
+
+        Raises:
+            EngineSilent: None answers, and there is or has been one: a program
+                that was to be confined must not run as a plain process
+                because an engine is being started anew.
+        """
         for run in self.ledger.runs.on_node(self.settings.node):
             if run.runtime is not None:
                 return RuntimeKind(run.runtime)
-        return RuntimeKind.DOCKER if _answers(self._engine()) else RuntimeKind.PROCESS
+        engine = self._engine()
+        had = self.settings.state_dir / "engine"
+        try:
+            engine.containers()
+        except EngineUnreachable as error:
+            if had.exists() or self._noted() is RuntimeKind.DOCKER or engine.expected():
+                raise EngineSilent(engine.address, error.cause) from error
+            return RuntimeKind.PROCESS
+        had.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        had.touch()
+        return RuntimeKind.DOCKER
 
     @property
     def _runtime_note(self) -> Path:
         return self.settings.state_dir / "runtime"
 
-    def _engine(self) -> Runtime:
+    def _noted(self) -> RuntimeKind | None:
+        return RuntimeKind(self._runtime_note.read_text()) if self._runtime_note.exists() else None
+
+    def _engine(self) -> "DockerRuntime":
         from headway.runtime.docker import DockerRuntime  # noqa: PLC0415 - 0.2 s of imports
 
         return DockerRuntime(
@@ -389,14 +414,6 @@ class Site:
             utilisation_limit=self.policy_settings.utilisation_limit,
             predicted_high_s=prediction.runtime_high_s,
         )
-
-
-def _answers(engine: Runtime) -> bool:
-    try:
-        engine.containers()
-    except EngineUnreachable:
-        return False
-    return True
 
 
 def as_ids(user: str) -> tuple[int, int] | None:
