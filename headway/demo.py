@@ -15,12 +15,14 @@ import click
 
 from headway.errors import HeadwayError, LedgerUnreachable, RunUnknown, SiteUnreachable
 from headway.forkserver import running_server
+from headway.home import SAMPLES, settle
 from headway.model.job_text import job_from_document
 from headway.model.run import Measurement, Prediction
 from headway.project import PROJECT
 from headway.runtime.port import Runtime, RuntimeKind
 from headway.server import DEPLOYMENT, PrefectServer
-from headway.site import SAMPLES, Site
+from headway.settings import ROOT_HOME
+from headway.site import Site
 from headway.units import format_duration
 from headway.up import (
     only_one,
@@ -45,6 +47,9 @@ _END_S = 60.0
 def bring_up(site: Site, say: Say) -> dict[str, Any]:
     """Start what does not run yet. What it reports is what `headway up --json` prints."""
     settings = site.settings
+    settle(settings.home)
+    if os.geteuid() == 0 and settings.home == Path.home() / ".headway":
+        say(f"going on with the site in {settings.home}; a new one of root's is in {ROOT_HOME}")
     with only_one(settings):
         if worker_daemon(settings).process() is None:
             site.choose_runtime()  # here, where somebody reads why it cannot be
@@ -176,13 +181,16 @@ def _sample_image(site: Site, say: Say) -> None:
     build = ["docker", "build", "-t", SAMPLE_IMAGE, "-f", "samples/Dockerfile", "."]
     if shutil.which("docker") is not None:
         built = subprocess.run(
-            build, cwd=PROJECT, capture_output=True, timeout=_BUILD_S, check=False
+            build, cwd=PROJECT, capture_output=True, timeout=_BUILD_S, check=False, umask=0o022
         )
         if built.returncode == 0:
             return
     say("no base image can be had here; the image is made of this machine's own Python")
     subprocess.run(
-        [sys.executable, "-m", "samples.local_image", SAMPLE_IMAGE], cwd=PROJECT, check=True
+        [sys.executable, "-m", "samples.local_image", SAMPLE_IMAGE],
+        cwd=PROJECT,
+        check=True,
+        umask=0o022,  # the image's user reads what is made here
     )
 
 

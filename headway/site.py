@@ -23,6 +23,7 @@ from headway.errors import (
 from headway.estimate.features import from_job
 from headway.estimate.prior import demand_for
 from headway.estimate.recall import RECENT, said_of
+from headway.home import SAMPLES, have_passable, keep_private, strip_set_ids
 from headway.ledger import Ledger
 from headway.ledger.records import RunRecord
 from headway.model.job import TrainingJob
@@ -80,7 +81,7 @@ class Site:
     @cached_property
     def ledger(self) -> Ledger:
         """The ledger, its tables brought up to this code."""
-        self.settings.home.mkdir(parents=True, exist_ok=True, mode=0o700)
+        have_passable(self.settings.home)
         return Ledger.open(self.settings.database_url)
 
     @cached_property
@@ -135,6 +136,13 @@ class Site:
 
     def _noted(self) -> RuntimeKind | None:
         return RuntimeKind(self._runtime_note.read_text()) if self._runtime_note.exists() else None
+
+    def remove_container(self, name: str, run_id: str) -> None:
+        """Remove a container of a run, and the power over others from what it wrote."""
+        self.runtime.remove(name)
+        stripped = strip_set_ids(self.settings.runs_dir / Path(run_id).name)
+        if stripped:
+            log.warning("run %s left %d set-uid or set-gid files: stripped", run_id, stripped)
 
     def _engine(self) -> "DockerRuntime":
         from headway.runtime.docker import DockerRuntime  # noqa: PLC0415 - 0.2 s of imports
@@ -426,9 +434,6 @@ def as_ids(user: str) -> tuple[int, int] | None:
 
 NOBODY = "65534:65534"
 
-SAMPLES = "samples"
-"""Folder in headway's home for the data of the samples: the only one there that jobs may name."""
-
 POLICY = "policy"
 """Name under which the ledger keeps the container policy."""
 
@@ -440,5 +445,9 @@ _LINE = TypeAdapter(PolicySettings)
 
 @lru_cache(maxsize=1)
 def current_site() -> Site:
-    """The site of this process, from its environment."""
+    """The site of this process, from its environment.
+
+    From here on what the process and its children make is their user's alone.
+    """
+    keep_private()
     return Site(read_settings(), SystemClock())

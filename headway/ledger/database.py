@@ -44,6 +44,8 @@ def _engine(address: URL) -> Engine:
     if address.get_backend_name() == "sqlite":
         if address.database:
             Path(address.database).parent.mkdir(parents=True, exist_ok=True)
+            if address.database != ":memory:":
+                Path(address.database).touch(mode=0o600)  # what SQLite puts beside it has its mode
         engine = create_engine(address, connect_args={"timeout": _BUSY_S})
         event.listen(engine, "connect", _set_up_sqlite)
         event.listen(engine, "begin", _begin_immediate)
