@@ -28,6 +28,7 @@ from headway.errors import (
 from headway.estimate.features import settings_of
 from headway.follow import Followed, Follower, Listener, Watched
 from headway.gang import Meeting, other_ranks, own_address, why_leave
+from headway.home import have_passable
 from headway.ledger.records import RunRecord
 from headway.ledger.standings import NOT_KEPT_YET
 from headway.model.attempt import Standing
@@ -524,7 +525,7 @@ class Attempt:
         """
         if self._container_exists():
             self.site.runtime.stop(self.container, self.job.stop_grace)
-            self.site.runtime.remove(self.container)
+            self.site.remove_container(self.container, self.run_id)
         forget_secrets(self.site.settings, self.container)
         self.site.cache.release(self.run_id)
         self.site.ledger.leases.release(self.run_id)
@@ -550,9 +551,10 @@ class Attempt:
         return mounts
 
     def _folder(self, name: str) -> Path:
-        """A directory the container's user may write; everybody else only reads."""
+        """A directory that is the program's user's alone."""
+        have_passable(self.folder)
         folder = self.folder / name
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(mode=0o700, exist_ok=True)
         user = as_ids(self.site.container_user)
         if user is not None:
             os.chown(folder, *user)

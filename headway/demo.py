@@ -23,12 +23,14 @@ from headway.errors import (
     SiteUnreachable,
 )
 from headway.forkserver import running_server
+from headway.home import SAMPLES, settle
 from headway.model.job_text import job_from_document
 from headway.model.run import Measurement, Prediction
 from headway.project import PROJECT
 from headway.runtime.port import RuntimeKind
 from headway.server import DEPLOYMENT, PrefectServer
-from headway.site import SAMPLES, Site
+from headway.settings import ROOT_HOME
+from headway.site import Site
 from headway.units import format_duration
 from headway.up import (
     only_one,
@@ -53,8 +55,13 @@ _END_S = 60.0
 def bring_up(site: Site, say: Say) -> dict[str, Any]:
     """Start what does not run yet. What it reports is what `headway up --json` prints."""
     settings = site.settings
+    settle(settings.home)
+    if os.geteuid() == 0 and settings.home == Path.home() / ".headway":
+        say(f"going on with the site in {settings.home}; a new one of root's is in {ROOT_HOME}")
     with only_one(settings):
         site.make_ledger()
+        if worker_daemon(settings).process() is None:
+            site.choose_runtime()  # here, where somebody reads why it cannot be
         server = start_server(settings, site.clock, say)
         registered = register(settings, say)
         worker = start_worker(settings, site.clock, say)
@@ -211,6 +218,7 @@ def _shown(clock: Clock, title: str, command: list[str]) -> "subprocess.Complete
         subprocess.Popen(
             command,
             cwd=PROJECT,
+            umask=0o022,  # the image's user reads what is made here
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

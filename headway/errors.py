@@ -15,6 +15,7 @@
     │   └── RunUnknown          no such run
     ├── RuntimeFailure
     │   ├── EngineUnreachable   the container engine does not answer in time
+    │   │   └── EngineSilent    nor did it when this node's runtime was to be settled
     │   ├── ImageMissing        the image is not here and cannot be pulled
     │   ├── ContainerExists     the name is taken: another attempt won the race
     │   ├── ContainerMissing    no such container
@@ -191,6 +192,21 @@ class EngineUnreachable(RuntimeFailure):
         super().__init__(
             f"the container engine did not answer while headway tried to {action} ({cause}); "
             "it is tried again, running containers are not touched"
+        )
+
+
+class EngineSilent(EngineUnreachable):
+    """An engine is or was here and does not answer: programs are not started without it."""
+
+    def __init__(self, address: str, cause: str) -> None:
+        self.address = address
+        self.action = "find out whether it is there"
+        self.cause = cause
+        RuntimeFailure.__init__(
+            self,
+            f"the container engine at {shown(address)} does not answer ({cause}), and this node "
+            "has or had one; no program is started outside a container instead. Start the engine "
+            "and try again, or set HEADWAY_RUNTIME=process to do without one",
         )
 
 

@@ -176,7 +176,7 @@ class Janitor:
                     return True  # its flow let go of it in this moment
                 # Nobody may hold what was promised to others: the container goes.
                 log.warning("%s", error)
-                self._site.runtime.remove(container)
+                self._site.remove_container(container, run.run_id)
         except HeadwayError as error:
             log.warning("%s of run %s: %s; tried again next round", action, run.run_id, error)
             return False
@@ -191,7 +191,7 @@ class Janitor:
                 ledger.leases.renew(lease.lease_id, token, self._site.settings.lease_ttl_s)
             case Action.STOP_CONTAINER:
                 self._site.runtime.stop(container, job_from_document(run.job).stop_grace)
-                self._site.runtime.remove(container)
+                self._site.remove_container(container, run.run_id)
             case Action.RELEASE:
                 self._site.cache.release(run.run_id)
                 ledger.leases.release(run.run_id)
@@ -299,7 +299,7 @@ class Janitor:
             log.warning("container %s belongs to no live attempt: removed", container.name)
             try:
                 self._site.runtime.stop(container.name, 10.0)
-                self._site.runtime.remove(container.name)
+                self._site.remove_container(container.name, container.run_id)
             except HeadwayError as error:
                 log.warning("container %s: %s; tried again next round", container.name, error)
 

@@ -1,5 +1,6 @@
 """The environment, read once: every setting that may differ between nodes is here."""
 
+import os
 import platform
 from pathlib import Path
 from typing import Literal
@@ -9,6 +10,16 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from headway.errors import InvalidInput
 from headway.units import MIB
+
+ROOT_HOME = Path("/var/lib/headway")
+"""Of root's site: other users may pass on the way to it, as they may not through /root."""
+
+
+def _default_home() -> Path:
+    own = Path.home() / ".headway"
+    if os.geteuid() != 0:
+        return own
+    return own if own.is_dir() and own.stat().st_uid == 0 else ROOT_HOME
 
 
 def read_settings() -> "Settings":
@@ -31,8 +42,9 @@ class Settings(BaseSettings):
 
     model_config = SettingsConfigDict(env_prefix="HEADWAY_", frozen=True, extra="ignore")
 
-    home: Path = Field(default_factory=lambda: Path.home() / ".headway")
-    """Everything headway keeps on this node lies below."""
+    home: Path = Field(default_factory=_default_home)
+    """Everything headway keeps on this node lies below. When not set: ``~/.headway``; for
+    root ``/var/lib/headway``, unless version 0.1 has left a site in ``/root/.headway``."""
     port: int = Field(4200, ge=1024, le=65_535)
     """Port of the site's Prefect server."""
     host: str = "127.0.0.1"
@@ -51,7 +63,8 @@ class Settings(BaseSettings):
     server_database_url: SecretStr | None = None
     """SQLAlchemy address of the Prefect server's own database; its embedded SQLite when not set."""
     runtime: Literal["auto", "docker", "process"] = "auto"
-    """`auto` takes the engine where one answers, else the process runtime."""
+    """`auto` takes the engine where one answers, else, where there never was one, the
+    process runtime."""
     docker_host: str | None = None
     """Address of the engine; the SDK's default when not set."""
     nsys: Path | None = None
@@ -62,8 +75,8 @@ class Settings(BaseSettings):
     lease_ttl_s: float = Field(60.0, gt=0)
     """A lease that is not renewed for so long counts as expired."""
     container_user: str | None = Field(None, pattern=r"^[0-9]+:[0-9]+$")
-    """``uid:gid`` of programs. When not set: in containers the owner of headway's
-    process, or nobody where that is root; without an engine always that owner."""
+    """``uid:gid`` of programs. When not set: the owner of headway's process, or nobody
+    where that is root."""
     log_limit_bytes: int = Field(256 * MIB, gt=0)
     """Of each attempt's log, at most this much is kept."""
 

@@ -14,6 +14,7 @@ from pydantic import BaseModel, TypeAdapter
 
 from headway.clock import Clock, SystemClock
 from headway.errors import (
+    EngineSilent,
     EngineUnreachable,
     HeadwayError,
     InvalidInput,
@@ -24,6 +25,7 @@ from headway.estimate.features import from_job
 from headway.estimate.prior import demand_for
 from headway.estimate.recall import RECENT, said_of
 from headway.estimate.usual import LOOKED_AT, Usual, instead_of_prior, kind_of
+from headway.home import SAMPLES, have_passable, keep_private, strip_set_ids
 from headway.ledger import Ledger
 from headway.ledger.records import RunRecord
 from headway.model.job import TrainingJob
@@ -49,6 +51,7 @@ from headway.telemetry.reading import node_reading, with_owners
 
 if TYPE_CHECKING:
     from headway.estimate.estimator import Estimators
+    from headway.runtime.docker import DockerRuntime
 
 log = logging.getLogger(__name__)
 
@@ -94,7 +97,7 @@ class Site:
 
     def make_ledger(self) -> None:
         """Make the site's ledger where there is none yet."""
-        self.settings.home.mkdir(parents=True, exist_ok=True, mode=0o700)
+        have_passable(self.settings.home)
         Ledger.open(self.settings.database_url).close()
 
     @cached_property
@@ -105,8 +108,7 @@ class Site:
     def _kind(self) -> RuntimeKind:
         if self.settings.runtime != "auto":
             return RuntimeKind(self.settings.runtime)
-        note = self._runtime_note
-        return RuntimeKind(note.read_text()) if note.exists() else self._which_runtime()
+        return self._noted() or self._which_runtime()
 
     def choose_runtime(self) -> None:
         """Settle which runtime this node has until its worker is started anew.
@@ -122,17 +124,43 @@ class Site:
             beside.replace(self._runtime_note)
 
     def _which_runtime(self) -> RuntimeKind:
-        """That of a run which is under way here, else the engine where one answers."""
+        """That of a run which is under way here, else the engine where one answers.
+
+        Raises:
+            EngineSilent: None answers, and there is or has been one: a program
+                that was to be confined must not run as a plain process
+                because an engine is being started anew.
+        """
         for run in self.ledger.runs.on_node(self.settings.node):
             if run.runtime is not None:
                 return RuntimeKind(run.runtime)
-        return RuntimeKind.DOCKER if _answers(self._engine()) else RuntimeKind.PROCESS
+        engine = self._engine()
+        had = self.settings.state_dir / "engine"
+        try:
+            engine.containers()
+        except EngineUnreachable as error:
+            if had.exists() or self._noted() is RuntimeKind.DOCKER or engine.expected():
+                raise EngineSilent(engine.address, error.cause) from error
+            return RuntimeKind.PROCESS
+        had.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        had.touch()
+        return RuntimeKind.DOCKER
 
     @property
     def _runtime_note(self) -> Path:
         return self.settings.state_dir / "runtime"
 
-    def _engine(self) -> Runtime:
+    def _noted(self) -> RuntimeKind | None:
+        return RuntimeKind(self._runtime_note.read_text()) if self._runtime_note.exists() else None
+
+    def remove_container(self, name: str, run_id: str) -> None:
+        """Remove a container of a run, and the power over others from what it wrote."""
+        self.runtime.remove(name)
+        stripped = strip_set_ids(self.settings.runs_dir / Path(run_id).name)
+        if stripped:
+            log.warning("run %s left %d set-uid or set-gid files: stripped", run_id, stripped)
+
+    def _engine(self) -> "DockerRuntime":
         from headway.runtime.docker import DockerRuntime  # noqa: PLC0415 - 0.2 s of imports
 
         return DockerRuntime(
@@ -429,14 +457,6 @@ class Site:
         )
 
 
-def _answers(engine: Runtime) -> bool:
-    try:
-        engine.containers()
-    except EngineUnreachable:
-        return False
-    return True
-
-
 def as_ids(user: str) -> tuple[int, int] | None:
     """Ids of *user*, as `Site.container_user` writes it; None where this process is it."""
     if not user or os.geteuid() != 0:
@@ -446,9 +466,6 @@ def as_ids(user: str) -> tuple[int, int] | None:
 
 
 NOBODY = "65534:65534"
-
-SAMPLES = "samples"
-"""Folder in headway's home for the data of the samples: the only one there that jobs may name."""
 
 POLICY = "policy"
 """Name under which the ledger keeps the container policy."""
@@ -461,5 +478,9 @@ _LINE = TypeAdapter(PolicySettings)
 
 @lru_cache(maxsize=1)
 def current_site() -> Site:
-    """The site of this process, from its environment."""
+    """The site of this process, from its environment.
+
+    From here on what the process and its children make is their user's alone.
+    """
+    keep_private()
     return Site(read_settings(), SystemClock(), Ledger.find)

@@ -23,6 +23,7 @@ from sqlalchemy import make_url
 
 from headway.clock import Clock
 from headway.errors import HeadwayError, SiteUnreachable
+from headway.home import settle
 from headway.ledger import Ledger
 from headway.project import PROJECT
 from headway.server import PrefectServer
@@ -262,6 +263,7 @@ def join(
         SiteUnreachable: No Prefect server answers at *server_url*.
         LedgerUnreachable: No database answers at *ledger_url*.
     """
+    settle(settings.home)
     settings.state_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
     with PrefectServer(server_url, timeout_s=10.0) as server:
         if not server.is_healthy():

@@ -36,16 +36,17 @@ def pytest_unconfigure(config: pytest.Config) -> None:
         shutil.rmtree(base, ignore_errors=True)
 
 
-@pytest.fixture(scope="session", autouse=True)
-def _passable(tmp_path_factory: pytest.TempPathFactory) -> None:
-    if AS_ROOT:
-        tmp_path_factory.getbasetemp().chmod(0o711)
+@pytest.fixture(autouse=True)
+def _usual_umask() -> None:
+    """A command that a test runs within this process makes its files private from then on."""
+    os.umask(0o022)
 
 
 @pytest.fixture
 def tmp_path(tmp_path: Path) -> Path:
     """pytest's, open to the users whom root's site becomes: they read what a test puts there."""
     if AS_ROOT:
+        tmp_path.parent.chmod(0o711)
         tmp_path.chmod(0o755)
     return tmp_path
 

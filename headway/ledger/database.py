@@ -60,7 +60,8 @@ def _engine(address: URL) -> Engine:
 def is_absent(engine: Engine) -> bool:
     """Whether connecting would make the database's file."""
     path = engine.url.database
-    return engine.dialect.name == "sqlite" and bool(path) and not Path(path or "").exists()
+    in_a_file = engine.dialect.name == "sqlite" and path not in (None, "", ":memory:")
+    return in_a_file and not Path(path or "").exists()
 
 
 def shown(engine: Engine) -> str:
@@ -125,7 +126,9 @@ class Database:
             SchemaMismatch: The tables are newer than this code.
         """
         if is_absent(self.engine):
-            Path(self.engine.url.database or "").parent.mkdir(parents=True, exist_ok=True)
+            path = Path(self.engine.url.database or "")
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.touch(mode=0o600)  # what SQLite puts beside it has its mode
         found = self.schema_version()
         if found == SCHEMA_VERSION:
             return

@@ -582,6 +582,21 @@ class DockerRuntime:
         with self._asking("connect"):
             return self._connect(self._timeout_s)
 
+    @property
+    def address(self) -> str:
+        """Where the engine is looked for."""
+        return self._host or kwargs_from_env().get("base_url") or "unix:///var/run/docker.sock"
+
+    def expected(self) -> bool:
+        """Should an engine be there: is its socket, or was its address given?
+
+        A socket that this user may not open is somebody else's engine.
+        """
+        scheme, _, path = self.address.partition("://")
+        if "unix" not in scheme:
+            return True
+        return os.access(f"/{path.lstrip('/')}", os.R_OK | os.W_OK)
+
     def _connect(self, timeout_s: int) -> docker.APIClient:
         environment = kwargs_from_env()
         if self._host:

@@ -23,9 +23,10 @@ import psutil
 
 import headway
 from headway.clock import Clock
-from headway.errors import ContainerExists, ContainerMissing, RuntimeFailure
+from headway.errors import ContainerExists, ContainerMissing, PolicyViolation, RuntimeFailure
 from headway.model.policy import ContainerPolicy
-from headway.runtime import logfile, proctree, shim
+from headway.project import PROJECT
+from headway.runtime import logfile, passage, proctree, shim
 from headway.runtime.port import (
     BindMount,
     ContainerSpec,
@@ -72,6 +73,7 @@ class ProcessRuntime:
             "The limit on processes is held by the same watchdog.",
             "Programs see the machine's files, network and other processes, as their user may.",
             "The image is not used: programs find what this machine has installed.",
+            "Programs of one user can reach each other, and what others of them write.",
             "Shared memory and published ports are not limited.",
             "Only outputs, checkpoint and log count against resources.disk.",
         ]
@@ -134,6 +136,7 @@ class ProcessRuntime:
             "pids": spec.pids,
             "working_dir": str(spec.log_path.resolve().parent),
             "user": user,
+            "passage": passage.plan(user, _needs(spec)) if user is not None else None,
             "affinity": self._choose_cpus(spec.cpus),
             "token": token,
         }
@@ -365,7 +368,14 @@ def _spawn_shim(folder: Path) -> None:
 
 
 def _user(spec: ContainerSpec) -> tuple[int, int] | None:
-    """The user to become; None to stay."""
+    """The user to become; None to stay. Never root: nothing would hold the program back."""
+    if os.geteuid() == 0 and spec.user.partition(":")[0].lstrip("0") == "":
+        raise PolicyViolation(
+            "user",
+            spec.user or "root",
+            "without a container engine programs do not run as root; set "
+            "HEADWAY_CONTAINER_USER to the uid:gid of another user",
+        )
     if not spec.user:
         return None
     uid, gid = (int(part) for part in spec.user.split(":"))
@@ -377,6 +387,17 @@ def _user(spec: ContainerSpec) -> tuple[int, int] | None:
             f"only start programs as {os.geteuid()}:{os.getegid()}; leave the user out"
         )
     return uid, gid
+
+
+def _needs(spec: ContainerSpec) -> list[tuple[Path, bool]]:
+    """What a program must be able to reach, and whether it writes there."""
+    python = [Path(sys.prefix), Path(sys.base_prefix)]
+    packages = [PROJECT / "headway", PROJECT / "samples"]
+    return [
+        *((path, False) for path in (*python, *packages)),
+        *((mount.source, not mount.read_only) for mount in spec.mounts),
+        (spec.log_path.resolve().parent, True),
+    ]
 
 
 def _environment(spec: ContainerSpec, token: str) -> dict[str, str]:

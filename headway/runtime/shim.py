@@ -52,6 +52,7 @@ def main(folder: Path, report: int, libraries: list[str]) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if _LINUX:
         _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+    sys.path += libraries
     pid = _start(spec, json.loads((folder / "env.json").read_text()))
     write_json(
         folder / "running.json",
@@ -63,7 +64,6 @@ def main(folder: Path, report: int, libraries: list[str]) -> None:
     )
     (folder / "env.json").unlink()  # may hold secrets; the program has them now
     os.close(report)  # the starter, if it still lives, reads the end of the pipe
-    sys.path += libraries
     from headway.runtime.watchdog import Watchdog  # noqa: PLC0415 - the program runs by now
 
     Watchdog(folder, spec, pid).watch()
@@ -96,6 +96,10 @@ def _become_program(spec: dict[str, Any], env: dict[str, str], log: int, shim: i
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     if spec["affinity"]:
         os.sched_setaffinity(0, spec["affinity"])
+    if spec["passage"]:
+        from headway.runtime.passage import make  # noqa: PLC0415 - rarely needed
+
+        make(spec["passage"])
     if spec["user"]:
         uid, gid = spec["user"]
         os.setgroups([])

@@ -27,13 +27,14 @@ from headway.errors import (
     SourceChanged,
     StagingTimedOut,
 )
+from headway.home import passable
 from headway.model.job import Dataset
 from headway.staging.budget import Room, victims
 from headway.staging.index import StagedIndex
 from headway.staging.locks import FileLocks
 from headway.staging.manifest import Manifest
 from headway.staging.meter import Meter, Progress, check_size
-from headway.staging.partial import PASSABLE, Note, Partial
+from headway.staging.partial import Note, Partial
 from headway.staging.reader import Reader, Reading, UserReader
 from headway.staging.source import Source, empty
 
@@ -87,7 +88,7 @@ class DataCache:
             for folder in (root, self._sets, self._tmp, locks):
                 folder.mkdir(parents=True, exist_ok=True)
             for passed in (root, self._sets):
-                passed.chmod(PASSABLE)
+                passed.chmod(passable())
             for own in (self._tmp, locks):
                 own.chmod(0o700)
         self._locks = FileLocks(locks, self._clock)

@@ -10,14 +10,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Self
 
+from headway.home import passable
 from headway.staging.manifest import DATA, Manifest, digest
 from headway.staging.source import Source, SourceFile
 
 Pieces = Callable[[SourceFile], Iterable[bytes]]
 """Reads a file of a source."""
 _NOTE = "note.json"
-PASSABLE = 0o711
-"""Of folders above the data: their names can be passed by who knows them, and not be listed."""
 _FEW_FILES = 1000
 """Up to so many files each is flushed to the disk by itself; more of them all at once."""
 
@@ -103,7 +102,7 @@ class Partial:
         manifest = Manifest.of(self.folder, source.uri, sha256, is_directory=source.is_directory)
         manifest.write(self.folder)
         _sync_folder(self.folder)
-        self.folder.chmod(PASSABLE)
+        self.folder.chmod(passable())
         return manifest
 
     def move_to(self, folder: Path) -> None:

@@ -119,6 +119,7 @@ class Harness:
             host_memory_bytes=64 * MIB,
             cpus=1.0,
             shm_bytes=MIB,
+            user="65534:65534" if os.geteuid() == 0 else "",
         )
 
     def started(self, spec: ContainerSpec) -> Runtime:

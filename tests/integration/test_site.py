@@ -1,12 +1,15 @@
 """What a node settles before it takes a run: its runtime, and that its name is its own."""
 
+import gc
+import socket
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from headway.clock import SystemClock
-from headway.errors import EngineUnreachable, NodeNameTaken
+from headway.errors import EngineSilent, EngineUnreachable, NodeNameTaken
 from headway.model.job import TrainingJob
 from headway.model.lease import Demand, Lease
 from headway.runtime.port import RuntimeKind
@@ -14,18 +17,71 @@ from headway.settings import Settings
 from headway.site import Site
 from headway.units import MIB
 
+NO_ENGINE = "unix:///nowhere/docker.sock"
+pytestmark = pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
+"""The Docker SDK leaks its socket where nobody listens."""
+
+
+@pytest.fixture(autouse=True)
+def _leaked() -> Iterator[None]:
+    yield
+    gc.collect()
+
+
 NOBODY_LISTENS = "tcp://127.0.0.1:9"
 RUN = "00000000-0000-4000-8000-000000000001"
 
 
-def node(home: Path, clock: SystemClock | None = None) -> Site:
-    settings = Settings(home=home, runtime="auto", node="here", docker_host=NOBODY_LISTENS)
+def node(home: Path, clock: SystemClock | None = None, engine: str = NO_ENGINE) -> Site:
+    settings = Settings(home=home, runtime="auto", node="here", docker_host=engine)
     return Site(settings, clock or SystemClock())
 
 
 def test_without_an_engine_runs_are_processes_until_the_worker_is_started_anew(tmp_path) -> None:
     node(tmp_path).choose_runtime()
     assert node(tmp_path).runtime.kind is RuntimeKind.PROCESS
+
+
+@pytest.fixture
+def silent_engine(tmp_path: Path) -> str:
+    """Address of a socket that is there, and nobody listens."""
+    path = tmp_path / "docker.sock"
+    with socket.socket(socket.AF_UNIX) as left:
+        left.bind(str(path))
+    return f"unix://{path}"
+
+
+def test_an_engine_that_is_only_silent_is_not_done_without(
+    tmp_path: Path, silent_engine: str
+) -> None:
+    for address in (silent_engine, NOBODY_LISTENS):
+        with pytest.raises(EngineSilent, match="HEADWAY_RUNTIME=process") as refused:
+            node(tmp_path, engine=address).choose_runtime()
+        assert refused.value.address == address
+    assert not (tmp_path / "state" / "runtime").exists()
+
+
+@pytest.mark.parametrize("left_by", ["this version", "version 0.1"])
+def test_a_node_that_has_had_an_engine_never_does_without_it(tmp_path: Path, left_by: str) -> None:
+    """Its socket is gone too: dockerd was stopped, and programs would run unconfined."""
+    (tmp_path / "state").mkdir()
+    if left_by == "this version":
+        (tmp_path / "state" / "engine").touch()
+        (tmp_path / "state" / "runtime").write_text("process")
+    else:
+        (tmp_path / "state" / "runtime").write_text("docker")
+    with pytest.raises(EngineSilent, match="has or had one"):
+        node(tmp_path).choose_runtime()
+
+
+@pytest.mark.docker
+def test_that_an_engine_answered_is_remembered(tmp_path: Path, docker_engine: None) -> None:
+    settings = Settings(home=tmp_path, runtime="auto", node="here")
+    Site(settings, SystemClock()).choose_runtime()
+    assert node(tmp_path).runtime.kind is RuntimeKind.DOCKER
+    (tmp_path / "state" / "runtime").unlink()
+    with pytest.raises(EngineSilent):
+        node(tmp_path).choose_runtime()
 
 
 def test_an_engine_that_does_not_answer_is_waited_for_while_a_container_runs(tmp_path) -> None:
@@ -40,7 +96,7 @@ def test_an_engine_that_does_not_answer_is_waited_for_while_a_container_runs(tmp
     assert isinstance(lease, Lease)
     site.ledger.runs.begin(RUN, 1, lease.token, container="c", runtime="docker")
     site.choose_runtime()
-    found = node(tmp_path).runtime
+    found = node(tmp_path, engine=NOBODY_LISTENS).runtime
     assert found.kind is RuntimeKind.DOCKER
     with pytest.raises(EngineUnreachable):
         found.containers()

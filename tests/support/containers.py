@@ -24,6 +24,7 @@ def create_container(site: Site, run_id: str, attempt: int = 1) -> str:
             host_memory_bytes=64 * MIB,
             cpus=0.1,
             shm_bytes=MIB,
+            user=site.container_user,
         )
     )
     return name

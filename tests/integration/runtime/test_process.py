@@ -14,12 +14,12 @@ import psutil
 import pytest
 
 from headway.clock import SystemClock
-from headway.errors import RuntimeFailure
+from headway.errors import PolicyViolation, RuntimeFailure
 from headway.model.policy import ContainerPolicy
 from headway.model.run import ExitKind
 from headway.runtime import process
 from headway.runtime.outcome import classify_exit
-from headway.runtime.port import ContainerState
+from headway.runtime.port import BindMount, ContainerState
 from headway.runtime.process import ProcessRuntime
 from headway.testing.runtime import Script
 from headway.testing.runtime_contract import SLEEPS, Harness, Program, until, whole_log
@@ -210,3 +210,65 @@ def test_a_number_used_again_is_not_taken_for_the_shim(harness: Harness) -> None
     status = runtime.inspect(spec.name)
     assert status is not None
     assert status.state is ContainerState.EXITED
+
+
+ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+
+
+@ROOT
+def test_a_program_of_roots_site_is_not_root(harness: Harness) -> None:
+    program = "id -u; id -g; id -G; grep -E 'NoNewPrivs|CapEff|CapBnd' /proc/self/status"
+    spec = harness.spec(shell(f"{program}; cat /etc/shadow; setpriv --reuid=0 id -u; umask"))
+    runtime = harness.started(spec)
+    runtime.wait(spec.name, 10.0)
+    lines = whole_log(runtime, spec.name).decode().splitlines()
+    assert lines[:3] == ["65534"] * 3
+    assert "NoNewPrivs:\t1" in lines
+    assert "CapEff:\t0000000000000000" in lines
+    assert "cat: /etc/shadow: Permission denied" in lines
+    assert "0" not in lines
+
+
+@ROOT
+@pytest.mark.parametrize("user", ["", "0:0", "0:65534", "00:1"])
+def test_root_runs_no_program_as_root(harness: Harness, user: str) -> None:
+    runtime = harness.runtime()
+    spec = replace(harness.spec(SLEEPS), user=user)
+    with pytest.raises(PolicyViolation, match="HEADWAY_CONTAINER_USER"):
+        runtime.create(spec)
+    assert runtime.inspect(spec.name) is None
+
+
+@ROOT
+def test_a_program_reaches_what_it_needs_below_a_closed_directory_and_nothing_else(
+    harness: Harness,
+) -> None:
+    closed = harness.folder / "closed"
+    (closed / "in" / "data").mkdir(parents=True)
+    (closed / "in" / "outputs").mkdir()
+    (closed / "in" / "data" / "x").write_text("seen\n")
+    (closed / "in" / "data" / "key").write_text("hidden\n")
+    (closed / "in" / "data" / "key").chmod(0o600)
+    (closed / "secret").write_text("hidden\n")
+    os.chown(closed / "in" / "outputs", 65534, 65534)
+    closed.chmod(0o700)
+    program = (
+        f"cd {closed}; cat in/data/x; cat in/data/key secret; ls in; echo new > in/outputs/y; "
+        "echo new > in/data/y; echo new > z; umount in/data; ls -A; true"
+    )
+    spec = replace(
+        harness.spec(shell(program)),
+        mounts=(
+            BindMount(closed / "in" / "data", "/data"),
+            BindMount(closed / "in" / "outputs", "/outputs", read_only=False),
+        ),
+    )
+    runtime = harness.started(spec)
+    assert runtime.wait(spec.name, 10.0).exit_code == 0
+    log = whole_log(runtime, spec.name).decode()
+    assert "seen" in log
+    assert "hidden" not in log
+    assert "cat: secret: No such file" in log
+    assert (closed / "in" / "outputs" / "y").stat().st_uid == 65534
+    assert sorted(each.name for each in (closed / "in" / "data").iterdir()) == ["key", "x"]
+    assert not (closed / "z").exists()

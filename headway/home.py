@@ -1,0 +1,139 @@
+"""Headway's folder on this node, and who may reach what in it.
+
+    home/          0711 where headway is root, since what runs as another user passes it
+      runs/ID/     0711: log, outputs and checkpoint in it are 0700 and the program's user's
+      cache/       0711: see `headway.staging.cache`
+      samples/     0755: public data
+      the rest     0700, its files 0600: ledger, keys, addresses, logs, models
+
+Where headway is an ordinary user's, nobody else passes: 0700 all of it.
+"""
+
+import os
+import stat
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+from headway.errors import InvalidInput
+
+SAMPLES = "samples"
+"""Data of the samples: the only folder of the home that jobs may name."""
+_PASSED = frozenset({"runs", "cache"})
+_OTHERS = 0o077
+
+
+def keep_private() -> None:
+    """What this process makes from now on is its user's alone, unless it says otherwise."""
+    os.umask(0o077)
+
+
+def passable() -> int:
+    """Mode of a folder that those whom this process becomes must pass."""
+    return 0o711 if os.geteuid() == 0 else 0o700
+
+
+def have_passable(folder: Path) -> None:
+    """Have *folder*, which may be passed and not listed."""
+    for each in (*reversed(folder.parents), folder):
+        if not each.exists():
+            each.mkdir(exist_ok=True)
+            each.chmod(passable())
+    if stat.S_IMODE(folder.stat().st_mode) != passable():
+        folder.chmod(passable())
+
+
+def settle(home: Path) -> None:
+    """Have the home, with nothing in it open that an earlier version left open.
+
+    Raises:
+        InvalidInput: It is another user's, who could exchange what is in it.
+    """
+    have_passable(home)
+    owner = home.stat().st_uid
+    if owner != os.geteuid():
+        allowed = f"it belongs to uid {owner}, not to {os.geteuid()}; give a directory of its own"
+        raise InvalidInput("HEADWAY_HOME", str(home), allowed, where="environment")
+    for entry in os.scandir(home):
+        if entry.is_symlink() or entry.name == SAMPLES:
+            continue
+        if not entry.is_dir():
+            _close(Path(entry.path))
+        elif entry.name not in _PASSED:
+            _close_all(Path(entry.path))
+    _settle_runs(home / "runs")
+    _settle_cache(home / "cache")
+
+
+def _settle_runs(runs: Path) -> None:
+    if not runs.is_dir():
+        return
+    runs.chmod(passable())
+    for run in _folders(runs):
+        run.chmod(passable())
+        for entry in os.scandir(run):
+            if not entry.is_symlink():
+                _close(Path(entry.path))
+
+
+def _settle_cache(cache: Path) -> None:
+    """Sets of version 0.1 could be read by everybody; they are asked for under other keys now."""
+    if not (cache / "sets").is_dir():
+        return
+    for folder in _folders(cache / "sets"):
+        if folder.stat().st_mode & stat.S_IROTH:
+            folder.chmod(0o700)
+
+
+def _folders(parent: Path) -> list[Path]:
+    return [Path(each.path) for each in os.scandir(parent) if each.is_dir(follow_symlinks=False)]
+
+
+def _close(path: Path) -> None:
+    with suppress(FileNotFoundError):  # of a site that is at work
+        mode = stat.S_IMODE(path.stat().st_mode)
+        if mode & _OTHERS:
+            path.chmod(mode & ~_OTHERS)
+
+
+def _close_all(top: Path) -> None:
+    for folder, _, names in os.walk(top):
+        _close(Path(folder))
+        for name in names:
+            path = Path(folder) / name
+            if not path.is_symlink():
+                _close(path)
+
+
+def strip_set_ids(folder: Path) -> int:
+    """Take the set-uid and set-gid bits from all below *folder*; how many had one.
+
+    What is there was written by a program that is gone. No link is followed,
+    and nothing is opened.
+    """
+    found = 0
+    if not folder.is_dir():
+        return found
+    for _, folders, names, descriptor in os.fwalk(folder, follow_symlinks=False):
+        for name in (*folders, *names):
+            seen = os.stat(name, dir_fd=descriptor, follow_symlinks=False)
+            bits = seen.st_mode & (stat.S_ISUID | stat.S_ISGID)
+            if bits and (stat.S_ISREG(seen.st_mode) or stat.S_ISDIR(seen.st_mode)):
+                found += _strip(name, descriptor)
+    return found
+
+
+def _strip(name: str, descriptor: int) -> bool:
+    if not sys.platform.startswith("linux"):
+        mode = stat.S_IMODE(os.stat(name, dir_fd=descriptor, follow_symlinks=False).st_mode)
+        os.chmod(name, mode & 0o1777, dir_fd=descriptor, follow_symlinks=False)
+        return True
+    handle = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=descriptor)
+    try:
+        seen = os.fstat(handle)
+        if stat.S_ISLNK(seen.st_mode):
+            return False
+        Path(f"/proc/self/fd/{handle}").chmod(stat.S_IMODE(seen.st_mode) & 0o1777)
+        return True
+    finally:
+        os.close(handle)
