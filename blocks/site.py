@@ -44,6 +44,19 @@ class HeadwayNode(Block):
     cache_budget: str = Field(
         "50GiB", title="Cache budget", description="Disk space for staged data sets."
     )
+    keep_days: float | None = Field(
+        None,
+        gt=0,
+        title="Keep runs for",
+        description="Days after its end that a run's outputs, logs and folder stay; for ever "
+        "when not set.",
+    )
+    keep_size: str | None = Field(
+        None,
+        title="Keep of runs",
+        description="Most that the folders of finished runs take together, such as 500GiB: the "
+        "oldest go first; anything when not set.",
+    )
 
     def settings(self) -> NodeSettings:
         """The settings as headway uses them. Raises `ValueError` for a wrong size."""

@@ -59,6 +59,7 @@ from headway.line import Line, Offer, Pass
 from headway.model.run import ExitKind
 from headway.policy.reconcile import Action, PrefectView
 from headway.project import FLOWS, PROJECT
+from headway.prune import tidy
 from headway.sampler import SAMPLE_EVERY_S, Sampler
 from headway.server import FLOW as TRAIN
 from headway.site import LINE, POLICY, current_site
@@ -108,6 +109,7 @@ _NEVER = datetime.max.replace(tzinfo=UTC)
 _BEFORE_ANY_RUN = datetime(2000, 1, 1, tzinfo=UTC)
 _JANITOR_EVERY_S = 10.0
 _HEARTBEAT_EVERY_S = 5.0
+_PRUNE_EVERY_S = 3600.0
 _STATE_WRITES_A_PASS = 25
 _PAGES_EVERY_S = 1.0
 _PAGES_KNOWN = 10_000
@@ -203,8 +205,14 @@ class GpuNodeWorker(ProcessWorker):
         self._command = stub_command(state_dir)
         await super().setup()
         assert self._runs_task_group is not None  # noqa: S101 - set by setup(); for the type checker
-        loops = (self._listen, self._pass_when_woken, self._keep_house, self._sample, self._tell)
-        for loop in loops:
+        for loop in (
+            self._listen,
+            self._pass_when_woken,
+            self._keep_house,
+            self._sample,
+            self._prune,
+            self._tell,
+        ):
             self._runs_task_group.start_soon(loop)
         (state_dir / "worker.ready").touch()
 
@@ -458,6 +466,15 @@ class GpuNodeWorker(ProcessWorker):
             except Exception:  # a supervisor's loop: it must outlive what nobody foresaw
                 self._logger.exception("the node was not sampled this time")
             await anyio.sleep(max(begun + SAMPLE_EVERY_S - self._site.clock.monotonic_s(), 0.1))
+
+    async def _prune(self) -> None:
+        """Let go of old runs' folders, as the operator has set it for this node."""
+        while True:
+            await anyio.sleep(_PRUNE_EVERY_S)
+            try:
+                await anyio.to_thread.run_sync(tidy, self._site)
+            except Exception:  # a supervisor's loop: it must outlive what nobody foresaw
+                self._logger.exception("old runs were not removed this time")
 
     async def _keep_house(self) -> None:
         """Heartbeat, log limits and the janitor's rounds."""

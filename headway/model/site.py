@@ -40,6 +40,18 @@ class NodeSettings(BaseModel):
     cache_budget: MemorySize = Field(
         50 * GIB, title="Cache budget", description="Disk space for staged data sets."
     )
+    keep_days: Annotated[float, Field(gt=0, le=36_500)] | None = Field(
+        None,
+        title="Keep runs for",
+        description="Days after its end that a run's outputs, logs and folder stay; for ever "
+        "when not set.",
+    )
+    keep_size: AnySize | None = Field(
+        None,
+        title="Keep of runs",
+        description="Most that the folders of finished runs take together, such as 500GiB: the "
+        "oldest go first; anything when not set.",
+    )
 
     def reserve(self, capacity: Capacity) -> Reserve:
         """The reserve these settings mean on a machine of *capacity*."""

@@ -1,0 +1,56 @@
+"""Which finished runs' folders a node lets go of: by age, then by size."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from headway.units import DAY_S, format_duration, format_size
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """The folder of a run that has ended and that nobody is at work on."""
+
+    run_id: str
+    name: str
+    ended_at: datetime
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Removal:
+    """One folder to remove, and why."""
+
+    run: Finished
+    why: str
+
+
+def to_remove(
+    runs: Sequence[Finished], now: datetime, *, keep_s: float | None, keep_bytes: int | None
+) -> list[Removal]:
+    """Those of *runs* whose folders go, oldest first.
+
+    Args:
+        runs: Finished ones only: what may still run, or run again, is none of them.
+        now: On the clock of their ends.
+        keep_s: Folders of runs that ended longer ago go; None: age does not matter.
+        keep_bytes: All that stay together take at most so much; None: size does not matter.
+    """
+    found = []
+    left_bytes = sum(run.size_bytes for run in runs)
+    for run in sorted(runs, key=lambda run: (run.ended_at, run.run_id)):
+        age_s = (now - run.ended_at) / timedelta(seconds=1)
+        if keep_s is not None and age_s > keep_s:
+            why = f"it ended {format_duration(age_s)} ago; kept are {format_duration(keep_s)}"
+        elif keep_bytes is not None and left_bytes > keep_bytes:
+            why = f"finished runs take more than {format_size(keep_bytes)}; it is the oldest left"
+        else:
+            continue
+        left_bytes -= run.size_bytes
+        found.append(Removal(run, why))
+    return found
+
+
+def seconds(days: float | None) -> float | None:
+    """*days* in seconds; None stays None."""
+    return None if days is None else days * DAY_S

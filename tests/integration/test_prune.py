@@ -1,0 +1,150 @@
+"""`headway prune` on a real ledger: what has ended goes, whatever else is there stays."""
+
+import json
+import os
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+from click.testing import CliRunner, Result
+
+from headway.cli import headway
+from headway.clock import SystemClock
+from headway.flowlock import hold_flow
+from headway.model.lease import Demand, Lease
+from headway.model.run import Exit, ExitKind, Measurement
+from headway.prune import remove, tidy
+from headway.settings import Settings
+from headway.site import Site, current_site
+from headway.units import MIB
+from tests.support.containers import create_container
+
+DONE = Exit(ExitKind.OK, 0, "done")
+
+
+@pytest.fixture
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
+    home = tmp_path / "home"
+    monkeypatch.setenv("HEADWAY_HOME", str(home))
+    monkeypatch.setenv("HEADWAY_RUNTIME", "process")
+    monkeypatch.setenv("HEADWAY_NODE", "here")
+    current_site.cache_clear()
+    site = Site(Settings(home=home, runtime="process", node="here"), SystemClock())
+    site.join()
+    yield site
+    for container in site.runtime.containers():
+        site.runtime.remove(container.name)
+    current_site.cache_clear()
+
+
+def add(site: Site, number: int, *, ended: bool = True) -> str:
+    """A run with a folder of 1 MiB."""
+    run_id = str(UUID(int=number))
+    site.ledger.runs.enqueue(
+        run_id, {"name": "job", "image": "i", "command": ["x"]}, name=f"job-{number}", owner="me",
+        team="t", pool="gpu", priority=0, submitted_at=datetime(2026, 1, 1, tzinfo=UTC),
+    )  # fmt: skip
+    if ended:
+        site.ledger.runs.finish(run_id, DONE, Measurement())
+    outputs = site.settings.runs_dir / run_id / "outputs"
+    outputs.mkdir(parents=True)
+    (outputs / "model").write_bytes(os.urandom(MIB))
+    return run_id
+
+
+def left(site: Site) -> set[str]:
+    return {path.name for path in site.settings.runs_dir.iterdir()}
+
+
+def prune(*arguments: str, answer: str = "") -> Result:
+    return CliRunner().invoke(headway, ["prune", *arguments], input=answer)
+
+
+def test_it_says_what_goes_and_asks(site: Site) -> None:
+    runs = [add(site, number) for number in (1, 2, 3)]
+    got = prune("--keep-at-most", "2500KiB", "--dry-run")
+    assert got.exit_code == 0, got.output
+    assert "1 finished runs, 1.0 MiB" in got.stdout
+    assert runs[0][:8] in got.stdout
+    assert left(site) == set(runs)
+    assert "Remove them?" in prune("--keep-at-most", "2500KiB", answer="n\n").output
+    assert left(site) == set(runs)
+    assert "1 of 1 removed" in prune("--keep-at-most", "2500KiB", answer="y\n").output
+    assert left(site) == set(runs[1:])
+    got = prune("--older-than", "0s", "--yes", "--json")
+    assert [run["removed"] for run in json.loads(got.stdout)["runs"]] == [True, True]
+    assert left(site) == set()
+    assert prune("--older-than", "0s").stdout == "nothing to remove\n"
+
+
+def test_what_may_still_be_needed_stays(site: Site, tmp_path: Path) -> None:
+    waits, followed, held, contained = (
+        add(site, 1, ended=False), add(site, 2), add(site, 3, ended=False), add(site, 4),
+    )  # fmt: skip
+    stranger = site.settings.runs_dir / "00000000-0000-4000-8000-00000000abcd"
+    stranger.mkdir()
+    (site.settings.runs_dir / "notes").mkdir()
+    lease = site.ledger.leases.admit(held, "here", Demand(MIB, 0.1), reading=None, ttl_s=60.0)
+    assert isinstance(lease, Lease)
+    site.ledger.runs.begin(held, 1, lease.token, container="c", runtime="process")
+    site.ledger.runs.finish(held, DONE, Measurement())  # its flow has not cleaned up yet
+    create_container(site, contained)
+    everything = left(site)
+    with hold_flow(site.settings.state_dir, followed):
+        got = prune("--older-than", "0s", "--yes")
+        assert got.stdout == "nothing to remove\n", got.output
+        assert not any(remove(site, run) for run in (waits, followed, held, contained))
+        assert not remove(site, stranger.name)
+    assert left(site) == everything
+    assert remove(site, followed)
+
+
+def test_no_link_is_followed(site: Site, tmp_path: Path) -> None:
+    precious = tmp_path / "precious"
+    (precious / "outputs").mkdir(parents=True)
+    (precious / "file").touch()
+    first, second = add(site, 1), add(site, 2)
+    (site.settings.runs_dir / first / "outputs/link").symlink_to(precious)
+    moved = tmp_path / "moved"
+    (site.settings.runs_dir / second).rename(moved)
+    (site.settings.runs_dir / second).symlink_to(precious)
+    assert prune("--older-than", "0s", "--yes").exit_code == 0
+    assert not remove(site, second)
+    assert left(site) == {second}
+    assert (precious / "file").exists()
+
+
+def test_a_removal_that_was_killed_is_completed(site: Site) -> None:
+    run_id = add(site, 1)
+    (site.settings.runs_dir / ".gone-0123/outputs").mkdir(parents=True)
+    assert remove(site, run_id)
+    assert left(site) == set()
+
+
+def test_the_nodes_settings_are_kept_by_its_worker_and_the_command(site: Site) -> None:
+    runs = {add(site, number) for number in (1, 2)}
+    assert tidy(site) == 0
+    assert left(site) == runs
+    got = prune()
+    assert got.exit_code == 2
+    assert 'headway-node/here: got "no limits"; give --older-than 90d' in got.stderr
+    site.adopt("node/here", {"keep_days": 30, "keep_size": "1500KiB"})
+    assert "1 finished runs" in prune("--dry-run").stdout
+    assert tidy(site) == 1
+    assert len(left(site)) == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--older-than", "ever"], '--older-than: got "ever"; give a duration'),
+        (["--keep-at-most", "-1"], '--keep-at-most: got "-1"; give a size'),
+        (["--older-than", "1d", "--json"], "add --yes or --dry-run"),
+    ],
+)
+def test_bad_limits_are_one_line(site: Site, arguments: list[str], said: str) -> None:
+    got = prune(*arguments)
+    assert got.exit_code == 2
+    assert said in got.stderr
