@@ -68,10 +68,16 @@ def _row(option: Any) -> dict[str, Any]:
         "wait": "–" if option.wait_s is None else format_duration(option.wait_s),
         "cost": "–" if said.cost is None else f"{said.cost:.2f}",
         "host memory": format_size(option.host_memory_bytes),
-        "each GPU": format_size(option.gpu_memory_bytes) if option.gpu_memory_bytes else "–",
+        "each GPU": _each_gpu(option),
         "in limits": "yes" if option.within else "no",
         "rests on": said.basis,
     }
+
+
+def _each_gpu(option: Any) -> str:
+    if not option.gpus:
+        return "–"
+    return "whole" if option.whole else format_size(option.gpu_memory_bytes)
 
 
 @flow(name="estimate", validate_parameters=False, persist_result=False)

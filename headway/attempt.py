@@ -39,9 +39,16 @@ from headway.model.profile import Profile
 from headway.model.progress import ProgressPoint
 from headway.model.run import Exit, ExitKind, Measurement, Prediction, RunState, StepState
 from headway.model.trace import UTILISATION, Trace
-from headway.policy.demand import after_out_of_memory, runs_again
+from headway.policy.demand import (
+    after_gpu_out_of_memory,
+    after_out_of_memory,
+    largest_gpu_bytes,
+    largest_host_bytes,
+    runs_again,
+)
 from headway.policy.disk import DiskUse, why_too_much
 from headway.policy.gang import verdict, why_stop
+from headway.policy.shortage import Shortage
 from headway.policy.silent import exit_told
 from headway.profiling import conclude, wrapping
 from headway.runtime import secretfiles
@@ -49,6 +56,7 @@ from headway.runtime.diskuse import DiskMeter
 from headway.runtime.port import BindMount, ContainerSpec
 from headway.runtime.redact import LEAST_CHARACTERS, MOST_CHARACTERS, FileRedactor
 from headway.settings import Settings
+from headway.shortage import said_so, shortage_of
 from headway.site import Site, as_ids
 from headway.staging.cache import StagedDataset
 from headway.units import format_duration, format_size
@@ -88,7 +96,7 @@ class Attempt:
         )
         record = site.ledger.runs.get(run_id)
         self.number = record.attempt
-        self._memory_override = (record.demand_override or {}).get("host_memory_bytes")
+        self._override = record.demand_override
         self._lease = site.ledger.leases.of_run(run_id)
         self.dataset: StagedDataset | None = None
         self._container_folders: tuple[Path, ...] = ()
@@ -183,26 +191,38 @@ class Attempt:
             )
         if isinstance(answer, Lease):
             self._lease = answer
+            about = self.site.gpu_type(answer)
+            if about not in ("", "cpu", prediction.gpu_type):  # it was given another GPU after all
+                self.site.ledger.runs.predict(self.run_id, self.forecast()[0], demand)
         return answer
 
     def forecast(self) -> tuple[Prediction, Demand]:
         """What is predicted and demanded, with the data's real size once it is staged.
 
-        The worker said it at the claim; it is said anew only when staging
-        found another size than the job declares, since loading the estimators
-        takes longer than starting the container.
+        The worker said it before the claim; it is said anew only when staging
+        found another size than the job declares, or the GPU is of another type
+        than it is about, since loading the estimators takes longer than
+        starting the container.
         """
         record = self.site.ledger.runs.get(self.run_id)
         size = self.dataset.size_bytes if self.dataset else None
         declared = self.job.dataset.size if self.job.dataset else None
-        if record.prediction is not None and record.demand is not None and size == declared:
-            return record.prediction, record.demand
-        on_cpu = record.demand is not None and not record.demand.gpus
-        return self.site.forecast(
+        said, demand = record.prediction, record.demand
+        gpu_type = self.site.gpu_type(self._lease) if self._lease is not None else ""
+        stands = said is not None and gpu_type in ("", "cpu", said.gpu_type)
+        if said is not None and demand is not None and stands and size == declared:
+            return said, demand
+        on_cpu = demand is not None and not demand.gpus
+        newly, needs = self.site.forecast(
             self.job.without_gpus() if on_cpu else self.job,
             dataset_bytes=size,
-            host_memory_bytes=self._memory_override,
+            override=self._override,
+            pool=record.pool,
+            queue=record.queue,
+            gpu_type="" if on_cpu else gpu_type,
         )
+        # Only another size changes what it needs: it was granted that already.
+        return newly, needs if demand is None or size != declared else demand
 
     def train(
         self, lease: Lease, secrets: Callable[[], Mapping[str, str]], listener: Listener
@@ -404,12 +424,16 @@ class Attempt:
             if self.is_rank
             else self.site.cost(demand, followed.runtime_s, nodes=self.job.resources.nodes),
         )
+        short = Shortage("", 0)
+        if exit_.kind is ExitKind.GPU_OUT_OF_MEMORY:
+            if self._lease is not None and exit_.code == followed.status.exit_code:
+                short = shortage_of(self.site, self._lease, followed)
+            exit_ = said_so(exit_, short)
         # A profiler takes time and memory of its own: nothing is learned from such a run.
-        learns = not self.is_rank and not self.job.profile
-        if exit_.kind in {ExitKind.OK, ExitKind.OUT_OF_MEMORY} and learns:
-            self.site.ledger.traces.add([self._trace(exit_, measured, demand)])
+        if not self.is_rank and not self.job.profile:
+            self._learn(exit_, measured, demand, short)
         if self._runs_again(exit_, record):
-            exit_ = self._back_to_the_line(exit_, measured, demand, record)
+            exit_ = self._back_to_the_line(exit_, measured, demand, record, short)
         else:
             self.end(exit_, measured)
         return exit_, measured
@@ -437,24 +461,47 @@ class Attempt:
         )
 
     def _back_to_the_line(
-        self, exit_: Exit, measured: Measurement, demand: Demand, record: RunRecord
+        self,
+        exit_: Exit,
+        measured: Measurement,
+        demand: Demand,
+        record: RunRecord,
+        short: Shortage,
     ) -> Exit:
         """Try it again where a node could hold what it then asks for; gives the exit with that."""
-        override: dict[str, int] = {}
+        spaces, count = self.site.spaces(record.pool, record.queue), self.job.resources.nodes
+        override = dict(self._override or {})
         if exit_.kind is ExitKind.OUT_OF_MEMORY:
-            more = after_out_of_memory(demand, measured.host_peak_bytes)
-            if self.site.refusal(record, replace(demand, host_memory_bytes=more)) is not None:
-                self.end(exit_, measured)  # no node could give it more
-                return exit_
+            largest = largest_host_bytes(demand, spaces, count)
+            more = after_out_of_memory(demand, measured.host_peak_bytes, largest)
+            if more is None:
+                return self._no_more(exit_, measured, "all the host memory that a node could give")
             override["host_memory_bytes"] = more
-            exit_ = _again(exit_, f" with {format_size(more)}")
-        elif self._memory_override is not None:
-            override["host_memory_bytes"] = self._memory_override
-        if exit_.kind is ExitKind.INFRASTRUCTURE:
+            all_of_it = ", all that a node could give" if more == largest else ""
+            exit_ = _again(exit_, f" with {format_size(more)}{all_of_it}")
+        elif exit_.kind is ExitKind.GPU_OUT_OF_MEMORY and short.above_bytes is None:
+            exit_ = _again(exit_, " where there is room")
+        elif exit_.kind is ExitKind.GPU_OUT_OF_MEMORY:
+            largest = largest_gpu_bytes(demand, [each.node for each in spaces], count)
+            above_bytes = max(short.above_bytes or 0, demand.gpu_memory_bytes)
+            on_gpu = after_gpu_out_of_memory(demand, above_bytes, largest)
+            if on_gpu is None:
+                said = f"the whole of the largest GPU there is, {format_size(largest)}"
+                return self._no_more(exit_, measured, said)
+            override |= on_gpu
+            whole = "a whole GPU of at least " if on_gpu["whole_gpus"] else ""
+            exit_ = _again(exit_, f" with {whole}{format_size(on_gpu['gpu_memory_bytes'])}")
+        elif exit_.kind is ExitKind.INFRASTRUCTURE:
             exit_ = _again(exit_)
         self.site.ledger.runs.requeue(
             self.run_id, exit_, measured, demand_override=override or None
         )
+        return exit_
+
+    def _no_more(self, exit_: Exit, measured: Measurement, had: str) -> Exit:
+        """The end: it had all there is."""
+        exit_ = replace(exit_, message=f"{exit_.message}; it had {had}")
+        self.end(exit_, measured)
         return exit_
 
     def fail(self, exit_: Exit) -> Exit:
@@ -601,14 +648,33 @@ class Attempt:
             disk_bytes=self.job.resources.disk or None,
         )
 
-    def _trace(self, exit_: Exit, measured: Measurement, demand: Demand) -> Trace:
+    def _learn(self, exit_: Exit, measured: Measurement, demand: Demand, short: Shortage) -> None:
+        """Keep the trace of an attempt that teaches something: its time and peaks, or a bound.
+
+        Nothing of a run on GPUs of several types, which is as slow as the
+        slowest, nor of one that others kept from what it was granted.
+        """
+        lease = self._lease
+        gpu_type = self.site.gpu_type(lease) if demand.gpus and lease is not None else "cpu"
+        if not gpu_type:
+            return
+        if exit_.kind is ExitKind.OUT_OF_MEMORY:
+            host_bytes = max(measured.host_peak_bytes or 0, demand.host_memory_bytes)
+            measured = replace(measured, host_peak_bytes=host_bytes, gpu_peak_bytes=None)
+        elif exit_.kind is ExitKind.GPU_OUT_OF_MEMORY and short.above_bytes:
+            measured = replace(measured, host_peak_bytes=None, gpu_peak_bytes=short.above_bytes)
+        elif exit_.kind is not ExitKind.OK:
+            return
+        self.site.ledger.traces.add([self._trace(exit_, measured, demand, gpu_type)])
+
+    def _trace(self, exit_: Exit, measured: Measurement, demand: Demand, gpu_type: str) -> Trace:
         training = self.job.training
         latest = self.site.ledger.progress.latest(self.run_id)
         record = self.site.ledger.runs.get(self.run_id)
         busy = measured.gpu_utilisation_frac
         return Trace(
             network=training.network or self.job.recipe(),
-            gpu_type=self.site.gpu_type() if demand.gpus else "cpu",
+            gpu_type=gpu_type,
             gpus=demand.gpus * self.job.resources.nodes,
             nodes=self.job.resources.nodes,
             batch_size=training.batch_size,
@@ -620,7 +686,7 @@ class Attempt:
             dataset_samples=training.samples,
             epochs=float(training.epochs) if training.epochs else None,
             iterations=latest.iteration if latest else None,
-            host_peak_bytes=_needed(exit_, measured, demand),
+            host_peak_bytes=measured.host_peak_bytes,
             gpu_peak_bytes=measured.gpu_peak_bytes,
             cpus=demand.cpus,
             exit="ok" if exit_.kind is ExitKind.OK else "oom",
@@ -632,13 +698,6 @@ class Attempt:
                 **({} if busy is None else {UTILISATION: busy}),
             },
         )
-
-
-def _needed(exit_: Exit, measured: Measurement, demand: Demand) -> int | None:
-    """Host memory that the attempt needed; what it was killed at is the least that it needs."""
-    if exit_.kind is not ExitKind.OUT_OF_MEMORY:
-        return measured.host_peak_bytes
-    return max(measured.host_peak_bytes or 0, demand.host_memory_bytes)
 
 
 def container_name(run_id: str, attempt: int) -> str:

@@ -285,7 +285,7 @@ def _option_row(option: "Option") -> list[str]:
         "" if option.wait_s is None else format_duration(option.wait_s),
         "" if said.cost is None else f"{said.cost:.2f}",
         format_size(option.host_memory_bytes),
-        format_size(option.gpu_memory_bytes) if option.gpu_memory_bytes else "",
+        "whole" if option.whole else format_size(option.gpu_memory_bytes) if option.gpus else "",
         said.basis,
     ]
 

@@ -72,7 +72,9 @@ class Fallbacks:
             self._on_cpu[record.run_id] = self._site.forecast(
                 job_from_document(record.job).without_gpus(),
                 dataset_bytes=None,
-                host_memory_bytes=(record.demand_override or {}).get("host_memory_bytes"),
+                override=record.demand_override,
+                pool=record.pool,
+                queue=record.queue,
             )
         return self._on_cpu[record.run_id]
 

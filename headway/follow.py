@@ -1,7 +1,7 @@
 """Follows one container: its log becomes progress, progress becomes remaining time."""
 
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Protocol
@@ -10,6 +10,7 @@ from headway.clock import Clock
 from headway.errors import EngineUnreachable, LedgerUnreachable, TelemetryError
 from headway.estimate.remaining import RemainingEstimate, RemainingTime
 from headway.ledger.series import MAX_POINTS
+from headway.model.node import GpuReading
 from headway.model.progress import ProgressPoint
 from headway.model.run import Exit, Prediction
 from headway.model.silent import RunWarning
@@ -18,6 +19,7 @@ from headway.runtime.outcome import classify_exit
 from headway.runtime.port import ContainerState, ContainerStatus, Runtime, Usage
 from headway.runtime.redact import Redactor
 from headway.telemetry.port import GpuSensors
+from headway.telemetry.reading import with_runs
 
 _TICK_S = 0.25
 _GPU_EVERY_S = 2.0
@@ -88,7 +90,7 @@ class Followed:
     timed_out: bool
     runtime_s: float
     gpu_peak_bytes: int | None
-    """Highest sum over the container's processes; None without GPUs or readings."""
+    """Most that its processes held together of any one GPU; None without GPUs or readings."""
     log_tail: str
     halted: Exit | None = None
     """Why it was stopped from outside, if it was."""
@@ -96,10 +98,21 @@ class Followed:
     """Mean of its GPUs over the readings in which only it was on them; None with too few."""
     stopped_early: bool = False
     """Whether it ended before the iterations or epochs that its log had promised."""
+    gpu_peaks: Mapping[str, int] = field(default_factory=dict)
+    """The same of each GPU by uuid."""
+    last_gpus: tuple[GpuReading, ...] = ()
+    """The newest reading of the node's GPUs while it ran."""
+    held_gpus: bool = True
+    """Without any, none of them ran out of memory."""
 
     def own_exit(self) -> Exit:
         """How the container ended by itself, whoever may have stopped it."""
-        return classify_exit(self.status, timed_out=self.timed_out, log_tail=self.log_tail)
+        return classify_exit(
+            self.status,
+            timed_out=self.timed_out,
+            log_tail=self.log_tail,
+            gpus=self.held_gpus,
+        )
 
 
 class Follower:
@@ -160,7 +173,8 @@ class Follower:
         self._unsaved: list[ProgressPoint] = []
         self._tail: deque[bytes] = deque()
         self._point: ProgressPoint | None = None
-        self._gpu_peak_bytes: int | None = None
+        self._gpu_peaks: dict[str, int] = {}
+        self._last_gpus: tuple[GpuReading, ...] = ()
         self._busy: list[float] = []
         self._usage = Usage()
         self._findings = Findings()
@@ -228,7 +242,10 @@ class Follower:
             status=status,
             timed_out=self._timed_out or _ran_out_of_time(status, max_runtime_s, grace_s),
             runtime_s=_runtime_s(status, elapsed_s),
-            gpu_peak_bytes=self._gpu_peak_bytes,
+            gpu_peak_bytes=max(self._gpu_peaks.values(), default=None),
+            gpu_peaks=self._gpu_peaks,
+            last_gpus=self._last_gpus,
+            held_gpus=self._gpus is not None,
             halted=self._halted,
             gpu_utilisation_frac=sum(self._busy) / len(self._busy)
             if len(self._busy) >= _FEWEST_READINGS
@@ -341,14 +358,16 @@ class Follower:
             and gpu.processes
             and mine.issuperset(process.pid for process in gpu.processes)
         ]
-        held = [
-            process.memory_bytes
-            for gpu in readings
-            for process in gpu.processes
-            if process.pid in mine and process.memory_bytes is not None
-        ]
-        if held:
-            self._gpu_peak_bytes = max(self._gpu_peak_bytes or 0, sum(held))
+        run_of_pid = dict.fromkeys(mine, status.run_id)
+        self._last_gpus = tuple(with_runs(gpu, run_of_pid) for gpu in readings)
+        for gpu in readings:
+            held = [
+                each.memory_bytes
+                for each in gpu.processes
+                if each.pid in mine and each.memory_bytes is not None
+            ]
+            if held:
+                self._gpu_peaks[gpu.uuid] = max(self._gpu_peaks.get(gpu.uuid, 0), sum(held))
 
 
 def _ran_out_of_time(status: ContainerStatus, max_runtime_s: float | None, grace_s: float) -> bool:

@@ -145,7 +145,9 @@ class Line:
         prediction, demand = site.forecast(
             job_from_document(record.job),
             dataset_bytes=None,
-            host_memory_bytes=(record.demand_override or {}).get("host_memory_bytes"),
+            override=record.demand_override,
+            pool=record.pool,
+            queue=record.queue,
         )
         site.ledger.runs.predict(record.run_id, prediction, demand)
         return site.refusal(record, demand) is not None

@@ -156,9 +156,13 @@ def _needs(demand: Demand) -> str:
         f"{demand.cpus:g} CPUs",
     ]
     if demand.gpus:
-        each = f"{format_size(demand.gpu_memory_bytes)} each ({demand.gpu_memory_basis})"
-        kind = "whole GPU(s)" if demand.sharing is Sharing.WHOLE else "GPU(s)"
-        parts.append(f"{demand.gpus} {kind} {demand.gpu_type}".strip() + f", {each}")
+        whole = demand.sharing is Sharing.WHOLE
+        least = "at least " if whole else ""
+        each = f", {least}{format_size(demand.gpu_memory_bytes)} each ({demand.gpu_memory_basis})"
+        if not demand.gpu_memory_bytes:
+            each = f" ({demand.gpu_memory_basis})"
+        kind = "whole GPU(s)" if whole else "GPU(s)"
+        parts.append(f"{demand.gpus} {kind} {demand.gpu_type}".strip() + each)
     return ", ".join(parts)
 
 

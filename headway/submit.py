@@ -52,7 +52,7 @@ def refuse_impossible(site: Site, read: JobText, *, pool: str, queue: str) -> No
     Raises:
         ImpossibleDemand: Larger than any node there.
     """
-    _, demand = site.forecast(read.job, dataset_bytes=None, host_memory_bytes=None)
+    _, demand = site.forecast(read.job, dataset_bytes=None, pool=pool, queue=queue)
     refusal = site.never(demand, read.job.resources.nodes, pool=pool, queue=queue)
     if refusal is not None:
         where = read.place(refusal.field)
@@ -111,7 +111,7 @@ def rehearse(
     Returns:
         The plan's word on it, None when it would be behind those that are planned for.
     """
-    prediction, demand = site.forecast(job, dataset_bytes=None, host_memory_bytes=None)
+    prediction, demand = site.forecast(job, dataset_bytes=None, pool=pool, queue=queue)
     entry = rehearsed(
         Line(site, pool).preview,
         site.ledger.now(),

@@ -31,9 +31,10 @@ def weigh(
     Returns:
         See `estimate.choice.options`.
     """
-    nodes = site.nodes()
+    spaces = site.spaces()
+    nodes = [node for node, _ in spaces]
     preview, now = Line(site).previews(), site.ledger.now()
-    prediction, demand = site.forecast(job, dataset_bytes=None, host_memory_bytes=None)
+    prediction, demand = site.forecast(job, dataset_bytes=None)
     short = site.estimators.tables.gpu_name
     products = {(n.name, short(gpu.name)): gpu.name for n in nodes for gpu in n.capacity.gpus}
 
@@ -49,7 +50,7 @@ def weigh(
 
     return options(
         job,
-        nodes,
+        spaces,
         site.estimators,
         recent=site.ledger.traces.newest(job.recipe(), RECENT),
         budget=budget,

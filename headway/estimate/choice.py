@@ -6,11 +6,11 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from headway.estimate.features import from_job
-from headway.estimate.prior import demand_for
+from headway.estimate.prior import demand_for, fair_host_bytes
 from headway.estimate.recall import said_of
 from headway.model.job import TrainingJob
-from headway.model.lease import Sharing
-from headway.model.node import Gpu, Node, NodeState
+from headway.model.lease import Basis, Demand, Sharing
+from headway.model.node import Gpu, Node, NodeSpace, NodeState
 from headway.model.run import Prediction
 from headway.model.trace import Trace
 from headway.units import HOUR_S
@@ -41,8 +41,10 @@ class Option:
     host_memory_bytes: int
     """To reserve on each node."""
     gpu_memory_bytes: int
-    """To reserve on each GPU."""
+    """To reserve on each GPU; at least so much has one that is given whole."""
     price_per_hour: float
+    whole: bool = False
+    """Each GPU alone, because that is asked for or because nothing is known of what it needs."""
     wait_s: float | None = None
     """Expected until it could start; None when nothing can be said."""
     pareto: bool = False
@@ -60,7 +62,7 @@ class Option:
 
 def options(
     job: TrainingJob,
-    nodes: Sequence[Node],
+    spaces: Sequence[NodeSpace],
     estimators: "Estimators",
     *,
     recent: Sequence[Trace] = (),
@@ -70,12 +72,12 @@ def options(
     prefer: Prefer = Prefer.FASTEST,
     wait_s: Callable[[Option], float | None] = lambda _: None,
 ) -> list[Option]:
-    """Every way to run *job* on *nodes*, the Pareto set and the choice marked.
+    """Every way to run *job* on *spaces*, the Pareto set and the choice marked.
 
     Args:
         job: What is asked; the number of GPUs it names is one of those tried,
             its GPU type a wish that all keep to.
-        nodes: Of the site; nodes that take nothing new are left out.
+        spaces: Nodes of the site; those that take nothing new are left out.
         estimators: What is known.
         recent: Newest traces of the job's recipe, which no refit has learnt from yet.
         dataset_bytes: Measured size of the data set; the declared one when None.
@@ -88,6 +90,7 @@ def options(
         Options, the choice first, then by what is preferred; those without a
         predicted runtime last. Empty when no node could hold the job.
     """
+    nodes = [node for node, _ in spaces]
     products = {gpu.name for node in nodes for gpu in node.capacity.gpus}
     short = {product: estimators.tables.gpu_name(product) for product in products}
     ways = _ways(job, nodes, short)
@@ -105,18 +108,22 @@ def options(
     ]
     found = []
     for way, prediction in zip(ways, predictions, strict=True):
-        demand = demand_for(job, prediction, dataset_bytes)
+        there = [each for each in spaces if each.node.name in way.nodes]
+        fair_bytes = fair_host_bytes(job, there, way.gpus // way.node_count)
+        demand = demand_for(job, prediction, dataset_bytes, fair_bytes=fair_bytes)
+        demand = _within(demand, way, there, job, short)
         option = replace(
             way,
             prediction=prediction,
             host_memory_bytes=demand.host_memory_bytes,
-            gpu_memory_bytes=demand.gpu_memory_bytes if way.gpus and way.gpu_type != "cpu" else 0,
+            gpu_memory_bytes=demand.gpu_memory_bytes if way.gpus else 0,
+            whole=bool(way.gpus) and demand.sharing is Sharing.WHOLE,
             wait_s=wait_s(way),
         )
         owners = [n for n in nodes if n.name in way.nodes]
         fitting = tuple(n.name for n in owners if _holds(n, option, job, short))
         if len(fitting) >= way.node_count:
-            within = _within(option, budget, deadline_s)
+            within = _keeps_to(option, budget, deadline_s)
             found.append(replace(option, nodes=fitting, within=within))
     return _ranked(_with_pareto(found), prefer)
 
@@ -189,14 +196,33 @@ def _way(gpu_type: str, owners: Sequence[Node], count: int, gpus: int, job: Trai
     )
 
 
+def _within(
+    demand: Demand,
+    way: Option,
+    spaces: Sequence[NodeSpace],
+    job: TrainingJob,
+    short: Mapping[str, str],
+) -> Demand:
+    """*demand* with a guess that the nodes of *way* could not hold cut to what they can give."""
+    if demand.host_memory_basis is Basis.PRIOR:
+        largest = sorted((each.host_memory_bytes for each in spaces), reverse=True)
+        host_bytes = min(demand.host_memory_bytes, largest[way.node_count - 1])
+        demand = replace(demand, host_memory_bytes=host_bytes)
+    if way.gpus and demand.gpu_memory_basis is Basis.PRIOR:
+        cards = [gpu for each in spaces for gpu in _cards(each.node, way.gpu_type, job, short)]
+        most_bytes = max(gpu.memory_bytes - gpu.reserve_bytes for gpu in cards)
+        gpu_bytes = min(demand.gpu_memory_bytes, most_bytes)
+        demand = replace(demand, gpu_memory_bytes=gpu_bytes)
+    return demand
+
+
 def _holds(node: Node, option: Option, job: TrainingJob, short: Mapping[str, str]) -> bool:
     """Whether *node*, empty, could hold one node's part of *option*."""
     capacity, reserve = node.capacity, node.reserve
     each = option.gpus // option.node_count
     cards = _cards(node, option.gpu_type, job, short)
     room = [g.memory_bytes - g.reserve_bytes for g in cards]
-    whole = job.resources.sharing is Sharing.WHOLE
-    fit = [bytes_ for bytes_ in room if whole or bytes_ >= option.gpu_memory_bytes]
+    fit = [bytes_ for bytes_ in room if bytes_ >= option.gpu_memory_bytes]
     return (
         option.host_memory_bytes <= capacity.host_memory_bytes - reserve.host_memory_bytes
         and job.resources.cpus <= capacity.cpus - reserve.cpus
@@ -204,7 +230,7 @@ def _holds(node: Node, option: Option, job: TrainingJob, short: Mapping[str, str
     )
 
 
-def _within(option: Option, budget: float | None, deadline_s: float | None) -> bool:
+def _keeps_to(option: Option, budget: float | None, deadline_s: float | None) -> bool:
     """Whether the upper end of the interval keeps to both; not when a limit cannot be judged."""
     high_s = option.prediction.runtime_high_s
     if high_s is None:
@@ -256,6 +282,7 @@ def document(option: Option) -> dict[str, object]:
         "runtime_high_s": said.runtime_high_s,
         "host_memory_bytes": option.host_memory_bytes,
         "gpu_memory_bytes": option.gpu_memory_bytes,
+        "whole_gpus": option.whole,
         "cost": said.cost,
         "price_per_hour": option.price_per_hour,
         "wait_s": option.wait_s,

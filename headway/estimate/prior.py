@@ -2,30 +2,74 @@
 
 The rule for host memory, ten times the data set, is what people who size such
 jobs by hand allow: the raw bytes, the parsed columns, a training copy, and the
-framework itself.
+framework itself. A job of which not even that is known gets its fair part of a
+node, and a GPU to itself: too much for one run beats a program that is killed.
 """
+
+import math
+from collections.abc import Iterable
 
 from headway.model.job import TrainingJob
 from headway.model.lease import Basis, Demand, Sharing
+from headway.model.node import NodeSpace
 from headway.model.run import Prediction
 from headway.units import GIB, MIB
 
 HOST_FACTOR = 10
 """Bytes of host memory for each byte of data set."""
 HOST_FLOOR_BYTES = 512 * MIB
-"""An interpreter with a framework loaded needs so much before it reads any data."""
-GPU_PRIOR_BYTES = 8 * GIB
-"""On each GPU, when neither the job nor a trace says."""
+"""The least of any rule: an interpreter with a framework loaded needs so much."""
+SMALL_DATA_BYTES = 2 * GIB
+"""With a small data set it is the framework that needs the memory: so much, or the fair part."""
+MORE_OF_UNKNOWN = 2
+"""Times what was not enough for a job of which nothing else is known."""
+OVER_BOUND = 1.15
+"""Times what was not enough: the least that is given next, where more is known."""
 UTILISATION_PRIOR = 0.5
 """Of a job that shares: two of them fit a GPU, until traces show what it uses."""
 
 
-def prior_host_bytes(dataset_bytes: int | None) -> int:
-    """Host memory by the rule, for a data set of *dataset_bytes* (None: no data set)."""
-    return max(HOST_FLOOR_BYTES, HOST_FACTOR * (dataset_bytes or 0))
+def prior_host_bytes(dataset_bytes: int | None, fair_bytes: int) -> int:
+    """Host memory by the rule.
+
+    Args:
+        dataset_bytes: Size of the data set; None without one, or where its size is not known.
+        fair_bytes: See `fair_host_bytes`.
+    """
+    if dataset_bytes is None:
+        return fair_bytes
+    return max(HOST_FACTOR * dataset_bytes, min(SMALL_DATA_BYTES, fair_bytes))
 
 
-def demand_for(job: TrainingJob, predicted: Prediction, dataset_bytes: int | None = None) -> Demand:
+def fair_host_bytes(job: TrainingJob, spaces: Iterable[NodeSpace], gpus: int | None = None) -> int:
+    """Host memory of the largest node, by the share of its CPUs or GPUs that *job* asks for.
+
+    The larger of the two shares counts, so that as many such jobs fit side by
+    side as CPUs and GPUs allow. Without any node it is the floor.
+
+    Args:
+        job: What was asked for.
+        spaces: Where it may go.
+        gpus: On each node; those that the job asks for when None.
+    """
+    wanted, needed = job.resources.cpus, job.resources.gpus if gpus is None else gpus
+    largest: tuple[int, float] = (0, 0.0)
+    for node, usable_bytes in spaces:
+        have, cpus = len(node.capacity.gpus), node.capacity.cpus - node.reserve.cpus
+        shares = (needed / have if have else 0.0, wanted / cpus if cpus > 0 else 1.0)
+        largest = max(largest, (usable_bytes, min(max(shares), 1.0)))
+    usable_bytes, share = largest
+    floor_bytes = min(HOST_FLOOR_BYTES, usable_bytes) or HOST_FLOOR_BYTES
+    return max(int(usable_bytes * share), floor_bytes)
+
+
+def demand_for(
+    job: TrainingJob,
+    predicted: Prediction,
+    dataset_bytes: int | None = None,
+    *,
+    fair_bytes: int = HOST_FLOOR_BYTES,
+) -> Demand:
     """What *job* needs on one node: declared, else *predicted*, else the rule.
 
     Args:
@@ -33,6 +77,7 @@ def demand_for(job: TrainingJob, predicted: Prediction, dataset_bytes: int | Non
         predicted: Upper quantiles of its peaks, and its utilisation; a None in it falls to
             the rule.
         dataset_bytes: Measured size of its data set; the declared one when None.
+        fair_bytes: Its fair part of the largest node's host memory; see `fair_host_bytes`.
 
     Returns:
         A demand whose bases say where each number comes from.
@@ -45,27 +90,35 @@ def demand_for(job: TrainingJob, predicted: Prediction, dataset_bytes: int | Non
     elif predicted.host_peak_bytes is not None:
         host_bytes, host_basis = predicted.host_peak_bytes, Basis.PREDICTED
     else:
-        host_bytes, host_basis = prior_host_bytes(known_bytes), Basis.PRIOR
+        host_bytes, host_basis = prior_host_bytes(known_bytes, fair_bytes), Basis.PRIOR
+        host_bytes = max(host_bytes, MORE_OF_UNKNOWN * (predicted.host_above_bytes or 0))
+    gpu_bytes, gpu_basis, sharing = _on_each_gpu(job, predicted)
     busy = predicted.gpu_utilisation_frac
     shared_frac = UTILISATION_PRIOR if busy is None else busy
-    gpu_bytes, gpu_basis = 0, Basis.DECLARED
-    if resources.gpus:
-        if resources.gpu_memory is not None:
-            gpu_bytes = resources.gpu_memory
-        elif predicted.gpu_peak_bytes is not None:
-            gpu_bytes, gpu_basis = predicted.gpu_peak_bytes, Basis.PREDICTED
-        elif resources.sharing is Sharing.SHARED:
-            gpu_bytes, gpu_basis = GPU_PRIOR_BYTES, Basis.PRIOR
     return Demand(
         host_memory_bytes=host_bytes,
         cpus=resources.cpus,
         gpus=resources.gpus,
         gpu_memory_bytes=gpu_bytes,
-        sharing=resources.sharing,
-        gpu_utilisation_frac=shared_frac if resources.sharing is Sharing.SHARED else 1.0,
+        sharing=sharing,
+        gpu_utilisation_frac=shared_frac if sharing is Sharing.SHARED else 1.0,
         gpu_type=resources.gpu_type,
         ports=tuple(job.ports),
         disk_bytes=resources.disk or 0,
         host_memory_basis=host_basis,
         gpu_memory_basis=gpu_basis,
     )
+
+
+def _on_each_gpu(job: TrainingJob, predicted: Prediction) -> tuple[int, Basis, Sharing]:
+    """Memory of each GPU, where that comes from, and whether others may use the rest."""
+    asked = job.resources
+    if not asked.gpus:
+        return 0, Basis.DECLARED, asked.sharing
+    if asked.gpu_memory is not None:
+        return asked.gpu_memory, Basis.DECLARED, asked.sharing
+    if predicted.gpu_peak_bytes is not None:
+        return predicted.gpu_peak_bytes, Basis.PREDICTED, asked.sharing
+    if predicted.gpu_above_bytes is not None:  # a larger one than ran out already
+        return math.ceil(predicted.gpu_above_bytes * OVER_BOUND), Basis.PRIOR, Sharing.WHOLE
+    return 0, Basis.DECLARED if asked.sharing is Sharing.WHOLE else Basis.PRIOR, Sharing.WHOLE

@@ -9,9 +9,10 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from statistics import NormalDist, median
+from typing import Any
 
 from headway.estimate.features import Configuration, from_trace
-from headway.estimate.prior import UTILISATION_PRIOR
+from headway.estimate.prior import OVER_BOUND, UTILISATION_PRIOR
 from headway.model.run import Prediction
 from headway.model.trace import UTILISATION, Trace
 from headway.units import DAY_S, HOUR_S, MINUTE_S
@@ -28,6 +29,13 @@ _UTILISATION_WEIGHT = 1.0
 """The prior of a job's utilisation counts as so many traces."""
 _LEAST_UTILISATION = 0.05
 """Of any job: twenty on one GPU is where it ends, however idle they were."""
+_NEEDS = (
+    "host_peak_bytes",
+    "gpu_peak_bytes",
+    "gpu_utilisation_frac",
+    "host_above_bytes",
+    "gpu_above_bytes",
+)
 _Z80 = NormalDist().inv_cdf(0.9)
 _PRIOR_RUNTIME_S = (2 * MINUTE_S, HOUR_S, DAY_S)
 """Low, median and high of a job of which nothing is known: four of five jobs of public cluster
@@ -76,12 +84,58 @@ def said_of(
     else:
         found = _prior(limit_s)
     # A fitted upper quantile of memory knows more than a few repeats; time limits are no evidence.
+    host_above, gpu_above = _above(configuration, recent)
     return replace(
         found,
-        host_peak_bytes=learnt.host_peak_bytes or found.host_peak_bytes,
-        gpu_peak_bytes=learnt.gpu_peak_bytes or found.gpu_peak_bytes,
+        host_peak_bytes=_more(learnt.host_peak_bytes or found.host_peak_bytes, host_above),
+        gpu_peak_bytes=_more(learnt.gpu_peak_bytes or found.gpu_peak_bytes, gpu_above),
         gpu_utilisation_frac=_utilisation(configuration, recent),
+        host_above_bytes=host_above,
+        gpu_above_bytes=gpu_above,
     )
+
+
+def of_any(said: Sequence[Prediction]) -> Prediction:
+    """What is said of a run that may get any of several GPU types, before it is known which.
+
+    Its time is that on the slowest of those of which something is known; what
+    it needs is the most that is known of any.
+    """
+    known = [each for each in said if each.learnt_runtime_s is not None] or said
+    slowest = max(known, key=lambda each: each.runtime_high_s or 0.0)
+
+    def most(name: str) -> Any:
+        return max((v for each in said if (v := getattr(each, name)) is not None), default=None)
+
+    return replace(slowest, **{name: most(name) for name in _NEEDS})
+
+
+def _above(configuration: Configuration, recent: Sequence[Trace]) -> tuple[int | None, int | None]:
+    """The most host and GPU memory that was not enough for the same job, or for a smaller one.
+
+    Only runs that asked for no more work of memory: the same settings and batch
+    size, and no larger data set.
+    """
+    host, gpu = [], []
+    for trace in recent:
+        other = from_trace(trace)
+        same = (other.recipe, other.batch_size, other.settings) == (
+            configuration.recipe,
+            configuration.batch_size,
+            configuration.settings,
+        )
+        smaller = (other.dataset_bytes or 0) <= (configuration.dataset_bytes or 0)
+        if trace.exit == "oom" and same and smaller:
+            host.append(trace.host_peak_bytes or 0)
+            gpu.append(trace.gpu_peak_bytes or 0)
+    return max(host, default=0) or None, max(gpu, default=0) or None
+
+
+def _more(upper_bytes: int | None, above_bytes: int | None) -> int | None:
+    """*upper_bytes*, at least a little more than what was not enough; None stays unknown."""
+    if upper_bytes is None or above_bytes is None:
+        return upper_bytes
+    return max(upper_bytes, math.ceil(above_bytes * OVER_BOUND))
 
 
 def _utilisation(configuration: Configuration, recent: Sequence[Trace]) -> float | None:

@@ -1,6 +1,7 @@
 """Leases: the only place where resources are granted."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from itertools import count
 from secrets import token_hex
@@ -186,7 +187,12 @@ class Leases:
             node_row = lock_nodes(session, [lease.node])[lease.node]
             others = [it for it in live_leases(session, [lease.node]) if it.lease_id != lease_id]
             headroom = compute_headroom(node_record(node_row).node, others, reading)
-            decision = judge(demand, headroom, utilisation_limit=utilisation_limit)
+            held = {gpu.uuid for gpu in _lease(session, lease).gpus}
+            # The GPUs it holds, which its prediction is about, if they will do.
+            own = replace(headroom, gpus=tuple(it for it in headroom.gpus if it.uuid in held))
+            decision = judge(demand, own, utilisation_limit=utilisation_limit)
+            if isinstance(decision, Wait):
+                decision = judge(demand, headroom, utilisation_limit=utilisation_limit)
             if isinstance(decision, Wait):
                 return decision
             moment = now(session)

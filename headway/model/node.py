@@ -4,6 +4,7 @@ import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import NamedTuple
 
 
 class NodeState(enum.StrEnum):
@@ -67,6 +68,13 @@ class Node:
     """Price of the whole node for an hour, in the site's currency."""
     gpu_price_per_hour: float = 0.0
     """Price of one GPU for an hour, in the site's currency."""
+
+
+class NodeSpace(NamedTuple):
+    """A node, and what it could give if nothing of this site ran there."""
+
+    node: Node
+    host_memory_bytes: int
 
 
 @dataclass(frozen=True, slots=True)

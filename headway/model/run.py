@@ -117,6 +117,12 @@ class Prediction:
     gpu_peak_bytes: int | None = None
     gpu_utilisation_frac: float | None = None
     """Share of a GPU's time that it will use."""
+    host_above_bytes: int | None = None
+    """Runs like it were killed for host memory at so much: it needs more."""
+    gpu_above_bytes: int | None = None
+    """Runs like it ran out of memory on a GPU with so much: each GPU needs more."""
+    gpu_type: str = ""
+    """Product name of the GPU that it is about; ``cpu`` for none, empty where unknown."""
     cost: float | None = None
     basis: str = "prior"
     """Name of the estimator and what it rests on; begins with ``prior`` where that is nothing."""

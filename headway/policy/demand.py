@@ -1,32 +1,83 @@
-"""What becomes of a demand: cut to the node where it is a guess, raised after a kill."""
+"""What becomes of a demand: cut to the nodes where it is a guess, raised after a kill."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
-from headway.model.lease import Basis, Demand
-from headway.model.node import Node
+from headway.model.lease import Basis, Demand, Sharing
+from headway.model.node import Node, NodeSpace
 from headway.model.run import Exit, ExitKind
+from headway.policy.admission import possible
 
 RETRY_FACTOR = 1.5
-"""A run killed for memory comes back with this much more."""
+"""A run killed for memory comes back with this much more of what was declared or learned."""
+GUESS_FACTOR = 2.0
+"""The same of what was only guessed, or raised before and still not enough."""
 
 
-def raised(demand: Demand, host_memory_bytes: int | None) -> Demand:
-    """*demand* with the host memory that a killed attempt is given next; None changes nothing."""
-    if host_memory_bytes is None:
-        return demand
-    return replace(demand, host_memory_bytes=host_memory_bytes, host_memory_basis=Basis.RETRY)
+def raised(demand: Demand, override: Mapping[str, Any] | None) -> Demand:
+    """*demand* with what an attempt is given after one that had too little.
 
-
-def within(demand: Demand, node: Node) -> Demand:
-    """*demand* with a prior that no node could hold cut to what *node* can give.
-
-    The prior of ten times the data set is a guess; a guess must not refuse a
-    job. What was declared or learned is left as it is, and refused if need be.
+    Args:
+        demand: As it is forecast.
+        override: Fields to change, as the ledger keeps them with the run.
     """
-    largest = node.capacity.host_memory_bytes - node.reserve.host_memory_bytes
-    if demand.host_memory_basis is not Basis.PRIOR or demand.host_memory_bytes <= largest:
+    more = override or {}
+    if "host_memory_bytes" in more:
+        host_bytes = more["host_memory_bytes"]
+        demand = replace(demand, host_memory_bytes=host_bytes, host_memory_basis=Basis.RETRY)
+    if "gpu_memory_bytes" in more and demand.gpus:
+        gpu_bytes = more["gpu_memory_bytes"]
+        demand = replace(demand, gpu_memory_bytes=gpu_bytes, gpu_memory_basis=Basis.RETRY)
+        if more.get("whole_gpus"):
+            demand = replace(demand, sharing=Sharing.WHOLE, gpu_utilisation_frac=1.0)
+    return demand
+
+
+def largest_host_bytes(demand: Demand, spaces: Sequence[NodeSpace], count: int = 1) -> int:
+    """Host memory that each of *count* nodes can give that could hold the rest of *demand*.
+
+    By the best of *spaces*; where none could hold the rest, by the largest.
+    """
+    rest = replace(demand, host_memory_bytes=0)
+    able = [bytes_ for node, bytes_ in spaces if possible(rest, [node]) is None]
+    sizes = sorted(able if len(able) >= count else (bytes_ for _, bytes_ in spaces), reverse=True)
+    return sizes[min(count, len(sizes)) - 1] if sizes else 0
+
+
+def largest_gpu_bytes(demand: Demand, nodes: Sequence[Node], count: int = 1) -> int:
+    """Memory that each GPU has at least where *demand* finds its largest ones.
+
+    On each of *count* nodes as many of them as it asks for, of the type that it
+    asks for; 0 where there are not so many.
+    """
+    found = []
+    for node in nodes:
+        sizes = [
+            gpu.memory_bytes - gpu.reserve_bytes
+            for gpu in node.capacity.gpus
+            if demand.gpu_type.lower() in gpu.name.lower()
+        ]
+        if len(sizes) >= demand.gpus:
+            found.append(sorted(sizes, reverse=True)[demand.gpus - 1])
+    return sorted(found, reverse=True)[count - 1] if len(found) >= count else 0
+
+
+def within(demand: Demand, spaces: Sequence[NodeSpace], count: int = 1) -> Demand:
+    """*demand* with a guess that no node could hold cut to what *count* of *spaces* can give.
+
+    A guess must not refuse a job. What was declared or learned is left as it
+    is, and refused if need be.
+    """
+    if not spaces:
         return demand
-    return replace(demand, host_memory_bytes=largest)
+    if demand.gpus and demand.gpu_memory_basis is Basis.PRIOR:
+        largest = largest_gpu_bytes(demand, [node for node, _ in spaces], count)
+        demand = replace(demand, gpu_memory_bytes=min(demand.gpu_memory_bytes, largest))
+    if demand.host_memory_basis is Basis.PRIOR:
+        largest = largest_host_bytes(demand, spaces, count)
+        demand = replace(demand, host_memory_bytes=min(demand.host_memory_bytes, largest))
+    return demand
 
 
 def sooner_on_cpu(
@@ -56,7 +107,7 @@ def runs_again(exit_: Exit, *, attempt: int, retries: int, preemptions: int = 0)
     """
     if exit_.kind is ExitKind.PREEMPTED:
         return True
-    again = {ExitKind.OUT_OF_MEMORY, ExitKind.INFRASTRUCTURE}
+    again = {ExitKind.OUT_OF_MEMORY, ExitKind.GPU_OUT_OF_MEMORY, ExitKind.INFRASTRUCTURE}
     return exit_.kind in again and attempts_left(attempt, retries, preemptions)
 
 
@@ -65,6 +116,42 @@ def attempts_left(attempt: int, retries: int, preemptions: int) -> bool:
     return attempt - preemptions <= retries
 
 
-def after_out_of_memory(demand: Demand, peak_bytes: int | None) -> int:
-    """Host memory for the next attempt, in bytes: half as much again as was not enough."""
-    return round(max(demand.host_memory_bytes, peak_bytes or 0) * RETRY_FACTOR)
+def after_out_of_memory(demand: Demand, peak_bytes: int | None, largest_bytes: int) -> int | None:
+    """Host memory for the next attempt, in bytes, at most *largest_bytes*.
+
+    Half as much again as was not enough; twice as much where that was a guess.
+
+    Returns:
+        None when it had all that there is.
+    """
+    had_bytes = max(demand.host_memory_bytes, peak_bytes or 0)
+    more_bytes = min(round(had_bytes * _factor(demand.host_memory_basis)), largest_bytes)
+    return more_bytes if more_bytes > demand.host_memory_bytes else None
+
+
+def after_gpu_out_of_memory(
+    demand: Demand, above_bytes: int, largest_bytes: int
+) -> dict[str, Any] | None:
+    """What the next attempt asks for of each GPU, as `raised` takes it.
+
+    More memory by the same factors as on the host; a GPU to itself, the
+    largest at most, where no less would do.
+
+    Args:
+        demand: What was not enough.
+        above_bytes: What it was granted, held or asked for: it needs more than that.
+        largest_bytes: See `largest_gpu_bytes`.
+
+    Returns:
+        None when it had the largest GPUs to itself.
+    """
+    whole = demand.sharing is Sharing.WHOLE
+    if whole and max(above_bytes, demand.gpu_memory_bytes) >= largest_bytes:
+        return None
+    more_bytes = round(above_bytes * _factor(demand.gpu_memory_basis))
+    whole = whole or more_bytes >= largest_bytes
+    return {"gpu_memory_bytes": min(more_bytes, largest_bytes), "whole_gpus": whole}
+
+
+def _factor(basis: Basis) -> float:
+    return RETRY_FACTOR if basis in {Basis.DECLARED, Basis.PREDICTED} else GUESS_FACTOR

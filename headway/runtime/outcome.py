@@ -4,36 +4,30 @@ import re
 from collections.abc import Callable
 
 from headway.model.run import Exit, ExitKind
+from headway.policy.gpu_memory import ran_out_of_gpu_memory
 from headway.runtime.port import ContainerState, ContainerStatus
 
 _SIGKILL, _SIGTERM, _SIGBUS, _SIGSEGV = 137, 143, 135, 139
 
-# What frameworks print when GPU memory runs out; the engine does not see it.
-_GPU_MEMORY = re.compile(
-    r"CUDA out of memory"  # torch
-    r"|CUDA error: out of memory"  # torch, from a kernel
-    r"|CUDA_ERROR_OUT_OF_MEMORY"  # driver: tensorflow, numba, jax
-    r"|cudaErrorMemoryAllocation"  # runtime: xgboost, cupy
-    r"|CUBLAS_STATUS_ALLOC_FAILED"
-    r"|OOM when allocating tensor .{0,400}(?i:gpu)"  # tensorflow, ResourceExhaustedError
-    r"|RESOURCE_EXHAUSTED: Out of memory"  # jax, tensorflow
-)
 _SHARED_MEMORY = re.compile(r"insufficient shared memory|No space left on device: '/dev/shm")
 
 
-def classify_exit(status: ContainerStatus, *, timed_out: bool = False, log_tail: str = "") -> Exit:
+def classify_exit(
+    status: ContainerStatus, *, timed_out: bool = False, log_tail: str = "", gpus: bool = True
+) -> Exit:
     """Tell why a container ended, and what to do next.
 
     Args:
         status: The container's status after its end, or in CREATED with an error.
         timed_out: headway stopped it at its time limit.
         log_tail: The last lines of its log.
+        gpus: It had GPUs; without any, none of them ran out of memory.
 
     Returns:
         Kind, exit code and one line. A kill that neither headway nor the
         memory limit explains is the infrastructure's, never the program's.
     """
-    kind = _kind(status, log_tail, timed_out=timed_out)
+    kind = _kind(status, log_tail if gpus else "", timed_out=timed_out)
     return Exit(kind, status.exit_code, _MESSAGES[kind](status, log_tail))
 
 
@@ -48,7 +42,7 @@ def _kind(  # noqa: PLR0911 - a table of causes, strongest first, reads best as 
         return ExitKind.OK
     if status.oom_killed:
         return ExitKind.OUT_OF_MEMORY
-    if _GPU_MEMORY.search(log_tail):
+    if ran_out_of_gpu_memory(log_tail):
         return ExitKind.GPU_OUT_OF_MEMORY
     if status.exit_code in (None, _SIGKILL, _SIGTERM):
         return ExitKind.INFRASTRUCTURE
@@ -99,8 +93,8 @@ _MESSAGES: dict[ExitKind, Callable[[ContainerStatus, str], str]] = {
         f"killed at its host memory limit (exit {status.exit_code}); raise resources.host_memory"
     ),
     ExitKind.GPU_OUT_OF_MEMORY: lambda status, _: (
-        f"GPU memory ran out (exit {status.exit_code}); raise resources.gpu_memory, or lower "
-        "training.batch_size"
+        f"GPU memory ran out (exit {status.exit_code}); raise resources.gpu_memory, or lower the "
+        "batch size"
     ),
     ExitKind.INFRASTRUCTURE: _infrastructure,
     ExitKind.FAILED: _failed,

@@ -36,17 +36,14 @@ def with_owners(
         run_of_pid: The run of each process that lives in a container.
         run_host_bytes: Host memory that each run's container holds.
     """
-
-    def owned(gpu: GpuReading) -> GpuReading:
-        return replace(
-            gpu,
-            processes=tuple(
-                replace(each, run_id=run_of_pid.get(each.pid, "")) for each in gpu.processes
-            ),
-        )
-
     return replace(
         reading,
-        gpus=reading.gpus and tuple(owned(gpu) for gpu in reading.gpus),
+        gpus=reading.gpus and tuple(with_runs(gpu, run_of_pid) for gpu in reading.gpus),
         run_host_bytes=run_host_bytes,
     )
+
+
+def with_runs(gpu: GpuReading, run_of_pid: Mapping[int, str]) -> GpuReading:
+    """*gpu* with the run of each of its processes that *run_of_pid* knows."""
+    owned = (replace(each, run_id=run_of_pid.get(each.pid, "")) for each in gpu.processes)
+    return replace(gpu, processes=tuple(owned))

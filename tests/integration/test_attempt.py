@@ -11,13 +11,17 @@ import pytest
 from headway.attempt import Attempt, exit_of
 from headway.clock import SystemClock
 from headway.errors import ImpossibleDemand, StagingTimedOut
+from headway.follow import Followed
 from headway.model.job import Dataset, Resources, TrainingJob
-from headway.model.lease import Lease
-from headway.model.node import Reserve
-from headway.model.run import ExitKind, Prediction, Step, StepState
+from headway.model.lease import Basis, Lease, Sharing
+from headway.model.node import GpuProcess, GpuReading, Reserve
+from headway.model.run import Exit, ExitKind, Prediction, RunState, Step, StepState
+from headway.model.trace import Trace
+from headway.runtime.port import ContainerState, ContainerStatus
 from headway.settings import Settings
 from headway.site import Site
-from headway.units import MIB
+from headway.testing.telemetry import FakeGpus
+from headway.units import GIB, MIB
 from tests.support.containers import create_container
 from tests.support.site import wait_for
 
@@ -96,3 +100,160 @@ def test_what_a_run_holds_of_the_host_is_read_with_the_node(site: Site) -> None:
         lambda: f"not told: {site.read_node()}",
     )
     assert 0 < held < 64 * MIB
+
+
+# -- out of memory -----------------------------------------------------------------------------
+
+ON_A_GPU = JOB.model_copy(update={"resources": Resources(host_memory="64MiB", cpus=0.1, gpus=1)})
+OOM = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total"
+
+
+@pytest.fixture
+def gpu_site(site: Site) -> Site:
+    """The same site on a node with two kinds of GPU."""
+    small = GpuReading("GPU-0", 0, "NVIDIA T4", 16 * GIB, 0)
+    large = GpuReading("GPU-1", 1, "NVIDIA A100-SXM4-80GB", 80 * GIB, 0)
+    site.gpus = FakeGpus(small, large)
+    site.join()
+    return site
+
+
+def run_once(attempt: Attempt) -> Lease:
+    lease = attempt.admit()
+    assert isinstance(lease, Lease), lease
+    runs, runtime = attempt.site.ledger.runs, attempt.site.runtime.kind.value
+    runs.begin(RUN, attempt.number, lease.token, container=attempt.container, runtime=runtime)
+    return lease
+
+
+def ended(attempt: Attempt, code: int = 1, *, log: str = OOM, oom: bool = False, **more: object):
+    status = ContainerStatus(
+        attempt.container, RUN, attempt.number, ContainerState.EXITED, code, oom_killed=oom
+    )
+    peak = max(more.get("gpu_peaks", {"": 0}).values()) or None
+    return Followed(status, False, 60.0, peak, log, **more)
+
+
+def settled(attempt: Attempt, followed: Followed) -> Exit:
+    """How the attempt ended; the run is forecast anew, as its worker does."""
+    site = attempt.site
+    exit_, _ = attempt.settle(followed)
+    site.ledger.leases.release(RUN)
+    record = site.ledger.runs.get(RUN)
+    if record.state is RunState.WAITING:
+        override = record.demand_override
+        site.ledger.runs.predict(
+            RUN, *site.forecast(attempt.job, dataset_bytes=None, override=override)
+        )
+    return exit_
+
+
+def test_out_of_gpu_memory_gets_a_larger_gpu_teaches_and_ends_with_the_largest(
+    gpu_site: Site,
+) -> None:
+    first = Attempt(gpu_site, RUN, ON_A_GPU)
+    lease = run_once(first)
+    assert [(it.uuid, it.sharing) for it in lease.gpus] == [("GPU-0", Sharing.WHOLE)]
+    assert first.prediction.gpu_type == "NVIDIA T4"
+    exit_ = settled(first, ended(first, gpu_peaks={"GPU-0": 15 * GIB}))
+    assert exit_.kind is ExitKind.GPU_OUT_OF_MEMORY
+    assert "it held 15.0 GiB and asked for 2.0 GiB more" in exit_.message
+    assert exit_.message.endswith("it is tried again with a whole GPU of at least 34.0 GiB")
+
+    second = Attempt(gpu_site, RUN, ON_A_GPU)
+    assert second.number == 2
+    assert [it.uuid for it in run_once(second).gpus] == ["GPU-1"]
+    assert second.prediction.gpu_type == "NVIDIA A100-SXM4-80GB"
+    exit_ = settled(second, ended(second))
+    assert exit_.message.endswith("it had the whole of the largest GPU there is, 79.5 GiB")
+    assert gpu_site.ledger.runs.get(RUN).state is RunState.ENDED
+
+    bounds = gpu_site.ledger.traces.newest(JOB.recipe(), 9)
+    assert [(it.exit, it.gpu_type, it.gpu_peak_bytes, it.host_peak_bytes) for it in bounds] == [
+        ("oom", "NVIDIA A100-SXM4-80GB", round(79.5 * GIB), None),
+        ("oom", "NVIDIA T4", 17 * GIB, None),
+    ]
+    said, demand = gpu_site.forecast(ON_A_GPU, dataset_bytes=None)
+    assert said.gpu_above_bytes == round(79.5 * GIB)
+    assert (demand.sharing, demand.gpu_memory_bytes) == (Sharing.WHOLE, round(79.5 * GIB))
+
+
+SHARES = ON_A_GPU.model_copy(
+    update={
+        "resources": Resources(
+            host_memory="64MiB", cpus=0.1, gpus=1, gpu_memory="40GiB", gpu_type="A100"
+        )
+    }
+)
+
+
+@pytest.mark.parametrize("pid", [4711, None])
+def test_a_run_that_others_kept_from_its_grant_is_not_given_more(
+    gpu_site: Site, pid: int | None
+) -> None:
+    attempt = Attempt(gpu_site, RUN, SHARES)
+    (grant,) = run_once(attempt).gpus
+    # The driver may name no process: once the run is gone all that is in use is others'.
+    held = () if pid is None else (GpuProcess(pid, 60 * GIB),)
+    gpu_site.gpus.show(grant.uuid, used_bytes=60 * GIB, processes=held)
+    exit_ = settled(attempt, ended(attempt, gpu_peaks={grant.uuid: 19 * GIB}))
+    who = "pid 4711" if pid else "a process that the driver does not name"
+    assert "it stayed within the 40.0 GiB that it was granted of GPU-1" in exit_.message
+    assert f"{who}, not of this site, held 60.0 GiB there" in exit_.message
+    assert exit_.message.endswith("it is tried again where there is room")
+    assert gpu_site.ledger.runs.get(RUN).demand_override is None
+    assert gpu_site.ledger.traces.count() == 0
+    waits = Attempt(gpu_site, RUN, SHARES).admit()
+    assert not isinstance(waits, Lease)
+    assert "19.5 GiB" in waits.reason
+
+
+def test_a_run_of_which_nothing_is_known_gets_twice_the_memory_and_then_all_there_is(
+    site: Site,
+) -> None:
+    job = JOB.model_copy(update={"resources": Resources(cpus=site.host.cpus() / 4)})
+    site.heartbeat()  # what strangers use is known
+    killed = []
+    for number in (1, 2, 3):
+        attempt = Attempt(site, RUN, job)
+        assert attempt.number == number
+        killed.append(run_once(attempt).host_memory_bytes)
+        exit_ = settled(attempt, ended(attempt, 137, log="", oom=True))
+        assert exit_.kind is ExitKind.OUT_OF_MEMORY
+    assert killed[1] == 2 * killed[0]
+    assert killed[1] < killed[2] <= 2 * killed[1]
+    record = site.ledger.runs.get(RUN)
+    assert record.state is RunState.ENDED
+    assert site.forecast(job, dataset_bytes=None)[0].host_above_bytes == killed[2]
+
+
+def test_a_run_on_gpus_of_several_kinds_teaches_nothing(gpu_site: Site) -> None:
+    job = ON_A_GPU.model_copy(
+        update={"resources": Resources(host_memory="64MiB", cpus=0.1, gpus=2)}
+    )
+    attempt = Attempt(gpu_site, RUN, job)
+    lease = run_once(attempt)
+    assert gpu_site.gpu_type(lease) == ""
+    assert settled(attempt, ended(attempt, 0)).kind is ExitKind.OK
+    assert gpu_site.ledger.traces.count() == 0
+
+
+def test_a_forecast_is_about_the_gpu_that_is_granted(gpu_site: Site) -> None:
+    """Before, it is about the slowest of which something is known; its memory the most."""
+    for gpu_type, runtime_s, peak_gib in (
+        ("NVIDIA T4", 900.0, 7),
+        ("NVIDIA A100-SXM4-80GB", 60.0, 8),
+    ):
+        gpu_site.ledger.traces.add([
+            Trace(JOB.recipe(), gpu_type, 1, None, runtime_s=runtime_s, cpus=0.1,
+                  gpu_peak_bytes=peak_gib * GIB, run_id=gpu_type)
+        ])  # fmt: skip
+    said, demand = gpu_site.forecast(ON_A_GPU, dataset_bytes=None)
+    assert (said.gpu_type, said.runtime_s) == ("NVIDIA T4", pytest.approx(900))
+    assert (demand.gpu_memory_bytes, demand.gpu_memory_basis) == (10 * GIB, Basis.PREDICTED)
+    gpu_site.gpus.show("GPU-0", used_bytes=15 * GIB)  # a stranger is on the T4
+    attempt = Attempt(gpu_site, RUN, ON_A_GPU)
+    assert [it.uuid for it in run_once(attempt).gpus] == ["GPU-1"]
+    assert attempt.prediction.runtime_s == pytest.approx(60)
+    assert settled(attempt, ended(attempt, 0)).kind is ExitKind.OK
+    assert gpu_site.ledger.traces.newest(JOB.recipe(), 1)[0].gpu_type == "NVIDIA A100-SXM4-80GB"

@@ -136,7 +136,7 @@ def test_a_rehearsal_goes_by_the_priority_of_its_queue(site):
         "r", job.document(), name="r", owner="", team="", pool="gpu", priority=-1,
         submitted_at=site.ledger.now(), queue="default",
     )  # fmt: skip
-    site.ledger.runs.predict("r", *site.forecast(job, dataset_bytes=None, host_memory_bytes=None))
+    site.ledger.runs.predict("r", *site.forecast(job, dataset_bytes=None))
     gates = gates_document(Gates(priorities={"default": -1, "urgent": 0}))
     site.ledger.settings.put(f"{GATES}/gpu", gates)
     said = [rehearse(site, job, pool="gpu", queue=queue)[0] for queue in ("default", "urgent")]

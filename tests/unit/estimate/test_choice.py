@@ -2,10 +2,11 @@ from datetime import UTC, datetime
 
 import pytest
 
-from headway.estimate.choice import Prefer, options
+from headway.estimate import choice
+from headway.estimate.choice import Prefer
 from headway.estimate.estimator import Estimators
 from headway.model.job import TrainingJob
-from headway.model.node import Capacity, Gpu, Node, NodeState
+from headway.model.node import Capacity, Gpu, Node, NodeSpace, NodeState
 from headway.model.trace import Trace
 from headway.units import GIB, HOUR_S
 
@@ -20,6 +21,12 @@ SITE = [
     node("fast", "NVIDIA V100", 4, 4.0),
     node("fast2", "NVIDIA V100", 4, 4.0),
 ]
+
+
+def options(asked, nodes, *args, **more):
+    """On *nodes* of which strangers use nothing."""
+    spaces = [NodeSpace(each, each.capacity.host_memory_bytes) for each in nodes]
+    return choice.options(asked, spaces, *args, **more)
 
 
 @pytest.fixture(scope="module")
@@ -130,3 +137,18 @@ def test_the_cpu_is_an_option_for_jobs_without_gpus(estimators):
     found = options(job(gpus=0), SITE, estimators)
     assert [o.gpu_type for o in found] == ["cpu"]
     assert set(found[0].nodes) == {"slow", "fast", "fast2"}
+
+
+def test_nothing_known_is_a_fair_part_of_the_node_and_whole_gpus(estimators):
+    """Of the same job on other hardware, each way says what it would be given there."""
+    unknown = TrainingJob.model_validate(
+        {"name": "u", "image": "i:1", "command": ["x"], "resources": {"gpus": 1, "cpus": 8}}
+    )
+    found = {(o.gpu_type, o.gpus): o for o in options(unknown, SITE, estimators)}
+    assert found["v100", 1].host_memory_bytes == 64 * GIB  # a quarter: by CPUs as by GPUs
+    assert found["v100", 2].host_memory_bytes == 128 * GIB
+    assert found["k80", 1].host_memory_bytes == 128 * GIB
+    assert all(o.whole and o.gpu_memory_bytes == 0 for o in found.values())
+    assert choice.document(found["k80", 1])["whole_gpus"] is True
+    declared = options(job(gpu_memory="4GiB"), SITE, estimators)
+    assert not any(o.whole for o in declared)

@@ -1,11 +1,19 @@
 import subprocess
 import sys
 
-from headway.estimate.prior import GPU_PRIOR_BYTES, HOST_FLOOR_BYTES, demand_for
+import pytest
+
+from headway.estimate.prior import (
+    HOST_FLOOR_BYTES,
+    SMALL_DATA_BYTES,
+    demand_for,
+    fair_host_bytes,
+)
 from headway.model.job import TrainingJob
-from headway.model.lease import Basis
+from headway.model.lease import Basis, Sharing
+from headway.model.node import Capacity, Gpu, Node, NodeSpace
 from headway.model.run import Prediction
-from headway.units import GIB, MIB
+from headway.units import GIB
 
 UNKNOWN = Prediction()
 
@@ -27,9 +35,53 @@ def test_the_measured_size_wins_over_the_declared_one():
     assert demand_for(asked, UNKNOWN, 2 * GIB).host_memory_bytes == 20 * GIB
 
 
-def test_a_small_or_missing_data_set_gets_the_floor():
-    assert demand_for(job(), UNKNOWN).host_memory_bytes == HOST_FLOOR_BYTES
-    assert demand_for(job(), UNKNOWN, 1 * MIB).host_memory_bytes == HOST_FLOOR_BYTES
+def test_with_a_small_data_set_the_framework_needs_more_than_ten_times_it():
+    asked = job(dataset={"uri": "/d", "size": "1MiB"})
+    assert demand_for(asked, UNKNOWN, fair_bytes=8 * GIB).host_memory_bytes == SMALL_DATA_BYTES
+    assert demand_for(asked, UNKNOWN, fair_bytes=GIB).host_memory_bytes == GIB
+
+
+def test_with_nothing_known_it_is_a_fair_part():
+    for asked in (job(), job(dataset={"uri": "/d"})):
+        demand = demand_for(asked, UNKNOWN, fair_bytes=7 * GIB)
+        assert (demand.host_memory_bytes, demand.host_memory_basis) == (7 * GIB, Basis.PRIOR)
+    assert demand_for(job(dataset={"uri": "/d"}), UNKNOWN, GIB).host_memory_bytes == 10 * GIB
+
+
+def space(name, cpus, memory_gib, gpus=0, *, left_gib=None):
+    has = tuple(Gpu(f"{name}{n}", n, "NVIDIA A100", 40 * GIB) for n in range(gpus))
+    node = Node(name, "gpu", Capacity(cpus, memory_gib * GIB, has))
+    return NodeSpace(node, (memory_gib if left_gib is None else left_gib) * GIB)
+
+
+@pytest.mark.parametrize(
+    ("asked", "part_gib"),
+    [
+        ({"cpus": 1}, 8),
+        ({"cpus": 4}, 32),
+        ({"cpus": 1, "gpus": 1}, 16),
+        ({"cpus": 8, "gpus": 1}, 64),
+        ({"cpus": 64}, 128),
+        ({"cpus": 0.01}, 0.5),
+    ],
+)
+def test_the_fair_part_is_of_the_largest_node_by_the_larger_share(asked, part_gib):
+    spaces = [space("small", 2, 16), space("large", 16, 128, gpus=8), space("other", 64, 96)]
+    assert fair_host_bytes(job(resources=asked), spaces) == part_gib * GIB
+
+
+def test_two_unknown_jobs_of_a_cpu_each_fit_on_a_node_of_two_beside_strangers():
+    """A run of all CPUs asks for all that strangers leave, not for what nobody can give."""
+    spaces = [space("n", 2, 23, left_gib=18)]
+    assert fair_host_bytes(job(), spaces) == 9 * GIB
+    assert fair_host_bytes(job(resources={"cpus": 2}), spaces) == 18 * GIB
+    assert fair_host_bytes(job(), []) == HOST_FLOOR_BYTES
+
+
+def test_what_was_not_enough_before_is_at_least_doubled():
+    killed = Prediction(host_above_bytes=6 * GIB)
+    assert demand_for(job(), killed, fair_bytes=4 * GIB).host_memory_bytes == 12 * GIB
+    assert demand_for(job(), killed, fair_bytes=16 * GIB).host_memory_bytes == 16 * GIB
 
 
 def test_declared_wins_over_predicted_and_predicted_over_the_rule():
@@ -43,15 +95,20 @@ def test_declared_wins_over_predicted_and_predicted_over_the_rule():
     assert demand.host_memory_basis is demand.gpu_memory_basis is Basis.DECLARED
 
 
-def test_gpu_memory_falls_to_the_rule_only_where_it_counts():
-    assert demand_for(job(resources={"gpus": 1}), UNKNOWN).gpu_memory_bytes == GPU_PRIOR_BYTES
+def test_where_nothing_is_known_of_gpu_memory_it_is_a_whole_gpu():
+    demand = demand_for(job(resources={"gpus": 1}), UNKNOWN)
+    assert (demand.sharing, demand.gpu_memory_bytes) == (Sharing.WHOLE, 0)
+    assert (demand.gpu_memory_basis, demand.gpu_utilisation_frac) == (Basis.PRIOR, 1.0)
     assert demand_for(job(resources={"gpus": 0}), UNKNOWN).gpu_memory_bytes == 0
-    whole = demand_for(job(resources={"gpus": 1, "sharing": "whole"}), UNKNOWN)
-    assert whole.gpu_memory_bytes == 0
+    asked = job(resources={"gpus": 1, "sharing": "whole"})
+    assert demand_for(asked, UNKNOWN).gpu_memory_basis is Basis.DECLARED
+    larger = demand_for(asked, Prediction(gpu_above_bytes=40 * GIB))
+    assert (larger.gpu_memory_bytes, larger.gpu_memory_basis) == (46 * GIB, Basis.PRIOR)
 
 
 def test_a_shared_gpu_is_asked_for_as_far_as_it_is_used():
-    sharing, whole = job(resources={"gpus": 1}), job(resources={"gpus": 1, "sharing": "whole"})
+    sharing = job(resources={"gpus": 1, "gpu_memory": "2GiB"})
+    whole = job(resources={"gpus": 1, "sharing": "whole"})
     predicted = Prediction(gpu_utilisation_frac=0.2)
     assert demand_for(sharing, UNKNOWN).gpu_utilisation_frac == 0.5
     assert demand_for(sharing, predicted).gpu_utilisation_frac == 0.2

@@ -1,14 +1,29 @@
 """What becomes of a demand: cut to the node where it is a guess, raised after a kill."""
 
+from dataclasses import replace
+
 import pytest
 
-from headway.model.lease import Basis, Demand
-from headway.model.node import Capacity, Node, Reserve
+from headway.model.lease import Basis, Demand, Sharing
+from headway.model.node import Capacity, Gpu, Node, NodeSpace, Reserve
 from headway.model.run import Exit, ExitKind
-from headway.policy.demand import after_out_of_memory, raised, runs_again, sooner_on_cpu, within
+from headway.policy.demand import (
+    after_gpu_out_of_memory,
+    after_out_of_memory,
+    raised,
+    runs_again,
+    sooner_on_cpu,
+    within,
+)
 from headway.units import GIB
 
 NODE = Node("n", "p", Capacity(8, 64 * GIB), Reserve(0, 4 * GIB))
+SPACE = NodeSpace(NODE, 60 * GIB)
+
+
+def gpu_node(name, memory_gib, product, *sizes_gib):
+    gpus = (Gpu(f"{name}{n}", n, product, size * GIB) for n, size in enumerate(sizes_gib))
+    return Node(name, "p", Capacity(8, memory_gib * GIB, tuple(gpus)))
 
 
 @pytest.mark.parametrize(
@@ -24,21 +39,75 @@ NODE = Node("n", "p", Capacity(8, 64 * GIB), Reserve(0, 4 * GIB))
     ],
 )
 def test_only_a_guess_is_cut_to_the_node(basis, asked_gib, left_gib):
-    demand = within(Demand(asked_gib * GIB, host_memory_basis=basis), NODE)
+    demand = within(Demand(asked_gib * GIB, host_memory_basis=basis), [SPACE])
     assert demand == Demand(left_gib * GIB, host_memory_basis=basis)
 
 
-def test_a_killed_run_gets_half_as_much_again_as_was_not_enough():
-    demand = Demand(4 * GIB, cpus=2.0, host_memory_basis=Basis.DECLARED)
-    assert after_out_of_memory(demand, None) == 6 * GIB
-    assert after_out_of_memory(demand, 2 * GIB) == 6 * GIB
-    assert after_out_of_memory(demand, 8 * GIB) == 12 * GIB
-    more = raised(demand, 6 * GIB)
+def test_a_guess_is_cut_to_the_largest_node_that_could_hold_the_rest():
+    """Not to the one that happened to look first, nor to one without the GPUs it asks for."""
+    small, large = gpu_node("small", 64, "A100", 40, 40), gpu_node("large", 256, "T4", 16)
+    spaces = [NodeSpace(small, 60 * GIB), NodeSpace(large, 240 * GIB), SPACE]
+    guess = Demand(500 * GIB, gpus=1, gpu_memory_basis=Basis.PRIOR)
+    assert within(guess, spaces).host_memory_bytes == 240 * GIB
+    for changes in ({"gpu_memory_bytes": 90 * GIB}, {"gpu_type": "a100"}, {"gpus": 2}):
+        demand = within(replace(guess, **changes), spaces)
+        assert demand.host_memory_bytes == 60 * GIB
+        assert demand.gpu_memory_bytes <= 40 * GIB
+    gang = within(Demand(500 * GIB, host_memory_basis=Basis.PRIOR), spaces, 2)
+    assert gang.host_memory_bytes == 60 * GIB
+
+
+@pytest.mark.parametrize(
+    ("basis", "peak_gib", "more_gib"),
+    [
+        (Basis.DECLARED, None, 6),
+        (Basis.DECLARED, 2, 6),
+        (Basis.DECLARED, 8, 12),
+        (Basis.PREDICTED, None, 6),
+        (Basis.PRIOR, None, 8),  # nothing was known
+        (Basis.RETRY, None, 8),  # nor was the last raise enough
+        (Basis.PRIOR, 20, 30),  # all there is
+    ],
+)
+def test_a_killed_run_gets_more_at_most_all_there_is(basis, peak_gib, more_gib):
+    demand = Demand(4 * GIB, cpus=2.0, host_memory_basis=basis)
+    peak = None if peak_gib is None else peak_gib * GIB
+    assert after_out_of_memory(demand, peak, 30 * GIB) == more_gib * GIB
+    assert after_out_of_memory(demand, peak, 4 * GIB) is None
+    more = raised(demand, {"host_memory_bytes": 6 * GIB})
     assert more == Demand(6 * GIB, cpus=2.0, host_memory_basis=Basis.RETRY)
     assert raised(demand, None) is demand
 
 
-AGAIN = {ExitKind.OUT_OF_MEMORY, ExitKind.INFRASTRUCTURE}
+@pytest.mark.parametrize(
+    ("basis", "sharing", "above_gib", "more"),
+    [
+        (Basis.DECLARED, Sharing.SHARED, 20, (30, False)),
+        (Basis.PREDICTED, Sharing.SHARED, 20, (30, False)),
+        (Basis.RETRY, Sharing.SHARED, 20, (40, False)),
+        (Basis.RETRY, Sharing.SHARED, 50, (80, True)),
+        (Basis.PRIOR, Sharing.WHOLE, 24, (48, True)),  # a larger GPU of the site
+        (Basis.DECLARED, Sharing.WHOLE, 70, (80, True)),
+        (Basis.PRIOR, Sharing.WHOLE, 80, None),
+    ],
+)
+def test_out_of_gpu_memory_asks_for_more_then_for_a_whole_one_then_for_a_larger(
+    basis, sharing, above_gib, more
+):
+    demand = Demand(GIB, gpus=1, gpu_memory_basis=basis, sharing=sharing)
+    found = after_gpu_out_of_memory(demand, above_gib * GIB, 80 * GIB)
+    if more is None:
+        assert found is None
+        return
+    next_one = raised(demand, found)
+    whole = Sharing.WHOLE if more[1] else Sharing.SHARED
+    assert (next_one.gpu_memory_bytes, next_one.sharing) == (more[0] * GIB, whole)
+    assert next_one.gpu_memory_basis is Basis.RETRY
+    on_cpu = Demand(GIB)
+    assert raised(on_cpu, found) == on_cpu
+
+
+AGAIN = {ExitKind.OUT_OF_MEMORY, ExitKind.GPU_OUT_OF_MEMORY, ExitKind.INFRASTRUCTURE}
 
 
 @pytest.mark.parametrize("kind", [kind for kind in ExitKind if kind is not ExitKind.PREEMPTED])

@@ -33,7 +33,7 @@ def ended(code: int | None, *, oom: bool = False, error: str = "") -> ContainerS
         (ended(1), "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB",
          ExitKind.GPU_OUT_OF_MEMORY, "gpu_memory"),
         (ended(1), "OOM when allocating tensor with shape[64,512] on /job:x/device:GPU:0",
-         ExitKind.GPU_OUT_OF_MEMORY, "batch_size"),
+         ExitKind.GPU_OUT_OF_MEMORY, "batch size"),
         (ended(134), "failed call to cuMemAlloc: CUDA_ERROR_OUT_OF_MEMORY",
          ExitKind.GPU_OUT_OF_MEMORY, "gpu_memory"),
         (ContainerStatus("c", "r", 1, ContainerState.CREATED, error="no such device"), "",
