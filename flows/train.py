@@ -188,9 +188,10 @@ def run_attempt(
         lease = admit(attempt)
         if isinstance(lease, Wait):
             return _not_now(attempt, lease)
-        start_ranks(attempt, lease)
+        secrets = _secrets(attempt)
+        start_ranks(attempt, lease, secrets)
         portrait = Portrait(get_run_logger(), attempt.points, lease.host_memory_bytes)
-        followed = train_container(attempt, lease, _secrets(attempt), portrait)
+        followed = train_container(attempt, lease, secrets, portrait)
         return _state_of(attempt, update_estimates(attempt, followed))
     except (LedgerUnreachable, EngineUnreachable) as error:
         leave = True  # nothing can be recorded or removed now; the next process goes on here
