@@ -88,7 +88,18 @@ class HeadwayContainerPolicy(Block):
         "hold data sets, such as 10.1.0.0/16.",
     )
     max_pids: int = Field(4096, ge=16, title="Processes", description="In one container.")
-    network: NetworkMode = Field(NetworkMode.BRIDGE, title="Network")
+    network: NetworkMode = Field(
+        NetworkMode.BRIDGE,
+        title="Network",
+        description="bridge: the outside alone; unguarded: so even where packet rules cannot be "
+        "set; host: all that the node reaches, if the API has an auth string; none.",
+    )
+    gang_network: str = Field(
+        "",
+        title="Network of gangs",
+        description="Known to every node's engine; the parts of a job over several nodes meet on "
+        "it. host: the nodes' own, if the API has an auth string. Empty: such jobs are refused.",
+    )
     root_filesystem: RootFilesystem = Field(RootFilesystem.WRITABLE, title="Root file system")
     secret_prefixes: list[str] = Field(
         ["job-"],

@@ -1,5 +1,7 @@
 """Starts the other ranks of a gang, each as a run of the flow `rank` on its own node."""
 
+from collections.abc import Callable, Mapping
+
 import httpx
 from prefect.client.orchestration import get_client
 from prefect.deployments import run_deployment
@@ -14,14 +16,15 @@ from headway.model.run import rank_name
 from headway.server import DEPLOYMENTS, RANK
 
 
-def start_ranks(attempt: Attempt, lease: Lease) -> None:
-    """Hand each rank that has not begun to the node that holds its lease. Idempotent.
+def start_ranks(attempt: Attempt, lease: Lease, secrets: Callable[[], Mapping[str, str]]) -> None:
+    """Start rank 0, and hand each rank that has not begun to its node. Idempotent.
 
     Nothing for a job on one node, and for a run that is a rank itself.
 
     Args:
         attempt: Rank 0.
         lease: Its own.
+        secrets: Gives those of its program; asked once, before its container is created.
 
     Raises:
         SiteUnreachable: The flow `rank` is not registered, or Prefect does not answer.
@@ -32,6 +35,11 @@ def start_ranks(attempt: Attempt, lease: Lease) -> None:
     held = attempt.site.ledger.leases.untaken(attempt.run_id)
     if not held:
         return
+    # Only a container that runs has an address on a network of the engine.
+    attempt.launch(lease, secrets)
+    meeting = attempt.meeting_place()
+    if meeting is None:
+        return  # it has ended already, and the gang with it
     try:
         deployment = _deployment(attempt.site.settings.pool)
         for each in held:

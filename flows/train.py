@@ -6,9 +6,9 @@ one to know something.
 """
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
-from functools import wraps
+from functools import partial, wraps
 from typing import Any, ParamSpec, TypeVar, cast
 
 import httpx
@@ -144,11 +144,16 @@ def _problem(followed: Followed) -> str:
 
 
 @step("train", _problem)
-def train_container(attempt: Attempt, lease: Lease, portrait: Portrait) -> Followed:
+def train_container(
+    attempt: Attempt,
+    lease: Lease,
+    secrets: Callable[[], Mapping[str, str]],
+    portrait: Portrait,
+) -> Followed:
     """Run the container under its limits and follow it to its end."""
     display = Display(get_run_logger(), attempt.site.clock, portrait)
     with attempt.step("train") as problems:
-        followed = attempt.train(lease, lambda: _secrets(attempt), display)
+        followed = attempt.train(lease, secrets, display)
         if said := _problem(followed):
             problems.append(said)
     display.close()
@@ -216,9 +221,10 @@ def run_attempt(
         lease = admit(attempt)
         if isinstance(lease, Wait):
             return _not_now(attempt, lease)
-        start_ranks(attempt, lease)
+        secrets = partial(_secrets, attempt)
+        start_ranks(attempt, lease, secrets)
         portrait = Portrait(get_run_logger(), attempt.points, lease.host_memory_bytes)
-        followed = train_container(attempt, lease, portrait)
+        followed = train_container(attempt, lease, secrets, portrait)
         return _state_of(attempt, update_estimates(attempt, followed))
     except (LedgerUnreachable, EngineUnreachable) as error:
         leave = True  # nothing can be recorded or removed now; the next process goes on here

@@ -33,8 +33,8 @@ from headway.ledger.records import RunRecord
 from headway.ledger.standings import NOT_KEPT_YET
 from headway.model.attempt import Standing
 from headway.model.job import TrainingJob
-from headway.model.lease import Demand, Lease, Resource, Wait
-from headway.model.policy import NetworkMode
+from headway.model.lease import Demand, Lease, Refuse, Resource, Wait
+from headway.model.policy import GangNetwork, NetworkMode
 from headway.model.profile import Profile
 from headway.model.progress import ProgressPoint
 from headway.model.run import Exit, ExitKind, Measurement, Prediction, RunState, StepState
@@ -120,9 +120,28 @@ class Attempt:
         nodes = self.job.resources.nodes
         if nodes > 1 and self.meeting is None:
             port = next(port for port in lease.ports if port not in self.job.ports)
-            address = own_address(self.site.settings)
+            # On a network of gangs the container's address is known once it runs; until
+            # then, and to itself, its head goes by its own name.
+            on_network = isinstance(self._network(), GangNetwork)
+            address = self.container if on_network else own_address(self.site.settings)
             self.meeting = Meeting(self.run_id, self.number, address, port, 0, nodes)
         return self.meeting
+
+    def meeting_place(self) -> Meeting | None:
+        """Where the other ranks find this one, once its container runs; None if it has ended."""
+        if self.meeting is None or not isinstance(self._network(), GangNetwork):
+            return self.meeting
+        status = self.site.runtime.inspect(self.container)
+        if status is None or not status.address:
+            return None
+        return replace(self.meeting, address=status.address)
+
+    def _network(self) -> NetworkMode | GangNetwork | None:
+        """The network its container joins; raises `PolicyViolation` where the site has none."""
+        found = self.site.network(self.job.resources.nodes)
+        if isinstance(found, Refuse):
+            raise PolicyViolation("network", f"{found.value} node(s)", found.allowed)
+        return found
 
     @property
     def container(self) -> str:
@@ -224,20 +243,17 @@ class Attempt:
         # Only another size changes what it needs: it was granted that already.
         return newly, needs if demand is None or size != declared else demand
 
-    def train(
-        self, lease: Lease, secrets: Callable[[], Mapping[str, str]], listener: Listener
-    ) -> Followed:
-        """Start the container, or find it again, and follow it to its end.
+    def launch(self, lease: Lease, secrets: Callable[[], Mapping[str, str]]) -> None:
+        """Start the container, unless it was started before.
 
         Args:
             lease: What it may use.
             secrets: Gives the values of the job's secrets, by variable; asked once, before
                 the container is created.
-            listener: Who is told.
 
         Raises:
             InvalidInput: A secret cannot be used.
-            LeaseLost: The lease is gone; the container was stopped.
+            LeaseLost: The lease is gone.
             RuntimeFailure: The container could not be created or started.
         """
         runtime, ledger = self.site.runtime, self.site.ledger
@@ -256,6 +272,24 @@ class Attempt:
             runtime=runtime.kind.value,
         )
         runtime.start(self.container)
+
+    def train(
+        self, lease: Lease, secrets: Callable[[], Mapping[str, str]], listener: Listener
+    ) -> Followed:
+        """Start the container, or find it again, and follow it to its end.
+
+        Args:
+            lease: What it may use.
+            secrets: See `launch`.
+            listener: Who is told.
+
+        Raises:
+            InvalidInput: A secret cannot be used.
+            LeaseLost: The lease is gone; the container was stopped.
+            RuntimeFailure: The container could not be created or started.
+        """
+        runtime, ledger = self.site.runtime, self.site.ledger
+        self.launch(lease, secrets)
         ttl_s = self.site.settings.lease_ttl_s
         hidden = secretfiles.read(self._secrets)
         follower = Follower(
@@ -640,8 +674,9 @@ class Attempt:
             cpus=lease.cpus,
             shm_bytes=self.job.resources.shm,
             gpu_uuids=tuple(grant.uuid for grant in lease.gpus),
-            ports=lease.ports,
-            network=NetworkMode.HOST if self.meeting is not None else None,
+            # The port where ranks meet is theirs: nobody else on the node may speak to it.
+            ports=tuple(self.job.ports),
+            network=self._network(),
             user=self.site.container_user,
             stop_grace_s=self.job.stop_grace,
             log_limit_bytes=self.site.settings.log_limit_bytes,

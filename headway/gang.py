@@ -22,9 +22,9 @@ class Meeting:
     gang_id: str
     attempt: int
     address: str
-    """Of rank 0's node."""
+    """Of rank 0: its node's, or its container's on a network of gangs."""
     port: int
-    """On that node, theirs alone."""
+    """There, theirs alone."""
     rank: int
     """0 for the one that leads."""
     nodes: int

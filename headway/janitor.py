@@ -58,6 +58,7 @@ class Janitor:
         """Mend *site*'s node."""
         self._site = site
         self._turn = ""
+        self._amiss = ""
 
     def unsettled(self) -> list[RunRecord]:
         """Runs of this node that Prefect must be asked about, and some of the line's.
@@ -110,6 +111,7 @@ class Janitor:
             settings.node, settings.lease_ttl_s
         ):
             log.warning("gang %s did not begin its part here: its lease is released", gang_id)
+        self._guard_network()
         self._sweep(c for name, c in containers.items() if name not in wanted)
         self._sweep_secrets()
         try:
@@ -118,6 +120,12 @@ class Janitor:
         except HeadwayError as error:
             log.warning("the cache was not swept: %s; tried again next round", error)
         return mendings
+
+    def _guard_network(self) -> None:
+        amiss = self._site.runtime.guard_network()
+        if amiss and amiss != self._amiss:
+            log.warning("%s", amiss)
+        self._amiss = amiss
 
     def _mend(self, run: RunRecord, container: str, actions: Iterable[Action]) -> list[Mending]:
         """Carry *actions* out as far as they succeed; those that are left to the worker."""

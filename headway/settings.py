@@ -9,6 +9,7 @@ from pydantic import Field, SecretStr, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from headway.errors import InvalidInput
+from headway.model.policy import ApiAccess
 from headway.units import MIB
 
 ROOT_HOME = Path("/var/lib/headway")
@@ -102,6 +103,12 @@ class Settings(BaseSettings):
         if self.server_pointer.exists():
             return self.server_pointer.read_text().strip()
         return f"http://{self.host}:{self.port}/api"
+
+    @property
+    def api_access(self) -> ApiAccess:
+        """Who may give orders through the site's API, as far as this process was told."""
+        names = ("PREFECT_API_AUTH_STRING", "PREFECT_SERVER_API_AUTH_STRING")
+        return ApiAccess.PASSWORD if any(map(os.environ.get, names)) else ApiAccess.OPEN
 
     @property
     def server_pointer(self) -> Path:

@@ -32,12 +32,13 @@ from headway.model.job import TrainingJob
 from headway.model.job_text import job_nodes
 from headway.model.lease import Demand, Lease, Refuse
 from headway.model.node import Capacity, Node, NodeReading, NodeSpace
-from headway.model.policy import ContainerPolicy
+from headway.model.policy import ContainerPolicy, GangNetwork, NetworkMode
 from headway.model.run import Prediction
 from headway.model.site import NodeSettings
 from headway.policy.admission import possible
 from headway.policy.demand import raised, within
 from headway.policy.headroom import empty_host_bytes
+from headway.policy.network import network_of
 from headway.policy.settings import PolicySettings
 from headway.runtime.port import Runtime, RuntimeKind
 from headway.runtime.process import ProcessRuntime
@@ -264,7 +265,11 @@ class Site:
                 raise ValueError(str(error)) from error
         else:
             kind: type[BaseModel] = ContainerPolicy if name == POLICY else NodeSettings
-            kind.model_validate(document)
+            wanted = kind.model_validate(document)
+            if isinstance(wanted, ContainerPolicy):
+                refused = network_of(wanted, 1, self.settings.api_access)
+                if isinstance(refused, Refuse):
+                    raise ValueError(refused.allowed)
         if not self.ledger.settings.put(name, document):
             return False
         # Built anew from the new settings when they are next asked for.
@@ -364,7 +369,7 @@ class Site:
     def never(
         self, demand: Demand, count: int, *, pool: str = "", queue: str = ""
     ) -> Refuse | None:
-        """What of *demand* no *count* nodes could ever hold; None when they could.
+        """What of *demand* no *count* nodes could ever hold or join; None when they could.
 
         Args:
             demand: On each node.
@@ -372,6 +377,9 @@ class Site:
             pool: The work pool it goes to; empty for any of the site.
             queue: Its work queue; one of a node's name binds it to that node.
         """
+        network = self.network(count) if count > 1 else None
+        if isinstance(network, Refuse):
+            return network
         nodes = [record.node for record in self._where(pool, queue)]
         return possible(demand, nodes, count=count)
 
@@ -391,6 +399,15 @@ class Site:
             NodeSpace(each.node, empty_host_bytes(each.node, each.reading))
             for each in self._where(pool, queue)
         ]
+
+    def network(self, nodes: int) -> NetworkMode | GangNetwork | Refuse | None:
+        """What the containers of a job over *nodes* nodes join; `Refuse` where it has none.
+
+        None without an engine: there are no networks, programs have the machine's.
+        """
+        if self.runtime.kind is RuntimeKind.PROCESS:
+            return None
+        return network_of(self.container_policy, nodes, self.settings.api_access)
 
     def here(self) -> Node | None:
         """This node as the ledger has it."""

@@ -1,25 +1,53 @@
 """What containers may do on this site: set by the operator, checked before every create."""
 
 import enum
+import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from headway.errors import InvalidInput
 from headway.model.image import ImageReference
 from headway.units import GIB
+
+OWN_NETWORK = "headway"
+"""The engine's network that headway makes for containers."""
 
 
 class NetworkMode(enum.StrEnum):
     """What a container may reach."""
 
     BRIDGE = "bridge"
-    """The outside through the engine's own network; reached only by its published ports."""
+    """The outside, and neither the node nor another container; reached only by its published
+    ports. Nothing, where headway may not set the packet rules that this takes."""
+    UNGUARDED = "unguarded"
+    """As `BRIDGE`, also where those rules cannot be set: then it reaches the node's services."""
     HOST = "host"
-    """The node's own: everything that the node reaches. The ranks of a gang meet through it."""
+    """The node's own: everything that the node reaches."""
     NONE = "none"
     """Nothing; published ports do not work either."""
+
+
+@dataclass(frozen=True, slots=True)
+class GangNetwork:
+    """A network of the engine that the operator named for jobs over several nodes."""
+
+    name: str
+
+
+class ApiAccess(enum.StrEnum):
+    """Who may give the site orders through Prefect's API."""
+
+    OPEN = "open"
+    """Whoever reaches it."""
+    PASSWORD = "password"  # noqa: S105 - a word, no secret
+    """Who knows the auth string."""
+
+
+_NETWORK = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}")
+_NO_MEETING_PLACE = frozenset({OWN_NETWORK, "bridge", "default", "none"})
 
 
 class RootFilesystem(enum.StrEnum):
@@ -64,8 +92,16 @@ class ContainerPolicy(BaseModel):
     network: NetworkMode = Field(
         NetworkMode.BRIDGE,
         title="Network",
-        description="What a container reaches. Jobs over several nodes get host, unless this is "
-        "none: then they are refused.",
+        description="What a container reaches. bridge: the outside alone, or nothing where "
+        "headway may not set packet rules; unguarded: the outside in any case; host: all that the "
+        "node reaches, if the API has an auth string; none.",
+    )
+    gang_network: str = Field(
+        "",
+        title="Network of gangs",
+        description="Network that every node's engine knows (such as an overlay), on which the "
+        "parts of a job over several nodes meet; host for the nodes' own, if the API has an auth "
+        "string. Empty: such jobs are refused, unless Network is host.",
     )
     root_filesystem: RootFilesystem = Field(RootFilesystem.WRITABLE, title="Root file system")
     secret_prefixes: tuple[str, ...] = Field(
@@ -74,6 +110,15 @@ class ContainerPolicy(BaseModel):
         description="Beginnings of the names of the Prefect Secret blocks that jobs may use; "
         "none: no job gets any.",
     )
+
+    @field_validator("gang_network")
+    @classmethod
+    def _is_a_network(cls, name: str) -> str:
+        if name and _NETWORK.fullmatch(name) is None:
+            raise ValueError("give the name of a network, such as gangs")
+        if name in _NO_MEETING_PLACE:
+            raise ValueError(f"on the network {name} containers do not find each other")
+        return name
 
     def allows_image(self, image: str) -> bool:
         """Does *image* match one of the patterns? A missing tag counts as ``:latest``."""

@@ -27,11 +27,18 @@ from headway.errors import (
     shown,
 )
 from headway.model.image import ImageReference
-from headway.model.policy import ContainerPolicy, NetworkMode, RootFilesystem
+from headway.model.policy import (
+    OWN_NETWORK,
+    ContainerPolicy,
+    GangNetwork,
+    NetworkMode,
+    RootFilesystem,
+)
 from headway.runtime import logfile, probe
 from headway.runtime.cgroups import Hierarchy
 from headway.runtime.enginelog import fetch_into
 from headway.runtime.held import Held, Reading
+from headway.runtime.networks import Networks, is_bridge
 from headway.runtime.port import (
     BindMount,
     ContainerSpec,
@@ -88,6 +95,7 @@ class DockerRuntime:
         self._clock = clock
         self._host = docker_host
         self._timeout_s = timeout_s
+        self._networks = Networks(lambda: self._api, docker_host)
         self._groups = Hierarchy.of_this_host()
         self._held: dict[str, Held] = {}
         # Where no group of our own outlives the container: the last reading.
@@ -115,7 +123,8 @@ class DockerRuntime:
                 "The memory peak is read while a container runs; a peak in its last second "
                 "may be missed."
             )
-        return tuple(found)
+        amiss = self.guard_network()
+        return (*found, amiss) if amiss else tuple(found)
 
     def path_in_container(self, mount: BindMount) -> str:
         """The mount's target."""
@@ -254,8 +263,8 @@ class DockerRuntime:
         api = self._api
         image = ImageReference.parse(spec.image)
         read_only = self.policy.root_filesystem is RootFilesystem.READ_ONLY
-        network = spec.network or self.policy.network
-        published = () if network is NetworkMode.HOST else spec.ports
+        network = self._network_of(spec)
+        published = () if network == NetworkMode.HOST else spec.ports
         host_config = api.create_host_config(
             mounts=mounts,
             mem_limit=spec.host_memory_bytes,
@@ -269,7 +278,7 @@ class DockerRuntime:
             read_only=read_only,
             storage_opt=None if layer_bytes is None else {"size": str(layer_bytes)},
             tmpfs={"/tmp": "rw,nosuid,nodev,exec"} if read_only else None,
-            network_mode=network.value,
+            network_mode=network,
             port_bindings={port: ("127.0.0.1", port) for port in published},
             device_requests=_gpu_request(spec),
             cgroup_parent=self._group(spec.name) if self._own_group else None,
@@ -302,7 +311,9 @@ class DockerRuntime:
                         labels=labels,
                         host_config=host_config,
                         healthcheck={"test": ["NONE"]},
-                        network_disabled=network is NetworkMode.NONE,
+                        network_disabled=network == NetworkMode.NONE,
+                        # A gang's head is told its own name as the place where all meet.
+                        hostname=spec.name if isinstance(spec.network, GangNetwork) else None,
                     )
                     return str(created["Id"])
                 except NotFound as error:  # removed in between
@@ -313,6 +324,61 @@ class DockerRuntime:
                         raise ContainerExists(spec.name) from error
                     raise
         raise AssertionError(spec.name)  # pragma: no cover - the loop returns or raises
+
+    def _network_of(self, spec: ContainerSpec) -> str:
+        """The engine's network that the container joins, with its rules in place."""
+        wanted = spec.network or self.policy.network
+        if isinstance(wanted, GangNetwork):
+            self._guard_gang(wanted)
+            return wanted.name
+        if wanted in {NetworkMode.HOST, NetworkMode.NONE}:
+            return wanted.value
+        why = self._why_unguarded()
+        return NetworkMode.NONE.value if why and wanted is NetworkMode.BRIDGE else OWN_NETWORK
+
+    def _guard_gang(self, network: GangNetwork) -> None:
+        if self.policy.network in {NetworkMode.UNGUARDED, NetworkMode.HOST}:
+            return
+        with self._asking(f"look for network {network.name}"):
+            found = self._networks.find(network.name)
+        why = self._why_unguarded() if found is not None and is_bridge(found) else ""
+        if why:
+            raise RuntimeFailure(
+                f"the network {network.name} is a bridge of this node, and a container on it would "
+                f"reach the node's services: {why}. Let headway set packet rules, or set network "
+                "to unguarded in the block headway-container-policy/site"
+            )
+
+    def _why_unguarded(self) -> str:
+        with self._asking("look after its networks"):
+            return self._networks.hold(self._gang_network())
+
+    def _gang_network(self) -> str:
+        name = self.policy.gang_network
+        return "" if name == NetworkMode.HOST else name
+
+    def guard_network(self) -> str:
+        """Put the packet rules of the bridges in place; what of that cannot be had."""
+        gang, mode = self._gang_network(), self.policy.network
+        if not gang and mode in {NetworkMode.HOST, NetworkMode.NONE}:
+            return ""
+        why = self._why_unguarded()
+        if why and mode is NetworkMode.BRIDGE:
+            return (
+                f"Containers have no network, since it cannot be guarded ({why}). Let headway set "
+                "packet rules, or set network to unguarded in the block "
+                "headway-container-policy/site."
+            )
+        if why:
+            return f"Containers reach the services of this node ({why})."
+        with self._asking(f"look for network {gang}"):
+            found = self._networks.find(gang) if gang else None
+        if found is not None and not is_bridge(found) and not found["Internal"]:
+            return (
+                f"Packet rules do not guard the network {gang} (driver {found['Driver']}): "
+                "make it --internal where gangs need nothing else."
+            )
+        return ""
 
     def _has_shell(self, container: str) -> bool:
         """Is there a shell in the container's own root? 2 ms, without starting it."""
@@ -370,6 +436,11 @@ class DockerRuntime:
             )
         elif "port is already allocated" in cause or "address already in use" in cause:
             cause += ". Another program of this node has the port: give the job another one"
+        elif re.search("network .* not found", cause):
+            cause += (
+                ". Make it on this engine, or change gang_network of the block "
+                "headway-container-policy/site"
+            )
         raise RuntimeFailure(f"container {name} could not be started: {cause}") from error
 
     def inspect(self, name: str) -> ContainerStatus | None:
@@ -415,6 +486,7 @@ class DockerRuntime:
             started_at=started_at,
             ended_at=ended_at if where is ContainerState.EXITED else None,
             pids=pids,
+            address=_address(found, self._gang_network()),
             error=state["Error"],
         )
 
@@ -644,6 +716,11 @@ def _environment(spec: ContainerSpec) -> dict[str, str]:
     if not spec.gpu_uuids:
         own["NVIDIA_VISIBLE_DEVICES"] = "void"
     return own | dict(spec.env)
+
+
+def _address(found: Mapping[str, Any], network: str) -> str:
+    joined = found.get("NetworkSettings", {}).get("Networks") or {}
+    return str(joined[network]["IPAddress"]) if network in joined else ""
 
 
 def _gpu_request(spec: ContainerSpec) -> list[DeviceRequest] | None:

@@ -12,7 +12,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Protocol
 
-from headway.model.policy import NetworkMode
+from headway.model.policy import GangNetwork, NetworkMode
 
 
 class RuntimeKind(enum.StrEnum):
@@ -55,7 +55,7 @@ class ContainerSpec:
     """GPUs made visible; empty makes all of them invisible."""
     ports: tuple[int, ...] = ()
     """Published on the same number of the host's loopback address."""
-    network: NetworkMode | None = None
+    network: NetworkMode | GangNetwork | None = None
     """Other than the policy's, which may still forbid it; None for the policy's."""
     user: str = ""
     """``uid:gid``; empty for the owner of headway's own process."""
@@ -92,6 +92,8 @@ class ContainerStatus:
     ended_at: datetime | None = None
     pids: tuple[int, ...] = ()
     """Host process ids, while it runs: maps NVML's processes to runs."""
+    address: str = ""
+    """By which its gang reaches it on a `GangNetwork`, while it runs; else empty."""
     error: str = ""
     """The engine's own words, when it could not start the container."""
 
@@ -196,5 +198,16 @@ class Runtime(Protocol):
         """Give up the oldest part of every log that is over its limit; offsets stay valid.
 
         The node's worker calls it every few seconds.
+        """
+        ...
+
+    def guard_network(self) -> str:
+        """Put back in place what keeps containers from the node and from each other.
+
+        `create` does so too; the node's worker calls it now and then, since a
+        firewall that is reloaded forgets it under containers that run.
+
+        Returns:
+            What of it cannot be had, as a sentence; empty when nothing is amiss.
         """
         ...

@@ -93,6 +93,10 @@ class ProcessRuntime:
     def ensure_image(self, image: str) -> None:
         """Nothing to do: programs find what the machine has. Raises `PolicyViolation`."""
 
+    def guard_network(self) -> str:
+        """Nothing to do: `weaknesses` says that programs have the machine's network."""
+        return ""
+
     # ----- life -----
 
     def create(self, spec: ContainerSpec) -> None:

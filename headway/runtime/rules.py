@@ -5,7 +5,7 @@ from pathlib import Path, PurePosixPath
 
 from headway.errors import PolicyViolation
 from headway.model.image import GIVE_IMAGE, is_image
-from headway.model.policy import ContainerPolicy, NetworkMode
+from headway.model.policy import ContainerPolicy, GangNetwork, NetworkMode
 from headway.runtime.port import BindMount, ContainerSpec
 from headway.units import format_size
 
@@ -36,12 +36,21 @@ def check_spec(spec: ContainerSpec, policy: ContainerPolicy) -> None:
             raise PolicyViolation(what, format_size(asked), f"give at most {format_size(most)}")
     if not 1 <= spec.pids <= policy.max_pids:
         raise PolicyViolation("processes", spec.pids, f"give 1 to {policy.max_pids}")
-    if spec.network is NetworkMode.HOST and policy.network is NetworkMode.NONE:
-        raise PolicyViolation(
-            "network", "host", "a job over several nodes needs one, and this site gives none"
-        )
+    _check_network(spec.network, policy)
     for mount in spec.mounts:
         _check_target(mount)
+
+
+def _check_network(network: NetworkMode | GangNetwork | None, policy: ContainerPolicy) -> None:
+    allowed: set[object] = {policy.network, NetworkMode.NONE, None}
+    if policy.gang_network:
+        named = policy.gang_network
+        host = named == NetworkMode.HOST
+        allowed.add(NetworkMode.HOST if host else GangNetwork(named))
+    if network not in allowed:
+        name = network.name if isinstance(network, GangNetwork) else network
+        setting = "change network or gang_network of the block headway-container-policy/site"
+        raise PolicyViolation("network", str(name), setting)
 
 
 def check_image(image: str, policy: ContainerPolicy) -> None:

@@ -17,7 +17,7 @@ from headway.errors import (
     ImageMissing,
     RuntimeFailure,
 )
-from headway.model.policy import ContainerPolicy
+from headway.model.policy import ContainerPolicy, GangNetwork
 from headway.runtime.port import (
     BindMount,
     ContainerSpec,
@@ -31,6 +31,7 @@ from headway.runtime.rules import check_spec, real_source
 
 _POLL_S = 0.01
 _KILLED = 137
+_ADDRESS = "192.0.2.7"
 
 
 class OnTerm(enum.StrEnum):
@@ -74,6 +75,7 @@ class FakeMachine:
         missing_images: Images that are not here and cannot be pulled.
         start_errors: Container name → why the engine refuses to start it.
         answers: Cleared while the engine does not answer.
+        unguarded: Why containers cannot be kept from the node; empty when they are.
     """
 
     scripts: dict[tuple[str, ...], Script] = field(default_factory=dict)
@@ -82,6 +84,7 @@ class FakeMachine:
     start_errors: dict[str, str] = field(default_factory=dict)
     answers: threading.Event = field(default_factory=threading.Event)
     containers: dict[str, _Container] = field(default_factory=dict)
+    unguarded: str = ""
     lock: threading.RLock = field(default_factory=threading.RLock)
 
     def __post_init__(self) -> None:
@@ -115,6 +118,11 @@ class FakeRuntime:
     def path_in_container(self, mount: BindMount) -> str:
         """The mount's target."""
         return mount.target
+
+    def guard_network(self) -> str:
+        """What the machine's `unguarded` says."""
+        with self._asking("look after its networks"):
+            return self.machine.unguarded
 
     def ensure_image(self, image: str) -> None:
         """Raises `ImageMissing` for the machine's `missing_images`."""
@@ -173,6 +181,9 @@ class FakeRuntime:
             started_at=container.started_at,
             ended_at=ended_at,
             pids=(os.getpid(),) if state is ContainerState.RUNNING else (),
+            address=_ADDRESS
+            if state is ContainerState.RUNNING and isinstance(spec.network, GangNetwork)
+            else "",
             error=self.machine.start_errors.get(spec.name, ""),
         )
 

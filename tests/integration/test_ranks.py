@@ -139,7 +139,7 @@ def test_ranks_that_prefect_cannot_be_asked_for_are_the_sites_failure(
         temporary_settings({PREFECT_API_URL: "http://127.0.0.1:9/api"}),
         pytest.raises(SiteUnreachable, match="no rank could start"),
     ):
-        start_ranks(attempt, lease)
+        start_ranks(attempt, lease, {})
 
 
 def test_a_database_that_is_away_for_a_moment_ends_no_rank(tmp_path: Path) -> None:

@@ -87,6 +87,9 @@ class Daemon:
     live_restore: str = "off"
     path_first: Path | None = None
     """Searched before PATH: where a stub hook lies."""
+    namespace: str = ""
+    """Named network namespace to run in, with the engine's own packet rules; else a bare one."""
+    options: tuple[str, ...] = ()
     process: subprocess.Popen[bytes] | None = None
     log: Path = field(init=False)
 
@@ -103,10 +106,14 @@ class Daemon:
         pid_file.unlink(missing_ok=True)
         # The engine's own containerd dies with it and leaves this behind.
         (self.folder / "exec/containerd/containerd.pid").unlink(missing_ok=True)
+        inside = ["unshare", "--net"]
+        if self.namespace:
+            inside = ["nsenter", f"--net=/run/netns/{self.namespace}"]
         command = [
-            "unshare", "--net", "dockerd", "--data-root", f"{self.folder}/data",
+            *inside, "dockerd", *self.options, "--data-root", f"{self.folder}/data",
             "--exec-root", f"{self.folder}/exec", "-H", self.host, "--pidfile", str(pid_file),
-            "--bridge=none", "--iptables=false", "--storage-driver", "vfs",
+            "--bridge=none", f"--iptables={'true' if self.namespace else 'false'}",
+            "--storage-driver", "vfs",
             f"--live-restore={'true' if self.live_restore == 'on' else 'false'}",
         ]  # fmt: skip
         path = os.environ["PATH"]

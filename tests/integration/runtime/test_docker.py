@@ -127,11 +127,15 @@ def test_ports_are_on_loopback_only(harness: Harness) -> None:
     assert f"00000000:{port:04X}" not in bound
 
 
-def test_a_gangs_container_has_the_nodes_own_network(harness: Harness) -> None:
+def test_where_the_policy_says_so_a_gang_has_the_nodes_own_network(harness: Harness) -> None:
+    policy = harness.policy().model_copy(update={"gang_network": "host"})
+    runtime = harness.make(harness.site, policy)
     with socket.create_server(("127.0.0.1", 0)) as peer:
         port = peer.getsockname()[1]
         text = f"echo hello | nc 127.0.0.1 {port}"
-        harness.started(replace(harness.spec(shell(text)), network=NetworkMode.HOST, ports=(port,)))
+        spec = replace(harness.spec(shell(text)), network=NetworkMode.HOST, ports=(port,))
+        runtime.create(spec)
+        runtime.start(spec.name)
         peer.settimeout(20)
         connection, _ = peer.accept()
         with connection:

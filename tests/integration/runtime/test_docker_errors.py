@@ -10,7 +10,7 @@ import pytest
 
 from headway.clock import SystemClock
 from headway.errors import EngineUnreachable, RuntimeFailure
-from headway.model.policy import ContainerPolicy
+from headway.model.policy import ContainerPolicy, NetworkMode
 from headway.runtime.docker import DockerRuntime
 from headway.runtime.port import ContainerSpec
 from headway.units import MIB
@@ -66,7 +66,8 @@ def engine() -> Iterator[Engine]:
 @pytest.fixture
 def runtime(engine: Engine) -> DockerRuntime:
     host = f"tcp://127.0.0.1:{engine.server_port}"
-    return DockerRuntime("site", ContainerPolicy(), SystemClock(), docker_host=host, timeout_s=20)
+    alone = ContainerPolicy(network=NetworkMode.NONE)
+    return DockerRuntime("site", alone, SystemClock(), docker_host=host, timeout_s=20)
 
 
 def teach_a_created_container(engine: Engine, log: Path) -> None:

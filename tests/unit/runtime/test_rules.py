@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from headway.errors import PolicyViolation
-from headway.model.policy import ContainerPolicy, NetworkMode
+from headway.model.policy import ContainerPolicy, GangNetwork, NetworkMode
 from headway.runtime.port import BindMount, ContainerSpec
 from headway.runtime.rules import check_spec
 
@@ -88,8 +88,34 @@ def test_images(patterns: tuple[str, ...], image: str, allowed: bool) -> None:
     assert ContainerPolicy(images=patterns).allows_image(image) is allowed
 
 
-def test_a_site_without_network_has_no_gangs() -> None:
-    gang = replace(SPEC, network=NetworkMode.HOST)
-    check_spec(gang, ContainerPolicy())
-    with pytest.raises(PolicyViolation, match="several nodes"):
-        check_spec(gang, ContainerPolicy(network=NetworkMode.NONE))
+@pytest.mark.parametrize(
+    ("policy", "network", "allowed"),
+    [
+        ({}, NetworkMode.HOST, False),
+        ({}, NetworkMode.UNGUARDED, False),
+        ({}, GangNetwork("gangs"), False),
+        ({}, NetworkMode.NONE, True),
+        ({"network": "host"}, NetworkMode.HOST, True),
+        ({"gang_network": "host"}, NetworkMode.HOST, True),
+        ({"gang_network": "gangs"}, GangNetwork("gangs"), True),
+        ({"gang_network": "gangs"}, GangNetwork("others"), False),
+        ({"gang_network": "gangs"}, NetworkMode.HOST, False),
+    ],
+)
+def test_networks(
+    policy: dict[str, str], network: NetworkMode | GangNetwork, allowed: bool
+) -> None:
+    spec, rules = replace(SPEC, network=network), ContainerPolicy.model_validate(policy)
+    if allowed:
+        check_spec(spec, rules)
+        return
+    with pytest.raises(PolicyViolation, match="gang_network"):
+        check_spec(spec, rules)
+
+
+@pytest.mark.parametrize(
+    "name", ["bridge", "none", "default", "headway", "container:x", "a b", "-x", "gangs\n"]
+)
+def test_where_no_gang_could_meet(name: str) -> None:
+    with pytest.raises(ValueError, match="gang_network"):
+        ContainerPolicy(gang_network=name)

@@ -1,0 +1,154 @@
+"""Where the containers of a gang meet, on a real ledger and a fake engine; without Prefect."""
+
+import logging
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flows import gang
+from flows.gang import start_ranks
+from headway.attempt import Attempt
+from headway.clock import SystemClock
+from headway.errors import ImpossibleDemand, PolicyViolation
+from headway.gang import Meeting
+from headway.janitor import Janitor
+from headway.model.job import Resources, TrainingJob
+from headway.model.lease import Demand, Lease
+from headway.model.policy import GangNetwork, NetworkMode
+from headway.settings import Settings
+from headway.site import POLICY, Site
+from headway.submit import read_for, refuse_impossible
+from headway.testing.runtime import FakeMachine, FakeRuntime, Script
+from headway.units import MIB
+
+GANG = "00000000-0000-4000-8000-000000000001"
+WANTS = Resources(nodes=2, host_memory="64MiB", cpus=0.1)
+JOB = TrainingJob(name="gang", image="image:1", command=["true"], ports=[6006], resources=WANTS)
+AUTH = "PREFECT_SERVER_API_AUTH_STRING"
+
+
+@pytest.fixture
+def machine() -> FakeMachine:
+    return FakeMachine(default=Script(runs_s=60.0))
+
+
+@pytest.fixture
+def site(tmp_path: Path, machine: FakeMachine, monkeypatch: pytest.MonkeyPatch) -> Site:
+    for name in (AUTH, "PREFECT_API_AUTH_STRING"):
+        monkeypatch.delenv(name, raising=False)
+    site = Site(Settings(home=tmp_path, runtime="docker", node="head"), SystemClock())
+    monkeypatch.setattr(
+        site, "_engine", lambda: FakeRuntime("s", site._runtime_policy(), site.clock, machine)
+    )
+    site.join()
+    other = replace(site.nodes()[0], name="other")
+    site.ledger.nodes.register(other, boot_id="b", worker_token="w")
+    return site
+
+
+def granted(site: Site) -> tuple[Attempt, Lease]:
+    Attempt(site, GANG, JOB)  # puts it into the line
+    demand = Demand(host_memory_bytes=64 * MIB, cpus=0.1, ports=(6006,))
+    lease = site.ledger.leases.admit(
+        GANG, "head", demand, reading=None, ttl_s=60.0, others=["other"]
+    )
+    assert isinstance(lease, Lease)
+    return Attempt(site, GANG, JOB), lease
+
+
+@pytest.fixture
+def handed(monkeypatch: pytest.MonkeyPatch) -> list[Meeting]:
+    """Meetings that other nodes were told of."""
+    told: list[Meeting] = []
+
+    def start(deployment: str, attempt: Attempt, meeting: Meeting, held: Any) -> None:
+        assert attempt.site.runtime.inspect(attempt.container) is not None
+        told.append(meeting)
+
+    monkeypatch.setattr(gang, "_start", start)
+    monkeypatch.setattr(gang, "_deployment", lambda pool: "rank/default")
+    return told
+
+
+def test_the_parts_are_told_the_address_of_a_head_that_runs(
+    site: Site, machine: FakeMachine, handed: list[Meeting]
+) -> None:
+    site.adopt(POLICY, {"gang_network": "gangs"})
+    attempt, lease = granted(site)
+    start_ranks(attempt, lease, {})
+    (told,) = handed
+    status = site.runtime.inspect(attempt.container)
+    assert status is not None
+    assert told.address == status.address != ""
+    spec = machine.containers[attempt.container].spec
+    assert spec.network == GangNetwork("gangs")
+    # To itself the head goes by its own name, and nobody else is let in where the gang meets.
+    assert spec.env["MASTER_ADDR"] == attempt.container
+    assert spec.env["MASTER_PORT"] == str(told.port)
+    assert spec.ports == (6006,)
+    # Whoever takes the flow over hands them the same.
+    start_ranks(Attempt(site, GANG, JOB), lease, {})
+    assert handed == [told, told]
+
+
+def test_a_head_that_has_ended_calls_for_nobody(
+    site: Site, machine: FakeMachine, handed: list[Meeting]
+) -> None:
+    machine.default = Script()
+    site.adopt(POLICY, {"gang_network": "gangs"})
+    start_ranks(*granted(site), {})
+    assert handed == []
+
+
+def test_with_an_auth_string_a_gang_may_have_the_nodes_own_network(
+    site: Site, machine: FakeMachine, handed: list[Meeting], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site.adopt(POLICY, {"gang_network": "host"})
+    attempt, lease = granted(site)
+    with pytest.raises(PolicyViolation, match=AUTH):
+        start_ranks(attempt, lease, {})
+    monkeypatch.setenv(AUTH, "admin:secret")
+    start_ranks(attempt, lease, {})
+    assert [told.address for told in handed] != [attempt.container]
+    assert machine.containers[attempt.container].spec.network is NetworkMode.HOST
+
+
+def test_a_gang_without_a_network_is_refused_before_it_is_queued(site: Site) -> None:
+    text = (
+        b"name: gang\nimage: image:1\ncommand: [x]\n"
+        b"resources:\n  nodes: 2\n  host_memory: 64MiB\n  cpus: 0.1\n"
+    )
+    read = read_for(site, text, filename="job.yaml")
+    with pytest.raises(ImpossibleDemand) as refused:
+        refuse_impossible(site, read, pool="", queue="")
+    assert str(refused.value).startswith("job.yaml:5 resources.nodes: got 2; this site has no net")
+    assert "gang_network of the block headway-container-policy/site" in str(refused.value)
+    # And once more where it is claimed, should the policy have changed meanwhile.
+    with pytest.raises(ImpossibleDemand, match="gang_network"):
+        Attempt(site, GANG, JOB).admit()
+    site.adopt(POLICY, {"gang_network": "gangs"})
+    refuse_impossible(site, read, pool="", queue="")
+
+
+def test_the_nodes_own_network_for_all_is_no_policy_without_an_auth_string(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(ValueError, match=AUTH):
+        site.adopt(POLICY, {"network": "host"})
+    monkeypatch.setenv(AUTH, "admin:secret")
+    assert site.adopt(POLICY, {"network": "host"})
+
+
+def test_the_janitor_says_once_what_is_amiss_with_the_network(
+    site: Site, machine: FakeMachine, caplog: pytest.LogCaptureFixture
+) -> None:
+    janitor = Janitor(site)
+    with caplog.at_level(logging.WARNING, "headway.janitor"):
+        for why in ("iptables is not installed", "iptables is not installed", "", "gone again"):
+            machine.unguarded = why
+            janitor.round([], {}, frozenset())
+    assert [record.message for record in caplog.records] == [
+        "iptables is not installed", "gone again"
+    ]  # fmt: skip
