@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable
 
+from headway.errors import shown
 from headway.model.run import Exit, ExitKind
 from headway.policy.gpu_memory import ran_out_of_gpu_memory
 from headway.runtime.port import ContainerState, ContainerStatus
@@ -10,6 +11,14 @@ from headway.runtime.port import ContainerState, ContainerStatus
 _SIGKILL, _SIGTERM, _SIGBUS, _SIGSEGV = 137, 143, 135, 139
 
 _SHARED_MEMORY = re.compile(r"insufficient shared memory|No space left on device: '/dev/shm")
+
+
+_ERROR = re.compile(r"(\w+\.)*\w*(Error|Exception|Interrupt|Exit|Refused)\b(:|$)")
+"""How Python, and much that is written in it, begins the line that names what went wrong."""
+_ESCAPES = re.compile(r"\x1b(\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(\x07|\x1b\\)|.)")
+_PROGRESS = '{"headway"'
+_LINES_BACK = 40
+_MOST_WORDS = 240
 
 
 def classify_exit(
@@ -81,7 +90,20 @@ def _failed(status: ContainerStatus, log_tail: str) -> str:
         return f"shared memory ran out (exit {code}); raise resources.shm"
     if code == _SIGSEGV:
         return "the program crashed (segmentation fault, exit 139); look at the end of its log"
-    return f"the program failed (exit {code}); look at the end of its log"
+    words = last_words(log_tail)
+    said = f": {shown(words, _MOST_WORDS)}" if words else ""
+    return f"the program failed (exit {code}){said}; look at the end of its log"
+
+
+def last_words(log_tail: str) -> str:
+    """The line that tells most of a failure: its last error, else the last that is there at all.
+
+    Launchers, loggers and shutting-down libraries write lines after the error.
+    """
+    lines = [_ESCAPES.sub("", line.rsplit("\r", 1)[-1]).strip() for line in log_tail.splitlines()]
+    lines = [line for line in lines if line and not line.startswith(_PROGRESS)][-_LINES_BACK:]
+    errors = [line for line in lines if _ERROR.match(line)]
+    return next(iter(errors[-1:] or lines[-1:]), "")
 
 
 _MESSAGES: dict[ExitKind, Callable[[ContainerStatus, str], str]] = {

@@ -76,11 +76,15 @@ def test_prefects_own_command_starts_a_run(process_site: LiveSite) -> None:
 
 
 def test_the_deployments_default_is_the_digits_sample(process_site: LiveSite) -> None:
-    done = process_site.prefect("deployment", "run", "train/default", "--flow-run-name", "digits-1")
+    before = {run["run_id"] for run in process_site.json("runs")}
+    done = process_site.prefect("deployment", "run", "train/default")
     assert done.returncode == 0, done.stderr
-    run_id = next(r["run_id"] for r in process_site.json("runs") if r["name"] == "digits-1")
+    (run_id,) = {run["run_id"] for run in process_site.json("runs")} - before
     view = process_site.until(run_id, "Completed", "Failed")
     assert view["state"] == "Completed", view
+    # Prefect made up a name; the worker has called it by its job.
+    assert view["name"] == "digits"
+    assert process_site.show("digits")["run_id"] == run_id
     assert view["progress"]["iteration"] == 30
 
 
@@ -209,11 +213,25 @@ def test_what_does_not_fit_waits_with_its_reason_and_without_a_process(
     locks = process_site.home / "state/flows"
     for view in waiting:
         assert not (locks / f"{view['run_id']}.lock").exists()
+    waits = queue[0]["run_id"]
+    said = wait_for(
+        lambda: process_site.artifacts(waits).get("waiting"), 20, process_site.worker_log
+    )
+    assert "of host memory; the largest headroom is" in said
+    assert "number 1 in line" in said
+    lines = [line for line in process_site.logged(waits) if line.startswith("waits: ")]
+    assert lines[0].startswith("waits: needs ")
+    assert len(lines) <= 2
     gate.touch()
     for run_id in runs:
         assert process_site.until(run_id, "Completed", "Failed", timeout_s=150)["state"] == (
             "Completed"
         )
+    wait_for(
+        lambda: process_site.artifacts(waits)["waiting"].startswith("It waits no more"),
+        20,
+        lambda: str(process_site.artifacts(waits)),
+    )
 
 
 def _two_run_eight_wait(views: list[dict[str, str]]) -> list[dict[str, str]] | None:

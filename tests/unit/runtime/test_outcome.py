@@ -53,3 +53,37 @@ def test_each_end_has_its_kind_and_its_advice(
 def test_what_headway_did_itself_comes_first() -> None:
     assert classify_exit(ended(0), timed_out=True).kind is ExitKind.TIMED_OUT
     assert classify_exit(ended(143), timed_out=True).kind is ExitKind.TIMED_OUT
+
+
+TRACEBACK = """Epoch 3: 100%
+{"headway": {"iteration": 3}}
+Traceback (most recent call last):
+  File "train.py", line 3, in <module>
+    raise ValueError("shapes (3,4) and (5,) differ")
+ValueError: shapes (3,4) and (5,) differ
+"""
+
+
+@pytest.mark.parametrize(
+    ("log", "words"),
+    [
+        (TRACEBACK, '"ValueError: shapes (3,4) and (5,) differ"'),
+        # What a launcher writes afterwards does not hide it.
+        (
+            TRACEBACK + "wandb: done\n[rank0] exiting\n",
+            '"ValueError: shapes (3,4) and (5,) differ"',
+        ),
+        ("torch.cuda.Exc\nmy.pkg.BadConfig_Error: no lr\n", '"my.pkg.BadConfig_Error: no lr"'),
+        ("loading\nfatal: cannot open data.bin\n\n", '"fatal: cannot open data.bin"'),
+        ("  5%|\r 10%|\rbroken pipe", '"broken pipe"'),
+        ("\x1b[31mboom\x1b[0m\n", '"boom"'),
+        ("\x1b]0;title\x07rm \x9b31m\u202e", '"rm \\x9b31m\\u202e"'),
+        ('{"headway": {"iteration": 3}}\n', None),
+        ("", None),
+        ("x" * 5000, f'"{"x" * 239}…"'),
+    ],
+)
+def test_a_failure_is_told_in_the_programs_last_words(log: str, words: str | None) -> None:
+    message = classify_exit(ended(1), log_tail=log).message
+    said = "" if words is None else f": {words}"
+    assert message == f"the program failed (exit 1){said}; look at the end of its log"
