@@ -13,6 +13,7 @@ from typing import Any
 
 import click
 
+from headway.auth import auth_file, site_auth
 from headway.errors import HeadwayError, LedgerUnreachable, RunUnknown, SiteUnreachable
 from headway.forkserver import running_server
 from headway.model.job_text import job_from_document
@@ -24,12 +25,14 @@ from headway.site import Site
 from headway.units import format_duration
 from headway.up import (
     only_one,
+    prefect_command,
     register,
     server_daemon,
     site_environment,
     start_server,
     start_worker,
     worker_daemon,
+    write_profile,
 )
 from headway.view import comparison
 from headway.watch import watch_run
@@ -49,12 +52,16 @@ def bring_up(site: Site, say: Say) -> dict[str, Any]:
         site.ledger.close()
         server = start_server(settings, site.clock, say)
         registered = register(settings, say)
+        if registered:
+            write_profile(settings, say)
         worker = start_worker(settings, site.clock, say)
     return {
         "url": settings.api_url.removesuffix("/api"),
         "started": [n for n, new in (("server", server), ("worker", worker)) if new],
         "registered": registered,
         "node": settings.node,
+        "auth_file": str(auth_file(settings)),
+        "prefect": prefect_command(settings),
         "runtime": site.runtime.kind.value,
         "weaknesses": list(site.runtime.weaknesses()),
     }
@@ -90,7 +97,7 @@ def _end_runs(site: Site, say: Say) -> list[str]:
         return []
     try:
         under_way = site.ledger.runs.on_node(site.settings.node)
-        with PrefectServer(site.settings.api_url) as server:
+        with PrefectServer(site.settings.api_url, auth=site_auth(site.settings)) as server:
             for run in under_way:
                 say(f"cancelling {run.name} ({run.run_id[:8]}) …")
                 with contextlib.suppress(RunUnknown):  # deleted: the janitor ends it
@@ -122,7 +129,7 @@ def run_demo(site: Site, *, rows: int, rounds: int, machine: bool) -> int:
     job = _flights_job(data, rows, rounds)
     say(f"submitting the sample: prefect deployment run {DEPLOYMENT} …")
     run_id = _submit_through_prefect(site, job)
-    with PrefectServer(site.settings.api_url) as server:
+    with PrefectServer(site.settings.api_url, auth=site_auth(site.settings)) as server:
         say(f"run {run_id}: {report['url']}/runs/flow-run/{run_id}")
         status = watch_run(site, server, run_id, machine=machine)
     if not machine:
@@ -219,6 +226,7 @@ def _summary(site: Site, run_id: str, took_s: float, report: dict[str, Any]) -> 
     for weakness in report["weaknesses"]:
         click.echo(f"              {weakness}")
     click.echo(f"  look at it  {report['url']}/runs/flow-run/{run_id}")
-    click.echo(f"  prefect     export PREFECT_API_URL={report['url']}/api")
+    click.echo(f"  log in      with the line in {report['auth_file']}")
+    click.echo(f"  prefect     {report['prefect']} deployment run {DEPLOYMENT}")
     click.echo(f"  took        {format_duration(took_s)} in all")
     click.echo("  stop it     make down")

@@ -7,7 +7,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from headway.errors import LedgerUnreachable, LogElsewhere, RunUnknown, SiteUnreachable
+from headway.errors import LedgerUnreachable, LogElsewhere, RunUnknown, SiteRefused, SiteUnreachable
 from headway.estimate.remaining import RemainingTime
 from headway.estimate.remaining_diagnostics import diagnose_points
 from headway.ledger.records import RunRecord
@@ -164,6 +164,8 @@ def watch_run(site: Site, server: PrefectServer, run_id: str, *, machine: bool) 
         while True:
             try:
                 seen = server.run(run_id)
+            except SiteRefused:
+                raise
             except SiteUnreachable as error:
                 progress.update(task, says=str(error)[:60])
                 site.clock.sleep(2.0)
