@@ -26,7 +26,6 @@ from sqlmodel import select  # noqa: E402
 from headway.ledger import Ledger  # noqa: E402
 from headway.ledger.tables import LeaseGpuRow, LeaseRow, RunRow  # noqa: E402
 from headway.model.run import RunState  # noqa: E402
-from headway.server import PrefectServer  # noqa: E402
 from tests.support import postgresql  # noqa: E402
 from tests.support.nodes import StubNode, several_nodes  # noqa: E402
 from tests.support.site import LiveSite, sleeper  # noqa: E402
@@ -75,7 +74,7 @@ def _hand_in(head: LiveSite, jobs: int, seconds: float) -> None:
         "resources": wants | {"host_memory": "64MiB", "cpus": 0.05},
         "max_runtime": "5m",
     }
-    with PrefectServer(f"{head.url}/api") as server:
+    with head.server() as server:
         for number in range(jobs):
             server.submit({"job": job}, name=f"short-{number}", tags=[], key=None)
 

@@ -25,10 +25,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import httpx
 import psutil
 from rich.console import Console
 from rich.table import Table
+
+from headway.server import PrefectServer
 
 ROOT = Path(__file__).resolve().parents[1]
 HEADWAY = str(Path(sys.executable).with_name("headway"))
@@ -47,9 +48,14 @@ class Site:
             free.bind(("127.0.0.1", 0))
             port = free.getsockname()[1]
         clean = {k: v for k, v in os.environ.items() if not k.startswith(("PREFECT", "HEADWAY"))}
-        self.env = {**clean, "HEADWAY_HOME": str(home), "HEADWAY_PORT": str(port)}
+        self.env = {
+            **clean,
+            "HEADWAY_HOME": str(home),
+            "HEADWAY_PORT": str(port),
+            "PREFECT_HOME": str(home / "profiles"),
+        }
         self.url = f"http://127.0.0.1:{port}/api"
-        self.api = httpx.Client(base_url=self.url, timeout=60)
+        self.api: PrefectServer | None = None  # before the site is up it has no auth string
 
     def headway(self, *arguments: str) -> str:
         """Run a headway command; what it prints."""
@@ -61,14 +67,19 @@ class Site:
             raise SystemExit(f"{' '.join(command)} failed:\n{done.stdout}{done.stderr}")
         return done.stdout
 
+    def auth(self) -> str:
+        """The site's auth string."""
+        return (self.home / "auth").read_text().strip()
+
     def post(self, path: str, /, **body: Any) -> Any:
-        """POST to the API; SQLite may be locked for a moment."""
-        for _ in range(10):
-            answer = self.api.post(path, json=body)
-            if answer.status_code != 503:
-                break
-            time.sleep(0.5)
-        return answer.raise_for_status().json()
+        """POST to the API."""
+        return self.call("POST", path, body)
+
+    def call(self, method: str, path: str, body: dict[str, Any] | None = None) -> Any:
+        """Ask the API; SQLite may be locked for a moment."""
+        if self.api is None:
+            self.api = PrefectServer(self.url, auth=self.auth(), timeout_s=60.0)
+        return self.api._call(method, path, body)  # noqa: SLF001 - what no command asks
 
     def submit(self, deployment: str, **parameters: Any) -> tuple[str, float]:
         """Create a run; its id, and the time just before."""
@@ -83,9 +94,17 @@ class Site:
         state: dict[str, Any] = {}
         while state.get("type") not in FINAL and time.monotonic() < deadline:
             time.sleep(0.2)
-            state = self.api.get(f"/flow_runs/{run}").raise_for_status().json()["state"]
+            state = self.call("GET", f"/flow_runs/{run}")["state"]
         if state["type"] != "COMPLETED":
             raise SystemExit(f"run {run} is {state['name']}: {state['message']}")
+
+
+def online(site: Site) -> Any:
+    """What the server says of the stock worker; nothing before its pool is there."""
+    try:
+        return site.post("/work_pools/stock/workers/filter")
+    except LookupError:
+        return None
 
 
 @contextmanager
@@ -93,6 +112,7 @@ def stock_worker(site: Site) -> Iterator[tuple[int, str]]:
     """A default process worker on the same server; its pid, its deployment's id."""
     prefect = {
         "PREFECT_API_URL": site.url,
+        "PREFECT_API_AUTH_STRING": site.auth(),
         "PREFECT_HOME": str(site.home / "stock"),
         "DO_NOT_TRACK": "1",
     }
@@ -103,7 +123,7 @@ def stock_worker(site: Site) -> Iterator[tuple[int, str]]:
         env = {k: v for k, v in site.env.items() if not k.startswith("HEADWAY")}
         worker = subprocess.Popen(command, env=env | prefect, stdout=log, stderr=log)
     try:
-        while "ONLINE" not in site.api.post("/work_pools/stock/workers/filter", json={}).text:
+        while "ONLINE" not in str(online(site)):
             if worker.poll() is not None:
                 raise SystemExit(f"the stock worker ended: {site.home / 'stock.log'}")
             time.sleep(0.2)
@@ -135,7 +155,7 @@ def first_line_s(text: str, began: float) -> float:
 
 def through_headway(site: Site) -> Callable[[], float]:
     """One job through `train/default`."""
-    deployment = site.api.get("/deployments/name/train/default").raise_for_status().json()["id"]
+    deployment = site.call("GET", "/deployments/name/train/default")["id"]
     job = {"name": "bench", "image": IMAGE, "command": TELL, "resources": {"host_memory": "256MiB"}}
 
     def once() -> float:
@@ -239,7 +259,6 @@ def measure(runs: int, *, with_slurm: bool) -> dict[str, Any]:
                         latency[way].append(taken)
     finally:
         site.headway("down")
-        site.api.close()
         shutil.rmtree(home, ignore_errors=True)
     return {
         "container": bool(engine),

@@ -1,5 +1,6 @@
 """Commands about nodes: node join, serve, leave, drain, resume, remove, list."""
 
+import sys
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -25,17 +26,29 @@ def join(server: str, ledger: str, machine: bool) -> None:
     """Make this machine a node of a site and start its worker.
 
     HEADWAY_NODE names it, HEADWAY_POOL its work pool; a pool that does not
-    exist yet is made.
+    exist yet is made. The site's auth string is taken from PREFECT_API_AUTH_STRING,
+    or asked for.
     """
     from headway.up import join as join_site
-    from headway.up import start_worker
+    from headway.up import start_worker, write_profile
 
     site = this_site()
 
     def say(text: str) -> None:
         click.echo(text, err=machine)
 
-    join_site(site.settings, server_url=server.rstrip("/"), ledger_url=ledger, say=say)
+    def ask() -> str:
+        answer: str = click.prompt("the site's auth string", hide_input=True, err=True)
+        return answer.strip()
+
+    join_site(
+        site.settings,
+        server_url=server.rstrip("/"),
+        ledger_url=ledger,
+        say=say,
+        ask=ask if sys.stdin.isatty() else None,
+    )
+    write_profile(site.settings, say)
     start_worker(site.settings, site.clock, say)
     if machine:
         print_json({"node": site.settings.node, "pool": site.settings.pool, "server": server})

@@ -78,12 +78,13 @@ def open_server(site: "Site") -> "PrefectServer":
 
     import httpx
 
+    from headway.auth import auth_for
     from headway.errors import InvalidInput
     from headway.server import PrefectServer
 
     url = os.environ.get("PREFECT_API_URL") or site.settings.api_url
     try:
-        return PrefectServer(url)
+        return PrefectServer(url, auth=auth_for(site.settings, url))
     except httpx.InvalidURL as error:
         allowed = f"give an address such as http://head:4200/api ({error})"
         raise InvalidInput("PREFECT_API_URL", url, allowed) from None

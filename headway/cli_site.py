@@ -27,10 +27,19 @@ def up(machine: bool) -> None:
         print_json(report)
     else:
         click.echo(f"the site is up: {report['url']}")
-        click.echo(f"for `prefect …` in this shell: export PREFECT_API_URL={report['url']}/api")
+        click.echo(f"its page asks for a password once: the line in {report['auth_file']}")
+        click.echo(f"for Prefect's own commands type `{report['prefect']} …`")
         click.echo(
             "submit a job with `headway submit job.yaml`, stop all of it with `headway down`"
         )
+
+
+@click.command()
+def serve() -> None:
+    """Be the site's Prefect server in the foreground, for systemd and containers."""
+    from headway.up import serve_site
+
+    serve_site(this_site().settings)
 
 
 @click.command()
@@ -208,4 +217,4 @@ def _of(part_bytes: int, whole_bytes: int) -> str:
     return f"{format_size(part_bytes)} of {format_size(whole_bytes)}"
 
 
-COMMANDS = (up, down, demo, nodes, doctor, prune)
+COMMANDS = (up, serve, down, demo, nodes, doctor, prune)

@@ -14,6 +14,7 @@ from typing import Any
 
 import click
 
+from headway.auth import site_auth
 from headway.clock import Clock
 from headway.errors import (
     HeadwayError,
@@ -34,12 +35,14 @@ from headway.site import Site
 from headway.units import format_duration
 from headway.up import (
     only_one,
+    prefect_command,
     register,
     server_daemon,
     site_environment,
     start_server,
     start_worker,
     worker_daemon,
+    write_profile,
 )
 from headway.view import comparison
 from headway.watch import watch_run
@@ -64,12 +67,16 @@ def bring_up(site: Site, say: Say) -> dict[str, Any]:
             site.choose_runtime()  # here, where somebody reads why it cannot be
         server = start_server(settings, site.clock, say)
         registered = register(settings, say)
+        if registered:
+            write_profile(settings, say)
         worker = start_worker(settings, site.clock, say)
     return {
         "url": settings.api_url.removesuffix("/api"),
         "started": [n for n, new in (("server", server), ("worker", worker)) if new],
         "registered": registered,
         "node": settings.node,
+        "auth_file": str(settings.auth_file),
+        "prefect": prefect_command(settings),
         "runtime": site.runtime.kind.value,
         "weaknesses": list(site.runtime.weaknesses()),
     }
@@ -105,7 +112,7 @@ def _end_runs(site: Site, say: Say) -> list[str]:
         return []
     try:
         under_way = site.ledger.runs.on_node(site.settings.node)
-        with PrefectServer(site.settings.api_url) as server:
+        with PrefectServer(site.settings.api_url, auth=site_auth(site.settings)) as server:
             for run in under_way:
                 say(f"cancelling {run.name} ({run.run_id[:8]}) …")
                 with contextlib.suppress(RunUnknown):  # deleted: the janitor ends it
@@ -137,7 +144,7 @@ def run_demo(site: Site, *, rows: int, rounds: int, machine: bool) -> int:
     job = _flights_job(data, rows, rounds)
     say(f"submitting the sample: prefect deployment run {DEPLOYMENT} …")
     run_id = _submit_through_prefect(site, job)
-    with PrefectServer(site.settings.api_url) as server:
+    with PrefectServer(site.settings.api_url, auth=site_auth(site.settings)) as server:
         say(f"run {run_id}: {report['url']}/runs/flow-run/{run_id}")
         status = watch_run(site, server, run_id, machine=machine)
     if not machine:
@@ -275,6 +282,7 @@ def _summary(site: Site, run_id: str, took_s: float, report: dict[str, Any]) -> 
     for weakness in report["weaknesses"]:
         click.echo(f"              {weakness}")
     click.echo(f"  look at it  {report['url']}/runs/flow-run/{run_id}")
-    click.echo(f"  prefect     export PREFECT_API_URL={report['url']}/api")
+    click.echo(f"  log in      with the line in {report['auth_file']}")
+    click.echo(f"  prefect     {report['prefect']} deployment run {DEPLOYMENT}")
     click.echo(f"  took        {format_duration(took_s)} in all")
     click.echo("  stop it     make down")

@@ -4,6 +4,7 @@
     ├── InvalidInput            a field has a value that is not allowed
     │   └── ImpossibleDemand    no node of the site could ever hold it
     ├── SiteUnreachable         the Prefect server does not answer
+    │   └── SiteRefused         it answers, but not to this auth string
     ├── NodeNameTaken           another machine works under this node's name
     ├── LogElsewhere            the log of a run is on another node
     ├── LedgerError
@@ -82,6 +83,20 @@ class SiteUnreachable(HeadwayError):
         super().__init__(
             f"no site answers at {url} ({cause}); start one with `headway up`, "
             "or point PREFECT_API_URL at the one you mean"
+        )
+
+
+class SiteRefused(SiteUnreachable):
+    """The Prefect server at *url* asks for an auth string, and this is not it."""
+
+    def __init__(self, url: str, cause: str) -> None:
+        self.url = url
+        self.cause = cause
+        HeadwayError.__init__(
+            self,
+            f"the site at {url} refuses this auth string, or was told none ({cause}); nothing was "
+            "changed. It is the line in the file auth in HEADWAY_HOME on the server's machine: "
+            "give it as PREFECT_API_AUTH_STRING, for a node to `headway node join`",
         )
 
 

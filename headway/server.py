@@ -6,7 +6,6 @@ Flows and the worker use Prefect's own client.
 """
 
 import base64
-import os
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -16,7 +15,7 @@ from uuid import uuid4
 import httpx
 
 from headway.clock import Clock, SystemClock
-from headway.errors import InvalidInput, RunUnknown, SiteUnreachable
+from headway.errors import InvalidInput, RunUnknown, SiteRefused, SiteUnreachable
 
 FLOW = "train"
 RANK = "rank"
@@ -26,6 +25,7 @@ DEPLOYMENTS = {FLOW: DEPLOYMENT, RANK: "rank/gang"}
 """What is copied for a further work pool; a list of deployments shows the second part alone."""
 _PAGE = 200  # the server's own limit
 _BUSY = frozenset({429, 502, 503, 504})
+_REFUSED = frozenset({401, 403})
 _PAUSES_S = (0.2, 0.5, 1.0, 2.0, 4.0, 8.0)
 
 
@@ -47,16 +47,21 @@ class FlowRun:
 class PrefectServer:
     """One Prefect server. Every method raises `SiteUnreachable` when it does not answer."""
 
-    def __init__(self, api_url: str, timeout_s: float = 15.0, clock: Clock | None = None) -> None:
-        """The server at *api_url*; *clock* waits while it is busy."""
+    def __init__(
+        self,
+        api_url: str,
+        *,
+        auth: str | None,
+        timeout_s: float = 15.0,
+        clock: Clock | None = None,
+    ) -> None:
+        """The server at *api_url*, told *auth*; *clock* waits while it is busy."""
         self._clock = clock or SystemClock()
         self.api_url = api_url.rstrip("/")
-        secret = os.environ.get("PREFECT_API_AUTH_STRING") or os.environ.get(
-            "PREFECT_SERVER_API_AUTH_STRING"
-        )
+        self._csrf: dict[str, str] | None = None
         headers = {}
-        if secret:
-            headers["Authorization"] = "Basic " + base64.b64encode(secret.encode()).decode()
+        if auth:
+            headers["Authorization"] = "Basic " + base64.b64encode(auth.encode()).decode()
         # trust_env: a proxy meant for the internet must not see calls to loopback.
         self._client = httpx.Client(
             base_url=self.api_url, headers=headers, timeout=timeout_s, trust_env=False
@@ -75,6 +80,8 @@ class PrefectServer:
             raise SiteUnreachable(self.api_url, type(error).__name__) from error
         if response.status_code == httpx.codes.NOT_FOUND:
             raise LookupError(path)
+        if response.status_code in _REFUSED:
+            raise SiteRefused(self.api_url, f"HTTP {response.status_code}")
         if response.is_error:
             detail = response.text[:300].replace("\n", " ")
             raise SiteUnreachable(self.api_url, f"HTTP {response.status_code}: {detail}")
@@ -93,7 +100,7 @@ class PrefectServer:
         while True:
             pause_s = next(pauses_s, None)
             try:
-                response = self._client.request(method, path, json=body)
+                response = self._request(method, path, body)
             except httpx.ReadTimeout:
                 if pause_s is None:
                     raise
@@ -101,6 +108,44 @@ class PrefectServer:
                 if response.status_code not in _BUSY or pause_s is None:
                     return response
             self._clock.sleep(pause_s)
+
+    def _request(self, method: str, path: str, body: object) -> httpx.Response:
+        """Ask once; with the token that the server wants of whoever is not just reading.
+
+        A token is good for an hour, so with one that is refused a new one is tried.
+        """
+        if method == "GET":
+            return self._client.get(path)
+        for anew in (self._csrf is None, True):
+            refusal = self._fetch_token() if anew else None
+            if refusal is not None:
+                return refusal
+            response = self._client.request(method, path, json=body, headers=self._csrf)
+            if response.status_code != httpx.codes.FORBIDDEN:
+                break
+        return response
+
+    def _fetch_token(self) -> httpx.Response | None:
+        """Have a token against cross-site requests, or none where the server wants none.
+
+        Returns:
+            The server's answer where it refused or was busy, else None.
+        """
+        client = uuid4().hex
+        answer = self._client.get("/csrf-token", params={"client": client})
+        if answer.status_code in _BUSY | _REFUSED:
+            return answer
+        self._csrf = {}
+        if answer.is_success:
+            token = answer.json()["token"]
+            self._csrf = {"Prefect-Csrf-Token": token, "Prefect-Csrf-Client": client}
+        return None
+
+    def accepts(self) -> bool:
+        """Whether the server answers to our auth string, and to nobody without one."""
+        path = "/admin/version"
+        stranger = httpx.get(f"{self.api_url}{path}", timeout=self._client.timeout, trust_env=False)
+        return stranger.status_code in _REFUSED and self._client.get(path).is_success
 
     def is_healthy(self) -> bool:
         """Whether a Prefect server answers here at all."""

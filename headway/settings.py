@@ -108,7 +108,13 @@ class Settings(BaseSettings):
     def api_access(self) -> ApiAccess:
         """Who may give orders through the site's API, as far as this process was told."""
         names = ("PREFECT_API_AUTH_STRING", "PREFECT_SERVER_API_AUTH_STRING")
-        return ApiAccess.PASSWORD if any(map(os.environ.get, names)) else ApiAccess.OPEN
+        told = self.auth_file.exists() or any(map(os.environ.get, names))
+        return ApiAccess.PASSWORD if told else ApiAccess.OPEN
+
+    @property
+    def auth_file(self) -> Path:
+        """The string that the site's Prefect server asks for."""
+        return self.home / "auth"
 
     @property
     def server_pointer(self) -> Path:

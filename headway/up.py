@@ -21,8 +21,10 @@ import psutil
 import tzlocal
 from sqlalchemy import make_url
 
+from headway import auth
+from headway.auth import auth_for, have_auth, keep_secret, site_auth
 from headway.clock import Clock
-from headway.errors import HeadwayError, SiteUnreachable
+from headway.errors import HeadwayError, SiteRefused, SiteUnreachable
 from headway.home import settle
 from headway.ledger import Ledger
 from headway.project import PROJECT
@@ -132,7 +134,6 @@ class Daemon:
 def site_environment(settings: Settings) -> dict[str, str]:
     """Environment of everything that belongs to the site on this machine."""
     env = {k: v for k, v in os.environ.items() if not k.startswith("PREFECT_")}
-    keep = {k: v for k, v in os.environ.items() if k.startswith("PREFECT_SERVER_API_AUTH")}
     prefect = {
         "PREFECT_HOME": str(settings.home / "prefect"),
         "PREFECT_API_URL": settings.api_url,
@@ -142,15 +143,18 @@ def site_environment(settings: Settings) -> dict[str, str]:
         # On SQLite, marking runs late locks the database for minutes (measured).
         "PREFECT_SERVER_SERVICES_LATE_RUNS_ENABLED": "false",
         "PREFECT_CLI_PROMPT": "false",
-        "PREFECT_CLIENT_CSRF_SUPPORT_ENABLED": "false",
+        # A page of another site may neither ask nor read; the UI asks where it came from,
+        # by whichever of the machine's names that was.
+        "PREFECT_SERVER_CSRF_PROTECTION_ENABLED": "true",
+        "PREFECT_SERVER_CORS_ALLOWED_ORIGINS": settings.api_url.removesuffix("/api"),
+        "PREFECT_UI_API_URL": "/api",
     }
     if settings.server_database_url is not None:
         prefect["PREFECT_SERVER_DATABASE_CONNECTION_URL"] = _for_prefect(
             settings.server_database_url.get_secret_value()
         )
-    secret = os.environ.get("PREFECT_SERVER_API_AUTH_STRING")
-    if secret:
-        prefect["PREFECT_API_AUTH_STRING"] = secret
+    if secret := site_auth(settings):
+        prefect |= {auth.CLIENT: secret, auth.SERVER: secret}
     # The executables beside this Python come first: `prefect` must be the tested one.
     path = os.pathsep.join([str(Path(sys.executable).parent), env.get("PATH", os.defpath)])
     site = {
@@ -161,7 +165,7 @@ def site_environment(settings: Settings) -> dict[str, str]:
         "HEADWAY_POOL": settings.pool,
         "HEADWAY_TIMEZONE": os.environ.get("HEADWAY_TIMEZONE") or tzlocal.get_localzone_name(),
     }
-    return {**env, **keep, **prefect, **site, "PATH": path}
+    return {**env, **prefect, **site, "PATH": path}
 
 
 def _for_prefect(url: str) -> str:
@@ -198,9 +202,13 @@ def start_server(settings: Settings, clock: Clock, say: Callable[[str], None]) -
             another program's server has the port.
     """
     daemon = server_daemon(settings)
-    with PrefectServer(settings.api_url, timeout_s=5.0) as server:
+    with PrefectServer(settings.api_url, auth=have_auth(settings), timeout_s=5.0) as server:
         if daemon.process() is not None and server.is_healthy():
-            return False
+            if server.accepts():
+                return False
+            say("the Prefect server does not ask for this site's auth string: restarting it …")
+            worker_daemon(settings).stop(signal.SIGTERM, 10.0)  # it does not know it either
+            daemon.stop(signal.SIGTERM, 20.0)
         if daemon.process() is None and _port_is_taken(settings):
             raise StartFailed(
                 "the Prefect server",
@@ -210,11 +218,14 @@ def start_server(settings: Settings, clock: Clock, say: Callable[[str], None]) -
             )
         say(f"starting the Prefect server at {settings.api_url.removesuffix('/api')} …")
         if daemon.process() is None:
-            command = ["prefect", "server", "start", "--host", settings.host]
-            command += ["--port", str(settings.port)]
-            daemon.start(_absolute(command), site_environment(settings))
+            daemon.start(_server_command(settings), site_environment(settings))
         _await(daemon, "the Prefect server", server.is_healthy, _SERVER_START_S, clock)
     return True
+
+
+def _server_command(settings: Settings) -> list[str]:
+    command = ["prefect", "server", "start", "--host", settings.host]
+    return _absolute([*command, "--port", str(settings.port)])
 
 
 def start_worker(settings: Settings, clock: Clock, say: Callable[[str], None]) -> bool:
@@ -254,32 +265,89 @@ def register(settings: Settings, say: Callable[[str], None]) -> bool:
     return True
 
 
+def write_profile(settings: Settings, say: Callable[[str], None]) -> None:
+    """Have plain `prefect …` find this site: a profile among those of whoever calls."""
+    own = ("PREFECT_HOME", "PREFECT_PROFILES_PATH")
+    env = {k: v for k, v in site_environment(settings).items() if not k.startswith("PREFECT_")}
+    env |= {name: os.environ[name] for name in own if name in os.environ}
+    try:
+        _run([sys.executable, "-m", "blocks.profile"], env, settings)
+    except StartFailed as error:  # the site itself does not need it
+        say(f"no Prefect profile was written: {error}")
+
+
+def prefect_command(settings: Settings) -> str:
+    """What a person types for `prefect`, so that it finds this site."""
+    note = settings.state_dir / "profile"
+    return note.read_text().strip() if note.exists() else "prefect"
+
+
 def join(
-    settings: Settings, *, server_url: str, ledger_url: str, say: Callable[[str], None]
+    settings: Settings,
+    *,
+    server_url: str,
+    ledger_url: str,
+    say: Callable[[str], None],
+    ask: Callable[[], str] | None = None,
 ) -> None:
     """Note where the site's server and ledger are, and make this node's work pool there.
 
+    Args:
+        settings: This node's.
+        server_url: The Prefect API.
+        ledger_url: The ledger's database.
+        say: Is told what happens.
+        ask: Asks a person for the auth string; None where nobody is there.
+
     Raises:
         SiteUnreachable: No Prefect server answers at *server_url*.
+        SiteRefused: It asks for an auth string that was not given.
         LedgerUnreachable: No database answers at *ledger_url*.
     """
     settle(settings.home)
     settings.state_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
-    with PrefectServer(server_url, timeout_s=10.0) as server:
-        if not server.is_healthy():
-            raise SiteUnreachable(server_url, "no Prefect server answers there")
+    secret = _accepted_auth(settings, server_url, ask)
+    with PrefectServer(server_url, auth=secret, timeout_s=10.0) as server:
+        registered = server.has_deployment()
         Ledger.open(ledger_url).close()
         settings.server_pointer.write_text(server_url)
-        settings.ledger_pointer.touch(mode=0o600)
-        settings.ledger_pointer.write_text(ledger_url)
+        keep_secret(settings.ledger_pointer, ledger_url)
+        if secret:
+            keep_secret(settings.auth_file, secret)
         say(f"joining {server_url.removesuffix('/api')} as node {settings.node} …")
         env = site_environment(settings)
-        if not server.has_deployment():
+        if not registered:
             register(settings, say)
             return
         pool = ["work-pool", "create", settings.pool, "--type", "gpu-node", "--overwrite"]
         _run([*_absolute(["prefect", "--no-prompt"]), *pool], env, settings)
         server.offer_in(settings.pool)
+
+
+def _accepted_auth(
+    settings: Settings, server_url: str, ask: Callable[[], str] | None
+) -> str | None:
+    """An auth string for the server: of the environment, of this home, or asked for."""
+    given = os.environ.get(auth.CLIENT) or os.environ.get(auth.SERVER)
+    secret = given or auth_for(settings, server_url)
+    with PrefectServer(server_url, auth=secret, timeout_s=10.0) as server:
+        if not server.is_healthy():
+            raise SiteUnreachable(server_url, "no Prefect server answers there")
+        try:
+            server.has_deployment()
+        except SiteRefused:
+            if ask is None:
+                raise
+            return ask()
+    return secret
+
+
+def serve_site(settings: Settings) -> NoReturn:
+    """Become this site's Prefect server: for systemd and containers."""
+    have_auth(settings)
+    os.chdir(PROJECT)
+    command = _server_command(settings)
+    os.execve(command[0], command, site_environment(settings))  # noqa: S606 - no shell, our own path
 
 
 def serve(settings: Settings, say: Callable[[str], None]) -> NoReturn:
@@ -302,6 +370,8 @@ def _worker_command(settings: Settings) -> list[str]:
 
 def leave(settings: Settings) -> None:
     """Forget the server and ledger that this node joined."""
+    if settings.server_pointer.exists():
+        settings.auth_file.unlink(missing_ok=True)
     settings.server_pointer.unlink(missing_ok=True)
     settings.ledger_pointer.unlink(missing_ok=True)
 
@@ -323,8 +393,10 @@ def _fingerprint(env: Mapping[str, str]) -> str:
         "HEADWAY_NODE",
         "HEADWAY_TIMEZONE",
         "PREFECT_API_URL",
+        auth.CLIENT,
     ):
-        digest.update(f"{key}={env[key]}\0".encode())
+        digest.update(f"{key}={env.get(key)}\0".encode())
+    digest.update(os.environ.get("PREFECT_HOME", str(Path.home())).encode())  # the profile's
     return digest.hexdigest()
 
 

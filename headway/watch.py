@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headway.attempt import container_name
-from headway.errors import LedgerUnreachable, LogElsewhere, RunUnknown, SiteUnreachable
+from headway.errors import LedgerUnreachable, LogElsewhere, RunUnknown, SiteRefused, SiteUnreachable
 from headway.estimate.remaining_diagnostics import diagnose_points
 from headway.estimate.usual import LOOKED_AT, Usual
 from headway.ledger.records import RunRecord
@@ -233,6 +233,8 @@ def watch_run(site: Site, server: PrefectServer, run_id: str, *, machine: bool) 
         while True:
             try:
                 seen = server.run(run_id)
+            except SiteRefused:
+                raise
             except SiteUnreachable as error:
                 watch.tell_away(error)
                 site.clock.sleep(2.0)

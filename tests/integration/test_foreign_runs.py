@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from headway.flowrun import live_flow
 from tests.support.site import LiveSite, sleeper, wait_for
 
 pytestmark = [pytest.mark.prefect, pytest.mark.timeout(300)]
@@ -136,7 +137,7 @@ def test_no_hook_is_looked_for_in_what_a_deployment_names(
     flow = process_site.flow_pid(run_id)
     process_site.kill(flow)
     wait_for(
-        lambda: process_site.flow_pid(run_id) != flow,
+        lambda: live_flow(process_site.home / "state", run_id) not in {None, flow},
         60,
         lambda: f"{run_id} was not taken up\n{process_site.worker_log()}",
     )

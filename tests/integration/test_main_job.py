@@ -5,7 +5,6 @@ import signal
 import subprocess
 from pathlib import Path
 
-import httpx
 import pytest
 
 from tests.support.site import BIN, ROOT, LiveSite, free_port, sleeper, wait_for
@@ -99,11 +98,9 @@ def test_an_estimate_is_asked_for_as_a_run_is(process_site: LiveSite) -> None:
 
 
 def test_prefect_shows_deployment_and_queue_as_ready(process_site: LiveSite) -> None:
-    api = f"{process_site.url}/api"
-
     def states() -> tuple[str, str]:
-        deployment = httpx.get(f"{api}/deployments/name/train/default").json()
-        queue = httpx.get(f"{api}/work_pools/gpu/queues/default").json()
+        deployment = process_site.call("GET", "deployments/name/train/default")
+        queue = process_site.call("GET", "work_pools/gpu/queues/default")
         return deployment["status"], queue["status"]
 
     wait_for(lambda: states() == ("READY", "READY") or None, 45, lambda: str(states()))

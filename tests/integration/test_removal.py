@@ -11,7 +11,6 @@ from headway.errors import InvalidInput
 from headway.model.lease import Demand, Lease
 from headway.model.run import RunState
 from headway.removal import remove_node
-from headway.server import PrefectServer
 from headway.settings import Settings
 from headway.site import Site
 from headway.units import MIB
@@ -40,7 +39,7 @@ def gone_name(site: Site) -> str:
 
 def running_there(live: LiveSite, site: Site, retries: int) -> str:
     """A run that trains on the node that is gone."""
-    with PrefectServer(f"{live.url}/api") as server:
+    with live.server() as server:
         job = sleeper(2, retries=retries)
         run_id = server.submit({"job": job}, name="far", tags=[], key=None).run_id
     wait_for(lambda: run_id in {run.run_id for run in site.ledger.runs.all()}, 60, lambda: run_id)
@@ -53,7 +52,7 @@ def running_there(live: LiveSite, site: Site, retries: int) -> str:
 
 
 def test_a_node_that_still_reports_is_not_removed(process_site: LiveSite, gone: Site) -> None:
-    with PrefectServer(f"{process_site.url}/api") as server:
+    with process_site.server() as server:
         with pytest.raises(InvalidInput, match="node leave"):
             remove_node(gone, server, gone_name(gone))
         with pytest.raises(InvalidInput, match="nowhere"):
@@ -67,7 +66,7 @@ def test_its_runs_go_elsewhere_or_end(
     again, never = (running_there(process_site, gone, retries) for retries in (1, 0))
     name = gone_name(gone)
     monkeypatch.setattr("headway.pool.LOST_AFTER_S", -1.0)
-    with PrefectServer(f"{process_site.url}/api") as server:
+    with process_site.server() as server:
         removed = {each.run_id: each.then for each in remove_node(gone, server, name)}
     assert removed[again] == "goes back to the line as attempt 2"
     assert "has ended" in removed[never]

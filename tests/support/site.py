@@ -37,6 +37,7 @@ class LiveSite:
             "HEADWAY_PORT": str(port),
             "HEADWAY_RUNTIME": runtime,
             "HEADWAY_NODE": "test-node",
+            "PREFECT_HOME": str(home / "p"),  # whose profiles `up` writes
             **more,
         }
         self.url = f"http://127.0.0.1:{port}"
@@ -61,14 +62,10 @@ class LiveSite:
         return json.loads(done.stdout)
 
     def prefect(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        """`prefect ARGUMENTS`, pointed at this site."""
-        env = self.env | {
-            "PREFECT_API_URL": f"{self.url}/api",
-            "PREFECT_HOME": str(self.home / "p"),
-        }
+        """`prefect ARGUMENTS`, which finds this site by its profile."""
         return subprocess.run(
             [BIN / "prefect", *arguments],
-            env=env, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False,
+            env=self.env, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False,
         )  # fmt: skip
 
     def submit(self, folder: Path, **job: Any) -> str:
@@ -131,8 +128,16 @@ class LiveSite:
 
     def call(self, method: str, path: str, body: dict[str, Any] | None = None) -> Any:
         """Ask the site's Prefect API as somebody who may; what it answers."""
-        with PrefectServer(f"{self.url}/api", timeout_s=30.0) as server:
+        with self.server() as server:
             return server._call(method, path, body)
+
+    def server(self) -> PrefectServer:
+        """The site's Prefect server, told its auth string."""
+        return PrefectServer(f"{self.url}/api", auth=self.auth(), timeout_s=30.0)
+
+    def auth(self) -> str:
+        """The site's auth string."""
+        return (self.home / "auth").read_text().strip()
 
     def worker_pid(self) -> int:
         """Pid of the site's worker."""

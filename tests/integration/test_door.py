@@ -1,0 +1,58 @@
+"""Who comes in at a site's Prefect server, and that nobody else does."""
+
+import os
+from pathlib import Path
+
+import httpx
+import psutil
+import pytest
+
+from tests.support.site import LiveSite
+
+pytestmark = [pytest.mark.prefect, pytest.mark.timeout(300)]
+
+
+def test_the_site_lets_in_who_knows_its_string_and_no_page(process_site: LiveSite) -> None:
+    api = f"{process_site.url}/api"
+    origin = {"Origin": "http://page.example"}
+    runs, known = f"{api}/flow_runs/filter", httpx.BasicAuth(*process_site.auth().split(":"))
+    with httpx.Client(headers=origin) as page:
+        assert page.get(f"{api}/admin/settings").status_code == 401
+        assert page.post(runs, json={}).status_code == 403
+        # With the string, were it known, a page still has no token and may read no answer.
+        assert page.post(runs, json={}, auth=known).status_code == 403
+        answer = page.get(f"{api}/admin/version", auth=known)
+        assert "access-control-allow-origin" not in answer.headers
+        asked = {"Access-Control-Request-Method": "POST"}
+        assert page.options(runs, headers=asked).status_code == 400
+    assert process_site.call("POST", "flow_runs/filter", {}) is not None
+    assert process_site.run("runs").returncode == 0
+    assert process_site.prefect("deployment", "ls").returncode == 0
+
+
+def test_the_string_is_in_no_command_line_and_no_log(process_site: LiveSite) -> None:
+    secret = process_site.auth()
+    assert (process_site.home / "auth").stat().st_mode & 0o077 == 0
+    shown = [" ".join(p.info["cmdline"] or []) for p in psutil.process_iter(["cmdline"])]
+    assert not any(secret in line for line in shown)
+    told = {str(path) for path in files(process_site.home) if secret in text(path)}
+    assert told == {str(process_site.home / name) for name in ("auth", "p/profiles.toml")}
+
+
+def files(folder: Path) -> list[Path]:
+    return [Path(at) / name for at, _, names in os.walk(folder) for name in names]
+
+
+def text(path: Path) -> str:
+    return path.read_bytes().decode(errors="replace") if path.is_file() else ""
+
+
+def test_a_wrong_string_is_refused_with_the_next_step(process_site: LiveSite, tmp_path) -> None:
+    stranger = LiveSite(
+        tmp_path, "process", process_site.port,
+        PREFECT_API_URL=f"{process_site.url}/api", PREFECT_API_AUTH_STRING="a:wrong",
+    )  # fmt: skip
+    done = stranger.run("runs")
+    assert done.returncode == 3
+    assert "refuses this auth string" in done.stderr
+    assert "give it as PREFECT_API_AUTH_STRING" in done.stderr
