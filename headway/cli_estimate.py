@@ -180,6 +180,12 @@ def evaluate(
         print_json(got.document())
         return
     click.echo(f"{got.rows} rows, {got.folds} folds, seed {got.seed}; champion: {got.champion}")
+    if got.left_out:
+        click.echo(
+            f"{len(got.left_out)} more contradict all that are like them and are not scored:"
+        )
+        for row in got.left_out[:10]:
+            click.echo(f"  {row}")
     print_table(
         [
             "model",
@@ -291,16 +297,12 @@ def _option_row(option: "Option") -> list[str]:
 
 
 def _score_row(name: str, each: "Score") -> list[str]:
-    shares = (
-        each.mean_relative_error,
-        each.median_relative_error,
-        each.p95_relative_error,
-        each.within_10_frac,
-        each.within_20_frac,
-        each.coverage_80_frac,
-    )
+    from headway.estimate.evaluate import readable
+
+    errors = (each.mean_relative_error, each.median_relative_error, each.p95_relative_error)
+    shares = (each.within_10_frac, each.within_20_frac, each.coverage_80_frac)
     times = [f"× {each.width_80:.2f}", f"{each.fit_s:.1f} s", f"{each.predict_s:.2f} s"]
-    return [name, *(f"{share:.1%}" for share in shares), *times]
+    return [name, *map(readable, errors), *(f"{share:.1%}" for share in shares), *times]
 
 
 COMMANDS = (estimate, traces, estimators)

@@ -8,7 +8,7 @@ from scipy.stats import norm
 
 from headway.estimate.encode import Floats
 from headway.estimate.estimator import Estimators, digest
-from headway.estimate.evaluate import Held, Rows, Score, score
+from headway.estimate.evaluate import Held, Rows, Score, readable, score
 from headway.estimate.runtime import COVERAGE
 from headway.model.trace import Trace
 
@@ -83,8 +83,9 @@ def compare(
     if old is None or new is None:
         return Verdict(False, "no held-out run can be predicted by both", len(held_out), old, new)
     figures = (
-        f"mean error {new.mean_relative_error:.1%} against {old.mean_relative_error:.1%}, "
-        f"95th percentile {new.p95_relative_error:.1%} against {old.p95_relative_error:.1%}, "
+        f"mean error {readable(new.mean_relative_error)} against "
+        f"{readable(old.mean_relative_error)}, 95th percentile "
+        f"{readable(new.p95_relative_error)} against {readable(old.p95_relative_error)}, "
         f"on {len(held_out)} runs"
     )
     if len(held_out) < FEWEST:

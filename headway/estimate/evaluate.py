@@ -14,10 +14,12 @@ from headway.estimate.baselines import PAPER_MODELS, PaperModel
 from headway.estimate.encode import Floats
 from headway.estimate.features import Configuration, Unit, from_trace, measured_times
 from headway.estimate.physics import Tables
-from headway.estimate.runtime import CHAMPION, Forecast, TimeModel
+from headway.estimate.runtime import CHAMPION, Forecast, TimeModel, contradicting
 from headway.model.trace import Trace
 
 Indices = NDArray[np.intp]
+MOST_IN_PERCENT = 2.0
+"""A relative error above is told as a factor."""
 MODELS = (CHAMPION, *PAPER_MODELS)
 
 
@@ -66,6 +68,8 @@ class Evaluation:
     seed: int
     champion: str
     models: dict[str, Score]
+    left_out: tuple[str, ...] = ()
+    """Rows that contradict all that are like them, in words; nobody is scored on them."""
 
     def document(self) -> dict[str, object]:
         """The evaluation as plain data."""
@@ -75,6 +79,7 @@ class Evaluation:
             "seed": self.seed,
             "champion": self.champion,
             "models": {name: asdict(score) for name, score in self.models.items()},
+            "left_out": list(self.left_out),
         }
 
 
@@ -103,6 +108,23 @@ class Rows:
         if not pairs:
             raise InvalidInput("traces", len(traces), "give at least one that measured a time")
         return cls(unit, [c for c, _ in pairs], np.array([s for _, s in pairs]))
+
+    def believable(self, tables: Tables, seed: int) -> tuple["Rows", tuple[str, ...]]:
+        """The rows that others do not contradict, and those that they do, in words.
+
+        A time a thousand times too short, of one broken row, would be the mean
+        error of all.
+        """
+        known = [tables.complete(c) for c in self.configurations]
+        broken = {int(i) for i in contradicting(known, self.seconds, seed)}
+        kept = [i for i in range(len(known)) if i not in broken]
+        said = tuple(
+            f"{c.network} on {c.gpus} × {c.gpu_type}, batch {c.batch_size}: "
+            f"{self.seconds[i]:.3g} s for one {self.unit}"
+            for i, c in enumerate(self.configurations)
+            if i in broken
+        )
+        return Rows(self.unit, [self.configurations[i] for i in kept], self.seconds[kept]), said
 
     def folds(
         self, count: int, leave_out: LeaveOut | None, seed: int, tables: Tables
@@ -149,13 +171,13 @@ def evaluate(
     unknown = [m for m in models if m not in MODELS]
     if unknown:
         raise InvalidInput("models", unknown[0], f"give some of {', '.join(MODELS)}")
-    rows = Rows.of(traces)
+    rows, left_out = Rows.of(traces).believable(tables, seed)
     held_out = rows.folds(folds, leave_out, seed, tables)
     scores = {
         name: score(hold_out(rows, name, held_out, clock=clock, tables=tables, seed=seed))
         for name in models
     }
-    return Evaluation(len(rows.seconds), len(held_out), seed, CHAMPION, scores)
+    return Evaluation(len(rows.seconds), len(held_out), seed, CHAMPION, scores, left_out)
 
 
 def hold_out(
@@ -229,6 +251,14 @@ def score(held: Held) -> Score:
         fit_s=held.fit_s,
         predict_s=held.predict_s,
     )
+
+
+def readable(relative_error: float) -> str:
+    """*relative_error* for people: in per cent, or as a factor where per cent say nothing."""
+    if not relative_error <= MOST_IN_PERCENT:
+        factor = 1.0 + relative_error
+        return f"× {factor:.1f}" if factor < 100 else f"× {factor:,.0f}"
+    return f"{relative_error:.1%}"
 
 
 def learning_curve(

@@ -72,11 +72,7 @@ class TimeModel:
     ) -> "TimeModel":
         """Learn from the *seconds* that *configurations* took, shape (n,)."""
         rng = np.random.default_rng(seed)
-        encoder = Encoder.fit(configurations)
-        batches = Batches.fit(configurations)
-        x = batches.relative(encoder, encoder.encode(configurations), configurations)
-        centre = centre_of(x)
-        y = np.log(seconds) - _expected(encoder, x, centre)
+        encoder, batches, x, y, centre = _encoded(configurations, seconds)
         plain = plain_kernel(encoder, x)
         credible = believable(plain, x, y, workload(encoder), rng)
         x, y = x[credible], y[credible]
@@ -159,6 +155,25 @@ class TimeModel:
         if float(configuration.gpus) not in self.counts:
             new.append("gpus")
         return max(self.stretches.get(name, self.stretches[""]) for name in new)
+
+
+def contradicting(
+    configurations: Sequence[Configuration], seconds: Floats, seed: int = 0
+) -> "np.ndarray[tuple[int], np.dtype[np.intp]]":
+    """Which rows `TimeModel.fit` would not learn from, because they contradict all like them."""
+    encoder, _, x, y, _ = _encoded(configurations, seconds)
+    rng = np.random.default_rng(seed)
+    return np.flatnonzero(~believable(plain_kernel(encoder, x), x, y, workload(encoder), rng))
+
+
+def _encoded(
+    configurations: Sequence[Configuration], seconds: Floats
+) -> tuple[Encoder, Batches, Floats, Floats, Floats]:
+    """Encoder, batches, columns, log times less what is expected of them, and the centre."""
+    encoder, batches = Encoder.fit(configurations), Batches.fit(configurations)
+    x = batches.relative(encoder, encoder.encode(configurations), configurations)
+    centre = centre_of(x)
+    return encoder, batches, x, np.log(seconds) - _expected(encoder, x, centre), centre
 
 
 def centre_of(x: Floats) -> Floats:

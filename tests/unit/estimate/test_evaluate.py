@@ -1,11 +1,13 @@
 import json
+import math
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from headway.clock import SystemClock
 from headway.errors import InvalidInput
-from headway.estimate.evaluate import LeaveOut, Rows, evaluate
+from headway.estimate.evaluate import LeaveOut, Rows, evaluate, readable
 from headway.estimate.physics import shipped
 from headway.estimate.trace_files import parse
 from headway.model.trace import Trace
@@ -30,7 +32,7 @@ def test_every_gavel_row_is_a_row(gavel):
 def test_the_document_is_the_one_promised(gavel):
     got = scored(gavel[:60], folds=3, seed=7, models=["gp", "linear", "tree"]).document()
     assert json.loads(json.dumps(got)) == got
-    assert got.keys() == {"rows", "folds", "seed", "champion", "models"}
+    assert got.keys() == {"rows", "folds", "seed", "champion", "models", "left_out"}
     assert (got["rows"], got["folds"], got["seed"], got["champion"]) == (60, 3, 7, "gp")
     assert got["models"]["gp"].keys() >= {
         "mean_relative_error", "median_relative_error", "p95_relative_error", "within_10_frac",
@@ -76,6 +78,30 @@ def test_no_row_is_predicted_by_a_model_that_saw_it():
     got = scored([*rng_free, odd], folds=5, models=["tree"])
     assert got.models["tree"].p95_relative_error > 0.0
     assert got.models["tree"].coverage_80_frac < 1.0
+
+
+def test_a_broken_row_is_named_and_is_not_the_error_of_all(gavel):
+    single = [t for t in gavel if t.nodes == 1 and t.network == "lm"]
+    broken = replace(single[7], iteration_s=single[7].iteration_s * 1e-6)
+    got = scored([*single[:7], broken, *single[8:]], folds=3, models=["tree"])
+    assert got.rows == len(single) - 1
+    assert len(got.left_out) == 1
+    assert f"{broken.iteration_s:.3g} s for one iteration" in got.left_out[0]
+    assert got.models["tree"].mean_relative_error < 1.0
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (0.065, "6.5%"),
+        (1.5, "150.0%"),
+        (4.0, "× 5.0"),
+        (367105.297, "× 367,106"),
+        (math.inf, "× inf"),
+    ],
+)
+def test_an_error_is_a_number_that_a_person_can_read(error, said):
+    assert readable(error) == said
 
 
 @pytest.mark.parametrize(
