@@ -35,6 +35,20 @@ _SOURCES = (".py", ".cpp", ".cc", ".cu", ".h")
 """``solver.cpp:228`` is a place in a program, not a metric."""
 
 
+# What a program prints of its own arguments.
+_SETTING = re.compile(
+    r"\b(?:\w{0,12}batch_size|seed|\w{0,8}workers|weight_decay|momentum|optimizer|resume|arch|gamma"
+    r"|dataset|device|dropout|patience|step_size|(?:num_|max_|n_)?epochs|max_steps|warmup\w{0,20}"
+    r"|save_\w{1,20}|\w{1,20}_(?:interval|freq|dir|path))['\"]?\s?[=:]"
+)
+_FEW_SETTINGS = 1
+
+
+def is_settings(line: str) -> bool:
+    """Whether *line* shows a program's own arguments: ``Namespace(lr=0.1, epochs=90, step=30)``."""
+    return "Namespace(" in line or len(_SETTING.findall(line)) > _FEW_SETTINGS
+
+
 def pairs(text: str) -> Iterator[Number]:
     """Every ``name: number``, ``name=number`` and ``name 1.5`` in *text*."""
     for match in _PAIR.finditer(text):
@@ -42,7 +56,7 @@ def pairs(text: str) -> Iterator[Number]:
         if (
             name not in _NOT_METRICS
             and name.lower() not in _NOT_METRICS
-            and not name.endswith(_SOURCES)
+            and not name.endswith((*_SOURCES, "epoch"))
         ):
             yield match.span(1), *match.span(2 if match[2] is not None else 3)
 
