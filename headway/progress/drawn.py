@@ -8,7 +8,7 @@ from functools import lru_cache
 from operator import itemgetter
 
 from headway.progress.layout import Layout, Places
-from headway.progress.metrics import COUNT, Span, numbers_in
+from headway.progress.metrics import COUNT, Span, numbers_in, step_of_run
 
 _BAR = re.compile(
     r"([0-9]{1,3})%(?:\|[^|]{0,400}\|)?\s{0,8}([0-9.]{1,20})([kMGT]?)/([0-9.]{1,20})([kMGT]?)"
@@ -100,6 +100,8 @@ def drawn(line: str) -> Drawn | NoBar:
         for group, name in enumerate(("epoch", "epochs"), 1):
             if epoch[group]:
                 counts[name] = (begin + epoch.start(group), begin + epoch.end(group))
+        if of_run := step_of_run(text):
+            counts["iteration"] = (begin + of_run[0], begin + of_run[1])
         numbers += numbers_in(line, begin + epoch.end(), begin + len(text))
     return Drawn(
         layout=Layout(line, Places(counts, numbers)),

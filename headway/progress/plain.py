@@ -11,7 +11,7 @@ from operator import itemgetter
 
 from headway.progress.format import Reader
 from headway.progress.layout import ByShape, Places
-from headway.progress.metrics import COUNT, Span, is_settings, pairs
+from headway.progress.metrics import COUNT, STEP, Span, is_settings, pairs, step_of_run
 from headway.progress.seen import Seen
 from headway.progress.tables import Table
 
@@ -21,12 +21,6 @@ _EPOCH = re.compile(
     r"(?:[\s,:;|-]{0,6}[\[(]?\s{0,8}" + COUNT + r"\s{0,3}/\s{0,6}" + COUNT + ")?",
     re.ASCII,
 )  # fmt: skip
-_STEP = re.compile(
-    r"(?<![A-Za-z_])(?:[Gg]lobal[_ ]?[Ss]tep|[Ss]tep|STEP|[Ii]ter(?:ations?)?|ITER"
-    r"|[Uu]pdate|[Bb]atch(?:_idx)?|[Rr]ound)\b[\s:=#\[(|'\"]{0,14}(?:[0-9]{1,12}-)?" + COUNT
-    + r"(?:\s{0,3}(?:/|of)\s{0,8}" + COUNT + r")?(?!\.?[0-9]|[\w%])",
-    re.ASCII,
-)  # fmt: skip
 # Lines that count without these words. ``%step%`` is a number, and the field of `Seen`.
 _SPELLED = tuple(
     re.compile(re.sub(r"%(\w+)%", r"(?P<\1>[0-9]{1,15})", pattern), re.ASCII)
@@ -34,6 +28,9 @@ _SPELLED = tuple(
         # ESPnet: "5epoch:train:3376-3750batch: …"; Marian: "Ep. 1 : Up. 1000 : Sen. …".
         r"(?<![0-9/])%epoch%epoch:train:(?:[0-9]{1,12}-)?%step%batch",
         r"\bEp\. %epoch% : Up\. %iteration%",
+        # fastText says percents; Tacotron 2: "Train loss 7 5.79 Grad Norm …".
+        r"^Progress: {1,4}%iteration%(?:\.[0-9]{1,2})?% {1,4}words/sec",
+        r"^Train loss %iteration% [0-9.]{1,20} Grad Norm",
         # StyleGAN counts thousands of images.
         r"^tick [0-9]{1,9}\s{1,8}kimg %iteration%(?:\.[0-9])?\s",
         # Darknet, tf_cnn_benchmarks, llama2.c, tinygrad, nerfstudio begin with the count.
@@ -91,7 +88,7 @@ class Plain:
             return self._table(line, shape)
         if seen.iteration is not None:
             if seen.total is None:
-                total = _PERCENT if " progress: |" in line else self._total
+                total = _PERCENT if "rogress: " in line else self._total
                 seen = seen._replace(total=total)
         elif seen.epoch is not None:
             self._batches.are_known = True
@@ -173,9 +170,9 @@ def _counts(line: str) -> dict[str, Span] | None:
     if is_settings(line) or "| valid on " in line:
         return None
     epoch = None if "micro_step" in line else _EPOCH.search(line)  # DeepSpeed's is always 0
-    step = _STEP.search(line, epoch.end() if epoch else 0)
+    step = STEP.search(line, epoch.end() if epoch else 0)
     if epoch is not None and step is None:
-        step = _STEP.search(line, 0, epoch.start())
+        step = STEP.search(line, 0, epoch.start())
     found = [match for match in (epoch, step) if match is not None]
     # Several epochs that are no part of others are how many there will be.
     are_all = epoch is not None and not (epoch[2] or epoch[3]) and "pochs" in epoch[0]
@@ -188,6 +185,8 @@ def _counts(line: str) -> dict[str, Span] | None:
         done, steps = epoch.span(4), epoch.span(5)
     if epoch is None:
         return {"step": done, "steps": steps}
+    if of_run := step_of_run(line):
+        return {"epoch": epoch.span(1), "epochs": epoch.span(3), "iteration": of_run}
     if epoch[2]:
         said = (epoch.start(1), epoch.end(2))  # epoch 1.25
         return {"iteration": done, "total": steps, "epoch_done": said}

@@ -9,7 +9,6 @@ log came; ``or`` stands between whole answers.
 
 import csv
 import enum
-import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -39,6 +38,8 @@ class Thread(NamedTuple):
     name: str
     source: str
     """Repository and number of the thread."""
+    part: str
+    """``tuned`` on, ``held out`` until then, by the checksum of the name, or found ``later``."""
     truth: str
 
     @property
@@ -50,11 +51,6 @@ class Thread(NamedTuple):
     def log(self) -> bytes:
         """The excerpt."""
         return self.path.read_bytes()
-
-    @property
-    def is_held_out(self) -> bool:
-        """Whether the parser was not tuned to it at first: half of them, by their names."""
-        return bool(zlib.crc32(self.name.encode()) & 1)
 
 
 def threads() -> list[Thread]:
