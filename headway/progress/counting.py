@@ -172,7 +172,7 @@ class RunCounter:
         elif last_index < self._index and last > 0 and self._steps == steps:
             self._steps_are_of_all = last < step and last < 0.9 * steps
         elif self.epochs and self.epochs > 1:
-            part, near = step / steps * self.epochs, 1.5 * self.epochs / steps
+            part, near = step / steps * self.epochs, 0.5 * self.epochs / steps
             if not self._index - near <= part <= self._index + 1 + near:
                 self._steps_are_of_all = False
 
@@ -202,7 +202,7 @@ class RunCounter:
             return self._total_from_epochs(seen, iteration)
         elif seen.iteration is None and steps:
             if self._steps and self._is_undecided:
-                self.total = None
+                self.total = steps if steps == self._steps_before_epochs else None
             elif self._steps_are_of_all or not (self._has_epochs or self._index):
                 self.total = steps
             else:

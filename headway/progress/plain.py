@@ -21,9 +21,13 @@ _EPOCH = re.compile(
     r"(?:[\s,:;|-]{0,6}[\[(]?\s{0,8}" + COUNT + r"\s{0,3}/\s{0,6}" + COUNT + ")?",
     re.ASCII,
 )  # fmt: skip
+_EPOCHS = r"(?P<epoch_done>[0-9]{1,9}(?:\.[0-9]{1,9})?)"
 # Lines that count without these words. ``%step%`` is a number, and the field of `Seen`.
 _SPELLED = tuple(
-    re.compile(re.sub(r"%(\w+)%", r"(?P<\1>[0-9]{1,15})", pattern), re.ASCII)
+    re.compile(
+        re.sub(r"%(\w+)%", r"(?P<\1>[0-9]{1,15})", pattern.replace("%epoch_done%", _EPOCHS)),
+        re.ASCII,
+    )
     for pattern in (
         # ESPnet: "5epoch:train:3376-3750batch: …"; Marian: "Ep. 1 : Up. 1000 : Sen. …".
         r"(?<![0-9/])%epoch%epoch:train:(?:[0-9]{1,12}-)?%step%batch",
@@ -47,6 +51,8 @@ _SPELLED = tuple(
         r"\bTotal Epi: {1,6}[0-9]{1,12} Steps: {1,8}%iteration%\b",
         # Lightning, of its checkpoints: its epochs are those of its bar.
         r"\bEpoch [0-9]{1,9}, global step %iteration%: '",
+        # The Trainer's bar in a notebook.
+        r"^\[ {0,4}%iteration%/%total% [0-9:]{1,12} < [0-9:?]{1,12}, .{0,40}Epoch %epoch_done%/",
         # What clu writes, chainer's bar, LLaMA-Factory's JSON, H2O's bar of percents.
         r"logging_writer\.py:[0-9]{1,5}\] \[%iteration%\] (?:steps_per_second|train|loss)",
         r"^\s{0,8}%iteration% iter, %epoch_done% epoch / [0-9]{1,9} epochs",
@@ -133,7 +139,11 @@ def _places(line: str) -> Places | None:
         edit = commas if edit is None else _both(_without_train, commas)
         line = commas(line)
     counts = _spelled(line) or _counts(line)
-    return None if counts is None else Places(counts, pairs(line), edit=edit)
+    if counts is None:
+        return None
+    # At the end of a line of numbers it is the epoch that runs, not one that has ended.
+    runs = counts.get("step") == _NOWHERE and counts["epoch"][1] == len(line.rstrip())
+    return Places(counts, () if runs else pairs(line), edit=edit)
 
 
 def _spelled(line: str) -> dict[str, Span] | None:
