@@ -18,13 +18,19 @@ from headway.progress.layout import (
     Places,
     shape_of,
 )
-from headway.progress.metrics import COUNT, numbers_in
+from headway.progress.metrics import COUNT, is_settings, numbers_in
 from headway.progress.seen import Seen
 
 _ENDLESS = re.compile(r"(?:^|[\s:])" + COUNT + r"it \[([0-9:]{1,12}), ")
 _RICH = re.compile(
     r"Epoch " + COUNT + "/" + COUNT + r"\s{1,4}[━╸╺ ]{2,200}\s{0,4}" + COUNT + "/" + COUNT + " "
 )
+# A line that says what the bars below it are about.
+_TURN = re.compile(
+    r"(?i)\b(?:(validating|evaluating|running (?:validation|evaluation|prediction))|training)"
+    r"\W{0,12}$"
+)
+_AT_ONCE = re.compile(r"[0:]{1,12}")
 MAX_BARS = 64
 
 
@@ -60,6 +66,7 @@ class Bars:
         self._inner: _Bar | None = None
         self._named = False
         self._from_zero = False
+        self._aside = False
         self._newest: tuple[bool, _Bar] | None = None
         self._shapes: dict[bytes, Drawn | NoBar] = {}
 
@@ -113,9 +120,11 @@ class Bars:
             self._named = True
             return Seen(_metrics(line, match.end()), None, None, epoch, epochs, step, steps)
         if "it [" in line and not self._bars and (match := _ENDLESS.search(line)):
-            if is_beside(line[: match.start()]):
+            if is_beside(line[: match.start()]) or _AT_ONCE.fullmatch(match[2]):
                 return None
             return Seen(_metrics(line, match.end()), iteration=int(match[1]))
+        if turn := _TURN.search(line[-60:]):
+            self._aside = turn[1] is not None
         return None
 
     def _unnamed(self, drawn: Drawn, said: Seen, length_s: float) -> Seen | None:
@@ -123,9 +132,12 @@ class Bars:
         metrics, done, total = said.metrics, said.step or 0, said.steps or 0
         bar = self._bars.get((drawn.label, total))
         if bar is None:
+            bar = self._newest_if_same(done, total)
+            if bar is None and (self._aside or done >= total):
+                return None  # of a validation, or over before anything was seen of it
             if len(self._bars) >= MAX_BARS:
                 self._bars.pop(next(iter(self._bars)))
-            bar = self._bars[drawn.label, total] = self._first_seen(done, total)
+            bar = self._bars[drawn.label, total] = bar or _Bar(total)
         bar.move(done, length_s)
         self._newest = (drawn.has_text, bar)
         self._choose(bar)
@@ -140,14 +152,14 @@ class Bars:
             return Seen(metrics, None, None, epoch + 1, main.total, step, inner.total)
         return said
 
-    def _first_seen(self, done: int, total: int) -> _Bar:
-        """The bar that is seen with this text and total for the first time."""
+    def _newest_if_same(self, done: int, total: int) -> _Bar | None:
+        """The bar that was drawn last, if only its text has changed."""
         if self._newest is not None:
             had_text, newest = self._newest
-            # A new bar is first drawn at 0; else only the text of the newest one has changed.
+            # A new bar is first drawn at 0.
             if newest.total == total and newest.done <= done and (done > 0 or not had_text):
                 return newest
-        return _Bar(total)
+        return None
 
     def _choose(self, bar: _Bar) -> None:
         """Decide whether *bar* is the training, a part of it, or something beside it."""
@@ -216,7 +228,7 @@ class HuggingFace:
 
     def _places(self, line: str) -> Places | None:
         match = self._dictionary.search(line)
-        if match is None:
+        if match is None or is_settings(line):
             return None
         epoch, step = self._epoch.search(line, match.start()), self._step.search(line)
         counts = {} if epoch is None else {"epoch_done": epoch.span(1)}

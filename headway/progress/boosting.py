@@ -57,7 +57,7 @@ def lightgbm_reader() -> ByShape:
     return ByShape(_lightgbm_places)
 
 
-_CATBOOST = re.compile(r"^\s{0,8}" + COUNT + r":\s(?:learn|test|total): ", re.ASCII)
+_CATBOOST = re.compile(r"^\s{0,8}" + COUNT + r":\s{1,8}(?:learn|test|total): ", re.ASCII)
 
 
 def _catboost_places(line: str) -> Places | None:

@@ -29,13 +29,20 @@ class Counts(enum.Enum):
 class RunCounter:
     """Turns `Seen` into `ProgressPoint` that never counts anything twice."""
 
-    def __init__(self, epochs: int | None = None, *, counts: Counts = Counts.STEPS) -> None:
+    def __init__(
+        self,
+        epochs: int | None = None,
+        *,
+        counts: Counts = Counts.STEPS,
+        steps_are_of_epoch: bool = False,
+    ) -> None:
         """Begin at nothing.
 
         Args:
             epochs: Epochs or rounds there will be, where the job says so; what
                 the log itself says wins.
             counts: What an iteration without an epoch is in this log.
+            steps_are_of_epoch: Whether ``step 3/100`` surely is one of an epoch.
         """
         self.epochs = epochs
         self._counts = counts
@@ -48,7 +55,8 @@ class RunCounter:
         self._learnt: tuple[int, int] | None = None
         self._in_epoch = _EpochSteps()
         self._has_epochs = False
-        self._steps_are_of_all = False
+        self._steps_are_of_all: bool | None = False if steps_are_of_epoch else None
+        self._steps_before_epochs: int | None = None
         self._last_step = (0, -1)
         self._iteration: int | None = None
         self._highest = (-1, -1.0)
@@ -93,6 +101,10 @@ class RunCounter:
         return tuple.__new__(ProgressPoint, (t_s, iteration, epoch, total, seen.metrics))
 
     def _enter_epoch(self, number: int) -> None:
+        if not self._has_epochs and self._steps and self._last_step[1] < 0.9 * self._steps:
+            self._steps_before_epochs = self._steps
+        elif not self._has_epochs and self._steps:
+            self._steps_are_of_all = False  # they were over before the second epoch began
         if number == 0 and self._first_epoch == 1:
             self._first_epoch = 0
             self._learnt = None
@@ -118,38 +130,66 @@ class RunCounter:
             iteration, done = self._in_epoch.add(self._index, seen.step)
             return iteration, done if self._has_epochs else None
         done = self._epochs_done(seen)
-        if (
-            done is not None
-            and self._steps
-            and not self._steps_are_of_all
-            and seen.epoch_done is None
-        ):
-            return round(done * self._steps), done
-        return None, done
+        if done is None or seen.epoch_done is not None or not self._steps:
+            return None, done
+        if self._steps_are_of_all is False:
+            if seen.metrics and self._last_step == (self._index, self._steps):
+                done += 1
+            if done > self._last_step[0]:
+                return round(done * self._steps), done
+        # The epoch's own steps tell how far it is, not a line about it.
+        return self._iteration, max(self._highest[1], done)
 
-    def _of_epoch(self, step: int, steps: int, *, is_named: bool) -> tuple[int, float | None]:
+    def _of_epoch(
+        self, step: int, steps: int, *, is_named: bool
+    ) -> tuple[int | None, float | None]:
         """Step *step* of *steps*, where *steps* is an epoch's length, or that of the run."""
         last_index, last = self._last_step
         begins_again = step <= 0.5 * steps and last >= 0.9 * steps
         if begins_again and not is_named and last_index == self._index:
             self._index += 1  # without saying so
-        elif last_index < self._index and 0 < last < step and last < 0.9 * steps:
-            self._steps_are_of_all = True  # a new epoch, but the count just goes on
+        if self._has_epochs and self._steps_are_of_all is None:
+            self._learn_steps(step, steps, is_named=is_named)
         self._last_step = (self._index, step)
         self._steps = steps
         step = min(step, steps)
         if self._steps_are_of_all:
             return step, float(self._index)
+        if self._is_undecided:
+            return None if self._index else step, float(self._index)
         done = self._index + step / steps
         return self._index * steps + step, done if self._has_epochs or self._index else None
+
+    def _learn_steps(self, step: int, steps: int, *, is_named: bool) -> None:
+        """Find out whether *steps* are those of an epoch or of the whole run.
+
+        Between two epochs the count begins again or goes on. Before, step 176 of 800 in
+        epoch 11 of 50 may be either, step 300 of 800 only one of the epoch's.
+        """
+        last_index, last = self._last_step
+        if not is_named and self._steps_before_epochs == steps and last <= step:
+            self._steps_are_of_all = True  # the count began before the first epoch did
+        elif last_index < self._index and last > 0 and self._steps == steps:
+            self._steps_are_of_all = last < step and last < 0.9 * steps
+        elif self.epochs and self.epochs > 1:
+            part, near = step / steps * self.epochs, 0.5 * self.epochs / steps
+            if not self._index - near <= part <= self._index + 1 + near:
+                self._steps_are_of_all = False
+
+    @property
+    def _is_undecided(self) -> bool:
+        """Whether the steps may be those of an epoch or of the whole run."""
+        return self._has_epochs and self._steps_are_of_all is None and (self.epochs or 1) > 1
 
     def _epochs_done(self, seen: Seen) -> float | None:
         if seen.epoch_done is not None:
             return seen.epoch_done
         if seen.epoch is None:
             return None
-        # A line with numbers is printed when an epoch ends, a bare one when it begins.
-        ended = bool(seen.metrics) and seen.iteration is None
+        # A line with numbers is printed when an epoch ends, a bare one when it begins;
+        # where steps are counted, these tell.
+        counted = self._steps or self._in_epoch.has_begun
+        ended = bool(seen.metrics) and seen.iteration is None and not counted
         return float(self._index + ended)
 
     def _total(self, seen: Seen, iteration: int | None) -> int | None:
@@ -161,7 +201,9 @@ class RunCounter:
         elif seen.iteration is not None and self.epochs and self.total is None:
             return self._total_from_epochs(seen, iteration)
         elif seen.iteration is None and steps:
-            if self._steps_are_of_all or not (self._has_epochs or self._index):
+            if self._steps and self._is_undecided:
+                self.total = steps if steps == self._steps_before_epochs else None
+            elif self._steps_are_of_all or not (self._has_epochs or self._index):
                 self.total = steps
             else:
                 self.total = steps * self.epochs if self.epochs else None
@@ -207,33 +249,43 @@ class _EpochSteps:
     """Steps that are printed without saying how many an epoch has.
 
     Where they begin again with a new epoch, the epoch before tells its length;
-    where they just go on, they are counts in all already.
+    where they just go on, they are counts in all already. Until then the steps
+    of a log that begins in a later epoch, as one that is resumed, tell no iteration.
     """
 
     def __init__(self) -> None:
         self.steps: int | None = None
         self._index: int | None = None
-        self._offset = 0
+        self._offset: int | None = 0
         self._first = 0
         self._last = -1
         self._interval = 0
 
-    def add(self, index: int, step: int) -> tuple[int, float | None]:
+    @property
+    def has_begun(self) -> bool:
+        """Whether any step was seen."""
+        return self._index is not None
+
+    def add(self, index: int, step: int) -> tuple[int | None, float | None]:
         """Iterations and epochs done in all at *step* of epoch *index*."""
         if self._index is None:
             self._index, self._first = index, step
+            self._offset = None if index else 0
         elif index > self._index:
             if step <= self._last:
                 self.steps = self._last - self._first + max(self._interval, 1)
-                self._offset += self.steps * (index - self._index)
+                before = self.steps * self._index if self._offset is None else self._offset
+                self._offset = before + self.steps * (index - self._index)
                 self._first = step
+            else:
+                self._offset = self._offset or 0
             self._index = index
         elif index == self._index and step > self._last:
             gap = step - self._last
             self._interval = min(self._interval or gap, gap)
         elif index < self._index:  # a rank that lags, or a restart
             behind = (self.steps or 0) * (self._index - index)
-            return max(self._offset - behind, 0) + step, float(index)
+            return max((self._offset or 0) - behind, 0) + step, float(index)
         self._last = step
         done = index + min((step - self._first) / self.steps, 1.0) if self.steps else float(index)
-        return self._offset + step, done
+        return None if self._offset is None else self._offset + step, done

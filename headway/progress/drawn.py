@@ -8,7 +8,7 @@ from functools import lru_cache
 from operator import itemgetter
 
 from headway.progress.layout import Layout, Places
-from headway.progress.metrics import COUNT, Span, numbers_in
+from headway.progress.metrics import COUNT, Span, numbers_in, step_of_run
 
 _BAR = re.compile(
     r"([0-9]{1,3})%(?:\|[^|]{0,400}\|)?\s{0,8}([0-9.]{1,20})([kMGT]?)/([0-9.]{1,20})([kMGT]?)"
@@ -27,6 +27,10 @@ _BESIDE = re.compile(
     r"|fetch|generat|extract|unzip|resolv|cach|scanning|plotting|saving|collect|preproc|running"
     r"|shards|embed|warm ?up|class\b|build|fusing"
 )
+_BESIDE_UNITS = ("B/s", "examples/s")
+"""Downloads, and data that is prepared."""
+_UNIT = re.compile(r"[a-z]{2,12}/s$|s/[a-z]{2,12}$")
+"""What is counted in thousands or millions must be named: 97.8M may be bytes."""
 _SCALE = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 _DIGITS = dict.fromkeys(map(ord, "0123456789"))
 _BEFORE = 200
@@ -83,9 +87,10 @@ def drawn(line: str) -> Drawn | NoBar:
     before = line[begin : match.start()]
     begin += len(before) - len(before.lstrip())
     text = before.strip()
-    if is_beside(text):
-        return NoBar.BESIDE
     is_whole = not match[3] and not match[5] and match[2].isdigit() and match[4].isdigit()
+    rate = match[8] or ""
+    if is_beside(text) or rate.endswith(_BESIDE_UNITS) or not (is_whole or _UNIT.search(rate)):
+        return NoBar.BESIDE
     counts: dict[str, Span] = {}
     if is_whole:
         counts = {"step": match.span(2), "steps": match.span(4)}
@@ -95,6 +100,8 @@ def drawn(line: str) -> Drawn | NoBar:
         for group, name in enumerate(("epoch", "epochs"), 1):
             if epoch[group]:
                 counts[name] = (begin + epoch.start(group), begin + epoch.end(group))
+        if of_run := step_of_run(text):
+            counts["iteration"] = (begin + of_run[0], begin + of_run[1])
         numbers += numbers_in(line, begin + epoch.end(), begin + len(text))
     return Drawn(
         layout=Layout(line, Places(counts, numbers)),

@@ -39,3 +39,5 @@ class Format:
     keeps_count: bool = False
     """Bars and words count alike: what was counted before this format was found still holds."""
     counts: Counts = Counts.STEPS
+    steps_are_of_epoch: bool = False
+    """Whether ``step 3/100`` surely is one of an epoch, not of the run."""

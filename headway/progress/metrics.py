@@ -31,8 +31,41 @@ _NOT_METRICS = frozenset(
     )
 )
 
+STEP = re.compile(
+    r"(?<![A-Za-z_])(?:[Gg]lobal[_ ]?[Ss]tep|[Ss]tep|STEP|[Ii]ter(?:ations?)?|ITER"
+    r"|[Uu]pdate|[Bb]atch(?:_idx)?|[Rr]ound)\b[\s:=#\[(|'\"]{0,14}(?:[0-9]{1,12}-)?" + COUNT
+    + r"(?:\s{0,3}(?:/|of)\s{0,8}" + COUNT + r"(?![0-9/]))?(?!\.?[0-9]|[\w%])",
+    re.ASCII,
+)  # fmt: skip
+"""``step 3``, ``Iteration: 3/100``; not how many of ``iteration 3/4/5``."""
+
 _SOURCES = (".py", ".cpp", ".cc", ".cu", ".h")
 """``solver.cpp:228`` is a place in a program, not a metric."""
+
+
+# What a program prints of its own arguments.
+_SETTING = re.compile(
+    r"\b(?:\w{0,12}batch_size|seed|\w{0,8}workers|weight_decay|momentum|optimizer|resume|arch|gamma"
+    r"|dataset|device|dropout|patience|step_size|(?:num_|max_|n_)?epochs|max_steps|warmup\w{0,20}"
+    r"|save_\w{1,20}|\w{1,20}_(?:interval|freq|dir|path))['\"]?\s?[=:]"
+)
+_FEW_SETTINGS = 1
+
+
+def is_settings(line: str) -> bool:
+    """Whether *line* shows a program's own arguments: ``Namespace(lr=0.1, epochs=90, step=30)``."""
+    return "Namespace(" in line or len(_SETTING.findall(line)) > _FEW_SETTINGS
+
+
+def step_of_run(line: str) -> Span | None:
+    """Where the steps in all stand in a line that tells those of the epoch too.
+
+    ``Step: 16125. Epoch: 55/100. Iteration: 11/293.``: what has far more digits is of the run.
+    """
+    steps = sorted(STEP.finditer(line), key=lambda match: len(match[1]))
+    if len(steps) > 1 and steps[-1][2] is None and len(steps[-1][1]) > len(steps[0][1]) + 1:
+        return steps[-1].span(1)
+    return None
 
 
 def pairs(text: str) -> Iterator[Number]:
@@ -42,7 +75,7 @@ def pairs(text: str) -> Iterator[Number]:
         if (
             name not in _NOT_METRICS
             and name.lower() not in _NOT_METRICS
-            and not name.endswith(_SOURCES)
+            and not name.endswith((*_SOURCES, "epoch"))
         ):
             yield match.span(1), *match.span(2 if match[2] is not None else 3)
 

@@ -160,4 +160,6 @@ class LogParser:
         self._settled.clear()
         self._better = tuple(f for f in self._better if f.certainty > found.certainty)
         if not found.keeps_count:
-            self._counter = RunCounter(self._epochs, counts=found.counts)
+            self._counter = RunCounter(
+                self._epochs, counts=found.counts, steps_are_of_epoch=found.steps_are_of_epoch
+            )

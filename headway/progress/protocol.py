@@ -64,8 +64,15 @@ def _lenient_object(text: str) -> dict[str, object]:
 
 
 _DLL_STEP = re.compile(
-    r"\bDLL [^{]{0,60}?- (?:(?:Training )?Epoch: " + COUNT + r" {1,4})?"
-    r"(?:(?:Training )?(?:Iteration|Step): " + COUNT + r")?(?P<rest>.*)",
+    r"\bDLL [^{]{0,60}?- (?:\("
+    + COUNT
+    + r"(?:, "
+    + COUNT
+    + r")?,?\)|(?:(?:Training )?Epoch: "
+    + COUNT
+    + r" {1,4})?(?:(?:Training )?(?:Iteration|Step): "
+    + COUNT
+    + r")?)(?P<rest>.*)",
     re.ASCII,
 )
 _DLL_PAIR = re.compile(
@@ -84,7 +91,8 @@ def _dll_places(line: str) -> Places | None:
     if match is None:
         return None
     numbers = numbers_in(line, match.start("rest"), find=_dll_numbers)
-    return Places({"epoch": match.span(1), "step": match.span(2)}, numbers)
+    first = 1 if match[1] else 3  # "(0, 12)" or "Epoch: 0 Iteration: 12"
+    return Places({"epoch": match.span(first), "step": match.span(first + 1)}, numbers)
 
 
 class DLLogger:
@@ -107,7 +115,7 @@ class DLLogger:
             self._learn(said.metrics)
             return Seen({})
         if (said.epoch is None and said.step is None) or "Validation " in line:
-            return None
+            return Seen({})
         return self._seen(said.epoch, said.step, said.metrics)
 
     def _json(self, said: dict[str, object]) -> Seen | None:
@@ -122,7 +130,7 @@ class DLLogger:
         if isinstance(step, int):
             return self._seen(None, count(step), values)
         if not isinstance(step, list) or not 1 <= len(step) <= 2:
-            return None  # the summary at the end, or an iteration of the validation
+            return Seen({})  # the summary at the end, or an iteration of the validation
         return self._seen(count(step[0]), count(step[1]) if len(step) == 2 else None, values)
 
     def _learn(self, values: dict[str, float]) -> None:

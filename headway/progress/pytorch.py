@@ -6,6 +6,7 @@ Train:    1/3 ( 33%) [  49/323 ( 15%)]  Loss: 36.77      OpenPCDet
 Epoch: [0][  10/5005]	Time  0.5 ( 0.6)	Loss 6.9e+00 (7.0e+00)
 Epoch: [0]  [  10/5005]  eta: 1:23:45  lr: 0.1  loss: 6.9 (7.0)  time: 0.5
 Epoch [1/5], Step [100/600], Loss: 0.3
+Train: [14/300][300/1251]	eta 0:10:17 lr 0.000712      Swin
 """
 
 import re
@@ -26,7 +27,11 @@ _MNIST = re.compile(
     + r"[^\]]{0,20}\]"
 )
 _BRACKETS = re.compile(
-    r"Epoch:? {0,2}\[ {0,6}" + COUNT + r"(?:/" + COUNT + r")?\],?\s{0,4}(?:Step |Iter |Batch )?"
+    r"(?:Epoch|Train):? {0,2}\[ {0,6}"
+    + COUNT
+    + r"(?:/"
+    + COUNT
+    + r")?\],?\s{0,4}(?:Step |Iter |Batch )?"
     r"\[ {0,12}" + COUNT + r" {0,2}/ {0,12}" + COUNT + r"\]"
 )
 # "Loss 6.9e+00 (7.0e+00)": the value, then the average of the epoch so far.

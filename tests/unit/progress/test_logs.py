@@ -299,7 +299,7 @@ LOGS: dict[str, tuple[str, int, Place, Place, dict[str, float]]] = {
         {"avg_samples": 32.0, "loss": 0.945},
     ),
     "paddleocr": ("plain", 2, (10, 0.0, None), (20, 0.0, None), {"global_step": 20.0, "lr": 0.001}),
-    "gan": ("plain", 2, (0, 0.0, 18760), (100, 0.1066, 18760), {"loss": 0.8}),
+    "gan": ("plain", 2, (0, 0.0, None), (100, 0.1066, 18760), {"loss": 0.8}),
     "plain-padded": ("plain", 2, (None, 1.0, None), (None, 2.0, None), {"cost": 0.665}),
     "word-language-model": (
         "plain",
@@ -309,7 +309,7 @@ LOGS: dict[str, tuple[str, int, Place, Place, dict[str, float]]] = {
         {"lr": 20.0, "loss": 5.9},
     ),
     "plain-thousands": ("plain", 2, (1000, None, 10000), (2000, None, 10000), {"loss": 1.9}),
-    "tf2-tutorial": ("plain", 4, (0, 0.0, None), (200, 1.0, None), {"Loss": 1.9}),
+    "tf2-tutorial": ("plain", 3, (0, 0.0, None), (200, 1.0, None), {"Loss": 1.9}),
     "timm": ("pytorch", 3, (0, 0.0, None), (1251, 1.0, None), {"Loss": 5.95}),
     "yolov8": ("tqdm", 3, (4, 0.5, 800), (16, 2.0, 800), {}),
 }

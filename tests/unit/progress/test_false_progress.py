@@ -1,0 +1,130 @@
+"""Lines that look like progress and are none, and counts that say less than they seem to."""
+
+import pytest
+
+from headway.progress.parser import LogParser
+
+Place = tuple[int | None, float | None, int | None]
+
+
+def places(log: str) -> list[Place]:
+    parser = LogParser()
+    points = parser.feed(log.encode(), 0.0) + parser.finish(0.0)
+    return [(p.iteration, p.epoch, p.total) for p in points]
+
+
+def bar(text: str, done: int, total: int) -> str:
+    return f"{text}{done * 100 // total:3}%|##   | {done}/{total} [00:46<02:44,  3.79it/s]\n"
+
+
+@pytest.mark.parametrize(
+    "log",
+    [
+        "Namespace(lr=0.1, epochs=90, step=30)\n",
+        "args: Namespace(arch='resnet18', epoch=90, step=30, loss=0.5)\n",
+        "epochs=90 lr=0.1 step=30 gamma=0.1\n",
+        "{'epoch': 90, 'step': 30, 'lr': 0.1, 'batch_size': 32, 'seed': 1}\n",
+        "engine/trainer: task=detect, epochs=1, patience=50, batch=1, seed=0, step=30, lr0=0.01\n",
+        "100%|##| 97.8M/97.8M [00:01<00:00, 60.1MB/s]\n",
+        " 45%|##| 44.0M/97.8M [00:01<00:01, 30.1MB/s]\n",
+        " 45%|##| 44.0M/97.8M [00:01<00:01, 30.1M/s]\n",
+        " 45%|##| 614/1200 [00:00<00:00, 1.45kB/s]\n",
+        "Map:  45%|##  | 4500/10000 [00:10<00:12, 450.00 examples/s]\n",
+        " 45%|##  | 4500/10000 [00:10<00:12, 450.00 examples/s]\n",
+        "Loading checkpoint shards:  50%|##  | 1/2 [00:05<00:05, 5.0s/it]\n",
+        "Validating\nf1: 0.5, loss: 0.2 ||:  50%|##  | 50/100 [00:10<00:10, 5.0it/s]\n",
+        "***** Running Evaluation *****\n" + bar("", 1, 9) + bar("", 9, 9),
+        "Sanity Checking DataLoader 0:  50%|##  | 1/2 [00:00<00:00, 5.0it/s]\n",
+        "100%|##| 3/3 [00:02<00:00, 1.05it/s]\n",
+        "21it [00:00, 14987.30it/s]\n",
+        "eval epoch: 2, loss: 6.1, accuracy: 0.5\n",
+        "DEBUG CV Batch 78/20 loss 0.157 acc 99.0 history loss 0.18\n",
+        "epochs: 90\nstep: 30\n",
+        "2026-01-01 10:00:00,123 step 1: downloading\n",
+    ],
+)
+def test_it_is_no_progress(log: str) -> None:
+    assert places(log) == []
+
+
+def test_a_bar_of_the_run_among_lines_of_epochs() -> None:
+    log = "".join(
+        f"epoch {epoch}/50\n" + bar("steps: ", 16 * epoch, 800) for epoch in range(11, 14)
+    )
+    # The first may be the run's or the epoch's; the next goes on, so it is the run's.
+    assert places(log)[-1] == (208, 12.0, 800)
+    assert {place[0] for place in places(log)} <= {None, 192, 208}
+
+
+def test_a_bar_drawn_before_the_first_epoch_is_the_runs() -> None:
+    log = bar("steps: ", 0, 3900) + "\nepoch 1/10\n" + bar("steps: ", 37, 3900)
+    assert places(log)[-1] == (37, 0.0, 3900)
+
+
+def test_a_bar_that_begins_again_is_the_epochs() -> None:
+    log = "".join(
+        f"Epoch {epoch}/3\n" + "".join(bar("", i, 100) for i in (0, 50, 100)) for epoch in (1, 2)
+    )
+    assert places(log)[-1] == (200, 2.0, 300)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "Epoch 0, global step 450: 'val_loss' reached 0.52 (best 0.52), saving model to 'x'\n",
+        "Epoch 00000: val_loss reached 0.52 (best 0.52), saving model to x as top 1\n",
+        "Metric val_loss improved. New best score: 0.52\n",
+    ],
+)
+def test_a_checkpoint_does_not_end_the_epoch(line: str) -> None:
+    log = "Epoch 0:  45%|##  | 450/1000 [00:10<00:12, 9it/s, v_num=1, loss=0.5]\n" + line
+    assert {place[:2] for place in places(log)} == {(450, 0.45)}
+
+
+def test_the_second_number_of_a_batch_may_be_the_one_that_rises() -> None:
+    log = "".join(f"TRAIN Batch 0/{step} loss 9.5 lr 0.1 rank 0\n" for step in (0, 100, 200))
+    assert places(log) == [(100, 0.0, None), (200, 0.0, None)]
+    log = "".join(f"TRAIN Batch {step}/900 loss 9.5 lr 0.1 rank 0\n" for step in (0, 100, 200))
+    assert places(log) == [(100, None, 900), (200, None, 900)]
+
+
+def test_steps_of_a_later_epoch_alone_are_no_iterations() -> None:
+    log = "".join(f"5epoch:train:{step}-{step + 99}batch: loss=1.7\n" for step in (1, 101, 201))
+    assert {place[0] for place in places(log)} == {None}
+    log += "6epoch:train:1-100batch: loss=1.6\n"
+    assert places(log)[-1] == (1600, 5.0, None)
+
+
+@pytest.mark.parametrize(
+    ("log", "place"),
+    [
+        ("DLL 2020-11-27 18:43:57.213094 - (0, 12) loss : 3.5 \n", (12, 0.0, None)),
+        ('DLLL {"type": "LOG", "step": [0, 12], "data": {"loss": 3.5}}\n', (12, 0.0, None)),
+        ("[2017-02-12] Ep. 1 : Up. 1,000 : Sen. 12,800 : Cost 238.80\n", (1000, 0.0, None)),
+        (" 15: 825.548706, 680.210022 avg loss, 0.001 rate, 10.08 seconds, 960 images\n",
+         (15, None, None)),
+        ("Training for 25000 kimg...\ntick 14    kimg 70.1     time 1h 38m 21s\n",
+         (70, None, 25000)),
+        ("10\timages/sec: 139.6 +/- 0.1 (jitter = 0.3)\t8.137\n", (10, None, None)),
+        ("| time/              |       |\n|    total_timesteps | 3584  |\n", (3584, None, None)),
+        ("  timesteps_total: 20000\n  training_iteration: 20\n", (20, None, None)),
+        ("AutoML progress: |███████      |  18%\n", (18, None, 100)),
+        ("E    #    LOSS NER  SCORE\n---  ---  ------  -----\n  0   200    35.70   0.83\n",
+         (200, 0.0, None)),
+    ],
+)  # fmt: skip
+def test_counts_spelled_otherwise(log: str, place: Place) -> None:
+    assert places(log)[-1] == place
+
+
+def test_thousands_are_one_number() -> None:
+    (point,) = LogParser().feed(b"step: 1,200  loss: 6.1  tps: 5,856\n", 0.0)
+    assert point.iteration == 1200
+    assert dict(point.metrics) == {"loss": 6.1, "tps": 5856.0}
+
+
+def test_the_only_trial_of_a_table_counts() -> None:
+    heading = "Trial name    status      iter    total time (s)     ts\n"
+    one, two = "PPO_1   RUNNING        3    30.30  46550\n", "PPO_2  RUNNING    1   10.1   15850\n"
+    assert places(heading + one + "\n\n+---+\n") == [(3, None, None)]
+    assert places(heading + one + two + "+---+\n") == []
