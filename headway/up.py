@@ -27,7 +27,7 @@ from headway.clock import Clock
 from headway.errors import HeadwayError, SiteRefused, SiteUnreachable
 from headway.ledger import Ledger
 from headway.project import PROJECT
-from headway.server import PrefectServer
+from headway.server import PrefectServer, checked_address
 from headway.settings import Settings
 from headway.units import format_duration
 
@@ -299,10 +299,12 @@ def join(
         ask: Asks a person for the auth string; None where nobody is there.
 
     Raises:
-        SiteUnreachable: No Prefect server answers at *server_url*.
+        InvalidInput: *server_url* is no address.
+        SiteUnreachable: No Prefect server answers there.
         SiteRefused: It asks for an auth string that was not given.
         LedgerUnreachable: No database answers at *ledger_url*.
     """
+    server_url = checked_address("server", server_url)
     settings.state_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
     secret = _accepted_auth(settings, server_url, ask)
     with PrefectServer(server_url, auth=secret, timeout_s=10.0) as server:
