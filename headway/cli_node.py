@@ -43,7 +43,7 @@ def join(server: str, ledger: str, machine: bool) -> None:
 
     join_site(
         site.settings,
-        server_url=server.rstrip("/"),
+        server_url=server,
         ledger_url=ledger,
         say=say,
         ask=ask if sys.stdin.isatty() else None,

@@ -76,18 +76,12 @@ def open_server(site: "Site") -> "PrefectServer":
     """The Prefect server that PREFECT_API_URL names, or this machine's."""
     import os
 
-    import httpx
-
     from headway.auth import auth_for
-    from headway.errors import InvalidInput
-    from headway.server import PrefectServer
+    from headway.server import PrefectServer, checked_address
 
     url = os.environ.get("PREFECT_API_URL") or site.settings.api_url
-    try:
-        return PrefectServer(url, auth=auth_for(site.settings, url))
-    except httpx.InvalidURL as error:
-        allowed = f"give an address such as http://head:4200/api ({error})"
-        raise InvalidInput("PREFECT_API_URL", url, allowed) from None
+    url = checked_address("PREFECT_API_URL", url)
+    return PrefectServer(url, auth=auth_for(site.settings, url))
 
 
 def this_site() -> "Site":

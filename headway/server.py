@@ -15,7 +15,7 @@ from uuid import uuid4
 import httpx
 
 from headway.clock import Clock, SystemClock
-from headway.errors import InvalidInput, RunUnknown, SiteRefused, SiteUnreachable
+from headway.errors import InvalidInput, RunUnknown, SiteRefused, SiteUnreachable, shown
 
 FLOW = "train"
 RANK = "rank"
@@ -27,6 +27,22 @@ _PAGE = 200  # the server's own limit
 _BUSY = frozenset({429, 502, 503, 504})
 _REFUSED = frozenset({401, 403})
 _PAUSES_S = (0.2, 0.5, 1.0, 2.0, 4.0, 8.0)
+
+
+def checked_address(field: str, url: str) -> str:
+    """*url*, the address of a Prefect API, without a slash at its end.
+
+    Raises:
+        InvalidInput: It is no address at all; *field* is where it was given.
+    """
+    try:
+        address, why = httpx.URL(url), ""
+    except httpx.InvalidURL as error:
+        address, why = httpx.URL(), f" ({shown(str(error), 200)[1:-1]})"
+    if address.scheme not in {"http", "https"} or not address.host:
+        allowed = f"give an address such as http://head:4200/api{why}"
+        raise InvalidInput(field, url, allowed)
+    return url.rstrip("/")
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,7 @@ from headway.errors import HeadwayError, SiteRefused, SiteUnreachable
 from headway.home import settle
 from headway.ledger import Ledger
 from headway.project import PROJECT
-from headway.server import PrefectServer
+from headway.server import PrefectServer, checked_address
 from headway.settings import Settings
 from headway.units import format_duration
 
@@ -300,10 +300,12 @@ def join(
         ask: Asks a person for the auth string; None where nobody is there.
 
     Raises:
-        SiteUnreachable: No Prefect server answers at *server_url*.
+        InvalidInput: *server_url* is no address.
+        SiteUnreachable: No Prefect server answers there.
         SiteRefused: It asks for an auth string that was not given.
         LedgerUnreachable: No database answers at *ledger_url*.
     """
+    server_url = checked_address("server", server_url)
     settle(settings.home)
     settings.state_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
     secret = _accepted_auth(settings, server_url, ask)

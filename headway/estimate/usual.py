@@ -11,6 +11,7 @@ from statistics import NormalDist, median
 from typing import Any
 
 from headway.model.run import Prediction, Span
+from headway.units import parse_duration
 
 LOOKED_AT = 200
 """So many of the newest ended runs are looked at."""
@@ -98,12 +99,13 @@ def kind_of(job: Mapping[str, Any], owner: str) -> Kind:
     """The kind of a job by its document, which is not read as a job again."""
     resources, training = (job.get(part) or {} for part in ("resources", "training"))
     image, name = str(job.get("image", "")), str(job.get("name", ""))
+    limit = job.get("max_runtime")
     return Kind(
         recipe=str(training.get("network") or f"{image}:{name}"),
         owner=owner,
         image=image,
         gpus=int(resources.get("gpus") or 0) * int(resources.get("nodes") or 1),
-        limit_s=float(job.get("max_runtime") or math.inf),
+        limit_s=parse_duration(limit) if isinstance(limit, str) else limit or math.inf,
     )
 
 

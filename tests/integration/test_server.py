@@ -5,12 +5,16 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 
 import pytest
 
-from headway.errors import SiteRefused, SiteUnreachable
+from headway.auth import CLIENT
+from headway.errors import InvalidInput, SiteRefused, SiteUnreachable
 from headway.server import PrefectServer
+from headway.settings import Settings
 from headway.testing.clock import FakeClock
+from headway.up import _accepted_auth, join
 
 
 class Slow(BaseHTTPRequestHandler):
@@ -60,6 +64,8 @@ class Guarded(BaseHTTPRequestHandler):
     """Asks for an auth string and for a token that it has handed out, as Prefect does."""
 
     def _refuse(self) -> int | None:
+        if self.path == "/health":
+            return None
         if self.headers.get("Authorization") != "Basic YTpi":
             return 401
         tokens = self.server.tokens  # type: ignore[attr-defined]
@@ -69,7 +75,7 @@ class Guarded(BaseHTTPRequestHandler):
         return None
 
     def do_GET(self) -> None:
-        body = b"[]"
+        body = b"true" if self.path == "/health" else b"[]"
         if self.path.startswith("/csrf-token?client=") and self._refuse() is None:
             client = self.path.split("=")[1]
             self.server.tokens[client] = f"token-{client}"  # type: ignore[attr-defined]
@@ -125,3 +131,23 @@ def test_who_is_refused_is_told_where_the_string_is(guarded, auth: str | None, m
 def test_a_server_without_auth_is_not_taken_for_one_with(server: ThreadingHTTPServer) -> None:
     with client_of(server, "a:b") as client:
         assert not client.accepts()
+
+
+def test_who_joins_is_asked_only_where_the_string_is_not_known(
+    guarded, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = f"http://127.0.0.1:{guarded.server_address[1]}"
+    settings = Settings(home=tmp_path)
+    monkeypatch.delenv(CLIENT, raising=False)
+    with pytest.raises(SiteRefused):
+        _accepted_auth(settings, url, None)
+    assert _accepted_auth(settings, url, lambda: "a:b") == "a:b"
+    monkeypatch.setenv(CLIENT, "a:b")
+    assert _accepted_auth(settings, url, None) == "a:b"
+
+
+def test_an_address_that_is_none_is_refused_in_words(tmp_path: Path) -> None:
+    for address in ("::::", "http://[::1", "head:4200\x1b[2J/api"):
+        with pytest.raises(InvalidInput, match="give an address such as") as refused:
+            join(Settings(home=tmp_path), server_url=address, ledger_url="sqlite://", say=print)
+        assert refused.value.field == "server"

@@ -55,20 +55,29 @@ def test_a_run_goes_to_the_other_host(tmp_path) -> None:
     if reason := postgresql.why_none():
         pytest.skip(reason)
     with second_host(), postgresql.server(address=HERE, network=NETWORK) as server:
-        ledger = new_database(server)
+        ledger, own = new_database(server), new_database(server)
         port = free_port()
-        secret = {"PREFECT_SERVER_API_AUTH_STRING": "admin:secret"}
         near = LiveSite(
             tmp_path / "near", "process", port,
-            HEADWAY_NODE="near", HEADWAY_HOST=HERE, HEADWAY_LEDGER_URL=ledger, **secret,
+            HEADWAY_NODE="near", HEADWAY_HOST=HERE, HEADWAY_LEDGER_URL=ledger,
+            HEADWAY_SERVER_DATABASE_URL=own,
         )  # fmt: skip
-        far = FarSite(tmp_path / "far", "process", port, HEADWAY_NODE="far", **secret)
+        far = FarSite(tmp_path / "far", "process", port, HEADWAY_NODE="far")
         try:
             started = near.run("up", timeout_s=240)
             assert started.returncode == 0, started.stderr + started.stdout
             api = f"http://{HERE}:{port}/api"
-            joined = far.run("node", "join", "--server", api, "--ledger", ledger, timeout_s=240)
+            join = ("node", "join", "--server", api, "--ledger", ledger)
+            refused = far.run(*join, timeout_s=240)
+            assert refused.returncode == 3
+            assert "give it as PREFECT_API_AUTH_STRING" in refused.stderr
+            assert not (tmp_path / "far" / "server.url").exists()
+            far.env["PREFECT_API_AUTH_STRING"] = near.auth()
+            joined = far.run(*join, timeout_s=240)
             assert joined.returncode == 0, joined.stderr + joined.stdout
+            del far.env["PREFECT_API_AUTH_STRING"]  # it is kept there
+            assert (tmp_path / "far" / "auth").stat().st_mode & 0o077 == 0
+            assert far.run("runs").returncode == 0
             wait_for(
                 lambda: len(near.json("node", "list")) == 2,
                 60,

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from ruamel.yaml import YAML
 
+from headway.auth import CLIENT, SERVER
 from headway.cli import headway
 from headway.settings import Settings
 
@@ -30,8 +31,23 @@ def test_units_start_what_exists(unit):
 def test_compose_sets_what_headway_reads():
     services = YAML(typ="safe").load((FOLDER / "compose.yaml").read_text())["services"]
     assert set(services) == {"ledger", "server", "node"}
-    given = {key for key in services["node"]["environment"] if key.startswith("HEADWAY_")}
-    assert given <= {f"HEADWAY_{name.upper()}" for name in Settings.model_fields}
-    command = services["node"]["command"]
-    assert command[1] in headway.commands
-    assert command[2] in headway.commands[command[1]].commands
+    known = {f"HEADWAY_{name.upper()}" for name in Settings.model_fields} | {CLIENT, SERVER}
+    for service in ("server", "node"):
+        assert set(services[service]["environment"]) <= known
+        program, *words = services[service]["command"]
+        assert program == "headway"
+        context = headway
+        for word in words:
+            context = context.commands[word]
+
+
+def test_compose_gives_both_one_auth_string_and_the_server_a_postgresql_of_its_own():
+    compose = YAML(typ="safe").load((FOLDER / "compose.yaml").read_text())
+    server, node = (compose["services"][name]["environment"] for name in ("server", "node"))
+    assert server[SERVER].startswith("${SECRET:?")
+    assert node[CLIENT] == "${SECRET}"
+    database = server["HEADWAY_SERVER_DATABASE_URL"]
+    assert database.startswith("postgresql://")
+    assert database != node["HEADWAY_LEDGER_URL"]
+    assert compose["configs"]["databases"]["content"] == "CREATE DATABASE prefect;"
+    assert database.endswith("/prefect")

@@ -221,3 +221,9 @@ def test_the_nearest_group_speaks() -> None:
 def test_a_moment_with_its_interval(minutes: tuple[int, int, int], said: str) -> None:
     first, expected, last = (T0 + timedelta(minutes=each) for each in minutes)
     assert around(first, expected, last, T0) == said
+
+
+@pytest.mark.parametrize("limit", ["90s", 90, 90.0])
+def test_the_time_limit_of_a_job_is_read_as_it_is_kept(limit: object) -> None:
+    assert kind_of({"max_runtime": limit}, "ada").limit_s == 90.0
+    assert kind_of({"max_runtime": None}, "ada").limit_s == float("inf")

@@ -1,0 +1,75 @@
+"""The server and the node of deployments/compose.yaml, with what it gives them, as processes."""
+
+import os
+import signal
+import subprocess
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ruamel.yaml import YAML
+
+from tests.support.postgresql import new_database
+from tests.support.site import BIN, ROOT, LiveSite, free_port, wait_for
+
+pytestmark = [pytest.mark.postgresql, pytest.mark.prefect, pytest.mark.timeout(300)]
+
+
+def service(compose: dict[str, Any], name: str, put: dict[str, str]) -> dict[str, str]:
+    """The environment of a service, its variables and the names of hosts put in."""
+    found: dict[str, str] = compose["services"][name]["environment"]
+    for old, new in put.items():
+        found = {key: value.replace(old, new) for key, value in found.items()}
+    return found
+
+
+def test_what_compose_starts_is_a_site_with_a_node(postgresql: str, tmp_path: Path) -> None:
+    compose = YAML(typ="safe").load((ROOT / "deployments/compose.yaml").read_text())
+    port = free_port()
+    of_headway = "postgresql://headway:${LEDGER_PASSWORD}@"
+    put = {
+        f"{of_headway}ledger/prefect": new_database(postgresql),
+        f"{of_headway}${{HEAD:-ledger}}/headway": new_database(postgresql),
+        "${HEAD:-server}:4200": f"127.0.0.1:{port}",
+        "${SECRET:?set it}": "headway:shipped",
+        "${SECRET}": "headway:shipped",
+        "${NODE:-node-1}": "node-1",
+        "${POOL:-gpu}": "gpu",
+    }
+    started: list[subprocess.Popen[bytes]] = []
+    homes = {name: tmp_path / name for name in ("server", "node")}
+    env = {
+        name: service(compose, name, put) | {"HEADWAY_HOME": str(home)}
+        for name, home in homes.items()
+    }
+    sites = {name: LiveSite(homes[name], "process", port, **env[name]) for name in homes}
+    node = sites["node"]
+    try:
+        for name, home in homes.items():
+            home.mkdir(mode=0o700)
+            program, *words = compose["services"][name]["command"]
+            # As `restart: unless-stopped` would, until the server answers.
+            again = ["/bin/sh", "-c", 'until "$@"; do sleep 1; done', "sh", BIN / program, *words]
+            with (home / "log").open("wb") as log:
+                started.append(
+                    subprocess.Popen(
+                        again, env=sites[name].env, cwd=ROOT, stdout=log, stderr=log,
+                        start_new_session=True,
+                    )
+                )  # fmt: skip
+        ready = homes["node"] / "state/worker.ready"
+        wait_for(ready.exists, 200, lambda: logs(tmp_path))
+        assert node.auth() == sites["server"].auth() == "headway:shipped"
+        run_id = node.submit(tmp_path)
+        assert node.until(run_id, "Completed", "Failed", timeout_s=90)["node"] == "node-1"
+    finally:
+        node.run("down", timeout_s=150)
+        for process in started:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+
+def logs(folder: Path) -> str:
+    return "\n".join(path.read_text()[-2000:] for path in folder.glob("*/log"))
