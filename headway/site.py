@@ -23,7 +23,7 @@ from headway.errors import (
 from headway.estimate.features import from_job
 from headway.estimate.prior import demand_for
 from headway.estimate.recall import RECENT, said_of
-from headway.home import SAMPLES, have_passable, keep_private, strip_set_ids
+from headway.home import have_passable, keep_private, samples, strip_set_ids
 from headway.ledger import Ledger
 from headway.ledger.records import RunRecord
 from headway.model.job import TrainingJob
@@ -200,7 +200,7 @@ class Site:
         return SourceRules(
             roots=tuple(str(root.resolve()) for root in policy.mount_roots),
             closed=(str(home),),
-            samples=str(home / SAMPLES),
+            samples=str(samples(home).resolve()),
             hosts=policy.data_hosts,
         )
 
