@@ -24,13 +24,12 @@ from headway.errors import (
     SiteUnreachable,
 )
 from headway.forkserver import running_server
-from headway.home import SAMPLES, settle
+from headway.home import ROOT_HOME, have_passable, samples, settle
 from headway.model.job_text import job_from_document
 from headway.model.run import Measurement, Prediction
 from headway.project import PROJECT
 from headway.runtime.port import RuntimeKind
 from headway.server import DEPLOYMENT, PrefectServer
-from headway.settings import ROOT_HOME
 from headway.site import Site
 from headway.units import format_duration
 from headway.up import (
@@ -154,10 +153,10 @@ def run_demo(site: Site, *, rows: int, rounds: int, machine: bool) -> int:
 
 def _flights(site: Site, rows: int, say: Say) -> Path:
     """The sample's data set: real flights, written once."""
-    path = site.settings.home / SAMPLES / f"flights-{rows}.csv"
+    path = samples(site.settings.home) / f"flights-{rows}.csv"
     if not path.exists():
         say(f"writing {rows:,} real flights to {path} …")
-        path.parent.mkdir(parents=True, exist_ok=True)
+        have_passable(path.parent)
         prepare = [sys.executable, "-m", "samples.flights.prepare"]
         subprocess.run([*prepare, "--rows", str(rows), str(path)], cwd=PROJECT, check=True)
     path.parent.chmod(0o755)  # public data: its job's user reads it

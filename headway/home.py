@@ -17,8 +17,9 @@ from pathlib import Path
 
 from headway.errors import InvalidInput
 
-SAMPLES = "samples"
-"""Data of the samples: the only folder of the home that jobs may name."""
+ROOT_HOME = Path("/var/lib/headway")
+"""Of root's site: other users may pass on the way to it, as they may not through /root."""
+_SAMPLES = "samples"
 _PASSED = frozenset({"runs", "cache"})
 _OTHERS = 0o077
 
@@ -43,6 +44,15 @@ def have_passable(folder: Path) -> None:
         folder.chmod(passable())
 
 
+def samples(home: Path) -> Path:
+    """Folder for the samples' data, the only one of headway's that jobs may name.
+
+    Not below *home* where the programs of root's site cannot pass to it.
+    """
+    closed = any(not each.stat().st_mode & stat.S_IXOTH for each in home.parents if each.exists())
+    return (ROOT_HOME if closed and os.geteuid() == 0 else home) / _SAMPLES
+
+
 def settle(home: Path) -> None:
     """Have the home, with nothing in it open that an earlier version left open.
 
@@ -55,7 +65,7 @@ def settle(home: Path) -> None:
         allowed = f"it belongs to uid {owner}, not to {os.geteuid()}; give a directory of its own"
         raise InvalidInput("HEADWAY_HOME", str(home), allowed, where="environment")
     for entry in os.scandir(home):
-        if entry.is_symlink() or entry.name == SAMPLES:
+        if entry.is_symlink() or entry.name == _SAMPLES:
             continue
         if not entry.is_dir():
             _close(Path(entry.path))

@@ -9,11 +9,9 @@ from pydantic import Field, SecretStr, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from headway.errors import InvalidInput
+from headway.home import ROOT_HOME
 from headway.model.policy import ApiAccess
 from headway.units import MIB
-
-ROOT_HOME = Path("/var/lib/headway")
-"""Of root's site: other users may pass on the way to it, as they may not through /root."""
 
 
 def _default_home() -> Path:

@@ -25,7 +25,7 @@ from headway.estimate.features import from_job
 from headway.estimate.prior import demand_for, fair_host_bytes
 from headway.estimate.recall import RECENT, of_any, said_of
 from headway.estimate.usual import LOOKED_AT, Usual, instead_of_prior, kind_of
-from headway.home import SAMPLES, have_passable, keep_private, strip_set_ids
+from headway.home import have_passable, keep_private, samples, strip_set_ids
 from headway.ledger import Ledger
 from headway.ledger.records import NodeRecord, RunRecord
 from headway.model.job import TrainingJob
@@ -219,7 +219,7 @@ class Site:
         return SourceRules(
             roots=tuple(str(root.resolve()) for root in policy.mount_roots),
             closed=(str(home),),
-            samples=str(home / SAMPLES),
+            samples=str(samples(home).resolve()),
             hosts=policy.data_hosts,
         )
 

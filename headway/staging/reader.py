@@ -27,6 +27,7 @@ from headway.staging.source import CHUNK_BYTES, FIELD, Source, SourceFile
 
 _ERRORS = {each.__name__: each for each in (SourceMissing, SourceUnreachable, SourceChanged)}
 _LOOK_EVERY_S = 0.5
+_END_S = 5.0
 _KEPT_FROM_IT = ("PREFECT", "HEADWAY")
 """Variables that begin so hold the site's own secrets."""
 
@@ -89,7 +90,8 @@ class UserReader:
                 yield _Child(uri, channel, opening, check)
             finally:
                 child.kill()
-                child.wait()
+                with suppress(subprocess.TimeoutExpired):  # it hangs in a file system that is gone
+                    child.wait(_END_S)
                 for left in channel.files:
                     os.close(left)
 

@@ -11,7 +11,12 @@ from typing import Any, Self
 
 _NEVER = ("/proc", "/sys", "/dev")
 _SYSTEM = ("/etc", "/root", "/run", "/var/run", "/boot")
-_KEYS = frozenset({".ssh", ".gnupg", ".aws", ".azure", ".kube", ".docker", ".netrc", ".pgpass"})
+_KEYS = frozenset(
+    {
+        ".ssh", ".gnupg", ".aws", ".azure", ".kube", ".docker", ".config", ".netrc", ".pgpass",
+        ".prefect", ".headway", ".git-credentials", ".pypirc", ".npmrc", ".password-store",
+    }
+)  # fmt: skip
 """Names under which people keep what opens other doors."""
 _CLOSED = tuple(map(ipaddress.ip_network, ("168.63.129.16/32", "::/96", "fec0::/10")))
 """Public by their number alone: Azure's metadata, IPv4-compatible and site-local addresses."""

@@ -1,10 +1,17 @@
-"""What every implementation of the port `StagedIndex` keeps.
+"""What every implementation of the ports `StagedIndex` and `Reader` keeps.
 
 A test module derives from `StagedIndexContract` and gives an `index` fixture:
-an empty index that knows the nodes ``n`` and ``m`` and the runs ``r1``, ``r2``.
+an empty index that knows the nodes ``n`` and ``m`` and the runs ``r1``, ``r2``;
+from `ReaderContract` with a `reader` that may read below ``tmp_path``.
 """
 
+from pathlib import Path
+
+import pytest
+
+from headway.errors import SourceChanged, SourceMissing
 from headway.staging.index import StagedIndex
+from headway.staging.reader import Reader
 
 
 class StagedIndexContract:
@@ -52,3 +59,56 @@ class StagedIndexContract:
             index.acquire("n", key, "r1")
         index.release("n", "r1")
         assert [each.key for each in index.evictable("n")] == ["b", "c", "a"]
+
+
+class _GaveUpError(Exception):
+    pass
+
+
+class ReaderContract:
+    """Of the port `Reader`."""
+
+    def test_a_directory_is_read_file_by_file(self, reader: Reader, tmp_path: Path) -> None:
+        """In the order of the names' bytes, each with its size."""
+        (tmp_path / "set" / "b").mkdir(parents=True)
+        (tmp_path / "set" / "b" / "x").write_bytes(b"0" * 5_000_000)
+        (tmp_path / "set" / "a").write_bytes(b"one")
+        with reader.reading(str(tmp_path / "set"), lambda: None) as reading:
+            source = reading.look()
+            assert source.is_directory
+            found = [(each.name, each.size_bytes) for each in source.files]
+            assert found == [("a", 3), ("b/x", 5_000_000)]
+            assert b"".join(reading.pieces(source.files[1])) == b"0" * 5_000_000
+            assert b"".join(reading.pieces(source.files[0])) == b"one"
+            assert reading.look().identity == source.identity
+
+    def test_what_is_not_there_is_missing(self, reader: Reader, tmp_path: Path) -> None:
+        """With the address as it was given."""
+        uri = str(tmp_path / "none")
+        with reader.reading(uri, lambda: None) as reading, pytest.raises(SourceMissing) as missing:
+            reading.look()
+        assert missing.value.uri == uri
+
+    def test_another_file_in_its_place_is_a_change(self, reader: Reader, tmp_path: Path) -> None:
+        """Looked at and opened are the same file, or nothing is read."""
+        path = tmp_path / "set.csv"
+        path.write_text("one")
+        with reader.reading(str(path), lambda: None) as reading:
+            (file,) = reading.look().files
+            (tmp_path / "other").write_text("two")
+            (tmp_path / "other").replace(path)
+            with pytest.raises(SourceChanged):
+                list(reading.pieces(file))
+
+    def test_whoever_waits_may_give_up(self, reader: Reader, tmp_path: Path) -> None:
+        """The check is asked before anything is read."""
+        (tmp_path / "set.csv").write_text("one")
+
+        def check() -> None:
+            raise _GaveUpError
+
+        with (
+            pytest.raises(_GaveUpError),
+            reader.reading(str(tmp_path / "set.csv"), check) as reading,
+        ):
+            reading.look()

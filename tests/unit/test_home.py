@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from headway.errors import InvalidInput
-from headway.home import passable, settle, strip_set_ids
+from headway.home import ROOT_HOME, passable, samples, settle, strip_set_ids
 from headway.ledger import Ledger
-from headway.settings import ROOT_HOME, Settings
+from headway.settings import Settings
 
 
 def mode(path: Path) -> int:
@@ -117,3 +117,12 @@ def test_set_ids_are_stripped_and_links_not_followed(tmp_path: Path) -> None:
     assert mode(outside) == 0o4755
     assert strip_set_ids(run) == 0
     assert strip_set_ids(tmp_path / "gone") == 0
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root's programs are another user's")
+def test_samples_lie_where_roots_programs_may_pass(tmp_path: Path) -> None:
+    home = tmp_path / "closed" / ".headway"
+    home.mkdir(parents=True)
+    assert samples(home) == home / "samples"
+    home.parent.chmod(0o700)
+    assert samples(home) == ROOT_HOME / "samples"

@@ -29,6 +29,8 @@ SITE = SourceRules(closed=(HOME,), samples=f"{HOME}/samples")
         "/home/a/.ssh",
         "/data/.aws/credentials",
         "/home/a/.netrc",
+        "/home/a/.prefect/profiles.toml",
+        "/home/a/.headway/ledger.db",
     ],
 )
 def test_what_no_job_reads(path: str) -> None:
