@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from headway.cli_runs import as_json, open_server, print_json, print_table, this_site
+from headway.cli_runs import as_json, open_server, print_json, print_table, say, this_site
 
 if TYPE_CHECKING:
     from headway.model.node import NodeState
@@ -32,15 +32,15 @@ def join(server: str, ledger: str, machine: bool) -> None:
 
     site = this_site()
 
-    def say(text: str) -> None:
-        click.echo(text, err=machine)
+    def tell(text: str) -> None:
+        say(text, err=machine)
 
-    join_site(site.settings, server_url=server.rstrip("/"), ledger_url=ledger, say=say)
-    start_worker(site.settings, site.clock, say)
+    join_site(site.settings, server_url=server.rstrip("/"), ledger_url=ledger, say=tell)
+    start_worker(site.settings, site.clock, tell)
     if machine:
         print_json({"node": site.settings.node, "pool": site.settings.pool, "server": server})
     else:
-        click.echo(f"node {site.settings.node} takes runs of pool {site.settings.pool}")
+        say(f"node {site.settings.node} takes runs of pool {site.settings.pool}")
 
 
 @node.command()
@@ -52,7 +52,7 @@ def serve() -> None:
     """
     from headway.up import serve as serve_node
 
-    serve_node(this_site().settings, click.echo)
+    serve_node(this_site().settings, say)
 
 
 @node.command()
@@ -62,7 +62,7 @@ def leave() -> None:
     from headway.up import leave as leave_site
 
     site = this_site()
-    take_down(site, say=click.echo)
+    take_down(site, say=say)
     leave_site(site.settings)
 
 
@@ -104,8 +104,8 @@ def remove(name: str, machine: bool) -> None:
         print_json({"node": name, "runs": [each._asdict() for each in removed]})
         return
     for each in removed:
-        click.echo(f"{each.name} ({each.run_id}) {each.then}")
-    click.echo(f"node {name} is removed")
+        say(f"{each.name} ({each.run_id}) {each.then}")
+    say(f"node {name} is removed")
 
 
 @node.command("list")
@@ -157,7 +157,7 @@ def _set_state(name: str, state: "NodeState", reason: str, *, machine: bool) -> 
     if machine:
         print_json({"node": name, "state": state.value, "reason": reason})
     else:
-        click.echo(f"node {name} is {state.value}")
+        say(f"node {name} is {state.value}")
 
 
 COMMANDS = (node,)

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
 
+from headway.terminal import LogText, plain
+
 if TYPE_CHECKING:
     from headway.ledger.records import RunRecord
     from headway.model.job import TrainingJob
@@ -67,6 +69,11 @@ def read_data(file: BinaryIO) -> bytes:
     return data
 
 
+def say(text: str, *, err: bool = False) -> None:
+    """One line for people, whatever names are in it."""
+    click.echo(plain(text), err=err)
+
+
 def print_json(document: object) -> None:
     """One JSON document on standard output."""
     click.echo(json.dumps(document, indent=2))
@@ -76,17 +83,10 @@ def open_server(site: "Site") -> "PrefectServer":
     """The Prefect server that PREFECT_API_URL names, or this machine's."""
     import os
 
-    import httpx
-
-    from headway.errors import InvalidInput
-    from headway.server import PrefectServer
+    from headway.server import PrefectServer, checked_address
 
     url = os.environ.get("PREFECT_API_URL") or site.settings.api_url
-    try:
-        return PrefectServer(url)
-    except httpx.InvalidURL as error:
-        allowed = f"give an address such as http://head:4200/api ({error})"
-        raise InvalidInput("PREFECT_API_URL", url, allowed) from None
+    return PrefectServer(checked_address("PREFECT_API_URL", url))
 
 
 def this_site() -> "Site":
@@ -149,7 +149,8 @@ def submit(
             print_json({"run_id": run.run_id, "name": run.name, "url": url})
             return
         if not machine:
-            click.echo(f"{run.name}: {run.run_id}\nwatch it at {url}")
+            say(f"{run.name}: {run.run_id}")
+            say(f"watch it at {url}")
         if watch:
             from headway.watch import watch_run
 
@@ -267,11 +268,11 @@ def show(run: str, machine: bool) -> None:
     if machine:
         print_json(view)
         return
-    click.echo(f"{view['name']}  {view['state']}  attempt {view['attempt']}")
-    click.echo(_standing(view))
+    say(f"{view['name']}  {view['state']}  attempt {view['attempt']}")
+    say(_standing(view))
     if record is not None:
         _print_story(site, record)
-    click.echo(view["url"])
+    say(view["url"])
 
 
 def _standing(view: dict[str, Any]) -> str:
@@ -308,7 +309,11 @@ def _print_story(site: "Site", record: "RunRecord") -> None:
 @click.option("-f", "--follow", is_flag=True, help="Go on until the run has ended.")
 @as_json
 def logs(run: str, follow: bool, machine: bool) -> None:
-    """Print what the training program wrote."""
+    """Print what the training program wrote.
+
+    What would steer the terminal is left out, colours only where there is none. With --json it is
+    whole.
+    """
     from headway.watch import log_pieces
 
     site = this_site()
@@ -319,9 +324,10 @@ def logs(run: str, follow: bool, machine: bool) -> None:
             text = b"".join(pieces).decode(errors="replace")
             print_json({"run_id": seen.run_id, "log": text})
             return
+        clean = LogText(colours=sys.stdout.isatty())
         for piece in pieces:
-            sys.stdout.buffer.write(piece)
-            sys.stdout.buffer.flush()
+            click.echo(clean.feed(piece), nl=False)
+        click.echo(clean.rest(), nl=False)
 
 
 @click.command()
@@ -336,7 +342,7 @@ def cancel(run: str, machine: bool) -> None:
     if machine:
         print_json({"run_id": seen.run_id, "state": state})
     else:
-        click.echo(f"{seen.name}: {state}")
+        say(f"{seen.name}: {state}")
 
 
 @click.command()
@@ -398,7 +404,7 @@ def print_table(columns: list[str], rows: list[list[str]]) -> None:
         table.add_column(column, overflow="fold")
     for row in rows:
         # Text, not markup: a name such as "[red]" is shown as it is.
-        table.add_row(*(Text(cell) for cell in row))
+        table.add_row(*(Text(plain(cell)) for cell in row))
     # Whoever reads from a pipe wants whole lines, not those of a terminal of 80 columns.
     Console(width=None if sys.stdout.isatty() else _PIPE_COLUMNS).print(table)
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from headway.cli_runs import as_json, open_server, print_json, print_table, this_site
+from headway.cli_runs import as_json, open_server, print_json, print_table, say, this_site
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,12 +22,12 @@ def up(machine: bool) -> None:
     from headway.demo import bring_up
 
     site = this_site()
-    report = bring_up(site, say=(lambda _: None) if machine else click.echo)
+    report = bring_up(site, say=(lambda _: None) if machine else say)
     if machine:
         print_json(report)
     else:
-        click.echo(f"the site is up: {report['url']}")
-        click.echo(f"for `prefect …` in this shell: export PREFECT_API_URL={report['url']}/api")
+        say(f"the site is up: {report['url']}")
+        say(f"for `prefect …` in this shell: export PREFECT_API_URL={report['url']}/api")
         click.echo(
             "submit a job with `headway submit job.yaml`, stop all of it with `headway down`"
         )
@@ -39,7 +39,7 @@ def down(machine: bool) -> None:
     """Stop the site on this machine; runs that are under way are cancelled."""
     from headway.demo import take_down
 
-    report = take_down(this_site(), say=(lambda _: None) if machine else click.echo)
+    report = take_down(this_site(), say=(lambda _: None) if machine else say)
     if machine:
         print_json(report)
 

@@ -25,7 +25,7 @@ from headway.clock import Clock
 from headway.errors import HeadwayError, SiteUnreachable
 from headway.ledger import Ledger
 from headway.project import PROJECT
-from headway.server import PrefectServer
+from headway.server import PrefectServer, checked_address
 from headway.settings import Settings
 from headway.units import format_duration
 
@@ -259,9 +259,11 @@ def join(
     """Note where the site's server and ledger are, and make this node's work pool there.
 
     Raises:
+        InvalidInput: *server_url* is no address.
         SiteUnreachable: No Prefect server answers at *server_url*.
         LedgerUnreachable: No database answers at *ledger_url*.
     """
+    checked_address("server", server_url)
     settings.state_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
     with PrefectServer(server_url, timeout_s=10.0) as server:
         if not server.is_healthy():

@@ -1,9 +1,11 @@
 """Looking at a run from outside: its details, its log, its way to the end."""
 
+import errno
 import json
 import sys
 from collections.abc import Iterator, Sequence
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +26,7 @@ from headway.runtime.redact import Redactor
 from headway.server import FlowRun, PrefectServer
 from headway.site import Site
 from headway.story import Past
+from headway.terminal import plain
 from headway.units import format_duration
 from headway.view import diagnostics_view, is_over, outcome, run_details, run_view, waiting_view
 
@@ -161,6 +164,8 @@ class _AttemptLog:
         if self._redactor is None:
             if not self._path.exists():
                 return
+            if self._path.is_symlink() or not self._path.is_file():
+                raise OSError(errno.EINVAL, "its program put something else there", self._path)
             self._redactor = Redactor(secretfiles.read(self._secrets))
         while True:
             chunk = read_chunk(self._path, self._offset, _CHUNK_BYTES)
@@ -188,7 +193,8 @@ def watch_run(site: Site, server: PrefectServer, run_id: str, *, machine: bool) 
     from rich.progress import BarColumn, Progress, TextColumn  # noqa: PLC0415
 
     console = Console(stderr=machine)
-    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[says]}"))
+    text = partial(TextColumn, markup=False)  # the log's own words are no markup
+    columns = (text("{task.description}"), BarColumn(), text("{task.fields[says]}"))
     with Progress(*columns, console=console, transient=True) as progress:
         task = progress.add_task("waiting", total=None, says="")
         said = ""
@@ -225,7 +231,7 @@ def _state_line(seen: FlowRun, record: RunRecord | None) -> str:
     reason = seen.message
     if record is not None and record.state is RunState.WAITING and record.reason:
         reason = record.reason
-    return f"{seen.state_name}" + (f": {reason}" if reason else "")
+    return plain(f"{seen.state_name}" + (f": {reason}" if reason else ""))
 
 
 def _show(progress: Any, task: Any, site: Site, record: RunRecord | None) -> None:
@@ -235,7 +241,7 @@ def _show(progress: Any, task: Any, site: Site, record: RunRecord | None) -> Non
     left_s = _remaining_s(site, record)
     says = [] if left_s is None else [f"{format_duration(left_s)} left"]
     if point is not None:
-        says += [f"{name} {value:.4g}" for name, value in list(point.metrics.items())[:3]]
+        says += [f"{plain(name)} {value:.4g}" for name, value in list(point.metrics.items())[:3]]
         done = point.iteration if point.iteration is not None else point.epoch
         progress.update(task, completed=done, total=point.total)
     progress.update(task, description="training", says=", ".join(says))

@@ -5,7 +5,7 @@ jobs by hand allow: the raw bytes, the parsed columns, a training copy, and the
 framework itself.
 """
 
-from headway.model.job import TrainingJob
+from headway.model.job import MIN_MEMORY_BYTES, TrainingJob
 from headway.model.lease import Basis, Demand, Sharing
 from headway.model.run import Prediction
 from headway.units import GIB, MIB
@@ -43,7 +43,9 @@ def demand_for(job: TrainingJob, predicted: Prediction, dataset_bytes: int | Non
     if resources.host_memory != "auto":
         host_bytes, host_basis = resources.host_memory, Basis.DECLARED
     elif predicted.host_peak_bytes is not None:
-        host_bytes, host_basis = predicted.host_peak_bytes, Basis.PREDICTED
+        # A program that took next to nothing: the engine starts no container with less.
+        host_bytes = max(predicted.host_peak_bytes, MIN_MEMORY_BYTES)
+        host_basis = Basis.PREDICTED
     else:
         host_bytes, host_basis = prior_host_bytes(known_bytes), Basis.PRIOR
     busy = predicted.gpu_utilisation_frac

@@ -10,6 +10,7 @@ import errno
 import os
 import sys
 from pathlib import Path
+from stat import S_ISREG
 
 from headway.runtime.port import LogChunk
 
@@ -22,14 +23,21 @@ _PUNCH_HOLE_KEEP_SIZE = 0x02 | 0x01  # linux/falloc.h
 def open_log(path: Path, owner: tuple[int, int] | None = None) -> int:
     """Open *path* for appending, made if need be; the file descriptor.
 
-    A link is refused: the program may own the directory and point it
-    elsewhere.
+    The program of an attempt before may own the directory and have put a link or a pipe
+    there: that is replaced.
 
     Args:
         path: The file.
         owner: uid and gid that will write; None leaves it as it is.
     """
-    fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW, 0o640)
+    flags = os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CREAT
+    try:
+        if not S_ISREG(os.lstat(path).st_mode):
+            path.unlink()
+            flags |= os.O_EXCL
+    except FileNotFoundError:
+        pass
+    fd = os.open(path, flags, 0o640)
     if owner is not None and owner != (os.geteuid(), os.getegid()):
         os.fchown(fd, *owner)
     return fd
@@ -38,12 +46,12 @@ def open_log(path: Path, owner: tuple[int, int] | None = None) -> int:
 def read_chunk(path: Path, offset: int, limit_bytes: int) -> LogChunk:
     """At most *limit_bytes* of *path* from *offset* on.
 
-    A file that does not exist (yet) is empty. One that is shorter than
-    *offset* was cut by its own program; reading goes on at its end.
+    A file that does not exist (yet) is empty, and so is what is no file: its
+    program put it there. One that is shorter than *offset* was cut by its own
+    program; reading goes on at its end.
     """
-    try:
-        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
-    except FileNotFoundError:
+    fd = opened(path, os.O_RDONLY)
+    if fd is None:
         return LogChunk(b"", offset)
     try:
         while True:
@@ -57,6 +65,22 @@ def read_chunk(path: Path, offset: int, limit_bytes: int) -> LogChunk:
                 return LogChunk(data, start + len(data), start - offset)
     finally:
         os.close(fd)
+
+
+def opened(path: Path, flags: int) -> int | None:
+    """A file descriptor of *path*; None when no regular file is there. Never waits."""
+    try:
+        fd = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        if error.errno in (errno.ELOOP, errno.ENXIO, errno.EISDIR):  # a link, a socket, a directory
+            return None
+        raise
+    if S_ISREG(os.fstat(fd).st_mode):
+        return fd
+    os.close(fd)
+    return None
 
 
 def _first_data(fd: int, offset: int, size: int) -> int:
@@ -76,9 +100,8 @@ def trim(path: Path, limit_bytes: int) -> int:
 
     Where the file system cannot punch holes nothing is given up.
     """
-    try:
-        fd = os.open(path, os.O_RDWR | os.O_NOFOLLOW)
-    except FileNotFoundError:
+    fd = opened(path, os.O_RDWR)
+    if fd is None:
         return 0
     try:
         size = os.fstat(fd).st_size

@@ -8,10 +8,11 @@ else (another encoding, one character a line) is not stopped by this.
 import base64
 import json
 import os
-import stat
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from urllib.parse import quote, quote_plus
+
+from headway.runtime.logfile import opened
 
 LEAST_CHARACTERS = 4
 """A shorter value would strike out half of a log, and may be guessed from what is left."""
@@ -70,15 +71,12 @@ class FileRedactor:
         """
         if not self._forms:
             return
-        try:
-            # The program may have put a pipe or a link there.
-            fd = os.open(self._path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK)
-        except FileNotFoundError:
+        fd = opened(self._path, os.O_RDWR)
+        if fd is None:
             return
         try:
-            if stat.S_ISREG(os.fstat(fd).st_mode):
-                while self._strike_some(fd):
-                    pass
+            while self._strike_some(fd):
+                pass
         finally:
             os.close(fd)
 

@@ -1,5 +1,6 @@
 """Reading a run's log from outside."""
 
+import os
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -55,3 +56,16 @@ def test_a_log_that_is_here_is_read_whoever_wrote_it(tmp_path: Path) -> None:
 )
 def test_a_run_that_has_written_nothing_has_an_empty_log(tmp_path: Path, record: RunRecord) -> None:
     assert text(site(tmp_path, record)) == b""
+
+
+def test_a_pipe_in_a_logs_place_is_said_and_not_waited_for(tmp_path: Path) -> None:
+    one = site(tmp_path, replace(RECORD, node="here"))
+    path = log_path(one, "r1", 1)
+    path.parent.mkdir(parents=True)
+    os.mkfifo(path)
+    with pytest.raises(OSError, match="its program put something else there"):
+        text(one)
+    path.unlink()
+    path.symlink_to("/etc/hostname")
+    with pytest.raises(OSError, match="its program put something else there"):
+        text(one)

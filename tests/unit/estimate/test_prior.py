@@ -32,6 +32,11 @@ def test_a_small_or_missing_data_set_gets_the_floor():
     assert demand_for(job(), UNKNOWN, 1 * MIB).host_memory_bytes == HOST_FLOOR_BYTES
 
 
+def test_a_program_that_takes_next_to_nothing_gets_what_the_engine_starts():
+    demand = demand_for(job(), Prediction(host_peak_bytes=700 * 1024))
+    assert (demand.host_memory_bytes, demand.host_memory_basis) == (6 * MIB, Basis.PREDICTED)
+
+
 def test_declared_wins_over_predicted_and_predicted_over_the_rule():
     predicted = Prediction(host_peak_bytes=3 * GIB, gpu_peak_bytes=5 * GIB)
     demand = demand_for(job(resources={"gpus": 1}), predicted, 1 * GIB)

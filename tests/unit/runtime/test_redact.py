@@ -106,6 +106,5 @@ def test_nothing_but_a_file_is_touched(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "link").symlink_to(victim)
     FileRedactor(tmp_path / "pipe", [RAW]).strike()
-    with pytest.raises(OSError, match="symbolic links"):
-        FileRedactor(tmp_path / "link", [RAW]).strike()
+    FileRedactor(tmp_path / "link", [RAW]).strike()
     assert victim.read_bytes() == RAW
