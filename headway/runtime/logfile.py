@@ -58,10 +58,10 @@ def read_chunk(path: Path, offset: int, limit_bytes: int) -> LogChunk:
             size = os.fstat(fd).st_size
             if offset >= size:
                 return LogChunk(b"", min(offset, size))
-            start = _first_data(fd, offset, size)
+            start = first_data(fd, offset, size)
             data = os.pread(fd, limit_bytes, start)
             # A hole punched meanwhile would read as zeros.
-            if _first_data(fd, start, size) == start:
+            if first_data(fd, start, size) == start:
                 return LogChunk(data, start + len(data), start - offset)
     finally:
         os.close(fd)
@@ -83,7 +83,7 @@ def opened(path: Path, flags: int) -> int | None:
     return None
 
 
-def _first_data(fd: int, offset: int, size: int) -> int:
+def first_data(fd: int, offset: int, size: int) -> int:
     """Offset of the first byte at or after *offset* that is not in a hole."""
     try:
         return os.lseek(fd, offset, os.SEEK_DATA)
@@ -108,10 +108,10 @@ def trim(path: Path, limit_bytes: int) -> int:
         hole_end = (size - limit_bytes) // BLOCK_BYTES * BLOCK_BYTES
         if hole_end <= 0:
             return 0
-        start = _first_data(fd, 0, size)
+        start = first_data(fd, 0, size)
         if start < hole_end:
             punch_hole(fd, start, hole_end - start)
-        return _first_data(fd, 0, size)
+        return first_data(fd, 0, size)
     finally:
         os.close(fd)
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from urllib.parse import quote, quote_plus
 
-from headway.runtime.logfile import opened
+from headway.runtime.logfile import first_data, opened
 
 LEAST_CHARACTERS = 4
 """A shorter value would strike out half of a log, and may be guessed from what is left."""
@@ -82,6 +82,11 @@ class FileRedactor:
 
     def _strike_some(self, fd: int) -> bool:
         """Whether there may be more to do."""
+        size = os.fstat(fd).st_size
+        if self._done >= size:
+            return False
+        # The oldest part may have been given up: it reads as zeros, for very long.
+        self._done = first_data(fd, self._done, size)
         text = os.pread(fd, _CHUNK_BYTES, self._done)
         for start, end in _found(self._forms, text):
             os.pwrite(fd, b"*" * (end - start), self._done + start)
