@@ -24,6 +24,7 @@ from headway.model.profile import Profile
 from headway.model.run import Measurement, Prediction
 from headway.model.silent import RunWarning, Silent
 from headway.profile.text import rows, summary
+from headway.terminal import log_line
 from headway.units import format_duration, format_size
 from headway.view import comparison
 
@@ -77,7 +78,7 @@ class Display:
                 continue
             self._allowance -= 1
             self._say_what_was_left_out()
-            text = line.rsplit(b"\r", 1)[-1].decode(errors="replace").rstrip()
+            text = log_line(line.rsplit(b"\r", 1)[-1]).rstrip()
             if text:
                 self._logger.info("%s", text[:2000])
 

@@ -8,10 +8,12 @@ from collections.abc import Sequence
 from typing import Annotated, Any
 
 from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
 from fastapi.middleware.trustedhost import TrustedHostMiddleware
 from fastapi.responses import JSONResponse
 from prometheus_client import CONTENT_TYPE_LATEST
 from pydantic import BaseModel, ConfigDict, Field
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from headway.errors import HeadwayError, InvalidInput, LedgerUnreachable, RunUnknown
 from headway.estimate.choice import Prefer, document
@@ -19,7 +21,10 @@ from headway.ledger.records import RunRecord
 from headway.metrics import SiteSnapshot, exposition
 from headway.model.job_text import job_from_document
 from headway.model.run import RunState
+from headway.model.strict_json import read_strict
+from headway.model.yaml_document import MAX_TEXT_BYTES
 from headway.site import Site
+from headway.units import format_size
 from headway.view import ledger_state, node_view, run_details
 from headway.watch import line_views, standings, waiting_of
 from headway.weigh import weigh
@@ -54,7 +59,9 @@ def create_app(site: Site, *, allowed_hosts: Sequence[str] = ("*",)) -> FastAPI:
     """
     app = FastAPI(title="headway", description="Runs, nodes, the line and estimates of a site.")
     app.add_middleware(TrustedHostMiddleware, allowed_hosts=list(allowed_hosts))
+    app.add_middleware(StrictBodies)
     app.add_exception_handler(HeadwayError, _refused)
+    app.add_exception_handler(RequestValidationError, _invalid)
 
     @app.get("/runs")
     def runs(limit: Limit = 100) -> list[dict[str, Any]]:
@@ -135,6 +142,44 @@ def create_app(site: Site, *, allowed_hosts: Sequence[str] = ("*",)) -> FastAPI:
     return app
 
 
+class StrictBodies:
+    """Refuses bodies that are too large or no strict JSON, before anybody else reads them."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        """In front of *app*."""
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a bad body; pass on everything else."""
+        if scope["type"] != "http" or scope["method"] != "POST":
+            await self._app(scope, receive, send)
+            return
+        body = b""
+        more = True
+        while more and len(body) <= MAX_TEXT_BYTES:
+            message = await receive()
+            if message["type"] != "http.request":
+                return
+            body += message.get("body", b"")
+            more = message.get("more_body", False)
+        try:
+            if len(body) > MAX_TEXT_BYTES:
+                most = format_size(MAX_TEXT_BYTES)
+                raise InvalidInput("body", f"more than {most}", f"give at most {most}")
+            read_strict(body, "body")
+        except InvalidInput as error:
+            await JSONResponse({"detail": str(error)}, status_code=422)(scope, receive, send)
+            return
+        whole: Message | None = {"type": "http.request", "body": body, "more_body": False}
+
+        async def again() -> Message:
+            nonlocal whole
+            message, whole = whole, None
+            return message if message is not None else await receive()
+
+        await self._app(scope, again, send)
+
+
 def snapshot(site: Site) -> SiteSnapshot:
     """What *site*'s ledger knows now."""
     ledger = site.ledger
@@ -165,6 +210,15 @@ def _summary(record: RunRecord) -> dict[str, Any]:
         "started_at": record.started_at,
         "ended_at": record.ended_at,
     }
+
+
+def _invalid(_request: Request, error: Exception) -> JSONResponse:
+    """One line for what FastAPI's own checks refuse."""
+    first = error.errors()[0] if isinstance(error, RequestValidationError) else {}
+    field = ".".join(str(part) for part in first.get("loc", ("request",)))
+    text = str(first.get("msg", error))
+    wrong = InvalidInput(field, first.get("input"), text[:1].lower() + text[1:])
+    return JSONResponse({"detail": str(wrong)}, status_code=422)
 
 
 def _refused(_request: Request, error: Exception) -> JSONResponse:

@@ -21,6 +21,7 @@ from headway import (
     cli_site,
     cli_top,
 )
+from headway.terminal import plain
 
 
 class _Headway(click.Group):
@@ -42,7 +43,7 @@ class _Headway(click.Group):
         try:
             return super().invoke(ctx)
         except HeadwayError as error:
-            click.echo(str(error), err=True)
+            click.echo(plain(str(error)), err=True)
             status = 1
             if isinstance(error, InvalidInput | RunUnknown):
                 status = 2
@@ -53,9 +54,12 @@ class _Headway(click.Group):
             return ctx.exit(status)
         except BrokenPipeError:
             raise  # whoever read has gone: click ends without a word
+        except UnicodeEncodeError:
+            click.echo("an argument is no text: it has bytes that are not UTF-8", err=True)
+            return ctx.exit(2)
         except OSError as error:
             place = f"{shown(str(error.filename))}: " if error.filename is not None else ""
-            click.echo(f"{place}{error.strerror or error}", err=True)
+            click.echo(plain(f"{place}{error.strerror or error}"), err=True)
             return ctx.exit(3 if isinstance(error, ConnectionError | TimeoutError) else 2)
 
 

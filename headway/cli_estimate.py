@@ -1,5 +1,6 @@
 """Commands about estimates: estimate, traces, estimators."""
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
@@ -14,6 +15,7 @@ from headway.cli_runs import (
     print_table,
     read_data,
     read_text,
+    say,
     this_site,
 )
 
@@ -87,9 +89,11 @@ def traces() -> None:
 def import_(file: BinaryIO, source: str, machine: bool) -> None:
     """Read traces from a CSV or Parquet file; bad rows are reported and left out."""
     got = _read(file, source)
-    site = this_site()
-    site.make_ledger()  # traces may be there before the site is started
-    kept = site.ledger.traces.add(got.traces)
+    kept = 0
+    if got.traces:
+        site = this_site()
+        site.make_ledger()  # traces may be there before the site is started
+        kept = site.ledger.traces.add(got.traces)
     known = len(got.traces) - kept
     if machine:
         print_json(
@@ -101,19 +105,25 @@ def import_(file: BinaryIO, source: str, machine: bool) -> None:
                 "dropped_columns": got.dropped,
             }
         )
-        return
+        sys.exit(_status(got))
     for problem in got.problems[:50]:
-        click.echo(str(problem), err=True)
+        say(str(problem), err=True)
     if len(got.problems) > 50:
         click.echo(f"… and {len(got.problems) - 50} more", err=True)
-    click.echo(
+    say(
         f"{kept} traces imported from {Path(name_of(file)).name}, {known} known already, "
         f"{len(got.problems)} rows left out"
     )
     if got.metrics:
-        click.echo(f"kept as metrics: {', '.join(got.metrics)}")
+        say(f"kept as metrics: {', '.join(got.metrics)}")
     if got.dropped:
-        click.echo(f"not numbers, not kept: {', '.join(got.dropped)}")
+        say(f"not numbers, not kept: {', '.join(got.dropped)}")
+    sys.exit(_status(got))
+
+
+def _status(got: "Imported") -> int:
+    """Exit status: bad input where there is no good row in it."""
+    return 0 if got.traces else 2
 
 
 @traces.command("export")
@@ -261,11 +271,15 @@ def _read(file: BinaryIO, source: str) -> "Imported":
 
 def _traces(file: BinaryIO | None) -> "tuple[Trace, ...]":
     """Those of *file*, its bad rows reported; those of the site when None."""
+    from headway.errors import InvalidInput
+
     if file is None:
         return tuple(this_site().ledger.traces.all())
-    got = _read(file, "evaluated")
+    got, name = _read(file, "evaluated"), Path(name_of(file)).name
     for problem in got.problems[:20]:
-        click.echo(str(problem), err=True)
+        say(str(problem), err=True)
+    if not got.traces:
+        raise InvalidInput("rows", len(got.problems), "give one good row at least", where=name)
     return got.traces
 
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from headway.cli_runs import as_json, open_server, print_json, print_table, this_site
+from headway.cli_runs import as_json, open_server, print_json, print_table, say, this_site
 
 if TYPE_CHECKING:
     from headway.model.node import NodeState
@@ -34,8 +34,8 @@ def join(server: str, ledger: str, machine: bool) -> None:
 
     site = this_site()
 
-    def say(text: str) -> None:
-        click.echo(text, err=machine)
+    def tell(text: str) -> None:
+        say(text, err=machine)
 
     def ask() -> str:
         answer: str = click.prompt("the site's auth string", hide_input=True, err=True)
@@ -45,15 +45,15 @@ def join(server: str, ledger: str, machine: bool) -> None:
         site.settings,
         server_url=server,
         ledger_url=ledger,
-        say=say,
+        say=tell,
         ask=ask if sys.stdin.isatty() else None,
     )
-    write_profile(site.settings, say)
-    start_worker(site.settings, site.clock, say)
+    write_profile(site.settings, tell)
+    start_worker(site.settings, site.clock, tell)
     if machine:
         print_json({"node": site.settings.node, "pool": site.settings.pool, "server": server})
     else:
-        click.echo(f"node {site.settings.node} takes runs of pool {site.settings.pool}")
+        say(f"node {site.settings.node} takes runs of pool {site.settings.pool}")
 
 
 @node.command()
@@ -65,7 +65,7 @@ def serve() -> None:
     """
     from headway.up import serve as serve_node
 
-    serve_node(this_site().settings, click.echo)
+    serve_node(this_site().settings, say)
 
 
 @node.command()
@@ -75,7 +75,7 @@ def leave() -> None:
     from headway.up import leave as leave_site
 
     site = this_site()
-    take_down(site, say=click.echo)
+    take_down(site, say=say)
     leave_site(site.settings)
 
 
@@ -117,8 +117,8 @@ def remove(name: str, machine: bool) -> None:
         print_json({"node": name, "runs": [each._asdict() for each in removed]})
         return
     for each in removed:
-        click.echo(f"{each.name} ({each.run_id}) {each.then}")
-    click.echo(f"node {name} is removed")
+        say(f"{each.name} ({each.run_id}) {each.then}")
+    say(f"node {name} is removed")
 
 
 @node.command("list")
@@ -170,7 +170,7 @@ def _set_state(name: str, state: "NodeState", reason: str, *, machine: bool) -> 
     if machine:
         print_json({"node": name, "state": state.value, "reason": reason})
     else:
-        click.echo(f"node {name} is {state.value}")
+        say(f"node {name} is {state.value}")
 
 
 COMMANDS = (node,)

@@ -2,7 +2,7 @@
 
 import click
 
-from headway.cli_runs import as_json, print_json, print_table, this_site
+from headway.cli_runs import as_json, print_json, print_table, say, this_site
 
 
 @click.command()
@@ -36,14 +36,14 @@ def profile(run: str, window: str, machine: bool) -> None:
     if machine:
         print_json(profile_view(found))
         return
-    click.echo(summary(found))
+    say(summary(found))
     table = rows(found)
     if table:
         print_table(list(table[0]), [list(row.values()) for row in table])
     for note in found.notes:
-        click.echo(note)
+        say(note)
     if found.report:
-        click.echo(f"open {found.report} with nsys-ui for more")
+        say(f"open {found.report} with nsys-ui for more")
 
 
 COMMANDS = (profile,)

@@ -18,6 +18,7 @@ from headway.cli_runs import (
     print_json,
     print_table,
     read_data,
+    say,
 )
 
 if TYPE_CHECKING:
@@ -56,9 +57,7 @@ def parse(logfile: BinaryIO, pattern: str | None, epochs: int | None, machine: b
     for point in points:
         count += 1
         newest.append(point)
-    click.echo(
-        f"{parser.format or 'no known format'}: {count} points in {Path(name_of(logfile)).name}"
-    )
+    say(f"{parser.format or 'no known format'}: {count} points in {Path(name_of(logfile)).name}")
     if count > _SHOWN_POINTS:
         click.echo(f"the last {_SHOWN_POINTS}:")
     if newest:

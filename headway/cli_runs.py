@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
 
+from headway.terminal import LogText, plain
+
 if TYPE_CHECKING:
     from headway.ledger.records import RunRecord
     from headway.model.job import TrainingJob
@@ -65,6 +67,11 @@ def read_data(file: BinaryIO) -> bytes:
         most = format_size(LARGEST_FILE_BYTES)
         raise InvalidInput("file", f"more than {most}", f"give at most {most}", where=name_of(file))
     return data
+
+
+def say(text: str, *, err: bool = False) -> None:
+    """One line for people, whatever names are in it."""
+    click.echo(plain(text), err=err)
 
 
 def print_json(document: object) -> None:
@@ -144,7 +151,8 @@ def submit(
             print_json({"run_id": run.run_id, "name": run.name, "url": url})
             return
         if not machine:
-            click.echo(f"{run.name}: {run.run_id}\nwatch it at {url}")
+            say(f"{run.name}: {run.run_id}")
+            say(f"watch it at {url}")
         if watch:
             from headway.watch import watch_run
 
@@ -260,11 +268,11 @@ def show(run: str, machine: bool) -> None:
     if machine:
         print_json(view)
         return
-    click.echo(f"{view['name']}  {view['state']}  attempt {view['attempt']}")
-    click.echo(_standing(view))
+    say(f"{view['name']}  {view['state']}  attempt {view['attempt']}")
+    say(_standing(view))
     if record is not None:
         _print_story(site, record)
-    click.echo(view["url"])
+    say(view["url"])
 
 
 def _standing(view: dict[str, Any]) -> str:
@@ -304,7 +312,11 @@ def _print_story(site: "Site", record: "RunRecord") -> None:
 @click.option("-f", "--follow", is_flag=True, help="Go on until the run has ended.")
 @as_json
 def logs(run: str, follow: bool, machine: bool) -> None:
-    """Print what the training program wrote."""
+    """Print what the training program wrote.
+
+    What would steer the terminal is left out, colours only where there is none. With --json it is
+    whole.
+    """
     from headway.watch import log_pieces
 
     site = this_site()
@@ -315,9 +327,10 @@ def logs(run: str, follow: bool, machine: bool) -> None:
             text = b"".join(pieces).decode(errors="replace")
             print_json({"run_id": seen.run_id, "log": text})
             return
+        clean = LogText(colours=sys.stdout.isatty())
         for piece in pieces:
-            sys.stdout.buffer.write(piece)
-            sys.stdout.buffer.flush()
+            click.echo(clean.feed(piece), nl=False)
+        click.echo(clean.rest(), nl=False)
 
 
 @click.command()
@@ -332,7 +345,7 @@ def cancel(run: str, machine: bool) -> None:
     if machine:
         print_json({"run_id": seen.run_id, "state": state})
     else:
-        click.echo(f"{seen.name}: {state}")
+        say(f"{seen.name}: {state}")
 
 
 @click.command()
@@ -387,7 +400,7 @@ def print_table(columns: list[str], rows: list[list[str]]) -> None:
         table.add_column(column, overflow="fold")
     for row in rows:
         # Text, not markup: a name such as "[red]" is shown as it is.
-        table.add_row(*(Text(cell) for cell in row))
+        table.add_row(*(Text(plain(cell)) for cell in row))
     # Whoever reads from a pipe wants whole lines, not those of a terminal of 80 columns.
     Console(width=None if sys.stdout.isatty() else _PIPE_COLUMNS).print(table)
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from headway.cli_runs import as_json, open_server, print_json, print_table, this_site
+from headway.cli_runs import as_json, open_server, print_json, print_table, say, this_site
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,13 +22,13 @@ def up(machine: bool) -> None:
     from headway.demo import bring_up
 
     site = this_site()
-    report = bring_up(site, say=(lambda _: None) if machine else click.echo)
+    report = bring_up(site, say=(lambda _: None) if machine else say)
     if machine:
         print_json(report)
     else:
-        click.echo(f"the site is up: {report['url']}")
-        click.echo(f"its page asks for a password once: the line in {report['auth_file']}")
-        click.echo(f"for Prefect's own commands type `{report['prefect']} …`")
+        say(f"the site is up: {report['url']}")
+        say(f"its page asks for a password once: the line in {report['auth_file']}")
+        say(f"for Prefect's own commands type `{report['prefect']} …`")
         click.echo(
             "submit a job with `headway submit job.yaml`, stop all of it with `headway down`"
         )
@@ -48,7 +48,7 @@ def down(machine: bool) -> None:
     """Stop the site on this machine; runs that are under way are cancelled."""
     from headway.demo import take_down
 
-    report = take_down(this_site(), say=(lambda _: None) if machine else click.echo)
+    report = take_down(this_site(), say=(lambda _: None) if machine else say)
     if machine:
         print_json(report)
 

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Self
+from urllib.parse import quote
 from uuid import uuid4
 
 import httpx
@@ -237,14 +238,14 @@ class PrefectServer:
         if pool is None or default["work_pool_name"] == pool:
             return default
         try:
-            own: dict[str, Any] = self._call("GET", f"/deployments/name/{FLOW}/{pool}")
+            own: dict[str, Any] = self._call("GET", f"/deployments/name/{FLOW}/{_part(pool)}")
         except LookupError:
             raise InvalidInput("pool", pool, "give a work pool that a node has joined") from None
         return own
 
     def _check_queue(self, pool: str, queue: str) -> None:
         try:
-            self._call("GET", f"/work_pools/{pool}/queues/{queue}")
+            self._call("GET", f"/work_pools/{_part(pool)}/queues/{_part(queue)}")
         except LookupError:
             raise InvalidInput(
                 "node or queue",
@@ -297,7 +298,7 @@ class PrefectServer:
     def run(self, run_id: str) -> FlowRun:
         """One run. Raises `RunUnknown`."""
         try:
-            return _flow_run(self._call("GET", f"/flow_runs/{run_id}"))
+            return _flow_run(self._call("GET", f"/flow_runs/{_part(run_id)}"))
         except LookupError:
             raise RunUnknown(run_id) from None
 
@@ -323,6 +324,11 @@ class PrefectServer:
         state = {"type": state_type, "name": state_type.title(), "message": message}
         with suppress(LookupError):
             self._call("POST", f"/flow_runs/{run_id}/set_state", {"state": state, "force": True})
+
+
+def _part(name: str) -> str:
+    """*name* as one part of a path, whatever characters it has."""
+    return quote(name, safe="", errors="surrogateescape")
 
 
 def _flow_run(document: Mapping[str, Any]) -> FlowRun:

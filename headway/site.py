@@ -35,7 +35,7 @@ from headway.model.node import Capacity, Node, NodeReading, NodeSpace
 from headway.model.policy import ContainerPolicy, GangNetwork, NetworkMode
 from headway.model.run import Prediction
 from headway.model.site import NodeSettings
-from headway.policy.admission import possible
+from headway.policy.admission import over_quota, possible
 from headway.policy.demand import raised, within
 from headway.policy.headroom import empty_host_bytes
 from headway.policy.network import network_of
@@ -260,7 +260,8 @@ class Site:
         if name == LINE:
             document = {key: value for key, value in document.items() if value is not None}
             try:
-                _LINE.validate_python(document)
+                for team, limits in _LINE.validate_python(document).teams.items():
+                    limits.check_quotas(team)
             except InvalidInput as error:
                 raise ValueError(str(error)) from error
         else:
@@ -364,7 +365,15 @@ class Site:
     def refusal(self, record: RunRecord, demand: Demand) -> Refuse | None:
         """What of a run's demand the nodes it may run on could never hold; None if they could."""
         count = 1 if record.gang_id is not None else job_nodes(record.job)
-        return self.never(demand, count, pool=record.pool, queue=record.queue)
+        never = self.never(demand, count, pool=record.pool, queue=record.queue)
+        # A gang's parts are its leader's, which was asked.
+        if never is not None or record.gang_id is not None:
+            return never
+        return self.over_quota(demand, count, record.team)
+
+    def over_quota(self, demand: Demand, count: int, team: str) -> Refuse | None:
+        """What of *demand* on *count* nodes *team* may never hold; None when it may."""
+        return over_quota(demand, team, self.policy_settings.team(team), count=count)
 
     def never(
         self, demand: Demand, count: int, *, pool: str = "", queue: str = ""

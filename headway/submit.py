@@ -50,10 +50,12 @@ def refuse_impossible(site: Site, read: JobText, *, pool: str, queue: str) -> No
         queue: Its work queue; one of a node's name binds it to that node.
 
     Raises:
-        ImpossibleDemand: Larger than any node there.
+        ImpossibleDemand: Larger than any node there, or than its team may ever hold.
     """
     _, demand = site.forecast(read.job, dataset_bytes=None, pool=pool, queue=queue)
-    refusal = site.never(demand, read.job.resources.nodes, pool=pool, queue=queue)
+    nodes = read.job.resources.nodes
+    refusal = site.never(demand, nodes, pool=pool, queue=queue)
+    refusal = refusal or site.over_quota(demand, nodes, read.job.team)
     if refusal is not None:
         where = read.place(refusal.field)
         raise ImpossibleDemand(refusal.field, refusal.value, refusal.allowed, where=where)

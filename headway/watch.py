@@ -1,9 +1,11 @@
 """Looking at a run from outside: its details, its log, its way to the end."""
 
+import errno
 import json
 import sys
 from collections.abc import Iterator, Sequence
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +27,7 @@ from headway.runtime.redact import Redactor
 from headway.server import FlowRun, PrefectServer
 from headway.site import Site
 from headway.story import Past
+from headway.terminal import log_line, plain
 from headway.units import format_duration
 from headway.view import diagnostics_view, is_over, outcome, run_details, run_view, waiting_view
 
@@ -196,6 +199,8 @@ class _AttemptLog:
         if self._redactor is None:
             if not self._path.exists():
                 return
+            if self._path.is_symlink() or not self._path.is_file():
+                raise OSError(errno.EINVAL, "its program put something else there", self._path)
             self._redactor = Redactor(secretfiles.read(self._secrets))
         while True:
             chunk = read_chunk(self._path, self._offset, _CHUNK_BYTES)
@@ -227,7 +232,8 @@ def watch_run(site: Site, server: PrefectServer, run_id: str, *, machine: bool) 
     from rich.progress import BarColumn, Progress, TextColumn  # noqa: PLC0415
 
     console = Console(stderr=machine)
-    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[says]}"))
+    text = partial(TextColumn, markup=False)  # the log's own words are no markup
+    columns = (text("{task.description}"), BarColumn(), text("{task.fields[says]}"))
     with Progress(*columns, console=console, transient=True) as progress:
         watch = _Watch(site, run_id, progress, machine=machine)
         while True:
@@ -294,7 +300,7 @@ class _Watch:
             # What a bar wrote over itself is not shown, nor what our own bar says.
             shown = line.rstrip(b"\r").rpartition(b"\r")[2]
             if not shown.startswith(_PROTOCOL):
-                self._print(shown.decode(errors="replace"))
+                self._print(log_line(shown))
 
     def _show_progress(self, record: RunRecord) -> None:
         ledger = self._site.ledger
@@ -304,7 +310,9 @@ class _Watch:
         done: float | None = None
         total = None
         if point is not None:
-            says += [f"{name} {value:.4g}" for name, value in list(point.metrics.items())[:3]]
+            says += [
+                f"{plain(name)} {value:.4g}" for name, value in list(point.metrics.items())[:3]
+            ]
             done, total = point.iteration, point.total
             done = point.epoch if done is None else done
         under_way = [s.name for s in ledger.runs.steps(record.run_id) if s.ended_at is None]
@@ -323,9 +331,7 @@ class _Watch:
     def _print(self, line: str) -> None:
         from rich.text import Text  # noqa: PLC0415 - only for people who watch
 
-        # Of what a program or a name brings along, a terminal is given letters only.
-        text = Text("".join(c if c.isprintable() else " " for c in Text.from_ansi(line).plain))
-        self._progress.console.print(text, soft_wrap=True)
+        self._progress.console.print(Text(line), soft_wrap=True)  # no markup
 
 
 def _left(seconds: float) -> str:
@@ -343,7 +349,7 @@ def _state_line(seen: FlowRun, record: RunRecord | None) -> str:
     reason = seen.message
     if record is not None and record.state is RunState.WAITING and record.reason:
         reason = record.reason
-    return f"{seen.state_name}" + (f": {reason}" if reason else "")
+    return plain(f"{seen.state_name}" + (f": {reason}" if reason else ""))
 
 
 def line_views(site: Site, pool: str = "") -> list[dict[str, Any]]:

@@ -9,7 +9,7 @@ node, and a GPU to itself: too much for one run beats a program that is killed.
 import math
 from collections.abc import Iterable
 
-from headway.model.job import TrainingJob
+from headway.model.job import MIN_MEMORY_BYTES, TrainingJob
 from headway.model.lease import Basis, Demand, Sharing
 from headway.model.node import NodeSpace
 from headway.model.run import Prediction
@@ -88,7 +88,9 @@ def demand_for(
     if resources.host_memory != "auto":
         host_bytes, host_basis = resources.host_memory, Basis.DECLARED
     elif predicted.host_peak_bytes is not None:
-        host_bytes, host_basis = predicted.host_peak_bytes, Basis.PREDICTED
+        # A program that took next to nothing: the engine starts no container with less.
+        host_bytes = max(predicted.host_peak_bytes, MIN_MEMORY_BYTES)
+        host_basis = Basis.PREDICTED
     else:
         host_bytes, host_basis = prior_host_bytes(known_bytes, fair_bytes), Basis.PRIOR
         host_bytes = max(host_bytes, MORE_OF_UNKNOWN * (predicted.host_above_bytes or 0))

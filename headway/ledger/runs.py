@@ -99,6 +99,8 @@ class Runs:
         Raises:
             RunUnknown: None, or a prefix that several runs share.
         """
+        if "\0" in text or _half_a_pair(text):
+            raise RunUnknown(text)  # no database takes such text, not even in a question
         with self._database.transaction() as session:
             row = session.get(RunRow, text)
             if row is None and len(text) >= 4:
@@ -422,3 +424,8 @@ def run_record(row: RunRow) -> RunRecord:
         gang_id=row.gang_id,
         gang_rank=row.gang_rank,
     )
+
+
+def _half_a_pair(text: str) -> bool:
+    """Whether *text* has a lone surrogate, as an argument that is not UTF-8 has."""
+    return any("\ud800" <= character <= "\udfff" for character in text)

@@ -17,6 +17,7 @@ from headway.model.lease import (
 )
 from headway.model.node import Gpu, Node, NodeState
 from headway.policy.headroom import compute_headroom
+from headway.policy.settings import TeamSettings
 from headway.units import format_size
 
 
@@ -160,6 +161,25 @@ def possible(demand: Demand, nodes: Sequence[Node], *, count: int = 1) -> Refuse
         gpus = [gpu for node in nodes for gpu in node.capacity.gpus]
         return replace(closest, allowed=_known_types(demand.gpu_type, gpus))
     return closest
+
+
+def over_quota(demand: Demand, team: str, limits: TeamSettings, *, count: int) -> Refuse | None:
+    """What of *demand*, on each of *count* nodes, *team* may never hold; None when it may.
+
+    Else the run would wait for ever, since nothing that its team gives back is enough.
+    """
+    if limits.max_running is not None and limits.max_running < 1:
+        return Refuse("team", team, "its quota lets it run nothing; ask your operator for one")
+    most = limits.max_gpus
+    if most is not None and demand.gpus * count > most:
+        allowed = f"team {team} may hold {most} at once; ask for at most that"
+        return Refuse("resources.gpus", demand.gpus * count, allowed)
+    most_bytes = limits.max_host_memory_bytes
+    if most_bytes is not None and demand.host_memory_bytes * count > most_bytes:
+        asked = format_size(demand.host_memory_bytes * count)
+        allowed = f"team {team} may hold {format_size(most_bytes)} at once; ask for at most that"
+        return Refuse("resources.host_memory", asked, allowed)
+    return None
 
 
 def shut_out(demand: Demand, count: int, only: str, nodes: Sequence[Node]) -> Wait | None:

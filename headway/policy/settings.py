@@ -8,6 +8,7 @@ from typing import Annotated, ClassVar
 from pydantic import AliasChoices, BeforeValidator, ConfigDict, Field
 
 from headway.errors import InvalidInput
+from headway.model.job import MIN_MEMORY_BYTES
 from headway.units import DAY_S, parse_size
 
 
@@ -59,6 +60,26 @@ class TeamSettings:
     def __post_init__(self) -> None:
         if not self.weight > 0:
             raise InvalidInput("weight", self.weight, "give a number above 0")
+
+    def check_quotas(self, team: str) -> None:
+        """Raise `InvalidInput` for a quota that lets *team* run nothing: it would wait for ever.
+
+        Asked when quotas are set. One that was set before this was asked still holds: its runs
+        are refused.
+        """
+        for name, least in (
+            ("max_gpus", 0),
+            ("max_host_memory_bytes", MIN_MEMORY_BYTES),
+            ("max_running", 1),
+        ):
+            quota = getattr(self, name)
+            if quota is not None and quota < least:
+                raise InvalidInput(
+                    f"teams.{team}.{name}",
+                    quota,
+                    f"give at least {least}, or leave it out for no limit; with this no run of "
+                    "the team could ever start",
+                )
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ import errno
 import os
 import sys
 from pathlib import Path
+from stat import S_ISREG
 
 from headway.runtime.port import LogChunk
 
@@ -22,14 +23,21 @@ _PUNCH_HOLE_KEEP_SIZE = 0x02 | 0x01  # linux/falloc.h
 def open_log(path: Path, owner: tuple[int, int] | None = None) -> int:
     """Open *path* for appending, made if need be; the file descriptor.
 
-    A link is refused: the program may own the directory and point it
-    elsewhere.
+    The program of an attempt before may own the directory and have put a link or a pipe
+    there: that is replaced.
 
     Args:
         path: The file.
         owner: uid and gid that will write; None leaves it as it is.
     """
-    fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW, 0o640)
+    flags = os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CREAT
+    try:
+        if not S_ISREG(os.lstat(path).st_mode):
+            path.unlink()
+            flags |= os.O_EXCL
+    except FileNotFoundError:
+        pass
+    fd = os.open(path, flags, 0o640)
     if owner is not None and owner != (os.geteuid(), os.getegid()):
         os.fchown(fd, *owner)
     return fd
@@ -38,28 +46,44 @@ def open_log(path: Path, owner: tuple[int, int] | None = None) -> int:
 def read_chunk(path: Path, offset: int, limit_bytes: int) -> LogChunk:
     """At most *limit_bytes* of *path* from *offset* on.
 
-    A file that does not exist (yet) is empty. One that is shorter than
-    *offset* was cut by its own program; reading goes on at its end.
+    A file that does not exist (yet) is empty, and so is what is no file: its
+    program put it there. One that is shorter than *offset* was cut by its own
+    program; reading goes on at its end.
     """
-    try:
-        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
-    except FileNotFoundError:
+    fd = opened(path, os.O_RDONLY)
+    if fd is None:
         return LogChunk(b"", offset)
     try:
         while True:
             size = os.fstat(fd).st_size
             if offset >= size:
                 return LogChunk(b"", min(offset, size))
-            start = _first_data(fd, offset, size)
+            start = first_data(fd, offset, size)
             data = os.pread(fd, limit_bytes, start)
             # A hole punched meanwhile would read as zeros.
-            if _first_data(fd, start, size) == start:
+            if first_data(fd, start, size) == start:
                 return LogChunk(data, start + len(data), start - offset)
     finally:
         os.close(fd)
 
 
-def _first_data(fd: int, offset: int, size: int) -> int:
+def opened(path: Path, flags: int) -> int | None:
+    """A file descriptor of *path*; None when no regular file is there. Never waits."""
+    try:
+        fd = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        if error.errno in (errno.ELOOP, errno.ENXIO, errno.EISDIR):  # a link, a socket, a directory
+            return None
+        raise
+    if S_ISREG(os.fstat(fd).st_mode):
+        return fd
+    os.close(fd)
+    return None
+
+
+def first_data(fd: int, offset: int, size: int) -> int:
     """Offset of the first byte at or after *offset* that is not in a hole."""
     try:
         return os.lseek(fd, offset, os.SEEK_DATA)
@@ -76,19 +100,18 @@ def trim(path: Path, limit_bytes: int) -> int:
 
     Where the file system cannot punch holes nothing is given up.
     """
-    try:
-        fd = os.open(path, os.O_RDWR | os.O_NOFOLLOW)
-    except FileNotFoundError:
+    fd = opened(path, os.O_RDWR)
+    if fd is None:
         return 0
     try:
         size = os.fstat(fd).st_size
         hole_end = (size - limit_bytes) // BLOCK_BYTES * BLOCK_BYTES
         if hole_end <= 0:
             return 0
-        start = _first_data(fd, 0, size)
+        start = first_data(fd, 0, size)
         if start < hole_end:
             punch_hole(fd, start, hole_end - start)
-        return _first_data(fd, 0, size)
+        return first_data(fd, 0, size)
     finally:
         os.close(fd)
 

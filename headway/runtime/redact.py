@@ -8,10 +8,11 @@ else (another encoding, one character a line) is not stopped by this.
 import base64
 import json
 import os
-import stat
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from urllib.parse import quote, quote_plus
+
+from headway.runtime.logfile import first_data, opened
 
 LEAST_CHARACTERS = 4
 """A shorter value would strike out half of a log, and may be guessed from what is left."""
@@ -70,20 +71,22 @@ class FileRedactor:
         """
         if not self._forms:
             return
-        try:
-            # The program may have put a pipe or a link there.
-            fd = os.open(self._path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK)
-        except FileNotFoundError:
+        fd = opened(self._path, os.O_RDWR)
+        if fd is None:
             return
         try:
-            if stat.S_ISREG(os.fstat(fd).st_mode):
-                while self._strike_some(fd):
-                    pass
+            while self._strike_some(fd):
+                pass
         finally:
             os.close(fd)
 
     def _strike_some(self, fd: int) -> bool:
         """Whether there may be more to do."""
+        size = os.fstat(fd).st_size
+        if self._done >= size:
+            return False
+        # The oldest part may have been given up: it reads as zeros, for very long.
+        self._done = first_data(fd, self._done, size)
         text = os.pread(fd, _CHUNK_BYTES, self._done)
         for start, end in _found(self._forms, text):
             os.pwrite(fd, b"*" * (end - start), self._done + start)

@@ -24,6 +24,7 @@ def write(folder: Path, values: Mapping[str, str], owner: tuple[int, int] | None
     """
     # Others may pass, to what is theirs, but not look around.
     folder.parent.mkdir(mode=0o711, parents=True, exist_ok=True)
+    folder.parent.chmod(0o711)
     part = folder.with_name(f".new-{secrets.token_hex(8)}")
     part.mkdir(mode=0o700)
     try:

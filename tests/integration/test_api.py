@@ -79,6 +79,40 @@ def test_refusals_say_what_is_wrong(client: httpx.Client) -> None:
     assert client.get("/nodes", headers={"host": "evil.example"}).status_code == 400
 
 
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        (b'{"job": {"retries": NaN}}', 'body: got "NaN"; give finite numbers'),
+        (b'{"job": {}, "budget": -Infinity}', 'body: got "-Infinity"; give finite'),
+        (b'{"job": {}, "budget": 1e400}', 'body: got "1e400"; give finite'),
+        (b'{"job": {"name": "\\ud800"}}', "half of a surrogate pair"),
+        (b'{"job": {"\\udfff": 1}}', "half of a surrogate pair"),
+        (b'{"job": {"retries": 9223372036854775808}}', "between -2^63 and 2^63 - 1"),
+        (b'{"job": {"retries": ' + b"9" * 5000 + b"}}", "between -2^63 and 2^63 - 1"),
+        (b'{"job": {}, "job": {}}', 'body: got "job"; give each key once'),
+        (b"[" * 100_000, "nest at most"),
+        (b"\xff", "write UTF-8"),
+        (b"", "write JSON"),
+        (b"name: job", "write JSON"),
+        (b'"' + b"x" * (1 << 20) + b'"', "give at most 256 KiB"),
+        (b'{"job": {}, "prefer": "best"}', "body.prefer: got"),
+    ],
+)
+def test_what_is_no_strict_json_is_refused_in_one_line(
+    client: httpx.Client, body: bytes, said: str
+) -> None:
+    answer = client.post("/estimates", content=body, headers={"content-type": "application/json"})
+    assert answer.status_code == 422, answer.text
+    detail = answer.json()["detail"]
+    assert said in detail
+    assert "\n" not in detail
+
+
+@pytest.mark.parametrize("path", ["/runs/%00", "/runs/%ED%A0%80", "/runs/a%00/progress"])
+def test_a_run_of_an_impossible_name_is_not_found(client: httpx.Client, path: str) -> None:
+    assert client.get(path).status_code == 404
+
+
 def test_every_path_is_documented(client: httpx.Client) -> None:
     paths = client.get("/openapi.json").json()["paths"]
     assert set(paths) == {

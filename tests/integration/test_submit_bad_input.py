@@ -11,7 +11,7 @@ from headway.gates import GATES, Gates, gates_document
 from headway.model.job_text import parse_job
 from headway.model.node import Capacity, Gpu, Node, Reserve
 from headway.policy.plan import Start, Stay
-from headway.site import POLICY, current_site
+from headway.site import LINE, POLICY, current_site
 from headway.submit import rehearse
 from headway.units import GIB
 
@@ -104,6 +104,33 @@ def add_small(site):
     """A node of another pool, which has less of everything."""
     node = Node("s1", "small", Capacity(4, 8 * GIB), Reserve(1.0, 4 * GIB))
     site.ledger.nodes.register(node, boot_id="b", worker_token="t")
+
+
+def test_what_a_team_may_never_hold_is_refused(tmp_path, site):
+    # Set before quotas were checked; now they are refused where they are set.
+    site.ledger.settings.put(LINE, {"teams": {"default": {"max_running": 0}}})
+    done, said = submit(tmp_path, GOOD)
+    assert done.exit_code == 2
+    assert said.startswith('job.yaml:1 team: got "default"; its quota lets it run nothing; ask')
+    with pytest.raises(ValueError, match=r"teams\.default\.max_running: got 0; give at least 1"):
+        site.adopt(LINE, {"teams": {"default": {"max_running": 0}}})
+    site.adopt(LINE, {"teams": {"default": {"max_gpus": 0}}})
+    assert submit(tmp_path, GOOD)[0].exit_code == 3  # it gets as far as the server
+    done, said = submit(tmp_path, GOOD + "resources:\n  gpus: 1\n")
+    assert (done.exit_code, said) == (
+        2,
+        "job.yaml:5 resources.gpus: got 1; team default may hold 0 at once; ask for at most that\n",
+    )
+
+
+def test_a_secret_that_jobs_may_not_use_is_refused(tmp_path, site):
+    done, said = submit(tmp_path, GOOD + "secrets:\n  TOKEN: team-token\n")
+    assert done.exit_code == 2
+    assert said == (
+        'job.yaml:5 secrets.TOKEN: got "team-token"; jobs may not use this block on this site; '
+        "name a block job-…\n"
+    )
+    assert submit(tmp_path, GOOD + "secrets:\n  TOKEN: job-token\n")[0].exit_code == 3
 
 
 @pytest.mark.parametrize("place", [("--pool", "small"), ("--node", "s1")])

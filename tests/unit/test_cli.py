@@ -9,6 +9,7 @@ from click.testing import CliRunner
 
 from headway import cli_runs
 from headway.cli import headway
+from headway.errors import HeadwayError
 from headway.site import current_site
 
 
@@ -85,6 +86,52 @@ def test_standard_input_is_a_file_everywhere(
     got = CliRunner().invoke(headway, command, input=given)
     assert got.exit_code == status, got.output
     assert said in got.output
+
+
+@pytest.mark.parametrize("machine", [[], ["--json"]])
+def test_traces_without_a_good_row_are_bad_input(machine: list[str]) -> None:
+    header, bad = "network,gpu_type,gpus,batch_size,iteration_s\n", "a,v100,-1,2,0.1\n"
+    got = CliRunner().invoke(headway, ["traces", "import", "-", *machine], input=header + bad)
+    assert got.exit_code == 2, got.output
+    assert "gpus" in got.output
+    got = CliRunner().invoke(
+        headway, ["estimators", "evaluate", "--traces", "-"], input=header + bad
+    )
+    assert got.exit_code == 2
+    assert "rows: got 1; give one good row at least" in got.stderr
+    both = header + bad + "a,v100,1,2,0.1\n"
+    assert (
+        CliRunner().invoke(headway, ["traces", "import", "-", *machine], input=both).exit_code == 0
+    )
+
+
+@pytest.mark.parametrize("server", ["::::", "http://", "head:4200/api", "\x1b[2J"])
+def test_an_address_that_is_none_is_one_line(server: str) -> None:
+    command = ["node", "join", "--server", server, "--ledger", "sqlite://"]
+    got = CliRunner().invoke(headway, command)
+    assert (got.exit_code, got.stdout) == (2, ""), got
+    (line,) = got.stderr.splitlines()
+    assert line.startswith("server: got ")
+    assert "give an address such as http://head:4200/api" in line
+    assert "\x1b" not in line
+
+
+@pytest.mark.parametrize(
+    "error", [HeadwayError("a\x1b[2Jb\nc\u202ed"), OSError(5, "a\x1b[2Jb\nc\u202ed")]
+)
+def test_an_error_does_not_steer_the_terminal(error: Exception) -> None:
+    @click.command()
+    def failing() -> None:
+        raise error
+
+    got = CliRunner().invoke(type(headway)(commands=[failing]), ["failing"])
+    assert got.stderr == "a\\x1b[2Jb\\nc\\u202ed\n"
+
+
+def test_an_argument_that_is_no_text_is_one_line() -> None:
+    got = CliRunner().invoke(headway, ["profile", "\udcff"])
+    assert (got.exit_code, len(got.stderr.splitlines())) == (2, 1), got
+    assert "no run is called" in got.stderr
 
 
 @pytest.mark.parametrize("command", [["estimate"], ["submit"], ["traces", "import"]])

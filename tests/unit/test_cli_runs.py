@@ -4,7 +4,7 @@ from typing import Any, cast
 
 import pytest
 
-from headway.cli_runs import _found, _standing, print_table
+from headway.cli_runs import _found, _standing, print_table, say
 from headway.errors import RunUnknown
 
 SEEN = {"iteration": 41, "epoch": None, "total": 110, "metrics": {"loss": 0.36384}}
@@ -53,3 +53,11 @@ def test_a_pipe_gets_whole_lines(capsys: pytest.CaptureFixture[str]) -> None:
     print_table(["", ""], [["log", path]])
     (line,) = capsys.readouterr().out.splitlines()
     assert line.split() == ["log", path]
+
+
+def test_a_name_does_not_steer_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    print_table(["name"], [["a\x1b[2Jb\nc\u202ed"]])
+    say("x\x1b]0;title\x07\ny")
+    _, named, said = capsys.readouterr().out.splitlines()
+    assert named == "a\\x1b[2Jb\\nc\\u202ed"
+    assert said == "x\\x1b]0;title\\x07\\ny"

@@ -45,6 +45,15 @@ def test_a_metric_with_a_hostile_name_stays_in_its_line() -> None:
     assert "\n" not in _line(Watched(1.0, point, RemainingEstimate(None, None, None)))
 
 
+def test_a_line_that_steers_a_terminal_does_not_reach_the_log(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    display = Display(logging.getLogger("display-test"), FakeClock())
+    with caplog.at_level(logging.INFO, logger="display-test"):
+        display.lines("\x1b[31mred\x1b[0m \x1b]0;title\x07and\u202e\u200b more\n".encode(), 0)
+    assert [record.getMessage() for record in caplog.records] == ["red and more"]
+
+
 def test_a_flood_of_lines_is_thinned_and_said_so(caplog: pytest.LogCaptureFixture) -> None:
     clock = FakeClock()
     logger = logging.getLogger("display-test")

@@ -1,5 +1,6 @@
 """Reading a run's log from outside."""
 
+import os
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -112,3 +113,16 @@ def test_who_watches_sees_the_log_and_how_far_the_run_is(
         "bye",
         "Completed",
     ]
+
+
+def test_a_pipe_in_a_logs_place_is_said_and_not_waited_for(tmp_path: Path) -> None:
+    one = site(tmp_path, replace(RECORD, node="here"))
+    path = log_path(one, "r1", 1)
+    path.parent.mkdir(parents=True)
+    os.mkfifo(path)
+    with pytest.raises(OSError, match="its program put something else there"):
+        text(one)
+    path.unlink()
+    path.symlink_to("/etc/hostname")
+    with pytest.raises(OSError, match="its program put something else there"):
+        text(one)

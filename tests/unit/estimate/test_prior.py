@@ -13,7 +13,7 @@ from headway.model.job import TrainingJob
 from headway.model.lease import Basis, Sharing
 from headway.model.node import Capacity, Gpu, Node, NodeSpace
 from headway.model.run import Prediction
-from headway.units import GIB
+from headway.units import GIB, MIB
 
 UNKNOWN = Prediction()
 
@@ -82,6 +82,11 @@ def test_what_was_not_enough_before_is_at_least_doubled():
     killed = Prediction(host_above_bytes=6 * GIB)
     assert demand_for(job(), killed, fair_bytes=4 * GIB).host_memory_bytes == 12 * GIB
     assert demand_for(job(), killed, fair_bytes=16 * GIB).host_memory_bytes == 16 * GIB
+
+
+def test_a_program_that_takes_next_to_nothing_gets_what_the_engine_starts():
+    demand = demand_for(job(), Prediction(host_peak_bytes=700 * 1024))
+    assert (demand.host_memory_bytes, demand.host_memory_basis) == (6 * MIB, Basis.PREDICTED)
 
 
 def test_declared_wins_over_predicted_and_predicted_over_the_rule():

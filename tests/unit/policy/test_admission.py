@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from headway.errors import InvalidInput
 from headway.model.lease import (
     Admit,
     Demand,
@@ -15,7 +16,8 @@ from headway.model.lease import (
     Wait,
 )
 from headway.model.node import Capacity, Gpu, Node, NodeState, Reserve
-from headway.policy.admission import judge, possible, shut_out
+from headway.policy.admission import judge, over_quota, possible, shut_out
+from headway.policy.settings import TeamSettings
 from headway.units import GIB
 
 H200, V100 = "NVIDIA H200", "Tesla V100-SXM2-16GB"
@@ -274,3 +276,47 @@ def test_what_only_closed_nodes_could_hold_is_shut_out():
     assert shut_out(demand(1), 1, "big", nodes) == answer
     assert shut_out(demand(1), 1, "small", nodes) is None
     assert shut_out(demand(500), 1, "", nodes) is None
+
+
+@pytest.mark.parametrize(
+    ("limits", "field", "said"),
+    [
+        ({"max_running": 0}, "team", "its quota lets it run nothing"),
+        ({"max_gpus": 0}, "resources.gpus", "team red may hold 0 at once"),
+        ({"max_gpus": 3}, "resources.gpus", "team red may hold 3 at once"),
+        (
+            {"max_host_memory_bytes": 7 * GIB},
+            "resources.host_memory",
+            "team red may hold 7.0 GiB at once",
+        ),
+    ],
+)
+def test_what_a_team_may_never_hold_is_refused(
+    limits: dict[str, int], field: str, said: str
+) -> None:
+    refusal = over_quota(Demand(4 * GIB, gpus=2), "red", TeamSettings(**limits), count=2)
+    assert refusal is not None
+    assert refusal.field == field
+    assert refusal.allowed.startswith(said)
+
+
+def test_what_a_team_may_hold_waits_for_it() -> None:
+    limits = TeamSettings(max_gpus=4, max_host_memory_bytes=8 * GIB, max_running=1)
+    assert over_quota(Demand(4 * GIB, gpus=2), "red", limits, count=2) is None
+    assert over_quota(Demand(4 * GIB), "red", TeamSettings(max_gpus=0), count=1) is None
+
+
+@pytest.mark.parametrize(
+    ("limits", "name"),
+    [
+        ({"max_running": 0}, "max_running"),
+        ({"max_gpus": -1}, "max_gpus"),
+        ({"max_host_memory_bytes": 0}, "max_host_memory_bytes"),
+    ],
+)
+def test_a_quota_under_which_nothing_could_start_is_not_set(
+    limits: dict[str, int], name: str
+) -> None:
+    with pytest.raises(InvalidInput, match=f"teams.red.{name}: got .*could ever start"):
+        TeamSettings(**limits).check_quotas("red")
+    TeamSettings(max_gpus=0, max_running=1).check_quotas("red")
