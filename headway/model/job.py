@@ -134,7 +134,7 @@ class Resources(_Part):
         description="Above 1 the command runs on so many nodes, started together or not at all.",
     )
     gpu_memory: MemorySize | None = Field(
-        None, title="GPU memory", description="On each GPU, such as 12GiB; if left out predicted, or all."
+        None, title="GPU memory", description="On each GPU, such as 12GiB; else predicted, or all."
     )
     gpu_type: Label = Field(
         "", title="GPU type", description="Part of the product name, such as V100; empty for any."
