@@ -26,6 +26,7 @@ _SAYS_SO = re.compile(
     r"(?:out_of_memory|Maximum pool size exceeded)|bad_alloc: .{0,40}CUDA error at: "
     r"|BFCArena::.{0,200}Failed to allocate memory for requested buffer"
     r"|of device memory \(.{0,60}out of memory|CL_MEM_OBJECT_ALLOCATION_FAILURE"
+    r"|Memory Object Allocation Failure|[Rr]untime \(out of memory\)"
     r"|Requested amount of GPU memory .{0,40} could not be allocated"
 )
 """In the words of the libraries that allocate a GPU's memory."""
@@ -54,7 +55,8 @@ _CONSEQUENCE = re.compile(
     r"|To prevent data corruption|Some NCCL operations have failed|Failed to execute operation"
     r"|failed \(exit|returned non-zero|XlaRuntimeError: (?:ABORTED|CANCELLED)|socketProgress"
     r"|unhandled cuda error|ncclUnhandledCudaError|Blas \w+ launch failed"
-    r"|cuDNN failed to initialize"
+    r"|cuDNN failed to initialize|root cause above|failed to build engine|Assertion .0' failed"
+    r"|unable to (?:load|allocate)|error loading model"
 )
 """What launchers, peers and shells say of a failure that was another's."""
 _GOES_ON = re.compile(
