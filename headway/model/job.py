@@ -134,7 +134,7 @@ class Resources(_Part):
         description="Above 1 the command runs on so many nodes, started together or not at all.",
     )
     gpu_memory: MemorySize | None = Field(
-        None, title="GPU memory", description="On each GPU, such as 12GiB; predicted if left out."
+        None, title="GPU memory", description="On each GPU, such as 12GiB; else predicted, or all."
     )
     gpu_type: Label = Field(
         "", title="GPU type", description="Part of the product name, such as V100; empty for any."
@@ -149,7 +149,8 @@ class Resources(_Part):
     ] = Field(
         "auto",
         title="Host memory",
-        description="Hard limit, such as 8GiB; auto takes the prediction, or 10 × the data set.",
+        description="Hard limit, such as 8GiB; auto takes the prediction, 10 × the data set or a "
+        "fair part of the node.",
     )
     cpus: Annotated[float, number(0.01, 4096)] = Field(
         1.0, title="CPUs", description="Share of the node's processors; 0.5 is half of one."

@@ -13,7 +13,7 @@ from headway.units import GIB, KIB, MIB, TIB
 _SAYS_SO = re.compile(
     r"(?:CUDA|Cuda|cuda|HIP|XPU)\b.{0,80}\bout of memory"
     r"|(?:CUDA|HIP)_ERROR_OUT_OF_MEMORY|(?:cuda|hip)Error(?:MemoryAllocation|OutOfMemory)\b"
-    r"|(?:cuda|hip|cu)Mem?[Aa]lloc\w*\W.{0,60}out of memory|cudaSuccess \(2 vs\. 0\)"
+    r"|(?:cuda|hip|cu)M(?:em)?[Aa]lloc\w*\W.{0,60}out of memory|cudaSuccess \(2 vs\. 0\)"
     r"|cuda runtime error \(2\)|parallel_for failed: .{0,60}out of memory"
     r"|\.cuh?\b[(:]\d+\)?: .{0,20}out of memory|out of memory at (?:line \d+ in file )?\S*\.cu\b"
     r"|(?:CUBLAS|CUDNN|CUSPARSE|CUSOLVER|HIPBLAS|MIOPEN)_STATUS_ALLOC_FAILED|CUFFT_ALLOC_FAILED"
@@ -26,6 +26,7 @@ _SAYS_SO = re.compile(
     r"(?:out_of_memory|Maximum pool size exceeded)|bad_alloc: .{0,40}CUDA error at: "
     r"|BFCArena::.{0,200}Failed to allocate memory for requested buffer"
     r"|of device memory \(.{0,60}out of memory|CL_MEM_OBJECT_ALLOCATION_FAILURE"
+    r"|Memory Object Allocation Failure|[Rr]untime \(out of memory\)"
     r"|Requested amount of GPU memory .{0,40} could not be allocated"
 )
 """In the words of the libraries that allocate a GPU's memory."""
@@ -53,6 +54,9 @@ _CONSEQUENCE = re.compile(
     r"|DataLoader worker .* exited|Background workers died|terminate called|Aborted|core dumped"
     r"|To prevent data corruption|Some NCCL operations have failed|Failed to execute operation"
     r"|failed \(exit|returned non-zero|XlaRuntimeError: (?:ABORTED|CANCELLED)|socketProgress"
+    r"|unhandled cuda error|ncclUnhandledCudaError|Blas \w+ launch failed"
+    r"|cuDNN failed to initialize|root cause above|failed to build engine|Assertion .0' failed"
+    r"|unable to (?:load|allocate)|error loading model"
 )
 """What launchers, peers and shells say of a failure that was another's."""
 _GOES_ON = re.compile(
@@ -61,7 +65,9 @@ _GOES_ON = re.compile(
     re.IGNORECASE,
 )
 _MAYBE = re.compile(
-    r"warn|hint|\b(?:if|when|avoid|may|might|could|can|in case|prevent|note|tip)\b", re.IGNORECASE
+    r"warn|hint|\b(?:if|when|avoid|in case|prevent|note|tip)\b"
+    r"|\b(?:may|might|could|can) (?:cause|run|go|lead|result|be)\b",
+    re.IGNORECASE,
 )
 _PREFIX = re.compile(
     r"(?:\x1b\[[\d;]*m|\[(?:rank|default|\d+,)?\d+\](?:<std\w+>)?:\s?|\(\w+ pid=\d+[^)]*\)\s"
@@ -91,7 +97,8 @@ def ran_out_of_gpu_memory(log_tail: str) -> bool:
     others = 0
     for at in range(len(lines) - 1, -1, -1):
         line = lines[at]
-        if _ERROR.match(line.lstrip() if "what():" in line else line):
+        noise = _NOISE.match(line) is not None and "what():" not in line
+        if not noise and _ERROR.match(line.lstrip()):
             says_so = _says_so(line) or _says_so(" ".join(lines[at : at + _FOLLOWING]))
             if says_so and not _goes_on(line):
                 return others <= _STALE_ERROR
@@ -99,7 +106,7 @@ def ran_out_of_gpu_memory(log_tail: str) -> bool:
                 return False
         elif others <= _STALE_LINE and _is_bare_word(line):
             return True
-        others += not _NOISE.match(line) and not _CONSEQUENCE.search(line)
+        others += not noise and not _CONSEQUENCE.search(line)
     return False
 
 

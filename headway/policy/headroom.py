@@ -1,10 +1,11 @@
 """headroom = capacity - reserve - Σ over leases max(granted, own use) - foreign use.
 
 Foreign use is whatever is in use beyond what the leases' own containers are
-known to hold. Where nobody can say what a container holds (a driver without
-figures for each process, an engine that is silent), its use counts as foreign
-beside its grant: too little headroom keeps a run waiting, too much has others
-killed. What a GPU's driver keeps for itself is part of the reserve.
+known to hold. The reserve is held back for it (the system, a driver, people's
+own programs), so it counts as far as it exceeds the reserve. Where nobody can
+say what a container holds (a driver without figures for each process, an engine
+that is silent), its use counts as foreign beside its grant: too little headroom
+keeps a run waiting, too much has others killed.
 """
 
 import math
@@ -42,7 +43,8 @@ def compute_headroom(
     return Headroom(
         node=node.name,
         host_memory_bytes=_left(
-            node.capacity.host_memory_bytes - node.reserve.host_memory_bytes,
+            node.capacity.host_memory_bytes,
+            node.reserve.host_memory_bytes,
             granted=_by_run((lease.run_id, lease.host_memory_bytes) for lease in leases),
             used_bytes=reading.host.used_bytes if reading is not None else 0,
             own=reading.run_host_bytes if reading is not None else {},
@@ -91,12 +93,13 @@ def empty_host_bytes(node: Node, reading: NodeReading | None) -> int:
     if reading is not None:
         own_bytes = sum(reading.run_host_bytes.values())
         foreign_bytes = max(reading.host.used_bytes - own_bytes, 0) * 5 // 4
-    usable_bytes = node.capacity.host_memory_bytes - node.reserve.host_memory_bytes
-    return max(usable_bytes - foreign_bytes, 0)
+    held_back_bytes = max(node.reserve.host_memory_bytes, foreign_bytes)
+    return max(node.capacity.host_memory_bytes - held_back_bytes, 0)
 
 
 def _left(
-    usable_bytes: int,
+    capacity_bytes: int,
+    reserve_bytes: int,
     *,
     granted: Mapping[str, int],
     used_bytes: int,
@@ -108,7 +111,7 @@ def _left(
     """
     foreign_bytes = max(used_bytes - sum(own.get(run, 0) for run in granted), 0)
     held_bytes = sum(max(bytes_, own.get(run, 0)) for run, bytes_ in granted.items())
-    return usable_bytes - held_bytes - foreign_bytes
+    return capacity_bytes - held_bytes - max(reserve_bytes, foreign_bytes)
 
 
 def _by_run(pairs: Iterable[tuple[str, int]]) -> dict[str, int]:
@@ -132,7 +135,6 @@ def _gpu_headroom(
 ) -> GpuHeadroom:
     held = [(it.run_id, grant) for it in leases for grant in it.gpus if grant.uuid == gpu.uuid]
     seen = readings[gpu.uuid] if readings is not None else None
-    kept_bytes = seen.driver_bytes if seen is not None else 0
     own = gpu_bytes_of_runs(seen) if seen is not None else {}
     # Of an empty GPU, what is still shown is of a job that has just ended.
     used_frac = seen.utilisation_frac or 0.0 if seen is not None and held else 0.0
@@ -142,9 +144,10 @@ def _gpu_headroom(
         index=gpu.index,
         name=gpu.name,
         memory_bytes=_left(
-            gpu.memory_bytes - max(gpu.reserve_bytes, kept_bytes),
+            gpu.memory_bytes,
+            gpu.reserve_bytes,
             granted=_by_run((run_id, grant.memory_bytes) for run_id, grant in held),
-            used_bytes=seen.used_bytes - kept_bytes if seen is not None else 0,
+            used_bytes=seen.used_bytes if seen is not None else 0,
             own=own,
         ),
         idle=not held and not foreign,

@@ -205,7 +205,7 @@ def test_a_run_that_others_kept_from_its_grant_is_not_given_more(
     assert gpu_site.ledger.traces.count() == 0
     waits = Attempt(gpu_site, RUN, SHARES).admit()
     assert not isinstance(waits, Lease)
-    assert "19.5 GiB" in waits.reason
+    assert "20.0 GiB" in waits.reason
 
 
 def test_a_run_of_which_nothing_is_known_gets_twice_the_memory_and_then_all_there_is(

@@ -146,6 +146,25 @@ def test_the_site_may_end_a_run_that_does_not_use_its_gpu(gpu_site, tmp_path) ->
     assert view["warnings"][0]["stopped_at"] is not None
 
 
+NEEDS_MORE = """\
+import os, sys
+print('attempt', os.environ['HEADWAY_ATTEMPT'], flush=True)
+if os.environ['HEADWAY_ATTEMPT'] == '1':
+    sys.exit('torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.')
+"""
+
+
+def test_a_run_out_of_gpu_memory_is_tried_again_with_more(gpu_site, tmp_path) -> None:
+    asked = job(gpus=1, gpu_memory="4GiB") | {"command": ["python", "-c", NEEDS_MORE]}
+    run_id = gpu_site.submit(tmp_path, name="needs-more", **asked)
+    view = gpu_site.until(run_id, "Completed", "Failed", timeout_s=90)
+    assert (view["state"], view["attempt"]) == ("Completed", 2), view
+    assert view["demand"]["gpu_memory_bytes"] == 6 * GIB
+    told = " ".join(gpu_site.run("show", run_id).stdout.split())
+    assert "it asked for 2.0 GiB more, and was granted 4.0 GiB" in told, told
+    assert "it is tried again with 6.0 GiB" in told, told
+
+
 DIES_WITH_ITS_GPU = """\
 import os, sys, time
 print('devices', os.environ['CUDA_VISIBLE_DEVICES'], flush=True)

@@ -129,6 +129,7 @@ def test_an_error_does_not_steer_the_terminal(error: Exception) -> None:
 
 
 def test_an_argument_that_is_no_text_is_one_line() -> None:
+    current_site().make_ledger()
     got = CliRunner().invoke(headway, ["profile", "\udcff"])
     assert (got.exit_code, len(got.stderr.splitlines())) == (2, 1), got
     assert "no run is called" in got.stderr

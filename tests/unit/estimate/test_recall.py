@@ -1,13 +1,15 @@
+import math
 from dataclasses import replace
 
 import pytest
 
-from headway.estimate.features import from_job
-from headway.estimate.recall import said_of
+from headway.estimate.features import Configuration, from_job
+from headway.estimate.prior import demand_for
+from headway.estimate.recall import of_any, said_of
 from headway.model.job import TrainingJob
 from headway.model.run import Prediction
 from headway.model.trace import Trace
-from headway.units import MIB
+from headway.units import GIB, MIB
 
 JOB = TrainingJob.model_validate(
     {
@@ -119,3 +121,36 @@ def test_a_repeat_on_a_gpu_is_known_by_its_product_name():
     assert said_of(
         ON_GPU, Prediction(), [replace(REPEAT, gpu_type="NVIDIA H200", gpus=1)]
     ).basis == ("1 run(s) of the same job")
+
+
+def test_what_was_not_enough_is_a_bound_and_no_peak():
+    """Of the same job or a smaller one; a run of more data says nothing of one of less."""
+    known = Configuration(recipe="r", gpu_type="a100", batch_size=8, dataset_bytes=4 * GIB)
+    common = {"gpus": 1, "batch_size": 8, "recipe": "r", "exit": "oom"}
+    traces = [
+        Trace("r", "a100", dataset_bytes=2 * GIB, host_peak_bytes=6 * GIB, **common),
+        Trace("r", "t4", dataset_bytes=4 * GIB, gpu_peak_bytes=15 * GIB, **common),
+        Trace("r", "a100", dataset_bytes=9 * GIB, host_peak_bytes=99 * GIB, **common),
+        Trace("r", "a100", dataset_bytes=4 * GIB, gpu_peak_bytes=70 * GIB,
+              **common | {"batch_size": 64}),
+    ]  # fmt: skip
+    said = said_of(known, Prediction(), traces)
+    assert (said.host_above_bytes, said.gpu_above_bytes) == (6 * GIB, 15 * GIB)
+    assert said.host_peak_bytes is said.gpu_peak_bytes is None
+    assert said.basis.startswith("prior")
+    learnt = Prediction(runtime_s=60.0, host_peak_bytes=5 * GIB, gpu_peak_bytes=30 * GIB)
+    raised = said_of(known, learnt, traces)
+    assert raised.host_peak_bytes == math.ceil(6 * GIB * 1.15)
+    assert raised.gpu_peak_bytes == 30 * GIB
+    job = TrainingJob.model_validate({"name": "t", "image": "i:1", "command": ["x"]})
+    assert demand_for(job, raised).host_memory_bytes == math.ceil(6 * GIB * 1.15)
+
+
+def test_before_the_gpu_is_known_the_slowest_known_one_and_the_most_memory_count():
+    fast = Prediction(60.0, 50.0, 70.0, gpu_peak_bytes=9 * GIB, gpu_type="a", basis="traces")
+    slow = Prediction(600.0, 500.0, 700.0, gpu_peak_bytes=8 * GIB, gpu_type="b", basis="traces")
+    unknown = Prediction(3600.0, 60.0, 86400.0, host_above_bytes=GIB, gpu_type="c")
+    found = of_any([fast, slow, unknown])
+    assert (found.gpu_type, found.runtime_s) == ("b", 600.0)
+    assert (found.gpu_peak_bytes, found.host_above_bytes) == (9 * GIB, GIB)
+    assert of_any([unknown]) == unknown

@@ -66,10 +66,11 @@ def test_an_empty_node_offers_all_but_its_reserve():
         (20, 0, {}, 40),
         (20, 10, {"r": 10}, 40),
         (20, 30, {"r": 30}, 30),  # it has outgrown its grant
-        (20, 10, {"r": 4}, 34),  # 6 are somebody else's
-        (20, 10, {}, 30),  # whose they are is not known
-        (20, 10, {"gone": 10}, 30),  # a container without a lease is as foreign
-        (0, 64, {}, -4),
+        (20, 7, {"r": 4}, 40),  # the reserve of 4 is held back for the 3 of others
+        (20, 10, {"r": 4}, 38),  # 6 are somebody else's
+        (20, 10, {}, 34),  # whose they are is not known
+        (20, 10, {"gone": 10}, 34),  # a container without a lease is as foreign
+        (0, 64, {}, 0),
         (70, 0, {}, -10),
     ],
 )
@@ -95,11 +96,12 @@ def test_nothing_is_offered_that_is_granted_or_in_use(runs, foreign_gib):
         replace(each, run_id=run) for each, run in zip(held, own, strict=True)
     ))  # fmt: skip
     headroom = compute_headroom(NODE, leases, reading(used_gib, gpus=[gpu(A), seen], own_gib=own))
-    for offered_bytes, usable_gib in (
-        (headroom.host_memory_bytes, 60),
-        (headroom.gpus[1].memory_bytes, 100),
+    for offered_bytes, capacity_gib, reserve_gib in (
+        (headroom.host_memory_bytes, 64, 4),
+        (headroom.gpus[1].memory_bytes, 100, 0),
     ):
-        exact_gib = usable_gib - foreign_gib - sum(max(run[:2]) for run in runs)
+        held_gib = sum(max(run[:2]) for run in runs)
+        exact_gib = capacity_gib - max(reserve_gib, foreign_gib) - held_gib
         assert offered_bytes <= exact_gib * GIB
         if all(known for _, _, known in runs):
             assert offered_bytes == exact_gib * GIB
@@ -121,12 +123,13 @@ def test_leases_add_up_whatever_their_age():
         (0, 0, None, 96),
         (30, 10, 10, 66),
         (30, 40, 40, 56),
-        (0, 40, None, 56),
-        (0, 100, None, -4),
-        (40, 30, 0, 26),  # 40 are promised and unused, 30 are a stranger's
-        (40, 30, None, 26),
-        (40, 45, 15, 26),
-        (40, 80, 50, 16),  # it holds more than it was granted beside a stranger
+        (0, 3, None, 96),  # the reserve of 4 is held back for it
+        (0, 40, None, 60),
+        (0, 100, None, 0),
+        (40, 30, 0, 30),  # 40 are promised and unused, 30 are a stranger's
+        (40, 30, None, 30),
+        (40, 45, 15, 30),
+        (40, 80, 50, 20),  # it holds more than it was granted beside a stranger
     ],
 )
 def test_each_gpu_has_its_own_account(promised_gib, used_gib, own_gib, left_gib):
@@ -164,7 +167,8 @@ def test_a_stranger_beside_a_lease_is_noticed_where_the_driver_tells(processes, 
 def test_an_empty_node_is_taken_for_what_strangers_leave_of_it():
     assert empty_host_bytes(NODE, None) == 60 * GIB
     assert empty_host_bytes(NODE, reading(20, own_gib={"r": 20})) == 60 * GIB
-    assert empty_host_bytes(NODE, reading(24, own_gib={"r": 20})) == 55 * GIB
+    assert empty_host_bytes(NODE, reading(23, own_gib={"r": 20})) == 60 * GIB
+    assert empty_host_bytes(NODE, reading(36, own_gib={"r": 20})) == 44 * GIB
     assert empty_host_bytes(NODE, reading(64)) == 0
 
 
