@@ -68,6 +68,7 @@ class Site:
         self.settings = settings
         self.clock = clock
         self._worker_token = uuid4().hex
+        self._adopted: dict[str, dict[str, Any]] = {}
 
     @cached_property
     def ledger(self) -> Ledger:
@@ -208,7 +209,10 @@ class Site:
                 refused = network_of(wanted, 1, self.settings.api_access)
                 if isinstance(refused, Refuse):
                     raise ValueError(refused.allowed)
-        if not self.ledger.settings.put(name, document):
+        before = self._adopted.get(name, document)
+        self._adopted[name] = document
+        # Another node's worker may have been the first to write it down.
+        if not self.ledger.settings.put(name, document) and before == document:
             return False
         # Built anew from the new settings when they are next asked for.
         for built in ("runtime", "cache"):

@@ -14,7 +14,6 @@ from typing import Any
 
 import httpx
 
-KNOBS_READ = "block headway-line/site was read"
 ROOT = Path(__file__).resolve().parents[2]
 BIN = Path(sys.executable).parent
 SLEEPER = """\
@@ -115,15 +114,19 @@ class LiveSite:
 
     def set_knobs(self, **knobs: Any) -> None:
         """Edit the block headway-line/site as an operator does, and wait until it holds."""
-        log = self.home / "state/worker.log"
-        before = log.read_text().count(KNOBS_READ)
+        self.set_block("headway-line", **knobs)
+
+    def set_block(self, slug: str, **knobs: Any) -> None:
+        """The same for the block *slug*/site."""
+        log, read = self.home / "state/worker.log", f"block {slug}/site was read"
+        before = log.read_text().count(read)
         with httpx.Client(base_url=f"{self.url}/api", timeout=30) as api:
-            path = "block_types/slug/headway-line/block_documents/name/site"
+            path = f"block_types/slug/{slug}/block_documents/name/site"
             block = api.get(path).raise_for_status().json()
             body = {"data": knobs, "merge_existing_data": True}
             api.patch(f"block_documents/{block['id']}", json=body).raise_for_status()
         wait_for(
-            lambda: log.read_text().count(KNOBS_READ) > before,
+            lambda: log.read_text().count(read) > before,
             40,
             lambda: f"the worker did not read {knobs}: {self.worker_log()}",
         )
