@@ -119,6 +119,7 @@ class Site:
             policy=self._runtime_policy(),
             clock=self.clock,
             docker_host=self.settings.docker_host,
+            closed=self.settings.services,
         )
 
     def _processes(self) -> Runtime:
