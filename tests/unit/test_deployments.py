@@ -32,6 +32,9 @@ def test_compose_sets_what_headway_reads():
     assert set(services) == {"ledger", "server", "node"}
     given = {key for key in services["node"]["environment"] if key.startswith("HEADWAY_")}
     assert given <= {f"HEADWAY_{name.upper()}" for name in Settings.model_fields}
+    # What its worker needs for the packet rules that keep jobs from its machine.
+    assert services["node"]["network_mode"] == "host"
+    assert services["node"]["cap_add"] == ["NET_ADMIN"]
     command = services["node"]["command"]
     assert command[1] in headway.commands
     assert command[2] in headway.commands[command[1]].commands
