@@ -21,7 +21,8 @@ _TABLE = "mangle"
 _TIMEOUT_S = 20.0
 _LOCK_S = "5"
 _SYSTEM_PATH = "/usr/local/sbin:/usr/sbin:/sbin:/usr/bin:/bin"
-_BRIDGED = Path("/proc/sys/net/bridge")
+_BRIDGED = Path("/proc/sys/net/bridge/bridge-nf-call-iptables")
+"""Holds 1 while packets between two containers of one bridge pass the rules."""
 
 Network = IPv4Network | IPv6Network
 Service = tuple[str, int]
@@ -29,20 +30,10 @@ Service = tuple[str, int]
 
 
 class Family(enum.Enum):
-    """Which packets: the program, the switch by which bridged packets pass its rules."""
+    """Which packets, by the program that sets their rules."""
 
-    IPV4 = ("iptables", "bridge-nf-call-iptables")
-    IPV6 = ("ip6tables", "bridge-nf-call-ip6tables")
-
-    @property
-    def program(self) -> str:
-        """Sets its rules."""
-        return self.value[0]
-
-    @property
-    def switch(self) -> Path:
-        """Holds 1 while packets between two containers of one bridge pass the rules."""
-        return _BRIDGED / self.value[1]
+    IPV4 = "iptables"
+    IPV6 = "ip6tables"
 
     @property
     def socket(self) -> socket.AddressFamily:
@@ -110,14 +101,13 @@ def hold(interfaces: Sequence[str], apart: Sequence[Network], closed: Iterable[S
         Why they could not be set; empty when they stand.
     """
     addresses = sorted({found for service in closed for found in _addresses(service)})
+    why = _unbridged()
     for family in Family:
         if family is Family.IPV6 and not Path("/proc/net/if_inet6").exists():
             continue  # this kernel has no IPv6
         ends = [end for known, *end in addresses if known is family.socket]
-        why = _unbridged(family) or _hold(family, interfaces, rules(family, apart), ends)
-        if why:
-            return why
-    return ""
+        why = why or _hold(family, interfaces, rules(family, apart), ends)
+    return why
 
 
 def _addresses(service: Service) -> list[tuple[int, str, int]]:
@@ -131,13 +121,13 @@ def _addresses(service: Service) -> list[tuple[int, str, int]]:
     return [(family, to, service[1]) for family, to in addresses if not ip_address(to).is_loopback]
 
 
-def _unbridged(family: Family) -> str:
+def _unbridged() -> str:
     try:
-        if family.switch.read_text().strip() == "1":
+        if _BRIDGED.read_text().strip() == "1":
             return ""
     except OSError:
         return "the kernel module br_netfilter is not loaded"
-    return f"{family.switch} is off, so containers on one bridge reach each other"
+    return f"{_BRIDGED} is off, so containers on one bridge reach each other"
 
 
 def _hold(
@@ -148,13 +138,13 @@ def _hold(
 ) -> str:
     chain = "".join(f"-A {CHAIN} {' '.join(rule)}\n" for rule in wanted)
     text = f"*{_TABLE}\n:{CHAIN} - [0:0]\n{chain}COMMIT\n"
-    why = _run([f"{family.program}-restore", "--noflush", "--wait", _LOCK_S], text)
+    why = _run([f"{family.value}-restore", "--noflush", "--wait", _LOCK_S], text)
     jumps: list[tuple[str, ...]] = [("-j", CHAIN)]
     # One site's servers: beside the chain, which all sites of this machine share.
     jumps += [("-d", str(to), "-p", "tcp", "--dport", str(port), *_DROP) for to, port in closed]
     for interface, jump in product(interfaces if not why else (), jumps):
         rule = ("PREROUTING", "-i", interface, *jump)
-        base = (family.program, "--wait", _LOCK_S, "--table", _TABLE)
+        base = (family.value, "--wait", _LOCK_S, "--table", _TABLE)
         if _run([*base, "--check", *rule]):
             why = why or _run([*base, "--insert", *rule])
     return why

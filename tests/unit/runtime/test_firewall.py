@@ -48,15 +48,13 @@ PROGRAMS = {
 @pytest.fixture
 def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Programs that note what they were told, on a kernel that is as it should be."""
-    switches = tmp_path / "bridge"
-    switches.mkdir()
+    (tmp_path / "switch").write_text("1\n")
     for family in Family:
-        (switches / family.switch.name).write_text("1\n")
         for name, body in PROGRAMS.items():
             program = tmp_path / (name if family is Family.IPV4 else name.replace("ip", "ip6"))
             program.write_text(f"#!/bin/sh\nLOG={tmp_path}/log\n{body}\n")
             program.chmod(0o755)
-    monkeypatch.setattr(firewall, "_BRIDGED", switches)
+    monkeypatch.setattr(firewall, "_BRIDGED", tmp_path / "switch")
     monkeypatch.setattr(firewall, "_SYSTEM_PATH", f"{tmp_path}:/bin:/usr/bin")
     return tmp_path
 
@@ -87,7 +85,7 @@ def test_a_program_that_is_missing(machine: Path, monkeypatch: pytest.MonkeyPatc
 
 
 def test_bridged_packets_that_pass_no_rules(machine: Path) -> None:
-    switch = machine / "bridge" / Family.IPV4.switch.name
+    switch = machine / "switch"
     switch.write_text("0\n")
     assert "is off" in hold(["headway0"], APART, [])
     switch.unlink()
