@@ -122,7 +122,10 @@ class Janitor:
         return mendings
 
     def _guard_network(self) -> None:
-        amiss = self._site.runtime.guard_network()
+        try:
+            amiss = self._site.runtime.guard_network()
+        except HeadwayError as error:
+            amiss = f"containers may not be kept from this node now: {error}"
         if amiss and amiss != self._amiss:
             log.warning("%s", amiss)
         self._amiss = amiss

@@ -4,6 +4,7 @@ import os
 import platform
 from pathlib import Path
 from typing import Literal
+from urllib.parse import urlsplit
 
 from pydantic import Field, SecretStr, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
@@ -12,6 +13,8 @@ from headway.errors import InvalidInput
 from headway.home import ROOT_HOME
 from headway.model.policy import ApiAccess
 from headway.units import MIB
+
+_PORTS = {"http": 80, "https": 443, "postgresql": 5432}
 
 
 def _default_home() -> Path:
@@ -34,6 +37,15 @@ def read_settings() -> "Settings":
         name = f"HEADWAY_{'_'.join(str(part) for part in first['loc']).upper()}"
         given, allowed = first["input"], first["msg"][:1].lower() + first["msg"][1:]
         raise InvalidInput(name, given, allowed, where="environment") from None
+
+
+def _service(url: str) -> tuple[str, int] | None:
+    try:
+        parts = urlsplit(url)
+        port = parts.port or _PORTS.get(parts.scheme.partition("+")[0])
+    except ValueError:
+        return None  # whoever connects to it says what is wrong with it
+    return (parts.hostname, port) if parts.hostname and port else None
 
 
 class Settings(BaseSettings):
@@ -101,6 +113,14 @@ class Settings(BaseSettings):
         if self.server_pointer.exists():
             return self.server_pointer.read_text().strip()
         return f"http://{self.host}:{self.port}/api"
+
+    @property
+    def services(self) -> tuple[tuple[str, int], ...]:
+        """Host and port of Prefect's API and of the databases, where they are not files."""
+        of_server = self.server_database_url
+        urls = [self.api_url, self.database_url]
+        urls += [of_server.get_secret_value()] if of_server is not None else []
+        return tuple(found for url in urls if (found := _service(url)) is not None)
 
     @property
     def api_access(self) -> ApiAccess:

@@ -87,6 +87,7 @@ class Site:
         self.clock = clock
         self._open_ledger = open_ledger
         self._worker_token = uuid4().hex
+        self._adopted: dict[str, dict[str, Any]] = {}
 
     @cached_property
     def ledger(self) -> Ledger:
@@ -170,6 +171,7 @@ class Site:
             policy=self._runtime_policy(),
             clock=self.clock,
             docker_host=self.settings.docker_host,
+            closed=self.settings.services,
         )
 
     def _processes(self) -> Runtime:
@@ -271,7 +273,10 @@ class Site:
                 refused = network_of(wanted, 1, self.settings.api_access)
                 if isinstance(refused, Refuse):
                     raise ValueError(refused.allowed)
-        if not self.ledger.settings.put(name, document):
+        before = self._adopted.get(name, document)
+        self._adopted[name] = document
+        # Another node's worker may have been the first to write it down.
+        if not self.ledger.settings.put(name, document) and before == document:
             return False
         # Built anew from the new settings when they are next asked for.
         for built in ("runtime", "cache"):

@@ -4,7 +4,7 @@ import fcntl
 import math
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from datetime import datetime
 from functools import cached_property
@@ -37,6 +37,7 @@ from headway.model.policy import (
 from headway.runtime import logfile, probe
 from headway.runtime.cgroups import Hierarchy
 from headway.runtime.enginelog import fetch_into
+from headway.runtime.firewall import Service
 from headway.runtime.held import Held, Reading
 from headway.runtime.networks import Networks, is_bridge
 from headway.runtime.port import (
@@ -77,6 +78,7 @@ class DockerRuntime:
         clock: Waits between looks at a container.
         docker_host: Address of the engine; None for the SDK's default.
         timeout_s: How long the engine may take for one answer.
+        closed: Host and port of services on other machines that containers may not reach.
     """
 
     kind = RuntimeKind.DOCKER
@@ -89,6 +91,7 @@ class DockerRuntime:
         *,
         docker_host: str | None = None,
         timeout_s: int = 60,
+        closed: Sequence[Service] = (),
     ) -> None:
         self.site = site
         self.policy = policy
@@ -96,6 +99,7 @@ class DockerRuntime:
         self._host = docker_host
         self._timeout_s = timeout_s
         self._networks = Networks(lambda: self._api, docker_host)
+        self._closed = closed
         self._groups = Hierarchy.of_this_host()
         self._held: dict[str, Held] = {}
         # Where no group of our own outlives the container: the last reading.
@@ -349,9 +353,9 @@ class DockerRuntime:
                 "to unguarded in the block headway-container-policy/site"
             )
 
-    def _why_unguarded(self) -> str:
+    def _why_unguarded(self, closed: Sequence[Service] = ()) -> str:
         with self._asking("look after its networks"):
-            return self._networks.hold(self._gang_network())
+            return self._networks.hold(self._gang_network(), closed)
 
     def _gang_network(self) -> str:
         name = self.policy.gang_network
@@ -362,7 +366,8 @@ class DockerRuntime:
         gang, mode = self._gang_network(), self.policy.network
         if not gang and mode in {NetworkMode.HOST, NetworkMode.NONE}:
             return ""
-        why = self._why_unguarded()
+        # Not with each start: a name server that does not answer would hold it up.
+        why = self._why_unguarded(self._closed)
         if why and mode is NetworkMode.BRIDGE:
             return (
                 f"Containers have no network, since it cannot be guarded ({why}). Let headway set "

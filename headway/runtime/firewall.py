@@ -9,9 +9,11 @@ that nothing that is accepted later opens a way again.
 
 import enum
 import shutil
+import socket
 import subprocess
 from collections.abc import Iterable, Sequence
-from ipaddress import IPv4Network, IPv6Network
+from ipaddress import IPv4Network, IPv6Network, ip_address
+from itertools import product
 from pathlib import Path
 
 CHAIN = "HEADWAY"
@@ -19,26 +21,24 @@ _TABLE = "mangle"
 _TIMEOUT_S = 20.0
 _LOCK_S = "5"
 _SYSTEM_PATH = "/usr/local/sbin:/usr/sbin:/sbin:/usr/bin:/bin"
-_BRIDGED = Path("/proc/sys/net/bridge")
+_BRIDGED = Path("/proc/sys/net/bridge/bridge-nf-call-iptables")
+"""Holds 1 while packets between two containers of one bridge pass the rules."""
 
 Network = IPv4Network | IPv6Network
+Service = tuple[str, int]
+"""Name or address of a machine, and a TCP port there."""
 
 
 class Family(enum.Enum):
-    """Which packets: the program, the switch by which bridged packets pass its rules."""
+    """Which packets, by the program that sets their rules."""
 
-    IPV4 = ("iptables", "bridge-nf-call-iptables")
-    IPV6 = ("ip6tables", "bridge-nf-call-ip6tables")
-
-    @property
-    def program(self) -> str:
-        """Sets its rules."""
-        return self.value[0]
+    IPV4 = "iptables"
+    IPV6 = "ip6tables"
 
     @property
-    def switch(self) -> Path:
-        """Holds 1 while packets between two containers of one bridge pass the rules."""
-        return _BRIDGED / self.value[1]
+    def socket(self) -> socket.AddressFamily:
+        """The same, as sockets know it."""
+        return socket.AF_INET if self is Family.IPV4 else socket.AF_INET6
 
 
 _LINK_LOCAL = {Family.IPV4: "169.254.0.0/16", Family.IPV6: "fe80::/10"}
@@ -86,42 +86,67 @@ def rules(family: Family, apart: Iterable[Network]) -> list[tuple[str, ...]]:
     return found + [("-d", str(net), *_DROP) for net in apart if net.version == version]
 
 
-def hold(interfaces: Sequence[str], apart: Sequence[Network]) -> str:
+def hold(interfaces: Sequence[str], apart: Sequence[Network], closed: Iterable[Service]) -> str:
     """Put the rules in place for packets that come from the bridges *interfaces*.
 
     May be repeated: an engine that starts anew or a firewall that is reloaded
     may have dropped them. The chain is replaced in one step.
 
+    Args:
+        interfaces: Of this machine.
+        apart: Subnets of bridges whose containers may not be reached by any other.
+        closed: Services on other machines that may not be reached either.
+
     Returns:
         Why they could not be set; empty when they stand.
     """
+    addresses = sorted({found for service in closed for found in _addresses(service)})
+    why = _unbridged()
     for family in Family:
         if family is Family.IPV6 and not Path("/proc/net/if_inet6").exists():
             continue  # this kernel has no IPv6
-        why = _unbridged(family) or _hold(family, interfaces, rules(family, apart))
-        if why:
-            return why
-    return ""
+        ends = [end for known, *end in addresses if known is family.socket]
+        why = why or _hold(family, interfaces, rules(family, apart), ends)
+    return why
 
 
-def _unbridged(family: Family) -> str:
+def _addresses(service: Service) -> list[tuple[int, str, int]]:
+    """What the name stands for now; nothing where no name server says so."""
     try:
-        if family.switch.read_text().strip() == "1":
+        found = socket.getaddrinfo(*service, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError):
+        return []
+    addresses = [(each[0], str(each[4][0]).partition("%")[0]) for each in found]
+    # The loopback is nowhere that a packet of a container could go.
+    return [(family, to, service[1]) for family, to in addresses if not ip_address(to).is_loopback]
+
+
+def _unbridged() -> str:
+    try:
+        if _BRIDGED.read_text().strip() == "1":
             return ""
     except OSError:
         return "the kernel module br_netfilter is not loaded"
-    return f"{family.switch} is off, so containers on one bridge reach each other"
+    return f"{_BRIDGED} is off, so containers on one bridge reach each other"
 
 
-def _hold(family: Family, interfaces: Sequence[str], wanted: list[tuple[str, ...]]) -> str:
+def _hold(
+    family: Family,
+    interfaces: Sequence[str],
+    wanted: list[tuple[str, ...]],
+    closed: Sequence[Sequence[object]],
+) -> str:
     chain = "".join(f"-A {CHAIN} {' '.join(rule)}\n" for rule in wanted)
     text = f"*{_TABLE}\n:{CHAIN} - [0:0]\n{chain}COMMIT\n"
-    why = _run([f"{family.program}-restore", "--noflush", "--wait", _LOCK_S], text)
-    for interface in interfaces if not why else ():
-        jump = ("PREROUTING", "-i", interface, "-j", CHAIN)
-        base = (family.program, "--wait", _LOCK_S, "--table", _TABLE)
-        if _run([*base, "--check", *jump]):
-            why = why or _run([*base, "--insert", *jump])
+    why = _run([f"{family.value}-restore", "--noflush", "--wait", _LOCK_S], text)
+    jumps: list[tuple[str, ...]] = [("-j", CHAIN)]
+    # One site's servers: beside the chain, which all sites of this machine share.
+    jumps += [("-d", str(to), "-p", "tcp", "--dport", str(port), *_DROP) for to, port in closed]
+    for interface, jump in product(interfaces if not why else (), jumps):
+        rule = ("PREROUTING", "-i", interface, *jump)
+        base = (family.value, "--wait", _LOCK_S, "--table", _TABLE)
+        if _run([*base, "--check", *rule]):
+            why = why or _run([*base, "--insert", *rule])
     return why
 
 

@@ -3,7 +3,7 @@
 import fcntl
 import socket
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from ipaddress import ip_network
 from pathlib import Path
 from typing import Any
@@ -38,11 +38,13 @@ class Networks:
         self._api = api
         self._host = host or kwargs_from_env().get("base_url") or _DEFAULT_HOST
 
-    def hold(self, gang_network: str) -> str:
+    def hold(self, gang_network: str, closed: Sequence[firewall.Service] = ()) -> str:
         """Have headway's network, and the rules for it and for *gang_network*, in place.
 
         Args:
             gang_network: Guarded too where it is a bridge of this node; may be empty.
+            closed: Services on other machines that containers may not reach. What was
+                closed before stays closed.
 
         Returns:
             Why what is on them is not guarded; empty when it is.
@@ -66,7 +68,7 @@ class Networks:
         if gang is not None and is_bridge(gang):
             interfaces.append(_interface(gang))
         apart = [ip_network(each["Subnet"]) for each in own["IPAM"]["Config"]]
-        return firewall.hold(interfaces, apart)
+        return firewall.hold(interfaces, apart, closed)
 
     def find(self, name: str) -> Mapping[str, Any] | None:
         """The network of this name; None when the engine does not know it."""

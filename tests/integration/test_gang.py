@@ -1,10 +1,12 @@
 """A job over two nodes: both parts start together or neither, and end together."""
 
 import json
+import os
 import signal
 from collections.abc import Iterator
 from typing import Any
 
+import docker
 import pytest
 
 from tests.support.nodes import StubNode, several_nodes
@@ -148,6 +150,47 @@ def test_what_two_nodes_could_never_hold_is_refused(nodes, tmp_path) -> None:
     assert refused.returncode == 2
     assert "resources.nodes" in refused.stderr
     assert "there are 2 that could take a part" in refused.stderr
+
+
+@pytest.fixture(scope="module")
+def engines(
+    postgresql: str, python_image: str, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[dict[str, LiveSite]]:
+    """Two nodes that share this machine's engine."""
+    part = StubNode(0, runtime="docker")
+    folder = tmp_path_factory.mktemp("engines")
+    with several_nodes(folder, postgresql, dict.fromkeys(NAMES, part)) as sites:
+        yield sites
+
+
+@pytest.mark.docker
+def test_containers_of_a_gang_meet_on_the_network_that_the_operator_named(
+    engines, tmp_path
+) -> None:
+    head = engines["head"]
+    pair = sleeper() | {
+        "name": "pair",
+        "command": ["python", "-c", MEET, "1"],
+        "resources": {"nodes": 2, "host_memory": "64MiB", "cpus": 0.05},
+    }
+    path = tmp_path / "pair.json"
+    path.write_text(json.dumps(pair))
+    refused = head.run("submit", str(path))
+    assert refused.returncode == 2
+    assert "gang_network of the block headway-container-policy/site" in refused.stderr
+    client = docker.from_env()
+    network = client.networks.create(f"headway-test-gangs-{os.getpid()}")
+    try:
+        head.set_block("headway-container-policy", gang_network=network.name)
+        run_id = head.submit(tmp_path, **pair)
+        view = head.until(run_id, "Completed", "Failed", timeout_s=120)
+        assert view["state"] == "Completed", view
+        log = engines[view["node"]].home / "runs" / run_id / "log/attempt-1.log"
+        assert log.read_text() == "heard rank 1 of 2\n"
+        wait_for(lambda: nobody_holds_anything(head), 30, lambda: str(head.json("node", "list")))
+    finally:
+        network.remove()
+        client.close()
 
 
 def _runs(rank: dict[str, Any]) -> bool:

@@ -141,6 +141,20 @@ def test_the_nodes_own_network_for_all_is_no_policy_without_an_auth_string(
     assert site.adopt(POLICY, {"network": "host"})
 
 
+def test_every_node_goes_by_a_policy_that_another_one_has_read_first(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = Site(site.settings, site.clock)
+    monkeypatch.setattr(other, "_engine", site._engine)
+    for each in (site, other):
+        each.adopt(POLICY, {"gang_network": "gangs"})
+    before = other.runtime
+    assert site.adopt(POLICY, {"gang_network": "others"})
+    assert other.adopt(POLICY, {"gang_network": "others"})
+    assert other.runtime is not before
+    assert not other.adopt(POLICY, {"gang_network": "others"})
+
+
 def test_the_janitor_says_once_what_is_amiss_with_the_network(
     site: Site, machine: FakeMachine, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -18,6 +18,7 @@ class StubNode:
     gpus: int
     product: str = "NVIDIA A100"
     gib: int = 40
+    runtime: str = "process"
     env: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -44,7 +45,7 @@ def several_nodes(
             if name == head:
                 env["HEADWAY_LEDGER_URL"] = ledger_url
                 env["HEADWAY_SERVER_DATABASE_URL"] = new_database(server)
-            site = sites[name] = LiveSite(folder / name, "process", port, **env)
+            site = sites[name] = LiveSite(folder / name, node.runtime, port, **env)
             stack.callback(site.run, "down", timeout_s=150)
             command = ["up"]
             if name != head:

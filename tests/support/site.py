@@ -14,7 +14,6 @@ from typing import Any
 
 from headway.server import PrefectServer
 
-KNOBS_READ = "block headway-line/site was read"
 ROOT = Path(__file__).resolve().parents[2]
 BIN = Path(sys.executable).parent
 SLEEPER = """\
@@ -112,13 +111,17 @@ class LiveSite:
 
     def set_knobs(self, **knobs: Any) -> None:
         """Edit the block headway-line/site as an operator does, and wait until it holds."""
-        log = self.home / "state/worker.log"
-        before = log.read_text().count(KNOBS_READ)
-        block = self.call("GET", "block_types/slug/headway-line/block_documents/name/site")
+        self.set_block("headway-line", **knobs)
+
+    def set_block(self, slug: str, **knobs: Any) -> None:
+        """The same for the block *slug*/site."""
+        log, read = self.home / "state/worker.log", f"block {slug}/site was read"
+        before = log.read_text().count(read)
+        block = self.call("GET", f"block_types/slug/{slug}/block_documents/name/site")
         body = {"data": knobs, "merge_existing_data": True}
         self.call("PATCH", f"block_documents/{block['id']}", body)
         wait_for(
-            lambda: log.read_text().count(KNOBS_READ) > before,
+            lambda: log.read_text().count(read) > before,
             40,
             lambda: f"the worker did not read {knobs}: {self.worker_log()}",
         )

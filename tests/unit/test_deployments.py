@@ -51,3 +51,6 @@ def test_compose_gives_both_one_auth_string_and_the_server_a_postgresql_of_its_o
     assert database != node["HEADWAY_LEDGER_URL"]
     assert compose["configs"]["databases"]["content"] == "CREATE DATABASE prefect;"
     assert database.endswith("/prefect")
+    # What its worker needs for the packet rules that keep jobs from its machine.
+    assert compose["services"]["node"]["network_mode"] == "host"
+    assert compose["services"]["node"]["cap_add"] == ["NET_ADMIN"]

@@ -1,7 +1,10 @@
+from pathlib import Path
+
 import pytest
+from pydantic import SecretStr
 
 from headway.errors import InvalidInput
-from headway.settings import read_settings
+from headway.settings import Settings, read_settings
 
 
 @pytest.mark.parametrize(
@@ -19,3 +22,19 @@ def test_a_wrong_variable_is_named_in_one_line(monkeypatch, name, value, allowed
         read_settings()
     assert allowed in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_the_services_that_no_container_may_reach(tmp_path: Path) -> None:
+    here = Settings(home=tmp_path)
+    assert here.services == (("127.0.0.1", 4200),)
+    broken = SecretStr("postgresql://[/headway")
+    assert Settings(home=tmp_path, server_url="::::", ledger_url=broken).services == ()
+    far = Settings(
+        home=tmp_path,
+        server_url="https://head.example.org/api",
+        ledger_url=SecretStr("postgresql+psycopg://headway:a%40b@db.example.org/headway"),
+        server_database_url=SecretStr("postgresql://u@[2001:db8::1]:6543/prefect"),
+    )
+    assert far.services == (
+        ("head.example.org", 443), ("db.example.org", 5432), ("2001:db8::1", 6543)
+    )  # fmt: skip

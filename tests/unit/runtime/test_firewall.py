@@ -48,39 +48,45 @@ PROGRAMS = {
 @pytest.fixture
 def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Programs that note what they were told, on a kernel that is as it should be."""
-    switches = tmp_path / "bridge"
-    switches.mkdir()
+    (tmp_path / "switch").write_text("1\n")
     for family in Family:
-        (switches / family.switch.name).write_text("1\n")
         for name, body in PROGRAMS.items():
             program = tmp_path / (name if family is Family.IPV4 else name.replace("ip", "ip6"))
             program.write_text(f"#!/bin/sh\nLOG={tmp_path}/log\n{body}\n")
             program.chmod(0o755)
-    monkeypatch.setattr(firewall, "_BRIDGED", switches)
+    monkeypatch.setattr(firewall, "_BRIDGED", tmp_path / "switch")
     monkeypatch.setattr(firewall, "_SYSTEM_PATH", f"{tmp_path}:/bin:/usr/bin")
     return tmp_path
 
 
 def test_the_chain_comes_before_the_jump_to_it(machine: Path) -> None:
-    assert hold(["headway0"], APART) == ""
+    closed = [("192.0.2.9", 5432), ("2001:db8::9", 4200), ("x" * 70, 80)]
+    assert hold(["headway0"], APART, closed) == ""
     said = (machine / "log").read_text()
     assert said.index(f":{CHAIN} ") < said.index(f"--insert PREROUTING -i headway0 -j {CHAIN}")
+    drops = [line.partition("--insert ")[2] for line in said.splitlines() if "--dport" in line]
+    found = [line for line in drops if line]
+    assert found[0] == "PREROUTING -i headway0 -d 192.0.2.9 -p tcp --dport 5432 -j DROP"
+    assert found[1:] in (
+        ["PREROUTING -i headway0 -d 2001:db8::9 -p tcp --dport 4200 -j DROP"],
+        [],  # a kernel without IPv6
+    )
 
 
 @pytest.mark.parametrize("broken", ["iptables-restore", "iptables"])
 def test_a_program_that_fails(machine: Path, broken: str) -> None:
     (machine / broken).write_text("#!/bin/sh\necho you must be root >&2\nexit 4\n")
-    assert hold(["headway0"], APART) == f"{broken} failed: you must be root"
+    assert hold(["headway0"], APART, []) == f"{broken} failed: you must be root"
 
 
 def test_a_program_that_is_missing(machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(firewall, "_SYSTEM_PATH", str(machine / "nowhere"))
-    assert hold(["headway0"], APART) == "iptables-restore is not installed"
+    assert hold(["headway0"], APART, []) == "iptables-restore is not installed"
 
 
 def test_bridged_packets_that_pass_no_rules(machine: Path) -> None:
-    switch = machine / "bridge" / Family.IPV4.switch.name
+    switch = machine / "switch"
     switch.write_text("0\n")
-    assert "is off" in hold(["headway0"], APART)
+    assert "is off" in hold(["headway0"], APART, [])
     switch.unlink()
-    assert "br_netfilter" in hold(["headway0"], APART)
+    assert "br_netfilter" in hold(["headway0"], APART, [])
