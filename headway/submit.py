@@ -1,12 +1,16 @@
 """What a job is checked for before it is handed over: what this site could never run."""
 
+import os
+import pwd
+import re
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import datetime
 
 from headway.errors import ImpossibleDemand, InvalidInput, LedgerError
 from headway.gates import read_gates
 from headway.line import Line
-from headway.model.job import MIN_MEMORY_BYTES, TrainingJob
+from headway.model.job import MIN_MEMORY_BYTES, OWNER, TrainingJob
 from headway.model.job_text import JobText, read_job
 from headway.model.lease import Demand
 from headway.model.node import Node
@@ -19,6 +23,16 @@ REHEARSAL = "this job"
 """Stands for a run that does not exist."""
 
 
+def os_user() -> str:
+    """Who runs this process, by its uid: ``$USER`` is anybody's to set."""
+    uid = os.getuid()
+    try:
+        name = pwd.getpwuid(uid).pw_name
+    except KeyError:
+        name = ""
+    return name if re.fullmatch(OWNER, name) else f"uid-{uid}"
+
+
 def read_for(site: Site, text: bytes, *, filename: str, overrides: Sequence[str] = ()) -> JobText:
     """The job that *text* describes.
 
@@ -29,6 +43,8 @@ def read_for(site: Site, text: bytes, *, filename: str, overrides: Sequence[str]
         read = read_job(text, filename=filename, overrides=overrides)
     except InvalidInput as error:
         raise _with_the_limit_here(error, site) from None
+    if not read.job.owner:
+        read = replace(read, job=read.job.model_copy(update={"owner": os_user()}))
     policy, image = site.container_policy, read.job.image
     if not policy.allows_image(image):
         allowed = f"this site allows {', '.join(policy.images)}"

@@ -31,7 +31,7 @@ _CHUNK_BYTES = 1 << 20
 
 def details(site: Site, seen: FlowRun, record: RunRecord | None, ui_url: str) -> dict[str, Any]:
     """Everything about one run, as `headway show --json` prints it."""
-    view = run_view(seen, record, ui_url)
+    view = run_view(seen, record, ui_url, None if record is None else progress(site, record))
     if record is None:
         return view
     past, ledger = past_of(site, record), site.ledger
@@ -73,6 +73,24 @@ def past_of(site: Site, record: RunRecord) -> Past:
         diagnostics=diagnose_points(points),
         profile=kept(site, run_id),
     )
+
+
+def progress(site: Site, record: RunRecord) -> dict[str, float | None]:
+    """How far a run is, for `run_view`; nothing of one that does not run."""
+    return progress_of(standings(site, [record])).get(record.run_id, {})
+
+
+def progress_of(found: Sequence[RunStanding]) -> dict[str, dict[str, float | None]]:
+    """The same of many, by run."""
+    return {
+        each.record.run_id: {
+            "elapsed_s": each.elapsed_s,
+            "done_frac": each.done_frac,
+            "remaining_s": each.remaining_s,
+        }
+        for each in found
+        if each.elapsed_s is not None
+    }
 
 
 def _remaining_s(site: Site, record: RunRecord) -> float | None:

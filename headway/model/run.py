@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple
 
+from headway.errors import shown
+
 
 class RunState(enum.StrEnum):
     """Where a run is. `TRANSITIONS` says what may follow what."""
@@ -80,6 +82,18 @@ class Step:
     started_at: datetime
     ended_at: datetime | None
     message: str = ""
+
+
+CANCELLED_BY = "cancelled by OS user "
+"""How a message begins that says who cancelled a run."""
+DELETED = "its run was deleted in Prefect"
+
+
+def cancelled_by(message: str) -> str:
+    """What is known of who cancelled a run, by the *message* of its state in Prefect."""
+    if message.startswith(CANCELLED_BY):
+        return shown(message, 120)[1:-1]
+    return "cancelled by a person or a rule (through Prefect, which does not say by whom)"
 
 
 @dataclass(frozen=True, slots=True)
