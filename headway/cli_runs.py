@@ -126,7 +126,7 @@ def submit(
     machine: bool,
 ) -> None:
     """Hand a job to the site: `headway submit job.yaml --set resources.cpus=2`."""
-    from headway.submit import read_for, refuse_impossible
+    from headway.submit import read_for, refuse_impossible, refuse_missing
 
     site = this_site()
     read = read_for(site, read_text(job_file), filename=name_of(job_file), overrides=overrides)
@@ -135,6 +135,7 @@ def submit(
     with open_server(site) as server:
         goes_to = server.destination(pool, queue)["work_pool_name"]
         refuse_impossible(site, read, pool=goes_to, queue=queue or "")
+        refuse_missing(site, read, server, pool=goes_to, queue=queue or "")
         if dry_run:
             _say_what_would_happen(site, job, goes_to, queue or "default", machine=machine)
             return

@@ -12,6 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Self
+from urllib.parse import quote
 from uuid import uuid4
 
 import httpx
@@ -157,6 +158,14 @@ class PrefectServer:
         if queue is not None:
             self._check_queue(deployment["work_pool_name"], queue)
         return deployment
+
+    def has_secret(self, name: str) -> bool:
+        """Whether there is a Secret block called *name*; its value is not asked for."""
+        path = f"/block_types/slug/secret/block_documents/name/{quote(name, safe='')}"
+        try:
+            return self._call("GET", path) is not None
+        except LookupError:
+            return False
 
     def has_deployment(self) -> bool:
         """Whether `train/default` is registered there."""

@@ -90,6 +90,10 @@ class ProcessRuntime:
     def ensure_image(self, image: str) -> None:
         """Nothing to do: programs find what the machine has. Raises `PolicyViolation`."""
 
+    def why_no_image(self, image: str) -> str:  # noqa: ARG002 - the port's signature
+        """Nothing: no image is used."""
+        return ""
+
     # ----- life -----
 
     def create(self, spec: ContainerSpec) -> None:

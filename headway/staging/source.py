@@ -127,6 +127,23 @@ def look(uri: str) -> Source:
     return source
 
 
+def nothing_at(uri: str) -> bool:
+    """Whether *uri* is a path of this machine at which nothing is.
+
+    What may not be looked at, and any other storage, may hold it.
+    """
+    scheme, found, _ = uri.partition("://")
+    if found and scheme not in LocalFileSystem.protocol:
+        return False
+    try:
+        Path(LocalFileSystem._strip_protocol(uri)).stat()  # noqa: SLF001 - as fsspec finds it
+    except (FileNotFoundError, NotADirectoryError):
+        return True
+    except (OSError, ValueError):
+        return False
+    return False
+
+
 def empty(uri: str) -> InvalidInput:
     """The error for a data set without a byte of data."""
     return InvalidInput(FIELD, uri, "nothing is in it; give a data set that has data")
