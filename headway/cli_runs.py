@@ -191,7 +191,12 @@ def _say_what_would_happen(
                 "expected",
                 _when(view),
             ],
-            ["runtime", f"{format_duration(said['runtime_s'] or 0)} ({low} to {high})"],
+            [
+                "runtime",
+                f"{format_duration(said['runtime_s'] or 0)} ({low} to {high})"
+                if view["runtime_known"]
+                else "not known: nothing like it, and nothing else, has run here",
+            ],
             ["host memory", format_size(view["needs_host_memory_bytes"])],
             ["cost", "–" if said["cost"] is None else f"{said['cost']:.4f}"],
             ["rests on", said["basis"]],

@@ -381,6 +381,7 @@ def rehearsal_view(entry: Start | Stay | None, said: Prediction, demand: Demand)
         **_start(entry),
         "needs_host_memory_bytes": demand.host_memory_bytes,
         "needs_gpus": demand.gpus,
+        "runtime_known": said.told is not None,
         "predicted": _predicted(said),
     }
 

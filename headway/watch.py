@@ -215,7 +215,8 @@ def _record(site: Site, run_id: str) -> RunRecord | None:
 def _state_line(seen: FlowRun, record: RunRecord | None) -> str:
     reason = seen.message
     if record is not None and record.state is RunState.WAITING and record.reason:
-        reason = record.reason
+        # The state's message has place and expected start, too.
+        reason = reason if reason.startswith(record.reason) else record.reason
     return f"{seen.state_name}" + (f": {reason}" if reason else "")
 
 

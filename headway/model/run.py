@@ -106,6 +106,10 @@ class Exit:
     message: str
 
 
+OTHERS = "prior: what "
+"""How a basis begins where runs unlike it stand in the place of the prior."""
+
+
 class Span(NamedTuple):
     """A time in seconds that is not known exactly, with its 80 % interval."""
 
@@ -136,6 +140,12 @@ class Prediction:
     """Name of the estimator and what it rests on; begins with ``prior`` where that is nothing."""
 
     @property
+    def told(self) -> Span | None:
+        """The runtime as people are told it; None where it is but the bare prior, a guess."""
+        guess = self.basis.startswith("prior") and not self.basis.startswith(OTHERS)
+        return None if guess else self._span
+
+    @property
     def learnt_runtime_s(self) -> float | None:
         """The median runtime; None where it is only the prior's."""
         return None if self.basis.startswith("prior") else self.runtime_s
@@ -143,7 +153,11 @@ class Prediction:
     @property
     def learnt(self) -> Span | None:
         """The same with its interval."""
-        median_s = self.learnt_runtime_s
+        return None if self.learnt_runtime_s is None else self._span
+
+    @property
+    def _span(self) -> Span | None:
+        median_s = self.runtime_s
         if median_s is None:
             return None
         low_s = median_s if self.runtime_low_s is None else self.runtime_low_s
