@@ -39,7 +39,7 @@ from headway.gang import Meeting
 from headway.model.job import TrainingJob
 from headway.model.job_text import job_from_document
 from headway.model.lease import Lease, Wait
-from headway.model.run import Exit, ExitKind
+from headway.model.run import Exit, ExitKind, cancelled_by
 from headway.site import Site, current_site
 from headway.story import markdown
 from headway.units import format_size
@@ -238,9 +238,10 @@ def run_attempt(
             return Failed(message=str(error))
         return _state_of(attempt, attempt.fail(exit_of(error)))
     except TerminationSignal:
-        leave = attempt is None or not _is_cancelled(run_id)
-        if attempt is not None and not leave:
-            attempt.end(Exit(ExitKind.CANCELLED, None, "cancelled by its owner"))
+        words = _cancelled(run_id)
+        leave = attempt is None or words is None
+        if attempt is not None and words is not None:
+            attempt.end(Exit(ExitKind.CANCELLED, None, words))
         raise
     finally:
         _tidy(None if leave else attempt, portrait)
@@ -307,14 +308,16 @@ def back_to_the_line(run_id: str, state: State[Any], now: datetime) -> None:
     raise Abort(f"back to the line: {state.message}")
 
 
-def _is_cancelled(run_id: str) -> bool:
-    """Whether the user asked for the end; any other signal must not stop the container."""
+def _cancelled(run_id: str) -> str | None:
+    """Who asked for the end, as far as is known; any other signal must not stop the container."""
     try:
         with get_client(sync_client=True) as client:
             state = client.read_flow_run(cast("Any", run_id)).state
     except Exception:  # noqa: BLE001 - without an answer the container goes on
-        return False
-    return state is not None and state.type in {StateType.CANCELLING, StateType.CANCELLED}
+        return None
+    if state is None or state.type not in {StateType.CANCELLING, StateType.CANCELLED}:
+        return None
+    return cancelled_by(state.message or "")
 
 
 def _secrets(attempt: Attempt) -> dict[str, str]:

@@ -10,6 +10,8 @@ import click
 from headway.terminal import LogText, plain
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from headway.ledger.records import RunRecord
     from headway.model.job import TrainingJob
     from headway.server import FlowRun, PrefectServer
@@ -126,7 +128,7 @@ def submit(
     machine: bool,
 ) -> None:
     """Hand a job to the site: `headway submit job.yaml --set resources.cpus=2`."""
-    from headway.submit import read_for, refuse_impossible
+    from headway.submit import read_for, refuse_impossible, refuse_missing
 
     site = this_site()
     read = read_for(site, read_text(job_file), filename=name_of(job_file), overrides=overrides)
@@ -135,6 +137,7 @@ def submit(
     with open_server(site) as server:
         goes_to = server.destination(pool, queue)["work_pool_name"]
         refuse_impossible(site, read, pool=goes_to, queue=queue or "")
+        refuse_missing(site, read, server, pool=goes_to, queue=queue or "")
         if dry_run:
             _say_what_would_happen(site, job, goes_to, queue or "default", machine=machine)
             return
@@ -191,12 +194,51 @@ def _say_what_would_happen(
                 "expected",
                 _when(view),
             ],
-            ["runtime", f"{format_duration(said['runtime_s'] or 0)} ({low} to {high})"],
+            [
+                "runtime",
+                f"{format_duration(said['runtime_s'] or 0)} ({low} to {high})"
+                if view["runtime_known"]
+                else "not known: nothing like it, and nothing else, has run here",
+            ],
             ["host memory", format_size(view["needs_host_memory_bytes"])],
             ["cost", "–" if said["cost"] is None else f"{said['cost']:.4f}"],
             ["rests on", said["basis"]],
         ],
     )
+
+
+class Since(click.ParamType["datetime"]):
+    """A moment: so long ago, or a date."""
+
+    name = "since"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> "datetime":
+        """The moment that *value* means."""
+        from datetime import datetime, timedelta
+
+        from headway.clock import SystemClock
+        from headway.units import parse_duration
+
+        try:
+            return SystemClock().now() - timedelta(seconds=parse_duration(value))
+        except (ValueError, OverflowError):
+            pass
+        try:
+            return datetime.fromisoformat(value).astimezone()
+        except (ValueError, OverflowError):
+            self.fail(
+                f"{value!r} is no duration such as 2h or 3d, and no date such as 2026-01-31.",
+                param,
+                ctx,
+            )
+
+
+_STATES = (
+    "Scheduled", "Late", "AwaitingHeadroom", "AwaitingRetry", "Pending", "Running", "Paused",
+    "Suspended", "Cancelling", "Completed", "Failed", "TimedOut", "Cancelled", "Crashed",
+)  # fmt: skip
 
 
 @click.command()
@@ -207,34 +249,75 @@ def _say_what_would_happen(
     show_default=True,
     help="Newest runs to show.",
 )
+@click.option("--mine", is_flag=True, help="Only those whose owner has your account's name.")
+@click.option(
+    "--state",
+    "states",
+    multiple=True,
+    type=click.Choice(_STATES, case_sensitive=False),
+    help="Only those in this state; may be given several times.",
+)
+@click.option("--since", type=Since(), help="Only those submitted since: 2h, 3d, 2026-01-31.")
+@click.option("--name", default="", help="Only those whose name contains this.")
 @as_json
-def runs(limit: int, machine: bool) -> None:
+def runs(
+    *,
+    limit: int,
+    mine: bool,
+    states: tuple[str, ...],
+    since: "datetime | None",
+    name: str,
+    machine: bool,
+) -> None:
     """List runs, newest first."""
-    from headway.view import run_view
+    from headway.submit import os_user
+    from headway.view import owner_of, run_view
+    from headway.watch import progress_of, standings
 
     site = this_site()
+    me = os_user()
     with open_server(site) as server:
-        seen = server.runs(limit)
+        seen = server.runs(
+            limit,
+            name=name,
+            states=states,
+            since=since,
+            keep=lambda run: not mine or owner_of(run, None) == me,
+        )
         url = ui_url(server)
     records = site.ledger.runs.of([run.run_id for run in seen])
-    views = [run_view(run, records.get(run.run_id), url) for run in seen]
+    far = progress_of(standings(site, list(records.values())))
+    views = [run_view(run, records.get(run.run_id), url, far.get(run.run_id)) for run in seen]
     if machine:
         print_json(views)
         return
     print_table(
-        ["run", "name", "state", "node", "attempt", "why"],
-        [
-            [
-                view["run_id"][:8],
-                view["name"],
-                view["state"],
-                view["node"] or "",
-                str(view["attempt"]),
-                (view["exit"] or {}).get("message") or view["reason"],
-            ]
-            for view in views
-        ],
+        ["run", "name", "owner", "state", "node", "submitted", "ran for", "progress", "why"],
+        [_run_row(view) for view in views],
     )
+
+
+def _run_row(view: dict[str, Any]) -> list[str]:
+    from datetime import datetime
+
+    from headway.units import format_duration
+
+    again = f" (attempt {view['attempt']})" if view["attempt"] > 1 else ""
+    at = view["submitted_at"]
+    progress = [] if view["done_frac"] is None else [f"{view['done_frac']:.0%}"]
+    if view["remaining_s"] is not None:
+        progress.append(f"{format_duration(view['remaining_s'])} left")
+    return [
+        view["run_id"][:8],
+        view["name"],
+        view["owner"] or "unknown",
+        view["state"] + again,
+        view["node"] or "",
+        f"{datetime.fromisoformat(at).astimezone():%d %b %H:%M}" if at else "",
+        "" if view["duration_s"] is None else format_duration(view["duration_s"]),
+        ", ".join(progress),
+        (view["exit"] or {}).get("message") or view["reason"],
+    ]
 
 
 def _found(site: "Site", server: "PrefectServer", text: str) -> "tuple[FlowRun, RunRecord | None]":
@@ -338,10 +421,13 @@ def logs(run: str, follow: bool, machine: bool) -> None:
 @as_json
 def cancel(run: str, machine: bool) -> None:
     """End a run; its container gets its grace time."""
+    from headway.model.run import CANCELLED_BY
+    from headway.submit import os_user
+
     site = this_site()
     with open_server(site) as server:
         seen, _ = _found(site, server, run)
-        state = server.cancel(seen.run_id)
+        state = server.cancel(seen.run_id, f"{CANCELLED_BY}{os_user()} (headway cancel)")
     if machine:
         print_json({"run_id": seen.run_id, "state": state})
     else:
@@ -361,12 +447,13 @@ def queue(machine: bool) -> None:
         click.echo("nobody waits")
     else:
         print_table(
-            ["#", "run", "name", "team", "expected start", "waits because it"],
+            ["#", "run", "name", "owner", "team", "expected start", "waits because it"],
             [
                 [
                     str(v["position"]),
                     v["run_id"][:8],
                     v["name"],
+                    v["owner"] or "unknown",
                     v["team"],
                     _when(v),
                     v["reason"],

@@ -26,11 +26,12 @@ from headway.errors import (
 from headway.forkserver import running_server
 from headway.home import ROOT_HOME, have_passable, samples, settle
 from headway.model.job_text import job_from_document
-from headway.model.run import Measurement, Prediction
+from headway.model.run import CANCELLED_BY, Measurement, Prediction
 from headway.project import PROJECT
 from headway.runtime.port import RuntimeKind
 from headway.server import DEPLOYMENT, PrefectServer
 from headway.site import Site
+from headway.submit import os_user
 from headway.units import format_duration
 from headway.up import (
     only_one,
@@ -115,7 +116,7 @@ def _end_runs(site: Site, say: Say) -> list[str]:
             for run in under_way:
                 say(f"cancelling {run.name} ({run.run_id[:8]}) …")
                 with contextlib.suppress(RunUnknown):  # deleted: the janitor ends it
-                    server.cancel(run.run_id)
+                    server.cancel(run.run_id, f"{CANCELLED_BY}{os_user()} (headway down)")
         grace_s = max((job_from_document(run.job).stop_grace for run in under_way), default=0.0)
         end = site.clock.monotonic_s() + grace_s + _END_S
         while (left := _still_here(site)) and site.clock.monotonic_s() < end:
@@ -167,6 +168,7 @@ def _flights(site: Site, rows: int, say: Say) -> Path:
 def _flights_job(data: Path, rows: int, rounds: int) -> dict[str, Any]:
     return {
         "name": "flights",
+        "owner": os_user(),
         "image": SAMPLE_IMAGE,
         "command": ["python", "-m", "samples.flights.train", "--rounds", str(rounds)],
         "dataset": {"uri": str(data)},

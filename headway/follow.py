@@ -200,9 +200,9 @@ class Follower:
             ContainerMissing: It was removed by somebody else.
         """
         parser = LogParser(progress_pattern, epochs=epochs)
-        remaining = RemainingTime(
-            prediction.runtime_s, prediction.runtime_low_s, prediction.runtime_high_s
-        )
+        remaining = RemainingTime()
+        if (told := prediction.told) is not None:  # what is but a guess tells no remaining time
+            remaining = RemainingTime(told.median_s, told.low_s, told.high_s)
         status = self._runtime.wait(name, 0.0)
         # The wall clock is asked once; from here on only the monotonic one counts,
         # so that a clock that jumps by days ends no job.

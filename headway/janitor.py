@@ -16,7 +16,15 @@ from headway.flowrun import live_flow
 from headway.ledger.records import RunRecord
 from headway.model.job_text import job_from_document
 from headway.model.lease import Lease
-from headway.model.run import GRANTED, Exit, ExitKind, Measurement, RunState
+from headway.model.run import (
+    DELETED,
+    GRANTED,
+    Exit,
+    ExitKind,
+    Measurement,
+    RunState,
+    cancelled_by,
+)
 from headway.policy.demand import attempts_left
 from headway.policy.reconcile import Action, PrefectView, Situation, reconcile
 from headway.runtime.port import ContainerStatus
@@ -36,6 +44,8 @@ class PrefectRun:
 
     view: PrefectView
     flow_starts: int = 0
+    message: str = ""
+    """Of its state."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +69,7 @@ class Janitor:
         self._site = site
         self._turn = ""
         self._amiss = ""
+        self._prefect: Mapping[str, PrefectRun] = {}
 
     def unsettled(self) -> list[RunRecord]:
         """Runs of this node that Prefect must be asked about, and some of the line's.
@@ -92,6 +103,7 @@ class Janitor:
             prefect: What Prefect says; a run that is missing here was deleted.
             starting: Runs whose flow process this worker is starting right now.
         """
+        self._prefect = prefect
         containers = {c.name: c for c in self._site.runtime.containers()}
         wanted: set[str] = set()
         mendings: list[Mending] = []
@@ -207,7 +219,9 @@ class Janitor:
                 self._site.cache.release(run.run_id)
                 ledger.leases.release(run.run_id)
             case Action.END_CANCELLED:
-                exit_ = Exit(ExitKind.CANCELLED, None, "cancelled by its owner")
+                seen = self._prefect.get(run.run_id)
+                words = cancelled_by(seen.message) if seen is not None else DELETED
+                exit_ = Exit(ExitKind.CANCELLED, None, words)
                 ledger.runs.finish(run.run_id, exit_, Measurement())
             case Action.END_BROKEN:
                 exit_ = Exit(ExitKind.INFRASTRUCTURE, None, "its flow broke: see the run's log")
@@ -238,6 +252,7 @@ class Janitor:
         Returns:
             What remains to be done on Prefect's side for each run, `RESCHEDULE` included.
         """
+        self._prefect = prefect
         ledger, done = self._site.ledger, []
         for run in ledger.runs.on_node(node):
             situation = Situation(

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from headway.errors import InvalidInput, RunUnknown
 from headway.janitor import Janitor, Mending, PrefectRun
-from headway.model.run import ExitKind
+from headway.model.run import DELETED, ExitKind
 from headway.policy.reconcile import Action, PrefectView
 from headway.pool import is_lost
 from headway.server import PrefectServer
@@ -39,7 +39,9 @@ def remove_node(site: Site, server: PrefectServer, name: str) -> list[Removed]:
     prefect = {}
     for run in runs:
         with suppress(RunUnknown):
-            prefect[run.run_id] = PrefectRun(PrefectView.of(server.run(run.run_id).state_type))
+            seen = server.run(run.run_id)
+            view = PrefectView.of(seen.state_type)
+            prefect[run.run_id] = PrefectRun(view, message=seen.message)
     for mending in janitor.abandon(name, prefect):
         _tell(server, mending)
     site.ledger.nodes.remove(name)
@@ -54,7 +56,7 @@ def unknown_node(site: Site, name: str) -> InvalidInput:
 
 def _tell(server: PrefectServer, mending: Mending) -> None:
     if mending.action is Action.SET_CANCELLED:
-        server.end(mending.run_id, "CANCELLED", "cancelled by its owner")
+        server.end(mending.run_id, "CANCELLED", mending.exit.message if mending.exit else DELETED)
     elif mending.action is Action.SET_FINAL and mending.exit is not None:
         cancelled = mending.exit.kind is ExitKind.CANCELLED
         server.end(mending.run_id, "CANCELLED" if cancelled else "FAILED", mending.exit.message)

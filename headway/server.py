@@ -6,9 +6,10 @@ Flows and the worker use Prefect's own client.
 """
 
 import base64
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Self
 from urllib.parse import quote
 from uuid import uuid4
@@ -221,6 +222,14 @@ class PrefectServer:
             self._check_queue(deployment["work_pool_name"], queue)
         return deployment
 
+    def has_secret(self, name: str) -> bool:
+        """Whether there is a Secret block called *name*; its value is not asked for."""
+        path = f"/block_types/slug/secret/block_documents/name/{quote(name, safe='')}"
+        try:
+            return self._call("GET", path) is not None
+        except LookupError:
+            return False
+
     def has_deployment(self) -> bool:
         """Whether `train/default` is registered there."""
         try:
@@ -276,24 +285,51 @@ class PrefectServer:
         body = {key: default[key] for key in copied}
         self._call("POST", "/deployments/", {**body, "name": pool, "work_pool_name": pool})
 
-    def runs(self, limit: int) -> list[FlowRun]:
-        """The newest *limit* runs of the `train` flow, newest first."""
+    def runs(
+        self,
+        limit: int,
+        *,
+        name: str = "",
+        states: Sequence[str] = (),
+        since: datetime | None = None,
+        keep: Callable[[FlowRun], bool] = lambda _: True,
+    ) -> list[FlowRun]:
+        """The newest *limit* runs of the `train` flow, newest first.
+
+        Args:
+            limit: At most so many.
+            name: What their names contain, in any case.
+            states: Names of states, of which they are in one; empty for any.
+            since: When they were made, at the earliest.
+            keep: What else is asked of them.
+        """
+        wanted: dict[str, Any] = {}
+        if name:
+            wanted["name"] = {"like_": name}
+        if states:
+            wanted["state"] = {"name": {"any_": list(states)}}
+        if since is not None:  # no run is due before it is made
+            wanted["expected_start_time"] = {"after_": since.isoformat()}
         found: list[FlowRun] = []
+        seen, size = 0, min(_PAGE, limit)
         while len(found) < limit:
             page = self._call(
                 "POST",
                 "/flow_runs/filter",
                 {
                     "flows": {"name": {"any_": [FLOW]}},
+                    "flow_runs": wanted or None,
                     "sort": "START_TIME_DESC",
-                    "limit": min(_PAGE, limit - len(found)),
-                    "offset": len(found),
+                    "limit": size,
+                    "offset": seen,
                 },
             )
-            found += [_flow_run(run) for run in page]
-            if len(page) < _PAGE:
+            seen += len(page)
+            runs = (_flow_run(run) for run in page)
+            found += [run for run in runs if _is_wanted(run, name, since) and keep(run)]
+            if len(page) < size:
                 break
-        return found
+        return found[:limit]
 
     def run(self, run_id: str) -> FlowRun:
         """One run. Raises `RunUnknown`."""
@@ -302,21 +338,26 @@ class PrefectServer:
         except LookupError:
             raise RunUnknown(run_id) from None
 
-    def cancel(self, run_id: str) -> str:
+    def cancel(self, run_id: str, message: str) -> str:
         """Ask for the run's end; the state's name afterwards. Raises `RunUnknown`.
 
         A run that never started is Cancelled at once; one that runs becomes
-        Cancelling and ends within its grace time.
+        Cancelling and ends within its grace time. *message* says who asked.
         """
         try:
             answer = self._call(
                 "POST",
                 f"/flow_runs/{run_id}/set_state",
-                {"state": {"type": "CANCELLING", "name": "Cancelling"}, "force": False},
+                {
+                    "state": {"type": "CANCELLING", "name": "Cancelling", "message": message},
+                    "force": False,
+                },
             )
         except LookupError:
             raise RunUnknown(run_id) from None
         state = answer.get("state") or {}
+        if answer.get("status") == "REJECT" and state.get("type") == "CANCELLED":
+            self.end(run_id, "CANCELLED", message)  # Prefect's own state says nothing
         return str(state.get("name") or self.run(run_id).state_name)
 
     def end(self, run_id: str, state_type: str, message: str) -> None:
@@ -329,6 +370,12 @@ class PrefectServer:
 def _part(name: str) -> str:
     """*name* as one part of a path, whatever characters it has."""
     return quote(name, safe="", errors="surrogateescape")
+
+
+def _is_wanted(run: FlowRun, name: str, since: datetime | None) -> bool:
+    """What Prefect's filters leave to be looked at: its `like_` reads ``_`` as any character."""
+    late = since is None or not run.created_at or datetime.fromisoformat(run.created_at) >= since
+    return late and name.lower() in run.name.lower()
 
 
 def _flow_run(document: Mapping[str, Any]) -> FlowRun:

@@ -136,7 +136,8 @@ def _table(section: Section) -> str:
 
 def _asked(record: RunRecord) -> Iterable[tuple[str, str]]:
     job = record.job
-    yield "submitted", f"{_time(record.submitted_at)} by {_plain(record.owner)}, team {record.team}"
+    who = _plain(record.owner) if record.owner else "somebody unknown"
+    yield "submitted", f"{_time(record.submitted_at)} by {who}, team {record.team}"
     yield "program", _plain(" ".join(str(word) for word in job.get("command") or ()))
     yield "image", _plain(str(job.get("image", "")))
     dataset = job.get("dataset")

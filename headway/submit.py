@@ -1,22 +1,39 @@
 """What a job is checked for before it is handed over: what this site could never run."""
 
+import os
+import pwd
+import re
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import datetime
 
 from headway.errors import ImpossibleDemand, InvalidInput, LedgerError
 from headway.gates import read_gates
 from headway.line import Line
-from headway.model.job import MIN_MEMORY_BYTES, TrainingJob
+from headway.model.job import MIN_MEMORY_BYTES, OWNER, TrainingJob
 from headway.model.job_text import JobText, read_job
 from headway.model.lease import Demand
 from headway.model.node import Node
 from headway.model.run import Prediction
 from headway.policy.plan import Plan, Start, Stay, WaitingRun
+from headway.server import PrefectServer
 from headway.site import Site
+from headway.staging.source import nothing_at
+from headway.telemetry.host import boot_id
 from headway.units import format_size
 
 REHEARSAL = "this job"
 """Stands for a run that does not exist."""
+
+
+def os_user() -> str:
+    """Who runs this process, by its uid: ``$USER`` is anybody's to set."""
+    uid = os.getuid()
+    try:
+        name = pwd.getpwuid(uid).pw_name
+    except KeyError:
+        name = ""
+    return name if re.fullmatch(OWNER, name) else f"uid-{uid}"
 
 
 def read_for(site: Site, text: bytes, *, filename: str, overrides: Sequence[str] = ()) -> JobText:
@@ -29,6 +46,8 @@ def read_for(site: Site, text: bytes, *, filename: str, overrides: Sequence[str]
         read = read_job(text, filename=filename, overrides=overrides)
     except InvalidInput as error:
         raise _with_the_limit_here(error, site) from None
+    if not read.job.owner:
+        read = replace(read, job=read.job.model_copy(update={"owner": os_user()}))
     policy, image = site.container_policy, read.job.image
     if not policy.allows_image(image):
         allowed = f"this site allows {', '.join(policy.images)}"
@@ -59,6 +78,49 @@ def refuse_impossible(site: Site, read: JobText, *, pool: str, queue: str) -> No
     if refusal is not None:
         where = read.place(refusal.field)
         raise ImpossibleDemand(refusal.field, refusal.value, refusal.allowed, where=where)
+
+
+def refuse_missing(
+    site: Site, read: JobText, server: PrefectServer, *, pool: str, queue: str
+) -> None:
+    """Refuse at once what would be refused by its flow, as far as that is known here.
+
+    Data and image are looked for only where this machine is the one node that the
+    job may run on; elsewhere other files lie and other images are.
+
+    Args:
+        site: Where.
+        read: The job.
+        server: Has the secrets.
+        pool: The work pool it goes to.
+        queue: Its work queue; one of a node's name binds it to that node.
+
+    Raises:
+        InvalidInput: Its data set, its image or one of its secrets is not there.
+    """
+    job = read.job
+    for variable, block in job.secrets.items():
+        if not server.has_secret(block):
+            field = f"secrets.{variable}"
+            allowed = "give the name of a Prefect Secret block that exists"
+            raise InvalidInput(field, block, allowed, where=read.place(field))
+    if not _runs_here(site, pool, queue):
+        return
+    node = site.settings.node
+    if job.dataset is not None and nothing_at(job.dataset.uri):
+        allowed = f"nothing is there on node {node}; give the address of data that is"
+        where = read.place("dataset.uri")
+        raise InvalidInput("dataset.uri", job.dataset.uri, allowed, where=where)
+    if why := site.runtime.why_no_image(job.image):
+        allowed = f"it is not on node {node}, and its registry has none ({why}); give one that is"
+        raise InvalidInput("image", job.image, allowed, where=read.place("image"))
+
+
+def _runs_here(site: Site, pool: str, queue: str) -> bool:
+    """Whether this machine is the only node that a run of *pool* and *queue* may come to."""
+    records = {r.node.name: r for r in site.ledger.nodes.all() if r.node.pool == pool}
+    able = {queue} if queue in records else set(records)
+    return able == {site.settings.node} and records[site.settings.node].boot_id == boot_id()
 
 
 def _with_the_limit_here(error: InvalidInput, site: Site) -> InvalidInput:

@@ -94,7 +94,7 @@ def _queue(queue: Sequence[dict[str, Any]]) -> Table:
     for run in queue:
         table.add_row(
             _plain(f"{run['position']}  {run['name']}"),
-            _plain(run["owner"]),
+            _plain(run["owner"] or "unknown"),
             _plain(start_text(run, now)),
             _plain(run["reason"]),
         )

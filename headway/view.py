@@ -28,15 +28,23 @@ _END_NAMES = {
 }
 
 
-def run_view(seen: FlowRun, record: RunRecord | None, ui_url: str) -> dict[str, Any]:
+def run_view(
+    seen: FlowRun,
+    record: RunRecord | None,
+    ui_url: str,
+    progress: Mapping[str, float | None] | None = None,
+) -> dict[str, Any]:
     """One run as `headway runs --json` lists it.
 
     Prefect knows every run from its creation; the ledger knows more from the
-    moment a worker has seen it.
+    moment a worker has seen it. *progress* is that of a run that runs: `elapsed_s`,
+    `done_frac`, `remaining_s`.
     """
+    shown = progress or {}
     return {
         "run_id": seen.run_id,
         "name": seen.name,
+        "owner": owner_of(seen, record) or None,
         "state": seen.state_name,
         "reason": _reason(seen, record),
         "node": record.node if record else None,
@@ -46,8 +54,26 @@ def run_view(seen: FlowRun, record: RunRecord | None, ui_url: str) -> dict[str, 
         "submitted_at": seen.created_at,
         "started_at": _time(record.started_at if record else None),
         "ended_at": _time(record.ended_at if record else None),
+        "duration_s": shown.get("elapsed_s", _lasted_s(record)),
+        "done_frac": shown.get("done_frac"),
+        "remaining_s": shown.get("remaining_s"),
         "url": f"{ui_url}/runs/flow-run/{seen.run_id}",
     }
+
+
+def owner_of(seen: FlowRun, record: RunRecord | None) -> str:
+    """Whose run it is; empty where nobody has said so."""
+    if record is not None:
+        return record.owner
+    job = seen.parameters.get("job")
+    return str(job.get("owner") or "") if isinstance(job, Mapping) else ""
+
+
+def _lasted_s(record: RunRecord | None) -> float | None:
+    """How long the newest attempt of a run that has ended ran."""
+    if record is None or record.started_at is None or record.ended_at is None:
+        return None
+    return max((record.ended_at - record.started_at).total_seconds(), 0.0)
 
 
 def _reason(seen: FlowRun, record: RunRecord | None) -> str:
@@ -89,7 +115,7 @@ def run_details(
     demand = record.demand
     return {
         "job": dict(record.job),
-        "owner": record.owner,
+        "owner": record.owner or None,
         "team": record.team,
         "steps": [_step(step) for step in steps],
         "demand": None
@@ -306,7 +332,7 @@ def waiting_view(position: int, record: RunRecord, entry: Start | Stay | None) -
         "position": position,
         "run_id": record.run_id,
         "name": record.name,
-        "owner": record.owner,
+        "owner": record.owner or None,
         "team": record.team,
         "attempt": record.attempt,
         "resource": resource,
@@ -355,6 +381,7 @@ def rehearsal_view(entry: Start | Stay | None, said: Prediction, demand: Demand)
         **_start(entry),
         "needs_host_memory_bytes": demand.host_memory_bytes,
         "needs_gpus": demand.gpus,
+        "runtime_known": said.told is not None,
         "predicted": _predicted(said),
     }
 

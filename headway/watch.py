@@ -46,7 +46,7 @@ _CHUNK_BYTES = 1 << 20
 
 def details(site: Site, seen: FlowRun, record: RunRecord | None, ui_url: str) -> dict[str, Any]:
     """Everything about one run, as `headway show --json` prints it."""
-    view = run_view(seen, record, ui_url)
+    view = run_view(seen, record, ui_url, None if record is None else progress(site, record))
     if record is None:
         return view
     past, ledger = past_of(site, record), site.ledger
@@ -89,6 +89,24 @@ def past_of(site: Site, record: RunRecord) -> Past:
         diagnostics=diagnose_points(points),
         profile=kept(site, run_id),
     )
+
+
+def progress(site: Site, record: RunRecord) -> dict[str, float | None]:
+    """How far a run is, for `run_view`; nothing of one that does not run."""
+    return progress_of(standings(site, [record])).get(record.run_id, {})
+
+
+def progress_of(found: Sequence[RunStanding]) -> dict[str, dict[str, float | None]]:
+    """The same of many, by run."""
+    return {
+        each.record.run_id: {
+            "elapsed_s": each.elapsed_s,
+            "done_frac": each.done_frac,
+            "remaining_s": each.remaining_s,
+        }
+        for each in found
+        if each.elapsed_s is not None
+    }
 
 
 def _outputs(folder: Path) -> list[str]:
@@ -348,7 +366,8 @@ def _record(site: Site, run_id: str) -> RunRecord | None:
 def _state_line(seen: FlowRun, record: RunRecord | None) -> str:
     reason = seen.message
     if record is not None and record.state is RunState.WAITING and record.reason:
-        reason = record.reason
+        # The state's message has place and expected start, too.
+        reason = reason if reason.startswith(record.reason) else record.reason
     return plain(f"{seen.state_name}" + (f": {reason}" if reason else ""))
 
 

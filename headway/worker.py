@@ -583,7 +583,9 @@ class GpuNodeWorker(ProcessWorker):
             for run in await self.client.read_flow_runs(
                 flow_run_filter=FlowRunFilter(id=FlowRunFilterId(any_=page))
             ):
-                found[str(run.id)] = PrefectRun(PrefectView.of(run.state_type), run.run_count)
+                message = (run.state.message if run.state is not None else None) or ""
+                view = PrefectView.of(run.state_type)
+                found[str(run.id)] = PrefectRun(view, run.run_count, message)
         return found
 
     async def _write_state(self, run_id: UUID, state: "State[Any]") -> None:
@@ -766,7 +768,7 @@ def _mended_state(mending: Mending) -> "State[Any]":
     if mending.action is Action.SET_RUNNING:
         return Running(message="its flow process goes on")
     if mending.action is Action.SET_CANCELLED or mending.exit is None:
-        return Cancelled(message="cancelled by its owner")
+        return Cancelled(message=mending.exit.message if mending.exit is not None else None)
     if mending.exit.kind is ExitKind.OK:
         return Completed(message=mending.exit.message)
     if mending.exit.kind is ExitKind.CANCELLED:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from statistics import NormalDist, median
 from typing import Any
 
-from headway.model.run import Prediction, Span
+from headway.model.run import OTHERS, Prediction, Span
 from headway.units import parse_duration
 
 LOOKED_AT = 200
@@ -90,7 +90,7 @@ class Usual:
         for group in _GROUPS:
             logs = self._logs.get(_key(group, kind) or (), [])
             if len(logs) >= group.enough:
-                words = f"what {len(logs)} run{'' if len(logs) == 1 else 's'} {group.words} lasted"
+                words = f"{len(logs)} run{'' if len(logs) == 1 else 's'} {group.words} lasted"
                 return _span(logs, group.sd), words
         return None
 
@@ -119,7 +119,7 @@ def instead_of_prior(said: Prediction, found: tuple[Span, str] | None) -> Predic
         runtime_low_s=low_s,
         runtime_s=median_s,
         runtime_high_s=high_s,
-        basis=f"prior: {words}; nothing like it has run",
+        basis=f"{OTHERS}{words}; nothing like it has run",
     )
 
 

@@ -42,6 +42,16 @@ Name = Annotated[
         limit=63,
     ),
 ]
+OWNER = r"[A-Za-z0-9_][A-Za-z0-9._-]{0,62}"
+"""Who a job is from: an account's name."""
+Owner = Annotated[
+    str,
+    pattern(
+        rf"(?:{OWNER})?",
+        "give 1 to 63 letters, digits, dots, dashes or underscores, or leave it out",
+        limit=63,
+    ),
+]
 Label = Annotated[
     str,
     pattern(
@@ -208,7 +218,9 @@ class TrainingJob(_Part):
     model_config = ConfigDict(title="Training job")
 
     name: Name = Field(title="Name", description="Letters, digits, dot, dash, underscore.")
-    owner: Name = Field("me", title="Owner", description="Who asked for it.")
+    owner: Owner = Field(
+        "", title="Owner", description="Who asked for it; the command line fills it in."
+    )
     team: Name = Field("default", title="Team", description="Whose share of the site it uses.")
     image: Annotated[str, IMAGE] = Field(
         title="Image", description="Container image that has the program and its libraries."

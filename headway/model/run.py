@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple
 
+from headway.errors import shown
+
 
 class RunState(enum.StrEnum):
     """Where a run is. `TRANSITIONS` says what may follow what."""
@@ -82,6 +84,18 @@ class Step:
     message: str = ""
 
 
+CANCELLED_BY = "cancelled by OS user "
+"""How a message begins that says who cancelled a run."""
+DELETED = "its run was deleted in Prefect"
+
+
+def cancelled_by(message: str) -> str:
+    """What is known of who cancelled a run, by the *message* of its state in Prefect."""
+    if message.startswith(CANCELLED_BY):
+        return shown(message, 120)[1:-1]
+    return "cancelled by a person or a rule (through Prefect, which does not say by whom)"
+
+
 @dataclass(frozen=True, slots=True)
 class Exit:
     """How an attempt ended, and the one line that says what to do."""
@@ -90,6 +104,10 @@ class Exit:
     code: int | None
     """The container's exit code, where there was one."""
     message: str
+
+
+OTHERS = "prior: what "
+"""How a basis begins where runs unlike it stand in the place of the prior."""
 
 
 class Span(NamedTuple):
@@ -128,6 +146,12 @@ class Prediction:
     """Name of the estimator and what it rests on; begins with ``prior`` where that is nothing."""
 
     @property
+    def told(self) -> Span | None:
+        """The runtime as people are told it; None where it is but the bare prior, a guess."""
+        guess = self.basis.startswith("prior") and not self.basis.startswith(OTHERS)
+        return None if guess else self._span
+
+    @property
     def learnt_runtime_s(self) -> float | None:
         """The median runtime; None where it is only the prior's."""
         return None if self.basis.startswith("prior") else self.runtime_s
@@ -135,7 +159,11 @@ class Prediction:
     @property
     def learnt(self) -> Span | None:
         """The same with its interval."""
-        median_s = self.learnt_runtime_s
+        return None if self.learnt_runtime_s is None else self._span
+
+    @property
+    def _span(self) -> Span | None:
+        median_s = self.runtime_s
         if median_s is None:
             return None
         low_s = median_s if self.runtime_low_s is None else self.runtime_low_s

@@ -53,6 +53,10 @@ from headway.runtime.rules import LOG_TARGET, check_image, check_spec, real_sour
 from headway.units import MIB
 
 _PULL_TIMEOUT_S = 1800
+_REGISTRY_S = 5
+"""Somebody waits for what the registry says."""
+_NOT_THERE = re.compile(r"(manifest|name) unknown|not known to registry|: not found")
+"""How registries say it through the engine; another 404 is of an engine that cannot ask."""
 _POLL_S = 0.05
 _SHELL = "/bin/sh"
 # Appended by the program itself: nothing between it and the file can lose a line.
@@ -184,6 +188,26 @@ class DockerRuntime:
                     # A name the engine cannot read.
                     raise ImageMissing(name, str(error.explanation)) from error
         raise AssertionError(image)  # pragma: no cover - the loop returns or raises
+
+    def why_no_image(self, image: str) -> str:
+        """Why *image* is neither here nor at its registry; empty where it is, or nobody can say.
+
+        Only a registry that answers that it has none says so: one that cannot be
+        reached or refuses may give it to the worker, which has credentials of its own.
+        """
+        try:
+            with closing(self._connect(_REGISTRY_S)) as api:
+                name = str(ImageReference.parse(image))
+                try:
+                    api.inspect_image(name)  # type: ignore[no-untyped-call]  # the stubs' gap
+                except NotFound:
+                    api.inspect_distribution(name)  # type: ignore[no-untyped-call]
+        except NotFound as error:
+            said = str(error.explanation)
+            return shown(said, 200)[1:-1] if _NOT_THERE.search(said) else ""
+        except (requests.exceptions.RequestException, DockerException):
+            pass
+        return ""
 
     def _pull(self, image: ImageReference) -> None:
         name, repository = str(image), f"{image.registry}/{image.repository}"

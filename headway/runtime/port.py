@@ -143,6 +143,10 @@ class Runtime(Protocol):
         """Make *image* available on the node. Raises `ImageMissing`."""
         ...
 
+    def why_no_image(self, image: str) -> str:
+        """Why *image* is neither here nor to be had; empty where it is, or nobody can say."""
+        ...
+
     def create(self, spec: ContainerSpec) -> None:
         """Create, do not start. Raises `ContainerExists`, `ImageMissing`, `PolicyViolation`."""
         ...

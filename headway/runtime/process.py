@@ -97,6 +97,10 @@ class ProcessRuntime:
         """Nothing to do: `weaknesses` says that programs have the machine's network."""
         return ""
 
+    def why_no_image(self, image: str) -> str:  # noqa: ARG002 - the port's signature
+        """Nothing: no image is used."""
+        return ""
+
     # ----- life -----
 
     def create(self, spec: ContainerSpec) -> None:

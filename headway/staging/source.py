@@ -123,6 +123,23 @@ def look(uri: str, rules: SourceRules, web: Any = None) -> Source:
         return _look_remote(uri, file_system, place)
 
 
+def nothing_at(uri: str) -> bool:
+    """Whether *uri* is a path of this machine at which nothing is.
+
+    What may not be looked at, and any other storage, may hold it.
+    """
+    path = local_path(uri)
+    if path is None:
+        return False
+    try:
+        Path(path).stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return True
+    except (OSError, ValueError):
+        return False
+    return False
+
+
 def empty(uri: str) -> InvalidInput:
     """The error for a data set without a byte of data."""
     return InvalidInput(FIELD, uri, "nothing is in it; give a data set that has data")

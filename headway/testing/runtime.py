@@ -130,6 +130,10 @@ class FakeRuntime:
             if image in self.machine.missing_images:
                 raise ImageMissing(image, "no such image")
 
+    def why_no_image(self, image: str) -> str:
+        """As `ensure_image` would say."""
+        return "no such image" if image in self.machine.missing_images else ""
+
     def create(self, spec: ContainerSpec) -> None:
         """Create, do not start. Raises `ContainerExists`, `ImageMissing`, `PolicyViolation`."""
         check_spec(spec, self._policy)

@@ -315,6 +315,9 @@ class RuntimeContract:
         assert left.endswith(b"0123456789abcde\n")
         assert len(left) <= MIB + 4096
 
+    def test_an_image_that_is_here_is_not_missed(self, harness: Harness) -> None:
+        assert harness.runtime().why_no_image(harness.image) == ""
+
     def test_the_policy_is_kept(self, harness: Harness) -> None:
         spec = harness.spec(SUCCEEDS)
         strict = harness.make(harness.site, ContainerPolicy(images=("allowed/*",)))

@@ -114,6 +114,8 @@ def test_a_waiting_run_says_why_on_its_page(page, process_site: LiveSite, tmp_pa
         process_site.until(waiting, "AwaitingHeadroom")
         page.goto(f"{process_site.url}/runs/flow-run/{waiting}")
         page.get_by_text("AwaitingHeadroom", exact=True).first.wait_for()
+        # Its log has nothing else yet.
+        page.get_by_text(re.compile("^waits: needs .* of host memory; the")).first.wait_for()
         page.get_by_text("Details", exact=True).first.click()
         page.get_by_text(re.compile("of host memory; the largest headroom is")).first.wait_for()
     finally:

@@ -111,6 +111,7 @@ def test_a_waiting_run_is_cancelled_at_once(process_site: LiveSite, tmp_path: Pa
     )
     process_site.until(waiter, "AwaitingHeadroom")
     assert process_site.json("cancel", waiter)["state"] == "Cancelled"
+    assert "cancelled by OS user " in process_site.show(waiter)["reason"]
     process_site.json("cancel", holder)
     process_site.until(holder, "Cancelled", timeout_s=40)
     wait_for(

@@ -1,6 +1,8 @@
 """The main job, end to end, through the public commands."""
 
 import json
+import os
+import pwd
 import signal
 import subprocess
 from pathlib import Path
@@ -69,6 +71,9 @@ def test_prefects_own_command_starts_a_run(process_site: LiveSite) -> None:
     )
     assert process_site.until(run_id, "Completed")["exit"]["kind"] == "ok"
     (listed,) = [run for run in process_site.json("runs") if run["run_id"] == run_id]
+    assert (listed["name"], listed["owner"]) == ("by-prefect", None)  # nobody has said whose it is
+    assert listed["duration_s"] is not None
+    assert run_id not in {run["run_id"] for run in process_site.json("runs", "--mine")}
     assert set(listed) >= {
         "run_id", "name", "state", "node", "runtime", "attempt", "exit",
         "submitted_at", "started_at", "ended_at", "url",
@@ -155,7 +160,23 @@ def test_who_stops_watching_learns_that_the_run_goes_on(
     assert f"the run goes on; `headway show {run_id[:8]}`" in said
     assert process_site.show(run_id)["state"] == "Running"
     process_site.run("cancel", run_id)
-    process_site.until(run_id, "Cancelled")
+    view = process_site.until(run_id, "Cancelled")
+    me = pwd.getpwuid(os.getuid()).pw_name
+    wait_for(
+        lambda: (
+            process_site.show(run_id)["exit"]
+            == {
+                "kind": "cancelled",
+                "code": None,
+                "message": f"cancelled by OS user {me} (headway cancel)",
+            }
+        ),
+        20,
+        lambda: str(process_site.show(run_id)["exit"]),
+    )
+    assert view["owner"] == me
+    mine = ("runs", "--mine", "--state", "cancelled", "--since", "1h", "--name", "sleep")
+    assert run_id in {each["run_id"] for each in process_site.json(*mine)}
 
 
 @pytest.mark.parametrize(
@@ -291,6 +312,15 @@ def test_a_run_killed_for_memory_comes_back_with_more(site: LiveSite, tmp_path: 
     assert_nothing_is_left(site, run_id)
 
 
+def test_a_failed_run_says_its_last_words(site: LiveSite, tmp_path: Path) -> None:
+    program = "print('loading', flush=True); raise SystemError('no more disks')"
+    run_id = site.submit(tmp_path, name="fails", command=["python", "-c", program])
+    view = site.until(run_id, "Failed")
+    said = 'the program failed (exit 1): "SystemError: no more disks"; look at the end of its log'
+    assert view["exit"]["message"] == said
+    assert view["reason"] == said
+
+
 def test_a_missing_image_is_the_users_to_correct(docker_site: LiveSite, tmp_path: Path) -> None:
     run_id = docker_site.submit(tmp_path, name="no-image", image="headway-test/none:missing")
     view = docker_site.until(run_id, "Failed")
@@ -300,7 +330,22 @@ def test_a_missing_image_is_the_users_to_correct(docker_site: LiveSite, tmp_path
 
 
 def test_missing_data_is_the_users_to_correct(process_site: LiveSite, tmp_path: Path) -> None:
-    run_id = process_site.submit(tmp_path, name="no-data", dataset={"uri": str(tmp_path / "none")})
+    wrong = sleeper(name="no-data", dataset={"uri": str(tmp_path / "none")})
+    job = tmp_path / "job.json"
+    for key, value in (("dataset", wrong["dataset"]), ("secrets", {"TOKEN": "no-such-block"})):
+        job.write_text(json.dumps(sleeper(name="no-data") | {key: value}))
+        for more in ((), ("--dry-run",)):
+            done = process_site.run("submit", str(job), *more)
+            assert done.returncode == 2, done
+            assert f"{job}:" in done.stderr
+            assert f" {key}." in done.stderr
+    # Who hands it in otherwise learns it from the run.
+    params = json.dumps({"job": wrong})
+    done = process_site.prefect(
+        "deployment", "run", "train/default", "--flow-run-name", "no-data", "--params", params
+    )
+    assert done.returncode == 0, done.stderr
+    run_id = next(r["run_id"] for r in process_site.json("runs") if r["name"] == "no-data")
     view = process_site.until(run_id, "Failed")
     assert "dataset.uri" in view["reason"]
     assert (view["exit"]["kind"], view["exit"]["message"]) == ("refused", view["reason"])

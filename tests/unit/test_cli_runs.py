@@ -1,10 +1,13 @@
 """What the commands about runs say, before they ask anybody."""
 
+from datetime import UTC, datetime, timedelta
 from typing import Any, cast
 
+import click
 import pytest
 
-from headway.cli_runs import _found, _standing, print_table, say
+from headway.cli_runs import Since, _found, _run_row, _standing, print_table, say
+from headway.clock import SystemClock
 from headway.errors import RunUnknown
 
 SEEN = {"iteration": 41, "epoch": None, "total": 110, "metrics": {"loss": 0.36384}}
@@ -61,3 +64,31 @@ def test_a_name_does_not_steer_the_terminal(capsys: pytest.CaptureFixture[str]) 
     _, named, said = capsys.readouterr().out.splitlines()
     assert named == "a\\x1b[2Jb\\nc\\u202ed"
     assert said == "x\\x1b]0;title\\x07\\ny"
+
+
+def test_a_moment_is_so_long_ago_or_a_date() -> None:
+    since = Since()
+    ago = SystemClock().now() - since.convert("1h30m", None, None)
+    assert ago.total_seconds() == pytest.approx(5400, abs=60)
+    assert since.convert("2026-01-31T12:00:00+01:00", None, None).hour == 12 - 1 + _offset_h()
+    assert since.convert("2026-01-31", None, None).tzinfo is not None
+    for wrong in ("yesterday", "", "-1h", "9" * 30 + "w"):
+        with pytest.raises(click.BadParameter, match="is no duration such as 2h"):
+            since.convert(wrong, None, None)
+
+
+def _offset_h() -> int:
+    offset = datetime(2026, 1, 31, 11, tzinfo=UTC).astimezone().utcoffset() or timedelta()
+    return int(offset.total_seconds() // 3600)
+
+
+def test_a_run_of_nobody_known_is_listed_so() -> None:
+    listed = {
+        "run_id": "0123456789", "name": "digits", "owner": None, "node": None, "attempt": 2,
+        "submitted_at": "2026-01-01T12:00:00Z", "duration_s": 75.0, "done_frac": 0.25,
+        "remaining_s": 225.0,
+    }  # fmt: skip
+    row = _run_row(view("Running", **listed))
+    assert row[:4] == ["01234567", "digits", "unknown", "Running (attempt 2)"]
+    assert row[6:] == ["1 min 15 s", "25%, 3 min 45 s left", ""]
+    assert _run_row(view("AwaitingHeadroom", **listed | {"duration_s": None}))[6] == ""

@@ -75,6 +75,8 @@ class Bench:
         self.renew: Callable[[], None] = lambda: self.renewals.append(self.clock.monotonic_s())
         self.gpus: FakeGpus | None = None
         self.stood: list[float] = []
+        told = (200.0, 200.0 / 1.9, 200.0 * 1.9)
+        self.prediction = Prediction(*told, basis="4 run(s) of the same job")
         self.look: Callable[[float, Usage], Findings] = lambda *_: Findings()
 
     def keep(self, before: int, points: Sequence[ProgressPoint]) -> None:
@@ -95,11 +97,18 @@ class Bench:
         )
         return follower.follow(
             "run-1",
-            prediction=Prediction(runtime_s=200.0),
+            prediction=self.prediction,
             epochs=None,
             max_runtime_s=max_runtime_s,
             grace_s=5.0,
         )
+
+
+def test_a_guess_is_no_remaining_time() -> None:
+    bench = Bench(Script(output=(), runs_s=20.0))
+    bench.prediction = Prediction(3600.0, 120.0, 86_400.0, basis="prior: nothing like it has run")
+    bench.follow()
+    assert {seen.remaining.remaining_s for seen in bench.listener.seen if seen.remaining} == {None}
 
 
 def test_the_log_becomes_points_and_remaining_time() -> None:

@@ -1,6 +1,7 @@
 """What `--json` promises to machines."""
 
 import re
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -46,8 +47,8 @@ RECORD = RunRecord(
 FAILURE = SilentFailure(Silent.STARVED, "id-1", "GPU-0", 0.1, 0.3, "waits")
 WARNING = RunWarning(2, FAILURE, NOON)
 KEYS = {
-    "run_id", "name", "state", "reason", "node", "runtime", "attempt", "exit",
-    "submitted_at", "started_at", "ended_at", "url",
+    "run_id", "name", "owner", "state", "reason", "node", "runtime", "attempt", "exit",
+    "submitted_at", "started_at", "ended_at", "duration_s", "done_frac", "remaining_s", "url",
 }  # fmt: skip
 
 
@@ -56,6 +57,24 @@ def test_a_run_that_no_worker_has_seen_is_shown() -> None:
     assert set(view) == KEYS
     assert (view["attempt"], view["exit"], view["reason"]) == (1, None, "said by Prefect")
     assert view["url"] == "http://ui/runs/flow-run/id-1"
+
+
+def test_whose_run_it_is_is_told_where_it_is_known_and_never_made_up() -> None:
+    assert run_view(SEEN, None, "http://ui")["owner"] is None
+    told = replace(SEEN, parameters={"job": {"owner": "ada"}})
+    assert run_view(told, None, "http://ui")["owner"] == "ada"
+    assert run_view(told, replace(RECORD, owner=""), "http://ui")["owner"] is None
+    wrong = replace(SEEN, parameters={"job": ["owner"]})
+    assert run_view(wrong, None, "http://ui")["owner"] is None
+
+
+def test_a_run_is_listed_with_how_long_and_how_far() -> None:
+    running = {"elapsed_s": 9.0, "done_frac": 0.5, "remaining_s": 10.0}
+    view = run_view(SEEN, RECORD, "http://ui", running)
+    assert (view["duration_s"], view["done_frac"], view["remaining_s"]) == (9.0, 0.5, 10.0)
+    ended = replace(RECORD, ended_at=NOON + timedelta(seconds=75))
+    assert run_view(SEEN, ended, "http://ui")["duration_s"] == 75.0
+    assert run_view(SEEN, RECORD, "http://ui")["duration_s"] is None
 
 
 def test_the_ledgers_reason_is_the_newer_one() -> None:
@@ -89,8 +108,6 @@ def test_details_have_the_documented_keys() -> None:
 
 
 def test_an_end_is_shown_with_its_advice() -> None:
-    from dataclasses import replace
-
     ended = replace(
         RECORD,
         state=RunState.ENDED,

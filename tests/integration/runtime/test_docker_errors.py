@@ -31,6 +31,7 @@ class Engine(ThreadingHTTPServer):
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), Answer)
         self.taught: dict[str, object] = {"/version": {"ApiVersion": "1.43"}}
+        self.refusals: dict[str, tuple[int, object]] = {}
 
 
 class Answer(BaseHTTPRequestHandler):
@@ -41,7 +42,8 @@ class Answer(BaseHTTPRequestHandler):
         self.rfile.read(int(self.headers.get("Content-Length", 0)))
         path = self.path.partition("?")[0]
         found = [body for end, body in self.server.taught.items() if path.endswith(end)]
-        status, said = (200, found[0]) if found else ERROR
+        refused = [answer for end, answer in self.server.refusals.items() if path.endswith(end)]
+        status, said = refused[0] if refused else (200, found[0]) if found else ERROR
         body = json.dumps(said).encode()
         self.send_response(status)
         self.send_header("Content-Type", "application/json")
@@ -102,6 +104,32 @@ def test_a_question_may_be_asked_again(
     teach_a_created_container(engine, tmp_path / "log")
     with pytest.raises(EngineUnreachable, match="read the log"):
         runtime.read_log(NAME, 0)
+
+
+@pytest.mark.parametrize(
+    ("status", "said", "why"),
+    [
+        (404, "manifest unknown: manifest unknown", "manifest unknown: manifest unknown"),
+        (404, "docker.io/library/none:1: not found", "docker.io/library/none:1: not found"),
+        (404, "Not Found", ""),  # an engine that cannot ask a registry
+        (403, "denied: requested access to the resource is denied", ""),
+        (500, "dial tcp: lookup registry: no such host", ""),
+    ],
+)
+def test_only_a_registry_that_has_no_such_image_says_so(
+    engine: Engine, runtime: DockerRuntime, status: int, said: str, why: str
+) -> None:
+    engine.refusals["/images/none:1/json"] = (404, {"message": "No such image: none:1"})
+    engine.refusals["/distribution/none:1/json"] = (status, {"message": said})
+    assert runtime.why_no_image("none:1") == why
+    del engine.refusals["/images/none:1/json"]
+    engine.taught["/images/none:1/json"] = {"Id": "sha256:1"}
+    assert runtime.why_no_image("none:1") == ""
+
+
+def test_without_an_engine_nothing_is_said_of_an_image() -> None:
+    away = DockerRuntime("s", ContainerPolicy(), SystemClock(), docker_host="tcp://127.0.0.1:1")
+    assert away.why_no_image("none:1") == ""
 
 
 def test_an_order_was_refused(engine: Engine, runtime: DockerRuntime, tmp_path: Path) -> None:

@@ -160,9 +160,15 @@ NAMES = [
 
 
 @pytest.mark.parametrize(("written", "shown"), NAMES)
-@pytest.mark.parametrize("key", ["name", "owner", "team"])
+@pytest.mark.parametrize("key", ["name", "team"])
 def test_names(key: str, written: str, shown: str) -> None:
     says(refused(text(f"{key}: {written}", without=key)), "job.yaml:4", key, shown, NAME)
+
+
+@pytest.mark.parametrize(("written", "shown"), [each for each in NAMES if each[1] != '""'])
+def test_owners(written: str, shown: str) -> None:
+    """It may be left out, or be empty: nobody has said whose the job is."""
+    says(refused(text(f"owner: {written}")), "job.yaml:4", "owner", shown, "or leave it out")
 
 
 @pytest.mark.parametrize("written", ['"a\\u202eb"', '"a\\nb"', "<b>", "12", "'x\\y'"])

@@ -78,7 +78,7 @@ def test_every_field_is_read() -> None:
 
 def test_defaults() -> None:
     job = parse_job(SMALL)
-    assert (job.owner, job.team, job.retries, job.outputs) == ("me", "default", 2, ["**"])
+    assert (job.owner, job.team, job.retries, job.outputs) == ("", "default", 2, ["**"])
     assert (job.resources.gpus, job.resources.host_memory, job.resources.shm) == (
         0,
         "auto",

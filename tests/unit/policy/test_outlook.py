@@ -175,7 +175,7 @@ def test_a_site_that_has_run_others_says_what_they_lasted() -> None:
     ]
     span, basis = Usual(others).of(kind_of({"image": "i", "name": "digits"}, "ada"))
     assert span.median_s == pytest.approx(120.0)
-    assert basis == "what 3 runs of its size lasted"
+    assert basis == "3 runs of its size lasted"
     assert span.low_s < 30
     assert 480 < span.high_s < DAY_S
     assert Usual(others[:2]).of(kind_of({"image": "i"}, "ada")) is None
@@ -188,7 +188,8 @@ def test_what_others_last_stands_in_the_place_of_the_prior_and_ends_at_the_limit
     assert said.runtime_s == pytest.approx(60.0)
     assert said.runtime_high_s == 90.0
     assert said.basis == "prior: what 1 run of its recipe and size lasted; nothing like it has run"
-    assert said.learnt is None  # so it is looked up again while it waits
+    assert said.told == found[0]
+    assert (said.learnt, PRIOR.told) == (None, None)  # so it is looked up again while it waits
     assert instead_of_prior(PRIOR, None) == PRIOR
 
 
@@ -199,11 +200,11 @@ def test_the_nearest_group_speaks() -> None:
     others = [Lasted(replace(mine, recipe=f"r{at}", owner="bob"), 10.0) for at in range(5)]
     usual = Usual([same, small, *others])
     assert usual.of(mine)[0].median_s == pytest.approx(100.0)
-    assert usual.of(replace(mine, gpus=4))[1] == "what 2 runs of its recipe lasted"
+    assert usual.of(replace(mine, gpus=4))[1] == "2 runs of its recipe lasted"
     mine_too = replace(mine, recipe="new")
-    assert usual.of(mine_too)[1] == "what 1 run of its owner, image and size lasted"
+    assert usual.of(mine_too)[1] == "1 run of its owner, image and size lasted"
     other = replace(mine_too, owner="eve")
-    assert usual.of(other)[1] == "what 6 runs of its image and size lasted"
+    assert usual.of(other)[1] == "6 runs of its image and size lasted"
     # Who is not known is nobody's like.
     nameless = [Lasted(replace(mine, recipe=f"r{at}", owner=""), 10.0) for at in range(3)]
     assert "owner" not in Usual(nameless).of(replace(mine, owner="", recipe="new"))[1]
