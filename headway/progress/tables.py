@@ -27,7 +27,6 @@ class Table:
     def __call__(self, line: str, shape: bytes) -> Seen | None:
         """Read one line."""
         if len(line) <= _MAX_CHARS and _HEADING.match(line) and self._is_heading(line):
-            self._rows.forget()
             return Seen({})
         seen = self._rows(line, shape) if self._columns else None
         return self._only_trial(seen) if self._are_trials else seen
@@ -45,7 +44,9 @@ class Table:
         counts = [name for name in columns if name in _ITERATION | _EPOCH]
         if not counts or not 3 <= len(columns) <= MAX_COLUMNS:
             return False
-        self._columns, self._are_trials = columns, "status" in columns
+        if columns != self._columns:
+            self._rows.forget()
+            self._columns, self._are_trials = columns, "status" in columns
         return True
 
     def _places(self, line: str) -> Places | None:
