@@ -5,11 +5,12 @@ its counts, names and numbers stand is found once by regular expressions, which 
 at digits only as digits; the next line of that shape is just cut at those places.
 """
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from math import isfinite
 from typing import NamedTuple
 
-from headway.progress.metrics import MAX_METRICS, Number, Span
+from headway.progress.metrics import MAX_METRICS, Number, Span, pairs
 from headway.progress.seen import Seen
 
 MAX_SHAPES = 2048
@@ -136,3 +137,40 @@ class ByShape:
                 self._layouts.clear()
             self._layouts[shape] = layout
         return layout
+
+
+def counts_by(*patterns: str) -> Callable[[str], dict[str, Span] | None]:
+    """Finds the counts in a line by the first of *patterns* that matches.
+
+    ``%step%`` in a pattern is a group for a number, which is that field of `Seen`.
+    """
+    number = r"(?P<\1>[0-9]{1,15})"
+    done = r"(?P<epoch_done>[0-9]{1,9}(?:\.[0-9]{1,9})?)"
+    compiled = [
+        re.compile(re.sub(r"%(\w+)%", number, p.replace("%epoch_done%", done)), re.ASCII)
+        for p in patterns
+    ]
+
+    def find(line: str) -> dict[str, Span] | None:
+        for pattern in compiled:
+            if match := pattern.search(line):
+                return {name: match.span(name) for name in pattern.groupindex}
+        return None
+
+    return find
+
+
+def by_patterns(
+    *patterns: str,
+    find: Callable[[str], Iterable[Number]] = pairs,
+    from_zero: bool = False,
+    name: Callable[[str], str] = underscored,
+) -> ByShape:
+    """Reads lines by `counts_by` *patterns*, and the metrics that *find* finds in them."""
+    counts_in = counts_by(*patterns)
+
+    def places(line: str) -> Places | None:
+        counts = counts_in(line)
+        return counts and Places(counts, find(line), from_zero=from_zero, name=name)
+
+    return ByShape(places)
