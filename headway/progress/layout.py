@@ -171,6 +171,8 @@ def by_patterns(
 
     def places(line: str) -> Places | None:
         counts = counts_in(line)
-        return counts and Places(counts, find(line), from_zero=from_zero, name=name)
+        if counts is None:
+            return None
+        return Places(counts, find(line), from_zero=from_zero, name=name)
 
     return ByShape(places)

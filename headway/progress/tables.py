@@ -40,8 +40,8 @@ class Table:
         return trials[0] if len(trials) == 1 else None
 
     def _is_heading(self, line: str) -> bool:
-        columns = [line[slice(*cell)].lower() for cell in _cells(line)]
-        counts = [name for name in columns if name in _ITERATION | _EPOCH]
+        columns = [line[slice(*cell)] for cell in _cells(line)]
+        counts = [name for name in columns if name.lower() in _ITERATION | _EPOCH]
         if not counts or not 3 <= len(columns) <= MAX_COLUMNS:
             return False
         if columns != self._columns:
@@ -56,11 +56,12 @@ class Table:
         counts: dict[str, Span] = {}
         numbers = []
         for name, (begin, end) in zip(self._columns, cells, strict=True):
-            if name in _ITERATION or name in _EPOCH:
+            iterates = name.lower() in _ITERATION
+            if iterates or name.lower() in _EPOCH:
                 whole = re.match(r"[0-9]{1,15}(?=(?:\.0)?$)", line[begin:end])
                 if whole is None:
                     return None
-                counts["iteration" if name in _ITERATION else "epoch"] = (
+                counts["iteration" if iterates else "epoch"] = (
                     begin,
                     begin + whole.end(),
                 )
