@@ -4,7 +4,8 @@
 
 The first table reads long logs made from those of tests/data/progress (see
 progress_logs.py: counts rise and other numbers change, so that nearly every line of
-the training is news) as 64 KiB pieces on one core. The second feeds hostile lines one
+the training is news), and those of public threads again and again, as 64 KiB pieces on
+one core. The second feeds hostile lines one
 by one, and prints the median and the worst time of a line and how much the process
 grew. All times are CPU times of this process, and a speed is that of the fastest of
 three passes, each with a fresh parser, so that other load on the machine changes it
@@ -32,6 +33,12 @@ PASSES = 3
 def moved_on(fixture: Path, lines: int) -> bytes:
     """A log of *lines* lines like those of *fixture*."""
     return moving(fixture.read_bytes(), lines, random.Random(7))
+
+
+def repeated(excerpt: Path, lines: int) -> bytes:
+    """*excerpt*, of a public thread, again and again."""
+    log = excerpt.read_bytes()
+    return log * (lines // (log.count(b"\n") + 1) + 1)
 
 
 def speed(data: bytes) -> tuple[float, int]:
@@ -144,7 +151,8 @@ def main() -> None:
         "made: words": words_log,
     }
     longer = {p.stem: partial(moved_on, p) for p in sorted(LOGS.glob("*.log"))}
-    for name, make in (made | longer).items():
+    again = {f"thread {p.stem}": partial(repeated, p) for p in sorted(LOGS.glob("threads/*.log"))}
+    for name, make in (made | longer | again).items():
         rate, points = speed(make(options.lines))
         print(f"{name:26}{rate / 1000:8.0f} k lines/s {points:8d} points", flush=True)
     attack(options.hostile)

@@ -5,22 +5,18 @@ its counts, names and numbers stand is found once by regular expressions, which 
 at digits only as digits; the next line of that shape is just cut at those places.
 """
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from math import isfinite
-from operator import itemgetter
 from typing import NamedTuple
 
-import orjson
-
-from headway.progress.metrics import MAX_METRICS, Number, Span
+from headway.progress.metrics import MAX_METRICS, Number, Span, pairs
 from headway.progress.seen import Seen
 
 MAX_SHAPES = 2048
 """So many shapes are kept; then all are forgotten, and learnt again."""
 MAX_SHAPE_CHARS = 1024
 """Longer lines are read anew each time, so that a hostile log fills no memory."""
-MAX_NAMES = 64
-"""So many spellings of names with digits are kept for one shape."""
 
 _SAME_DIGIT = bytes.maketrans(b"123456789", b"000000000")
 
@@ -65,120 +61,43 @@ which characters are digits, never on which digits they are."""
 class Layout:
     """Reads lines of the one shape whose places it was given."""
 
-    __slots__ = (
-        "_as_whole",
-        "_cut",
-        "_edit",
-        "_first",
-        "_is_padded",
-        "_name_of",
-        "_names",
-        "_names_cut",
-        "_order",
-        "_spelled",
-        "_varying",
-        "_whole",
-    )
-
     def __init__(self, line: str, places: Places) -> None:
         self._edit = places.edit
         if places.edit is not None:
             line = places.edit(line)
-        counts = {name: span for name, span in places.counts.items() if span[0] >= 0}
-        done = counts.pop("epoch_done", None)
-        numbers = _last_of_each(line, places.numbers)
-        spans = [number[1:] for number in numbers] + ([] if done is None else [done])
-        # First whole numbers, then others, of which the last may be the epochs done.
-        self._whole = len(counts)
-        self._cut = _cutter([*counts.values(), *spans])
+        self._counts = [(name, *span) for name, span in places.counts.items() if span[0] >= 0]
+        self._numbers = sorted(places.numbers, key=lambda number: number[1])[:MAX_METRICS]
         self._first = int(places.from_zero)
-        # Printed as whole numbers, or as JSON may read them: 5 and 1e5.
-        self._as_whole = tuple(
-            i for i, at in enumerate(spans, self._whole) if "." not in line[slice(*at)]
-        )
-        self._is_padded = False
-        # Where each field of `Seen` stands among None, the metrics and all these.
-        at = {"metrics": 1} | {name: index for index, name in enumerate(counts, 2)}
-        if done is not None:
-            at["epoch_done"] = 1 + len(counts) + len(spans)
-        self._order = itemgetter(*(at.get(field, 0) for field in Seen._fields))
         self._name_of = places.name
-        self._names = tuple(
-            name if isinstance(name, str) else places.name(line[slice(*name)])
-            for name, _begin, _end in numbers
-        )
-        # Digits are part of the name's value too: acc1 and acc5 have one shape.
-        in_line = [(i, number[0]) for i, number in enumerate(numbers) if _has_digit(self._names[i])]
-        varying = {i: name for i, name in in_line if not isinstance(name, str)}
-        self._varying = tuple(varying)
-        self._names_cut = _cutter(list(varying.values())) if varying else None
-        self._spelled: dict[tuple[str, ...], tuple[str, ...]] = {}
+        # Digits are part of a name's value: acc1 and acc5 have one shape.
+        self._names = [
+            None if self._varies(n, line) else self._name(n, line) for n in self._numbers
+        ]
 
     def read(self, line: str) -> Seen:
         """What *line* says; of one name the last finite number counts."""
         if self._edit is not None:
             line = self._edit(line)
-        cut, whole = self._cut(line), self._whole
-        try:
-            # One call for all numbers takes a fifth of the time of int() and float().
-            if self._is_padded:
-                values = [*map(int, cut[:whole]), *orjson.loads(f"[{','.join(cut[whole:])}]")]
-            else:
-                values = orjson.loads(f"[{','.join(cut)}]")
-        except orjson.JSONDecodeError:
-            # Not as JSON has them: 007, .5, or too large for a float.
-            self._is_padded = True
-            values = [*map(int, cut[:whole]), *map(float, cut[whole:])]
-        for index in self._as_whole:
-            values[index] = float(values[index])
-        others = values[whole:] if whole else values
-        names = self._names if self._names_cut is None else self._as_spelled(self._names_cut(line))
-        # Behind the metrics there may be the epochs done. (strict=False would cost 0.15 us.)
-        metrics = dict(zip(names, others))  # noqa: B905
-        if self._is_padded and not isfinite(sum(others)):
-            metrics = {n: v for n, v in zip(names, others, strict=False) if isfinite(v)}
+        metrics: dict[str, float] = {}
+        for name, number in zip(self._names, self._numbers, strict=True):
+            value = float(line[number[1] : number[2]])
+            if isfinite(value):
+                metrics[name or self._name(number, line)] = value
+        said: dict[str, int | float] = {}
+        for field, begin, end in self._counts:
+            text = line[begin:end]
+            said[field] = float(text) if field == "epoch_done" else int(text)
         if self._first:
-            values[0] += self._first
-        # As Seen._make, which is one more call.
-        return tuple.__new__(Seen, self._order([None, metrics, *values]))
+            said["iteration"] += self._first
+        return Seen(metrics, **said)  # type: ignore[arg-type]
 
-    def _as_spelled(self, raw: tuple[str, ...]) -> tuple[str, ...]:
-        """Names with the digits they have in this line."""
-        names = self._spelled.get(raw)
-        if names is None:
-            if len(self._spelled) >= MAX_NAMES:
-                self._spelled.clear()
-            spelled = list(self._names)
-            for index, name in zip(self._varying, raw, strict=True):
-                spelled[index] = self._name_of(name)
-            names = self._spelled[raw] = tuple(spelled)
-        return names
-
-
-def _cutter(spans: list[Span]) -> Callable[[str], tuple[str, ...]]:
-    """What cuts *spans* out of a line."""
-    slices = [slice(*span) for span in spans]
-    if len(slices) > 1:
-        return itemgetter(*slices)
-    # `itemgetter` of one gives no tuple.
-    return (lambda line: (line[slices[0]],)) if slices else (lambda _line: ())
-
-
-def _last_of_each(line: str, numbers: Iterable[Number]) -> list[Number]:
-    """*numbers* without those that a later one of the same name replaces, in their order."""
-    last: dict[Span | str, Number] = {}
-    for number in sorted(numbers, key=lambda number: number[1]):
+    def _varies(self, number: Number, line: str) -> bool:
         name = number[0]
-        # With digits, names that are equal in this line need not be so in the next.
-        text = name if isinstance(name, str) else line[slice(*name)]
-        key = name if _has_digit(text) else text
-        last.pop(key, None)
-        last[key] = number
-    return list(last.values())[:MAX_METRICS]
+        return not isinstance(name, str) and any(map(str.isdigit, line[slice(*name)]))
 
-
-def _has_digit(name: str) -> bool:
-    return any(map(str.isdigit, name))
+    def _name(self, number: Number, line: str) -> str:
+        name = number[0]
+        return name if isinstance(name, str) else self._name_of(line[slice(*name)])
 
 
 class ByShape:
@@ -218,3 +137,42 @@ class ByShape:
                 self._layouts.clear()
             self._layouts[shape] = layout
         return layout
+
+
+def counts_by(*patterns: str) -> Callable[[str], dict[str, Span] | None]:
+    """Finds the counts in a line by the first of *patterns* that matches.
+
+    ``%step%`` in a pattern is a group for a number, which is that field of `Seen`.
+    """
+    number = r"(?P<\1>[0-9]{1,15})"
+    done = r"(?P<epoch_done>[0-9]{1,9}(?:\.[0-9]{1,9})?)"
+    compiled = [
+        re.compile(re.sub(r"%(\w+)%", number, p.replace("%epoch_done%", done)), re.ASCII)
+        for p in patterns
+    ]
+
+    def find(line: str) -> dict[str, Span] | None:
+        for pattern in compiled:
+            if match := pattern.search(line):
+                return {name: match.span(name) for name in pattern.groupindex}
+        return None
+
+    return find
+
+
+def by_patterns(
+    *patterns: str,
+    find: Callable[[str], Iterable[Number]] = pairs,
+    from_zero: bool = False,
+    name: Callable[[str], str] = underscored,
+) -> ByShape:
+    """Reads lines by `counts_by` *patterns*, and the metrics that *find* finds in them."""
+    counts_in = counts_by(*patterns)
+
+    def places(line: str) -> Places | None:
+        counts = counts_in(line)
+        if counts is None:
+            return None
+        return Places(counts, find(line), from_zero=from_zero, name=name)
+
+    return ByShape(places)

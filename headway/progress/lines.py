@@ -5,12 +5,10 @@ import re
 MAX_LINE_BYTES = 8192
 """What is longer is cut here: a progress line is never that long."""
 
-# Colours, cursor movement, window titles.
+# Colours, cursor movement, window titles, and the backspaces Keras draws with.
 _ANSI = re.compile(
-    r"\x1b(?:\[[0-?]{0,32}[ -/]{0,8}[@-~]|\][^\x07\x1b\n]{0,256}(?:\x07|\x1b\\)?|[@-Z\\^_])"
+    r"\x08+|\x1b(?:\[[0-?]{0,32}[ -/]{0,8}[@-~]|\][^\x07\x1b\n]{0,256}(?:\x07|\x1b\\)?|[@-Z\\^_])"
 )
-# Among them the backspaces Keras draws with.
-_COMMON = (b"\x1b[0m", b"\x1b[1m", b"\x1b[32m", b"\x1b[37m", b"\x1b[A", b"\x1b[K", b"\x08")
 
 
 class LineSplitter:
@@ -48,12 +46,8 @@ def _lines(block: bytes) -> list[str]:
         pieces = block.split(b"\n")
         if max(map(len, pieces)) > MAX_LINE_BYTES:
             block = b"\n".join([piece[:MAX_LINE_BYTES] for piece in pieces])
-    if b"\x1b" in block or b"\x08" in block:
-        # Those that nearly all programs print, faster than by the expression.
-        for escape in _COMMON:
-            block = block.replace(escape, b"")
     # No byte of a multi-byte character is "\n", so a block decodes as its lines would.
     text = block.decode("utf-8", "replace")
-    if "\x1b" in text:
+    if "\x1b" in text or "\x08" in text:
         text = _ANSI.sub("", text)
     return text.split("\n")

@@ -25,7 +25,7 @@ _PAIR = re.compile(
 _NOT_METRICS = frozenset(
     (
         *("epoch", "epochs", "step", "steps", "iter", "iters", "iteration", "iterations", "it"),
-        *("batch", "eta", "v_num", "rank", "gpu", "cuda", "total"),
+        *("batch", "eta", "remaining", "v_num", "rank", "gpu", "cuda", "total"),
         # Words before a number in a sentence.
         *("in", "after", "took", "at", "of", "for", "to", "is", "with", "by", "from", "than"),
     )

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from operator import itemgetter
 
 from headway.progress.format import Reader
-from headway.progress.layout import ByShape, Places
+from headway.progress.layout import ByShape, Places, counts_by
 from headway.progress.metrics import COUNT, STEP, Span, is_settings, pairs, step_of_run
 from headway.progress.seen import Seen
 from headway.progress.tables import Table
@@ -21,49 +21,42 @@ _EPOCH = re.compile(
     r"(?:[\s,:;|-]{0,6}[\[(]?\s{0,8}" + COUNT + r"\s{0,3}/\s{0,6}" + COUNT + ")?",
     re.ASCII,
 )  # fmt: skip
-_EPOCHS = r"(?P<epoch_done>[0-9]{1,9}(?:\.[0-9]{1,9})?)"
-# Lines that count without these words. ``%step%`` is a number, and the field of `Seen`.
-_SPELLED = tuple(
-    re.compile(
-        re.sub(r"%(\w+)%", r"(?P<\1>[0-9]{1,15})", pattern.replace("%epoch_done%", _EPOCHS)),
-        re.ASCII,
-    )
-    for pattern in (
-        # ESPnet: "5epoch:train:3376-3750batch: …"; Marian: "Ep. 1 : Up. 1000 : Sen. …".
-        r"(?<![0-9/])%epoch%epoch:train:(?:[0-9]{1,12}-)?%step%batch",
-        r"\bEp\. %epoch% : Up\. %iteration%",
-        # fastText says percents; Tacotron 2: "Train loss 7 5.79 Grad Norm …".
-        r"^Progress: {1,4}%iteration%(?:\.[0-9]{1,2})?% {1,4}words/sec",
-        r"^Train loss %iteration% [0-9.]{1,20} Grad Norm",
-        # StyleGAN counts thousands of images.
-        r"^tick [0-9]{1,9}\s{1,8}kimg %iteration%(?:\.[0-9])?\s",
-        # Darknet, tf_cnn_benchmarks, llama2.c, tinygrad, nerfstudio begin with the count.
-        (
-            r"^\s{0,8}%iteration%(?:: -?[0-9.naf]{1,20}, -?[0-9.naf]{1,20} avg\b"
-            r"|\s{1,12}images/sec: | \| loss [0-9n]| [0-9.]{1,12} s run, "
-            r"| \([0-9.]{1,6}%\)\s{1,20}[0-9.]{1,12} m?s\b)"
-        ),
-        # Stable-Baselines, RLlib, tf2rl.
-        (
-            r"^[|\s]{0,12}(?:total_timesteps|training_iteration|iterations_since_restore)"
-            r"(?:\s{1,20}\||:)\s{1,10}%iteration%\s{0,20}\|?\s{0,4}$"
-        ),
-        r"\bTotal Epi: {1,6}[0-9]{1,12} Steps: {1,8}%iteration%\b",
-        # Lightning, of its checkpoints: its epochs are those of its bar.
-        r"\bEpoch [0-9]{1,9}, global step %iteration%: '",
-        # The Trainer's bar in a notebook.
-        r"^\[ {0,4}%iteration%/%total% [0-9:]{1,12} < [0-9:?]{1,12}, .{0,40}Epoch %epoch_done%/",
-        # What clu writes, chainer's bar, LLaMA-Factory's JSON, H2O's bar of percents.
-        r"logging_writer\.py:[0-9]{1,5}\] \[%iteration%\] (?:steps_per_second|train|loss)",
-        r"^\s{0,8}%iteration% iter, %epoch_done% epoch / [0-9]{1,9} epochs",
-        r'"current_steps": %iteration%, "total_steps": %total%,',
-        (
-            r"^(?:AutoML|[\w ]{1,40} Model Build) progress: \|[^|]{0,200}\|\s{0,6}%iteration%"
-            r"(?:\.[0-9])?%"
-        ),
-        # YOLO where its bar was cut off.
-        r"^\s{1,12}%epoch%/%epochs%\s{2,12}[0-9.]{1,8}[GMK]\s",
-    )
+# Lines that count without these words.
+_spelled = counts_by(
+    # ESPnet: "5epoch:train:3376-3750batch: …"; Marian: "Ep. 1 : Up. 1000 : Sen. …".
+    r"(?<![0-9/])%epoch%epoch:train:(?:[0-9]{1,12}-)?%step%batch",
+    r"\bEp\. %epoch% : Up\. %iteration%",
+    # fastText says percents; Tacotron 2: "Train loss 7 5.79 Grad Norm …".
+    r"^Progress: {1,4}%iteration%(?:\.[0-9]{1,2})?% {1,4}words/sec",
+    r"^Train loss %iteration% [0-9.]{1,20} Grad Norm",
+    # StyleGAN counts thousands of images.
+    r"^tick [0-9]{1,9}\s{1,8}kimg %iteration%(?:\.[0-9])?\s",
+    # Darknet, tf_cnn_benchmarks, llama2.c, tinygrad, nerfstudio begin with the count.
+    (
+        r"^\s{0,8}%iteration%(?:: -?[0-9.naf]{1,20}, -?[0-9.naf]{1,20} avg\b"
+        r"|\s{1,12}images/sec: | \| loss [0-9n]| [0-9.]{1,12} s run, "
+        r"| \([0-9.]{1,6}%\)\s{1,20}[0-9.]{1,12} m?s\b)"
+    ),
+    # Stable-Baselines, RLlib, tf2rl.
+    (
+        r"^[|\s]{0,12}(?:total_timesteps|training_iteration|iterations_since_restore)"
+        r"(?:\s{1,20}\||:)\s{1,10}%iteration%\s{0,20}\|?\s{0,4}$"
+    ),
+    r"\bTotal Epi: {1,6}[0-9]{1,12} Steps: {1,8}%iteration%\b",
+    # Lightning, of its checkpoints: its epochs are those of its bar.
+    r"\bEpoch [0-9]{1,9}, global step %iteration%: '",
+    # The Trainer's bar in a notebook.
+    r"^\[ {0,4}%iteration%/%total% [0-9:]{1,12} < [0-9:?]{1,12}, .{0,40}Epoch %epoch_done%/",
+    # What clu writes, chainer's bar, LLaMA-Factory's JSON, H2O's bar of percents.
+    r"logging_writer\.py:[0-9]{1,5}\] \[%iteration%\] (?:steps_per_second|train|loss)",
+    r"^\s{0,8}%iteration% iter, %epoch_done% epoch / [0-9]{1,9} epochs",
+    r'"current_steps": %iteration%, "total_steps": %total%,',
+    (
+        r"^(?:AutoML|[\w ]{1,40} Model Build) progress: \|[^|]{0,200}\|\s{0,6}%iteration%"
+        r"(?:\.[0-9])?%"
+    ),
+    # YOLO where its bar was cut off.
+    r"^\s{1,12}%epoch%/%epochs%\s{2,12}[0-9.]{1,8}[GMK]\s",
 )
 _BATCH = re.compile(r"\b[Bb]atch\b[ :\[#]{0,4}[0-9]")
 _TOTAL = re.compile(r"^(?:Training for|Num batches:)\s{1,4}" + COUNT)
@@ -144,13 +137,6 @@ def _places(line: str) -> Places | None:
     # At the end of a line of numbers it is the epoch that runs, not one that has ended.
     runs = counts.get("step") == _NOWHERE and counts["epoch"][1] == len(line.rstrip())
     return Places(counts, () if runs else pairs(line), edit=edit)
-
-
-def _spelled(line: str) -> dict[str, Span] | None:
-    for pattern in _SPELLED:
-        if match := pattern.search(line):
-            return {name: match.span(name) for name in pattern.groupindex}
-    return None
 
 
 def _without_train(line: str) -> str:

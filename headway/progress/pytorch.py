@@ -12,28 +12,9 @@ Train: [14/300][300/1251]	eta 0:10:17 lr 0.000712      Swin
 import re
 from collections.abc import Iterator
 
-from headway.progress.layout import ByShape, Places
-from headway.progress.metrics import COUNT, Number, numbers_in, pairs
+from headway.progress.layout import ByShape, by_patterns
+from headway.progress.metrics import Number, pairs
 
-_MNIST = re.compile(
-    r"Train(?: Epoch)?: {1,8}"
-    + COUNT
-    + r"(?:/"
-    + COUNT
-    + r")?(?: \([ 0-9.]{1,6}%\))? {0,2}\[ {0,12}"
-    + COUNT
-    + "/"
-    + COUNT
-    + r"[^\]]{0,20}\]"
-)
-_BRACKETS = re.compile(
-    r"(?:Epoch|Train):? {0,2}\[ {0,6}"
-    + COUNT
-    + r"(?:/"
-    + COUNT
-    + r")?\],?\s{0,4}(?:Step |Iter |Batch )?"
-    r"\[ {0,12}" + COUNT + r" {0,2}/ {0,12}" + COUNT + r"\]"
-)
 # "Loss 6.9e+00 (7.0e+00)": the value, then the average of the epoch so far.
 _METER = re.compile(
     r"([A-Za-z][\w@.]{0,30}+) {1,6}([-+]?[0-9]{1,20}(?:\.[0-9]{0,20})?(?:e[-+]?[0-9]{1,3})?) \(",
@@ -47,18 +28,12 @@ def _meters(text: str) -> Iterator[Number]:
         yield match.span(1), *match.span(2)
 
 
-def _places(line: str) -> Places | None:
-    match = _MNIST.search(line) if "Train" in line else None
-    numbers = pairs
-    if match is None:
-        match, numbers = _BRACKETS.search(line), _meters
-    if match is None:
-        return None
-    spans = map(match.span, (1, 2, 3, 4))
-    counts = dict(zip(("epoch", "epochs", "step", "steps"), spans, strict=True))
-    return Places(counts, numbers_in(line, match.end(), find=numbers))
-
-
 def pytorch_reader() -> ByShape:
     """Reads the lines of the examples named at the top of the file."""
-    return ByShape(_places)
+    return by_patterns(
+        r"Train(?: Epoch)?: {1,8}%epoch%(?:/%epochs%)?(?: \([ 0-9.]{1,6}%\))? {0,2}"
+        r"\[ {0,12}%step%/%steps%[^\]]{0,20}\]",
+        r"(?:Epoch|Train):? {0,2}\[ {0,6}%epoch%(?:/%epochs%)?\],?\s{0,4}(?:Step |Iter |Batch )?"
+        r"\[ {0,12}%step% {0,2}/ {0,12}%steps%\]",
+        find=_meters,
+    )

@@ -2,14 +2,11 @@
 
 import re
 
-from headway.progress.layout import ByShape, Places
-from headway.progress.metrics import COUNT, NUMBER, numbers_in
+from headway.progress.layout import by_patterns
+from headway.progress.metrics import COUNT
 from headway.progress.seen import Seen
+from headway.progress.tables import Table
 
-_HISTOGRAM = re.compile(r"^\[" + COUNT + "/" + COUNT + r"\] [0-9]{1,9} tree")
-_ITERATION = re.compile(
-    r"^(?:\[t-SNE\] |\s{0,4})Iteration " + COUNT + r"(?:, (?=loss|inertia)|: (?=error))"
-)
 _MANY = re.compile(
     r"^\[Parallel\(n_jobs=[^)]{1,40}\)\]: Done\s{1,6}"
     + COUNT
@@ -20,18 +17,7 @@ _MANY = re.compile(
 _FITS = re.compile(
     r"^Fitting [0-9]{1,9} folds? for each of [0-9]{1,9} candidates?, totalling " + COUNT + " fits"
 )
-_TREE = re.compile(r"^building tree " + COUNT + " of " + COUNT)
 _SGD = re.compile(r"^-- Epoch " + COUNT + "$")
-_ROW = re.compile(
-    r"^\s{1,12}"
-    + COUNT
-    + r"((?:\s{1,20}"
-    + NUMBER
-    + r"(?=\s)){1,3}+)(?:\s{1,20}[0-9.]{1,12}[smh])?\s{0,4}$"
-)
-_HEADER = re.compile(r"^\s{2,12}Iter\s{2,12}Train Loss")
-_VALUE = re.compile(r"\S+")
-_INERTIA = re.compile(r"inertia (" + NUMBER + ")")
 
 
 class ScikitLearn:
@@ -48,39 +34,25 @@ class ScikitLearn:
     )
 
     def __init__(self) -> None:
-        self._columns: tuple[str, ...] = ()
-        self._rows = ByShape(self._places)
+        self._lines = by_patterns(
+            r"^\[%iteration%/%total%\] [0-9]{1,9} tree",
+            r"^building tree %iteration% of %total%",
+            r"^(?:\[t-SNE\] |\s{0,4})Iteration %iteration%(?:, (?=loss)|: (?=error))",
+        )
+        self._from_zero = by_patterns(r"^Iteration %iteration%, inertia", from_zero=True)
+        self._norms = by_patterns(r"^Norm: ")
+        self._table: Table | None = None
         self._epoch: int | None = None
         self._total: int | None = None
-        self._norms = ByShape(lambda line: Places({}, numbers_in(line, 0)))
         self._builds_trees = False
 
     def __call__(self, line: str, shape: bytes) -> Seen | None:
         """Read one line."""
-        seen = self._rows(line, shape)
+        seen = self._lines(line, shape) or self._from_zero(line, shape)
         if seen is not None:
             self._builds_trees = self._builds_trees or seen.total is not None
             return seen
         return self._tasks(line) or self._from_two_lines(line, shape)
-
-    def _places(self, line: str) -> Places | None:
-        """What stands where in a line that tells an iteration by itself."""
-        if self._columns and (match := _ROW.match(line)):
-            values = _VALUE.finditer(line, *match.span(2))
-            columns = zip(self._columns, values, strict=False)
-            numbers = [(column, *value.span()) for column, value in columns]
-            return Places({"iteration": match.span(1)}, numbers)
-        if (match := _ITERATION.match(line)) is not None:
-            at = {"iteration": match.span(1)}
-            if inertia := _INERTIA.match(line, match.end()):
-                # k-means counts from 0, the others from 1.
-                return Places(at, [("inertia", *inertia.span(1))], from_zero=True)
-            return Places(at, numbers_in(line, match.end()))
-        match = _HISTOGRAM.match(line) or _TREE.match(line)
-        if match is None:
-            return None
-        at = {"iteration": match.span(1), "total": match.span(2)}
-        return Places(at, numbers_in(line, match.end()))
 
     def _tasks(self, line: str) -> Seen | None:
         """Joblib's tasks, which are the progress where nothing finer is said."""
@@ -96,15 +68,14 @@ class ScikitLearn:
 
     def _from_two_lines(self, line: str, shape: bytes) -> Seen | None:
         """Formats that need the line before: the boosting table and SGD."""
-        if _HEADER.match(line):
-            self._rows.forget()
-            self._columns = ("Train Loss", *(("OOB Improve",) if "OOB" in line else ()))
-            return Seen({})
+        if line.startswith("      Iter       Train Loss"):
+            self._table = Table()
+        if self._table is not None and (row := self._table(line, shape)):
+            return row
         if (match := _SGD.match(line)) is not None:
             self._epoch = int(match[1])
             return Seen({})
-        if self._epoch is not None and line.startswith("Norm: "):
+        if self._epoch is not None and (norm := self._norms(line, shape)):
             epoch, self._epoch = self._epoch, None
-            norm = self._norms(line, shape)
-            return None if norm is None else norm._replace(epoch_done=float(epoch))
+            return norm._replace(epoch_done=float(epoch))
         return None

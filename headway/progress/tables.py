@@ -27,7 +27,6 @@ class Table:
     def __call__(self, line: str, shape: bytes) -> Seen | None:
         """Read one line."""
         if len(line) <= _MAX_CHARS and _HEADING.match(line) and self._is_heading(line):
-            self._rows.forget()
             return Seen({})
         seen = self._rows(line, shape) if self._columns else None
         return self._only_trial(seen) if self._are_trials else seen
@@ -41,11 +40,13 @@ class Table:
         return trials[0] if len(trials) == 1 else None
 
     def _is_heading(self, line: str) -> bool:
-        columns = [line[slice(*cell)].lower() for cell in _cells(line)]
-        counts = [name for name in columns if name in _ITERATION | _EPOCH]
+        columns = [line[slice(*cell)] for cell in _cells(line)]
+        counts = [name for name in columns if name.lower() in _ITERATION | _EPOCH]
         if not counts or not 3 <= len(columns) <= MAX_COLUMNS:
             return False
-        self._columns, self._are_trials = columns, "status" in columns
+        if columns != self._columns:
+            self._rows.forget()
+            self._columns, self._are_trials = columns, "status" in columns
         return True
 
     def _places(self, line: str) -> Places | None:
@@ -55,11 +56,12 @@ class Table:
         counts: dict[str, Span] = {}
         numbers = []
         for name, (begin, end) in zip(self._columns, cells, strict=True):
-            if name in _ITERATION or name in _EPOCH:
+            iterates = name.lower() in _ITERATION
+            if iterates or name.lower() in _EPOCH:
                 whole = re.match(r"[0-9]{1,15}(?=(?:\.0)?$)", line[begin:end])
                 if whole is None:
                     return None
-                counts["iteration" if name in _ITERATION else "epoch"] = (
+                counts["iteration" if iterates else "epoch"] = (
                     begin,
                     begin + whole.end(),
                 )

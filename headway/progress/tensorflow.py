@@ -2,30 +2,17 @@
 
 import re
 
-from headway.progress.layout import ByShape, Places
+from headway.progress.layout import ByShape, Places, by_patterns
 from headway.progress.metrics import COUNT, NUMBER, numbers_in
 from headway.progress.seen import Seen
-
-_STEP_LAST = re.compile(r"\b(?:step|global_step) = " + COUNT + r"\b(?: \(([0-9.]{1,20}) sec\))?")
-_STEP_FIRST = re.compile(
-    r"(?:tensorflow:|\] |: )(?:global )?[Ss]tep " + COUNT + r"(?:: | per-step|(?=, loss = ))"
-)
-
-
-def _places(line: str) -> Places | None:
-    match = _STEP_LAST.search(line)
-    if match is not None:
-        numbers = numbers_in(line, max(match.start() - 400, 0), match.start())
-        return Places({"iteration": match.span(1)}, numbers)
-    match = _STEP_FIRST.search(line)
-    if match is not None:
-        return Places({"iteration": match.span(1)}, numbers_in(line, match.end()))
-    return None
 
 
 def tensorflow_reader() -> ByShape:
     """``loss = 0.3, step = 100``, ``global step 100: loss = …``, ``Step 100 per-step …``."""
-    return ByShape(_places)
+    return by_patterns(
+        r"\b(?:step|global_step) = %iteration%\b",
+        r"(?:tensorflow:|\] |: )(?:global )?[Ss]tep %iteration%(?:: | per-step|(?=, loss = ))",
+    )
 
 
 _CAFFE = re.compile(r"\] Iteration " + COUNT + r"(?: \(([0-9.e+-]{1,20}) iter/s[^)]{0,60}\))?, ")
