@@ -134,7 +134,10 @@ def test_a_name_that_means_another_address_later_is_not_followed(
         look(uri, SourceRules(), web())
 
 
-def test_a_server_that_drips_is_left_at_the_deadline(tmp_path: Path) -> None:
+@pytest.mark.parametrize("bytes_at_once", [b"x", b""], ids=["drips", "is silent"])
+def test_a_server_that_gives_too_little_is_left_at_the_deadline(
+    tmp_path: Path, bytes_at_once: bytes
+) -> None:
     hung_up, stop = threading.Event(), threading.Event()
 
     class Drips(BaseHTTPRequestHandler):
@@ -147,7 +150,9 @@ def test_a_server_that_drips_is_left_at_the_deadline(tmp_path: Path) -> None:
             self.do_HEAD()
             try:
                 while not stop.wait(0.05):
-                    self.wfile.write(b"x")
+                    self.wfile.write(bytes_at_once)
+                    if not bytes_at_once and not self.connection.recv(1):
+                        raise ConnectionResetError
             except OSError:
                 hung_up.set()
 
