@@ -41,9 +41,36 @@ def page(tmp_path: Path) -> Iterator["Page"]:  # noqa: F821 - Playwright is impo
         browser.close()
 
 
+def sign_in(page, site: LiveSite) -> None:
+    """Open the UI as `up` prints it, and give the login what `up` says."""
+    page.goto(site.url)
+    asked = page.locator("input[type=password]")
+    asked.fill(site.auth())
+    asked.press("Enter")
+    page.wait_for_url(re.compile("/dashboard"))
+    page.get_by_text("Flow Runs", exact=True).first.wait_for()
+
+
+def test_the_page_shows_nothing_before_the_login(page, process_site: LiveSite) -> None:
+    for ui in ("", "/v2"):
+        page.goto(f"{process_site.url}{ui}/runs")
+        page.wait_for_url(re.compile("login"))
+        wrong = page.locator("input[type=password]")
+        wrong.fill("headway:wrong")
+        with page.expect_response(lambda answer: answer.status == 401):
+            wrong.press("Enter")
+        assert "login" in page.url
+    sign_in(page, process_site)
+    page.get_by_role("link", name="Switch to V1 UI").or_(
+        page.get_by_text("Switch to V1 UI")
+    ).click()
+    page.get_by_text("Flow Runs", exact=True).first.wait_for()
+
+
 def test_a_run_is_started_from_its_form_and_watched_on_its_page(
     page, process_site: LiveSite, tmp_path: Path
 ) -> None:
+    sign_in(page, process_site)
     before = {run["run_id"] for run in process_site.json("runs")}
     page.goto(f"{process_site.url}/deployments")
     page.get_by_role("link", name="default", exact=True).first.click()
@@ -100,6 +127,7 @@ def test_a_run_is_started_from_its_form_and_watched_on_its_page(
 
 
 def test_a_waiting_run_says_why_on_its_page(page, process_site: LiveSite, tmp_path: Path) -> None:
+    sign_in(page, process_site)
     usable_bytes = process_site.json("nodes")[0]["host_memory_bytes"]
     half = {"host_memory": f"{round(usable_bytes * 0.55)}B", "cpus": 0.1}
     running = process_site.submit(

@@ -42,7 +42,9 @@ def several_nodes(
             for number in range(node.gpus):
                 stub.add(f"GPU-{name}-{number}", name=node.product, total=node.gib * GIB)
             env = {**node.env, **stub.environment(library), "HEADWAY_NODE": name}
-            if name == head:
+            if name != head:
+                env["PREFECT_API_AUTH_STRING"] = sites[head].auth()
+            else:
                 env["HEADWAY_LEDGER_URL"] = ledger_url
                 env["HEADWAY_SERVER_DATABASE_URL"] = new_database(server)
             site = sites[name] = LiveSite(folder / name, node.runtime, port, **env)
