@@ -23,7 +23,7 @@ def run(at: int, name: str = "digits", owner: str = "ada", minute: int = 0) -> d
 
 
 def server(answer: Callable[[str, Any], Any], monkeypatch: pytest.MonkeyPatch) -> PrefectServer:
-    made = PrefectServer("http://nowhere/api")
+    made = PrefectServer("http://nowhere/api", auth=None)
     monkeypatch.setattr(made, "_call", lambda _method, path, body=None: answer(path, body))
     return made
 

@@ -9,6 +9,7 @@ import pytest
 from headway.errors import InvalidInput
 from headway.model.job_text import read_job
 from headway.model.node import Capacity, Gpu, Node, Reserve
+from headway.model.policy import ContainerPolicy
 from headway.submit import limit, os_user, read_for, refuse_missing
 from headway.telemetry.host import boot_id
 from headway.units import GIB
@@ -53,7 +54,7 @@ def site(*nodes: Node, here: str = "h1", boot: str = "", no_image: str = "") -> 
         settings=SimpleNamespace(node=here),
         ledger=SimpleNamespace(nodes=SimpleNamespace(all=lambda: records)),
         runtime=SimpleNamespace(why_no_image=lambda _: no_image),
-        container_policy=SimpleNamespace(allows_image=lambda _: True),
+        container_policy=ContainerPolicy(),
         nodes=lambda: list(nodes),
     )
 
