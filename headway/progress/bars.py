@@ -62,6 +62,7 @@ class Bars:
 
     def __init__(self) -> None:
         self._bars: dict[tuple[str, int], _Bar] = {}
+        self._seen_full: set[tuple[str, int]] = set()
         self._main: _Bar | None = None
         self._inner: _Bar | None = None
         self._named = False
@@ -130,14 +131,17 @@ class Bars:
     def _unnamed(self, drawn: Drawn, said: Seen, length_s: float) -> Seen | None:
         """A bar that does not name its epoch: find its place among the others."""
         metrics, done, total = said.metrics, said.step or 0, said.steps or 0
-        bar = self._bars.get((drawn.label, total))
+        key = drawn.label, total
+        bar = self._bars.get(key)
         if bar is None:
             bar = self._newest_if_same(done, total)
-            if bar is None and (self._aside or done >= total):
-                return None  # of a validation, or over before anything was seen of it
+            if bar is None and done >= total and len(self._seen_full) < MAX_BARS:
+                self._seen_full.add(key)
+            if bar is None and (self._aside or done >= total or key in self._seen_full):
+                return None  # of a validation, or one of many that were full at first sight
             if len(self._bars) >= MAX_BARS:
                 self._bars.pop(next(iter(self._bars)))
-            bar = self._bars[drawn.label, total] = bar or _Bar(total)
+            bar = self._bars[key] = bar or _Bar(total)
         bar.move(done, length_s)
         self._newest = (drawn.has_text, bar)
         self._choose(bar)
@@ -187,9 +191,10 @@ def _metrics(line: str, begin: int) -> dict[str, float]:
 def _replaces(bar: _Bar, main: _Bar) -> bool:
     """Whether *main* was something before the training, and *bar* is the training.
 
-    A bar that comes after a full one and is much shorter is a validation.
+    A bar that comes after a full one and is shorter is a validation.
     """
-    if main.full and not main.cycles and bar.length_s > 0.5 * main.length_s:
+    share = 0.5 if bar.total > main.total else 1.0
+    if main.full and not main.cycles and bar.length_s > share * main.length_s:
         return True
     longer = bar.length_s > main.length_s
     return longer and (main.full or bar.cycles > 0 or bar.done > 100)

@@ -145,7 +145,7 @@ class RunCounter:
     ) -> tuple[int | None, float | None]:
         """Step *step* of *steps*, where *steps* is an epoch's length, or that of the run."""
         last_index, last = self._last_step
-        begins_again = step <= 0.5 * steps and last >= 0.9 * steps
+        begins_again = steps == self._steps and step <= 0.5 * steps and last >= 0.9 * steps
         if begins_again and not is_named and last_index == self._index:
             self._index += 1  # without saying so
         if self._has_epochs and self._steps_are_of_all is None:

@@ -68,6 +68,19 @@ def test_a_bar_that_begins_again_is_the_epochs() -> None:
     assert places(log)[-1] == (200, 2.0, 300)
 
 
+def test_a_shorter_bar_of_the_same_time_is_no_epoch() -> None:
+    def run(total: int) -> str:
+        return "".join(bar("", total * part // 4, total) for part in range(5))
+
+    said = places((run(320) + run(100)) * 3)
+    assert {iteration % 80 for iteration, _, _ in said if iteration} == {0}
+    assert said[-1] == (960, 3.0, None)
+
+
+def test_a_bar_first_seen_full_that_begins_again_is_no_run() -> None:
+    assert not places((bar("", 321, 321) + bar("", 103, 103) + bar("", 0, 321)) * 3)
+
+
 @pytest.mark.parametrize(
     "line",
     [
