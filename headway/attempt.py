@@ -432,6 +432,7 @@ class Attempt:
         usage = self.site.runtime.usage(self.container)
         record = self.site.ledger.runs.get(self.run_id)
         preempted = record.preempted_for is not None
+        own = exit_
         if exit_.kind is ExitKind.OK or not preempted:
             own = self._told(exit_)
             exit_ = followed.halted or self._of_the_gang(own)
@@ -460,7 +461,7 @@ class Attempt:
         )
         short = Shortage("", 0)
         if exit_.kind is ExitKind.GPU_OUT_OF_MEMORY:
-            if self._lease is not None and exit_.code == followed.status.exit_code:
+            if self._lease is not None and exit_ is own:  # not another rank of its gang
                 short = shortage_of(self.site, self._lease, followed)
             exit_ = said_so(exit_, short)
         # A profiler takes time and memory of its own: nothing is learned from such a run.
@@ -517,7 +518,8 @@ class Attempt:
             exit_ = _again(exit_, " where there is room")
         elif exit_.kind is ExitKind.GPU_OUT_OF_MEMORY:
             largest = largest_gpu_bytes(demand, [each.node for each in spaces], count)
-            above_bytes = max(short.above_bytes or 0, demand.gpu_memory_bytes)
+            held = [grant.memory_bytes for grant in self._lease.gpus] if self._lease else []
+            above_bytes = max(short.above_bytes or 0, demand.gpu_memory_bytes, *held)
             on_gpu = after_gpu_out_of_memory(demand, above_bytes, largest)
             if on_gpu is None:
                 said = f"the whole of the largest GPU there is, {format_size(largest)}"
@@ -690,7 +692,7 @@ class Attempt:
         slowest, nor of one that others kept from what it was granted.
         """
         lease = self._lease
-        gpu_type = self.site.gpu_type(lease) if demand.gpus and lease is not None else "cpu"
+        gpu_type = self.site.gpu_type(lease) if lease is not None else ""
         if not gpu_type:
             return
         if exit_.kind is ExitKind.OUT_OF_MEMORY:

@@ -3,6 +3,7 @@
 import json
 import math
 import sys
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
@@ -185,6 +186,7 @@ def _say_what_would_happen(
 
     said = view["predicted"]
     low, high = (format_duration(said[key] or 0) for key in ("runtime_low_s", "runtime_high_s"))
+    basis = _BASES[view["host_memory_basis"]]
     print_table(
         ["", ""],
         [
@@ -200,11 +202,31 @@ def _say_what_would_happen(
                 if view["runtime_known"]
                 else "not known: nothing like it, and nothing else, has run here",
             ],
-            ["host memory", format_size(view["needs_host_memory_bytes"])],
+            ["host memory", f"{format_size(view['needs_host_memory_bytes'])}, {basis}"],
+            ["each GPU", _each_gpu(view)],
             ["cost", "–" if said["cost"] is None else f"{said['cost']:.4f}"],
             ["rests on", said["basis"]],
         ],
     )
+
+
+_BASES = {
+    "declared": "as declared",
+    "predicted": "as runs like it have shown",
+    "prior": "a guess: nothing like it has run",
+    "retry": "more than was not enough",
+}
+"""Where a number of a demand comes from, for people."""
+
+
+def _each_gpu(view: Mapping[str, Any]) -> str:
+    from headway.units import format_size
+
+    if not view["needs_gpus"]:
+        return "–"
+    size = format_size(view["needs_gpu_memory_bytes"]) if view["needs_gpu_memory_bytes"] else ""
+    whole = "whole" + (f", at least {size}" if size else "") if view["needs_whole_gpus"] else size
+    return f"{whole}, {_BASES[view['gpu_memory_basis']]}"
 
 
 class Since(click.ParamType["datetime"]):

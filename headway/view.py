@@ -7,7 +7,7 @@ from typing import Any
 from headway.estimate.remaining_diagnostics import Diagnostics
 from headway.ledger.records import NodeRecord, RunRecord
 from headway.model.attempt import AttemptRecord
-from headway.model.lease import Demand, Lease
+from headway.model.lease import Demand, Lease, Sharing
 from headway.model.progress import ProgressPoint
 from headway.model.run import Exit, ExitKind, Measurement, Prediction, RunState, Step
 from headway.model.silent import RunWarning
@@ -380,7 +380,11 @@ def rehearsal_view(entry: Start | Stay | None, said: Prediction, demand: Demand)
         "reason": reason,
         **_start(entry),
         "needs_host_memory_bytes": demand.host_memory_bytes,
+        "host_memory_basis": demand.host_memory_basis.value,
         "needs_gpus": demand.gpus,
+        "needs_gpu_memory_bytes": demand.gpu_memory_bytes,
+        "gpu_memory_basis": demand.gpu_memory_basis.value,
+        "needs_whole_gpus": demand.gpus > 0 and demand.sharing is Sharing.WHOLE,
         "runtime_known": said.told is not None,
         "predicted": _predicted(said),
     }

@@ -209,6 +209,17 @@ def test_resizing_leaves_the_own_share_out(ledger: Ledger) -> None:
     assert ledger.leases.of_run("a") == larger
 
 
+def test_resizing_keeps_the_gpus_that_were_granted_where_they_will_do(ledger: Ledger) -> None:
+    """The run's prediction is about them, and another one may be of another type."""
+    small = Demand(GIB, gpus=1, gpu_memory_bytes=2 * GIB, gpu_utilisation_frac=0.3)
+    lease = granted(ledger, "a", small)
+    granted(ledger, "b", replace(small, gpu_memory_bytes=15 * GIB))
+    less = replace(small, gpu_memory_bytes=GIB)  # by best fit it would go beside the other
+    kept = ledger.leases.resize(lease.lease_id, lease.token, less, reading=None, ttl_s=60)
+    assert isinstance(kept, Lease)
+    assert [grant.uuid for grant in kept.gpus] == ["GPU-0"]
+
+
 def test_only_the_token_renews(ledger: Ledger) -> None:
     lease = granted(ledger, "a")
     ledger.leases.renew(lease.lease_id, lease.token, 600.0)

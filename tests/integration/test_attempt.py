@@ -257,3 +257,18 @@ def test_a_forecast_is_about_the_gpu_that_is_granted(gpu_site: Site) -> None:
     assert attempt.prediction.runtime_s == pytest.approx(60)
     assert settled(attempt, ended(attempt, 0)).kind is ExitKind.OK
     assert gpu_site.ledger.traces.newest(JOB.recipe(), 1)[0].gpu_type == "NVIDIA A100-SXM4-80GB"
+
+
+def test_a_guess_is_of_the_largest_node_that_the_run_may_go_to(site: Site) -> None:
+    """Not of the node whose worker happens to look at it first."""
+    (here,) = site.nodes()
+    capacity = replace(here.capacity, cpus=16.0, host_memory_bytes=1024 * GIB)
+    there = replace(here, name="there", capacity=capacity, reserve=Reserve())
+    site.ledger.nodes.register(there, boot_id="b", worker_token="w")
+    job = JOB.model_copy(update={"resources": Resources(cpus=1)})
+    _, demand = site.forecast(job, dataset_bytes=None, pool=here.pool)
+    assert (demand.host_memory_bytes, demand.host_memory_basis) == (64 * GIB, Basis.PRIOR)
+    _, bound = site.forecast(job, dataset_bytes=None, pool=here.pool, queue="here")
+    assert bound.host_memory_bytes <= here.capacity.host_memory_bytes / here.capacity.cpus
+    _, large = site.forecast(job, dataset_bytes=200 * GIB, pool=here.pool, queue="here")
+    assert large.host_memory_bytes < here.capacity.host_memory_bytes

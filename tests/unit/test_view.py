@@ -8,10 +8,20 @@ from pathlib import Path
 from headway.estimate.remaining_diagnostics import diagnose_points
 from headway.ledger.records import RunRecord
 from headway.model.attempt import AttemptRecord
+from headway.model.lease import Basis, Demand, Sharing
 from headway.model.run import Exit, ExitKind, Measurement, Prediction, RunState, Step, StepState
 from headway.model.silent import RunWarning, Silent, SilentFailure
 from headway.server import FlowRun
-from headway.view import comparison, diagnostics_view, is_over, outcome, run_details, run_view
+from headway.units import GIB
+from headway.view import (
+    comparison,
+    diagnostics_view,
+    is_over,
+    outcome,
+    rehearsal_view,
+    run_details,
+    run_view,
+)
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 SEEN = FlowRun("id-1", "flights", "SCHEDULED", "AwaitingHeadroom", "said by Prefect", "t", {})
@@ -154,3 +164,12 @@ def test_every_key_is_documented() -> None:
     keys |= set(details["warnings"][0]) | set(details["attempts"][0])
     keys |= set(details) | set(details["predicted"]) | set(details["progress"])
     assert {key for key in keys if key not in re.findall(r"[a-z_0-9]+", page)} == set()
+
+
+def test_a_rehearsal_says_what_is_only_guessed() -> None:
+    guess = Demand(
+        GIB, gpus=1, sharing=Sharing.WHOLE, gpu_memory_basis=Basis.PRIOR, gpu_memory_bytes=0
+    )
+    view = rehearsal_view(None, Prediction(), guess)
+    assert (view["host_memory_basis"], view["gpu_memory_basis"]) == ("prior", "prior")
+    assert view["needs_whole_gpus"] is True
