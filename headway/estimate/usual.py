@@ -11,6 +11,7 @@ from statistics import NormalDist, median
 from typing import Any
 
 from headway.model.run import OTHERS, Prediction, Span
+from headway.units import parse_duration
 
 LOOKED_AT = 200
 """So many of the newest ended runs are looked at."""
@@ -97,13 +98,14 @@ class Usual:
 def kind_of(job: Mapping[str, Any], owner: str) -> Kind:
     """The kind of a job by its document, which is not read as a job again."""
     resources, training = (job.get(part) or {} for part in ("resources", "training"))
+    limit = job.get("max_runtime")  # as `TrainingJob.document` writes it: 90s
     image, name = str(job.get("image", "")), str(job.get("name", ""))
     return Kind(
         recipe=str(training.get("network") or f"{image}:{name}"),
         owner=owner,
         image=image,
         gpus=int(resources.get("gpus") or 0) * int(resources.get("nodes") or 1),
-        limit_s=float(job.get("max_runtime") or math.inf),
+        limit_s=parse_duration(str(limit)) if limit else math.inf,
     )
 
 
