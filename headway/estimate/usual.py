@@ -98,8 +98,8 @@ class Usual:
 def kind_of(job: Mapping[str, Any], owner: str) -> Kind:
     """The kind of a job by its document, which is not read as a job again."""
     resources, training = (job.get(part) or {} for part in ("resources", "training"))
+    limit = job.get("max_runtime")  # as `TrainingJob.document` writes it: 90s
     image, name = str(job.get("image", "")), str(job.get("name", ""))
-    limit = job.get("max_runtime")
     return Kind(
         recipe=str(training.get("network") or f"{image}:{name}"),
         owner=owner,

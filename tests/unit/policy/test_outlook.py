@@ -11,6 +11,7 @@ from headway.gates import Gates
 from headway.ledger.lines import Snapshot
 from headway.ledger.records import RunRecord
 from headway.model.attempt import Standing
+from headway.model.job import TrainingJob
 from headway.model.lease import Demand, Lease
 from headway.model.node import Capacity, Node
 from headway.model.run import Prediction, RunState
@@ -182,7 +183,9 @@ def test_a_site_that_has_run_others_says_what_they_lasted() -> None:
 
 
 def test_what_others_last_stands_in_the_place_of_the_prior_and_ends_at_the_limit() -> None:
-    kind = kind_of({"image": "i", "name": "digits", "max_runtime": 90.0}, "ada")
+    job = TrainingJob(name="digits", image="i", command=["x"], max_runtime="90s")
+    kind = kind_of(job.document(), "ada")
+    assert kind.recipe == job.recipe()
     found = Usual([Lasted(kind, 60.0)]).of(kind)
     said = instead_of_prior(PRIOR, found)
     assert said.runtime_s == pytest.approx(60.0)
