@@ -4,7 +4,15 @@ import shutil
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from headway.errors import GpuLost, HeadwayError, LedgerError, RuntimeFailure, TelemetryError
+from headway.errors import (
+    GpuLost,
+    HeadwayError,
+    LedgerError,
+    RuntimeFailure,
+    SiteRefused,
+    SiteUnreachable,
+    TelemetryError,
+)
 from headway.runtime.port import RuntimeKind
 from headway.server import PrefectServer
 from headway.site import Site
@@ -30,6 +38,8 @@ def _findings(site: Site, server: PrefectServer) -> Iterator[Finding]:
     healthy = server.is_healthy()
     advice = f"no answer at {server.api_url}; run `headway up`"
     yield Finding("Prefect server", healthy, server.api_url if healthy else advice)
+    if healthy:
+        yield _try("auth string", lambda: _auth(server), SiteUnreachable)
     process = worker_daemon(site.settings).process()
     yield Finding(
         "worker of this node",
@@ -47,6 +57,12 @@ def _try(what: str, look: Callable[[], str], kind: type[HeadwayError]) -> Findin
         return Finding(what, ok=True, found=look())
     except kind as error:
         return Finding(what, ok=False, found=str(error))
+
+
+def _auth(server: PrefectServer) -> str:
+    if not server.accepts():
+        raise SiteRefused(server.api_url, "or it lets in everybody; `headway up` mends that")
+    return "asked for, and this one is accepted"
 
 
 def _runtime(site: Site) -> str:

@@ -162,8 +162,14 @@ class PrefectServer:
     def accepts(self) -> bool:
         """Whether the server answers to our auth string, and to nobody without one."""
         path = "/admin/version"
-        stranger = httpx.get(f"{self.api_url}{path}", timeout=self._client.timeout, trust_env=False)
-        return stranger.status_code in _REFUSED and self._client.get(path).is_success
+        try:
+            ours = self._client.get(path)
+            stranger = httpx.get(
+                f"{self.api_url}{path}", timeout=self._client.timeout, trust_env=False
+            )
+        except httpx.TransportError as error:
+            raise SiteUnreachable(self.api_url, type(error).__name__) from error
+        return stranger.status_code in _REFUSED and ours.status_code not in _REFUSED
 
     def is_healthy(self) -> bool:
         """Whether a Prefect server answers here at all."""
