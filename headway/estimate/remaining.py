@@ -37,6 +37,8 @@ FIRST_END_UP, FIRST_END_DOWN = 0.28, 0.14
 cached (standard deviations of the log of what is left)."""
 FIRST_PAUSE_UP, FIRST_PAUSE_BY = 0.15, 0.2
 """Where the log names no epochs a first pause may still come until so much of the run is done."""
+FEWEST_UNITS = 100
+"""Fewer units are epochs themselves, and hold what comes at their end."""
 MOST_SD = 4.5
 """Standard deviation of the log of what nearly nothing is known of."""
 STALL_UNITS = 10.0
@@ -129,7 +131,7 @@ class RemainingTime:
         waited_s = max(t_s - history.t_s, 0.0)
         if history.before_first_epoch_end:
             speed = speed.before_an_end()
-        elif not history.has_epochs and not speed.has_paused:
+        elif not (history.has_epochs or speed.has_paused) and history.total >= FEWEST_UNITS:
             speed = speed.before_a_pause(history.done / history.total)
         remaining_s, up, down, basis = self._blend(speed, left, history.total)
         # The unit that is under way has used up part of its time already.
