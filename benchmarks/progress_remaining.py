@@ -1,11 +1,14 @@
 """Remaining time on made-up series: headway beside an oracle, tqdm's and a moving average of ten.
 
     PYTHONPATH=. python benchmarks/progress_remaining.py [--runs 20] [--seed 1] [--family NAME]
+    PYTHONPATH=. python benchmarks/progress_remaining.py --every 20     reports of twenty iterations
+    PYTHONPATH=. python benchmarks/progress_remaining.py --logs         recorded runs with epochs
 
 Prints, for each family of series (`progress_families`), the mean absolute relative
 error of the time that is left in percent, over the whole run and after its first
-tenth, how often the 80 % interval held the truth, and the error after the first
-tenth with a prior that is right, twice too long and half as long.
+tenth, how often the 80 % interval held the truth in the first tenth and after it,
+and the error after the first tenth with a prior that is right, twice too long and
+half as long.
 
 The oracle knows the family and the run's constants (its noise, its pauses), yet
 not what is to come: no method can do better. It also knows that a slow-down will
@@ -15,13 +18,17 @@ changes without a sign before, that is all a method for any run can hope for.
 """
 
 import argparse
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 
 from benchmarks.progress_families import HELD_OUT, TUNED, Draw, Family, Now, oracle
+from headway.estimate.remaining import RemainingTime
 from headway.estimate.remaining_replay import Scores, replay
-from headway.estimate.remaining_series import Series
+from headway.estimate.remaining_series import Series, read_series
 
+LOGS = Path(__file__).parents[1] / "tests" / "data" / "remaining"
 THE_END = Now(10**9)
 METHODS = ("headway", "moving_average", "tqdm")
 PRIORS = (1.0, 2.0, 0.5)
@@ -49,18 +56,20 @@ def oracle_errors(
     return float(found.mean()), float(found[moments >= 0.1 * n].mean())
 
 
-def row(name: str, family: Family, seed: int, runs: int, moments: int) -> str:
-    """One family's line."""
+def row(name: str, family: Family, options: argparse.Namespace) -> str:
+    """One family's line; the last iteration always reports."""
+    runs, moments, every = options.runs, options.moments, options.every
     scored: list[dict[str, Scores]] = []
     best: list[tuple[float, float]] = []
     blind: list[tuple[float, float]] = []
     primed: dict[float, list[Scores]] = {factor: [] for factor in PRIORS}
     for run in range(runs):
-        rng = np.random.default_rng((seed, run))
+        rng = np.random.default_rng((options.seed, run))
         n = int(10 ** rng.uniform(2, 4.3))
         draw = family(rng, n)
         d = draw(rng, THE_END)
-        series = Series(np.cumsum(d) * 0.2, np.arange(1.0, len(d) + 1), float(len(d)))
+        told = np.append(np.arange(every - 1, len(d) - 1, every), len(d) - 1)
+        series = Series(np.cumsum(d)[told] * 0.2, told + 1.0, float(len(d)))
         scored.append(replay(series, moments=moments))
         best.append(oracle_errors(draw, d, rng, calm=False))
         blind.append(oracle_errors(draw, d, rng, calm=True))
@@ -69,8 +78,31 @@ def row(name: str, family: Family, seed: int, runs: int, moments: int) -> str:
             primed[factor].append(replay(series, prior_s, moments=moments)["headway"])
     table = "".join(percent(errors([each[method] for each in scored])) for method in METHODS)
     held = 100 * np.mean([each["headway"].interval_coverage_frac or 0 for each in scored])
+    early = [each["headway"].early_coverage_frac for each in scored]
+    at_first = 100 * np.mean([share for share in early if share is not None] or [np.nan])
     priors = "".join(percent(errors(each)) for each in primed.values())
-    return f"{name:18}{percent(best)}{percent(blind)}{table}{held:6.0f} %{priors}"
+    return f"{name:18}{percent(best)}{percent(blind)}{table}{at_first:6.0f} %{held:6.0f} %{priors}"
+
+
+def logs() -> None:
+    """One line for each recorded run of tests/data/remaining, with and without its epochs."""
+    print(f"{'log':22}{'epochs':>8}{'first said':>12}{'error':>8}{'early':>8}{'later':>8}")
+    for path in sorted(LOGS.glob("*.csv")):
+        series = read_series(path.read_bytes(), path.name)
+        for known in (series, replace(series, epoch=None)):
+            score = replay(known)["headway"]
+            first = RemainingTime()
+            first.update(series.t_s[0], series.iteration[0], series.total)
+            said = first.at(series.t_s[0]).remaining_s or 0.0
+            print(
+                f"{path.stem:22}{'no' if known.epoch is None else 'yes':>8}"
+                f"{said / (series.t_s[-1] - series.t_s[0]):11.0%} {score.from_first:7.1%}"
+                f"{_share(score.early_coverage_frac):>8}{_share(score.interval_coverage_frac):>8}"
+            )
+
+
+def _share(share: float | None) -> str:
+    return "" if share is None else f"{share:.0%}"
 
 
 def main() -> None:
@@ -80,17 +112,23 @@ def main() -> None:
     ask.add_argument("--seed", type=int, default=1)
     ask.add_argument("--moments", type=int, default=100)
     ask.add_argument("--family", choices=TUNED | HELD_OUT)
+    ask.add_argument("--every", type=int, default=1, help="iterations of a report")
+    ask.add_argument("--logs", action="store_true", help="recorded runs instead")
     options = ask.parse_args()
+    if options.logs:
+        logs()
+        return
     columns = ("oracle", "blind oracle", *METHODS)
     print(
-        f"{'family':18}" + "".join(f"{m:>16}" for m in columns) + "  in 80 %"
+        f"{'family':18}" + "".join(f"{m:>16}" for m in columns) + "   early in 80 %"
         "   prior right       prior x 2     prior x 0.5"
     )
     for title, families in (("tuned on", TUNED), ("held out", HELD_OUT)):
         print(f"-- {title}")
         for name, family in families.items():
             if options.family in (None, name):
-                print(row(name, family, options.seed, options.runs, options.moments), flush=True)
+                line = row(name, family, options)
+                print(line, flush=True)
 
 
 if __name__ == "__main__":

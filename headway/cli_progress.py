@@ -71,8 +71,9 @@ def parse(logfile: BinaryIO, pattern: str | None, epochs: int | None, machine: b
 def replay(series: BinaryIO, prior_s: float | None, machine: bool) -> None:
     """Walk the recorded SERIES and score what would have been said of the time left.
 
-    A CSV file with the columns t_s, iteration, total. Errors are the mean of
-    |said - true| / true, over all moments and after a tenth of the run.
+    A CSV file with the columns t_s, iteration, total and perhaps epoch. Errors are the mean of
+    |said - true| / true, over all moments and after a tenth of the run; "early" is how often
+    the interval held before the first epoch ended, or in the first tenth.
     """
     from headway.estimate.remaining_diagnostics import diagnose
     from headway.estimate.remaining_replay import replay as walk
@@ -86,9 +87,15 @@ def replay(series: BinaryIO, prior_s: float | None, machine: bool) -> None:
         print_json(document | {"diagnostics": _known(asdict(found))})
         return
     print_table(
-        ["method", "from the first", "after 10 %", "in the 80 % interval"],
+        ["method", "from the first", "after 10 %", "in the 80 % interval", "early"],
         [
-            [name, f"{s.from_first:.1%}", f"{s.after_10_percent:.1%}", _share(s)]
+            [
+                name,
+                f"{s.from_first:.1%}",
+                f"{s.after_10_percent:.1%}",
+                _share(s.interval_coverage_frac),
+                _share(s.early_coverage_frac),
+            ]
             for name, s in scores.items()
         ],
     )
@@ -139,8 +146,7 @@ def _known(fields: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if value is not None}
 
 
-def _share(score: Any) -> str:
-    covered = score.interval_coverage_frac
+def _share(covered: float | None) -> str:
     return "" if covered is None else f"{covered:.0%}"
 
 

@@ -324,7 +324,8 @@ class Follower:
         for point in points:
             done = point.iteration if point.iteration is not None else point.epoch
             if done is not None:
-                remaining.update(point.t_s, done, point.total)
+                epoch = None if point.iteration is None else point.epoch
+                remaining.update(point.t_s, done, point.total, epoch=epoch)
         self._unsaved += points
         # All that come later replace the newest one there.
         del self._unsaved[MAX_POINTS - 1 : -1]

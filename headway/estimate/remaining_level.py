@@ -16,6 +16,10 @@ STARTUP_ENTRIES = 8
 """So many at the beginning may be start-up even when little has followed them."""
 STARTUP_LOG = 5.3
 """Natural logarithm of how many times slower the very first iteration usually is: 200."""
+BELIEVED = 0.4
+"""With this power of its units the doubt of a first report leaves the estimate for the interval."""
+STARTUP_LOG_MOST = 6.7
+"""Natural logarithm of how many times slower it is at most: 800."""
 SPIKE_SDS = 4.0
 """So far above both its neighbours an entry stands out."""
 WANDER = 0.007
@@ -40,6 +44,8 @@ class Level:
     unit_s: float
     sd: float
     """Standard deviation of the log of the mean over what is left."""
+    down: float
+    """The same downwards, where it may be another: what was seen may be start-up."""
 
 
 def startup_entries(seen: Intervals) -> int:
@@ -79,7 +85,7 @@ def level_of(settled: Intervals, pauses: Array, startup: int, total: float) -> L
     unit_s, units = settled.unit_s[usual], settled.units[usual]
     entries = len(unit_s)
     if entries < 4:
-        return _first_guess(unit_s, startup, total)
+        return _first_guess(unit_s, units, startup, total)
     noise = noise_of(unit_s)
     # Among the newest, one that stands out alone is no change of speed yet.
     newest = unit_s[-LEAST_ENTRIES - 1 :]
@@ -96,26 +102,42 @@ def level_of(settled: Intervals, pauses: Array, startup: int, total: float) -> L
     scatter = noise * math.sqrt(float(np.median(units)) / max(left, 1e-9))
     wander = WANDER * math.sqrt(min(left / total, 1.0))
     early = EARLY / entries
-    return Level(now_s, math.sqrt(sd**2 + scatter**2 + wander**2 + early**2 + MIN_SD**2))
+    sd = math.sqrt(sd**2 + scatter**2 + wander**2 + early**2 + MIN_SD**2)
+    return Level(now_s, sd, sd)
 
 
-def _first_guess(unit_s: Array, startup: int, total: float) -> Level:
+def _first_guess(unit_s: Array, units: Array, startup: int, total: float) -> Level:
     """From one to three entries, which may all be start-up.
 
     Many units: the first is often hundreds of times slower than the rest, and
     an estimate much too high is worse than one too low. Few units (epochs):
-    the first is hardly slower.
+    the first is hardly slower. A report of many units has few slow ones among
+    them, so that its mean says more, and what it may be too high is doubt.
     """
-    fastest = float(unit_s.min())
+    fastest = int(unit_s.argmin())
     entries = len(unit_s)
+    covered = max(float(units[fastest]), 1.0)
     many = min(max((math.log10(max(total, 1.0)) - 1.8) / 0.2, 0.0), 1.0)
     if entries == 1 and startup == 0:
-        doubt = 0.15 + STARTUP_LOG * many
+        doubt = 0.15 + _shared(STARTUP_LOG, covered) * many
+        most = _shared(STARTUP_LOG_MOST, covered) * many
     else:
-        doubt = (1.2, 0.6, 0.4)[entries - 1] * many
-        if entries + (startup == 0) >= 3 and float(unit_s.max()) < STARTUP_FACTOR * fastest:
+        doubt = _shared((1.2, 0.6, 0.4)[entries - 1], covered) * many
+        alike = float(unit_s.max()) < STARTUP_FACTOR * float(unit_s[fastest])
+        if entries + (startup == 0) >= 3 and alike:
             doubt *= 0.1  # three alike are no start-up any more, nor two at the very beginning
-    return Level(fastest * math.exp(-doubt), 0.3 / entries + 0.7 * doubt)
+        most = 2.0 * doubt
+    believed = doubt / covered**BELIEVED
+    return Level(
+        float(unit_s[fastest]) * math.exp(-believed),
+        sd=0.3 / entries + 0.7 * believed,
+        down=0.3 / entries + 0.7 * max(most - believed, 0.15),
+    )
+
+
+def _shared(doubt: float, units: float) -> float:
+    """Log by which the mean of so many *units* is too high when the first is by *doubt*."""
+    return math.log1p(math.expm1(doubt) / units)
 
 
 def noise_of(unit_s: Array) -> float:

@@ -8,10 +8,14 @@ import numpy.typing as npt
 from scipy.ndimage import median_filter
 
 from headway.estimate.remaining_history import Array, Intervals
-from headway.estimate.remaining_level import STARTUP_ENTRIES
+from headway.estimate.remaining_level import STARTUP_ENTRIES, noise_of
 
 PAUSE_FACTOR = 2.0
 """An interval slower than this many times its neighbourhood holds a pause."""
+NOISE_SDS = 4.0
+"""One in which an epoch ended holds a pause when it is so far above the noise …"""
+MOST_HOLD_AN_END = 0.3
+"""… and at most so many do."""
 NEIGHBOURS = 15
 """Entries on each side that make the neighbourhood."""
 COMMON = 0.04
@@ -36,15 +40,33 @@ def pause_flags(unit_s: Array) -> Array:
     entries = len(unit_s)
     if entries < 3:
         return np.zeros(entries)
-    width = min(2 * NEIGHBOURS + 1, entries | 1)
-    mode = "mirror" if entries > width // 2 else "nearest"
-    around = median_filter(unit_s, width, mode=mode)
-    slow = unit_s > PAUSE_FACTOR * around
+    slow = unit_s > PAUSE_FACTOR * _around(unit_s)
     if entries >= 4:
         run = np.lib.stride_tricks.sliding_window_view(np.pad(slow, (3, 0)), 4).all(axis=1)
         for last in np.flatnonzero(run):
             slow[max(last - 3, 0) : last + 1] = False
     return np.asarray(slow, dtype=np.float64)
+
+
+def _around(unit_s: Array) -> Array:
+    """What is usual in the neighbourhood of each interval."""
+    entries = len(unit_s)
+    width = min(2 * NEIGHBOURS + 1, entries | 1)
+    mode = "mirror" if entries > width // 2 else "nearest"
+    return np.asarray(median_filter(unit_s, width, mode=mode), dtype=np.float64)
+
+
+def at_epoch_ends(settled: Intervals, pauses: Array) -> Array:
+    """*pauses*, and the intervals in which an epoch ended that are slower than their like.
+
+    A long report hides the pause in it, yet it is known to be there. Where
+    most reports hold an epoch's end it is part of their mean.
+    """
+    holds, entries = settled.holds_end, len(pauses)
+    if holds is None or entries < 3 or not 0 < holds.mean() <= MOST_HOLD_AN_END:
+        return pauses
+    factor = min(1.0 + NOISE_SDS * noise_of(settled.unit_s[~holds]), PAUSE_FACTOR)
+    return np.maximum(pauses, holds & (settled.unit_s > factor * _around(settled.unit_s)))
 
 
 def pauses_ahead(

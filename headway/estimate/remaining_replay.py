@@ -25,6 +25,8 @@ class Scores:
     after_10_percent: float
     interval_coverage_frac: float | None = None
     """How often the 80 % interval held the truth, after the first tenth."""
+    early_coverage_frac: float | None = None
+    """The same before the first epoch ended, or in the first tenth where no epochs are known."""
 
 
 def replay(
@@ -54,11 +56,19 @@ def replay(
     ):
         errors = np.abs(guesses - truth[scored]) / truth[scored]
         scores[name] = Scores(*_means(errors, late))
-    said, low, high = _headway(times, done, total, scored, prior_s)
+    said, low, high = _headway(series, scored, prior_s)
     errors = np.abs(said - truth[scored]) / truth[scored]
     held = (low <= truth[scored]) & (truth[scored] <= high)
-    covered = float(np.mean(held[late])) if late.any() else None
-    return {"headway": Scores(*_means(errors, late), covered), **scores}
+    early = ~late if series.epoch is None else _before_first_end(series.epoch)[scored]
+    covered, at_first = (
+        float(np.mean(held[part])) if part.any() else None for part in (late, early)
+    )
+    return {"headway": Scores(*_means(errors, late), covered, at_first), **scores}
+
+
+def _before_first_end(epoch: Array) -> npt.NDArray[np.bool_]:
+    """Which moments come before anything of a second epoch was seen."""
+    return np.asarray(epoch <= np.floor(epoch[0]) + 1.0)
 
 
 def _means(errors: Array, late: npt.NDArray[np.bool_]) -> tuple[float, float]:
@@ -68,13 +78,16 @@ def _means(errors: Array, late: npt.NDArray[np.bool_]) -> tuple[float, float]:
 
 
 def _headway(
-    times: Array, done: Array, total: float, moments: npt.NDArray[np.intp], prior_s: float | None
+    series: Series, moments: npt.NDArray[np.intp], prior_s: float | None
 ) -> tuple[Array, Array, Array]:
     estimator = RemainingTime(prior_s)
     said = np.zeros((3, len(moments)))
     wanted = {int(row): column for column, row in enumerate(moments)}
-    for row, (t_s, units) in enumerate(zip(times.tolist(), done.tolist(), strict=True)):
-        estimator.update(t_s, units, total)
+    for row, (t_s, units) in enumerate(
+        zip(series.t_s.tolist(), series.iteration.tolist(), strict=True)
+    ):
+        epoch = None if series.epoch is None else float(series.epoch[row])
+        estimator.update(t_s, units, series.total, epoch=epoch)
         column = wanted.get(row)
         if column is not None:
             estimate = estimator.at(t_s)

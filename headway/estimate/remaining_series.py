@@ -26,10 +26,12 @@ class Series:
     """Iterations done then; of epochs where the run reports nothing finer."""
     total: float
     """Iterations of the whole run."""
+    epoch: Array | None = None
+    """Epochs done then; None where the series does not say."""
 
 
 def read_series(data: bytes, where: str) -> Series:
-    """Read a CSV file with the columns t_s, iteration, total; others are ignored.
+    """Read a CSV file with the columns t_s, iteration, total, epoch; others are ignored.
 
     Rows that bring no progress (a rank that said the same, a restart) are left
     out. Where no row has a total, the last iteration is it.
@@ -50,6 +52,7 @@ def read_series(data: bytes, where: str) -> Series:
             raise InvalidInput(needed, ", ".join(names), allowed, where=f"{where}:1")
     times: list[float] = []
     done: list[float] = []
+    epochs: list[float] = []
     total = 0.0
     for row in rows:
         place = f"{where}:{rows.line_num}"
@@ -62,12 +65,15 @@ def read_series(data: bytes, where: str) -> Series:
             raise InvalidInput("rows", len(done) + 1, f"give at most {MAX_ROWS}", where=where)
         times.append(t_s)
         done.append(iteration)
+        if (text := row.get(names.get("epoch", ""))) and text.strip():
+            epochs.append(_number(row, names["epoch"], "epoch", place))
     if len(done) < 2:
         raise InvalidInput("rows", len(done), "give at least two that bring progress", where=where)
     t = np.asarray(times)
     if t[0] > _WALL_CLOCK_S:
         t = t - t[0]
-    return Series(t, np.asarray(done), max(total, done[-1]))
+    epoch = np.asarray(epochs) if len(epochs) == len(done) else None
+    return Series(t, np.asarray(done), max(total, done[-1]), epoch)
 
 
 def _number(row: dict[str, str], column: str, name: str, place: str) -> float:

@@ -80,6 +80,7 @@ def test_replay_scores_headway_beside_the_others(tmp_path: Path) -> None:
         "from_first",
         "after_10_percent",
         "interval_coverage_frac",
+        "early_coverage_frac",
     }
     assert document["headway"]["after_10_percent"] < 0.02
     assert document["headway"]["from_first"] < document["tqdm"]["from_first"]

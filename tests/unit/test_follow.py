@@ -127,6 +127,26 @@ def test_the_log_becomes_points_and_remaining_time() -> None:
     assert first.remaining.remaining_s == pytest.approx(200.0, rel=0.01)
 
 
+def test_a_log_that_names_epochs_is_less_sure_before_the_first_has_ended() -> None:
+    def width(epochs: float | None) -> float:
+        def line(i: int) -> bytes:
+            said = {"iteration": i, "total": 1000}
+            if epochs is not None:
+                said["epoch"] = i / 1000 * epochs
+            return json.dumps({"headway": said}).encode() + b"\n"
+
+        bench = Bench(Script(output=tuple((i * 1.0, line(i)) for i in range(1, 301)), runs_s=301.0))
+        bench.follow()
+        left = bench.listener.seen[-1].remaining
+        assert left is not None
+        assert left.high_s is not None
+        assert left.remaining_s is not None
+        return left.high_s / left.remaining_s
+
+    assert width(2) > 1.1 * width(None)
+    assert width(10) == pytest.approx(width(None), rel=0.05)
+
+
 def test_the_lease_is_renewed_while_it_runs() -> None:
     bench = Bench(TRAINING)
     bench.follow()

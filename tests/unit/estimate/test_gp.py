@@ -1,3 +1,4 @@
+import tracemalloc
 from dataclasses import replace
 
 import numpy as np
@@ -104,3 +105,31 @@ def test_what_is_unknown_is_as_far_from_all_that_is_known():
     kernel = plain_kernel(encoder, x)
     assert np.linalg.eigvalsh(kernel(x, x)).min() > -1e-9
     assert kernel(x, x)[3, 1] < kernel(x, x)[1, 1]
+
+
+def test_thousands_of_traces_are_fitted_in_blocks(monkeypatch):
+    monkeypatch.setattr(gp, "EXACT", 100)
+    monkeypatch.setattr(gp, "FEW", 100)
+    encoder, x, y = sample(n=1500)
+    kernel = plain_kernel(encoder, x)
+    whole = GaussianProcess.fit(kernel, x, y, np.random.default_rng(0))
+    monkeypatch.setattr(gp, "BLOCK", 70)
+    parts = GaussianProcess.fit(kernel, x, y, np.random.default_rng(0))
+    assert parts.weights == pytest.approx(whole.weights, rel=1e-6, abs=1e-9)
+    means, deviations = parts.predict(x)
+    assert means == pytest.approx(whole.predict(x[:50])[0].tolist() + means[50:].tolist())
+    assert len(deviations) == len(x)
+
+
+def test_what_a_fit_holds_at_once_does_not_grow_with_the_traces(monkeypatch):
+    monkeypatch.setattr(gp, "FEW", 100)
+    monkeypatch.setattr(gp, "BLOCK", 500)
+    encoder, x, y = sample(n=12_000)
+    kernel = plain_kernel(encoder, x)
+    peaks = []
+    for n in (4000, 12_000):
+        tracemalloc.start()
+        GaussianProcess.fit(kernel, x[:n], y[:n], np.random.default_rng(0))
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    assert peaks[1] < 1.2 * peaks[0] + 1e6
