@@ -76,6 +76,11 @@ class Bench:
         self.gpus: FakeGpus | None = None
         self.stood: list[float] = []
         self.look: Callable[[float, Usage], Findings] = lambda *_: Findings()
+        self.secrets: tuple[bytes, ...] = ()
+        self.struck = 0
+
+    def strike(self) -> None:
+        self.struck += 1
 
     def keep(self, before: int, points: Sequence[ProgressPoint]) -> None:
         self.kept |= dict(enumerate(points, start=before))
@@ -92,6 +97,8 @@ class Bench:
             gpus=self.gpus,
             renew_every_s=15.0,
             look_every_s=20.0,
+            secrets=self.secrets,
+            strike=self.strike,
         )
         return follower.follow(
             "run-1",
@@ -116,6 +123,21 @@ def test_the_log_becomes_points_and_remaining_time() -> None:
     first = bench.listener.seen[0]
     assert first.remaining is not None
     assert first.remaining.remaining_s == pytest.approx(200.0, rel=0.01)
+
+
+def test_a_secret_is_in_nothing_that_the_log_becomes() -> None:
+    said = [b"token hunter", b"2-and-more\n", b"again hunter2-and-more\n", point(1), b"hunter"]
+    script = Script(output=tuple((i * 1.0, piece) for i, piece in enumerate(said)), runs_s=9.0)
+    bench = Bench(script)
+    bench.secrets = (b"hunter2-and-more",)
+    followed = bench.follow()
+    stars = b"*" * 16
+    clean = b"token " + stars + b"\nagain " + stars + b"\n" + point(1) + b"hunter"
+    assert bench.listener.data == clean
+    assert clean.endswith(followed.log_tail.encode())
+    assert "*" * 16 in followed.log_tail
+    assert [bench.kept[0].iteration] == [1]
+    assert bench.struck > 3
 
 
 def test_the_lease_is_renewed_while_it_runs() -> None:
