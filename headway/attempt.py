@@ -292,6 +292,9 @@ class Attempt:
         self.launch(lease, secrets)
         ttl_s = self.site.settings.lease_ttl_s
         hidden = secretfiles.read(self._secrets)
+        if self.job.secrets and not hidden:
+            # Somebody removed them under the container: its log is still nobody's to see.
+            hidden = tuple(value.encode() for value in secrets().values())
         follower = Follower(
             runtime,
             self.site.clock,
@@ -356,6 +359,8 @@ class Attempt:
 
     def _refuse_secrets(self) -> None:
         """Raise `InvalidInput` for a secret that jobs may not use on this site."""
+        if not self.job.secrets:
+            return
         refused = self.site.container_policy.refused_secret(self.job.secrets)
         # What runs already goes on as it was started.
         if refused is not None and not self._container_exists():

@@ -49,7 +49,9 @@ def _findings(site: Site, server: PrefectServer) -> Iterator[Finding]:
     yield _try("container runtime", lambda: _runtime(site), RuntimeFailure)
     yield _try("GPUs", lambda: _gpus(site), TelemetryError)
     free = shutil.disk_usage(site.settings.home).free
-    yield Finding("disk", free > GIB, f"{format_size(free)} free below {site.settings.home}")
+    more = "" if free > GIB else "; `headway prune` removes the folders of finished runs"
+    found = f"{format_size(free)} free below {site.settings.home}{more}"
+    yield Finding("disk", free > GIB, found)
 
 
 def _try(what: str, look: Callable[[], str], kind: type[HeadwayError]) -> Finding:

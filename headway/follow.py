@@ -313,6 +313,8 @@ class Follower:
         elapsed_s: float,
     ) -> None:
         """Pass on a piece of the log, and take progress from it."""
+        if not data and not skipped_bytes:
+            return
         self._listener.lines(data, skipped_bytes)
         self._tail.append(data[-_TAIL_BYTES:])
         while len(self._tail) > 4:

@@ -283,6 +283,13 @@ class RuntimeContract:
         assert 0 < used.host_peak_bytes <= spec.host_memory_bytes
         assert used.cpu_s is not None
 
+    def test_what_it_writes_elsewhere_lies_in_directories(self, harness: Harness) -> None:
+        spec = harness.spec(SUCCEEDS)
+        runtime = harness.started(spec)
+        runtime.wait(spec.name, _END_S)
+        assert all(folder.is_dir() for folder in runtime.own_folders(spec.name))
+        assert runtime.own_folders("nobody") == ()
+
     def test_no_line_is_lost_or_doubled(self, harness: Harness) -> None:
         spec = harness.spec(COUNTS)
         runtime = harness.started(spec)

@@ -78,6 +78,11 @@ class Bench:
         told = (200.0, 200.0 / 1.9, 200.0 * 1.9)
         self.prediction = Prediction(*told, basis="4 run(s) of the same job")
         self.look: Callable[[float, Usage], Findings] = lambda *_: Findings()
+        self.secrets: tuple[bytes, ...] = ()
+        self.struck = 0
+
+    def strike(self) -> None:
+        self.struck += 1
 
     def keep(self, before: int, points: Sequence[ProgressPoint]) -> None:
         self.kept |= dict(enumerate(points, start=before))
@@ -94,6 +99,8 @@ class Bench:
             gpus=self.gpus,
             renew_every_s=15.0,
             look_every_s=20.0,
+            secrets=self.secrets,
+            strike=self.strike,
         )
         return follower.follow(
             "run-1",
@@ -145,6 +152,21 @@ def test_a_log_that_names_epochs_is_less_sure_before_the_first_has_ended() -> No
 
     assert width(2) > 1.1 * width(None)
     assert width(10) == pytest.approx(width(None), rel=0.05)
+
+
+def test_a_secret_is_in_nothing_that_the_log_becomes() -> None:
+    said = [b"token hunter", b"2-and-more\n", b"again hunter2-and-more\n", point(1), b"hunter"]
+    script = Script(output=tuple((i * 1.0, piece) for i, piece in enumerate(said)), runs_s=9.0)
+    bench = Bench(script)
+    bench.secrets = (b"hunter2-and-more",)
+    followed = bench.follow()
+    stars = b"*" * 16
+    clean = b"token " + stars + b"\nagain " + stars + b"\n" + point(1) + b"hunter"
+    assert bench.listener.data == clean
+    assert clean.endswith(followed.log_tail.encode())
+    assert "*" * 16 in followed.log_tail
+    assert [bench.kept[0].iteration] == [1]
+    assert bench.struck > 3
 
 
 def test_the_lease_is_renewed_while_it_runs() -> None:
