@@ -3,6 +3,7 @@
     home/          0711 where headway is root, since what runs as another user passes it
       runs/ID/     0711: log, outputs and checkpoint in it are 0700 and the program's user's
       cache/       0711: see `headway.staging.cache`
+      secrets/     0711: a folder for each container in it is 0700 and the program's user's
       samples/     0755: public data
       the rest     0700, its files 0600: ledger, keys, addresses, logs, models
 
@@ -20,7 +21,7 @@ from headway.errors import InvalidInput
 ROOT_HOME = Path("/var/lib/headway")
 """Of root's site: other users may pass on the way to it, as they may not through /root."""
 _SAMPLES = "samples"
-_PASSED = frozenset({"runs", "cache"})
+_PASSED = frozenset({"runs", "cache", "secrets"})
 _OTHERS = 0o077
 
 
