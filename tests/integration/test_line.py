@@ -315,11 +315,10 @@ def _ran(site: Site, gpu_type: str, runtime_s: float) -> Trace:
 
 @pytest.mark.parametrize(("cpu_s", "falls_back"), [(900.0, True), (9_000.0, False)])
 def test_a_run_that_waits_for_a_gpu_takes_the_cpu_if_it_ends_sooner_so(
-    sites, monkeypatch, cpu_s: float, falls_back: bool
+    sites, cpu_s: float, falls_back: bool
 ) -> None:
     site = sites["here"]
     _with_a_gpu(site)
-    monkeypatch.setattr(Site, "gpu_type", lambda _: "a100")
     line = only_here(sites)
     wants = {"gpus": 1, "gpu_memory": "1GiB", "sharing": "whole", "host_memory": "64MiB"}
     first = offer("first", job={"resources": {**wants, "cpus": 0.1}})
@@ -329,7 +328,7 @@ def test_a_run_that_waits_for_a_gpu_takes_the_cpu_if_it_ends_sooner_so(
         ttl_s=60, predicted_high_s=1_000.0,
     )  # fmt: skip
     assert isinstance(lease, Lease)
-    site.ledger.traces.add([_ran(site, "cpu", cpu_s), _ran(site, "a100", 60.0)])
+    site.ledger.traces.add([_ran(site, "cpu", cpu_s), _ran(site, READ.name, 60.0)])
     job = {"resources": {**wants, "cpus": 0.1, "cpu_fallback": True}}
     thrifty = offer("thrifty", job=job)
     line.take_in([thrifty])
