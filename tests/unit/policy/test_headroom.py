@@ -100,10 +100,12 @@ def test_nothing_is_offered_that_is_granted_or_in_use(runs, foreign_gib):
         (headroom.host_memory_bytes, 64, 4),
         (headroom.gpus[1].memory_bytes, 100, 0),
     ):
-        held_gib = sum(max(run[:2]) for run in runs)
-        exact_gib = capacity_gib - max(reserve_gib, foreign_gib) - held_gib
-        assert offered_bytes <= exact_gib * GIB
+        granted_gib = sum(granted for granted, _, _ in runs)
+        assert offered_bytes <= (capacity_gib - used_gib) * GIB
+        assert offered_bytes <= (capacity_gib - reserve_gib - granted_gib) * GIB
         if all(known for _, _, known in runs):
+            held_gib = sum(max(run[:2]) for run in runs)
+            exact_gib = capacity_gib - max(reserve_gib, foreign_gib) - held_gib
             assert offered_bytes == exact_gib * GIB
         # The ledger alone never offers less than it does with a reading.
     alone = compute_headroom(NODE, leases)
