@@ -1,9 +1,9 @@
 """How well logs of public threads are read, tuned on and held out.
 
-    PYTHONPATH=. python benchmarks/progress_threads.py [--show]
+    PYTHONPATH=. python benchmarks/progress_threads.py [--show PART]
 
 Reads the excerpts of tests/data/progress/threads and prints how many were read right,
-wrong and not, for the part that the parser was tuned on, the part that was held out, and
+wrong and not read, for the part that the parser was tuned on, the part that was held out, and
 the part that was collected when both were read; --show names what was not read right.
 """
 
