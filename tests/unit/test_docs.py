@@ -25,6 +25,14 @@ def test_every_link_leads_somewhere(page):
     assert not missing
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_table_is_whole(page):
+    """A row after an empty line is shown as text."""
+    tables = re.findall(r"(?:^\|.*\|$\n?)+", page.read_text(), re.MULTILINE)
+    heads = [table.splitlines()[:2] for table in tables]
+    assert [head for head in heads if len(head) < 2 or set(head[1]) - set("|-: ")] == []
+
+
 def wrong(call: str) -> str:
     """The first word of *call* that names no command, subcommand or option; empty when all do."""
     command: click.Command = headway
