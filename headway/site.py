@@ -31,7 +31,7 @@ from headway.ledger.records import NodeRecord, RunRecord
 from headway.model.job import TrainingJob
 from headway.model.job_text import job_nodes
 from headway.model.lease import Demand, Lease, Refuse
-from headway.model.node import Capacity, Node, NodeReading, NodeSpace
+from headway.model.node import Capacity, Node, NodeReading, NodeSpace, is_of_type
 from headway.model.policy import ContainerPolicy, GangNetwork, NetworkMode
 from headway.model.run import Prediction
 from headway.model.site import NodeSettings
@@ -473,9 +473,8 @@ class Site:
     ) -> tuple[Prediction, Demand]:
         if dataset_bytes is None and job.dataset is not None:
             dataset_bytes = job.dataset.size
-        wish = job.resources.gpu_type.lower()
         every = {gpu.name for node, _ in spaces for gpu in node.capacity.gpus}
-        types = sorted(name for name in every if wish in name.lower())
+        types = sorted(name for name in every if is_of_type(job.resources.gpu_type, name))
         if not job.resources.gpus:
             types = ["cpu"]
         elif gpu_type or not types:

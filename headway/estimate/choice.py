@@ -10,7 +10,7 @@ from headway.estimate.prior import demand_for, fair_host_bytes
 from headway.estimate.recall import said_of
 from headway.model.job import TrainingJob
 from headway.model.lease import Basis, Demand, Sharing
-from headway.model.node import Gpu, Node, NodeSpace, NodeState
+from headway.model.node import Gpu, Node, NodeSpace, NodeState, is_of_type
 from headway.model.run import Prediction
 from headway.model.trace import Trace
 from headway.units import HOUR_S
@@ -164,8 +164,7 @@ def _ways(job: TrainingJob, nodes: Sequence[Node], short: Mapping[str, str]) -> 
 
 def _wanted(node: Node, job: TrainingJob) -> list[Gpu]:
     """The GPUs of *node* that the wish of *job* allows."""
-    wish = job.resources.gpu_type.lower()
-    return [gpu for gpu in node.capacity.gpus if wish in gpu.name.lower()]
+    return [gpu for gpu in node.capacity.gpus if is_of_type(job.resources.gpu_type, gpu.name)]
 
 
 def _cards(node: Node, gpu_type: str, job: TrainingJob, short: Mapping[str, str]) -> list[Gpu]:

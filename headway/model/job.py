@@ -147,7 +147,7 @@ class Resources(_Part):
         None, title="GPU memory", description="On each GPU, such as 12GiB; else predicted, or all."
     )
     gpu_type: Label = Field(
-        "", title="GPU type", description="Part of the product name, such as V100; empty for any."
+        "", title="GPU type", description="Words of the product name, such as V100; empty for any."
     )
     sharing: Annotated[Sharing, choice(*Sharing, kind=Sharing)] = Field(
         Sharing.SHARED,

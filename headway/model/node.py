@@ -1,6 +1,7 @@
 """A node: what it has, what is held back, and what a reading of it says."""
 
 import enum
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -16,6 +17,18 @@ class NodeState(enum.StrEnum):
     """What runs there goes on; nothing new starts. An operator or a lost GPU did this."""
     LOST = "lost"
     """Its worker has not been heard of; its leases stay, since its containers may live."""
+
+
+def is_of_type(wish: str, product: str) -> bool:
+    """Whether each word of *wish* is one of the words of *product*; an empty wish is any.
+
+    Whole words: whoever asks for an L4 is not given an L40S.
+    """
+    return _words(wish) <= _words(product)
+
+
+def _words(name: str) -> set[str]:
+    return set(re.findall(r"[a-z0-9]+", name.lower()))
 
 
 @dataclass(frozen=True, slots=True)

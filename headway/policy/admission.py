@@ -15,7 +15,7 @@ from headway.model.lease import (
     Sharing,
     Wait,
 )
-from headway.model.node import Gpu, Node, NodeState
+from headway.model.node import Gpu, Node, NodeState, is_of_type
 from headway.policy.headroom import compute_headroom
 from headway.policy.settings import TeamSettings
 from headway.units import format_size
@@ -89,7 +89,7 @@ def disk_wait(needed_bytes: int, free_bytes: float, node: str) -> Wait:
 
 
 def _is_of_type(demand: Demand, name: str) -> bool:
-    return demand.gpu_type.lower() in name.lower()
+    return is_of_type(demand.gpu_type, name)
 
 
 def _fits(demand: Demand, gpu: GpuHeadroom, utilisation_limit: float) -> bool:

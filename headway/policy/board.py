@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from headway.model.node import is_of_type
 from headway.policy.room import NOTHING, Need, Occupant, Promise, Room
 
 
@@ -31,7 +32,7 @@ class Ask:
     node: str = ""
     """The only node it may run on; empty for any."""
     gpu_type: str = ""
-    """Substring of the GPU's product name; empty for any."""
+    """Words of the GPU's product name; empty for any."""
     ports: frozenset[int] = frozenset()
     disk_bytes: int = 0
     team: str = ""
@@ -106,9 +107,10 @@ class NodeRooms:
         """GPUs of the type that *ask* wants, with their positions."""
         if not ask.gpu_type:
             return enumerate(self.gpus)
-        wanted = ask.gpu_type.lower()
         return [
-            (at, room) for at, room in enumerate(self.gpus) if wanted in self.gpu_names[at].lower()
+            (at, room)
+            for at, room in enumerate(self.gpus)
+            if is_of_type(ask.gpu_type, self.gpu_names[at])
         ]
 
 

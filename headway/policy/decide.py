@@ -8,6 +8,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from headway.model.node import is_of_type
 from headway.policy.board import Ask, Board, Place
 from headway.policy.preempt import Runner, choose
 from headway.policy.settings import PolicySettings
@@ -207,6 +208,6 @@ def _no_smaller(ask: Ask, other: Ask) -> bool:
         and ask.host.memory_bytes >= other.host.memory_bytes
         and ask.host.load >= other.host.load
         and other.node in ("", ask.node)
-        and other.gpu_type.lower() in ask.gpu_type.lower()
+        and is_of_type(other.gpu_type, ask.gpu_type)
         and ask.ports >= other.ports
     )

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from headway.model.lease import Basis, Demand, Sharing
-from headway.model.node import Node, NodeSpace
+from headway.model.node import Node, NodeSpace, is_of_type
 from headway.model.run import Exit, ExitKind
 from headway.policy.admission import possible
 
@@ -56,7 +56,7 @@ def largest_gpu_bytes(demand: Demand, nodes: Sequence[Node], count: int = 1) -> 
         sizes = [
             gpu.memory_bytes - gpu.reserve_bytes
             for gpu in node.capacity.gpus
-            if demand.gpu_type.lower() in gpu.name.lower()
+            if is_of_type(demand.gpu_type, gpu.name)
         ]
         if len(sizes) >= demand.gpus:
             found.append(sorted(sizes, reverse=True)[demand.gpus - 1])
