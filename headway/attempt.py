@@ -15,6 +15,7 @@ from pathlib import Path
 
 from headway.errors import (
     ContainerExists,
+    EngineUnreachable,
     HeadwayError,
     ImageMissing,
     ImpossibleDemand,
@@ -106,6 +107,7 @@ class Attempt:
                 "outputs, checkpoint and log": lambda: (self.folder,),
                 "elsewhere in its container": self._own_folders,
             },
+            self._processes,
         )
         self.meeting = meeting
         """Where it meets the other ranks of its gang; None for a job on one node."""
@@ -347,6 +349,13 @@ class Attempt:
         if not self._container_folders:  # they stay the same while there is a container
             self._container_folders = self.site.runtime.own_folders(self.container)
         return self._container_folders
+
+    def _processes(self) -> tuple[int, ...]:
+        try:
+            status = self.site.runtime.inspect(self.container)
+        except EngineUnreachable:
+            return ()  # they are counted again once it answers
+        return () if status is None else status.pids
 
     @property
     def _secrets(self) -> Path:

@@ -130,6 +130,7 @@ def _forms(value: bytes) -> Iterator[bytes]:
         if len(plain) >= LEAST_CHARACTERS:
             yield encoded
             yield quote(encoded, safe="").encode()
+            yield quote(encoded).encode()  # as in a path: slashes stay
             yield quote_plus(encoded).encode()
     if len(stripped) < LEAST_CHARACTERS:
         return

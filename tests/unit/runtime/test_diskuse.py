@@ -55,3 +55,21 @@ def test_what_was_removed_counts_no_more_but_in_the_peak(tmp_path: Path) -> None
     assert meter.look()[0].used_bytes < MIB
     assert meter.look_at_all()[0].used_bytes < MIB
     assert meter.peak_bytes >= 4 * MIB
+
+
+def test_a_file_that_was_removed_counts_while_it_is_held_open(tmp_path: Path) -> None:
+    meter = DiskMeter(FakeClock(), {"here": lambda: (tmp_path,)}, lambda: (os.getpid(), 1 << 30))
+    before = sum(use.used_bytes for use in meter.look())
+    fill(tmp_path / "file", 4 * MIB)
+    memory = os.memfd_create("no disk")
+    os.write(memory, os.urandom(4 * MIB))
+    with (tmp_path / "file").open("rb") as held:
+        again = os.dup(held.fileno())
+        (tmp_path / "file").unlink()
+        here, removed = meter.look()
+        os.close(again)
+    os.close(memory)
+    assert here.used_bytes < MIB
+    assert 4 * MIB <= removed.used_bytes < 5 * MIB + before
+    assert (removed.free_bytes, removed.total_bytes) == (here.free_bytes, here.total_bytes)
+    assert sum(use.used_bytes for use in meter.look()) < MIB + before

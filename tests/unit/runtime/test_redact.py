@@ -18,6 +18,7 @@ KEY = "-----BEGIN KEY-----\nabcdefghijklmnop\nqrstuvwxyz012345\n-----END KEY----
 WRITTEN = {
     "plain": RAW,
     "url": quote(VALUE, safe="").encode(),
+    "path": quote(VALUE).encode(),
     "form": quote_plus(VALUE).encode(),
     "json": json.dumps(VALUE)[1:-1].encode(),
     "base64": base64.b64encode(RAW),
