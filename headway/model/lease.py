@@ -38,7 +38,7 @@ class Demand:
     gpu_utilisation_frac: float = 1.0
     """Predicted share of a GPU's time; 1 shares with nobody busy."""
     gpu_type: str = ""
-    """Substring of the GPU's product name that the job insists on; empty for any."""
+    """Words of the GPU's product name that the job insists on; empty for any."""
     ports: tuple[int, ...] = ()
     disk_bytes: int = 0
     """Scratch and outputs; 0 where the job does not say."""

@@ -1,4 +1,4 @@
-"""headroom = capacity - reserve - Σ over leases max(granted, own use) - foreign use.
+"""headroom = capacity - max(reserve, foreign use) - Σ over leases max(granted, own use).
 
 Foreign use is whatever is in use beyond what the leases' own containers are
 known to hold. The reserve is held back for it (the system, a driver, people's
