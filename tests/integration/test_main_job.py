@@ -100,7 +100,9 @@ def test_an_estimate_is_asked_for_as_a_run_is(process_site: LiveSite) -> None:
         "deployment", "run", "estimate/estimate", "--params", params, "--watch"
     )
     assert asked.returncode == 0, asked.stdout + asked.stderr
-    assert "the CPU: " in asked.stdout
+    newest = {"flows": {"name": {"any_": ["estimate"]}}, "sort": "START_TIME_DESC", "limit": 1}
+    (run,) = process_site._post("flow_runs/filter", newest)
+    assert run["state"]["message"].startswith("the CPU: "), run["state"]
 
 
 def test_prefect_shows_deployment_and_queue_as_ready(process_site: LiveSite) -> None:
