@@ -7,7 +7,7 @@ from typing import Any, Self
 import pytest
 
 from headway import up
-from headway.auth import CLIENT, SERVER, auth_file
+from headway.auth import CLIENT, SERVER
 from headway.settings import Settings
 from headway.testing.clock import FakeClock
 
@@ -64,8 +64,8 @@ def test_a_home_of_before_gets_its_string_at_the_next_up(settings, monkeypatch) 
     machine = Machine(monkeypatch, alive={"server", "worker"}, secret=None)
     assert up.start_server(settings, FakeClock(), lambda _: None)
     assert machine.done == ["stop worker", "stop server", "start server"]
-    assert stat.S_IMODE(auth_file(settings).stat().st_mode) == 0o600
-    assert machine.secret == auth_file(settings).read_text().strip()
+    assert stat.S_IMODE(settings.auth_file.stat().st_mode) == 0o600
+    assert machine.secret == settings.auth_file.read_text().strip()
 
 
 def test_a_server_with_the_sites_string_goes_on(settings, monkeypatch) -> None:
