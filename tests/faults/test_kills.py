@@ -103,7 +103,10 @@ def test_a_waiting_run_is_cancelled_at_once(process_site: LiveSite, tmp_path: Pa
     (node,) = process_site.json("nodes")
     everything = node["host_memory_bytes"] - node["host_reserve_bytes"]
     holder = process_site.submit(
-        tmp_path, name="holder", command=COMMAND, resources={"host_memory": "2GiB", "cpus": 0.1}
+        tmp_path,
+        name="holder",
+        command=[*COMMAND[:-1], "2400"],  # it is there until it is cancelled
+        resources={"host_memory": "2GiB", "cpus": 0.1},
     )
     process_site.until_training(holder)
     waiter = process_site.submit(
