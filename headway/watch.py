@@ -61,7 +61,7 @@ def details(site: Site, seen: FlowRun, record: RunRecord | None, ui_url: str) ->
         warnings=past.warnings,
         attempts=past.attempts,
     )
-    if record.state is RunState.WAITING:
+    if record.state is RunState.WAITING and not is_over(seen):
         known["waiting"] = waiting_of(site, record)
     return (
         view

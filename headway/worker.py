@@ -8,12 +8,14 @@ names when a new version of Prefect moves one.
 import asyncio
 import logging
 import os
+import shutil
 import signal
+import tempfile
 from collections.abc import Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 from uuid import UUID
 
 import anyio
@@ -62,6 +64,7 @@ from headway.project import FLOWS, PROJECT
 from headway.prune import tidy
 from headway.sampler import SAMPLE_EVERY_S, Sampler
 from headway.server import FLOW as TRAIN
+from headway.settings import read_settings
 from headway.site import LINE, POLICY, current_site
 from headway.story import waiting_text
 from headway.up import worker_daemon
@@ -170,6 +173,19 @@ class GpuNodeWorker(ProcessWorker):
         """A work pool has no variables: nothing that it says is used to start a flow."""
         variables = {"type": "object", "properties": {}}
         return {"job_configuration": {"labels": {}}, "variables": variables}
+
+    async def __aenter__(self) -> Self:
+        """Begin with an empty folder for temporary files.
+
+        Prefect's runner makes one that all users of a machine would share below `/tmp`: only
+        the first of them can write to it, and may exchange what another has there.
+        """
+        folder = read_settings().state_dir / "tmp"
+        shutil.rmtree(folder, ignore_errors=True)  # a worker that is told to leave clears nothing
+        folder.mkdir(parents=True, mode=0o700)
+        tempfile.tempdir = str(folder)  # of this process, not of what it starts
+        await super().__aenter__()
+        return self
 
     async def setup(self) -> None:
         """Open the site, mend what an earlier worker left, and go on listening."""

@@ -87,6 +87,11 @@ def test_a_run_is_listed_with_how_long_and_how_far() -> None:
     assert run_view(SEEN, RECORD, "http://ui")["duration_s"] is None
 
 
+def test_a_run_that_was_cancelled_in_line_waits_for_nothing() -> None:
+    over = replace(SEEN, state_type="CANCELLED", state_name="Cancelled", message="by ada")
+    assert run_view(over, RECORD, "http://ui")["reason"] == "by ada"
+
+
 def test_the_ledgers_reason_is_the_newer_one() -> None:
     assert run_view(SEEN, RECORD, "http://ui")["reason"] == "needs 4 CPUs"
 

@@ -6,6 +6,7 @@ import os
 import pickle
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,7 +16,9 @@ from uuid import uuid4
 import pytest
 from prefect.client.schemas.objects import Flow, FlowRun
 from prefect.results import ResultRecordMetadata
+from prefect.runner import Runner
 from prefect.serializers import PickleSerializer
+from prefect.settings import PREFECT_API_URL, temporary_settings
 from prefect.states import Completed
 from prefect.workers import process as prefect_process
 from prefect.workers.process import ProcessWorker
@@ -33,6 +36,26 @@ def test_the_seams_of_prefect_are_where_they_were() -> None:
     assert hasattr(prefect_process, HOOKS_FROM)
     names = {*ProcessWorker.run.__code__.co_names}
     assert HOOKS_FROM in names
+
+
+def test_it_shares_no_folder_with_another_user_of_the_machine(monkeypatch, tmp_path: Path) -> None:
+    own = tmp_path / "home/state/tmp"
+    monkeypatch.setenv("HEADWAY_HOME", str(tmp_path / "home"))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    left = own / "runner_storage/left-by-the-last"
+    left.mkdir(parents=True)
+    used = []
+
+    async def enter(worker: ProcessWorker) -> ProcessWorker:
+        used.append(Runner()._tmp_dir)
+        return worker
+
+    monkeypatch.setattr(ProcessWorker, "__aenter__", enter)
+    with temporary_settings({PREFECT_API_URL: "http://127.0.0.1:1/api"}):
+        asyncio.run(GpuNodeWorker(work_pool_name="p").__aenter__())
+    assert own in used[0].parents
+    assert own.stat().st_mode & 0o077 == 0
+    assert not left.exists()
 
 
 def test_every_flow_of_the_table_exists() -> None:
