@@ -93,6 +93,7 @@ def test_mounts(harness: Harness) -> None:
     data, outputs = harness.folder / "data", harness.folder / "outputs"
     data.mkdir()
     outputs.mkdir()
+    outputs.chmod(0o777)
     (data / "file").write_text("content")
     mounts = (BindMount(data, "/data"), BindMount(outputs, "/outputs", read_only=False))
     text = "cat /data/file; touch /data/new 2>/dev/null || echo -n ' refused'; echo >/outputs/made"
@@ -347,6 +348,7 @@ def test_page_cache_is_no_need_but_shared_memory_is(harness: Harness) -> None:
     for path in ("/outputs/file", "/dev/shm/file"):
         folder = harness.folder / "outputs"
         folder.mkdir(exist_ok=True)
+        folder.chmod(0o777)
         spec = replace(
             harness.spec(shell(text.format(path))),
             mounts=(BindMount(folder, "/outputs", read_only=False),),

@@ -119,11 +119,12 @@ def test_a_question_may_be_asked_again(
 def test_only_a_registry_that_has_no_such_image_says_so(
     engine: Engine, runtime: DockerRuntime, status: int, said: str, why: str
 ) -> None:
-    engine.refusals["/images/none:1/json"] = (404, {"message": "No such image: none:1"})
-    engine.refusals["/distribution/none:1/json"] = (status, {"message": said})
+    name = "docker.io/library/none:1"
+    engine.refusals[f"/images/{name}/json"] = (404, {"message": "No such image: none:1"})
+    engine.refusals[f"/distribution/{name}/json"] = (status, {"message": said})
     assert runtime.why_no_image("none:1") == why
-    del engine.refusals["/images/none:1/json"]
-    engine.taught["/images/none:1/json"] = {"Id": "sha256:1"}
+    del engine.refusals[f"/images/{name}/json"]
+    engine.taught[f"/images/{name}/json"] = {"Id": "sha256:1"}
     assert runtime.why_no_image("none:1") == ""
 
 
