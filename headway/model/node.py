@@ -112,8 +112,6 @@ class GpuReading:
     memory_bytes: int
     used_bytes: int
     """In use by anybody, headway or not, and kept by the driver."""
-    driver_bytes: int = 0
-    """Of these, what the driver keeps for itself; 0 where it does not say."""
     utilisation_frac: float | None = None
     """Share of the last sampling period in which a kernel ran; None if not offered."""
     temperature_c: float | None = None
@@ -123,6 +121,8 @@ class GpuReading:
     nvlink_rx_bytes_per_s: float | None = None
     nvlink_tx_bytes_per_s: float | None = None
     processes: tuple[GpuProcess, ...] = ()
+    driver_bytes: int = 0
+    """Of what is in use, what the driver keeps for itself; 0 where it does not say."""
 
 
 @dataclass(frozen=True, slots=True)

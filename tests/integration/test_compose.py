@@ -30,8 +30,8 @@ def test_what_compose_starts_is_a_site_with_a_node(postgresql: str, tmp_path: Pa
     of_headway = "postgresql://headway:${LEDGER_PASSWORD}@"
     put = {
         f"{of_headway}ledger/prefect": new_database(postgresql),
-        f"{of_headway}${{HEAD:-ledger}}/headway": new_database(postgresql),
-        "${HEAD:-server}:4200": f"127.0.0.1:{port}",
+        f"{of_headway}${{HEAD:-127.0.0.1}}/headway": new_database(postgresql),
+        "${HEAD:-127.0.0.1}:4200": f"127.0.0.1:{port}",
         "${SECRET:?set it}": "headway:shipped",
         "${SECRET}": "headway:shipped",
         "${NODE:-node-1}": "node-1",

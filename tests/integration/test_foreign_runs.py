@@ -154,7 +154,7 @@ def test_no_hook_is_looked_for_in_what_a_deployment_names(
 def test_every_other_flow_of_headway_runs_from_its_deployment(
     attacker: Attacker, process_site: LiveSite
 ) -> None:
-    for name in ("estimate/default", "retrain-estimators/nightly"):
+    for name in ("estimate/estimate", "retrain-estimators/nightly"):
         deployment = process_site.call("GET", f"deployments/name/{name}")
         wanted = deployment["parameter_openapi_schema"].get("required", [])
         run_id = attacker.start(deployment["id"], parameters={each: sleeper() for each in wanted})
