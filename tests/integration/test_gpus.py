@@ -16,7 +16,10 @@ HOLD = f"{SHOW}; time.sleep(60)"
 
 @pytest.fixture(scope="module")
 def stub(tmp_path_factory: pytest.TempPathFactory) -> StubGpus:
-    stub = StubGpus(tmp_path_factory.mktemp("nvml") / "gpus.state")
+    folder = tmp_path_factory.mktemp("nvml")
+    for each in (folder, folder.parent):
+        each.chmod(0o755)  # a program looks here, too, and is not root
+    stub = StubGpus(folder / "gpus.state")
     stub.add("GPU-a", total=24 * GIB)
     stub.add("GPU-b", total=24 * GIB)
     return stub

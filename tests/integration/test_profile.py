@@ -2,7 +2,6 @@
 
 import json
 import sqlite3
-import urllib.request
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -44,14 +43,8 @@ def job(name: str, program: str, **more: object) -> dict[str, object]:
 
 def artifact(site: LiveSite, run_id: str) -> dict:
     wanted = {"artifacts": {"flow_run_id": {"any_": [run_id]}, "key": {"any_": ["profile"]}}}
-    request = urllib.request.Request(
-        f"{site.url}/api/artifacts/filter",
-        json.dumps(wanted).encode(),
-        {"Content-Type": "application/json"},
-    )
-    with urllib.request.urlopen(request, timeout=30) as answer:
-        (found,) = json.load(answer)
-    return found
+    (found,) = site._post("artifacts/filter", wanted)
+    return dict(found)
 
 
 def readings(site: LiveSite) -> int:
