@@ -59,7 +59,7 @@ R = TypeVar("R")
 
 
 class _Kept(Exception):
-    """What a step returned whose task is shown as failed; the flow goes on with it.
+    """Raised by a step that is to be shown as failed; the flow goes on with its *result*.
 
     It is an exception because the data of Prefect's failed states have to be one.
     """
@@ -69,27 +69,17 @@ class _Kept(Exception):
         super().__init__(message)
 
 
-def step(
-    name: str, problem: Callable[[Any], str] = lambda _: ""
-) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Make a function a Prefect task whose failure shows the error's one line, nothing else.
-
-    Args:
-        name: Of the task.
-        problem: Why what the function returned is a failure to show, although the
-            flow goes on with it; empty when it is none.
-    """
+def step(name: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Make a function a Prefect task whose failure shows the error's one line, nothing else."""
 
     def decorate(body: Callable[P, R]) -> Callable[P, R]:
         @task(name=name, task_run_name=name, cache_policy=NO_CACHE, persist_result=False)
         @wraps(body)
         def run(*args: P.args, **kwargs: P.kwargs) -> Any:
             try:
-                result = body(*args, **kwargs)
-            except HeadwayError as error:
+                return body(*args, **kwargs)
+            except (HeadwayError, _Kept) as error:
                 return Failed(message=str(error), data=error)
-            said = problem(result)
-            return Failed(message=said, data=_Kept(result, said)) if said else result
 
         @wraps(body)
         def call(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -138,12 +128,7 @@ def admit(attempt: Attempt) -> Lease | Wait:
     return answer
 
 
-def _problem(followed: Followed) -> str:
-    exit_ = followed.halted or followed.own_exit()
-    return "" if exit_.kind is ExitKind.OK else exit_.message
-
-
-@step("train", _problem)
+@step("train")
 def train_container(
     attempt: Attempt,
     lease: Lease,
@@ -152,13 +137,14 @@ def train_container(
 ) -> Followed:
     """Run the container under its limits and follow it to its end."""
     display = Display(get_run_logger(), attempt.site.clock, portrait)
-    with attempt.step("train") as problems:
+    with attempt.step("train"):
         followed = attempt.train(lease, secrets, display)
-        if said := _problem(followed):
-            problems.append(said)
-    display.close()
-    if followed.stopped_early and followed.status.exit_code == 0:
-        get_run_logger().info("it ended before all its iterations were done: stopped early")
+        display.close()
+        if followed.stopped_early and followed.status.exit_code == 0:
+            get_run_logger().info("it ended before all its iterations were done: stopped early")
+        exit_ = followed.halted or followed.own_exit()
+        if exit_.kind is not ExitKind.OK:
+            raise _Kept(followed, exit_.message)
     return followed
 
 

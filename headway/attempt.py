@@ -575,21 +575,16 @@ class Attempt:
         )
 
     @contextmanager
-    def step(self, name: str) -> Iterator[list[str]]:
-        """Keep a step's start and end in the ledger; it failed if a problem is put into the list.
-
-        An exception is such a problem too.
-        """
-        problems: list[str] = []
+    def step(self, name: str) -> Iterator[None]:
+        """Keep a step's start and end in the ledger."""
         runs = self.site.ledger.runs
         runs.step_started(self.run_id, self.number, name)
         try:
-            yield problems
+            yield
         except BaseException as error:
             runs.step_ended(self.run_id, self.number, name, StepState.FAILED, str(error))
             raise
-        state = StepState.FAILED if problems else StepState.DONE
-        runs.step_ended(self.run_id, self.number, name, state, "; ".join(problems))
+        runs.step_ended(self.run_id, self.number, name, StepState.DONE)
 
     @property
     def prediction(self) -> Prediction:
