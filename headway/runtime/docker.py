@@ -34,7 +34,7 @@ from headway.model.policy import (
     NetworkMode,
     RootFilesystem,
 )
-from headway.runtime import logfile, probe
+from headway.runtime import logfile
 from headway.runtime.cgroups import Hierarchy
 from headway.runtime.enginelog import fetch_into
 from headway.runtime.firewall import Service
@@ -137,32 +137,6 @@ class DockerRuntime:
     def path_in_container(self, mount: BindMount) -> str:
         """The mount's target."""
         return mount.target
-
-    def detect_gpu_support(self) -> str:
-        """Start a container with any one GPU; the reason why that fails, empty when it works."""
-        with self._asking("look for its probe image"):
-            try:
-                self._api.inspect_image(probe.IMAGE)  # type: ignore[no-untyped-call]  # the stubs' gap
-            except NotFound:
-                repository, _, tag = probe.IMAGE.rpartition(":")
-                self._api.import_image_from_data(
-                    probe.root(self._info["Architecture"]), repository=repository, tag=tag
-                )
-        name = f"headway-{self.site}-gpu-probe-{os.getpid()}"
-        config = self._api.create_host_config(
-            device_requests=[DeviceRequest(count=1, capabilities=[["gpu"]])], network_mode="none"
-        )
-        with self._telling("start a container with a GPU"):
-            created = self._api.create_container(
-                probe.IMAGE, probe.COMMAND, name=name, host_config=config
-            )
-            try:
-                self._api.start(created)
-            except APIError as error:
-                return str(error.explanation or error)
-            finally:
-                self._api.remove_container(created, force=True)
-        return ""
 
     def ensure_image(self, image: str) -> None:
         """Pull *image* unless it is here. Raises `ImageMissing`, `PolicyViolation`."""

@@ -18,7 +18,6 @@ from headway.clock import SystemClock
 from headway.errors import ImageMissing, PolicyViolation, RuntimeFailure
 from headway.model.policy import ContainerPolicy, NetworkMode, RootFilesystem
 from headway.profile.wrap import wrapper
-from headway.runtime import probe
 from headway.runtime.docker import DockerRuntime
 from headway.runtime.port import BindMount, ContainerSpec, ContainerState
 from headway.testing.runtime import Script
@@ -245,14 +244,6 @@ def _shell_less_image() -> str:
     client.api.import_image_from_data(buffer.getvalue(), "headway-test/no-shell", "local")
     client.close()
     return "headway-test/no-shell:local"
-
-
-def test_the_probe_program_runs(harness: Harness) -> None:
-    runtime = harness.runtime()
-    assert isinstance(runtime, DockerRuntime)
-    runtime.detect_gpu_support()
-    spec = replace(harness.spec(SLEEPS), image=probe.IMAGE, command=tuple(probe.COMMAND))
-    assert harness.started(spec).wait(spec.name, 20.0).exit_code == 0
 
 
 def test_nothing_beyond_the_list_reaches_the_engine(harness: Harness) -> None:
