@@ -43,7 +43,7 @@ from headway.project import PROJECT
 from headway.runtime.port import RuntimeKind
 from headway.site import Site
 from headway.units import format_duration
-from headway.views.documents import comparison
+from headway.views.run_document import comparison
 from headway.views.watch import watch_run
 
 Say = Callable[[str], None]

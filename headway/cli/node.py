@@ -125,7 +125,7 @@ def remove(name: str, machine: bool) -> None:
 @as_json
 def list_(machine: bool) -> None:
     """Nodes, their state and what runs on them."""
-    from headway.views.documents import node_view
+    from headway.views.node_document import node_view
 
     site = this_site()
     leases = site.ledger.leases.live()
@@ -156,7 +156,7 @@ def list_(machine: bool) -> None:
 
 def _gpus(gpus: "list[dict[str, Any]]") -> str:
     """How many, and which of them are lost."""
-    from headway.views.documents import gpu_text
+    from headway.views.node_document import gpu_text
 
     return "; ".join([str(len(gpus)), *(gpu_text(gpu) for gpu in gpus if gpu["lost"])])
 

@@ -176,7 +176,7 @@ def _say_what_would_happen(
     site: "Site", job: "TrainingJob", pool: str, queue: str, *, machine: bool
 ) -> None:
     from headway.gateway.submit import rehearse
-    from headway.views.documents import rehearsal_view
+    from headway.views.queue_document import rehearsal_view
 
     view = rehearsal_view(*rehearse(site, job, pool=pool, queue=queue))
     if machine:
@@ -293,8 +293,8 @@ def runs(
 ) -> None:
     """List runs, newest first."""
     from headway.gateway.submit import os_user
-    from headway.views.documents import owner_of, run_view
-    from headway.views.watch import progress_of, standings
+    from headway.views.details import standings
+    from headway.views.run_document import owner_of, run_view
 
     site = this_site()
     me = os_user()
@@ -308,7 +308,7 @@ def runs(
         )
         url = ui_url(server)
     records = site.ledger.runs.of([run.run_id for run in seen])
-    far = progress_of(standings(site, list(records.values())))
+    far = {s.record.run_id: s for s in standings(site, list(records.values()))}
     views = [run_view(run, records.get(run.run_id), url, far.get(run.run_id)) for run in seen]
     if machine:
         print_json(views)
@@ -364,7 +364,7 @@ def _found(site: "Site", server: "PrefectServer", text: str) -> "tuple[FlowRun, 
 @as_json
 def show(run: str, machine: bool) -> None:
     """Everything about one run, by id, beginning of id, or name."""
-    from headway.views.watch import details
+    from headway.views.details import details
 
     site = this_site()
     with open_server(site) as server:
@@ -404,8 +404,8 @@ def _standing(view: dict[str, Any]) -> str:
 
 def _print_story(site: "Site", record: "RunRecord") -> None:
     """The sections that the run's page shows too."""
+    from headway.views.details import past_of
     from headway.views.show import story
-    from headway.views.watch import past_of
 
     for section in story(past_of(site, record)):
         click.echo(f"\n{section.title}")
@@ -422,7 +422,7 @@ def logs(run: str, follow: bool, machine: bool) -> None:
     What would steer the terminal is left out, colours only where there is none. With --json it is
     whole.
     """
-    from headway.views.watch import log_pieces
+    from headway.views.logs import log_pieces
 
     site = this_site()
     with open_server(site) as server:
@@ -460,7 +460,7 @@ def cancel(run: str, machine: bool) -> None:
 @as_json
 def queue(machine: bool) -> None:
     """Who waits, for what, in which order."""
-    from headway.views.watch import line_views
+    from headway.views.queue_document import line_views
 
     views = line_views(this_site())
     if machine:
@@ -493,7 +493,7 @@ _SHOWN = 100
 def _when(view: dict[str, Any]) -> str:
     """When a run that waits is expected to start, by this terminal's clock."""
     from headway.clock import SystemClock
-    from headway.views.documents import start_text
+    from headway.views.queue_document import start_text
 
     return start_text(view, SystemClock().now().astimezone())
 

@@ -69,7 +69,7 @@ def demo(rows: int, rounds: int, machine: bool) -> None:
 def nodes(machine: bool) -> None:
     """What each node has, what is promised of it, and what is in use."""
     from headway.units import format_size
-    from headway.views.documents import gpu_text, node_view
+    from headway.views.node_document import gpu_text, node_view
 
     site = this_site()
     leases = site.ledger.leases.live()

@@ -40,9 +40,10 @@ def top(once: bool, interval: float, machine: bool) -> None:
 
 def _seen(site: "Site") -> dict[str, Any]:
     from headway.gateway.api import snapshot
-    from headway.views.documents import node_view, warning_view
+    from headway.views.node_document import node_view
+    from headway.views.queue_document import line_views
+    from headway.views.run_document import warning_view
     from headway.views.top import document
-    from headway.views.watch import line_views
 
     now = snapshot(site)
     runs = [
