@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from headway.cli.runs import as_json, open_server, print_json, print_table, say, this_site
+from headway.cli.inputs import open_server, this_site
+from headway.cli.output import as_json, print_json, print_table, say
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

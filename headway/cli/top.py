@@ -4,7 +4,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from headway.cli.runs import as_json, print_json, this_site
+from headway.cli.inputs import this_site
+from headway.cli.output import as_json, print_json
 
 if TYPE_CHECKING:
     from headway.site import Site

@@ -101,9 +101,10 @@ def test_who_watches_sees_the_log_and_how_far_the_run_is(
         ("Running", b'line\n 1%\r 2%\r\n{"headway": {"iteration": 11}}\n', 11),
         ("Completed", b"bye", 12),
     )
+    running = replace(RECORD, state=RunState.RUNNING)
     monkeypatch.setattr("headway.views.watch.details", lambda *_: {})
     monkeypatch.setattr(
-        "headway.views.watch.standings", lambda *_: [RunStanding(RECORD, 1.0, 0.25, 42.0)]
+        "headway.views.watch.standings", lambda *_: [RunStanding(running, 1.0, 0.25, 42.0)]
     )
     status = watch_run(watched.site, cast("Any", watched), "r1", machine=False)
     lines = capsys.readouterr().out.splitlines()
