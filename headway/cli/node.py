@@ -30,8 +30,9 @@ def join(server: str, ledger: str, machine: bool) -> None:
     exist yet is made. The site's auth string is taken from PREFECT_API_AUTH_STRING,
     or asked for.
     """
-    from headway.admin.up import join as join_site
-    from headway.admin.up import start_worker, write_profile
+    from headway.admin.join import join as join_site
+    from headway.admin.processes import start_worker
+    from headway.admin.register import write_profile
 
     site = this_site()
 
@@ -64,7 +65,7 @@ def serve() -> None:
     HEADWAY_SERVER_URL and HEADWAY_LEDGER_URL say of which site, unless this
     machine has joined one already.
     """
-    from headway.admin.up import serve as serve_node
+    from headway.admin.join import serve as serve_node
 
     serve_node(this_site().settings, say)
 
@@ -72,8 +73,8 @@ def serve() -> None:
 @node.command()
 def leave() -> None:
     """Stop this node's worker and forget the site; what runs here is cancelled first."""
-    from headway.admin.demo import take_down
-    from headway.admin.up import leave as leave_site
+    from headway.admin.join import leave as leave_site
+    from headway.admin.up import take_down
 
     site = this_site()
     take_down(site, say=say)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 @as_json
 def up(machine: bool) -> None:
     """Bring up the site on this machine: server, worker, blocks, deployments."""
-    from headway.admin.demo import bring_up
+    from headway.admin.up import bring_up
 
     site = this_site()
     report = bring_up(site, say=(lambda _: None) if machine else say)
@@ -38,7 +38,7 @@ def up(machine: bool) -> None:
 @click.command()
 def serve() -> None:
     """Be the site's Prefect server in the foreground, for systemd and containers."""
-    from headway.admin.up import serve_site
+    from headway.admin.join import serve_site
 
     serve_site(this_site().settings)
 
@@ -47,7 +47,7 @@ def serve() -> None:
 @as_json
 def down(machine: bool) -> None:
     """Stop the site on this machine; runs that are under way are cancelled."""
-    from headway.admin.demo import take_down
+    from headway.admin.up import take_down
 
     report = take_down(this_site(), say=(lambda _: None) if machine else say)
     if machine:
