@@ -21,8 +21,8 @@ from unittest import mock
 
 from click.testing import CliRunner
 
-from headway.cli import headway
-from headway.server import PrefectServer
+from headway.cli.main import headway
+from headway.prefect.client import PrefectServer
 from headway.site import current_site
 
 ROOT = Path(__file__).resolve().parents[2]
