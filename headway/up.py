@@ -27,7 +27,7 @@ from headway.clock import Clock
 from headway.errors import HeadwayError, SiteRefused, SiteUnreachable
 from headway.home import settle
 from headway.ledger import Ledger
-from headway.project import PROJECT
+from headway.project import PACKAGE, PROJECT
 from headway.server import PrefectServer, checked_address
 from headway.settings import Settings
 from headway.units import format_duration
@@ -157,6 +157,7 @@ def site_environment(settings: Settings) -> dict[str, str]:
         prefect |= {auth.CLIENT: secret, auth.SERVER: secret}
     # The executables beside this Python come first: `prefect` must be the tested one.
     path = os.pathsep.join([str(Path(sys.executable).parent), env.get("PATH", os.defpath)])
+    modules = [str(PROJECT), *filter(None, [env.get("PYTHONPATH")])]  # flows, blocks
     site = {
         "HEADWAY_HOME": str(settings.home),
         "HEADWAY_PORT": str(settings.port),
@@ -165,7 +166,7 @@ def site_environment(settings: Settings) -> dict[str, str]:
         "HEADWAY_POOL": settings.pool,
         "HEADWAY_TIMEZONE": os.environ.get("HEADWAY_TIMEZONE") or tzlocal.get_localzone_name(),
     }
-    return {**env, **prefect, **site, "PATH": path}
+    return {**env, **prefect, **site, "PATH": path, "PYTHONPATH": os.pathsep.join(modules)}
 
 
 def _for_prefect(url: str) -> str:
@@ -385,8 +386,8 @@ def _absolute(command: list[str]) -> list[str]:
 def _fingerprint(env: Mapping[str, str]) -> str:
     digest = hashlib.sha256()
     sources = [PROJECT / "deployments" / "prefect.yaml"]
-    for package in ("flows", "blocks", "headway/model"):
-        sources += sorted((PROJECT / package).glob("**/*.py"))
+    for folder in (PROJECT / "flows", PROJECT / "blocks", PACKAGE / "model"):
+        sources += sorted(folder.glob("**/*.py"))
     for source in sources:
         digest.update(source.read_bytes())
     for key in (
