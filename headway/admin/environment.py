@@ -9,6 +9,7 @@ from sqlalchemy import make_url
 
 from headway.prefect import auth
 from headway.prefect.auth import site_auth
+from headway.project import PROJECT
 from headway.settings import Settings
 
 
@@ -38,6 +39,7 @@ def site_environment(settings: Settings) -> dict[str, str]:
         prefect |= {auth.CLIENT: secret, auth.SERVER: secret}
     # The executables beside this Python come first: `prefect` must be the tested one.
     path = os.pathsep.join([str(Path(sys.executable).parent), env.get("PATH", os.defpath)])
+    modules = [str(PROJECT), *filter(None, [env.get("PYTHONPATH")])]  # flows, blocks
     site = {
         "HEADWAY_HOME": str(settings.home),
         "HEADWAY_PORT": str(settings.port),
@@ -46,7 +48,7 @@ def site_environment(settings: Settings) -> dict[str, str]:
         "HEADWAY_POOL": settings.pool,
         "HEADWAY_TIMEZONE": os.environ.get("HEADWAY_TIMEZONE") or tzlocal.get_localzone_name(),
     }
-    return {**env, **prefect, **site, "PATH": path}
+    return {**env, **prefect, **site, "PATH": path, "PYTHONPATH": os.pathsep.join(modules)}
 
 
 def _for_prefect(url: str) -> str:

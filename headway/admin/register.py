@@ -10,7 +10,7 @@ from pathlib import Path
 from headway.admin.environment import beside_python, site_environment
 from headway.admin.processes import StartFailed
 from headway.prefect import auth
-from headway.project import PROJECT
+from headway.project import PACKAGE, PROJECT
 from headway.settings import Settings
 
 
@@ -53,8 +53,8 @@ def write_profile(settings: Settings, say: Callable[[str], None]) -> None:
 def _fingerprint(env: Mapping[str, str]) -> str:
     digest = hashlib.sha256()
     sources = [PROJECT / "deployments" / "prefect.yaml"]
-    for package in ("flows", "blocks", "headway/model"):
-        sources += sorted((PROJECT / package).glob("**/*.py"))
+    for folder in (PROJECT / "flows", PROJECT / "blocks", PACKAGE / "model"):
+        sources += sorted(folder.glob("**/*.py"))
     for source in sources:
         digest.update(source.read_bytes())
     for key in (
