@@ -81,8 +81,8 @@ def runs(
 ) -> None:
     """List runs, newest first."""
     from headway.gateway.submit import os_user
-    from headway.views.details import standings
     from headway.views.run_document import owner_of, run_view
+    from headway.views.site_snapshot import progress_of_runs
 
     site = this_site()
     me = os_user()
@@ -96,7 +96,7 @@ def runs(
         )
         url = ui_url(server)
     records = site.ledger.runs.of([run.run_id for run in seen])
-    far = {s.record.run_id: s for s in standings(site, list(records.values()))}
+    far = {s.record.run_id: s for s in progress_of_runs(site, list(records.values()))}
     views = [run_view(run, records.get(run.run_id), url, far.get(run.run_id)) for run in seen]
     if machine:
         print_json(views)

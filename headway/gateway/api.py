@@ -25,14 +25,11 @@ from headway.model.strict_json import read_strict
 from headway.model.yaml_document import MAX_TEXT_BYTES
 from headway.site import Site
 from headway.units import format_size
-from headway.views.details import standings
-from headway.views.metrics import SiteSnapshot, exposition
+from headway.views.metrics import exposition
 from headway.views.node_document import node_view
 from headway.views.queue_document import line_views, waiting_of
 from headway.views.run_document import ledger_state, run_details
-
-JUDGED_RUNS = 100
-"""Newest ended runs by which estimates are judged."""
+from headway.views.site_snapshot import progress_of_runs, site_snapshot
 
 
 class EstimateRequest(BaseModel):
@@ -79,7 +76,7 @@ def create_app(site: Site, *, allowed_hosts: Sequence[str] = ("*",)) -> FastAPI:
             steps=site.ledger.runs.steps(record.run_id),
             lease=site.ledger.leases.of_run(record.run_id),
             latest=site.ledger.progress.latest(record.run_id),
-            remaining_s=standings(site, [record])[0].remaining_s,
+            remaining_s=progress_of_runs(site, [record])[0].remaining_s,
             outputs=None,
             ranks=site.ledger.runs.ranks(record.run_id, record.attempt),
             warnings=site.ledger.warnings.of_run(record.run_id),
@@ -94,7 +91,7 @@ def create_app(site: Site, *, allowed_hosts: Sequence[str] = ("*",)) -> FastAPI:
         """Every progress point of the newest attempt, and the remaining time."""
         record = site.ledger.runs.find(run)
         points = site.ledger.progress.series(record.run_id, record.attempt)
-        (standing,) = standings(site, [record])
+        (standing,) = progress_of_runs(site, [record])
         return {
             "run_id": record.run_id,
             "attempt": record.attempt,
@@ -139,7 +136,7 @@ def create_app(site: Site, *, allowed_hosts: Sequence[str] = ("*",)) -> FastAPI:
     @app.get("/metrics", response_class=Response)
     def metrics() -> Response:
         """The site in Prometheus' text format."""
-        return Response(exposition(snapshot(site)), media_type=CONTENT_TYPE_LATEST)
+        return Response(exposition(site_snapshot(site)), media_type=CONTENT_TYPE_LATEST)
 
     return app
 
@@ -180,22 +177,6 @@ class StrictBodies:
             return message if message is not None else await receive()
 
         await self._app(scope, again, send)
-
-
-def snapshot(site: Site) -> SiteSnapshot:
-    """What *site*'s ledger knows now."""
-    ledger = site.ledger
-    return SiteSnapshot(
-        at=ledger.now(),
-        nodes=ledger.nodes.all(),
-        leases=ledger.leases.live(),
-        counts=ledger.runs.counts(),
-        waiting=ledger.runs.all(states=(RunState.WAITING,)),
-        running=standings(site, ledger.runs.all(states=(RunState.RUNNING,))),
-        warnings=ledger.warnings.going_on(),
-        ended=ledger.runs.all(limit=JUDGED_RUNS, states=(RunState.ENDED,)),
-        traces=ledger.traces.count(),
-    )
 
 
 def _summary(record: RunRecord) -> dict[str, Any]:

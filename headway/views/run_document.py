@@ -13,7 +13,7 @@ from headway.model.silent import RunWarning
 from headway.prefect.client import FlowRun
 from headway.units import format_duration, format_size
 from headway.views.fields import fields, iso_time
-from headway.views.metrics import RunStanding
+from headway.views.site_snapshot import RunProgress
 
 _STATE_NAMES = {
     RunState.WAITING: "AwaitingHeadroom",
@@ -31,14 +31,14 @@ def run_view(
     seen: FlowRun,
     record: RunRecord | None,
     ui_url: str,
-    standing: RunStanding | None = None,
+    progress: RunProgress | None = None,
 ) -> dict[str, Any]:
     """One run as `headway runs --json` lists it.
 
     Prefect knows every run from its creation; the ledger knows more from the
-    moment a worker has seen it. *standing* says how far a run that runs is.
+    moment a worker has seen it. *progress* says how far a run that runs is.
     """
-    running_s = standing.elapsed_s if standing else None
+    running_s = progress.elapsed_s if progress else None
     return {
         "run_id": seen.run_id,
         "name": seen.name,
@@ -53,8 +53,8 @@ def run_view(
         "started_at": iso_time(record.started_at if record else None),
         "ended_at": iso_time(record.ended_at if record else None),
         "duration_s": _lasted_s(record) if running_s is None else running_s,
-        "done_frac": standing.done_frac if standing else None,
-        "remaining_s": standing.remaining_s if standing else None,
+        "done_frac": progress.done_frac if progress else None,
+        "remaining_s": progress.remaining_s if progress else None,
         "url": f"{ui_url}/runs/flow-run/{seen.run_id}",
     }
 
