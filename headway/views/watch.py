@@ -11,8 +11,8 @@ from headway.model.run import RunState
 from headway.prefect.client import FlowRun, PrefectServer
 from headway.site import Site
 from headway.units import format_duration
-from headway.views.details import details
 from headway.views.logs import LogReader
+from headway.views.run_details import details
 from headway.views.run_document import is_over, outcome
 from headway.views.site_snapshot import progress_of_runs, remaining_s_of
 from headway.views.terminal import log_line, plain

@@ -22,6 +22,7 @@ from headway.views.run_document import (
     run_details,
     run_view,
 )
+from headway.views.run_history import RunHistory
 from headway.views.site_snapshot import RunProgress
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -61,6 +62,20 @@ KEYS = {
     "run_id", "name", "owner", "state", "reason", "node", "runtime", "attempt", "exit",
     "submitted_at", "started_at", "ended_at", "duration_s", "done_frac", "remaining_s", "url",
 }  # fmt: skip
+NOTHING = RunHistory(
+    RECORD, [], [], [], [], [],
+    here="a", folder=Path("/r"), outputs=[], diagnostics=diagnose_points([]),
+    [],
+    [],
+    [],
+    [],
+    [],
+    here="a",
+    folder=Path("/r"),
+    outputs=[],
+    diagnostics=diagnose_points([]),
+)
+"""A run of which nothing is known beside its record."""
 
 
 def test_a_run_that_no_worker_has_seen_is_shown() -> None:
@@ -99,17 +114,7 @@ def test_the_ledgers_reason_is_the_newer_one() -> None:
 
 def test_details_have_the_documented_keys() -> None:
     step = Step("train", 1, StepState.DONE, NOON, NOON + timedelta(seconds=2.5))
-    details = run_details(
-        RECORD,
-        steps=[step],
-        lease=None,
-        latest=None,
-        remaining_s=None,
-        outputs=["a"],
-        ranks=[],
-        warnings=[],
-        attempts=[],
-    )
+    details = run_details(replace(NOTHING, steps=[step], outputs=["a"]), None)
     assert set(details) >= {
         "steps", "demand", "lease", "predicted", "measured", "progress", "outputs",
     }  # fmt: skip
@@ -156,15 +161,7 @@ def test_every_key_is_documented() -> None:
     page = (Path(__file__).resolve().parents[3] / "docs/json.md").read_text()
     keys = set(run_view(SEEN, RECORD, ""))
     details = run_details(
-        RECORD,
-        steps=[],
-        lease=None,
-        latest=None,
-        remaining_s=None,
-        outputs=[],
-        ranks=[],
-        warnings=[WARNING],
-        attempts=[AttemptRecord("id-1", 1)],
+        replace(NOTHING, warnings=[WARNING], attempts=[AttemptRecord("id-1", 1)]), None
     )
     keys |= {"diagnostics", *diagnostics_view(diagnose_points([]))}
     keys |= set(details["warnings"][0]) | set(details["attempts"][0])

@@ -17,7 +17,7 @@ from headway.testing.clock import FakeClock
 from headway.views.logs import log_path, log_pieces
 from headway.views.site_snapshot import RunProgress
 from headway.views.watch import watch_run
-from tests.unit.views.test_show import NOON, RECORD
+from tests.unit.views.test_run_report import NOON, RECORD
 
 OVER = FlowRun("r1", "flights", "COMPLETED", "Completed", "", "", {})
 
