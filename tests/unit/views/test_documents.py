@@ -65,16 +65,7 @@ KEYS = {
 NOTHING = RunHistory(
     RECORD, [], [], [], [], [],
     here="a", folder=Path("/r"), outputs=[], diagnostics=diagnose_points([]),
-    [],
-    [],
-    [],
-    [],
-    [],
-    here="a",
-    folder=Path("/r"),
-    outputs=[],
-    diagnostics=diagnose_points([]),
-)
+)  # fmt: skip
 """A run of which nothing is known beside its record."""
 
 
