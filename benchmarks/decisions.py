@@ -25,10 +25,10 @@ from sqlmodel import Session  # noqa: E402
 from headway.clock import SystemClock  # noqa: E402
 from headway.ledger.records import to_json  # noqa: E402
 from headway.ledger.tables import RunRow  # noqa: E402
-from headway.line import Line  # noqa: E402
 from headway.model.lease import Demand  # noqa: E402
 from headway.model.node import Capacity, Gpu, Node  # noqa: E402
 from headway.model.run import Prediction  # noqa: E402
+from headway.scheduler.queue import Line  # noqa: E402
 from headway.settings import Settings  # noqa: E402
 from headway.site import Site  # noqa: E402
 from headway.units import GIB  # noqa: E402

@@ -16,7 +16,7 @@ import numpy as np
 
 from headway.clock import SystemClock
 from headway.estimate.estimator import Estimators
-from headway.estimate.evaluate import MODELS, LeaveOut, Score, evaluate, learning_curve
+from headway.estimate.evaluation.evaluate import MODELS, LeaveOut, Score, evaluate, learning_curve
 from headway.estimate.features import from_trace
 from headway.estimate.physics import shipped
 from headway.estimate.trace_files import parse

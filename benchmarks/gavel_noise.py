@@ -16,9 +16,9 @@ import pandas as pd
 from sklearn.isotonic import IsotonicRegression
 
 from headway.clock import SystemClock
-from headway.estimate.evaluate import Rows, hold_out
+from headway.estimate.duration.model import CHAMPION
+from headway.estimate.evaluation.evaluate import Rows, hold_out
 from headway.estimate.physics import shipped
-from headway.estimate.runtime import CHAMPION
 from headway.estimate.trace_files import parse
 
 GAVEL = Path(__file__).parents[1] / "tests" / "data" / "runtime-gavel.csv"

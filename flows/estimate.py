@@ -23,8 +23,8 @@ def options(
     """Predict every way to run the job; a table, a picture and the choice."""
     # scikit-learn, scipy and matplotlib take seconds: only here.
     from headway.estimate.choice import Prefer
-    from headway.estimate.plots import cost_against_time
-    from headway.weigh import weigh
+    from headway.estimate.evaluation.plots import cost_against_time
+    from headway.gateway.estimate import weigh
 
     job = document if isinstance(document, TrainingJob) else job_from_document(document)
     found = weigh(

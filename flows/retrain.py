@@ -13,7 +13,7 @@ from headway.model.trace import Trace
 from headway.site import Site, current_site
 
 if TYPE_CHECKING:
-    from headway.estimate.evaluate import Score
+    from headway.estimate.evaluation.evaluate import Score
 
 
 @task(cache_policy=NO_CACHE, persist_result=False)
@@ -26,8 +26,8 @@ def load_traces(site: Site) -> list[Trace]:
 def refit(site: Site, traces: list[Trace]) -> str:
     """Fit a challenger; it takes the champion's place only if it is better."""
     # scikit-learn and scipy take seconds: only here.
-    from headway.estimate.plots import calibration_plot, cumulative_error
-    from headway.retrain import retrain
+    from headway.estimate.evaluation.plots import calibration_plot, cumulative_error
+    from headway.estimate.evaluation.retrain import retrain
 
     done = retrain(traces, site.settings.models_dir, fitted_at=site.ledger.now())
     verdict = done.verdict

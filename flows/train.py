@@ -25,7 +25,6 @@ from prefect.states import Cancelled, Completed, Failed, Scheduled
 from flows.display import Display, show_comparison, show_profile, show_story
 from flows.gang import start_ranks
 from flows.portrait import Portrait
-from headway.attempt import Attempt, exit_of
 from headway.errors import (
     EngineUnreachable,
     HeadwayError,
@@ -33,17 +32,18 @@ from headway.errors import (
     LedgerUnreachable,
     SiteUnreachable,
 )
-from headway.flowlock import hold_flow
-from headway.follow import Followed
-from headway.gang import Meeting
 from headway.model.job import TrainingJob
 from headway.model.job_text import job_from_document
 from headway.model.lease import Lease, Wait
 from headway.model.run import Exit, ExitKind, cancelled_by
+from headway.node.flowlock import hold_flow
+from headway.run.attempt import Attempt, exit_of
+from headway.run.follow import Followed
+from headway.run.rendezvous import Meeting
 from headway.site import Site, current_site
-from headway.story import markdown
 from headway.units import format_size
-from headway.watch import past_of
+from headway.views.show import markdown
+from headway.views.watch import past_of
 
 DIGITS = TrainingJob(
     name="digits",

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from headway.cli_estimate import estimate, estimators, traces
+from headway.cli.estimate import estimate, estimators, traces
 from headway.errors import ImpossibleDemand, InvalidInput
 from headway.model.node import Capacity, Gpu, Node
 from headway.site import current_site

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from headway.estimate import store
+from headway.estimate.evaluation.retrain import retrain
 from headway.estimate.features import from_trace
 from headway.model.trace import Trace
-from headway.retrain import retrain
 from tests.support.site import LiveSite, wait_for
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)

@@ -6,13 +6,13 @@ import socket
 import pytest
 from click.testing import CliRunner
 
-from headway.cli import headway
-from headway.gates import GATES, Gates, gates_document
+from headway.cli.main import headway
+from headway.gateway.submit import rehearse
 from headway.model.job_text import parse_job
 from headway.model.node import Capacity, Gpu, Node, Reserve
 from headway.policy.plan import Start, Stay
+from headway.scheduler.limits import GATES, Gates, gates_document
 from headway.site import LINE, POLICY, current_site
-from headway.submit import rehearse
 from headway.units import GIB
 
 GOOD = "name: t\nimage: python:3.11\ncommand: [python, train.py]\n"
