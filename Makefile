@@ -2,6 +2,8 @@
 PYTHON ?= python3
 VENV   ?= .venv
 BIN     = $(VENV)/bin
+# Much of a test's time is waiting: processes that share the tests, beside each other.
+TESTERS ?= 2
 READY   = $(VENV)/.ready
 DEV     = $(VENV)/.dev
 
@@ -30,14 +32,14 @@ test-deps: $(DEV) ## install what the tests need from the system (root on Debian
 	@PYTHON=$(BIN)/python sh tests/install-system-deps.sh
 
 test: $(DEV)     ## every test; what this machine lacks is skipped with its reason
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n $(TESTERS)
 
 check: $(DEV)    ## lint, types, import contracts and the unit tests: under a minute
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
-	$(BIN)/python -m pytest -q tests/unit
+	$(BIN)/python -m pytest -q -n $(TESTERS) tests/unit
 
 bench: $(DEV)    ## beside a stock Prefect worker; a long line; short jobs over four nodes
 	$(BIN)/python benchmarks/submit_latency.py

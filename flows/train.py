@@ -42,8 +42,8 @@ from headway.run.follow import Followed
 from headway.run.rendezvous import Meeting
 from headway.site import Site, current_site
 from headway.units import format_size
+from headway.views.details import past_of
 from headway.views.show import markdown
-from headway.views.watch import past_of
 
 DIGITS = TrainingJob(
     name="digits",

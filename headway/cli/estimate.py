@@ -6,18 +6,8 @@ from typing import TYPE_CHECKING, BinaryIO
 
 import click
 
-from headway.cli.runs import (
-    A_FILE,
-    FiniteRange,
-    as_json,
-    name_of,
-    print_json,
-    print_table,
-    read_data,
-    read_text,
-    say,
-    this_site,
-)
+from headway.cli.inputs import A_FILE, FiniteRange, name_of, read_data, read_text, this_site
+from headway.cli.output import as_json, print_json, print_table, say
 
 if TYPE_CHECKING:
     from headway.estimate.choice import Option

@@ -4,7 +4,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from headway.cli.runs import as_json, print_json, this_site
+from headway.cli.inputs import this_site
+from headway.cli.output import as_json, print_json
 
 if TYPE_CHECKING:
     from headway.site import Site
@@ -40,9 +41,10 @@ def top(once: bool, interval: float, machine: bool) -> None:
 
 def _seen(site: "Site") -> dict[str, Any]:
     from headway.gateway.api import snapshot
-    from headway.views.documents import node_view, warning_view
+    from headway.views.node_document import node_view
+    from headway.views.queue_document import line_views
+    from headway.views.run_document import warning_view
     from headway.views.top import document
-    from headway.views.watch import line_views
 
     now = snapshot(site)
     runs = [

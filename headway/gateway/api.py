@@ -25,9 +25,11 @@ from headway.model.strict_json import read_strict
 from headway.model.yaml_document import MAX_TEXT_BYTES
 from headway.site import Site
 from headway.units import format_size
-from headway.views.documents import ledger_state, node_view, run_details
+from headway.views.details import standings
 from headway.views.metrics import SiteSnapshot, exposition
-from headway.views.watch import line_views, standings, waiting_of
+from headway.views.node_document import node_view
+from headway.views.queue_document import line_views, waiting_of
+from headway.views.run_document import ledger_state, run_details
 
 JUDGED_RUNS = 100
 """Newest ended runs by which estimates are judged."""

@@ -17,6 +17,7 @@ from docker.errors import APIError, DockerException, NotFound
 from docker.types import DeviceRequest, LogConfig, Mount
 from docker.utils import kwargs_from_env
 
+from headway.cgroups import Cgroups
 from headway.clock import Clock
 from headway.errors import (
     ContainerExists,
@@ -34,11 +35,10 @@ from headway.model.policy import (
     NetworkMode,
     RootFilesystem,
 )
-from headway.runtime import logfile, probe
-from headway.runtime.cgroups import Hierarchy
+from headway.runtime import logfile
 from headway.runtime.enginelog import fetch_into
 from headway.runtime.firewall import Service
-from headway.runtime.held import Held, Reading
+from headway.runtime.memory_peak import MemoryPeak
 from headway.runtime.networks import Networks, is_bridge
 from headway.runtime.port import (
     BindMount,
@@ -104,10 +104,8 @@ class DockerRuntime:
         self._timeout_s = timeout_s
         self._networks = Networks(lambda: self._api, docker_host)
         self._closed = closed
-        self._groups = Hierarchy.of_this_host()
-        self._held: dict[str, Held] = {}
-        # Where no group of our own outlives the container: the last reading.
-        self._last: dict[str, Reading] = {}
+        self._groups = Cgroups()
+        self._peaks: dict[str, MemoryPeak] = {}
 
     # ----- what the engine can do -----
 
@@ -137,32 +135,6 @@ class DockerRuntime:
     def path_in_container(self, mount: BindMount) -> str:
         """The mount's target."""
         return mount.target
-
-    def detect_gpu_support(self) -> str:
-        """Start a container with any one GPU; the reason why that fails, empty when it works."""
-        with self._asking("look for its probe image"):
-            try:
-                self._api.inspect_image(probe.IMAGE)  # type: ignore[no-untyped-call]  # the stubs' gap
-            except NotFound:
-                repository, _, tag = probe.IMAGE.rpartition(":")
-                self._api.import_image_from_data(
-                    probe.root(self._info["Architecture"]), repository=repository, tag=tag
-                )
-        name = f"headway-{self.site}-gpu-probe-{os.getpid()}"
-        config = self._api.create_host_config(
-            device_requests=[DeviceRequest(count=1, capabilities=[["gpu"]])], network_mode="none"
-        )
-        with self._telling("start a container with a GPU"):
-            created = self._api.create_container(
-                probe.IMAGE, probe.COMMAND, name=name, host_config=config
-            )
-            try:
-                self._api.start(created)
-            except APIError as error:
-                return str(error.explanation or error)
-            finally:
-                self._api.remove_container(created, force=True)
-        return ""
 
     def ensure_image(self, image: str) -> None:
         """Pull *image* unless it is here. Raises `ImageMissing`, `PolicyViolation`."""
@@ -576,8 +548,7 @@ class DockerRuntime:
                         raise
         if self._own_group:
             self._remove_group(name)
-        self._held.pop(name, None)
-        self._last.pop(name, None)
+        self._peaks.pop(name, None)
 
     def _remove_group(self, name: str) -> None:
         try:
@@ -600,13 +571,12 @@ class DockerRuntime:
             self._look(name, self._group(name))
         else:
             self.inspect(name)
-        return self._held.get(name, Held()).usage(self._last.get(name))
+        return self._peaks.get(name, MemoryPeak()).usage()
 
     def _look(self, name: str, group: str | None) -> None:
         reading = self._groups.read(group) if group else None
         if reading is not None:
-            self._held[name] = self._held.get(name, Held()).after(reading)
-            self._last[name] = reading
+            self._peaks[name] = self._peaks.get(name, MemoryPeak()).after(reading)
 
     def own_folders(self, name: str) -> tuple[Path, ...]:
         """Its writable layer, and the volumes that its image declares."""

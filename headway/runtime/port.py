@@ -59,7 +59,6 @@ class ContainerSpec:
     """Other than the policy's, which may still forbid it; None for the policy's."""
     user: str = ""
     """``uid:gid``; empty for the owner of headway's own process."""
-    stop_grace_s: float = 10.0
     wrapper: tuple[str, ...] = ()
     """Words before the command, left out where the image has no shell to run them."""
     log_limit_bytes: int = 256 * 1024 * 1024

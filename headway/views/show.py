@@ -21,7 +21,7 @@ from headway.model.run import Exit, ExitKind, Measurement, Prediction, Step
 from headway.model.silent import RunWarning
 from headway.profile.text import profile_view
 from headway.units import format_duration, format_size
-from headway.views.documents import comparison
+from headway.views.run_document import comparison
 
 _ENDS = {
     ExitKind.OK: "ended well",

@@ -10,7 +10,7 @@ from rich.text import Text
 from headway.clock import SystemClock
 from headway.errors import shown
 from headway.units import format_duration, format_size
-from headway.views.documents import start_text
+from headway.views.queue_document import start_text
 
 _BAR_CELLS = 12
 

@@ -23,8 +23,8 @@ from headway.scheduler.limits import Gates
 from headway.scheduler.queue import Line, Offer
 from headway.settings import Settings
 from headway.site import LINE, Site
-from headway.views.documents import start_text
-from headway.views.watch import line_views, standings, waiting_of
+from headway.views.details import standings
+from headway.views.queue_document import line_views, start_text, waiting_of
 from tests.support.api import serving
 
 NODES = ("here", "there")

@@ -13,12 +13,13 @@ from headway.model.run import Exit, ExitKind, Measurement, Prediction, RunState,
 from headway.model.silent import RunWarning, Silent, SilentFailure
 from headway.prefect.client import FlowRun
 from headway.units import GIB
-from headway.views.documents import (
+from headway.views.metrics import RunStanding
+from headway.views.queue_document import rehearsal_view
+from headway.views.run_document import (
     comparison,
     diagnostics_view,
     is_over,
     outcome,
-    rehearsal_view,
     run_details,
     run_view,
 )
@@ -79,7 +80,7 @@ def test_whose_run_it_is_is_told_where_it_is_known_and_never_made_up() -> None:
 
 
 def test_a_run_is_listed_with_how_long_and_how_far() -> None:
-    running = {"elapsed_s": 9.0, "done_frac": 0.5, "remaining_s": 10.0}
+    running = RunStanding(RECORD, elapsed_s=9.0, done_frac=0.5, remaining_s=10.0)
     view = run_view(SEEN, RECORD, "http://ui", running)
     assert (view["duration_s"], view["done_frac"], view["remaining_s"]) == (9.0, 0.5, 10.0)
     ended = replace(RECORD, ended_at=NOON + timedelta(seconds=75))
