@@ -26,7 +26,7 @@ from headway.clock import Clock
 from headway.errors import ContainerExists, ContainerMissing, PolicyViolation, RuntimeFailure
 from headway.model.policy import ContainerPolicy
 from headway.project import PACKAGE, PROJECT
-from headway.runtime import logfile, passage, proctree, shim
+from headway.runtime import logfile
 from headway.runtime.port import (
     BindMount,
     ContainerSpec,
@@ -36,6 +36,7 @@ from headway.runtime.port import (
     RuntimeKind,
     Usage,
 )
+from headway.runtime.process import passage, proctree, shim
 from headway.runtime.rules import check_spec, real_source
 
 _POLL_S = 0.02
