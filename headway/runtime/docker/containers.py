@@ -92,12 +92,17 @@ class DockerRuntime:
             (info.get("CpuCfsQuota"), "This engine does not limit CPU time."),
             (
                 os.geteuid() == 0,
-                "headway is not root: what a container writes outside its mounts does not "
-                + "count against resources.disk.",
+                (
+                    "headway is not root: what a container writes outside its mounts does not "
+                    "count against resources.disk."
+                ),
             ),
             (
                 self._own_group,
-                "The memory peak is read while a container runs; one in its last second may be missed.",
+                (
+                    "The memory peak is read while a container runs; one in its last second "
+                    "may be missed."
+                ),
             ),
             (not amiss, amiss),
         )
