@@ -5,16 +5,21 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from headway.units import GIB
 from samples.local_image import BUSYBOX, PYTHON, MissingPiece, build
-from tests.support import dockerd
+from tests.nvml.stub import StubGpus, build_stub
+from tests.support import dockerd, parallel
 from tests.support import postgresql as postgresql_support
+from tests.support.nodes import KINDS, several_nodes
 from tests.support.site import LiveSite, live_site
 
 AS_ROOT = os.geteuid() == 0
 NOBODY = (65534, 65534)
+_OURS = "headway-tests-"
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -25,14 +30,27 @@ def pytest_configure(config: pytest.Config) -> None:
     every session that starts.
     """
     if AS_ROOT and config.option.basetemp is None:
-        config.option.basetemp = tempfile.mkdtemp(prefix="headway-tests-")
+        config.option.basetemp = tempfile.mkdtemp(prefix=_OURS)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> parallel.BySite:
+    """With ``-n 2`` the tests of one site stay together."""
+    return parallel.BySite(config, log)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put the tests of one site behind each other, what takes longest first."""
+    for item in items:
+        parallel.check(item)
+    items.sort(key=lambda item: parallel.turn(item.nodeid))
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
     """Remove that folder, unless a test failed."""
     base = Path(config.option.basetemp or "/")
     session_failed = getattr(config, "headway_failed", False)
-    if AS_ROOT and base.name.startswith("headway-tests-") and not session_failed:
+    if AS_ROOT and base.name.startswith(_OURS) and not session_failed:
         shutil.rmtree(base, ignore_errors=True)
 
 
@@ -46,7 +64,9 @@ def _usual_umask() -> None:
 def tmp_path(tmp_path: Path) -> Path:
     """pytest's, open to the users whom root's site becomes: they read what a test puts there."""
     if AS_ROOT:
-        tmp_path.parent.chmod(0o711)
+        for above in tmp_path.parents:
+            if above.name.startswith(_OURS) or above.parent.name.startswith(_OURS):
+                above.chmod(0o711)  # the second is that of a process among several
         tmp_path.chmod(0o755)
     return tmp_path
 
@@ -108,6 +128,39 @@ def process_site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveSite]
 def docker_site(tmp_path_factory: pytest.TempPathFactory, python_image: str) -> Iterator[LiveSite]:
     """A site on a container engine."""
     with live_site(tmp_path_factory.mktemp("site"), "docker") as site:
+        yield site
+
+
+@pytest.fixture(scope="session")
+def four_nodes(
+    postgresql: str, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[dict[str, LiveSite]]:
+    """A site of `KINDS` on PostgreSQL, without an engine."""
+    with several_nodes(tmp_path_factory.mktemp("nodes"), postgresql, KINDS) as sites:
+        yield sites
+
+
+@pytest.fixture(scope="session")
+def stub(tmp_path_factory: pytest.TempPathFactory) -> StubGpus:
+    """The two GPUs of `stub_site`."""
+    folder = tmp_path_factory.mktemp("nvml")
+    for each in (folder, folder.parent):
+        each.chmod(0o755)  # a program looks here, too, and is not root
+    stub = StubGpus(folder / "gpus.state")
+    stub.add("GPU-a", total=24 * GIB)
+    stub.add("GPU-b", total=24 * GIB)
+    return stub
+
+
+@pytest.fixture(scope="session")
+def stub_site(stub: StubGpus, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveSite]:
+    """A site without an engine on two GPUs of 24 GiB, with a stand-in for Nsight Systems."""
+    folder = tmp_path_factory.mktemp("stub-site")
+    tools = folder / "nsight-systems"
+    tools.mkdir()
+    (tools / "nsys").symlink_to(Path(__file__).parent / "support/fake_nsys.py")
+    env = stub.environment(build_stub(folder)) | {"HEADWAY_NSYS": str(tools)}
+    with live_site(folder / "home", "process", **env) as site:
         yield site
 
 

@@ -8,28 +8,28 @@ from pathlib import Path
 
 import pytest
 
-from headway.units import GIB, KIB
-from tests.nvml.stub import StubGpus, build_stub
-from tests.support.site import LiveSite, live_site, wait_for
+from headway.units import KIB
+from tests.nvml.stub import StubGpu, StubGpus
+from tests.support.site import LiveSite, wait_for
 
-FAKE = Path(__file__).resolve().parents[1] / "support/fake_nsys.py"
 pytestmark = pytest.mark.prefect
 
 
+BUSY = {
+    "util": 60, "pcie_rx": round(9e9 / KIB), "pcie_tx": round(1e9 / KIB),
+    "pcie_gen": 3, "pcie_width": 16, "pcie_gen_max": 3, "pcie_width_max": 16,
+}  # fmt: skip
+
+
 @pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveSite]:
-    folder = tmp_path_factory.mktemp("profile-site")
-    stub = StubGpus(folder / "gpus.state")
-    stub.add(
-        "GPU-a", total=24 * GIB, util=60, pcie_rx=round(9e9 / KIB), pcie_tx=round(1e9 / KIB),
-        pcie_gen=3, pcie_width=16, pcie_gen_max=3, pcie_width_max=16,
-    )  # fmt: skip
-    tools = folder / "nsight-systems"
-    tools.mkdir()
-    (tools / "nsys").symlink_to(FAKE)
-    env = stub.environment(build_stub(folder)) | {"HEADWAY_NSYS": str(tools)}
-    with live_site(folder / "home", "process", **env) as site:
-        yield site
+def site(stub: StubGpus, stub_site: LiveSite) -> Iterator[LiveSite]:
+    """The site, whose GPUs are busy."""
+    idle = vars(StubGpu(""))
+    for uuid in ("GPU-a", "GPU-b"):
+        stub.set(uuid, **BUSY)
+    yield stub_site
+    for uuid in ("GPU-a", "GPU-b"):
+        stub.set(uuid, **{name: idle[name] for name in BUSY})
 
 
 def job(name: str, program: str, **more: object) -> dict[str, object]:
