@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from headway.errors import PolicyViolation, RuntimeFailure
-from headway.project import PROJECT
+from headway.project import PACKAGE, PROJECT
 from headway.runtime.port import ContainerSpec
 from headway.runtime.process import passage
 
@@ -82,7 +82,7 @@ def user_of(spec: ContainerSpec) -> tuple[int, int] | None:
 
 def _needs(spec: ContainerSpec) -> list[tuple[Path, bool]]:
     """What a program must be able to reach, and whether it writes there."""
-    own = (sys.prefix, sys.base_prefix, PROJECT / "headway", PROJECT / "samples")
+    own = (sys.prefix, sys.base_prefix, PACKAGE, PROJECT / "samples")
     return [
         *((Path(path), False) for path in own),
         *((mount.source, not mount.read_only) for mount in spec.mounts),
