@@ -99,10 +99,7 @@ class DockerRuntime:
             ),
             (
                 self._own_group,
-                (
-                    "The memory peak is read while a container runs; one in its last second "
-                    "may be missed."
-                ),
+                "The memory peak is read while a container runs; a later one may be missed.",
             ),
             (not amiss, amiss),
         )
