@@ -24,9 +24,9 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.progress_families import HELD_OUT, TUNED, Draw, Family, Now, oracle
-from headway.estimate.remaining import RemainingTime
-from headway.estimate.remaining_replay import Scores, replay
-from headway.estimate.remaining_series import Series, read_series
+from headway.estimate.remaining.model import RemainingTime
+from headway.estimate.remaining.replay import Scores, replay
+from headway.estimate.remaining.series import Series, read_series
 
 LOGS = Path(__file__).parents[1] / "tests" / "data" / "remaining"
 THE_END = Now(10**9)

@@ -29,7 +29,7 @@ import psutil
 from rich.console import Console
 from rich.table import Table
 
-from headway.server import PrefectServer
+from headway.prefect.client import PrefectServer
 
 ROOT = Path(__file__).resolve().parents[1]
 HEADWAY = str(Path(sys.executable).with_name("headway"))

@@ -15,7 +15,7 @@ from prefect.settings import (
     save_profiles,
 )
 
-from headway.auth import site_auth
+from headway.prefect.auth import site_auth
 from headway.settings import Settings
 
 NAME = "headway"

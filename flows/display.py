@@ -18,15 +18,15 @@ from prefect.logging.loggers import LoggingAdapter
 from flows.portrait import Portrait
 from headway.clock import Clock
 from headway.errors import shown
-from headway.estimate.remaining import Basis
-from headway.follow import Watched
+from headway.estimate.remaining.model import Basis
 from headway.model.profile import Profile
 from headway.model.run import Measurement, Prediction
 from headway.model.silent import RunWarning, Silent
 from headway.profile.text import rows, summary
-from headway.terminal import log_line
+from headway.run.follow import Watched
 from headway.units import format_duration, format_size
-from headway.view import comparison
+from headway.views.run_document import comparison
+from headway.views.terminal import log_line
 
 _UPDATE_EVERY_S = 2.0
 _LINES_PER_S = 20.0

@@ -8,12 +8,12 @@ from prefect.deployments import run_deployment
 from prefect.exceptions import ObjectNotFound
 from prefect.logging import get_run_logger
 
-from headway.attempt import Attempt
 from headway.errors import SiteUnreachable
-from headway.gang import Meeting
 from headway.model.lease import Lease
 from headway.model.run import rank_name
-from headway.server import DEPLOYMENTS, RANK
+from headway.prefect.client import DEPLOYMENTS, RANK
+from headway.run.attempt import Attempt
+from headway.run.rendezvous import Meeting
 
 
 def start_ranks(attempt: Attempt, lease: Lease, secrets: Callable[[], Mapping[str, str]]) -> None:

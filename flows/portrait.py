@@ -12,8 +12,8 @@ from prefect.client.schemas.actions import ArtifactUpdate
 from prefect.logging.loggers import LoggingAdapter
 
 from flows.pictures import picture_text
-from headway.follow import Watched
 from headway.model.progress import ProgressPoint
+from headway.run.follow import Watched
 
 _EVERY_S = 30.0
 _WAIT_AT_END_S = 20.0

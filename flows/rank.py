@@ -15,9 +15,9 @@ from prefect.states import Failed
 
 from flows.train import back_to_the_line, run_attempt, waiting
 from headway.errors import HeadwayError, LeaseLost, LedgerUnreachable
-from headway.flowlock import hold_flow
-from headway.gang import Meeting
-from headway.server import RANK
+from headway.node.flowlock import hold_flow
+from headway.prefect.client import RANK
+from headway.run.rendezvous import Meeting
 from headway.site import Site, current_site
 
 

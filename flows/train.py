@@ -25,7 +25,6 @@ from prefect.states import Cancelled, Completed, Failed, Scheduled
 from flows.display import Display, show_comparison, show_profile, show_story
 from flows.gang import start_ranks
 from flows.portrait import Portrait
-from headway.attempt import Attempt, exit_of
 from headway.errors import (
     EngineUnreachable,
     HeadwayError,
@@ -33,17 +32,18 @@ from headway.errors import (
     LedgerUnreachable,
     SiteUnreachable,
 )
-from headway.flowlock import hold_flow
-from headway.follow import Followed
-from headway.gang import Meeting
 from headway.model.job import TrainingJob
 from headway.model.job_text import job_from_document
 from headway.model.lease import Lease, Wait
 from headway.model.run import Exit, ExitKind, cancelled_by
+from headway.node.flowlock import hold_flow
+from headway.run.attempt import Attempt, exit_of
+from headway.run.follow import Followed
+from headway.run.rendezvous import Meeting
 from headway.site import Site, current_site
-from headway.story import markdown
 from headway.units import format_size
-from headway.watch import past_of
+from headway.views.run_history import history_of
+from headway.views.run_report import markdown
 
 DIGITS = TrainingJob(
     name="digits",
@@ -251,7 +251,7 @@ def _tell(attempt: Attempt) -> None:
     """Put the run's story on its page; `headway show` tells it too, should Prefect be away."""
     try:
         record = attempt.site.ledger.runs.get(attempt.run_id)
-        show_story(markdown(past_of(attempt.site, record)))
+        show_story(markdown(history_of(attempt.site, record)))
     except Exception as error:  # noqa: BLE001 - the run has ended; its story must not change how
         get_run_logger().debug("the story of the run could not be shown: %s", error)
 

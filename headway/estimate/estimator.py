@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 
+from headway.estimate.duration.model import TimeModel
 from headway.estimate.features import Configuration, Unit, from_trace, measured_times
 from headway.estimate.memory import GPU_TERMS, HOST_TERMS, MemoryModel, Peak
 from headway.estimate.physics import Tables, shipped
-from headway.estimate.runtime import TimeModel
 from headway.model.run import Prediction
 from headway.model.trace import Trace
 from headway.units import HOUR_S

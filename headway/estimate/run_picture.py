@@ -13,8 +13,8 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from headway.errors import shown
-from headway.estimate.remaining_diagnostics import rising
-from headway.estimate.remaining_history import Array
+from headway.estimate.remaining.diagnostics import rising
+from headway.estimate.remaining.history import Array
 from headway.model.progress import ProgressPoint
 from headway.units import GIB, HOUR_S, MIB, MINUTE_S
 

@@ -18,11 +18,11 @@ from headway.model.node import Capacity, Gpu, Node
 from headway.model.progress import ProgressPoint
 from headway.model.silent import Silent
 from headway.model.telemetry import TelemetryPoint
+from headway.run.silent_check import Vigil
 from headway.runtime.port import Usage
 from headway.settings import Settings
 from headway.site import LINE, Site
 from headway.units import GIB
-from headway.vigil import Vigil
 from tests.support.api import serving
 
 JOB = {"name": "digits", "image": "python:3.11", "command": ["python", "train.py"]}

@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from headway.attempt import Attempt, exit_of
 from headway.clock import SystemClock
 from headway.errors import ImpossibleDemand, StagingTimedOut
-from headway.follow import Followed
 from headway.model.job import Dataset, Resources, TrainingJob
 from headway.model.lease import Basis, Lease, Sharing
 from headway.model.node import GpuProcess, GpuReading, Reserve
 from headway.model.run import Exit, ExitKind, Prediction, RunState, Step, StepState
 from headway.model.trace import Trace
+from headway.run.attempt import Attempt, exit_of
+from headway.run.follow import Followed
 from headway.runtime.port import ContainerState, ContainerStatus
 from headway.settings import Settings
 from headway.site import Site

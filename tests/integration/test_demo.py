@@ -7,7 +7,7 @@ from typing import Any, cast
 import docker
 import pytest
 
-from headway import demo
+from headway.admin import demo
 from headway.clock import SystemClock
 from headway.errors import ImageMissing
 from samples import local_image

@@ -8,12 +8,12 @@ from types import SimpleNamespace
 import docker
 import pytest
 
-from headway.attempt import Attempt
 from headway.clock import SystemClock
-from headway.follow import Watched
 from headway.model.job import Resources, TrainingJob
 from headway.model.lease import Lease
 from headway.model.run import Exit, ExitKind, RunState
+from headway.run.attempt import Attempt
+from headway.run.follow import Watched
 from headway.settings import Settings
 from headway.site import POLICY, Site
 from headway.units import GIB, MIB

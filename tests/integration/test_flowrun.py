@@ -13,8 +13,8 @@ from uuid import uuid4
 import psutil
 import pytest
 
-from headway.flowrun import FENCED, live_flow, lock_flow
-from headway.forkserver import running_server, start_server, stub_command
+from headway.node.flowrun import FENCED, live_flow, lock_flow
+from headway.node.forkserver import running_server, start_server, stub_command
 
 ROOT = Path(__file__).parents[2]
 ENGINE = """
@@ -290,7 +290,8 @@ def test_a_server_whose_directory_is_gone_ends(bench: Bench) -> None:
 
 
 def test_a_lock_is_held_while_its_process_lives_and_no_longer(tmp_path: Path) -> None:
-    script = f"import sys, time; sys.path.insert(0, {str(ROOT)!r}); from headway.flowrun import *;"
+    start = f"import sys, time; sys.path.insert(0, {str(ROOT)!r})"
+    script = f"{start}; from headway.node.flowrun import *;"
     holder = subprocess.Popen(
         [sys.executable, "-c", f"{script} lock_flow({str(tmp_path)!r}, 'a/b'); time.sleep(60)"]
     )

@@ -13,8 +13,8 @@ from typing import Any
 import psutil
 import pytest
 
-from headway.flowrun import live_flow
-from headway.forkserver import running_server, start_server, stub_command
+from headway.node.flowrun import live_flow
+from headway.node.forkserver import running_server, start_server, stub_command
 
 from .prefect_site import PrefectSite
 
@@ -184,7 +184,7 @@ def test_changed_code_is_seen_by_the_next_run(site: Site) -> None:
 
 def test_what_the_worker_preloads_leaves_no_thread() -> None:
     """Else the fork server serves without it, and each run imports for itself: a second more."""
-    from headway.worker import PRELOAD, PRELOAD_ENV
+    from headway.worker.gpu_node import PRELOAD, PRELOAD_ENV
 
     program = f"import os\nfor name in {PRELOAD!r}: __import__(name)\n"
     program += "print(len(os.listdir('/proc/self/task')))"

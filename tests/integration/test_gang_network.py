@@ -9,17 +9,17 @@ import pytest
 
 from flows import gang
 from flows.gang import start_ranks
-from headway.attempt import Attempt
 from headway.clock import SystemClock
 from headway.errors import ImpossibleDemand, PolicyViolation
-from headway.gang import Meeting
-from headway.janitor import Janitor
+from headway.gateway.submit import read_for, refuse_impossible
 from headway.model.job import Resources, TrainingJob
 from headway.model.lease import Demand, Lease
 from headway.model.policy import GangNetwork, NetworkMode
+from headway.node.janitor import Janitor
+from headway.run.attempt import Attempt
+from headway.run.rendezvous import Meeting
 from headway.settings import Settings
 from headway.site import POLICY, Site
-from headway.submit import read_for, refuse_impossible
 from headway.testing.runtime import FakeMachine, FakeRuntime, Script
 from headway.units import MIB
 
@@ -159,7 +159,7 @@ def test_the_janitor_says_once_what_is_amiss_with_the_network(
     site: Site, machine: FakeMachine, caplog: pytest.LogCaptureFixture
 ) -> None:
     janitor = Janitor(site)
-    with caplog.at_level(logging.WARNING, "headway.janitor"):
+    with caplog.at_level(logging.WARNING, "headway.node.janitor"):
         for why in ("iptables is not installed", "iptables is not installed", "", "gone again"):
             machine.unguarded = why
             janitor.round([], {}, frozenset())

@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from headway.clock import SystemClock
-from headway.flowlock import hold_flow
-from headway.janitor import Janitor, PrefectRun
 from headway.model.job import TrainingJob
 from headway.model.lease import Demand, Lease
 from headway.model.run import Exit, ExitKind, Measurement, RunState
+from headway.node.flowlock import hold_flow
+from headway.node.janitor import Janitor, PrefectRun
 from headway.policy.reconcile import PrefectView
 from headway.settings import Settings
 from headway.site import Site

@@ -10,21 +10,21 @@ import httpx
 import pytest
 
 from headway.clock import SystemClock
-from headway.flowlock import hold_flow
-from headway.gates import Gates
+from headway.gateway.submit import rehearse
 from headway.ledger.standings import NOT_KEPT_YET
-from headway.line import Line, Offer
 from headway.model.attempt import Standing
 from headway.model.job_text import job_from_document
 from headway.model.lease import Demand, Lease
 from headway.model.node import Gpu, GpuReading, NodeState
 from headway.model.run import Prediction, RunState
 from headway.model.trace import Trace
+from headway.node.flowlock import hold_flow
+from headway.scheduler.limits import Gates
+from headway.scheduler.queue import Line, Offer
 from headway.settings import Settings
 from headway.site import LINE, Site
-from headway.submit import rehearse
-from headway.view import start_text
-from headway.watch import line_views, standings, waiting_of
+from headway.views.queue_document import line_views, start_text, waiting_of
+from headway.views.site_snapshot import progress_of_runs
 from tests.support.api import serving
 
 NODES = ("here", "there")
@@ -146,7 +146,7 @@ def test_everybody_is_told_the_same_start(sites) -> None:
         when = datetime.fromisoformat(moment) if isinstance(moment, str) else moment
         return abs((when - at).total_seconds() - seconds) < 20
 
-    (running,) = standings(here, [here.ledger.runs.get(offers[0].run_id)])
+    (running,) = progress_of_runs(here, [here.ledger.runs.get(offers[0].run_id)])
     assert running.remaining_s == pytest.approx(60, abs=20)
     queue = {view["run_id"]: view for view in line_views(here)}
     for each, wait_s in ((offers[1], 60.0), (offers[2], 180.0)):  # the first one's like takes 120 s
@@ -256,7 +256,7 @@ def test_a_run_bound_to_a_node_starts_there_only(sites) -> None:
 
 
 def test_a_lost_node_takes_nothing_and_its_leases_stay(sites, monkeypatch) -> None:
-    monkeypatch.setattr("headway.pool.LOST_AFTER_S", -1.0)
+    monkeypatch.setattr("headway.scheduler.snapshot.LOST_AFTER_S", -1.0)
     line = Line(sites["here"])
     line.take_in([offer("waits")])
     assert line.look().start == ()

@@ -10,12 +10,12 @@ from uuid import UUID
 import pytest
 from click.testing import CliRunner, Result
 
-from headway.cli import headway
+from headway.cli.main import headway
 from headway.clock import SystemClock
-from headway.flowlock import hold_flow
 from headway.model.lease import Demand, Lease
 from headway.model.run import Exit, ExitKind, Measurement
-from headway.prune import remove, tidy
+from headway.node.flowlock import hold_flow
+from headway.node.prune import remove, tidy
 from headway.settings import Settings
 from headway.site import Site, current_site
 from headway.units import MIB

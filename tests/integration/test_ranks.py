@@ -10,15 +10,15 @@ from prefect.settings import PREFECT_API_URL, temporary_settings
 
 from flows.gang import start_ranks
 from flows.rank import run_part
-from headway.attempt import Attempt
 from headway.clock import SystemClock
 from headway.errors import SiteUnreachable
-from headway.follow import Followed
-from headway.gang import Meeting, other_ranks, why_leave
 from headway.model.job import Resources, TrainingJob
 from headway.model.lease import Demand, Lease, Resource, Wait
 from headway.model.run import Exit, ExitKind, Measurement, RunState
 from headway.policy.gang import TAKE_WITHIN_S, why_stop
+from headway.run.attempt import Attempt
+from headway.run.follow import Followed
+from headway.run.rendezvous import Meeting, other_ranks, why_leave
 from headway.runtime.port import ContainerState, ContainerStatus
 from headway.settings import Settings
 from headway.site import Site

@@ -6,11 +6,11 @@ from uuid import uuid4
 
 import pytest
 
+from headway.admin.node_removal import remove_node
 from headway.clock import SystemClock
 from headway.errors import InvalidInput
 from headway.model.lease import Demand, Lease
 from headway.model.run import RunState
-from headway.removal import remove_node
 from headway.settings import Settings
 from headway.site import Site
 from headway.units import MIB
@@ -65,7 +65,7 @@ def test_its_runs_go_elsewhere_or_end(
 ) -> None:
     again, never = (running_there(process_site, gone, retries) for retries in (1, 0))
     name = gone_name(gone)
-    monkeypatch.setattr("headway.pool.LOST_AFTER_S", -1.0)
+    monkeypatch.setattr("headway.scheduler.snapshot.LOST_AFTER_S", -1.0)
     with process_site.server() as server:
         removed = {each.run_id: each.then for each in remove_node(gone, server, name)}
     assert removed[again] == "goes back to the line as attempt 2"

@@ -11,19 +11,19 @@ from typing import Any, cast
 import docker
 import pytest
 
-from headway.attempt import Attempt
 from headway.clock import SystemClock
 from headway.errors import InvalidInput
-from headway.follow import Followed, Watched
-from headway.janitor import Janitor
 from headway.model.job import Resources, TrainingJob
 from headway.model.lease import Lease
+from headway.node.janitor import Janitor
+from headway.run.attempt import Attempt
+from headway.run.follow import Followed, Watched
 from headway.runtime.port import RuntimeKind
 from headway.settings import Settings
 from headway.site import POLICY, Site
-from headway.watch import log_pieces
+from headway.views.logs import log_pieces
 from tests.support.site import LiveSite
-from tests.unit.test_watch import OVER
+from tests.unit.views.test_watch import OVER
 
 RUN = "00000000-0000-4000-8000-000000000005"
 VALUE = "kei-ge/heim 42+"
@@ -183,7 +183,6 @@ for name in ("job-live", "admin-live"):
 
 
 @pytest.mark.prefect
-@pytest.mark.timeout(180)
 def test_a_job_reads_a_block_of_the_site(process_site: LiveSite, tmp_path: Path) -> None:
     (tmp_path / "make.py").write_text(MAKE)
     made = process_site.prefect("block", "register", "--file", str(tmp_path / "make.py"))

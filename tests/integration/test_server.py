@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from headway.auth import CLIENT
+from headway.admin.join import _accepted_auth, join
 from headway.errors import InvalidInput, SiteRefused, SiteUnreachable
-from headway.server import PrefectServer
+from headway.prefect.auth import CLIENT
+from headway.prefect.client import PrefectServer
 from headway.settings import Settings
 from headway.testing.clock import FakeClock
-from headway.up import _accepted_auth, join
 
 
 class Slow(BaseHTTPRequestHandler):

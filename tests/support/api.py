@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 import uvicorn
 
-from headway.api import create_app
+from headway.gateway.api import create_app
 from headway.site import Site
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from ruamel.yaml import YAML
 
-from headway.auth import CLIENT, SERVER
-from headway.cli import headway
+from headway.cli.main import headway
+from headway.prefect.auth import CLIENT, SERVER
 from headway.settings import Settings
 
 FOLDER = Path(__file__).resolve().parents[2] / "deployments"

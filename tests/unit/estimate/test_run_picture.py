@@ -2,7 +2,7 @@
 
 import pytest
 
-from headway.estimate.remaining_diagnostics import diagnose_points, rising
+from headway.estimate.remaining.diagnostics import diagnose_points, rising
 from headway.estimate.run_picture import run_picture
 from headway.model.progress import ProgressPoint
 from headway.units import GIB

@@ -83,7 +83,7 @@ def test_rolling_back_uses_the_version_named_and_never_a_later_one(tmp_path):
 
 def test_predicting_loads_nothing_that_only_fitting_needs():
     code = (
-        "import sys, headway.weigh, headway.estimate.store;"
+        "import sys, headway.gateway.estimate, headway.estimate.store;"
         "print({'scipy.optimize', 'scipy.stats', 'scipy.spatial', 'sklearn', 'pandas',"
         " 'matplotlib', 'prefect'} & set(sys.modules))"
     )

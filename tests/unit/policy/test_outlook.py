@@ -5,9 +5,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from headway.estimate.remaining import RemainingTime
+from headway.estimate.remaining.model import RemainingTime
 from headway.estimate.usual import Lasted, Usual, instead_of_prior, kind_of
-from headway.gates import Gates
 from headway.ledger.lines import Snapshot
 from headway.ledger.records import RunRecord
 from headway.model.attempt import Standing
@@ -18,7 +17,8 @@ from headway.model.run import Prediction, RunState
 from headway.policy.outlook import around
 from headway.policy.plan import NodeView, Start, Stay, WaitingRun, plan
 from headway.policy.settings import PolicySettings
-from headway.pool import length, running_run, usual_of
+from headway.scheduler.limits import Gates
+from headway.scheduler.snapshot import length, running_run, usual_of
 from headway.units import DAY_S, GIB, HOUR_S
 
 T0 = datetime(2026, 1, 5, 12, 0, tzinfo=UTC)

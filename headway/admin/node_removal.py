@@ -1,0 +1,69 @@
+"""Taking a node out of the site whose machine does not come back."""
+
+from contextlib import suppress
+from typing import NamedTuple
+
+from headway.errors import InvalidInput, RunUnknown
+from headway.model.run import DELETED, ExitKind
+from headway.node.janitor import Janitor, Mending, PrefectRun
+from headway.policy.reconcile import Action, PrefectView
+from headway.prefect.client import PrefectServer
+from headway.scheduler.snapshot import is_lost
+from headway.site import Site
+
+
+class Removed(NamedTuple):
+    """What became of one run of the node."""
+
+    run_id: str
+    name: str
+    then: str
+    """In words, such as ``goes back to the line as attempt 2``."""
+
+
+def remove_node(site: Site, server: PrefectServer, name: str) -> list[Removed]:
+    """End or requeue the runs of node *name*, release what it holds, forget it.
+
+    Raises:
+        InvalidInput: There is no such node, or its worker still reports.
+    """
+    record = site.ledger.nodes.get(name)
+    if record is None:
+        raise unknown_node(site, name)
+    if not is_lost(record, site.ledger.now()):
+        raise InvalidInput(
+            "node", name, "its worker reports; stop it there first with `headway node leave`"
+        )
+    janitor = Janitor(site)
+    runs = site.ledger.runs.on_node(name)
+    prefect = {}
+    for run in runs:
+        with suppress(RunUnknown):
+            seen = server.run(run.run_id)
+            view = PrefectView.of(seen.state_type)
+            prefect[run.run_id] = PrefectRun(view, message=seen.message)
+    for mending in janitor.abandon(name, prefect):
+        _tell(server, mending)
+    site.ledger.nodes.remove(name)
+    return [Removed(run.run_id, run.name, _then(site, run.run_id)) for run in runs]
+
+
+def unknown_node(site: Site, name: str) -> InvalidInput:
+    """The error for a node *name* that the site does not have."""
+    known = ", ".join(node.name for node in site.nodes()) or "none yet"
+    return InvalidInput("node", name, f"give one of the site's nodes: {known}")
+
+
+def _tell(server: PrefectServer, mending: Mending) -> None:
+    if mending.action is Action.SET_CANCELLED:
+        server.end(mending.run_id, "CANCELLED", mending.exit.message if mending.exit else DELETED)
+    elif mending.action is Action.SET_FINAL and mending.exit is not None:
+        cancelled = mending.exit.kind is ExitKind.CANCELLED
+        server.end(mending.run_id, "CANCELLED" if cancelled else "FAILED", mending.exit.message)
+
+
+def _then(site: Site, run_id: str) -> str:
+    run = site.ledger.runs.get(run_id)
+    if run.exit is not None and run.ended_at is not None:
+        return f"has ended: {run.exit.message}"
+    return f"goes back to the line as attempt {run.attempt}"

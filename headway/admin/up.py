@@ -1,0 +1,107 @@
+"""Bringing a site up and down on one machine."""
+
+import contextlib
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from headway.admin.environment import prefect_command
+from headway.admin.processes import (
+    only_one,
+    start_server,
+    start_worker,
+)
+from headway.admin.register import register, write_profile
+from headway.errors import (
+    LedgerUnreachable,
+    RunUnknown,
+    SiteUnreachable,
+)
+from headway.gateway.submit import os_user
+from headway.home import ROOT_HOME, settle
+from headway.model.job_text import job_from_document
+from headway.model.run import CANCELLED_BY
+from headway.node.daemon import server_daemon, worker_daemon
+from headway.node.forkserver import running_server
+from headway.prefect.auth import site_auth
+from headway.prefect.client import PrefectServer
+from headway.site import Site
+
+Say = Callable[[str], None]
+_END_S = 60.0
+"""For cancelled runs to be gone, beyond their grace time."""
+
+
+def bring_up(site: Site, say: Say) -> dict[str, Any]:
+    """Start what does not run yet. What it reports is what `headway up --json` prints."""
+    settings = site.settings
+    settle(settings.home)
+    if os.geteuid() == 0 and settings.home == Path.home() / ".headway":
+        say(f"going on with the site in {settings.home}; a new one of root's is in {ROOT_HOME}")
+    with only_one(settings):
+        site.make_ledger()
+        if worker_daemon(settings).process() is None:
+            site.choose_runtime()  # here, where somebody reads why it cannot be
+        server = start_server(settings, site.clock, say)
+        registered = register(settings, say)
+        if registered:
+            write_profile(settings, say)
+        worker = start_worker(settings, site.clock, say)
+    return {
+        "url": settings.api_url.removesuffix("/api"),
+        "started": [n for n, new in (("server", server), ("worker", worker)) if new],
+        "registered": registered,
+        "node": settings.node,
+        "auth_file": str(settings.auth_file),
+        "prefect": prefect_command(settings),
+        "runtime": site.runtime.kind.value,
+        "weaknesses": list(site.runtime.weaknesses()),
+    }
+
+
+def take_down(site: Site, say: Say) -> dict[str, Any]:
+    """Stop all of it: runs first, each with its grace time, then worker and server."""
+    settings = site.settings
+    cancelled = _end_runs(site, say)
+    stopped = []
+    with only_one(settings):
+        if worker_daemon(settings).stop(signal.SIGTERM, 10.0):
+            stopped.append("worker")
+        fork_server = running_server(settings.state_dir)
+        if fork_server is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(fork_server, signal.SIGTERM)
+            stopped.append("fork server")
+        if server_daemon(settings).stop(signal.SIGTERM, 20.0):
+            stopped.append("server")
+    say(f"stopped: {', '.join(stopped)}" if stopped else "nothing was running")
+    return {"stopped": stopped, "cancelled": cancelled}
+
+
+def _end_runs(site: Site, say: Say) -> list[str]:
+    """Cancel what is under way on this node and wait until it is gone."""
+    if worker_daemon(site.settings).process() is None:
+        return []
+    try:
+        under_way = site.ledger.runs.on_node(site.settings.node)
+        with PrefectServer(site.settings.api_url, auth=site_auth(site.settings)) as server:
+            for run in under_way:
+                say(f"cancelling {run.name} ({run.run_id[:8]}) …")
+                with contextlib.suppress(RunUnknown):  # deleted: the janitor ends it
+                    server.cancel(run.run_id, f"{CANCELLED_BY}{os_user()} (headway down)")
+        grace_s = max((job_from_document(run.job).stop_grace for run in under_way), default=0.0)
+        end = site.clock.monotonic_s() + grace_s + _END_S
+        while (left := _still_here(site)) and site.clock.monotonic_s() < end:
+            site.clock.sleep(0.5)
+    except (LedgerUnreachable, SiteUnreachable) as error:
+        say(f"runs were not cancelled: {error}")
+        return []
+    for run_id in sorted(left):
+        say(f"run {run_id} has not ended; its container goes on until a worker is here again")
+    return [run.run_id for run in under_way if run.run_id not in left]
+
+
+def _still_here(site: Site) -> set[str]:
+    return {lease.run_id for lease in site.ledger.leases.live(site.settings.node)}

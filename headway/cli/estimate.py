@@ -1,0 +1,309 @@
+"""Commands about estimates: estimate, traces, estimators."""
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO
+
+import click
+
+from headway.cli.inputs import A_FILE, FiniteRange, name_of, read_data, read_text, this_site
+from headway.cli.output import as_json, print_json, print_table, say
+
+if TYPE_CHECKING:
+    from headway.estimate.choice import Option
+    from headway.estimate.evaluation.evaluate import Score
+    from headway.estimate.trace_files import Imported
+    from headway.model.trace import Trace
+
+OUTPUT = click.Path(dir_okay=False, path_type=Path)
+
+
+@click.command()
+@click.argument("job_file", type=A_FILE)
+@click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Change one field.")
+@click.option("--budget", type=FiniteRange(min=0), help="Most it may cost.")
+@click.option("--deadline", metavar="DURATION", help="Must end within, such as 8h.")
+@click.option("--cheapest", "prefer", flag_value="cheapest", help="Choose by cost.")
+@click.option("--fastest", "prefer", flag_value="fastest", default=True, help="Choose by time.")
+@click.option("--plot", type=OUTPUT, help="Write cost against time as PNG.")
+@as_json
+def estimate(
+    *,
+    job_file: BinaryIO,
+    overrides: tuple[str, ...],
+    budget: float | None,
+    deadline: str | None,
+    prefer: str,
+    plot: Path | None,
+    machine: bool,
+) -> None:
+    """Say what a job would take, cost and need on each kind of node, and choose."""
+    from headway.estimate.choice import Prefer, document
+    from headway.gateway.estimate import weigh
+    from headway.gateway.submit import read_for, refuse_impossible
+
+    site = this_site()
+    text = read_text(job_file)
+    read = read_for(site, text, filename=name_of(job_file), overrides=overrides)
+    found = weigh(
+        site, read.job, budget=budget, deadline_s=_seconds(deadline), prefer=Prefer(prefer)
+    )
+    if not found:
+        refuse_impossible(site, read, pool="", queue="")
+    if plot is not None:
+        from headway.estimate.option_chart import cost_against_time
+
+        plot.write_bytes(cost_against_time(found))
+    if machine:
+        print_json({"options": [document(option) for option in found]})
+        return
+    if not found:
+        click.echo("no node of the site that takes runs could hold this job; see `headway nodes`")
+        return
+    print_table(
+        ["", "on", "gpus", "runtime", "80 % interval", "wait", "cost", "host", "each gpu", "basis"],
+        [_option_row(option) for option in found],
+    )
+    click.echo("→ chosen   * no other is both as fast and as cheap   ! over budget or deadline")
+
+
+@click.group()
+def traces() -> None:
+    """Measurements of finished runs: bring some in, take them out."""
+
+
+@traces.command("import")
+@click.argument("file", type=A_FILE)
+@click.option("--source", default="imported", show_default=True, help="Tells them apart later.")
+@as_json
+def import_(file: BinaryIO, source: str, machine: bool) -> None:
+    """Read traces from a CSV or Parquet file; bad rows are reported and left out."""
+    got = _read(file, source)
+    kept = 0
+    if got.traces:
+        site = this_site()
+        site.make_ledger()  # traces may be there before the site is started
+        kept = site.ledger.traces.add(got.traces)
+    known = len(got.traces) - kept
+    if machine:
+        print_json(
+            {
+                "imported": kept,
+                "already_known": known,
+                "left_out": [str(problem) for problem in got.problems],
+                "metrics": got.metrics,
+                "dropped_columns": got.dropped,
+            }
+        )
+        sys.exit(_status(got))
+    for problem in got.problems[:50]:
+        say(str(problem), err=True)
+    if len(got.problems) > 50:
+        click.echo(f"… and {len(got.problems) - 50} more", err=True)
+    say(
+        f"{kept} traces imported from {Path(name_of(file)).name}, {known} known already, "
+        f"{len(got.problems)} rows left out"
+    )
+    if got.metrics:
+        say(f"kept as metrics: {', '.join(got.metrics)}")
+    if got.dropped:
+        say(f"not numbers, not kept: {', '.join(got.dropped)}")
+    sys.exit(_status(got))
+
+
+def _status(got: "Imported") -> int:
+    """Exit status: bad input where there is no good row in it."""
+    return 0 if got.traces else 2
+
+
+@traces.command("export")
+@click.option("--source", help="Only those of one source; all when not given.")
+@click.option("--output", type=OUTPUT, help="File to write; standard output when not given.")
+def export(source: str | None, output: Path | None) -> None:
+    """Write traces as CSV that `traces import` reads again."""
+    from headway.estimate.trace_files import write
+
+    text = write(this_site().ledger.traces.all(source))
+    if output is None:
+        click.echo(text, nl=False)
+    else:
+        output.write_text(text, encoding="utf-8")
+
+
+@click.group()
+def estimators() -> None:
+    """What predicts: how good it is, which versions there are."""
+
+
+@estimators.command()
+@click.option("--traces", "file", type=A_FILE, help="CSV or Parquet; the site's own otherwise.")
+@click.option("--folds", default=5, show_default=True, help="Random parts, each held out once.")
+@click.option(
+    "--seed",
+    type=click.IntRange(0, 2**32 - 1),
+    default=0,
+    show_default=True,
+    help="Of the folds and the models.",
+)
+@click.option(
+    "--leave-out",
+    type=click.Choice(["network", "gpu_type", "gpus"]),
+    help="Hold out whole groups instead of random folds.",
+)
+@as_json
+def evaluate(
+    *,
+    file: BinaryIO | None,
+    folds: int,
+    seed: int,
+    leave_out: str | None,
+    machine: bool,
+) -> None:
+    """Score the model that predicts times on times that it has not seen."""
+    from headway.clock import SystemClock
+    from headway.estimate.evaluation.evaluate import LeaveOut
+    from headway.estimate.evaluation.evaluate import evaluate as score_model
+    from headway.estimate.physics import with_site
+
+    got = score_model(
+        _traces(file),
+        clock=SystemClock(),
+        tables=with_site(this_site().settings.home),
+        folds=folds,
+        leave_out=LeaveOut(leave_out) if leave_out else None,
+        seed=seed,
+    )
+    if machine:
+        print_json(got.document())
+        return
+    click.echo(f"{got.rows} rows, {got.folds} folds, seed {got.seed}; champion: {got.champion}")
+    if got.left_out:
+        click.echo(
+            f"{len(got.left_out)} more contradict all that are like them and are not scored:"
+        )
+        for row in got.left_out[:10]:
+            click.echo(f"  {row}")
+    print_table(
+        [
+            "model",
+            "mean",
+            "median",
+            "p95",
+            "≤ 10 %",
+            "≤ 20 %",
+            "in 80 %",
+            "width",
+            "fit",
+            "predict",
+        ],
+        [_score_row(name, each) for name, each in got.models.items()],
+    )
+
+
+@estimators.command()
+@as_json
+def versions(machine: bool) -> None:
+    """List the versions kept, and which is in use."""
+    from headway.estimate import store
+
+    directory = this_site().settings.models_dir
+    used = store.current(directory)
+    rows = [
+        {"version": store.version_of(path), "file": path.name, "in_use": path == used}
+        for path in store.versions(directory)
+    ]
+    if machine:
+        print_json(rows)
+        return
+    print_table(
+        ["version", "in use", "file"],
+        [[str(r["version"]), "yes" if r["in_use"] else "", str(r["file"])] for r in rows],
+    )
+
+
+@estimators.command()
+@click.argument("version", type=click.IntRange(min=1))
+def use(version: int) -> None:
+    """Use VERSION from now on: how to roll back."""
+    from headway.errors import InvalidInput
+    from headway.estimate import store
+
+    directory = this_site().settings.models_dir
+    kept = {store.version_of(path): path for path in store.versions(directory)}
+    if version not in kept:
+        allowed = f"give one of {', '.join(map(str, kept))}" if kept else "there is none yet"
+        raise InvalidInput("version", version, allowed)
+    store.read(kept[version])
+    store.use(kept[version], directory)
+    click.echo(f"version {version} is in use")
+
+
+def _seconds(text: str | None) -> float | None:
+    from headway.errors import InvalidInput
+    from headway.units import parse_duration
+
+    if text is None:
+        return None
+    try:
+        return parse_duration(text)
+    except ValueError:
+        raise InvalidInput("--deadline", text, "give a duration such as 8h") from None
+
+
+def _read(file: BinaryIO, source: str) -> "Imported":
+    from headway.estimate.trace_files import parse
+
+    return parse(read_data(file), Path(name_of(file)).name, source)
+
+
+def _traces(file: BinaryIO | None) -> "tuple[Trace, ...]":
+    """Those of *file*, its bad rows reported; those of the site when None."""
+    from headway.errors import InvalidInput
+
+    if file is None:
+        return tuple(this_site().ledger.traces.all())
+    got, name = _read(file, "evaluated"), Path(name_of(file)).name
+    for problem in got.problems[:20]:
+        say(str(problem), err=True)
+    if not got.traces:
+        raise InvalidInput("rows", len(got.problems), "give one good row at least", where=name)
+    return got.traces
+
+
+def _option_row(option: "Option") -> list[str]:
+    from headway.units import format_duration, format_size
+
+    said = option.prediction
+    mark = "→" if option.chosen else "*" if option.pareto else "" if option.within else "!"
+    where = f"{option.node_count} × {option.gpu_type}" if option.node_count > 1 else option.gpu_type
+    if said.runtime_s is None:
+        times = ["unknown", ""]
+    else:
+        low, high = (
+            format_duration(said.runtime_low_s or 0),
+            format_duration(said.runtime_high_s or 0),
+        )
+        times = [format_duration(said.runtime_s), f"{low} – {high}"]
+    return [
+        mark,
+        where,
+        str(option.gpus),
+        *times,
+        "" if option.wait_s is None else format_duration(option.wait_s),
+        "" if said.cost is None else f"{said.cost:.2f}",
+        format_size(option.host_memory_bytes),
+        "whole" if option.whole else format_size(option.gpu_memory_bytes) if option.gpus else "",
+        said.basis,
+    ]
+
+
+def _score_row(name: str, each: "Score") -> list[str]:
+    from headway.estimate.evaluation.evaluate import readable
+
+    errors = (each.mean_relative_error, each.median_relative_error, each.p95_relative_error)
+    shares = (each.within_10_frac, each.within_20_frac, each.coverage_80_frac)
+    times = [f"× {each.width_80:.2f}", f"{each.fit_s:.1f} s", f"{each.predict_s:.2f} s"]
+    return [name, *map(readable, errors), *(f"{share:.1%}" for share in shares), *times]
+
+
+COMMANDS = (estimate, traces, estimators)

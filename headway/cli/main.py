@@ -1,0 +1,84 @@
+"""`headway …`: the command line.
+
+Exit status: 0 done, 1 the run failed, 2 bad input, 3 the site, or the node that has what is
+asked for, is not reachable from here.
+Imports stay inside the commands, so that `headway --help` answers at once.
+"""
+
+import sys
+from typing import Any
+
+import click
+
+from headway.cli import (
+    api,
+    estimate,
+    node,
+    profile,
+    progress,
+    queue,
+    replay,
+    runs,
+    site,
+    submit,
+    top,
+)
+from headway.views.terminal import plain
+
+
+class _Headway(click.Group):
+    """Turns our errors, and the operating system's, into one line and an exit status."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command; an error becomes its one line."""
+        from headway.errors import (
+            HeadwayError,
+            InvalidInput,
+            LedgerMissing,
+            LedgerUnreachable,
+            LogElsewhere,
+            RunUnknown,
+            SiteUnreachable,
+            shown,
+        )
+
+        try:
+            return super().invoke(ctx)
+        except HeadwayError as error:
+            click.echo(plain(str(error)), err=True)
+            status = 1
+            if isinstance(error, InvalidInput | RunUnknown):
+                status = 2
+            elif isinstance(
+                error, SiteUnreachable | LedgerUnreachable | LedgerMissing | LogElsewhere
+            ):
+                status = 3
+            return ctx.exit(status)
+        except BrokenPipeError:
+            raise  # whoever read has gone: click ends without a word
+        except UnicodeEncodeError:
+            click.echo("an argument is no text: it has bytes that are not UTF-8", err=True)
+            return ctx.exit(2)
+        except OSError as error:
+            place = f"{shown(str(error.filename))}: " if error.filename is not None else ""
+            click.echo(plain(f"{place}{error.strerror or error}"), err=True)
+            return ctx.exit(3 if isinstance(error, ConnectionError | TimeoutError) else 2)
+
+
+@click.group(cls=_Headway, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="headway", message="%(prog)s %(version)s")
+def headway() -> None:
+    """Share a team's GPU servers without getting in each other's way."""
+
+
+for module in (submit, runs, queue, site, node, estimate, progress, replay, api, top, profile):
+    for command in module.COMMANDS:
+        headway.add_command(command)
+
+
+def main() -> None:
+    """Entry point of the `headway` script."""
+    if hasattr(sys.stdout, "reconfigure"):
+        # A terminal that cannot show a character must not end the command.
+        sys.stdout.reconfigure(errors="replace")
+    headway(prog_name="headway")

@@ -1,0 +1,178 @@
+"""Commands about nodes: node join, serve, leave, drain, resume, remove, list."""
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from headway.cli.inputs import open_server, this_site
+from headway.cli.output import as_json, print_json, print_table, say
+
+if TYPE_CHECKING:
+    from headway.model.node import NodeState
+
+
+@click.group()
+def node() -> None:
+    """Machines of the site: bring one in, take one out of service."""
+
+
+@node.command()
+@click.option(
+    "--server", required=True, metavar="URL", help="The Prefect API, http://head:4200/api."
+)
+@click.option("--ledger", required=True, metavar="URL", help="postgresql://user@head/headway.")
+@as_json
+def join(server: str, ledger: str, machine: bool) -> None:
+    """Make this machine a node of a site and start its worker.
+
+    HEADWAY_NODE names it, HEADWAY_POOL its work pool; a pool that does not
+    exist yet is made. The site's auth string is taken from PREFECT_API_AUTH_STRING,
+    or asked for.
+    """
+    from headway.admin.join import join as join_site
+    from headway.admin.processes import start_worker
+    from headway.admin.register import write_profile
+
+    site = this_site()
+
+    def tell(text: str) -> None:
+        say(text, err=machine)
+
+    def ask() -> str:
+        answer: str = click.prompt("the site's auth string", hide_input=True, err=True)
+        return answer.strip()
+
+    join_site(
+        site.settings,
+        server_url=server,
+        ledger_url=ledger,
+        say=tell,
+        ask=ask if sys.stdin.isatty() else None,
+    )
+    write_profile(site.settings, tell)
+    start_worker(site.settings, site.clock, tell)
+    if machine:
+        print_json({"node": site.settings.node, "pool": site.settings.pool, "server": server})
+    else:
+        say(f"node {site.settings.node} takes runs of pool {site.settings.pool}")
+
+
+@node.command()
+def serve() -> None:
+    """Be a node's worker in the foreground, for systemd and containers.
+
+    HEADWAY_SERVER_URL and HEADWAY_LEDGER_URL say of which site, unless this
+    machine has joined one already.
+    """
+    from headway.admin.join import serve as serve_node
+
+    serve_node(this_site().settings, say)
+
+
+@node.command()
+def leave() -> None:
+    """Stop this node's worker and forget the site; what runs here is cancelled first."""
+    from headway.admin.join import leave as leave_site
+    from headway.admin.up import take_down
+
+    site = this_site()
+    take_down(site, say=say)
+    leave_site(site.settings)
+
+
+@node.command()
+@click.argument("name")
+@click.option("--reason", default="drained by an operator", show_default=True)
+@as_json
+def drain(name: str, reason: str, machine: bool) -> None:
+    """Start nothing new on NAME; what runs there goes on to its end."""
+    from headway.model.node import NodeState
+
+    _set_state(name, NodeState.DRAINING, reason, machine=machine)
+
+
+@node.command()
+@click.argument("name")
+@as_json
+def resume(name: str, machine: bool) -> None:
+    """Let NAME take runs again."""
+    from headway.model.node import NodeState
+
+    _set_state(name, NodeState.READY, "", machine=machine)
+
+
+@node.command()
+@click.argument("name")
+@as_json
+def remove(name: str, machine: bool) -> None:
+    """Forget NAME, whose machine does not come back; its runs are tried elsewhere, or fail.
+
+    A silent node keeps its runs and leases, since it may go on training: only
+    you can know that it does not.
+    """
+    from headway.admin.node_removal import remove_node
+
+    with open_server(this_site()) as server:
+        removed = remove_node(this_site(), server, name)
+    if machine:
+        print_json({"node": name, "runs": [each._asdict() for each in removed]})
+        return
+    for each in removed:
+        say(f"{each.name} ({each.run_id}) {each.then}")
+    say(f"node {name} is removed")
+
+
+@node.command("list")
+@as_json
+def list_(machine: bool) -> None:
+    """Nodes, their state and what runs on them."""
+    from headway.views.node_document import node_view
+
+    site = this_site()
+    leases = site.ledger.leases.live()
+    now = site.ledger.now()
+    views = []
+    for record in site.ledger.nodes.all():
+        view = node_view(record, leases)
+        view["heard_s_ago"] = round((now - record.heartbeat_at).total_seconds(), 1)
+        views.append(view)
+    if machine:
+        print_json(views)
+        return
+    print_table(
+        ["node", "pool", "state", "GPUs", "runs", "heard of"],
+        [
+            [
+                view["node"],
+                view["pool"],
+                view["state"] + (f" ({view['state_reason']})" if view["state_reason"] else ""),
+                _gpus(view["gpus"]),
+                str(len(view["runs"])),
+                f"{view['heard_s_ago']:.0f} s ago",
+            ]
+            for view in views
+        ],
+    )
+
+
+def _gpus(gpus: "list[dict[str, Any]]") -> str:
+    """How many, and which of them are lost."""
+    from headway.views.node_document import gpu_text
+
+    return "; ".join([str(len(gpus)), *(gpu_text(gpu) for gpu in gpus if gpu["lost"])])
+
+
+def _set_state(name: str, state: "NodeState", reason: str, *, machine: bool) -> None:
+    from headway.admin.node_removal import unknown_node
+
+    site = this_site()
+    if not site.ledger.nodes.set_state(name, state, reason):
+        raise unknown_node(site, name)
+    if machine:
+        print_json({"node": name, "state": state.value, "reason": reason})
+    else:
+        say(f"node {name} is {state.value}")
+
+
+COMMANDS = (node,)

@@ -1,0 +1,198 @@
+"""The command `replay`: a trace of jobs through the policy, on a simulated clock."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO
+
+import click
+
+from headway.cli.inputs import A_FILE, name_of, read_data
+from headway.cli.output import as_json, print_json, print_table
+
+if TYPE_CHECKING:
+    from headway.policy.settings import PolicySettings
+    from headway.replay.cluster import Shape
+    from headway.replay.simulate import PolicyName, Result
+    from headway.replay.trace import GpuSharing, TraceJob
+
+_OUTPUT = click.Path(dir_okay=False, path_type=Path)
+_POLICIES = ("fifo", "easy", "headway")
+
+
+@click.command()
+@click.argument("trace", type=A_FILE)
+@click.option("--nodes", type=click.IntRange(1, 10_000), required=True, help="Nodes.")
+@click.option("--gpus", type=click.IntRange(1, 1024), required=True, help="GPUs on each node.")
+@click.option(
+    "--gpu-memory", default="24GiB", show_default=True, metavar="SIZE", help="Of each GPU."
+)
+@click.option(
+    "--policy",
+    "policies",
+    type=click.Choice((*_POLICIES, "all")),
+    multiple=True,
+    default=("headway",),
+    show_default=True,
+    help="Who decides; may be given several times.",
+)
+@click.option(
+    "--estimates",
+    type=click.Choice(["user", "learned", "perfect"]),
+    help="What is known of runtimes.  [default: learned for headway, user for the others]",
+)
+@click.option(
+    "--sharing",
+    type=click.Choice(["whole", "memory", "headway"]),
+    help="Who may share a GPU.  [default: headway for headway, whole for the others]",
+)
+@click.option(
+    "--set",
+    "knobs",
+    multiple=True,
+    metavar="KNOB=VALUE",
+    help="A knob of headway's policy, such as patience=5; may be given several times.",
+)
+@click.option("--plot", type=_OUTPUT, help="Write waits and the length of the line as PNG.")
+@as_json
+def replay(
+    *,
+    trace: BinaryIO,
+    nodes: int,
+    gpus: int,
+    gpu_memory: str,
+    policies: tuple[str, ...],
+    estimates: str | None,
+    sharing: str | None,
+    knobs: tuple[str, ...],
+    plot: Path | None,
+    machine: bool,
+) -> None:
+    """Replay the jobs of TRACE on a cluster of equal nodes and say how long they wait.
+
+    TRACE is a CSV file with the columns job_id, team, submit_s, duration_s,
+    gpus, gpu_memory_bytes, gpu_util_frac, user_limit_s, predicted_s and
+    predicted_high_s.
+    """
+    from headway.replay.cluster import Shape
+    from headway.replay.metrics import document
+    from headway.replay.simulate import PolicyName
+    from headway.replay.trace import Estimates, GpuSharing, read_jobs
+
+    shape = Shape(nodes, gpus, _size(gpu_memory))
+    settings = _settings(knobs)
+    asked = _POLICIES if "all" in policies else tuple(dict.fromkeys(policies))
+    data, file_name = read_data(trace), Path(name_of(trace)).name
+    documents: list[dict[str, str | int | float]] = []
+    results: dict[str, Result] = {}
+    for name in map(PolicyName, asked):
+        ours = name is PolicyName.HEADWAY
+        told = Estimates(estimates or ("learned" if ours else "user"))
+        shared = GpuSharing(sharing or ("headway" if ours else "whole"))
+        result = _simulate(
+            read_jobs(data, file_name, told, shared), shape, name, shared, settings=settings
+        )
+        documents.append(document(result, name, told, shared))
+        results[f"{name} ({told}, {shared})"] = result
+    if plot is not None:
+        from headway.replay.plot import waits
+
+        plot.write_bytes(waits(results))
+    if machine:
+        print_json(documents)
+    else:
+        _print(documents)
+
+
+def _size(text: str) -> int:
+    from headway.errors import InvalidInput
+    from headway.units import parse_size
+
+    try:
+        size_bytes = parse_size(text)
+    except ValueError as error:
+        raise InvalidInput("--gpu-memory", text, "give a size such as 24GiB") from error
+    if size_bytes < 1:
+        raise InvalidInput("--gpu-memory", text, "give more than nothing")
+    return size_bytes
+
+
+def _settings(knobs: Sequence[str]) -> "PolicySettings":
+    """Settings with *knobs*, each `NAME=NUMBER`; whole numbers where the default is one."""
+    from dataclasses import fields
+
+    from headway.errors import InvalidInput
+    from headway.policy.settings import PolicySettings
+
+    kinds = {one.name: type(one.default) for one in fields(PolicySettings)}
+    numbers = {name: kind for name, kind in kinds.items() if kind in {int, float}}
+    given: dict[str, int | float] = {}
+    for knob in knobs:
+        name, _, text = knob.partition("=")
+        if name not in numbers:
+            raise InvalidInput("--set", knob, f"give NAME=NUMBER, NAME one of {', '.join(numbers)}")
+        try:
+            given[name] = numbers[name](text)
+        except ValueError as error:
+            whole = "a whole number" if numbers[name] is int else "a number"
+            raise InvalidInput(f"--set {name}", text, f"give {whole}") from error
+    # The types were checked above, by name.
+    return PolicySettings(**given)  # type: ignore[arg-type]
+
+
+def _simulate(
+    rows: "Sequence[TraceJob]",
+    shape: "Shape",
+    policy: "PolicyName",
+    sharing: "GpuSharing",
+    *,
+    settings: "PolicySettings",
+) -> "Result":
+    """Replay with a progress bar, which is shown on a terminal only."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+    from rich.progress import TimeRemainingColumn as Remaining
+
+    from headway.replay.simulate import simulate
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), Remaining())
+    console = Console(stderr=True)
+    with Progress(
+        *columns, console=console, transient=True, disable=not console.is_terminal
+    ) as bar:
+        task = bar.add_task(f"replay {policy}", total=len(rows))
+        return simulate(
+            rows,
+            shape,
+            policy,
+            sharing,
+            settings=settings,
+            report=lambda ended: bar.update(task, completed=ended),
+        )
+
+
+def _print(documents: "Sequence[dict[str, str | int | float]]") -> None:
+    from headway.units import format_duration
+
+    names = ("policy", "estimates", "sharing")
+    times = ("mean_wait_s", "median_wait_s", "p95_wait_s", "max_wait_s", "mean_completion_s")
+    print_table(
+        [
+            *names,
+            *("mean wait", "median", "95 %", "longest", "completion"),
+            *("slowdown", "used", "makespan", "stretch"),
+        ],
+        [
+            [
+                *(str(each[name]) for name in names),
+                *(format_duration(float(each[name])) for name in times),
+                f"{each['mean_bounded_slowdown']:.1f}",
+                f"{each['utilisation_frac']:.0%}",
+                format_duration(float(each["makespan_s"])),
+                f"{each['mean_stretch']:.3f}",
+            ]
+            for each in documents
+        ],
+    )
+
+
+COMMANDS = (replay,)

@@ -1,0 +1,247 @@
+"""Commands about runs: runs, show, logs, cancel."""
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from headway.cli.inputs import open_server, this_site, ui_url
+from headway.cli.output import as_json, print_json, print_table, say, start_of
+from headway.views.terminal import LogText
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from headway.ledger.records import RunRecord
+    from headway.prefect.client import FlowRun, PrefectServer
+    from headway.site import Site
+
+
+class Since(click.ParamType["datetime"]):
+    """A moment: so long ago, or a date."""
+
+    name = "since"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> "datetime":
+        """The moment that *value* means."""
+        from datetime import datetime, timedelta
+
+        from headway.clock import SystemClock
+        from headway.units import parse_duration
+
+        try:
+            return SystemClock().now() - timedelta(seconds=parse_duration(value))
+        except (ValueError, OverflowError):
+            pass
+        try:
+            return datetime.fromisoformat(value).astimezone()
+        except (ValueError, OverflowError):
+            self.fail(
+                f"{value!r} is no duration such as 2h or 3d, and no date such as 2026-01-31.",
+                param,
+                ctx,
+            )
+
+
+_STATES = (
+    "Scheduled", "Late", "AwaitingHeadroom", "AwaitingRetry", "Pending", "Running", "Paused",
+    "Suspended", "Cancelling", "Completed", "Failed", "TimedOut", "Cancelled", "Crashed",
+)  # fmt: skip
+
+
+@click.command()
+@click.option(
+    "--limit",
+    type=click.IntRange(1, 10_000),
+    default=50,
+    show_default=True,
+    help="Newest runs to show.",
+)
+@click.option("--mine", is_flag=True, help="Only those whose owner has your account's name.")
+@click.option(
+    "--state",
+    "states",
+    multiple=True,
+    type=click.Choice(_STATES, case_sensitive=False),
+    help="Only those in this state; may be given several times.",
+)
+@click.option("--since", type=Since(), help="Only those submitted since: 2h, 3d, 2026-01-31.")
+@click.option("--name", default="", help="Only those whose name contains this.")
+@as_json
+def runs(
+    *,
+    limit: int,
+    mine: bool,
+    states: tuple[str, ...],
+    since: "datetime | None",
+    name: str,
+    machine: bool,
+) -> None:
+    """List runs, newest first."""
+    from headway.gateway.submit import os_user
+    from headway.views.run_document import owner_of, run_view
+    from headway.views.site_snapshot import progress_of_runs
+
+    site = this_site()
+    me = os_user()
+    with open_server(site) as server:
+        seen = server.runs(
+            limit,
+            name=name,
+            states=states,
+            since=since,
+            keep=lambda run: not mine or owner_of(run, None) == me,
+        )
+        url = ui_url(server)
+    records = site.ledger.runs.of([run.run_id for run in seen])
+    far = {s.record.run_id: s for s in progress_of_runs(site, list(records.values()))}
+    views = [run_view(run, records.get(run.run_id), url, far.get(run.run_id)) for run in seen]
+    if machine:
+        print_json(views)
+        return
+    print_table(
+        ["run", "name", "owner", "state", "node", "submitted", "ran for", "progress", "why"],
+        [_run_row(view) for view in views],
+    )
+
+
+def _run_row(view: dict[str, Any]) -> list[str]:
+    from datetime import datetime
+
+    from headway.units import format_duration
+
+    again = f" (attempt {view['attempt']})" if view["attempt"] > 1 else ""
+    at = view["submitted_at"]
+    progress = [] if view["done_frac"] is None else [f"{view['done_frac']:.0%}"]
+    if view["remaining_s"] is not None:
+        progress.append(f"{format_duration(view['remaining_s'])} left")
+    return [
+        view["run_id"][:8],
+        view["name"],
+        view["owner"] or "unknown",
+        view["state"] + again,
+        view["node"] or "",
+        f"{datetime.fromisoformat(at).astimezone():%d %b %H:%M}" if at else "",
+        "" if view["duration_s"] is None else format_duration(view["duration_s"]),
+        ", ".join(progress),
+        (view["exit"] or {}).get("message") or view["reason"],
+    ]
+
+
+def _found(site: "Site", server: "PrefectServer", text: str) -> "tuple[FlowRun, RunRecord | None]":
+    """The run called *text*: its id, the beginning of it, or its name."""
+    from headway.errors import RunUnknown
+
+    if not text:
+        raise RunUnknown(text)  # each id begins with it: a variable that was not set
+    try:
+        record = site.ledger.runs.find(text)
+    except RunUnknown:
+        # Perhaps no worker has seen it yet; then Prefect alone knows it.
+        for run in server.runs(200):
+            if run.name == text or run.run_id.startswith(text):
+                return run, None
+        raise
+    return server.run(record.run_id), record
+
+
+@click.command()
+@click.argument("run")
+@as_json
+def show(run: str, machine: bool) -> None:
+    """Everything about one run, by id, beginning of id, or name."""
+    from headway.views.run_details import details
+
+    site = this_site()
+    with open_server(site) as server:
+        seen, record = _found(site, server, run)
+        view = details(site, seen, record, ui_url(server))
+    if machine:
+        print_json(view)
+        return
+    say(f"{view['name']}  {view['state']}  attempt {view['attempt']}")
+    say(_standing(view))
+    if record is not None:
+        _print_story(site, record)
+    say(view["url"])
+
+
+def _standing(view: dict[str, Any]) -> str:
+    """How a run stands, in one line: how it ended, what it waits for, or how far it is."""
+    from headway.units import format_duration
+
+    if view["exit"]:
+        return str(view["exit"]["message"])
+    if view.get("waiting"):
+        line = view["waiting"]
+        return f"{line['reason']}; number {line['position']} in line, start {start_of(line)}"
+    if view["state"] != "Running" or "progress" not in view:
+        return str(view["reason"])
+    seen = view["progress"]
+    done = seen["iteration"] if seen["iteration"] is not None else seen["epoch"]
+    parts = (
+        [] if done is None else [f"at {done:g}" + (f" of {seen['total']}" if seen["total"] else "")]
+    )
+    parts += [f"{name} {value:.4g}" for name, value in list(seen["metrics"].items())[:3]]
+    if seen["remaining_s"] is not None:
+        parts.append(f"{format_duration(seen['remaining_s'])} left")
+    return ", ".join(parts) or "no progress has been read from its log yet"
+
+
+def _print_story(site: "Site", record: "RunRecord") -> None:
+    """The sections that the run's page shows too."""
+    from headway.views.run_history import history_of
+    from headway.views.run_report import run_report
+
+    for section in run_report(history_of(site, record)):
+        click.echo(f"\n{section.title}")
+        print_table(list(section.columns), [list(row) for row in section.rows])
+
+
+@click.command()
+@click.argument("run")
+@click.option("-f", "--follow", is_flag=True, help="Go on until the run has ended.")
+@as_json
+def logs(run: str, follow: bool, machine: bool) -> None:
+    """Print what the training program wrote.
+
+    What would steer the terminal is left out, colours only where there is none. With --json it is
+    whole.
+    """
+    from headway.views.logs import log_pieces
+
+    site = this_site()
+    with open_server(site) as server:
+        seen, _ = _found(site, server, run)
+        pieces = log_pieces(site, server, seen, follow=follow)
+        if machine:
+            text = b"".join(pieces).decode(errors="replace")
+            print_json({"run_id": seen.run_id, "log": text})
+            return
+        clean = LogText(colours=sys.stdout.isatty())
+        for piece in pieces:
+            click.echo(clean.feed(piece), nl=False)
+        click.echo(clean.rest(), nl=False)
+
+
+@click.command()
+@click.argument("run")
+@as_json
+def cancel(run: str, machine: bool) -> None:
+    """End a run; its container gets its grace time."""
+    from headway.gateway.submit import os_user
+    from headway.model.run import CANCELLED_BY
+
+    site = this_site()
+    with open_server(site) as server:
+        seen, _ = _found(site, server, run)
+        state = server.cancel(seen.run_id, f"{CANCELLED_BY}{os_user()} (headway cancel)")
+    if machine:
+        print_json({"run_id": seen.run_id, "state": state})
+    else:
+        say(f"{seen.name}: {state}")
+
+
+COMMANDS = (runs, show, logs, cancel)

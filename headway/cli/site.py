@@ -1,0 +1,221 @@
+"""Commands about the site: up, down, demo, nodes, doctor, prune."""
+
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from headway.cli.inputs import open_server, this_site
+from headway.cli.output import as_json, print_json, print_table, say
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from headway.ledger.records import RunRecord
+    from headway.policy.retention import Removal
+    from headway.site import Site
+
+
+@click.command()
+@as_json
+def up(machine: bool) -> None:
+    """Bring up the site on this machine: server, worker, blocks, deployments."""
+    from headway.admin.up import bring_up
+
+    site = this_site()
+    report = bring_up(site, say=(lambda _: None) if machine else say)
+    if machine:
+        print_json(report)
+    else:
+        say(f"the site is up: {report['url']}")
+        say(f"its page asks for a password once: the line in {report['auth_file']}")
+        say(f"for Prefect's own commands type `{report['prefect']} …`")
+        click.echo(
+            "submit a job with `headway submit job.yaml`, stop all of it with `headway down`"
+        )
+
+
+@click.command()
+def serve() -> None:
+    """Be the site's Prefect server in the foreground, for systemd and containers."""
+    from headway.admin.join import serve_site
+
+    serve_site(this_site().settings)
+
+
+@click.command()
+@as_json
+def down(machine: bool) -> None:
+    """Stop the site on this machine; runs that are under way are cancelled."""
+    from headway.admin.up import take_down
+
+    report = take_down(this_site(), say=(lambda _: None) if machine else say)
+    if machine:
+        print_json(report)
+
+
+@click.command()
+@click.option("--rows", default=200_000, show_default=True, help="Flights to train on.")
+@click.option("--rounds", default=40, show_default=True, help="Boosting rounds.")
+@as_json
+def demo(rows: int, rounds: int, machine: bool) -> None:
+    """Bring up a site, train the flights sample on it, and show what happened."""
+    from headway.admin.demo import run_demo
+
+    sys.exit(run_demo(this_site(), rows=rows, rounds=rounds, machine=machine))
+
+
+@click.command()
+@as_json
+def nodes(machine: bool) -> None:
+    """What each node has, what is promised of it, and what is in use."""
+    from headway.units import format_size
+    from headway.views.node_document import gpu_text, node_view
+
+    site = this_site()
+    leases = site.ledger.leases.live()
+    views = [node_view(record, leases) for record in site.ledger.nodes.all()]
+    if machine:
+        print_json(views)
+        return
+    rows = []
+    for view in views:
+        used = view["host_used_bytes"]
+        rows.append(
+            [
+                view["node"],
+                view["state"] + (f" ({view['state_reason']})" if view["state_reason"] else ""),
+                f"{view['cpus_promised']:g} of {view['cpus']:g}",
+                _of(view["host_promised_bytes"], view["host_memory_bytes"]),
+                "–" if used is None else format_size(used),
+                view["gpu_error"] or ", ".join(gpu_text(gpu) for gpu in view["gpus"]) or "none",
+            ]
+        )
+    print_table(["node", "state", "CPUs promised", "memory promised", "memory used", "GPUs"], rows)
+
+
+@click.command()
+@as_json
+def doctor(machine: bool) -> None:
+    """Check everything a site needs on this machine; exit status 1 when something is wrong."""
+    from headway.admin.doctor import examine
+
+    site = this_site()
+    with open_server(site) as server:
+        findings = examine(site, server)
+    if machine:
+        print_json([finding._asdict() for finding in findings])
+    else:
+        print_table(
+            ["", "what", "found"],
+            [["ok" if f.ok else "!!", f.what, f.found] for f in findings],
+        )
+    sys.exit(0 if all(finding.ok for finding in findings) else 1)
+
+
+@click.command()
+@click.option("--older-than", metavar="DURATION", help="Ended longer ago than this, such as 90d.")
+@click.option("--keep-at-most", metavar="SIZE", help="Oldest first, until so much is left.")
+@click.option("--dry-run", is_flag=True, help="Say what would go; remove nothing.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@as_json
+def prune(
+    *, older_than: str | None, keep_at_most: str | None, dry_run: bool, yes: bool, machine: bool
+) -> None:
+    """Remove the folders of finished runs on this node: outputs, logs, profiles.
+
+    Without options by what is set for this node (keep_days and keep_size in its block). What runs,
+    waits or will be tried again is never touched.
+    """
+    from headway.node.prune import removals, remove
+
+    site = this_site()
+    keep_s, keep_bytes = _limits(site, older_than, keep_at_most)
+    if machine and not (yes or dry_run):
+        raise click.UsageError("with --json nobody can be asked: add --yes or --dry-run")
+    found = removals(site, keep_s=keep_s, keep_bytes=keep_bytes, walk=_seen_on_the_way)
+    freed = sum(each.run.size_bytes for each in found)
+    if not machine:
+        _print_removals(found, freed)
+    gone = []
+    if found and not dry_run and (yes or click.confirm("Remove them?")):
+        with click.progressbar(found, label="removing", file=sys.stderr) as bar:
+            gone = [each.run.run_id for each in bar if remove(site, each.run.run_id)]
+    if machine:
+        runs = [
+            {
+                "run_id": each.run.run_id,
+                "name": each.run.name,
+                "ended_at": each.run.ended_at.isoformat(),
+                "size_bytes": each.run.size_bytes,
+                "why": each.why,
+                "removed": each.run.run_id in gone,
+            }
+            for each in found
+        ]
+        print_json({"runs": runs, "size_bytes": freed})
+    elif found and not dry_run:
+        click.echo(f"{len(gone)} of {len(found)} removed")
+
+
+def _limits(
+    site: "Site", older_than: str | None, keep_at_most: str | None
+) -> tuple[float | None, int | None]:
+    """Seconds and bytes to keep: as asked, else as set for this node."""
+    from headway.errors import InvalidInput
+    from headway.policy.retention import seconds
+    from headway.units import parse_duration, parse_size
+
+    if older_than is None and keep_at_most is None:
+        settings = site.node_settings
+        if settings.keep_days is None and settings.keep_size is None:
+            allowed = (
+                "give --older-than 90d or --keep-at-most 500GiB, or set keep_days or keep_size"
+            )
+            name = f"headway-node/{site.settings.node}"
+            raise InvalidInput(name, "no limits", f"{allowed} in the block")
+        return seconds(settings.keep_days), settings.keep_size
+    try:
+        keep_s = None if older_than is None else parse_duration(older_than)
+    except ValueError:
+        raise InvalidInput("--older-than", older_than, "give a duration such as 90d") from None
+    try:
+        return keep_s, None if keep_at_most is None else parse_size(keep_at_most)
+    except ValueError:
+        raise InvalidInput("--keep-at-most", keep_at_most, "give a size such as 500GiB") from None
+
+
+def _seen_on_the_way(records: "list[RunRecord]") -> "Iterator[RunRecord]":
+    with click.progressbar(records, label="measuring", file=sys.stderr) as bar:
+        yield from bar
+
+
+def _print_removals(found: "list[Removal]", freed: int) -> None:
+    from headway.units import format_size
+
+    if not found:
+        click.echo("nothing to remove")
+        return
+    print_table(
+        ["run", "name", "ended", "size", "why"],
+        [
+            [
+                each.run.run_id[:8],
+                each.run.name,
+                f"{each.run.ended_at.astimezone():%Y-%m-%d %H:%M}",
+                format_size(each.run.size_bytes),
+                each.why,
+            ]
+            for each in found
+        ],
+    )
+    click.echo(f"{len(found)} finished runs, {format_size(freed)}")
+
+
+def _of(part_bytes: int, whole_bytes: int) -> str:
+    from headway.units import format_size
+
+    return f"{format_size(part_bytes)} of {format_size(whole_bytes)}"
+
+
+COMMANDS = (up, serve, down, demo, nodes, doctor, prune)

@@ -1,0 +1,291 @@
+"""Time before the start: Gaussian processes on log time, with calibrated intervals.
+
+Several processes are averaged: one over the factors as they are, and some that
+learn coordinates for systems (a GPU type in some number) and workloads (a
+network at some batch size). They err differently, so the mean errs less.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from headway.estimate.duration.batches import Batches
+from headway.estimate.duration.gp import EXACT, GaussianProcess, left_out
+from headway.estimate.duration.kernel import TUNED_ON, Kernel
+from headway.estimate.duration.terms import embedded_kernel, plain_kernel, workload
+from headway.estimate.encode import UNSEEN, Encoder, Floats, State
+from headway.estimate.features import Configuration
+
+CHAMPION = "gp"
+"""Name of the product's own model in evaluations."""
+COVERAGE = 0.8
+"""An interval holds the measured value so often."""
+NOVELTIES = ("network", "gpu_type", "gpus")
+"""What may be new in a configuration; its interval is then calibrated on groups left out."""
+ITERATIONS = 50
+TOO_FAR = 6.0
+"""A trace so many standard deviations, and a factor `TOO_MUCH`, from all like it is no evidence."""
+TOO_MUCH = np.log(8.0)
+LIKE_IT = 2
+"""At least so many others of its workload must say otherwise; a network alone contradicts none."""
+MOST_WRONG = 1 / 3
+"""What more than so many of the traces do is no error but how it is."""
+_ENOUGH_TO_SPLIT = 40
+_GUESSED = np.log(1.6)
+"""Half-width that is added for a new GPU of which only a relative's data sheet is known."""
+_SLOPES = {"gpu_flops_per_s": -0.5, "gpu_bandwidth_bytes_per_s": -0.5}
+"""Expected before any trace: time is the inverse of speed, be it of arithmetic or of memory."""
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """Median and interval, in seconds, one a configuration."""
+
+    median_s: Floats
+    low_s: Floats
+    high_s: Floats
+
+
+@dataclass(frozen=True)
+class TimeModel:
+    """Seconds of one unit, learnt from traces."""
+
+    encoder: Encoder
+    batches: Batches
+    members: tuple[GaussianProcess, ...]
+    centre: Floats
+    """Mean of each column: where the expected slopes are zero."""
+    stretches: dict[str, float]
+    """Interval half-width in standard deviations, by what is new; under '' when nothing is."""
+    counts: tuple[float, ...]
+    """GPU counts that traces had."""
+    recipes: frozenset[str] = frozenset()
+    """Recipes of the traces."""
+    ignored: int = 0
+    """Traces left out as no evidence, because they contradict all that are like them."""
+
+    @classmethod
+    def fit(
+        cls, configurations: Sequence[Configuration], seconds: Floats, seed: int = 0
+    ) -> "TimeModel":
+        """Learn from the *seconds* that *configurations* took, shape (n,)."""
+        rng = np.random.default_rng(seed)
+        encoder, batches, x, y, centre = _encoded(configurations, seconds)
+        plain = plain_kernel(encoder, x)
+        credible = believable(plain, x, y, workload(encoder), rng)
+        x, y = x[credible], y[credible]
+        kernels = [plain, *embedded_kernel(encoder, x, seed)]
+        # With thousands of traces the rows decide more than the last digit of a scale.
+        iterations = ITERATIONS if len(x) <= EXACT else ITERATIONS // 2
+        tuned = [k.tuned(x, y - y.mean(), rng, iterations) for k in kernels]
+        members = tuple(GaussianProcess.fit(k, x, y, rng) for k in tuned)
+        shown = np.sort(rng.permutation(len(x))[:EXACT])
+        stretches = _calibrate(encoder, tuned, x[shown], y[shown])
+        if len(x) <= 2 * TUNED_ON:  # else most rows were left out of the tuning anyway
+            stretches[""] *= _optimism(kernels, x, y, rng)
+        counts = tuple(sorted({float(c.gpus) for c in configurations}))
+        recipes = frozenset(c.recipe for c in configurations)
+        ignored = int((~credible).sum())
+        return cls(encoder, batches, members, centre, stretches, counts, recipes, ignored)
+
+    def state(self) -> State:
+        """The model as plain data."""
+        return {
+            "encoder": self.encoder.state(),
+            "batches": self.batches.state(),
+            "members": [member.state() for member in self.members],
+            "centre": self.centre,
+            "stretches": self.stretches,
+            "counts": self.counts,
+            "recipes": sorted(self.recipes),
+            "ignored": self.ignored,
+        }
+
+    @classmethod
+    def from_state(cls, state: State) -> "TimeModel":
+        """The model that gave *state*."""
+        return cls(
+            Encoder.from_state(state["encoder"]),
+            Batches.from_state(state["batches"]),
+            tuple(GaussianProcess.from_state(member) for member in state["members"]),
+            state["centre"],
+            state["stretches"],
+            tuple(state["counts"]),
+            frozenset(state["recipes"]),
+            state["ignored"],
+        )
+
+    def has(self, configuration: Configuration) -> bool:
+        """Whether a trace of the same recipe was among those it learnt from."""
+        return configuration.recipe in self.recipes
+
+    def forecast(self, configurations: Sequence[Configuration]) -> Forecast:
+        """What *configurations* would take."""
+        x = self.encoder.encode(configurations)
+        x = self.batches.relative(self.encoder, x, configurations)
+        mean, deviation = self.members[0].predict(x)
+        known = self.members[-1].kernel.knows(x)
+        if known.any() and len(self.members) > 1:
+            # Where coordinates were never learnt they would only mislead: the plain one answers.
+            each = [member.predict(x[known]) for member in self.members]
+            mean[known], deviation[known] = _together(each)
+        mean = mean + _expected(self.encoder, x, self.centre)
+        stretch = np.array(
+            [self._stretch(c, row) for c, row in zip(configurations, x, strict=True)]
+        )
+        half = np.hypot(stretch * deviation, self._guessed(configurations, x))
+        return Forecast(np.exp(mean), np.exp(mean - half), np.exp(mean + half))
+
+    def _guessed(self, configurations: Sequence[Configuration], x: Floats) -> Floats:
+        """Half-width for GPUs that no trace had and no data sheet says anything of."""
+        if "gpu_type" not in self.encoder.categories:
+            return np.array([_GUESSED * c.gpu_is_guessed for c in configurations])
+        column = list(self.encoder.categories).index("gpu_type")
+        guessed = np.array([c.gpu_is_guessed for c in configurations])
+        return np.asarray(_GUESSED * (guessed & (x[:, column] == UNSEEN)), dtype=np.float64)
+
+    def _stretch(self, configuration: Configuration, row: Floats) -> float:
+        """Half-width in standard deviations: the widest that anything new in it calls for."""
+        new = [""]
+        for position, name in enumerate(self.encoder.categories):
+            if name in NOVELTIES and row[position] == UNSEEN:
+                new.append(name)
+        if float(configuration.gpus) not in self.counts:
+            new.append("gpus")
+        return max(self.stretches.get(name, self.stretches[""]) for name in new)
+
+
+def contradicting(
+    configurations: Sequence[Configuration], seconds: Floats, seed: int = 0
+) -> "np.ndarray[tuple[int], np.dtype[np.intp]]":
+    """Which rows `TimeModel.fit` would not learn from, because they contradict all like them."""
+    encoder, _, x, y, _ = _encoded(configurations, seconds)
+    rng = np.random.default_rng(seed)
+    return np.flatnonzero(~believable(plain_kernel(encoder, x), x, y, workload(encoder), rng))
+
+
+def _encoded(
+    configurations: Sequence[Configuration], seconds: Floats
+) -> tuple[Encoder, Batches, Floats, Floats, Floats]:
+    """Encoder, batches, columns, log times less what is expected of them, and the centre."""
+    encoder, batches = Encoder.fit(configurations), Batches.fit(configurations)
+    x = batches.relative(encoder, encoder.encode(configurations), configurations)
+    centre = centre_of(x)
+    return encoder, batches, x, np.log(seconds) - _expected(encoder, x, centre), centre
+
+
+def centre_of(x: Floats) -> Floats:
+    """Mean of what is known in each column; 0 where nothing is."""
+    known = ~np.isnan(x)
+    return np.asarray(
+        np.where(known, x, 0.0).sum(axis=0) / np.maximum(known.sum(axis=0), 1), dtype=np.float64
+    )
+
+
+def believable(
+    kernel: Kernel, x: Floats, y: Floats, workload: tuple[int, ...], rng: np.random.Generator
+) -> "np.ndarray[tuple[int], np.dtype[np.bool_]]":
+    """Which traces to learn from: all but those that contradict every one like them.
+
+    A poisoned trace also makes its neighbours look wrong, so the worst go
+    first, and those that fit again once they are gone come back.
+
+    Args:
+        kernel: Not tuned yet.
+        x: Configurations, shape (n, columns).
+        y: Log times, less what is expected of them.
+        workload: Columns in which traces that are alike agree.
+        rng: For which rows of very many are looked at.
+    """
+    kept = np.ones(len(x), dtype=bool)
+    _, group, count = np.unique(
+        x[:, workload], axis=0, return_inverse=True, return_counts=True, equal_nan=True
+    )
+    judged = count[group.ravel()] > LIKE_IT
+    for _ in range(6):
+        rows = np.flatnonzero(kept)
+        rows = rows if len(rows) <= EXACT else np.sort(rng.choice(rows, EXACT, replace=False))
+        error, deviation = left_out(kernel, x[rows], y[rows])
+        wrong = _absurd(error, deviation) & judged[rows]
+        if not wrong.any():
+            break
+        worst = np.abs(error) >= 0.7 * np.abs(error[wrong]).max()
+        kept[rows[wrong & worst]] = False
+        if (~kept).mean() > MOST_WRONG:
+            return np.ones_like(kept)
+    gone = np.flatnonzero(~kept)
+    if len(gone):
+        mean, deviation = GaussianProcess.fit(kernel, x[kept], y[kept], rng).predict(x[gone])
+        kept[gone[~_absurd(y[gone] - mean, deviation)]] = True
+    return kept if (~kept).mean() <= MOST_WRONG else np.ones_like(kept)
+
+
+def _absurd(error: Floats, deviation: Floats) -> "np.ndarray[Any, np.dtype[np.bool_]]":
+    size = np.abs(error)
+    return np.asarray((size > TOO_FAR * deviation) & (size > TOO_MUCH))
+
+
+def _expected(encoder: Encoder, x: Floats, centre: Floats) -> Floats:
+    """Log time by the rule in `_SLOPES`, relative to the mean of all traces."""
+    total = np.zeros(len(x))
+    for name, slope in _SLOPES.items():
+        if name in encoder.columns:
+            column = encoder.columns.index(name)
+            total += slope * np.log(2) * np.nan_to_num(x[:, column] - centre[column])
+    return total
+
+
+def _together(each: Sequence[tuple[Floats, Floats]]) -> tuple[Floats, Floats]:
+    """Mean and standard deviation of several predictions taken as one."""
+    means = np.array([mean for mean, _ in each])
+    variances = np.array([deviation**2 for _, deviation in each])
+    return means.mean(axis=0), np.sqrt(variances.mean(axis=0) + means.var(axis=0))
+
+
+def _calibrate(
+    encoder: Encoder, kernels: Sequence[Kernel], x: Floats, y: Floats
+) -> dict[str, float]:
+    """Stretch by what is new, from errors on rows, and on whole groups, left out."""
+    found = {"": conformal_stretch(*_together([left_out(k, x, y) for k in kernels]))}
+    for name in NOVELTIES:
+        if name not in encoder.columns:
+            continue
+        groups = np.nan_to_num(x[:, encoder.columns.index(name)], nan=UNSEEN)
+        if len(np.unique(groups)) > 1:
+            found[name] = conformal_stretch(*left_out(kernels[0], x, y, groups))
+    return found
+
+
+def _optimism(kernels: Sequence[Kernel], x: Floats, y: Floats, rng: np.random.Generator) -> float:
+    """By how much errors on rows the scales were not tuned on exceed left-out errors.
+
+    Leaving a row out after tuning flatters: its value helped to choose the
+    scales. Two splits, tuned without their held-out third, say by how much.
+    """
+    if len(x) < _ENOUGH_TO_SPLIT:
+        return 1.2
+    ratios = []
+    for _ in range(2):
+        order = rng.permutation(len(x))
+        held, kept = order[: len(x) // 3], order[len(x) // 3 :]
+        mean = y[kept].mean()
+        tuned = [k.tuned(x[kept], y[kept] - mean, rng, ITERATIONS // 2) for k in kernels]
+        members = [GaussianProcess.fit(k, x[kept], y[kept], rng) for k in tuned]
+        seen, deviation = _together([m.predict(x[held]) for m in members])
+        flattered = _together([left_out(k, x[kept], y[kept]) for k in tuned])
+        honest = conformal_stretch(y[held] - seen, deviation)
+        ratios.append(honest / conformal_stretch(*flattered))
+    return float(np.clip(np.mean(ratios), 1.0, 2.0))
+
+
+def conformal_stretch(error: Floats, deviation: Floats) -> float:
+    """Half-width, in standard deviations, that would have held `COVERAGE` of left-out errors.
+
+    The (n + 1) in the rank makes the promise hold for a trace yet to come
+    (Lei et al., *Distribution-free predictive inference*, 2018).
+    """
+    scores = np.sort(np.abs(error) / deviation)
+    rank = int(np.ceil(COVERAGE * (len(scores) + 1)))
+    return float(scores[min(rank, len(scores)) - 1])

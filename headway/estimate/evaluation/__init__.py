@@ -1,0 +1,1 @@
+"""How well the estimators forecast, and the nightly refit."""

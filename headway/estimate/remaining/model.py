@@ -1,0 +1,250 @@
+"""How long a run will still take, from its prior and from what it has shown so far.
+
+The time that is left is (units left) × (seconds per unit) + (pauses left). A
+unit is an iteration, or an epoch where nothing finer is known.
+
+- *Seconds per unit*: every place where the speed may have changed last is
+  weighed (`remaining_changes`), so that a steady run is averaged over long, a
+  slow-down is followed at once and a drift is carried on. Start-up is left out:
+  the first iterations may be hundreds of times slower (`remaining_level`).
+- *Pauses* (validation, checkpoints) are told from noise by their length, and
+  come again at their own period (`remaining_pauses`).
+- The *prior* weighs as much as its interval is narrow, the evidence as much
+  as it is long and agrees with itself; both on a log scale.
+"""
+
+import enum
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from headway.estimate.remaining.history import History, Intervals
+from headway.estimate.remaining.level import QUANTILE_80, level_of, startup_entries
+from headway.estimate.remaining.pauses import (
+    at_epoch_ends,
+    pause_flags,
+    pauses_ahead,
+    without_common,
+)
+
+PRIOR_SD = 0.5
+"""Standard deviation of the log of a prior that comes without an interval."""
+FIRST_END = 0.06
+"""Until an epoch has ended: so much longer what is left is, for a validation or a checkpoint …"""
+FIRST_END_UP, FIRST_END_DOWN = 0.28, 0.14
+"""… or much more than that, or nothing; and later epochs may be faster, as when data has been
+cached (standard deviations of the log of what is left)."""
+FIRST_PAUSE_UP, FIRST_PAUSE_BY = 0.15, 0.2
+"""Where the log names no epochs a first pause may still come until so much of the run is done."""
+FEWEST_UNITS = 100
+"""Fewer units are epochs themselves, and hold what comes at their end."""
+MOST_SD = 4.5
+"""Standard deviation of the log of what nearly nothing is known of."""
+STALL_UNITS = 10.0
+"""Without progress for so many expected reports a run may have stalled …"""
+STALL_PAUSES = 3.0
+"""… if that is also so many times the longest pause it has made …"""
+STALL_MIN_S = 30.0
+"""… and at least so long."""
+
+
+class Basis(enum.StrEnum):
+    """What a remaining time rests on."""
+
+    UNKNOWN = "unknown"
+    """No prior, and no progress or no total: nothing can be said."""
+    PRIOR = "prior"
+    BLEND = "blend"
+    """The prior and the first iterations."""
+    EVIDENCE = "evidence"
+    STALLED = "stalled"
+    """No progress for much longer than ever before; the rest is as if it went on now."""
+    DONE = "done"
+
+
+@dataclass(frozen=True, slots=True)
+class RemainingEstimate:
+    """What is left, in seconds, with an 80 % interval; None where nothing is known."""
+
+    remaining_s: float | None
+    low_s: float | None
+    high_s: float | None
+    basis: Basis = Basis.UNKNOWN
+    overdue: float = 0.0
+    """Time since the last progress, in expected reports."""
+
+
+class RemainingTime:
+    """Follows one attempt of a run.
+
+    Args:
+        prior_s: Predicted runtime of the whole run, in seconds.
+        prior_low_s: Lower end of its 80 % interval.
+        prior_high_s: Upper end of it.
+    """
+
+    def __init__(
+        self,
+        prior_s: float | None = None,
+        prior_low_s: float | None = None,
+        prior_high_s: float | None = None,
+    ) -> None:
+        usable = prior_s is not None and math.isfinite(prior_s) and prior_s > 0
+        self._prior_s = prior_s if usable else None
+        self._prior_sd = _prior_sd(prior_low_s, prior_high_s)
+        self._history = History()
+
+    def update(
+        self, t_s: float, done: float, total: float | None = None, *, epoch: float | None = None
+    ) -> None:
+        """Take in that *done* of *total* units were done at *t_s*.
+
+        A total that is not known (any more) keeps the last one. When *done*
+        goes back the run began again: what is left is counted from there, and
+        its speed is kept.
+
+        Args:
+            t_s: Seconds since the attempt's start; never decreasing.
+            done: Units done in all.
+            total: Units there will be in all.
+            epoch: Epochs done in all, where the units are finer and it is known.
+        """
+        self._history.add(t_s, done, total, epoch)
+
+    @property
+    def ended_early(self) -> bool:
+        """Whether less than the total was done; once the run has ended: early stopping."""
+        history = self._history
+        return history.total is not None and history.done < 0.995 * history.total
+
+    def at(self, t_s: float) -> RemainingEstimate:
+        """What is left at *t_s*, which is at or after the last update."""
+        history = self._history
+        if history.total is not None and history.done >= history.total:
+            return RemainingEstimate(0.0, 0.0, 0.0, Basis.DONE)
+        seen = history.intervals()
+        if history.total is None or len(seen.unit_s) == 0:
+            return self._prior_alone(t_s)
+        left = history.total - history.done
+        speed = _Speed.of(seen, history.total, left)
+        waited_s = max(t_s - history.t_s, 0.0)
+        if history.before_first_epoch_end:
+            speed = speed.before_an_end()
+        elif not (history.has_epochs or speed.has_paused) and history.total >= FEWEST_UNITS:
+            speed = speed.before_a_pause(history.done / history.total)
+        remaining_s, up, down, basis = self._blend(speed, left, history.total)
+        # The unit that is under way has used up part of its time already.
+        credit_s = min(waited_s, speed.report_s, 0.9 * remaining_s)
+        remaining_s -= credit_s
+        if waited_s > speed.stall_s:
+            basis = Basis.STALLED
+        return RemainingEstimate(
+            remaining_s,
+            remaining_s / math.exp(QUANTILE_80 * down),
+            remaining_s * math.exp(QUANTILE_80 * up),
+            basis,
+            overdue=waited_s / speed.report_s,
+        )
+
+    def _prior_alone(self, t_s: float) -> RemainingEstimate:
+        if self._prior_s is None:
+            return RemainingEstimate(None, None, None, Basis.UNKNOWN)
+        spread = math.exp(QUANTILE_80 * self._prior_sd)
+        # A run that outlives its prior will last on for some part of what it has lasted.
+        floor_s = 0.05 * max(t_s, 0.0)
+        remaining, low, high = (
+            max(self._prior_s * factor - t_s, floor_s) for factor in (1.0, 1.0 / spread, spread)
+        )
+        return RemainingEstimate(remaining, low, high, Basis.PRIOR)
+
+    def _blend(
+        self, speed: "_Speed", left: float, total: float
+    ) -> tuple[float, float, float, Basis]:
+        """Seconds left, standard deviation of their log upwards and downwards, and their basis."""
+        evidence_s = speed.left_s
+        if self._prior_s is None:
+            return evidence_s, speed.sd, speed.down, Basis.EVIDENCE
+        # A slow start is part of what was predicted, and is over.
+        rest_s = max(self._prior_s - speed.startup_s, 0.1 * self._prior_s)
+        prior_s = max(rest_s * (left / total), 1e-9)
+        # What it is off by in all it is off by in the rest, however little that is.
+        prior_sd = self._prior_sd * self._prior_s / prior_s
+        evidence_sd = max(speed.sd, speed.down)
+        # The further away from what is seen, the less a prior is believed.
+        apart = abs(math.log(prior_s) - math.log(evidence_s))
+        prior_sd *= max(apart / (2.0 * math.hypot(evidence_sd, prior_sd)), 1.0)
+        weight = evidence_sd**2 / (evidence_sd**2 + prior_sd**2)
+        log_s = weight * math.log(prior_s) + (1.0 - weight) * math.log(evidence_s)
+        # Where the two contradict each other, neither is as sure as it says.
+        conflict = apart * weight * (1.0 - weight)
+        up, down = (
+            math.hypot(each * prior_sd / math.hypot(each, prior_sd), conflict)
+            for each in (speed.sd, speed.down)
+        )
+        basis = Basis.BLEND if weight > 0.02 else Basis.EVIDENCE
+        return math.exp(log_s), up, down, basis
+
+
+@dataclass(frozen=True, slots=True)
+class _Speed:
+    """What the evidence alone says."""
+
+    left_s: float
+    """Seconds left, pauses included."""
+    sd: float
+    """Standard deviation of the log of `left_s`."""
+    down: float
+    """The same downwards."""
+    startup_s: float
+    """What the start-up took longer than the same units will later."""
+    report_s: float
+    """Usual time between two updates."""
+    stall_s: float
+    """Longer than this without progress is a stall."""
+
+    has_paused: bool = False
+    """Whether any pause was told from noise."""
+
+    def before_a_pause(self, done_frac: float) -> "_Speed":
+        """The same where no pause has come yet: some may still come, at a steady distance."""
+        may_come = FIRST_PAUSE_UP * max(1.0 - done_frac / FIRST_PAUSE_BY, 0.0)
+        return replace(self, sd=math.hypot(self.sd, may_come))
+
+    def before_an_end(self) -> "_Speed":
+        """The same where no epoch has ended yet: what comes at its end is not known."""
+        return replace(
+            self,
+            left_s=(1.0 + FIRST_END) * self.left_s,
+            sd=math.hypot(self.sd, FIRST_END_UP),
+            down=math.hypot(self.down, FIRST_END_DOWN),
+        )
+
+    @staticmethod
+    def of(seen: Intervals, total: float, left: float) -> "_Speed":
+        first = startup_entries(seen)
+        settled = seen.since(first)
+        flags = without_common(settled, pause_flags(settled.unit_s))
+        flags = at_epoch_ends(settled, flags)
+        level = level_of(settled, flags, first, total)
+        ahead_s, ahead_sd_s = pauses_ahead(settled, flags, level.unit_s, total, left)
+        running_s = left * level.unit_s
+        left_s = max(running_s + ahead_s, 1e-9)
+        up, down = (
+            min(math.hypot(each * running_s / left_s, ahead_sd_s / left_s), MOST_SD)
+            for each in (level.sd, level.down)
+        )
+        slow = max(first, 1)  # the very first may have been one, though nothing shows it yet
+        startup_s = float((seen.unit_s[:slow] - level.unit_s) @ seen.units[:slow])
+        report_s = float(np.median(settled.units)) * level.unit_s
+        lengths_s = settled.units * settled.unit_s
+        longest_s = float(lengths_s.max()) if len(lengths_s) > 1 else 10.0 * float(lengths_s[0])
+        stall_s = max(STALL_UNITS * report_s, STALL_PAUSES * longest_s, STALL_MIN_S)
+        return _Speed(left_s, up, down, max(startup_s, 0.0), report_s, stall_s, bool(flags.any()))
+
+
+def _prior_sd(low_s: float | None, high_s: float | None) -> float:
+    """Standard deviation of the log of the prior, from its 80 % interval."""
+    if low_s is None or high_s is None or not 0 < low_s < high_s < math.inf:
+        return PRIOR_SD
+    return min(max(math.log(high_s / low_s) / (2 * QUANTILE_80), 0.02), 3.0)

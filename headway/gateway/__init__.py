@@ -1,0 +1,1 @@
+"""The door through which jobs and questions come in."""

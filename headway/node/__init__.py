@@ -1,0 +1,1 @@
+"""The life of a node: flow processes, janitor, sampler, what is pruned."""

@@ -1,0 +1,110 @@
+"""The long-lived processes of the site on this machine, each known by its pid and start time."""
+
+import json
+import os
+import signal
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+from headway.errors import HeadwayError
+from headway.project import PROJECT
+from headway.settings import Settings
+
+
+class AlreadyRuns(HeadwayError):
+    """Another process is this daemon already."""
+
+    def __init__(self, what: str, pid: int) -> None:
+        self.what = what
+        self.pid = pid
+        super().__init__(f"the {what} of this node runs already, as process {pid}; stop it first")
+
+
+@dataclass(frozen=True, slots=True)
+class Daemon:
+    """One long-lived process of the site, described by a file below `state_dir`."""
+
+    name: str
+    state_dir: Path
+
+    @property
+    def log(self) -> Path:
+        """Where its output goes."""
+        return self.state_dir / f"{self.name}.log"
+
+    @property
+    def _record(self) -> Path:
+        return self.state_dir / f"{self.name}.json"
+
+    def process(self) -> psutil.Process | None:
+        """The live process, or None."""
+        try:
+            record = json.loads(self._record.read_text())
+            process = psutil.Process(record["pid"])
+            if abs(process.create_time() - record["created"]) < 1.0 and process.is_running():
+                return None if process.status() == psutil.STATUS_ZOMBIE else process
+        except (OSError, ValueError, KeyError, psutil.Error):
+            pass
+        return None
+
+    def start(self, command: list[str], env: Mapping[str, str]) -> psutil.Process:
+        """Start *command* in its own session, so that it outlives this terminal."""
+        self.state_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with self.log.open("ab") as log:
+            child = subprocess.Popen(
+                command,
+                cwd=PROJECT,
+                env=dict(env),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        process = psutil.Process(child.pid)
+        self._note(process)
+        return process
+
+    def claim(self) -> None:
+        """Be this daemon in the process that calls, whoever started it.
+
+        Raises:
+            AlreadyRuns: Another process is.
+        """
+        other = self.process()
+        if other is not None and other.pid != os.getpid():
+            raise AlreadyRuns(self.name, other.pid)
+        self.state_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._note(psutil.Process())
+
+    def _note(self, process: psutil.Process) -> None:
+        record = {"pid": process.pid, "created": process.create_time()}
+        self._record.write_text(json.dumps(record))
+
+    def stop(self, how: signal.Signals, grace_s: float) -> bool:
+        """Stop it: *how*, then SIGKILL after *grace_s*. False when it did not run."""
+        process = self.process()
+        if process is None:
+            self._record.unlink(missing_ok=True)
+            return False
+        process.send_signal(how)
+        try:
+            process.wait(grace_s)
+        except psutil.TimeoutExpired:
+            process.kill()
+            process.wait(10.0)
+        self._record.unlink(missing_ok=True)
+        return True
+
+
+def server_daemon(settings: Settings) -> Daemon:
+    """The Prefect server of this site."""
+    return Daemon("server", settings.state_dir)
+
+
+def worker_daemon(settings: Settings) -> Daemon:
+    """The `gpu-node` worker of this machine."""
+    return Daemon("worker", settings.state_dir)

@@ -1,0 +1,45 @@
+"""One flow process a run: `hold_flow` for the flow, `live_flow` for whoever asks.
+
+The kernel releases the lock when the process dies, however it dies; so a lock
+that is held is proof of a live flow, and nothing else is.
+"""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from headway.errors import HeadwayError
+from headway.node.flowrun import live_flow, lock_flow
+
+
+class FlowAlive(HeadwayError):
+    """Another process is at work on this run; a second one must not start."""
+
+    def __init__(self, run_id: str, pid: int | None) -> None:
+        self.run_id = run_id
+        self.pid = pid
+        super().__init__(f"run {run_id} has a live flow process already (pid {pid or 'unknown'})")
+
+
+@contextmanager
+def hold_flow(state_dir: Path, run_id: str) -> Iterator[None]:
+    """Hold the run's lock while its flow is at work.
+
+    A flow process that the fork server started holds it from its first moment;
+    one that was started in another way takes it here.
+
+    Raises:
+        FlowAlive: Another process holds it.
+    """
+    owner = live_flow(state_dir, run_id)
+    if owner == os.getpid():
+        yield
+        return
+    lock = None if owner is not None else lock_flow(str(state_dir), run_id)
+    if lock is None:
+        raise FlowAlive(run_id, owner)
+    try:
+        yield
+    finally:
+        os.close(lock)

@@ -1,0 +1,116 @@
+"""A child of the fork server: becomes the process its stub asked for and runs the engine."""
+
+import importlib
+import logging
+import os
+import runpy
+import signal
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from headway.node import flowrun
+
+
+class ExitNote:
+    """Leaves the exit status beside the pid in the run's lock file.
+
+    A stub whose server was killed has only this note. Its `write` belongs to the
+    very end of the process, after Prefect's own exit hooks: `atexit` runs first
+    what was registered last, so register it before Prefect is imported.
+    """
+
+    def __init__(self) -> None:
+        self.lock = -1
+        self.status = 1
+
+    def write(self) -> None:
+        """Write the status; nothing to do in the server itself."""
+        if self.lock >= 0:
+            with suppress(OSError):
+                os.write(self.lock, b"%d\n" % self.status)
+
+
+def run_flow_process(state_dir: Path, request: Sequence[int], note: ExitNote) -> None:
+    """Become the process that *request* describes and run the engine to its end.
+
+    Args:
+        state_dir: Where the lock of the run lies.
+        request: Descriptors: the memory file `flowrun` wrote, then the standard streams.
+        note: Is told the status; it is written when the interpreter ends.
+
+    Raises:
+        SystemExit: As the engine ends; `flowrun.FENCED` when the run lives already.
+    """
+    os.setsid()
+    with open(request[0], "rb") as file:  # noqa: PTH123 - a descriptor has no path
+        file.seek(0)
+        cwd, umask, *environment = file.read().split(b"\0")
+    for target, fd in enumerate(request[1:]):
+        os.dup2(fd, target)
+        os.close(fd)
+    _reset_signals()
+    _replace_environment(environment)
+    os.umask(int(umask, 8))
+    os.chdir(cwd)
+    sys.path.insert(0, os.fsdecode(cwd))
+    sys.argv[:] = [""]
+    Path("/proc/self/comm").write_text("headway-flow")
+    _lock(state_dir, note)
+    _refresh_prefect()
+    sys.modules.pop(flowrun.ENGINE, None)  # runpy warns about a module that is there already
+    try:
+        runpy.run_module(flowrun.ENGINE, run_name="__main__", alter_sys=True)
+    except SystemExit as end:
+        note.status = end.code if isinstance(end.code, int) else int(end.code is not None)
+        raise
+    note.status = 0
+
+
+def _reset_signals() -> None:
+    """As a fresh interpreter has them, whatever the server inherited (`&` ignores SIGINT)."""
+    for signum in signal.valid_signals():
+        if signal.getsignal(signum) not in {signal.SIG_DFL, None}:
+            signal.signal(signum, signal.SIG_DFL)
+    signal.signal(signal.SIGPIPE, signal.SIG_IGN)
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.pthread_sigmask(signal.SIG_SETMASK, [])
+
+
+def _replace_environment(environment: Sequence[bytes]) -> None:
+    base = [entry for entry in sys.path if entry not in _pythonpath()]
+    os.environb.clear()
+    for entry in environment:
+        name, _, value = entry.partition(b"=")
+        os.environb[name] = value
+    sys.path[:] = [*_pythonpath(), *base]
+    time.tzset()
+
+
+def _pythonpath() -> list[str]:
+    return [entry for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry]
+
+
+def _lock(state_dir: Path, note: ExitNote) -> None:
+    run_id = os.environ.get("PREFECT__FLOW_RUN_ID")
+    if not run_id:
+        return  # the engine says what is wrong with that
+    lock = flowrun.lock_flow(str(state_dir), run_id)
+    if lock is None:
+        sys.stderr.write(flowrun.fenced_message(run_id))
+        sys.exit(flowrun.FENCED)
+    note.lock = lock
+
+
+def _refresh_prefect() -> None:
+    """Have Prefect read again what it read from the server's environment at import."""
+    if "prefect.context" not in sys.modules:
+        return
+    settings = importlib.import_module("prefect.settings")
+    for name in settings.PREFECT_LOGGING_EXTRA_LOGGERS.value():
+        logging.getLogger(name).handlers.clear()  # else they are added a second time
+    importlib.import_module("prefect.context").refresh_global_settings_context()
+    importlib.import_module("prefect.logging.configuration").setup_logging(incremental=False)

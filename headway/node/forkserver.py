@@ -1,0 +1,385 @@
+"""Starts flow processes in milliseconds: forks them from a process that has Prefect imported.
+
+One server a node, single-threaded, in its own session, so that it survives the
+worker that started it. Flow processes (`headway.node.flowrun` asks for them) survive
+the server. It needs no stopping rite: kill it at any time; the next
+`start_server` starts another, and meanwhile every run starts the slow way.
+
+When the code it has imported changes, it hands over to a successor, so a flow
+never runs code older than its files at the moment of its start.
+"""
+
+import atexit
+import fcntl
+import gc
+import importlib
+import logging
+import os
+import selectors
+import shlex
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import sysconfig
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from headway.clock import SystemClock
+from headway.errors import HeadwayError
+from headway.node import flowrun
+from headway.node.flowprocess import ExitNote, run_flow_process
+
+TICK_S = 2.0
+"""How often an idle server looks whether its code or its socket changed."""
+KEPT_LOCKS_S = 7 * 86_400.0
+"""Lock files of flow runs that ended longer ago are removed."""
+LOG_LIMIT_BYTES = 1 << 20
+
+_log = logging.getLogger("headway.node.forkserver")
+
+
+def start_server(state_dir: Path, preload: Sequence[str], env: Mapping[str, str]) -> int:
+    """Start the node's fork server, unless it runs already.
+
+    Cheap when it runs (one connect): call it in a loop to keep one running.
+    It listens at once and imports afterwards; who asks meanwhile waits.
+
+    Args:
+        state_dir: Where its socket, log and locks lie.
+        preload: Modules to import, such as ``flows.train``. One that cannot be
+            imported is left to the flow process, which then shows the error.
+        env: The server's environment. A flow process gets its own, but
+            what the preloaded modules read at import comes from here.
+
+    Returns:
+        The server's pid.
+
+    Raises:
+        HeadwayError: It did not start; runs start the slow way until it does.
+    """
+    if (pid := running_server(state_dir)) is not None:
+        return pid
+    state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+    for _ in range(50):
+        _spawn(state_dir, preload, env)
+        if (pid := running_server(state_dir)) is not None:
+            return pid
+        time.sleep(0.1)  # another one won the race and is about to listen
+    raise HeadwayError(
+        f"the fork server does not start; see {state_dir / 'fork.log'}. "
+        "Flow runs start without it, a second or two slower each"
+    )
+
+
+def running_server(state_dir: Path) -> int | None:
+    """Pid of the fork server that listens below *state_dir*; None when there is none."""
+    directory = -1
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as connection:
+        connection.settimeout(1.0)
+        try:
+            directory = os.open(state_dir, os.O_PATH | os.O_DIRECTORY)
+            connection.connect(flowrun.socket_address(directory))
+        except OSError:
+            return None
+        finally:
+            if directory >= 0:
+                os.close(directory)
+        return int(struct.unpack("3i", connection.getsockopt(*_PEER))[0])
+
+
+_PEER = (socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+
+
+def stub_command(state_dir: Path) -> str:
+    """The job variable `command` that starts flow runs through the fork server."""
+    return shlex.join([sys.executable, "-I", "-S", flowrun.__file__, str(state_dir)])
+
+
+def _spawn(state_dir: Path, preload: Sequence[str], env: Mapping[str, str]) -> None:
+    """Run the server's launcher; it returns once the server listens, or lost the race."""
+    with (state_dir / "fork.log").open("ab") as log:
+        if log.tell() > LOG_LIMIT_BYTES:
+            log.truncate(0)
+        subprocess.run(
+            [sys.executable, "-P", "-m", "headway.node.forkserver", str(state_dir), *preload],
+            env={name: value for name, value in env.items() if not name.startswith("PREFECT__")},
+            cwd=state_dir,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            check=False,
+            timeout=30,
+        )
+
+
+@dataclass
+class _Flow:
+    pid: int
+    pidfd: int
+    connection: socket.socket | None
+    asked_to_stop: bool = False
+
+
+class _Server:
+    """The loop that forks, waits and reports. Nothing in it may block or start a thread."""
+
+    def __init__(self, state_dir: Path, preload: Sequence[str], lock: int) -> None:
+        self.state_dir = state_dir
+        self.preload = preload
+        self.lock = lock
+        self.refusal = b""
+        self.sources: dict[str, int] = {}
+        self.flows: dict[int, _Flow] = {}
+        # poll, not epoll: a forked child that closes its copies must not change ours.
+        self.selector = selectors.PollSelector()
+        self.listener = self._listen()
+        self.inode = self._socket_inode()
+
+    def _listen(self) -> socket.socket:
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        directory = os.open(self.state_dir, os.O_PATH | os.O_DIRECTORY)
+        fresh = f"{flowrun.socket_address(directory)}.{os.getpid()}"
+        umask = os.umask(0o177)
+        listener.bind(fresh)
+        os.umask(umask)
+        listener.listen(64)
+        Path(fresh).rename(flowrun.socket_address(directory))
+        os.close(directory)
+        listener.setblocking(False)
+        self.selector.register(listener, selectors.EVENT_READ)
+        return listener
+
+    def import_modules(self) -> None:
+        """Import what flows need, and remember which files that was."""
+        for name in self.preload:
+            try:
+                importlib.import_module(name)
+            except Exception:  # noqa: BLE001 - whatever a module raises, the flow will show it
+                _log.exception("%s cannot be imported; flow processes import it themselves", name)
+        threads = len(list(Path("/proc/self/task").iterdir()))
+        if threads != 1:
+            names = ", ".join(thread.name for thread in threading.enumerate())
+            self.refusal = (
+                f"importing {' '.join(self.preload)} left {threads} threads running ({names}), "
+                "and a process with threads must not fork"
+            ).encode()[:1000]
+            _log.error("%s", self.refusal.decode())
+        self.sources = {path: _changed_at(path) for path in _source_paths()}
+        gc.collect()
+        gc.freeze()  # what is imported stays shared: a collection in a child must not touch it
+
+    def run(self) -> Sequence[int] | None:
+        """Serve until there is nothing left to do.
+
+        Returns:
+            None in the server; in each forked child, the descriptors of its request.
+        """
+        while self.lock >= 0 or self.flows:
+            for key, _ in self.selector.select(TICK_S):
+                if self.selector.get_map().get(key.fileobj) is not key:
+                    continue  # closed by an event before it
+                if key.fileobj is self.listener:
+                    with suppress(OSError):
+                        connection, _ = self.listener.accept()
+                        connection.setblocking(False)
+                        self.selector.register(connection, selectors.EVENT_READ)
+                elif isinstance(key.fileobj, int):
+                    self._reap(self.flows[key.fileobj])
+                elif isinstance(key.fileobj, socket.socket):
+                    request = self._hear(key.fileobj, key.data)
+                    if request is not None:
+                        return request
+            self._look_around()
+        return None
+
+    def _look_around(self) -> None:
+        if self.lock < 0:
+            return
+        if self._socket_inode() != self.inode:
+            _log.warning("another server took the socket, or it was removed; this one ends")
+            self._retire()
+        elif self._outdated():
+            self._hand_over()
+
+    def _hear(self, connection: socket.socket, flow: _Flow | None) -> Sequence[int] | None:
+        try:
+            message, fds, _, _ = socket.recv_fds(connection, 64, 4)
+        except OSError:
+            message, fds = b"", []
+        if flow is not None:
+            self._hear_of(flow, message)
+        elif not message or _hung_up(connection):
+            self._close(connection)
+        elif len(fds) == 4 and not (refusal := self._reason_not_to_fork()):
+            return self._fork(connection, fds)
+        else:
+            with suppress(OSError):
+                connection.send(refusal if len(fds) == 4 else b"not a request")
+            self._close(connection)
+        for fd in fds:
+            os.close(fd)
+        return None
+
+    def _reason_not_to_fork(self) -> bytes:
+        if self.lock >= 0 and self._outdated():
+            self._hand_over()
+        return flowrun.AGAIN if self.lock < 0 else self.refusal
+
+    def _hear_of(self, flow: _Flow, message: bytes) -> None:
+        if message == flowrun.STOP:
+            flow.asked_to_stop = True
+        elif flow.connection is not None:  # the stub is gone
+            self._close(flow.connection)
+            flow.connection = None
+            if flow.asked_to_stop:
+                _log.warning("stub of %d was killed after it was asked to stop", flow.pid)
+                signal.pidfd_send_signal(flow.pidfd, signal.SIGKILL)
+
+    def _fork(self, connection: socket.socket, fds: Sequence[int]) -> Sequence[int] | None:
+        try:
+            pid = os.fork()
+        except OSError as error:
+            _log.error("cannot fork: %s", error)
+            pid = -1
+        if pid == 0:
+            self._let_go()
+            return fds
+        for fd in fds:
+            os.close(fd)
+        if pid < 0:
+            self._close(connection)
+            return None
+        pidfd = os.pidfd_open(pid)
+        flow = self.flows[pidfd] = _Flow(pid, pidfd, connection)
+        self.selector.register(pidfd, selectors.EVENT_READ, flow)
+        self.selector.modify(connection, selectors.EVENT_READ, flow)
+        with suppress(OSError):
+            socket.send_fds(connection, [b"%d" % pid], [pidfd])
+        return None
+
+    def _let_go(self) -> None:
+        """In the child: drop everything that belongs to the server."""
+        for key in list(self.selector.get_map().values()):
+            if isinstance(key.fileobj, socket.socket):
+                key.fileobj.close()
+            elif isinstance(key.fileobj, int):
+                os.close(key.fileobj)
+        os.close(self.lock)
+
+    def _reap(self, flow: _Flow) -> None:
+        _, status = os.waitpid(flow.pid, 0)
+        self.selector.unregister(flow.pidfd)
+        os.close(flow.pidfd)
+        del self.flows[flow.pidfd]
+        if flow.connection is not None:
+            with suppress(OSError):
+                flow.connection.send(b"%d" % os.waitstatus_to_exitcode(status))
+            self._close(flow.connection)
+
+    def _close(self, connection: socket.socket) -> None:
+        self.selector.unregister(connection)
+        connection.close()
+
+    def _outdated(self) -> bool:
+        return any(_changed_at(path) != seen for path, seen in self.sources.items())
+
+    def _hand_over(self) -> None:
+        self._retire()
+        _log.info("the code changed: a successor takes over, %d flows go on", len(self.flows))
+        try:
+            _spawn(self.state_dir, self.preload, os.environ)
+        except (OSError, subprocess.SubprocessError):
+            _log.exception("the successor did not start")
+
+    def _retire(self) -> None:
+        """Serve no more; stay until the flows are done, to report how they end."""
+        self._close(self.listener)
+        os.close(self.lock)
+        self.lock = -1
+
+    def _socket_inode(self) -> int:
+        try:
+            return (self.state_dir / "fork.sock").stat().st_ino
+        except OSError:
+            return -1
+
+
+def _hung_up(connection: socket.socket) -> bool:
+    try:
+        return not connection.recv(1, socket.MSG_PEEK)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True
+
+
+def _changed_at(path: str) -> int:
+    try:
+        return Path(path).stat().st_mtime_ns
+    except OSError:
+        return -1
+
+
+def _source_paths() -> list[str]:
+    """Files of imported modules that a person may edit, and where pip installs the others."""
+    places = sysconfig.get_paths()
+    installed = sorted({places["purelib"], places["platlib"]})
+    known = (*installed, places["stdlib"], places["platstdlib"])
+    files = {getattr(module, "__file__", None) for module in list(sys.modules.values())}
+    own = [file for file in files if file and not file.startswith(known)]
+    return [*installed, *sorted(own)]
+
+
+def _prune(state_dir: Path, now_s: float) -> None:
+    """Remove the lock files of flow runs that ended long ago."""
+    for path in (state_dir / "flows").glob("*.lock"):
+        with suppress(OSError), path.open("rb") as file:
+            if now_s - path.stat().st_mtime > KEPT_LOCKS_S:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                path.unlink()
+
+
+def _main(state_dir: Path, preload: Sequence[str]) -> None:
+    note = ExitNote()
+    atexit.register(note.write)
+    handler = logging.StreamHandler()
+    handler.setFormatter(logging.Formatter("%(asctime)s %(process)d %(levelname)s %(message)s"))
+    _log.addHandler(handler)
+    _log.setLevel(logging.INFO)
+    _log.propagate = False  # Prefect sets up the root logger when it is imported
+
+    lock = os.open(state_dir / "fork.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return  # another server won
+    server = _Server(state_dir, preload, lock)
+    _detach(server.listener)
+    _prune(state_dir, SystemClock().now().timestamp())
+    server.import_modules()
+    _log.info("serving %s", state_dir)
+    if (request := server.run()) is not None:
+        run_flow_process(state_dir, request, note)
+
+
+def _detach(listener: socket.socket) -> None:
+    """Go on in a process of its own session; the launcher ends once that one listens."""
+    ready, alive = os.pipe()
+    if os.fork():
+        os.close(alive)
+        os.read(ready, 1)
+        os._exit(0)
+    os.close(ready)
+    os.setsid()
+    listener.listen(64)  # again: SO_PEERCRED names the process that called it last
+    os.close(alive)
+
+
+if __name__ == "__main__":
+    _main(Path(sys.argv[1]), sys.argv[2:])

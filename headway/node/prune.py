@@ -1,0 +1,124 @@
+"""Folders of finished runs on this node: what they take, and letting go of the oldest."""
+
+import logging
+import os
+import secrets
+import shutil
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from uuid import UUID
+
+from headway.errors import RunUnknown
+from headway.ledger.records import RunRecord
+from headway.model.run import RunState
+from headway.node.flowrun import live_flow
+from headway.policy.retention import Finished, Removal, seconds, to_remove
+from headway.runtime.diskuse import used_bytes
+from headway.site import Site
+
+log = logging.getLogger(__name__)
+
+_PAGE = 500
+_GONE = ".gone-"
+
+Walk = Callable[[list[RunRecord]], Iterable[RunRecord]]
+"""Goes through what is to be measured, and may show how far it is."""
+
+
+def removals(
+    site: Site, *, keep_s: float | None, keep_bytes: int | None, walk: Walk = iter
+) -> list[Removal]:
+    """What `remove` would be told to remove now. See `policy.retention.to_remove`.
+
+    Runs that the ledger does not know stay: they may be another ledger's.
+    """
+    busy = _busy(site)
+    ended = [record for record in _records(site) if _is_over(site, record, busy)]
+    found = [
+        Finished(
+            record.run_id,
+            record.name,
+            record.ended_at,
+            used_bytes(site.settings.runs_dir / record.run_id),
+        )
+        for record in walk(ended)
+        if record.ended_at is not None
+    ]
+    return to_remove(found, site.ledger.now(), keep_s=keep_s, keep_bytes=keep_bytes)
+
+
+def remove(site: Site, run_id: str) -> bool:
+    """Remove the folder of a finished run; False when somebody is at work on it after all.
+
+    No link is followed. A removal that was killed is completed by the next one.
+
+    Raises:
+        OSError: Something in it cannot be removed.
+    """
+    try:
+        record = site.ledger.runs.get(run_id)
+    except RunUnknown:
+        return False
+    if not _is_over(site, record, _busy(site)):
+        return False
+    folder = site.settings.runs_dir / record.run_id
+    gone = folder.with_name(f"{_GONE}{secrets.token_hex(8)}")
+    if folder.is_symlink() or not folder.is_dir():
+        return False
+    folder.rename(gone)
+    for left in site.settings.runs_dir.glob(f"{_GONE}*"):
+        with suppress(FileNotFoundError):  # another process is at it
+            shutil.rmtree(left)
+    return True
+
+
+def tidy(site: Site) -> int:
+    """Remove what the operator's settings of this node let go of; how many."""
+    settings = site.node_settings
+    if settings.keep_days is None and settings.keep_size is None:
+        return 0
+    done = 0
+    for removal in removals(
+        site, keep_s=seconds(settings.keep_days), keep_bytes=settings.keep_size
+    ):
+        try:
+            done += remove(site, removal.run.run_id)
+        except OSError as error:
+            log.warning("run %s was not removed: %s", removal.run.run_id, error)
+        else:
+            log.info("run %s was removed: %s", removal.run.run_id, removal.why)
+    return done
+
+
+def _records(site: Site) -> Iterator[RunRecord]:
+    """Runs of the ledger that have a folder here."""
+    names = [name for name in _folders(site.settings.runs_dir) if _is_id(name)]
+    for start in range(0, len(names), _PAGE):
+        yield from site.ledger.runs.of(names[start : start + _PAGE]).values()
+
+
+def _folders(where: Path) -> list[str]:
+    try:
+        with os.scandir(where) as found:
+            return sorted(each.name for each in found if each.is_dir(follow_symlinks=False))
+    except FileNotFoundError:
+        return []
+
+
+def _is_id(name: str) -> bool:
+    try:
+        return str(UUID(name)) == name
+    except ValueError:
+        return False
+
+
+def _busy(site: Site) -> set[str]:
+    """Runs that have a container or a lease here."""
+    held = {lease.run_id for lease in site.ledger.leases.live(site.settings.node)}
+    return held | {container.run_id for container in site.runtime.containers()}
+
+
+def _is_over(site: Site, record: RunRecord, busy: set[str]) -> bool:
+    ended = record.state is RunState.ENDED and record.run_id not in busy
+    return ended and live_flow(site.settings.state_dir, record.run_id) is None

@@ -1,0 +1,1 @@
+"""One attempt of a run, from its lease to its end."""

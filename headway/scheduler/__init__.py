@@ -1,0 +1,1 @@
+"""The queue of a pool on this node: what may start, what waits and why."""

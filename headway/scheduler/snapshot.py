@@ -1,0 +1,106 @@
+"""A pool's rows in the ledger as the values that the policy plans with."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+
+from headway.estimate.usual import Kind, Lasted, Usual, kind_of
+from headway.ledger.lines import Snapshot
+from headway.ledger.records import NodeRecord, RunRecord
+from headway.model.attempt import Standing
+from headway.model.node import NodeState
+from headway.model.run import RunState, Span
+from headway.policy.plan import NodeView, RunningRun
+from headway.scheduler.limits import Gates
+
+LOST_AFTER_S = 60.0
+"""A node whose worker was not heard of for so long takes no new runs."""
+_FAR_S = 10 * 365 * 86_400.0
+"""A remaining time is cut off here: a log may promise any number of iterations."""
+
+
+def is_lost(record: NodeRecord, now: datetime) -> bool:
+    """Whether the node's worker was not heard of for too long."""
+    return (now - record.heartbeat_at).total_seconds() > LOST_AFTER_S
+
+
+def node_view(record: NodeRecord, seen: Snapshot) -> NodeView:
+    """A node with its leases; one that is silent is lost, whatever its row says."""
+    node = record.node
+    if node.state is NodeState.READY and is_lost(record, seen.at):
+        silent = f"not heard of since {record.heartbeat_at:%H:%M:%S} UTC"
+        node = replace(node, state=NodeState.LOST, state_reason=silent)
+    leases = tuple(lease for lease in seen.leases if lease.node == node.name)
+    return NodeView(node, leases, record.reading)
+
+
+def usual_of(
+    ended: Sequence[Lasted], holders: Sequence[RunRecord], said: Mapping[str, Standing]
+) -> Usual:
+    """What runs of the site last: those that have ended, and those whose logs tell already."""
+    telling = (
+        Lasted(kind_of(record.job, record.owner), standing.elapsed_s + standing.remaining_s)
+        for record in holders
+        if (standing := said.get(record.run_id)) is not None
+        and standing.attempt == record.attempt
+        and standing.done_frac is not None
+        and standing.remaining_s is not None
+    )
+    return Usual([*ended, *telling])
+
+
+def length(learnt: Span | None, kind: Kind, usual: Usual) -> Span | None:
+    """How long a run is expected to run; None when nothing is known of it nor of its like."""
+    if learnt is None and (found := usual.of(kind)) is not None:
+        learnt = found[0]
+    return None if learnt is None else _cut(learnt)
+
+
+def left_of(record: RunRecord, said: Standing | None, usual: Usual, now: datetime) -> Span | None:
+    """How long a run that holds its place goes on from *now*; None when nothing is known.
+
+    By its log where that tells; else by what was learnt of it, or of its like.
+    """
+    learnt = record.prediction.learnt if record.prediction is not None else None
+    # Without progress in the log it is the prediction's word, and a prior's is none.
+    tells = said is not None and (said.done_frac is not None or learnt is not None)
+    if said is None or not tells or said.attempt != record.attempt:
+        said = None
+    if said is not None and said.remaining_s is not None:
+        low_s = said.remaining_s if said.low_s is None else said.low_s
+        high_s = said.remaining_s if said.high_s is None else said.high_s
+        since_s = max((now - said.at).total_seconds(), 0.0)
+        return _cut(Span(low_s, said.remaining_s, high_s).left(since_s))
+    whole = length(learnt, kind_of(record.job, record.owner), usual)
+    if whole is None:
+        return None
+    begun = record.started_at or now
+    return whole.left(max((now - begun).total_seconds(), 0.0))
+
+
+def _cut(span: Span) -> Span:
+    return Span(*(min(each, _FAR_S) for each in span))
+
+
+def running_run(
+    record: RunRecord, seen: Snapshot, gates: Gates, said: Standing | None, usual: Usual
+) -> RunningRun:
+    """A run that holds leases, with its end as its log tells it, else as it was predicted.
+
+    Args:
+        record: The run.
+        seen: The pool.
+        gates: For its priority.
+        said: What was last kept of how far it is.
+        usual: What runs of the site last.
+    """
+    return RunningRun(
+        run_id=record.run_id,
+        team=record.team,
+        priority=gates.priorities.get(record.queue, record.priority),
+        left=left_of(record, said, usual, seen.at),
+        name=record.name,
+        preemptible=bool(record.job.get("preemptible")) and record.state is RunState.RUNNING,
+        stopping=record.preempted_for is not None,
+        gang_id=record.gang_id or "",
+    )

@@ -1,0 +1,127 @@
+"""`headway top`: nodes, GPUs, runs and the line as one picture."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from rich.console import Group
+from rich.table import Table
+from rich.text import Text
+
+from headway.clock import SystemClock
+from headway.errors import shown
+from headway.model.silent import RunWarning
+from headway.site import Site
+from headway.units import format_duration, format_size
+from headway.views.fields import fields
+from headway.views.node_document import node_view
+from headway.views.queue_document import line_views, start_text
+from headway.views.run_document import warning_view
+from headway.views.site_snapshot import RunProgress, site_snapshot
+
+_BAR_CELLS = 12
+
+
+def document(site: Site) -> dict[str, Any]:
+    """What is shown of *site* now, as plain data: nodes, running runs, and those that wait."""
+    now = site_snapshot(site)
+    return {
+        "nodes": [node_view(record, now.leases) for record in now.nodes],
+        "runs": [_run(each, now.warnings) for each in now.running],
+        "queue": line_views(site),
+    }
+
+
+def _run(progress: RunProgress, warnings: Sequence[RunWarning]) -> dict[str, Any]:
+    run_id = progress.record.run_id
+    return {
+        **fields(progress.record, "run_id", "name", "node"),
+        **fields(progress, "elapsed_s", "done_frac", "remaining_s"),
+        "warnings": [warning_view(each) for each in warnings if each.failure.run_id == run_id],
+    }
+
+
+def picture(seen: dict[str, Any]) -> Group:
+    """*seen*, from `document`, for a terminal."""
+    return Group(_nodes(seen["nodes"]), "", _runs(seen["runs"]), "", _queue(seen["queue"]))
+
+
+def bar(part: float | None, whole: float) -> str:
+    """How full something is, such as ``██████······  50 %``; ``–`` when not known."""
+    if part is None or whole <= 0:
+        return "–"
+    frac = max(part / whole, 0.0)
+    full = round(min(frac, 1.0) * _BAR_CELLS)
+    return f"{'█' * full}{'·' * (_BAR_CELLS - full)} {frac:4.0%}"
+
+
+def _nodes(nodes: Sequence[dict[str, Any]]) -> Table:
+    table = _table("nodes", "", "memory used", "of", "promised", "busy")
+    for node in nodes:
+        state = node["state"] + (f" ({node['state_reason']})" if node["state_reason"] else "")
+        total = node["host_memory_bytes"]
+        table.add_row(
+            _plain(f"{node['node']}  {state}"),
+            bar(node["host_used_bytes"], total),
+            format_size(total),
+            format_size(node["host_promised_bytes"]),
+            f"{node['cpus_promised']:g} of {node['cpus']:g} CPUs promised",
+        )
+        if node["gpu_error"]:
+            table.add_row(_plain(f"  {node['gpu_error']}", style="red"))
+        for gpu in node["gpus"]:
+            if gpu["lost"]:
+                text = f"  gpu{gpu['index']}  {gpu['name']}  lost: {gpu['lost']}"
+                table.add_row(_plain(text, style="red"))
+                continue
+            table.add_row(
+                _plain(f"  gpu{gpu['index']}  {gpu['name']}"),
+                bar(gpu["used_bytes"], gpu["memory_bytes"]),
+                format_size(gpu["memory_bytes"]),
+                format_size(gpu["promised_bytes"]),
+                bar(gpu["utilisation_frac"], 1.0),
+            )
+    return table
+
+
+def _runs(runs: Sequence[dict[str, Any]]) -> Table:
+    table = _table("running", "", "node", "done", "for", "remaining")
+    for run in runs:
+        table.add_row(
+            _plain(run["name"]),
+            _plain(run["node"] or ""),
+            bar(run["done_frac"], 1.0),
+            _duration(run["elapsed_s"]),
+            _duration(run["remaining_s"]),
+        )
+        for warning in run["warnings"]:
+            table.add_row(_plain(f"  {warning['kind']}: it {warning['text']}", style="yellow"))
+    return table
+
+
+def _queue(queue: Sequence[dict[str, Any]]) -> Table:
+    now = SystemClock().now().astimezone()  # the terminal's time zone
+    table = _table("waiting", "", "owner", "expected start", "reason")
+    for run in queue:
+        table.add_row(
+            _plain(f"{run['position']}  {run['name']}"),
+            _plain(run["owner"] or "unknown"),
+            _plain(start_text(run, now)),
+            _plain(run["reason"]),
+        )
+    return table
+
+
+def _table(title: str, *columns: str) -> Table:
+    table = Table(title=title, title_justify="left", box=None, expand=True, pad_edge=False)
+    for column in columns:
+        table.add_column(column, justify="left", overflow="fold")
+    return table
+
+
+def _plain(text: str, style: str = "") -> Text:
+    """Names are users' text: no markup, no control characters."""
+    return Text(shown(text, limit=200)[1:-1], style=style)
+
+
+def _duration(seconds: float | None) -> str:
+    return "–" if seconds is None else format_duration(seconds)

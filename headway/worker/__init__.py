@@ -1,0 +1,1 @@
+"""Prefect's worker of a GPU node."""

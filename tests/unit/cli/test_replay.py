@@ -1,0 +1,72 @@
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from headway.cli.main import headway
+
+TRACE = Path(__file__).parents[2] / "data" / "jobs-philly-extract.csv"
+SIZE = ["--nodes", "1", "--gpus", "8"]
+KEYS = {
+    "policy", "estimates", "sharing", "jobs", "mean_wait_s", "median_wait_s", "p95_wait_s",
+    "max_wait_s", "mean_completion_s", "mean_bounded_slowdown", "utilisation_frac", "makespan_s",
+    "mean_stretch",
+}  # fmt: skip
+
+
+def test_every_policy_as_json_and_a_picture(tmp_path: Path) -> None:
+    picture = tmp_path / "waits.png"
+    call = ["replay", str(TRACE), *SIZE, "--policy", "all", "--json", "--plot", str(picture)]
+    got = CliRunner().invoke(headway, call)
+    assert got.exit_code == 0, got.output
+    documents = json.loads(got.stdout)
+    assert [set(each) for each in documents] == [KEYS] * 3
+    told = [(each["policy"], each["estimates"], each["sharing"]) for each in documents]
+    assert told == [
+        ("fifo", "user", "whole"),
+        ("easy", "user", "whole"),
+        ("headway", "learned", "headway"),
+    ]
+    assert all(each["jobs"] == 401 for each in documents)
+    fifo, easy, ours = (each["mean_completion_s"] for each in documents)
+    assert ours < easy < fifo
+    assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_table_for_people(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    call = ["replay", str(TRACE), *SIZE, "--policy", "easy", "--policy", "headway"]
+    got = CliRunner().invoke(headway, call)
+    assert got.exit_code == 0, got.output
+    assert [line.split()[0] for line in got.stdout.splitlines()] == ["policy", "easy", "headway"]
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (["--gpu-memory", "much"], "--gpu-memory"),
+        (["--gpu-memory", "1GiB"], "give more --gpu-memory"),
+        (["--set", "patience=x"], "give a number"),
+        (["--set", "speed=1"], "NAME one of"),
+        (["--set", "window=0"], "give 1 to 1000000000"),
+        (["--set", "window=99999999999999999999"], "give 1 to 1000000000"),
+        (["--set", "unknown_runtime_s=1e12"], "above 0 and at most 3.1536e+08"),
+        (["--set", "fair_share_half_life_s=inf"], "above 0 and at most 3.1536e+08"),
+        (["--plot", "/nowhere/waits.png"], '"/nowhere/waits.png": No such file or directory'),
+    ],
+)
+def test_bad_input_is_one_line_and_status_2(more: list[str], message: str) -> None:
+    got = CliRunner().invoke(headway, ["replay", str(TRACE), *SIZE, *more])
+    assert got.exit_code == 2
+    assert message in got.stderr
+    assert len(got.stderr.splitlines()) == 1
+
+
+def test_a_missing_column_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("job_id,submit_s,gpus\na,0,1\n")
+    got = CliRunner().invoke(headway, ["replay", str(path), *SIZE, "--json"])
+    assert got.exit_code == 2
+    assert "add duration_s" in got.stderr
+    assert got.stdout == ""

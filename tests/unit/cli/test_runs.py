@@ -1,0 +1,95 @@
+"""What the commands about runs say, before they ask anybody."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any, cast
+
+import click
+import pytest
+
+from headway.cli.output import print_table, say
+from headway.cli.runs import Since, _found, _run_row, _standing
+from headway.clock import SystemClock
+from headway.errors import RunUnknown
+
+SEEN = {"iteration": 41, "epoch": None, "total": 110, "metrics": {"loss": 0.36384}}
+
+
+def view(state: str, **more: Any) -> dict[str, Any]:
+    return {"state": state, "reason": "", "exit": None} | more
+
+
+@pytest.mark.parametrize(
+    ("seen", "said"),
+    [
+        (view("Completed", exit={"message": "done"}, progress=SEEN), "done"),
+        (view("AwaitingHeadroom", reason="needs 2 CPUs", progress=SEEN), "needs 2 CPUs"),
+        (
+            view("Running", progress=SEEN | {"remaining_s": 145.0}),
+            "at 41 of 110, loss 0.3638, 2 min 25 s left",
+        ),
+        (
+            view("Running", progress=SEEN | {"total": None, "remaining_s": None}),
+            "at 41, loss 0.3638",
+        ),
+        (
+            view(
+                "Running",
+                progress={"iteration": None, "epoch": None, "metrics": {}, "remaining_s": None},
+            ),
+            "no progress has been read from its log yet",
+        ),
+        (view("Pending", reason="on its way"), "on its way"),
+    ],
+)
+def test_how_a_run_stands_in_one_line(seen: dict[str, Any], said: str) -> None:
+    assert _standing(seen) == said
+
+
+def test_no_name_is_no_run() -> None:
+    """Every id begins with nothing: `headway cancel "$RUN"` must not take some run."""
+    nobody = cast("Any", None)
+    with pytest.raises(RunUnknown):
+        _found(nobody, nobody, "")
+
+
+def test_a_pipe_gets_whole_lines(capsys: pytest.CaptureFixture[str]) -> None:
+    path = "/data/" + "a" * 200
+    print_table(["", ""], [["log", path]])
+    (line,) = capsys.readouterr().out.splitlines()
+    assert line.split() == ["log", path]
+
+
+def test_a_name_does_not_steer_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    print_table(["name"], [["a\x1b[2Jb\nc\u202ed"]])
+    say("x\x1b]0;title\x07\ny")
+    _, named, said = capsys.readouterr().out.splitlines()
+    assert named == "a\\x1b[2Jb\\nc\\u202ed"
+    assert said == "x\\x1b]0;title\\x07\\ny"
+
+
+def test_a_moment_is_so_long_ago_or_a_date() -> None:
+    since = Since()
+    ago = SystemClock().now() - since.convert("1h30m", None, None)
+    assert ago.total_seconds() == pytest.approx(5400, abs=60)
+    assert since.convert("2026-01-31T12:00:00+01:00", None, None).hour == 12 - 1 + _offset_h()
+    assert since.convert("2026-01-31", None, None).tzinfo is not None
+    for wrong in ("yesterday", "", "-1h", "9" * 30 + "w"):
+        with pytest.raises(click.BadParameter, match="is no duration such as 2h"):
+            since.convert(wrong, None, None)
+
+
+def _offset_h() -> int:
+    offset = datetime(2026, 1, 31, 11, tzinfo=UTC).astimezone().utcoffset() or timedelta()
+    return int(offset.total_seconds() // 3600)
+
+
+def test_a_run_of_nobody_known_is_listed_so() -> None:
+    listed = {
+        "run_id": "0123456789", "name": "digits", "owner": None, "node": None, "attempt": 2,
+        "submitted_at": "2026-01-01T12:00:00Z", "duration_s": 75.0, "done_frac": 0.25,
+        "remaining_s": 225.0,
+    }  # fmt: skip
+    row = _run_row(view("Running", **listed))
+    assert row[:4] == ["01234567", "digits", "unknown", "Running (attempt 2)"]
+    assert row[6:] == ["1 min 15 s", "25%, 3 min 45 s left", ""]
+    assert _run_row(view("AwaitingHeadroom", **listed | {"duration_s": None}))[6] == ""

@@ -1,0 +1,117 @@
+import json
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from headway.clock import SystemClock
+from headway.errors import InvalidInput
+from headway.estimate.evaluation.evaluate import LeaveOut, Rows, evaluate, readable
+from headway.estimate.physics import shipped
+from headway.estimate.trace_files import parse
+from headway.model.trace import Trace
+
+GAVEL = Path(__file__).parents[3] / "data" / "runtime-gavel.csv"
+
+
+@pytest.fixture(scope="module")
+def gavel():
+    return parse(GAVEL.read_bytes(), "runtime-gavel.csv", "gavel").traces
+
+
+def scored(traces, **options):
+    return evaluate(traces, clock=SystemClock(), tables=shipped(), **options)
+
+
+def test_every_gavel_row_is_a_row(gavel):
+    assert len(gavel) == 411
+    assert len(Rows.of(gavel).seconds) == 411
+
+
+def test_the_document_is_the_one_promised(gavel):
+    got = scored(gavel[:60], folds=3, seed=7).document()
+    assert json.loads(json.dumps(got)) == got
+    assert got.keys() == {"rows", "folds", "seed", "champion", "models", "left_out"}
+    assert (got["rows"], got["folds"], got["seed"], got["champion"]) == (60, 3, 7, "gp")
+    assert got["models"]["gp"].keys() >= {
+        "mean_relative_error", "median_relative_error", "p95_relative_error", "within_10_frac",
+        "within_20_frac", "coverage_80_frac", "fit_s", "predict_s",
+    }  # fmt: skip
+
+
+def test_the_champion_is_near_real_rows_that_it_has_not_seen(gavel):
+    single = [t for t in gavel if t.nodes == 1 and t.network in {"lm", "transformer"}]
+    assert scored(single, folds=4).models["gp"].mean_relative_error < 0.15
+
+
+def test_whole_groups_are_left_out(gavel):
+    rows = Rows.of(gavel)
+    folds = rows.folds(5, LeaveOut.GPU_TYPE, 0, shipped())
+    types = [{rows.configurations[i].gpu_type for i in held} for held in folds]
+    assert types == [{"k80"}, {"p100"}, {"v100"}]
+
+
+@pytest.mark.parametrize(
+    ("leave_out", "column", "one", "other"),
+    [
+        (LeaveOut.GPU_TYPE, "gpu_type", ("h100", "NVIDIA H100 80GB HBM3"), ("NVIDIA H100 PCIe",)),
+        (LeaveOut.NETWORK, "network", ("ResNet-50", "resnet_50"), ("resnet18",)),
+    ],
+)
+def test_two_spellings_of_one_thing_are_left_out_together(leave_out, column, one, other):
+    names = (*one, *other)
+    known = {"network": "n", "gpu_type": "v100"}
+    traces = [
+        Trace(**{**known, column: name}, gpus=1, batch_size=8, iteration_s=1.0) for name in names
+    ]
+    folds = Rows.of(traces).folds(5, leave_out, 0, shipped())
+    left_out = {frozenset(names[i] for i in held) for held in folds}
+    assert left_out == {frozenset(one), frozenset(other)}
+
+
+def test_no_row_is_predicted_by_a_model_that_saw_it():
+    rng_free = [Trace("n", "v100", 1, b, iteration_s=b / 100) for b in range(1, 41)]
+    odd = Trace("n", "v100", 1, 41, iteration_s=50.0)
+    got = scored([*rng_free, odd], folds=5)
+    assert got.models["gp"].p95_relative_error > 0.0
+    assert got.models["gp"].coverage_80_frac < 1.0
+
+
+def test_a_broken_row_is_named_and_is_not_the_error_of_all(gavel):
+    single = [t for t in gavel if t.nodes == 1 and t.network == "lm"]
+    broken = replace(single[7], iteration_s=single[7].iteration_s * 1e-6)
+    got = scored([*single[:7], broken, *single[8:]], folds=3)
+    assert got.rows == len(single) - 1
+    assert len(got.left_out) == 1
+    assert f"{broken.iteration_s:.3g} s for one iteration" in got.left_out[0]
+    assert got.models["gp"].mean_relative_error < 1.0
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (0.065, "6.5%"),
+        (1.5, "150.0%"),
+        (4.0, "× 5.0"),
+        (367105.297, "× 367,106"),
+        (math.inf, "× inf"),
+    ],
+)
+def test_an_error_is_a_number_that_a_person_can_read(error, said):
+    assert readable(error) == said
+
+
+@pytest.mark.parametrize(
+    ("options", "field"),
+    [
+        ({"folds": 1}, "folds"),
+        ({"folds": 1000}, "folds"),
+        ({"leave_out": LeaveOut.NETWORK}, "leave_out"),
+    ],
+)
+def test_what_cannot_be_done_is_said(options, field):
+    traces = [Trace("n", "v100", 1, b, iteration_s=1.0) for b in (1, 2, 3)]
+    with pytest.raises(InvalidInput) as caught:
+        scored(traces, **options)
+    assert caught.value.field == field

@@ -1,0 +1,120 @@
+"""What submit says about a job that this site cannot run."""
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from headway.errors import InvalidInput
+from headway.gateway.submit import limit, os_user, read_for, refuse_missing
+from headway.model.job_text import read_job
+from headway.model.node import Capacity, Gpu, Node, Reserve
+from headway.model.policy import ContainerPolicy
+from headway.telemetry.host import boot_id
+from headway.units import GIB
+
+SMALL = Node("h1", "cpu", Capacity(4, 8 * GIB), Reserve(0.5, GIB))
+LARGE = Node(
+    "h2",
+    "gpu",
+    Capacity(16, 64 * GIB, (Gpu("a", 0, "V100", 16 * GIB), Gpu("b", 1, "A100", 80 * GIB))),
+    Reserve(1.0, 4 * GIB),
+)
+
+
+@pytest.mark.parametrize(
+    ("field", "allowed"),
+    [
+        (
+            "resources.gpu_memory",
+            "give a size between 6.0 MiB and 80.0 GiB (the largest GPU of pool gpu)",
+        ),
+        (
+            "resources.host_memory",
+            "give a size between 6.0 MiB and 60.0 GiB (the largest node, h2), or auto",
+        ),
+        ("resources.cpus", "give a number between 0.01 and 15 (the largest node, h2)"),
+        ("resources.gpus", ""),
+        ("name", ""),
+    ],
+)
+def test_the_limit_is_the_largest_nodes(field, allowed):
+    assert limit(field, [SMALL, LARGE]) == allowed
+    assert limit(field, []) == ""
+
+
+def test_a_site_without_gpus_has_no_limit_for_their_memory():
+    assert limit("resources.gpu_memory", [SMALL]) == ""
+
+
+def site(*nodes: Node, here: str = "h1", boot: str = "", no_image: str = "") -> Any:
+    records = [SimpleNamespace(node=each, boot_id=boot or boot_id()) for each in nodes]
+    return SimpleNamespace(
+        settings=SimpleNamespace(node=here),
+        ledger=SimpleNamespace(nodes=SimpleNamespace(all=lambda: records)),
+        runtime=SimpleNamespace(why_no_image=lambda _: no_image),
+        container_policy=ContainerPolicy(),
+        nodes=lambda: list(nodes),
+    )
+
+
+def refuse(of: Any, uri: str, *, queue: str = "", secrets: tuple[str, ...] = ("known",)) -> None:
+    job = f"name: a\nimage: i\ncommand: [x]\nsecrets: {{T: known}}\ndataset: {{uri: '{uri}'}}\n"
+    server: Any = SimpleNamespace(has_secret=lambda name: name in secrets)
+    read = read_job(job.encode(), filename="job.yaml")
+    refuse_missing(of, read, server, pool="cpu", queue=queue)
+
+
+def test_data_that_is_not_there_is_told_at_once_where_that_can_be_known(tmp_path: Path) -> None:
+    none, there = str(tmp_path / "none"), str(tmp_path)
+    alone = site(SMALL)
+    refuse(alone, there)
+    for uri in (none, f"file://{none}", f"{Path(__file__)}/in-a-file"):
+        with pytest.raises(InvalidInput, match="nothing is there on node h1") as caught:
+            refuse(alone, uri)
+        assert (caught.value.field, caught.value.where) == ("dataset.uri", "job.yaml:5")
+    # What lies on other machines, or elsewhere, nobody knows here.
+    other = Node("h3", "cpu", Capacity(4, 8 * GIB))
+    refuse(site(SMALL, other), none)
+    refuse(site(SMALL, other), none, queue="h3")
+    refuse(site(SMALL, here="laptop"), none)
+    refuse(site(SMALL, boot="another machine"), none)
+    refuse(alone, "s3://bucket/none")
+    with pytest.raises(InvalidInput, match="nothing is there"):
+        refuse(site(SMALL, other), none, queue="h1")
+    refuse(site(SMALL, LARGE), there)  # the other one is of another pool
+
+
+def test_an_image_that_is_nowhere_is_told_at_once(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput, match="manifest unknown") as caught:
+        refuse(site(SMALL, no_image="manifest unknown"), str(tmp_path))
+    assert (caught.value.field, caught.value.where) == ("image", "job.yaml:2")
+    refuse(site(SMALL, no_image="manifest unknown", here="laptop"), str(tmp_path))
+
+
+def test_a_secret_that_is_not_there_is_told_at_once(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput, match="Secret block that exists") as caught:
+        refuse(site(SMALL, here="laptop"), str(tmp_path), secrets=())
+    assert (caught.value.field, caught.value.value) == ("secrets.T", "known")
+
+
+def test_who_submits_is_the_owner_unless_the_job_says_another(monkeypatch) -> None:
+    monkeypatch.setenv("USER", "somebody-else")
+    job = b"name: a\nimage: i\ncommand: [x]\n"
+    assert read_for(site(SMALL), job, filename="j").job.owner == os_user() != "somebody-else"
+    assert read_for(site(SMALL), job + b"owner: ada\n", filename="j").job.owner == "ada"
+
+
+@pytest.mark.parametrize(
+    ("name", "owner"), [("ada", "ada"), ("DOMAIN\\ada", "uid-7"), ("", "uid-7"), (None, "uid-7")]
+)
+def test_an_account_that_has_no_usable_name_is_its_number(monkeypatch, name, owner) -> None:
+    def entry(_: int) -> Any:
+        if name is None:
+            raise KeyError("uid not found")
+        return SimpleNamespace(pw_name=name)
+
+    monkeypatch.setattr("headway.gateway.submit.os.getuid", lambda: 7)
+    monkeypatch.setattr("headway.gateway.submit.pwd.getpwuid", entry)
+    assert os_user() == owner

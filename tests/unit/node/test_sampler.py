@@ -1,0 +1,95 @@
+"""Points of readings, thinning, and what the sampler writes when the ledger is away."""
+
+from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
+from typing import Any
+
+from headway.errors import LedgerUnreachable
+from headway.model.node import GpuProcess, HostReading, NodeReading
+from headway.model.telemetry import TelemetryPoint
+from headway.node.sampler import Sampler
+from headway.policy.thinning import points_of, thinned
+from headway.testing.clock import FakeClock
+from headway.testing.telemetry import FakeGpus, FakeHost
+from headway.units import GIB
+
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+HOST = HostReading(64 * GIB, 4 * GIB, 0.25, 100 * GIB)
+
+
+def test_memory_of_processes_is_counted_for_their_run() -> None:
+    gpus = FakeGpus.idle(2)
+    held = (GpuProcess(1, GIB), GpuProcess(2, 2 * GIB), GpuProcess(3, None), GpuProcess(9, GIB))
+    gpus.show("GPU-1", used_bytes=5 * GIB, processes=held)
+    host, first, second = points_of(
+        NodeReading(NOON, HOST, gpus.read()), {1: "a", 2: "a", 3: "a", 4: "b"}
+    )
+    assert (host.gpu, host.used_bytes, host.disk_free_bytes) == ("", 4 * GIB, 100 * GIB)
+    assert (first.gpu, first.run_bytes) == ("GPU-0", {})
+    assert (second.used_bytes, second.run_bytes) == (5 * GIB, {"a": 3 * GIB})
+
+
+def test_unreadable_gpus_give_no_points() -> None:
+    assert len(points_of(NodeReading(NOON, HOST, None, "NVML hangs"), {})) == 1
+
+
+def test_thinning_keeps_peaks_of_memory_and_means_of_rates() -> None:
+    points = [
+        TelemetryPoint(NOON, "GPU-0", used_bytes=GIB, busy_frac=0.2, run_bytes={"a": 1}),
+        TelemetryPoint(
+            NOON + timedelta(seconds=1), "GPU-0", used_bytes=3 * GIB, busy_frac=0.4,
+            run_bytes={"a": 5, "b": 2},
+        ),
+        TelemetryPoint(NOON, disk_free_bytes=7), TelemetryPoint(NOON, disk_free_bytes=3),
+    ]  # fmt: skip
+    gpu, host = thinned(points, 60)
+    assert (gpu.at, gpu.period_s, gpu.used_bytes) == (NOON + timedelta(seconds=1), 60, 3 * GIB)
+    assert gpu.busy_frac is not None
+    assert abs(gpu.busy_frac - 0.3) < 1e-9
+    assert gpu.run_bytes == {"a": 5, "b": 2}
+    assert gpu.power_w is None
+    assert host.disk_free_bytes == 3
+
+
+class Kept:
+    """A telemetry table that can be away."""
+
+    def __init__(self) -> None:
+        self.away = False
+        self.points: list[TelemetryPoint] = []
+
+    def append(self, node: str, points: list[TelemetryPoint]) -> None:
+        if self.away:
+            raise LedgerUnreachable("sqlite://", "locked")
+        self.points += points
+
+
+def sampler(kept: Kept) -> Sampler:
+    site: Any = SimpleNamespace(
+        gpus=FakeGpus.idle(1),
+        clock=FakeClock(),
+        ledger=SimpleNamespace(telemetry=kept),
+        runtime=SimpleNamespace(containers=list),
+        settings=SimpleNamespace(node="node-a"),
+    )
+    return Sampler(site, FakeHost())
+
+
+def test_a_minute_of_ticks_is_sixty_points_and_one_thinned_of_each_series() -> None:
+    kept = Kept()
+    sampled = sampler(kept)
+    for _ in range(60):
+        sampled.tick()
+    assert sorted(p.period_s for p in kept.points) == [1] * 120 + [60] * 2
+
+
+def test_points_wait_for_a_ledger_that_is_away_but_not_without_bound() -> None:
+    kept = Kept()
+    kept.away = True
+    sampled = sampler(kept)
+    for _ in range(700):
+        sampled.tick()
+    kept.away = False
+    for _ in range(10):
+        sampled.tick()
+    assert 1000 < len(kept.points) <= 1220

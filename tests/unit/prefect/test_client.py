@@ -1,0 +1,73 @@
+"""What the command line asks Prefect for, and what it makes of the answers."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from headway.prefect.client import PrefectServer
+
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+
+
+def run(at: int, name: str = "digits", owner: str = "ada", minute: int = 0) -> dict[str, Any]:
+    created = f"2026-01-01T12:{minute:02d}:00Z"
+    return {
+        "id": str(at),
+        "name": name,
+        "created": created,
+        "parameters": {"job": {"owner": owner}},
+        "state": {"type": "COMPLETED", "name": "Completed"},
+    }
+
+
+def server(answer: Callable[[str, Any], Any], monkeypatch: pytest.MonkeyPatch) -> PrefectServer:
+    made = PrefectServer("http://nowhere/api", auth=None)
+    monkeypatch.setattr(made, "_call", lambda _method, path, body=None: answer(path, body))
+    return made
+
+
+def test_runs_are_chosen_by_what_prefect_filters_and_what_it_does_not(monkeypatch) -> None:
+    asked = []
+    there = [
+        run(0, "my_run"),
+        run(1, "my-run"),
+        run(2, "My_Run", minute=5),
+        run(3, "my_run", "bob"),
+    ]
+
+    def answer(_: str, body: Any) -> Any:
+        asked.append(body)
+        return there[body["offset"] : body["offset"] + body["limit"]]
+
+    found = server(answer, monkeypatch).runs(
+        2, name="my_run", states=("Completed",), since=NOON,
+        keep=lambda each: each.parameters["job"]["owner"] == "ada",
+    )  # fmt: skip
+    assert [each.run_id for each in found] == ["0", "2"]
+    assert asked[0]["flow_runs"] == {
+        "name": {"like_": "my_run"},
+        "state": {"name": {"any_": ["Completed"]}},
+        "expected_start_time": {"after_": NOON.isoformat()},
+    }
+    later = server(answer, monkeypatch).runs(9, since=NOON.replace(minute=1))
+    assert [each.run_id for each in later] == ["2"]
+
+
+@pytest.mark.parametrize("never_started", [True, False])
+def test_who_cancels_is_said_in_the_state(monkeypatch, never_started: bool) -> None:
+    asked = []
+
+    def answer(_: str, body: Any) -> Any:
+        asked.append(body)
+        if never_started:  # Prefect then sets a state of its own, which says nothing
+            return {"status": "REJECT", "state": {"type": "CANCELLED", "name": "Cancelled"}}
+        return {"status": "ACCEPT", "state": {"type": "CANCELLING", "name": "Cancelling"}}
+
+    state = server(answer, monkeypatch).cancel("1", "cancelled by OS user ada (headway cancel)")
+    assert state == ("Cancelled" if never_started else "Cancelling")
+    assert {body["state"]["message"] for body in asked} == {
+        "cancelled by OS user ada (headway cancel)"
+    }
+    assert [body["force"] for body in asked] == ([False, True] if never_started else [False])

@@ -1,0 +1,377 @@
+"""Following one container, on a fake engine and a fake clock."""
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from headway.errors import LeaseLost, LedgerUnreachable
+from headway.estimate.remaining.model import Basis
+from headway.ledger.series import MAX_POINTS
+from headway.model.node import GpuProcess, GpuReading
+from headway.model.policy import ContainerPolicy
+from headway.model.progress import ProgressPoint
+from headway.model.run import Prediction
+from headway.model.silent import RunWarning, Silent, SilentFailure
+from headway.run.follow import Findings, Followed, Follower, Watched
+from headway.runtime.port import ContainerSpec, ContainerState, ContainerStatus, Usage
+from headway.testing.clock import FakeClock
+from headway.testing.runtime import FakeMachine, FakeRuntime, Script
+from headway.testing.telemetry import FakeGpus
+from headway.units import DAY_S, GIB
+
+
+class Listener:
+    """Remembers what it was told."""
+
+    def __init__(self) -> None:
+        self.data = b""
+        self.seen: list[Watched] = []
+
+    def lines(self, data: bytes, skipped_bytes: int) -> None:
+        assert skipped_bytes == 0
+        self.data += data
+
+    def watched(self, now: Watched) -> None:
+        self.seen.append(now)
+
+
+def point(iteration: int) -> bytes:
+    said = {"iteration": iteration, "total": 100, "metrics": {"loss": 1 / iteration}}
+    return json.dumps({"headway": said}).encode() + b"\n"
+
+
+TRAINING = Script(output=tuple((i * 1.0, point(i)) for i in range(1, 101)), runs_s=101.0)
+SPEC = ContainerSpec(
+    name="run-1",
+    run_id="run",
+    attempt=1,
+    image="image",
+    command=("train",),
+    env={},
+    mounts=(),
+    log_path=Path("unused"),
+    host_memory_bytes=GIB,
+    cpus=1.0,
+    shm_bytes=0,
+)
+
+
+class Bench:
+    """One container on a fake engine, and someone to follow it."""
+
+    def __init__(self, script: Script) -> None:
+        self.clock = FakeClock()
+        machine = FakeMachine(scripts={("train",): script})
+        self.runtime = FakeRuntime("site", ContainerPolicy(), self.clock, machine)
+        self.runtime.create(SPEC)
+        self.runtime.start("run-1")
+        self.listener = Listener()
+        self.kept: dict[int, ProgressPoint] = {}
+        self.renewals: list[float] = []
+        self.renew: Callable[[], None] = lambda: self.renewals.append(self.clock.monotonic_s())
+        self.gpus: FakeGpus | None = None
+        self.stood: list[float] = []
+        told = (200.0, 200.0 / 1.9, 200.0 * 1.9)
+        self.prediction = Prediction(*told, basis="4 run(s) of the same job")
+        self.look: Callable[[float, Usage], Findings] = lambda *_: Findings()
+        self.secrets: tuple[bytes, ...] = ()
+        self.struck = 0
+
+    def strike(self) -> None:
+        self.struck += 1
+
+    def keep(self, before: int, points: Sequence[ProgressPoint]) -> None:
+        self.kept |= dict(enumerate(points, start=before))
+
+    def follow(self, max_runtime_s: float | None = None) -> Followed:
+        follower = Follower(
+            self.runtime,
+            self.clock,
+            self.listener,
+            renew=self.renew,
+            record=self.keep,
+            stand=lambda now: self.stood.append(now.elapsed_s),
+            look=self.look,
+            gpus=self.gpus,
+            renew_every_s=15.0,
+            look_every_s=20.0,
+            secrets=self.secrets,
+            strike=self.strike,
+        )
+        return follower.follow(
+            "run-1",
+            prediction=self.prediction,
+            epochs=None,
+            max_runtime_s=max_runtime_s,
+            grace_s=5.0,
+        )
+
+
+def test_a_guess_is_no_remaining_time() -> None:
+    bench = Bench(Script(output=(), runs_s=20.0))
+    bench.prediction = Prediction(3600.0, 120.0, 86_400.0, basis="prior: nothing like it has run")
+    bench.follow()
+    assert {seen.remaining.remaining_s for seen in bench.listener.seen if seen.remaining} == {None}
+
+
+def test_the_log_becomes_points_and_remaining_time() -> None:
+    bench = Bench(TRAINING)
+    followed = bench.follow()
+    assert followed.status.state is ContainerState.EXITED
+    assert followed.runtime_s == pytest.approx(101.0, abs=1.0)
+    assert [bench.kept[i].iteration for i in range(100)] == list(range(1, 101))
+    assert bench.listener.data == b"".join(point(i) for i in range(1, 101))
+    assert bench.kept[49].t_s == pytest.approx(50.0, abs=1.0)
+    halfway = next(s for s in bench.listener.seen if s.elapsed_s > 50)
+    assert halfway.remaining is not None
+    assert halfway.remaining.remaining_s == pytest.approx(50.0, rel=0.1)
+    first = bench.listener.seen[0]
+    assert first.remaining is not None
+    assert first.remaining.remaining_s == pytest.approx(200.0, rel=0.01)
+
+
+def test_a_log_that_names_epochs_is_less_sure_before_the_first_has_ended() -> None:
+    def width(epochs: float | None) -> float:
+        def line(i: int) -> bytes:
+            said = {"iteration": i, "total": 1000}
+            if epochs is not None:
+                said["epoch"] = i / 1000 * epochs
+            return json.dumps({"headway": said}).encode() + b"\n"
+
+        bench = Bench(Script(output=tuple((i * 1.0, line(i)) for i in range(1, 301)), runs_s=301.0))
+        bench.follow()
+        left = bench.listener.seen[-1].remaining
+        assert left is not None
+        assert left.high_s is not None
+        assert left.remaining_s is not None
+        return left.high_s / left.remaining_s
+
+    assert width(2) > 1.1 * width(None)
+    assert width(10) == pytest.approx(width(None), rel=0.05)
+
+
+def test_a_secret_is_in_nothing_that_the_log_becomes() -> None:
+    said = [b"token hunter", b"2-and-more\n", b"again hunter2-and-more\n", point(1), b"hunter"]
+    script = Script(output=tuple((i * 1.0, piece) for i, piece in enumerate(said)), runs_s=9.0)
+    bench = Bench(script)
+    bench.secrets = (b"hunter2-and-more",)
+    followed = bench.follow()
+    stars = b"*" * 16
+    clean = b"token " + stars + b"\nagain " + stars + b"\n" + point(1) + b"hunter"
+    assert bench.listener.data == clean
+    assert clean.endswith(followed.log_tail.encode())
+    assert "*" * 16 in followed.log_tail
+    assert [bench.kept[0].iteration] == [1]
+    assert bench.struck > 3
+
+
+def test_the_lease_is_renewed_while_it_runs() -> None:
+    bench = Bench(TRAINING)
+    bench.follow()
+    gaps = [b - a for a, b in zip(bench.renewals, bench.renewals[1:], strict=False)]
+    assert bench.renewals[0] < 1.0
+    assert max(gaps) < 16.0
+    assert len(gaps) >= 5
+
+
+def test_a_database_that_is_away_disturbs_nothing() -> None:
+    bench = Bench(TRAINING)
+
+    def away() -> None:
+        raise LedgerUnreachable("postgresql://x", "no answer")
+
+    bench.renew = away
+    assert bench.follow().status.exit_code == 0
+
+
+def test_no_point_is_lost_while_the_database_is_away() -> None:
+    bench = Bench(TRAINING)
+    keep = bench.keep
+
+    def away(before: int, points: Sequence[ProgressPoint]) -> None:
+        if 20.0 < bench.clock.monotonic_s() < 40.0:
+            raise LedgerUnreachable("postgresql://x", "no answer")
+        keep(before, points)
+
+    bench.keep = away  # type: ignore[method-assign]  # the ledger of this test
+    bench.follow()
+    assert [bench.kept[i].iteration for i in range(100)] == list(range(1, 101))
+
+
+def test_what_waits_for_the_database_is_no_more_than_it_keeps() -> None:
+    many = MAX_POINTS + 50
+    bench = Bench(Script(output=((0.0, b"".join(map(point, range(1, many + 1)))),), runs_s=5.0))
+    waited: list[int] = []
+    kept: dict[int, int | None] = {}
+
+    def away(before: int, points: Sequence[ProgressPoint]) -> None:
+        waited.append(len(points))
+        if bench.clock.monotonic_s() < 2.0:
+            raise LedgerUnreachable("postgresql://x", "no answer")
+        for number, each in enumerate(points, start=before):
+            kept[min(number, MAX_POINTS - 1)] = each.iteration  # as the ledger does
+
+    bench.keep = away  # type: ignore[method-assign]  # the ledger of this test
+    bench.follow()
+    assert max(waited) == MAX_POINTS
+    assert list(kept.values()) == [*range(1, MAX_POINTS), many]
+
+
+def test_a_lost_lease_ends_the_following() -> None:
+    bench = Bench(TRAINING)
+
+    def lost() -> None:
+        raise LeaseLost(7, "run", "released")
+
+    bench.renew = lost
+    with pytest.raises(LeaseLost):
+        bench.follow()
+
+
+def test_the_time_limit_stops_the_container() -> None:
+    bench = Bench(TRAINING)
+    followed = bench.follow(max_runtime_s=30.0)
+    assert followed.timed_out
+    assert followed.runtime_s == pytest.approx(30.0, abs=2.0)
+
+
+@pytest.mark.parametrize(
+    ("ends_s", "exit_code", "oom_killed", "timed_out"),
+    [
+        (31.0, 143, False, True),
+        (29.0, 143, False, False),
+        (31.0, 0, False, False),
+        (31.0, 137, True, False),
+        (DAY_S, 137, False, False),  # the node was away
+    ],
+)
+def test_a_time_limit_is_known_to_the_process_after_the_one_that_kept_it(
+    ends_s: float, exit_code: int, oom_killed: bool, timed_out: bool
+) -> None:
+    bench = Bench(Script(runs_s=ends_s, exit_code=exit_code, oom_killed=oom_killed))
+    bench.clock.sleep(2 * DAY_S)
+    assert bench.follow(max_runtime_s=30.0).timed_out is timed_out
+
+
+def test_a_clock_that_jumps_ten_days_ends_nothing() -> None:
+    bench = Bench(TRAINING)
+    jumped = []
+
+    def jump() -> None:
+        if bench.clock.monotonic_s() > 20 and not jumped:
+            bench.clock.jump(10 * DAY_S)
+            jumped.append(True)
+
+    bench.renew = jump
+    followed = bench.follow(max_runtime_s=150.0)
+    assert jumped
+    assert not followed.timed_out
+
+
+def test_the_next_process_reads_the_log_again_and_keeps_each_point_once() -> None:
+    bench = Bench(TRAINING)
+    bench.clock.sleep(60.0)  # what the killed process saw is not known here
+    bench.follow()
+    assert [bench.kept[i].iteration for i in range(100)] == list(range(1, 101))
+
+
+def follow_on_a_gpu(*others: GpuProcess, busy_frac: float | None) -> Followed:
+    bench = Bench(TRAINING)
+    bench.gpus = FakeGpus.idle(1)
+    pids = bench.runtime.wait("run-1", 0.0).pids or (4711,)
+    status = bench.runtime.wait
+
+    def with_pids(name: str, timeout_s: float) -> ContainerStatus:
+        return replace(status(name, timeout_s), pids=pids)
+
+    bench.runtime.wait = with_pids  # type: ignore[method-assign]  # the fake runs no processes
+    (gpu,) = bench.gpus.read()
+    assert isinstance(gpu, GpuReading)
+    on_it = (GpuProcess(pids[0], 5 * GIB), *others)
+    bench.gpus.show(gpu.uuid, processes=on_it, utilisation_frac=busy_frac)
+    return bench.follow()
+
+
+STRANGER = GpuProcess(pid=1, memory_bytes=30 * GIB)
+
+
+def test_the_gpu_peak_is_the_containers_own() -> None:
+    assert follow_on_a_gpu(STRANGER, busy_frac=0.4).gpu_peak_bytes == 5 * GIB
+
+
+def test_utilisation_is_measured_while_nobody_else_is_on_the_gpu() -> None:
+    assert follow_on_a_gpu(busy_frac=0.4).gpu_utilisation_frac == pytest.approx(0.4)
+    assert follow_on_a_gpu(STRANGER, busy_frac=0.4).gpu_utilisation_frac is None
+    assert follow_on_a_gpu(busy_frac=None).gpu_utilisation_frac is None
+
+
+def test_a_run_that_ends_before_its_total_stopped_early() -> None:
+    assert not Bench(TRAINING).follow().stopped_early
+    early = Script(output=TRAINING.output[:60], runs_s=61.0)
+    assert Bench(early).follow().stopped_early
+
+
+def test_a_run_without_progress_is_said_to_stall() -> None:
+    hangs = Script(output=TRAINING.output[:50], runs_s=200.0)
+    bench = Bench(hangs)
+    bench.follow()
+    stalled = [
+        seen.elapsed_s
+        for seen in bench.listener.seen
+        if seen.remaining is not None and seen.remaining.basis is Basis.STALLED
+    ]
+    assert 75.0 < min(stalled) < 100.0
+
+
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+NONE = Findings()
+WARNING = RunWarning(
+    1, SilentFailure(Silent.GPU_UNUSED, "run", "GPU-0", 0.0, 0.02, "holds GPU-0"), NOON
+)
+
+
+def test_a_warning_is_told_from_its_beginning_and_begins_once() -> None:
+    bench = Bench(TRAINING)
+    looks: list[float] = []
+
+    def look(elapsed_s: float, _: Usage) -> Findings:
+        looks.append(elapsed_s)
+        return Findings((WARNING,), (WARNING,) if len(looks) == 2 else ()) if looks[1:] else NONE
+
+    bench.look = look
+    followed = bench.follow()
+    assert followed.runtime_s == pytest.approx(101.0, abs=1.0)
+    assert looks == pytest.approx([20.0, 40.0, 60.0, 80.0, 100.0], abs=2.0)
+    told = [now for now in bench.listener.seen if now.warnings]
+    assert [now.elapsed_s for now in bench.listener.seen if now.begun] == [told[0].elapsed_s]
+    assert told[0].elapsed_s == looks[1]
+    assert bench.listener.seen[-1].warnings == (WARNING,)
+
+
+def test_what_the_policy_ends_is_stopped_once_in_its_grace_time() -> None:
+    bench = Bench(TRAINING)
+    bench.look = lambda *_: Findings((WARNING,), end=True)
+    followed = bench.follow()
+    assert followed.runtime_s == pytest.approx(20.0, abs=2.0)
+    assert followed.status.state is ContainerState.EXITED
+    assert not followed.timed_out
+
+
+def test_a_look_that_fails_changes_nothing() -> None:
+    bench = Bench(TRAINING)
+
+    def look(*_: object) -> Findings:
+        raise LedgerUnreachable("db", "gone")
+
+    bench.look = look
+    assert bench.follow().runtime_s == pytest.approx(101.0, abs=1.0)
+
+
+def test_how_it_stands_is_kept_every_few_seconds() -> None:
+    bench = Bench(TRAINING)
+    bench.follow()
+    assert len(bench.stood) == pytest.approx(20, abs=2)

@@ -1,0 +1,169 @@
+"""What `--json` promises to machines."""
+
+import re
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from headway.estimate.remaining.diagnostics import diagnose_points
+from headway.ledger.records import RunRecord
+from headway.model.attempt import AttemptRecord
+from headway.model.lease import Basis, Demand, Sharing
+from headway.model.run import Exit, ExitKind, Measurement, Prediction, RunState, Step, StepState
+from headway.model.silent import RunWarning, Silent, SilentFailure
+from headway.prefect.client import FlowRun
+from headway.units import GIB
+from headway.views.queue_document import rehearsal_view
+from headway.views.run_document import (
+    comparison,
+    diagnostics_view,
+    is_over,
+    outcome,
+    run_details,
+    run_view,
+)
+from headway.views.run_history import RunHistory
+from headway.views.site_snapshot import RunProgress
+
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+SEEN = FlowRun("id-1", "flights", "SCHEDULED", "AwaitingHeadroom", "said by Prefect", "t", {})
+RECORD = RunRecord(
+    run_id="id-1",
+    name="flights",
+    owner="me",
+    team="default",
+    pool="gpu",
+    queue="default",
+    priority=0,
+    preempted_for=None,
+    preemptions=0,
+    job={"name": "flights"},
+    state=RunState.WAITING,
+    attempt=2,
+    resource="cpus",
+    reason="needs 4 CPUs",
+    expected_start_at=None,
+    node=None,
+    runtime=None,
+    container=None,
+    submitted_at=NOON,
+    claimed_at=None,
+    started_at=NOON,
+    ended_at=None,
+    exit=None,
+    prediction=Prediction(runtime_s=60.0),
+    demand=None,
+    demand_override=None,
+    measurement=None,
+)
+FAILURE = SilentFailure(Silent.STARVED, "id-1", "GPU-0", 0.1, 0.3, "waits")
+WARNING = RunWarning(2, FAILURE, NOON)
+KEYS = {
+    "run_id", "name", "owner", "state", "reason", "node", "runtime", "attempt", "exit",
+    "submitted_at", "started_at", "ended_at", "duration_s", "done_frac", "remaining_s", "url",
+}  # fmt: skip
+NOTHING = RunHistory(
+    RECORD, [], [], [], [], [],
+    here="a", folder=Path("/r"), outputs=[], diagnostics=diagnose_points([]),
+)  # fmt: skip
+"""A run of which nothing is known beside its record."""
+
+
+def test_a_run_that_no_worker_has_seen_is_shown() -> None:
+    view = run_view(SEEN, None, "http://ui")
+    assert set(view) == KEYS
+    assert (view["attempt"], view["exit"], view["reason"]) == (1, None, "said by Prefect")
+    assert view["url"] == "http://ui/runs/flow-run/id-1"
+
+
+def test_whose_run_it_is_is_told_where_it_is_known_and_never_made_up() -> None:
+    assert run_view(SEEN, None, "http://ui")["owner"] is None
+    told = replace(SEEN, parameters={"job": {"owner": "ada"}})
+    assert run_view(told, None, "http://ui")["owner"] == "ada"
+    assert run_view(told, replace(RECORD, owner=""), "http://ui")["owner"] is None
+    wrong = replace(SEEN, parameters={"job": ["owner"]})
+    assert run_view(wrong, None, "http://ui")["owner"] is None
+
+
+def test_a_run_is_listed_with_how_long_and_how_far() -> None:
+    running = RunProgress(RECORD, elapsed_s=9.0, done_frac=0.5, remaining_s=10.0)
+    view = run_view(SEEN, RECORD, "http://ui", running)
+    assert (view["duration_s"], view["done_frac"], view["remaining_s"]) == (9.0, 0.5, 10.0)
+    ended = replace(RECORD, ended_at=NOON + timedelta(seconds=75))
+    assert run_view(SEEN, ended, "http://ui")["duration_s"] == 75.0
+    assert run_view(SEEN, RECORD, "http://ui")["duration_s"] is None
+
+
+def test_a_run_that_was_cancelled_in_line_waits_for_nothing() -> None:
+    over = replace(SEEN, state_type="CANCELLED", state_name="Cancelled", message="by ada")
+    assert run_view(over, RECORD, "http://ui")["reason"] == "by ada"
+
+
+def test_the_ledgers_reason_is_the_newer_one() -> None:
+    assert run_view(SEEN, RECORD, "http://ui")["reason"] == "needs 4 CPUs"
+
+
+def test_details_have_the_documented_keys() -> None:
+    step = Step("train", 1, StepState.DONE, NOON, NOON + timedelta(seconds=2.5))
+    details = run_details(replace(NOTHING, steps=[step], outputs=["a"]), None)
+    assert set(details) >= {
+        "steps", "demand", "lease", "predicted", "measured", "progress", "outputs",
+    }  # fmt: skip
+    assert details["steps"][0] == {
+        "name": "train", "attempt": 1, "state": "done", "seconds": 2.5, "message": "",
+    }  # fmt: skip
+    assert details["predicted"] == {
+        "runtime_s": 60.0, "host_peak_bytes": None, "gpu_peak_bytes": None, "cost": None,
+        "runtime_low_s": None, "runtime_high_s": None, "basis": "prior",
+    }  # fmt: skip
+    assert set(details["progress"]) >= {"iteration", "total", "remaining_s"}
+
+
+def test_an_end_is_shown_with_its_advice() -> None:
+    ended = replace(
+        RECORD,
+        state=RunState.ENDED,
+        exit=Exit(ExitKind.FAILED, 3, "look at its log"),
+        measurement=Measurement(runtime_s=1.0),
+    )
+    view = run_view(SEEN, ended, "http://ui")
+    assert view["exit"] == {"kind": "failed", "code": 3, "message": "look at its log"}
+
+
+def test_exit_statuses() -> None:
+    assert (outcome("Completed"), outcome("Failed"), outcome("Cancelled")) == (0, 1, 1)
+    assert not is_over(SEEN)
+
+
+def test_predicted_stands_beside_measured() -> None:
+    said = Prediction(runtime_s=50.0, runtime_low_s=40.0, runtime_high_s=90.0, cost=0.5)
+    rows = comparison(said, Measurement(runtime_s=60.0))
+    assert rows[0] == {
+        "quantity": "runtime",
+        "predicted": "50 s (40 s to 1 min 30 s)",
+        "measured": "1 min",
+        "measured ÷ predicted": "1.20",
+    }
+    assert [row["quantity"] for row in rows] == ["runtime", "cost"]
+    assert rows[1]["measured"] == "–"
+
+
+def test_every_key_is_documented() -> None:
+    page = (Path(__file__).resolve().parents[3] / "docs/json.md").read_text()
+    keys = set(run_view(SEEN, RECORD, ""))
+    details = run_details(
+        replace(NOTHING, warnings=[WARNING], attempts=[AttemptRecord("id-1", 1)]), None
+    )
+    keys |= {"diagnostics", *diagnostics_view(diagnose_points([]))}
+    keys |= set(details["warnings"][0]) | set(details["attempts"][0])
+    keys |= set(details) | set(details["predicted"]) | set(details["progress"])
+    assert {key for key in keys if key not in re.findall(r"[a-z_0-9]+", page)} == set()
+
+
+def test_a_rehearsal_says_what_is_only_guessed() -> None:
+    guess = Demand(
+        GIB, gpus=1, sharing=Sharing.WHOLE, gpu_memory_basis=Basis.PRIOR, gpu_memory_bytes=0
+    )
+    view = rehearsal_view(None, Prediction(), guess)
+    assert (view["host_memory_basis"], view["gpu_memory_basis"]) == ("prior", "prior")
+    assert view["needs_whole_gpus"] is True

@@ -1,0 +1,108 @@
+"""What the worker writes onto the pages of runs that wait, and what it calls them."""
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any
+from uuid import UUID, uuid4
+
+import httpx
+import pytest
+from prefect.utilities.names import generate_slug
+
+from headway.testing.clock import FakeClock
+from headway.worker.gpu_node import WaitPages, is_made_up
+
+RUN, OTHER = (str(UUID(int=at)) for at in (1, 2))
+
+
+class Prefect:
+    """What Prefect's client does here, in memory."""
+
+    def __init__(self) -> None:
+        self.artifacts: dict[UUID, tuple[str, str]] = {}
+        self.logs: list[tuple[str, str]] = []
+        self.names: dict[str, str] = {}
+        self.away = False
+
+    async def create_logs(self, logs: Any) -> None:
+        self.logs += [(str(each.flow_run_id), each.message) for each in logs]
+
+    async def update_flow_run(self, run_id: UUID, *, name: str) -> None:
+        if self.away:
+            raise httpx.ConnectError("away")
+        self.names[str(run_id)] = name
+
+    async def read_artifacts(self, artifact_filter: Any) -> list[Any]:
+        wanted = {str(each) for each in artifact_filter.flow_run_id.any_}
+        return [
+            SimpleNamespace(id=made, flow_run_id=run_id)
+            for made, (run_id, _) in self.artifacts.items()
+            if run_id in wanted
+        ]
+
+    async def create_artifact(self, artifact: Any) -> Any:
+        made = uuid4()
+        self.artifacts[made] = (str(artifact.flow_run_id), artifact.data)
+        return SimpleNamespace(id=made)
+
+    async def update_artifact(self, made: UUID, artifact: Any) -> None:
+        self.artifacts[made] = (self.artifacts[made][0], artifact.data)
+
+
+@pytest.fixture
+def prefect() -> Prefect:
+    return Prefect()
+
+
+def write(pages: WaitPages, prefect: Prefect) -> None:
+    asyncio.run(pages.write(prefect))  # type: ignore[arg-type]
+
+
+def test_a_reason_is_a_line_when_it_is_news_and_always_the_one_artifact(prefect: Prefect) -> None:
+    pages = WaitPages(FakeClock())
+    pages.say(RUN, "needs 2 CPUs; number 1 in line", logged=True)
+    write(pages, prefect)
+    pages.say(RUN, "needs *2* CPUs; number 2 in line", logged=False)
+    write(pages, prefect)
+    assert prefect.logs == [(RUN, "waits: needs 2 CPUs; number 1 in line")]
+    (text,) = prefect.artifacts.values()
+    assert text[1].startswith("**It waits:** needs \\*2\\* CPUs; number 2 in line.\n\nSaid at ")
+
+
+def test_another_worker_goes_on_with_the_artifact_of_before(prefect: Prefect) -> None:
+    for reason in ("needs 2 CPUs", "needs 4 CPUs"):
+        pages = WaitPages(FakeClock())
+        pages.say(RUN, reason, logged=False)
+        write(pages, prefect)
+    (text,) = prefect.artifacts.values()
+    assert "needs 4 CPUs" in text[1]
+
+
+def test_an_artifact_does_not_go_on_saying_that_a_run_waits(prefect: Prefect) -> None:
+    pages = WaitPages(FakeClock())
+    pages.say(RUN, "needs 2 CPUs", logged=False)
+    write(pages, prefect)
+    for run_id in (RUN, OTHER):  # the other one never waited
+        pages.over(run_id)
+    write(pages, prefect)
+    (text,) = prefect.artifacts.values()
+    assert text[1].startswith("It waits no more")
+
+
+def test_what_could_not_be_written_is_written_when_the_server_is_back(prefect: Prefect) -> None:
+    pages = WaitPages(FakeClock())
+    pages.rename(RUN, "digits")
+    pages.say(RUN, "needs 2 CPUs", logged=True)
+    prefect.away = True
+    with pytest.raises(httpx.ConnectError):
+        write(pages, prefect)
+    prefect.away = False
+    assert pages.news.is_set()
+    write(pages, prefect)
+    assert (prefect.names, len(prefect.logs), len(prefect.artifacts)) == ({RUN: "digits"}, 1, 1)
+
+
+def test_names_that_prefect_makes_up_are_told_from_those_that_people_give() -> None:
+    assert all(is_made_up(generate_slug(2)) for _ in range(200))
+    for name in ("mnist-bert", "digits", "big-run", "vague-kakapo-2", "", "-", "vague-"):
+        assert not is_made_up(name)
