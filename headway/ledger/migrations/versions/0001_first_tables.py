@@ -1,5 +1,7 @@
 """The ledger's first tables"""
 
+from typing import Any
+
 import sqlalchemy as sa
 from alembic import op
 
@@ -10,7 +12,9 @@ down_revision = None
 
 # SQLite numbers only columns of exactly INTEGER by itself.
 _ID = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
-_LIVE = dict.fromkeys(("sqlite_where", "postgresql_where"), sa.text("released_at IS NULL"))
+_LIVE: dict[str, Any] = dict.fromkeys(
+    ("sqlite_where", "postgresql_where"), sa.text("released_at IS NULL")
+)
 
 
 def upgrade() -> None:
