@@ -68,7 +68,7 @@ class Bars:
             return self._other(line, shape)
         if bar.is_beside or (self._named and not bar.names_epoch):
             return None
-        said = bar.read(line)
+        said = bar.places.read(line)
         if not said.steps:
             return None
         if bar.names_epoch:

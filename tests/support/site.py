@@ -91,15 +91,42 @@ class LiveSite:
         run_id: str = self.json("submit", str(path))["run_id"]
         return run_id
 
+    def start(self, deployment: str, **parameters: Any) -> str:
+        """Start a run of a deployment as Prefect's UI and command do; its id."""
+        found = self.call("GET", f"deployments/name/{deployment}")
+        body = {"state": {"type": "SCHEDULED"}, "parameters": parameters}
+        run: str = self.call("POST", f"deployments/{found['id']}/create_flow_run", body)["id"]
+        return run
+
+    def ended(self, run_id: str) -> dict[str, Any]:
+        """Wait until a run that the ledger does not know has ended; Prefect's state of it."""
+
+        def state() -> dict[str, Any]:
+            found: dict[str, Any] = self.call("GET", f"flow_runs/{run_id}")["state"]
+            return found
+
+        final = {"COMPLETED", "FAILED", "CRASHED", "CANCELLED"}
+        wait_for(lambda: state()["type"] in final, 90, lambda: f"{state()}\n{self.worker_log()}")
+        return state()
+
     def show(self, run_id: str) -> dict[str, Any]:
         """`headway show`; before a worker has seen the run there is less in it."""
         view: dict[str, Any] = self.json("show", run_id)
         return view
 
     def until(self, run_id: str, *states: str, timeout_s: float = 60) -> dict[str, Any]:
-        """Wait until the run is in one of *states*; what it then shows."""
+        """Wait until the run is in one of *states*; what it then shows.
+
+        ``Running``: its program runs. Prefect says so as soon as the flow does.
+        """
+
+        def seen() -> dict[str, Any] | None:
+            view = self.show(run_id)
+            early = view["state"] == "Running" and view["started_at"] is None
+            return view if view["state"] in states and not early else None
+
         return wait_for(
-            lambda: view if (view := self.show(run_id))["state"] in states else None,
+            seen,
             timeout_s,
             lambda: f"{run_id} is {self.show(run_id)}, not {states}\n{self.worker_log()}",
         )
