@@ -63,8 +63,9 @@ from headway.node.sampler import SAMPLE_EVERY_S, Sampler
 from headway.policy.reconcile import Action, PrefectView
 from headway.prefect.client import FLOW as TRAIN
 from headway.project import FLOWS, PROJECT
+from headway.scheduler.intake import Offer
 from headway.scheduler.limits import GATES, Gates, gates_document
-from headway.scheduler.queue import Line, Offer, Pass
+from headway.scheduler.queue import Line, Pass
 from headway.settings import read_settings
 from headway.site import LINE, POLICY, current_site
 from headway.views.run_report import waiting_text
@@ -544,7 +545,8 @@ class GpuNodeWorker(ProcessWorker):
             await self._make_queue()
         pool = await self.client.read_work_pool(self._pool)
         queues = await self.client.read_work_queues(work_pool_name=self._pool)
-        nodes = {node.name for node in await anyio.to_thread.run_sync(self._site.nodes)}
+        records = await anyio.to_thread.run_sync(self._site.ledger.nodes.all)
+        nodes = {record.node.name for record in records}
         default = min((q.priority or 1 for q in queues if q.name == "default"), default=1)
         # In Prefect 1 is the most urgent; a node's own queue is as urgent as the default one.
         gates = Gates(
