@@ -12,7 +12,7 @@ from prefect.client.schemas.actions import ArtifactCreate, ArtifactUpdate, LogCr
 from prefect.client.schemas.filters import ArtifactFilter
 
 from headway.clock import Clock
-from headway.views.show import waiting_text
+from headway.views.run_report import waiting_text
 from headway.worker.pool import Pool
 from headway.worker.states import scheduled
 
