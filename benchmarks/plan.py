@@ -18,7 +18,7 @@ from headway.policy.plan import NodeView, RunningRun, WaitingRun, plan
 from headway.policy.settings import PolicySettings
 from headway.replay.cluster import Shape
 from headway.replay.simulate import PolicyName, simulate
-from headway.replay.trace import Estimates, GpuSharing, jobs, read
+from headway.replay.trace import Estimates, GpuSharing, read_jobs
 from headway.units import GIB
 
 NOW = datetime(2026, 1, 5, tzinfo=UTC)
@@ -78,7 +78,7 @@ def replays(path: Path, count: int) -> None:
         (PolicyName.EASY, Estimates.USER, GpuSharing.WHOLE),
         (PolicyName.HEADWAY, Estimates.LEARNED, GpuSharing.HEADWAY),
     ):
-        rows = jobs(read(path.read_bytes(), path.name), told, sharing, where=path.name)
+        rows = read_jobs(path.read_bytes(), path.name, told, sharing)
         length_s = rows[-1].submit_s + 1
         times = -(-count // len(rows))
         long = [

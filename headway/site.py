@@ -41,7 +41,7 @@ from headway.policy.headroom import empty_host_bytes
 from headway.policy.network import network_of
 from headway.policy.settings import PolicySettings
 from headway.runtime.port import Runtime, RuntimeKind
-from headway.runtime.process import ProcessRuntime
+from headway.runtime.process.programs import ProcessRuntime
 from headway.settings import Settings, read_settings
 from headway.staging.cache import DataCache
 from headway.staging.reader import UserReader
@@ -53,7 +53,7 @@ from headway.telemetry.reading import node_reading, with_owners
 
 if TYPE_CHECKING:
     from headway.estimate.estimator import Estimators
-    from headway.runtime.docker import DockerRuntime
+    from headway.runtime.docker.containers import DockerRuntime
 
 log = logging.getLogger(__name__)
 
@@ -137,11 +137,12 @@ class Site:
         for run in self.ledger.runs.on_node(self.settings.node):
             if run.runtime is not None:
                 return RuntimeKind(run.runtime)
-        engine = self._engine()
+        runtime = self._engine()
         had = self.settings.state_dir / "engine"
         try:
-            engine.containers()
+            runtime.containers()
         except EngineUnreachable as error:
+            engine = runtime.engine
             if had.exists() or self._noted() is RuntimeKind.DOCKER or engine.expected():
                 raise EngineSilent(engine.address, error.cause) from error
             return RuntimeKind.PROCESS
@@ -164,7 +165,8 @@ class Site:
             log.warning("run %s left %d set-uid or set-gid files: stripped", run_id, stripped)
 
     def _engine(self) -> "DockerRuntime":
-        from headway.runtime.docker import DockerRuntime  # noqa: PLC0415 - 0.2 s of imports
+        # 0.2 s of imports
+        from headway.runtime.docker.containers import DockerRuntime  # noqa: PLC0415
 
         return DockerRuntime(
             site=self.site_id,

@@ -1,10 +1,9 @@
-"""Bringing a site up and down on one machine, and the demo that shows it."""
+"""The demo: a site on this machine trains the flights sample."""
 
 import contextlib
 import json
 import os
 import shutil
-import signal
 import subprocess
 import sys
 import threading
@@ -14,122 +13,29 @@ from typing import Any
 
 import click
 
-from headway.admin.up import (
-    only_one,
-    prefect_command,
-    register,
-    site_environment,
-    start_server,
-    start_worker,
-    write_profile,
-)
+from headway.admin.environment import site_environment
+from headway.admin.up import bring_up
 from headway.clock import Clock
 from headway.errors import (
     HeadwayError,
     ImageMissing,
-    LedgerUnreachable,
-    RunUnknown,
     SiteUnreachable,
 )
 from headway.gateway.submit import os_user
-from headway.home import ROOT_HOME, have_passable, samples, settle
-from headway.model.job_text import job_from_document
-from headway.model.run import CANCELLED_BY, Measurement, Prediction
-from headway.node.daemon import server_daemon, worker_daemon
-from headway.node.forkserver import running_server
+from headway.home import have_passable, samples
+from headway.model.run import Measurement, Prediction
 from headway.prefect.auth import site_auth
 from headway.prefect.client import DEPLOYMENT, PrefectServer
 from headway.project import PROJECT
 from headway.runtime.port import RuntimeKind
 from headway.site import Site
 from headway.units import format_duration
-from headway.views.documents import comparison
+from headway.views.run_document import comparison
 from headway.views.watch import watch_run
 
 Say = Callable[[str], None]
-
 SAMPLE_IMAGE = "headway-samples:local"
 _BUILD_S = 600
-_END_S = 60.0
-"""For cancelled runs to be gone, beyond their grace time."""
-
-
-def bring_up(site: Site, say: Say) -> dict[str, Any]:
-    """Start what does not run yet. What it reports is what `headway up --json` prints."""
-    settings = site.settings
-    settle(settings.home)
-    if os.geteuid() == 0 and settings.home == Path.home() / ".headway":
-        say(f"going on with the site in {settings.home}; a new one of root's is in {ROOT_HOME}")
-    with only_one(settings):
-        site.make_ledger()
-        if worker_daemon(settings).process() is None:
-            site.choose_runtime()  # here, where somebody reads why it cannot be
-        server = start_server(settings, site.clock, say)
-        registered = register(settings, say)
-        if registered:
-            write_profile(settings, say)
-        worker = start_worker(settings, site.clock, say)
-    return {
-        "url": settings.api_url.removesuffix("/api"),
-        "started": [n for n, new in (("server", server), ("worker", worker)) if new],
-        "registered": registered,
-        "node": settings.node,
-        "auth_file": str(settings.auth_file),
-        "prefect": prefect_command(settings),
-        "runtime": site.runtime.kind.value,
-        "weaknesses": list(site.runtime.weaknesses()),
-    }
-
-
-def take_down(site: Site, say: Say) -> dict[str, Any]:
-    """Stop all of it: runs first, each with its grace time, then worker and server."""
-    settings = site.settings
-    cancelled = _end_runs(site, say)
-    stopped = []
-    with only_one(settings):
-        if worker_daemon(settings).stop(signal.SIGTERM, 10.0):
-            stopped.append("worker")
-        fork_server = running_server(settings.state_dir)
-        if fork_server is not None:
-            with contextlib.suppress(ProcessLookupError):
-                signal_process(fork_server)
-            stopped.append("fork server")
-        if server_daemon(settings).stop(signal.SIGTERM, 20.0):
-            stopped.append("server")
-    say(f"stopped: {', '.join(stopped)}" if stopped else "nothing was running")
-    return {"stopped": stopped, "cancelled": cancelled}
-
-
-def signal_process(pid: int) -> None:
-    """Ask one of our own processes to end."""
-    os.kill(pid, signal.SIGTERM)
-
-
-def _end_runs(site: Site, say: Say) -> list[str]:
-    """Cancel what is under way on this node and wait until it is gone."""
-    if worker_daemon(site.settings).process() is None:
-        return []
-    try:
-        under_way = site.ledger.runs.on_node(site.settings.node)
-        with PrefectServer(site.settings.api_url, auth=site_auth(site.settings)) as server:
-            for run in under_way:
-                say(f"cancelling {run.name} ({run.run_id[:8]}) …")
-                with contextlib.suppress(RunUnknown):  # deleted: the janitor ends it
-                    server.cancel(run.run_id, f"{CANCELLED_BY}{os_user()} (headway down)")
-        grace_s = max((job_from_document(run.job).stop_grace for run in under_way), default=0.0)
-        end = site.clock.monotonic_s() + grace_s + _END_S
-        while (left := _still_here(site)) and site.clock.monotonic_s() < end:
-            site.clock.sleep(0.5)
-    except (LedgerUnreachable, SiteUnreachable) as error:
-        say(f"runs were not cancelled: {error}")
-        return []
-    for run_id in sorted(left):
-        say(f"run {run_id} has not ended; its container goes on until a worker is here again")
-    return [run.run_id for run in under_way if run.run_id not in left]
-
-
-def _still_here(site: Site) -> set[str]:
-    return {lease.run_id for lease in site.ledger.leases.live(site.settings.node)}
 
 
 def run_demo(site: Site, *, rows: int, rounds: int, machine: bool) -> int:
@@ -248,8 +154,9 @@ def _shown(clock: Clock, title: str, command: list[str]) -> "subprocess.Complete
 def _submit_through_prefect(site: Site, job: dict[str, Any]) -> str:
     """Submit exactly as a user of Prefect would; the run's id."""
     prefect = str(Path(sys.executable).parent / "prefect")
+    command = [prefect, "deployment", "run", DEPLOYMENT, "--flow-run-name", str(job["name"])]
     submitted = subprocess.run(
-        _deployment_run(prefect, job),
+        [*command, "--params", json.dumps({"job": job})],
         env=site_environment(site.settings),
         capture_output=True,
         text=True,
@@ -259,11 +166,6 @@ def _submit_through_prefect(site: Site, job: dict[str, Any]) -> str:
         if len(word) == 36 and word.count("-") == 4:
             return word
     raise SiteUnreachable(site.settings.api_url, submitted.stderr.strip()[-300:] or "no run")
-
-
-def _deployment_run(prefect: str, job: dict[str, Any]) -> list[str]:
-    command = [prefect, "deployment", "run", DEPLOYMENT, "--flow-run-name", str(job["name"])]
-    return [*command, "--params", json.dumps({"job": job})]
 
 
 def _summary(site: Site, run_id: str, took_s: float, report: dict[str, Any]) -> None:

@@ -169,6 +169,3 @@ class Refuse:
     value: object
     allowed: str
     """What would fit, as the end of a sentence."""
-
-
-Decision = Admit | Wait | Refuse

@@ -689,7 +689,6 @@ class Attempt:
             ports=tuple(self.job.ports),
             network=self._network(),
             user=self.site.container_user,
-            stop_grace_s=self.job.stop_grace,
             log_limit_bytes=self.site.settings.log_limit_bytes,
             disk_bytes=self.job.resources.disk or None,
         )

@@ -1,47 +1,18 @@
 """The site as Prometheus reads it: names and base units after Prometheus' conventions."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from headway.ledger.records import NodeRecord, RunRecord
-from headway.model.lease import Lease, Resource
+from headway.ledger.records import RunRecord
+from headway.model.lease import Resource
 from headway.model.node import GpuReading, NodeState
 from headway.model.run import ExitKind, Prediction, RunState
-from headway.model.silent import RunWarning
-
-
-@dataclass(frozen=True, slots=True)
-class RunStanding:
-    """How far one running run is; None where its log does not tell."""
-
-    record: RunRecord
-    elapsed_s: float | None
-    done_frac: float | None
-    remaining_s: float | None
-
-
-@dataclass(frozen=True, slots=True)
-class SiteSnapshot:
-    """What the ledger knew at one moment."""
-
-    at: datetime
-    """The database's time, to which every age refers."""
-    nodes: Sequence[NodeRecord]
-    leases: Sequence[Lease]
-    counts: Mapping[RunState, int]
-    waiting: Sequence[RunRecord]
-    running: Sequence[RunStanding]
-    warnings: Sequence[RunWarning]
-    """Silent failures that go on."""
-    ended: Sequence[RunRecord]
-    """The newest ended runs, by which estimates are judged."""
-    traces: int
+from headway.views.site_snapshot import RunProgress, SiteSnapshot
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +148,7 @@ def _line(seen: SiteSnapshot) -> Iterator[Metric]:
     yield from (runs, waiting, oldest)
 
 
-def _running(running: Sequence[RunStanding]) -> Iterator[Metric]:
+def _running(running: Sequence[RunProgress]) -> Iterator[Metric]:
     labels = ("run_id", "run", "node")
     elapsed = _gauge("run_elapsed_seconds", "Since the run's container started.", *labels)
     done = _gauge("run_progress_ratio", "Share of its iterations done.", *labels)

@@ -67,7 +67,7 @@ from headway.scheduler.limits import GATES, Gates, gates_document
 from headway.scheduler.queue import Line, Offer, Pass
 from headway.settings import read_settings
 from headway.site import LINE, POLICY, current_site
-from headway.views.show import waiting_text
+from headway.views.run_report import waiting_text
 
 if TYPE_CHECKING:
     from prefect.client.orchestration import PrefectClient

@@ -23,8 +23,8 @@ from headway.scheduler.limits import Gates
 from headway.scheduler.queue import Line, Offer
 from headway.settings import Settings
 from headway.site import LINE, Site
-from headway.views.documents import start_text
-from headway.views.watch import line_views, standings, waiting_of
+from headway.views.queue_document import line_views, start_text, waiting_of
+from headway.views.site_snapshot import progress_of_runs
 from tests.support.api import serving
 
 NODES = ("here", "there")
@@ -146,7 +146,7 @@ def test_everybody_is_told_the_same_start(sites) -> None:
         when = datetime.fromisoformat(moment) if isinstance(moment, str) else moment
         return abs((when - at).total_seconds() - seconds) < 20
 
-    (running,) = standings(here, [here.ledger.runs.get(offers[0].run_id)])
+    (running,) = progress_of_runs(here, [here.ledger.runs.get(offers[0].run_id)])
     assert running.remaining_s == pytest.approx(60, abs=20)
     queue = {view["run_id"]: view for view in line_views(here)}
     for each, wait_s in ((offers[1], 60.0), (offers[2], 180.0)):  # the first one's like takes 120 s

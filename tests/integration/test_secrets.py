@@ -21,7 +21,7 @@ from headway.run.follow import Followed, Watched
 from headway.runtime.port import RuntimeKind
 from headway.settings import Settings
 from headway.site import POLICY, Site
-from headway.views.watch import log_pieces
+from headway.views.logs import log_pieces
 from tests.support.site import LiveSite
 from tests.unit.views.test_watch import OVER
 

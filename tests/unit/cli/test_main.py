@@ -7,7 +7,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from headway.cli import runs as cli_runs
+from headway.cli import inputs
 from headway.cli.main import headway
 from headway.errors import HeadwayError
 from headway.site import current_site
@@ -73,11 +73,11 @@ def test_without_a_ledger_nothing_is_said_to_be_empty(tmp_path: Path, command: l
     [
         (["estimate", "-"], "name: t\nimage: x\n", 2, "-:1 command: got nothing"),
         (["submit", "-"], "name: t\nimage: x\n", 2, "-:1 command: got nothing"),
-        (["replay", "-", "--nodes", "1", "--gpus", "1"], "gpus\n0\n", 2, "- columns: got"),
-        (["traces", "import", "-"], "gpus\n0\n", 2, "- columns: got"),
+        (["replay", "-", "--nodes", "1", "--gpus", "1"], "gpus\n0\n", 2, "-:1 columns: got"),
+        (["traces", "import", "-"], "gpus\n0\n", 2, "-:1 columns: got"),
         (["progress", "parse", "-"], "{'loss': 0.5, 'epoch': 1.0}\n", 0, "1 points in -"),
-        (["progress", "replay", "-"], "t_s\n0\n", 2, "-:1 iteration: got"),
-        (["estimators", "evaluate", "--traces", "-"], "gpus\n0\n", 2, "- columns: got"),
+        (["progress", "replay", "-"], "t_s\n0\n", 2, "-:1 columns: got"),
+        (["estimators", "evaluate", "--traces", "-"], "gpus\n0\n", 2, "-:1 columns: got"),
     ],
 )
 def test_standard_input_is_a_file_everywhere(
@@ -137,7 +137,7 @@ def test_an_argument_that_is_no_text_is_one_line() -> None:
 
 @pytest.mark.parametrize("command", [["estimate"], ["submit"], ["traces", "import"]])
 def test_no_input_is_read_without_end(monkeypatch: pytest.MonkeyPatch, command: list[str]) -> None:
-    monkeypatch.setattr(cli_runs, "LARGEST_FILE_BYTES", 1 << 20)
+    monkeypatch.setattr(inputs, "LARGEST_FILE_BYTES", 1 << 20)
     got = CliRunner().invoke(headway, [*command, "/dev/zero"])
     assert got.exit_code == 2
     assert "give at most" in got.stderr

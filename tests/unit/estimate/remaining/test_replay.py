@@ -74,8 +74,8 @@ def test_times_since_1970_begin_with_the_run() -> None:
 @pytest.mark.parametrize(
     ("data", "place", "field"),
     [
-        (b"", "s:1", "t_s"),
-        (b"t_s,total\n1,2\n", "s:1", "iteration"),
+        (b"", "s", "file"),
+        (b"t_s,total\n1,2\n", "s:1", "columns"),
         (b"t_s,iteration\n1,1\n", "s", "rows"),
         (b"t_s,iteration\n1,1\n2,x\n", "s:3", "iteration"),
         (b"t_s,iteration\nnan,1\n", "s:2", "t_s"),

@@ -64,7 +64,7 @@ def main(folder: Path, report: int, libraries: list[str]) -> None:
     )
     (folder / "env.json").unlink()  # may hold secrets; the program has them now
     os.close(report)  # the starter, if it still lives, reads the end of the pipe
-    from headway.runtime.watchdog import Watchdog  # noqa: PLC0415 - the program runs by now
+    from headway.runtime.process.watchdog import Watchdog  # noqa: PLC0415 - the program runs by now
 
     Watchdog(folder, spec, pid).watch()
 
@@ -97,7 +97,7 @@ def _become_program(spec: dict[str, Any], env: dict[str, str], log: int, shim: i
     if spec["affinity"]:
         os.sched_setaffinity(0, spec["affinity"])
     if spec["passage"]:
-        from headway.runtime.passage import make  # noqa: PLC0415 - rarely needed
+        from headway.runtime.process.passage import make  # noqa: PLC0415 - rarely needed
 
         make(spec["passage"])
     if spec["user"]:

@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from headway.clock import SystemClock
-from headway.runtime import logfile, proctree
-from headway.runtime.shim import write_json
+from headway.runtime import logfile
+from headway.runtime.process import proctree
+from headway.runtime.process.shim import write_json
 
 POLL_S = 0.1
 NEAR_POLL_S = 0.02

@@ -1,4 +1,4 @@
-"""The story of a run, for whoever looks at it a week later: asked, waited, granted, ran, ended.
+"""The report of a run, for whoever reads it a week later: asked, waited, granted, ran, ended.
 
 The page of the run and `headway show` print the same sections.
 """
@@ -12,16 +12,15 @@ from datetime import datetime
 from pathlib import Path
 
 from headway.errors import shown
-from headway.estimate.remaining.diagnostics import Diagnostics
 from headway.ledger.records import RunRecord
 from headway.model.attempt import AttemptRecord
 from headway.model.lease import Demand, Lease, Sharing
-from headway.model.profile import Profile
 from headway.model.run import Exit, ExitKind, Measurement, Prediction, Step
 from headway.model.silent import RunWarning
 from headway.profile.text import profile_view
 from headway.units import format_duration, format_size
-from headway.views.documents import comparison
+from headway.views.run_document import comparison
+from headway.views.run_history import RunHistory
 
 _ENDS = {
     ExitKind.OK: "ended well",
@@ -48,52 +47,28 @@ class Section:
     rows: tuple[tuple[str, ...], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Past:
-    """What the ledger and the disk have of one run."""
-
-    record: RunRecord
-    attempts: Sequence[AttemptRecord]
-    leases: Sequence[Lease]
-    """Of all attempts, released ones too."""
-    warnings: Sequence[RunWarning]
-    steps: Sequence[Step]
-    ranks: Sequence[RunRecord]
-    """Runs of a gang's other ranks, of its newest attempt."""
-    here: str
-    """This node."""
-    folder: Path
-    """Where log and outputs of the run are, or would be, on this node."""
-    outputs: Sequence[str] | None
-    """Files on this node; None when they are on another one, and so not known here."""
-    diagnostics: Diagnostics
-    """How steady the newest attempt's iteration times are."""
-    profile: Profile | None = None
-    """Where its job asked for one, or somebody made one."""
-
-
-def story(past: Past) -> list[Section]:
+def run_report(history: RunHistory) -> list[Section]:
     """Everything about one run, in the order in which it happened."""
-    sections = [Section("Asked for", _FACTS, tuple(_asked(past.record)))]
-    since = past.record.submitted_at
-    for attempt in past.attempts:
+    sections = [Section("Asked for", _FACTS, tuple(_asked(history.record)))]
+    since = history.record.submitted_at
+    for attempt in history.attempts:
         sections.append(
-            Section(f"Attempt {attempt.attempt}", _FACTS, tuple(_attempt(past, attempt, since)))
+            Section(f"Attempt {attempt.attempt}", _FACTS, tuple(_attempt(history, attempt, since)))
         )
         if (rows := _compared(attempt)) is not None:
             title = f"Attempt {attempt.attempt}: predicted and measured"
             sections.append(Section(title, ("", *_COLUMNS), rows))
         since = attempt.ended_at or since
-    if past.ranks:
-        sections.append(Section("Other nodes", _FACTS, tuple(_rank(one) for one in past.ranks)))
-    if past.attempts:
-        sections.append(Section("Left behind", _FACTS, tuple(_left(past))))
+    if history.ranks:
+        sections.append(Section("Other nodes", _FACTS, tuple(_rank(one) for one in history.ranks)))
+    if history.attempts:
+        sections.append(Section("Left behind", _FACTS, tuple(_left(history))))
     return sections
 
 
-def headline(past: Past) -> str:
+def headline(history: RunHistory) -> str:
     """The run in one sentence."""
-    record = past.record
+    record = history.record
     if record.exit is None:
         return f"{_plain(record.name)} has not ended yet ({record.state.value})."
     tries = f" in attempt {record.attempt}" if record.attempt > 1 else ""
@@ -104,10 +79,10 @@ def headline(past: Past) -> str:
     )
 
 
-def markdown(past: Past) -> str:
-    """The story as Markdown; what users wrote stays text."""
-    parts = [_escaped(headline(past))]
-    for section in story(past):
+def markdown(history: RunHistory) -> str:
+    """The report as Markdown; what users wrote stays text."""
+    parts = [_escaped(headline(history))]
+    for section in run_report(history):
         parts.append(f"## {_escaped(section.title)}")
         parts.append(_list(section) if section.columns == _FACTS else _table(section))
     return "\n\n".join(parts) + "\n"
@@ -170,27 +145,29 @@ def _needs(demand: Demand) -> str:
 # -- one attempt ----------------------------------------------------------------------
 
 
-def _attempt(past: Past, attempt: AttemptRecord, since: datetime) -> Iterable[tuple[str, str]]:
+def _attempt(
+    history: RunHistory, attempt: AttemptRecord, since: datetime
+) -> Iterable[tuple[str, str]]:
     yield "waited", _waited(attempt, since)
-    for lease in past.leases:
+    for lease in history.leases:
         if lease.attempt == attempt.attempt:
             yield "granted", _granted(lease)
     if attempt.started_at is not None:
         until = "" if attempt.ended_at is None else f" to {_time(attempt.ended_at)}"
         yield "ran", f"from {_time(attempt.started_at)}{until}"
-    steps = [step for step in past.steps if step.attempt == attempt.attempt]
+    steps = [step for step in history.steps if step.attempt == attempt.attempt]
     if steps:
         yield "steps", ", ".join(_step(step) for step in steps)
-    if (peaks := _peaks(attempt, past.leases)) != "":
+    if (peaks := _peaks(attempt, history.leases)) != "":
         yield "peaks", peaks
-    for warning in past.warnings:
+    for warning in history.warnings:
         if warning.attempt == attempt.attempt:
             yield "warning", _warning(warning)
     if attempt.exit is not None:
         yield "ended", f"it {ending(attempt.exit)}"
         yield "said", _plain(attempt.exit.message)
     if attempt.started_at is not None:
-        yield "log", _place(past, attempt.node, Path("log", f"attempt-{attempt.attempt}.log"))
+        yield "log", _place(history, attempt.node, Path("log", f"attempt-{attempt.attempt}.log"))
 
 
 def _waited(attempt: AttemptRecord, since: datetime) -> str:
@@ -274,32 +251,32 @@ def _rank(run: RunRecord) -> tuple[str, str]:
 # -- what is left ---------------------------------------------------------------------
 
 
-def _left(past: Past) -> Iterable[tuple[str, str]]:
-    yield from _outputs(past)
-    yield "iterations", past.diagnostics.sentence()
-    if past.profile is not None:
-        view = profile_view(past.profile)
+def _left(history: RunHistory) -> Iterable[tuple[str, str]]:
+    yield from _outputs(history)
+    yield "iterations", history.diagnostics.sentence()
+    if history.profile is not None:
+        view = profile_view(history.profile)
         yield "profile", "; ".join([view["text"], *(each["text"] for each in view["copies"])])
 
 
-def _outputs(past: Past) -> Iterable[tuple[str, str]]:
-    if past.outputs is None:
-        place = _place(past, past.record.node, Path("outputs"))
+def _outputs(history: RunHistory) -> Iterable[tuple[str, str]]:
+    if history.outputs is None:
+        place = _place(history, history.record.node, Path("outputs"))
         yield "outputs", f"{place}; what is there is not known here"
         return
-    files = "1 file" if len(past.outputs) == 1 else f"{len(past.outputs)} files"
-    yield "outputs", f"{files} in {past.folder / 'outputs'}"
-    for path in past.outputs[:_MOST_OUTPUTS]:
+    files = "1 file" if len(history.outputs) == 1 else f"{len(history.outputs)} files"
+    yield "outputs", f"{files} in {history.folder / 'outputs'}"
+    for path in history.outputs[:_MOST_OUTPUTS]:
         yield "", _plain(path)
-    if len(past.outputs) > _MOST_OUTPUTS:
-        yield "", f"… and {len(past.outputs) - _MOST_OUTPUTS} more"
+    if len(history.outputs) > _MOST_OUTPUTS:
+        yield "", f"… and {len(history.outputs) - _MOST_OUTPUTS} more"
 
 
-def _place(past: Past, node: str | None, path: Path) -> str:
+def _place(history: RunHistory, node: str | None, path: Path) -> str:
     """Where *path* of the run's folder on *node* lies, as somebody on this node can use it."""
-    if node in (None, past.here):
-        return str(past.folder / path)
-    return f"on node {node}: {Path('runs', past.record.run_id) / path} below its HEADWAY_HOME"
+    if node in (None, history.here):
+        return str(history.folder / path)
+    return f"on node {node}: {Path('runs', history.record.run_id) / path} below its HEADWAY_HOME"
 
 
 def _time(moment: datetime) -> str:

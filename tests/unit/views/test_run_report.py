@@ -15,7 +15,8 @@ from headway.model.lease import Basis, Demand, GpuGrant, Lease
 from headway.model.run import Exit, ExitKind, Measurement, Prediction, RunState, Step, StepState
 from headway.model.silent import RunWarning, Silent, SilentFailure
 from headway.units import GIB, MIB
-from headway.views.show import Past, Section, ending, headline, markdown, story
+from headway.views.run_history import RunHistory
+from headway.views.run_report import Section, ending, headline, markdown, run_report
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 DONE = Exit(ExitKind.OK, 0, "done")
@@ -54,7 +55,7 @@ RECORD = RunRecord(
     ended_at=after(172), exit=DONE, prediction=SAID, demand=DEMAND, demand_override=None,
     measurement=SECOND.measurement,
 )  # fmt: skip
-PAST = Past(
+PAST = RunHistory(
     RECORD,
     attempts=[FIRST, SECOND],
     leases=[lease(1, 62), lease(2, 71, 2 * GIB)],
@@ -68,8 +69,8 @@ PAST = Past(
 )
 
 
-def facts(past: Past, title: str) -> dict[str, str]:
-    (section,) = [each for each in story(past) if each.title == title]
+def facts(past: RunHistory, title: str) -> dict[str, str]:
+    (section,) = [each for each in run_report(past) if each.title == title]
     return {row[0]: row[1] for row in section.rows}
 
 
@@ -82,8 +83,8 @@ def test_a_peak_is_held_against_the_lease_that_it_ran_under() -> None:
 
 def test_a_run_that_was_never_granted_leaves_nothing_behind() -> None:
     waits = replace(PAST, attempts=[], leases=[], steps=[], warnings=[])
-    assert [section.title for section in story(waits)][:1] == ["Asked for"]
-    assert "Left behind" not in [section.title for section in story(waits)]
+    assert [section.title for section in run_report(waits)][:1] == ["Asked for"]
+    assert "Left behind" not in [section.title for section in run_report(waits)]
 
 
 def test_what_was_asked_is_first() -> None:
@@ -113,12 +114,12 @@ def test_each_attempt_says_why_it_waited_what_it_held_and_how_it_ended() -> None
 
 
 def test_prediction_stands_beside_measurement_for_each_attempt() -> None:
-    titles = [section.title for section in story(PAST)]
+    titles = [section.title for section in run_report(PAST)]
     assert titles == [
         "Asked for", "Attempt 1", "Attempt 1: predicted and measured", "Attempt 2",
         "Attempt 2: predicted and measured", "Left behind",
     ]  # fmt: skip
-    table = story(PAST)[4]
+    table = run_report(PAST)[4]
     assert table.columns == ("", "predicted", "measured", "measured ÷ predicted")
     assert table.rows[0] == ("runtime", "1 min 30 s (1 min 10 s to 2 min)", "1 min 40 s", "1.11")
 
@@ -170,8 +171,10 @@ def test_no_token_and_no_users_markup_reaches_the_page() -> None:
 
 
 def test_every_table_has_rows_of_its_width() -> None:
-    assert all(len(row) == len(section.columns) for section in story(PAST) for row in section.rows)
-    assert isinstance(story(PAST)[0], Section)
+    assert all(
+        len(row) == len(section.columns) for section in run_report(PAST) for row in section.rows
+    )
+    assert isinstance(run_report(PAST)[0], Section)
 
 
 def test_what_lies_on_another_node_is_not_said_to_be_missing() -> None:

@@ -1,21 +1,22 @@
-"""The memory a container needed, put together from looks at its group."""
+"""The memory a container needed, put together from readings of its group."""
 
-from headway.runtime.held import Held, Reading
+from headway.cgroups import GroupReading
+from headway.runtime.memory_peak import MemoryPeak
 from headway.units import MIB
 
 
-def reading(peak: int | None, used: int | None, droppable: int) -> Reading:
-    return Reading(
+def reading(peak: int | None, used: int | None, droppable: int) -> GroupReading:
+    return GroupReading(
         None if peak is None else peak * MIB, None if used is None else used * MIB,
         droppable * MIB, cpu_s=1.0,
     )  # fmt: skip
 
 
-def highest(*readings: Reading) -> int:
-    held = Held()
+def highest(*readings: GroupReading) -> int:
+    peak = MemoryPeak()
     for each in readings:
-        held = held.after(each)
-    return (held.usage(None).host_peak_bytes or 0) // MIB
+        peak = peak.after(each)
+    return (peak.usage().host_peak_bytes or 0) // MIB
 
 
 def test_page_cache_is_not_needed() -> None:
@@ -25,7 +26,7 @@ def test_page_cache_is_not_needed() -> None:
     assert highest(*warm) == 142
 
 
-def test_a_spike_between_two_looks_is_seen() -> None:
+def test_a_spike_between_two_readings_is_seen() -> None:
     assert highest(reading(150, 150, 50), reading(450, 150, 50)) == 400
 
 
@@ -39,17 +40,16 @@ def test_memory_pressed_out_of_the_cache_counts() -> None:
     assert highest(reading(400, 400, 300), reading(400, 400, 50)) == 350
 
 
-def test_without_a_peak_the_looks_alone_count() -> None:
+def test_without_a_peak_the_readings_alone_count() -> None:
     assert highest(reading(None, 90, 10), reading(None, 70, 10)) == 80
 
 
 def test_nothing_known_is_not_zero() -> None:
-    assert Held().after(reading(None, None, 0)).usage(None).host_peak_bytes is None
+    assert MemoryPeak().after(reading(None, None, 0)).usage().host_peak_bytes is None
 
 
 def test_what_is_held_now() -> None:
-    now = reading(400, 300, 120)
-    usage = Held().after(now).usage(now)
+    usage = MemoryPeak().after(reading(400, 300, 120)).usage()
     assert usage.host_used_bytes == 180 * MIB
     assert usage.host_cache_bytes == 120 * MIB
     assert usage.cpu_s == 1.0

@@ -1,10 +1,10 @@
-"""Limits of control groups, both versions, in made-up trees of files."""
+"""Limits and use of control groups, both versions, in made-up trees of files."""
 
 from pathlib import Path
 
 import pytest
 
-from headway.telemetry.cgroup import Cgroups, MemoryLimit
+from headway.cgroups import Cgroups, GroupReading, MemoryLimit
 from headway.telemetry.host import NodeHost
 from headway.units import GIB, MIB
 
@@ -93,3 +93,59 @@ def test_the_host_lives_under_its_group(v2: Cgroups, tmp_path: Path) -> None:
     assert limited.memory_bytes == min(4 * GIB, free.memory_bytes)
     assert limited.used_bytes >= min(GIB, limited.memory_bytes)
     assert host.cpus() <= 2.0
+
+
+@pytest.fixture
+def groups(tmp_path: Path) -> Cgroups:
+    """Those of a host with version 2 alone."""
+    tree(tmp_path, {"proc/cgroup": "0::/\n", "proc/mountinfo": mount(tmp_path / "fs", "cgroup2")})
+    return Cgroups(tmp_path / "proc")
+
+
+def test_a_group_that_is_gone(groups: Cgroups, tmp_path: Path) -> None:
+    text = mount(tmp_path / "fs", "cgroup", options="rw,memory")
+    tree(tmp_path, {"v1/mountinfo": text, "v1/cgroup": "4:memory:/\n"})
+    for each in (groups, Cgroups(tmp_path / "v1")):
+        assert each.pids("/headway/gone") == ()
+        assert each.read("/headway/gone") is None
+        each.remove("/headway/gone")
+
+
+def test_version_2_is_read(groups: Cgroups, tmp_path: Path) -> None:
+    """From files of the kernel's form: this suite's machines may have version 1 only."""
+    top = "fs/headway/run"
+    tree(
+        tmp_path,
+        {
+            f"{top}/engine/cgroup.procs": "11\n12\n",
+            f"{top}/cgroup.procs": "",
+            f"{top}/memory.peak": "4096\n",
+            f"{top}/memory.current": "1024\n",
+            f"{top}/memory.stat": "anon 512\nfile 256\nshmem 64\nslab_reclaimable 16\n",
+            f"{top}/cpu.stat": "usage_usec 1500000\nuser_usec 1\n",
+        },
+    )
+    assert groups.read("/headway/run") == GroupReading(4096, 1024, droppable_bytes=208, cpu_s=1.5)
+    # The engine's group below it knows of more cache: the kernel has not yet added it up.
+    stat = "anon 512\nfile 900\nshmem 64\nslab_reclaimable 16\n"
+    tree(tmp_path, {f"{top}/engine/memory.stat": stat})
+    assert groups.read("/headway/run") == GroupReading(4096, 1024, droppable_bytes=852, cpu_s=1.5)
+    assert groups.pids("/headway/run") == (11, 12)
+
+
+def test_version_1_is_read(tmp_path: Path) -> None:
+    memory, accounts = tmp_path / "memory", tmp_path / "cpuacct"
+    mounts = mount(memory, "cgroup", options="rw,memory")
+    tree(
+        tmp_path,
+        {
+            "proc/cgroup": "4:memory:/\n5:cpuacct:/\n",
+            "proc/mountinfo": mounts + mount(accounts, "cgroup", options="rw,cpuacct"),
+            "memory/run/memory.max_usage_in_bytes": "4096\n",
+            "memory/run/memory.usage_in_bytes": "1024\n",
+            "memory/run/memory.stat": "cache 1\ntotal_cache 256\ntotal_shmem 64\n",
+            "cpuacct/run/cpuacct.usage": "1500000000\n",
+        },
+    )
+    found = Cgroups(tmp_path / "proc").read("/run")
+    assert found == GroupReading(4096, 1024, droppable_bytes=192, cpu_s=1.5)

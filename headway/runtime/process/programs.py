@@ -25,8 +25,8 @@ import headway
 from headway.clock import Clock
 from headway.errors import ContainerExists, ContainerMissing, PolicyViolation, RuntimeFailure
 from headway.model.policy import ContainerPolicy
-from headway.project import PROJECT
-from headway.runtime import logfile, passage, proctree, shim
+from headway.project import PACKAGE, PROJECT
+from headway.runtime import logfile
 from headway.runtime.port import (
     BindMount,
     ContainerSpec,
@@ -36,6 +36,7 @@ from headway.runtime.port import (
     RuntimeKind,
     Usage,
 )
+from headway.runtime.process import passage, proctree, shim
 from headway.runtime.rules import check_spec, real_source
 
 _POLL_S = 0.02
@@ -400,7 +401,7 @@ def _user(spec: ContainerSpec) -> tuple[int, int] | None:
 def _needs(spec: ContainerSpec) -> list[tuple[Path, bool]]:
     """What a program must be able to reach, and whether it writes there."""
     python = [Path(sys.prefix), Path(sys.base_prefix)]
-    packages = [PROJECT / "headway", PROJECT / "samples"]
+    packages = [PACKAGE, PROJECT / "samples"]
     return [
         *((path, False) for path in (*python, *packages)),
         *((mount.source, not mount.read_only) for mount in spec.mounts),
@@ -413,6 +414,7 @@ def _environment(spec: ContainerSpec, token: str) -> dict[str, str]:
     own = {
         "PATH": f"{Path(sys.executable).parent}:{_PATH}",
         "HOME": str(spec.log_path.resolve().parent),
+        "PYTHONPATH": str(PROJECT),  # the samples
         "LANG": "C.UTF-8",
         "OMP_NUM_THREADS": str(max(1, int(spec.cpus))),
         "CUDA_VISIBLE_DEVICES": ",".join(spec.gpu_uuids),

@@ -6,7 +6,7 @@ from typing import Any, Self
 
 import pytest
 
-from headway.admin import up
+from headway.admin import processes
 from headway.prefect.auth import CLIENT, SERVER
 from headway.settings import Settings
 from headway.testing.clock import FakeClock
@@ -36,21 +36,23 @@ class Machine:
             def accepts(self) -> bool:
                 return machine.secret is not None and machine.secret == self.auth
 
-        def stop(daemon: up.Daemon, *_: object) -> bool:
+        def stop(daemon: processes.Daemon, *_: object) -> bool:
             machine.done.append(f"stop {daemon.name}")
             machine.alive.discard(daemon.name)
             return True
 
-        def start(daemon: up.Daemon, command: list[str], env: dict[str, str]) -> None:
+        def start(daemon: processes.Daemon, command: list[str], env: dict[str, str]) -> None:
             machine.done.append(f"start {daemon.name}")
             machine.alive.add(daemon.name)
             machine.secret = env[SERVER]
             assert not any(env[SERVER] in word for word in command)
 
-        monkeypatch.setattr(up, "PrefectServer", Server)
-        monkeypatch.setattr(up.Daemon, "process", lambda d: d if d.name in machine.alive else None)
-        monkeypatch.setattr(up.Daemon, "stop", stop)
-        monkeypatch.setattr(up.Daemon, "start", start)
+        monkeypatch.setattr(processes, "PrefectServer", Server)
+        monkeypatch.setattr(
+            processes.Daemon, "process", lambda d: d if d.name in machine.alive else None
+        )
+        monkeypatch.setattr(processes.Daemon, "stop", stop)
+        monkeypatch.setattr(processes.Daemon, "start", start)
 
 
 @pytest.fixture
@@ -62,7 +64,7 @@ def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
 
 def test_a_home_of_before_gets_its_string_at_the_next_up(settings, monkeypatch) -> None:
     machine = Machine(monkeypatch, alive={"server", "worker"}, secret=None)
-    assert up.start_server(settings, FakeClock(), lambda _: None)
+    assert processes.start_server(settings, FakeClock(), lambda _: None)
     assert machine.done == ["stop worker", "stop server", "start server"]
     assert stat.S_IMODE(settings.auth_file.stat().st_mode) == 0o600
     assert machine.secret == settings.auth_file.read_text().strip()
@@ -70,11 +72,11 @@ def test_a_home_of_before_gets_its_string_at_the_next_up(settings, monkeypatch) 
 
 def test_a_server_with_the_sites_string_goes_on(settings, monkeypatch) -> None:
     machine = Machine(monkeypatch, alive=set(), secret=None)
-    assert up.start_server(settings, FakeClock(), lambda _: None)
+    assert processes.start_server(settings, FakeClock(), lambda _: None)
     machine.done.clear()
-    assert not up.start_server(settings, FakeClock(), lambda _: None)
+    assert not processes.start_server(settings, FakeClock(), lambda _: None)
     assert machine.done == []
     monkeypatch.setenv(SERVER, "admin:another")
-    assert up.start_server(settings, FakeClock(), lambda _: None)
+    assert processes.start_server(settings, FakeClock(), lambda _: None)
     assert machine.done == ["stop worker", "stop server", "start server"]
     assert machine.secret == "admin:another"
