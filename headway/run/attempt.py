@@ -22,6 +22,7 @@ from headway.errors import (
     StagingError,
     StagingTimedOut,
 )
+from headway.forecast import Forecaster, lease_terms
 from headway.ledger.records import RunRecord
 from headway.model.job import TrainingJob
 from headway.model.lease import Demand, Lease, Refuse, Resource, Wait
@@ -29,17 +30,13 @@ from headway.model.policy import GangNetwork, NetworkMode
 from headway.model.profile import Profile
 from headway.model.progress import ProgressPoint
 from headway.model.run import Exit, ExitKind, Measurement, Prediction, RunState, StepState
-from headway.policy.conclude import AttemptEnd, Ended, Had, conclude, preempted
-from headway.policy.shortage import Shortage
-from headway.policy.silent import exit_told
 from headway.run import profiling
 from headway.run.follow import Followed, Follower, Listener
 from headway.run.here import NodeAttempt, forget_secrets
-from headway.run.memory_shortage import shortage_of, with_shortage
-from headway.run.rendezvous import Meeting, end_of_gang, own_address
+from headway.run.rendezvous import Meeting, own_address
+from headway.run.settle import Settlement
 from headway.run.silent_check import CHECKS
 from headway.run.spec import container_spec, keep_secrets
-from headway.run.traces import lesson, trace_of
 from headway.run.upkeep import AttemptUpkeep
 from headway.runtime import secretfiles
 from headway.site import Site
@@ -88,6 +85,10 @@ class Attempt:
         return self._ledger.runs.get(self.run_id)
 
     @property
+    def _forecaster(self) -> Forecaster:
+        return Forecaster(self.site)
+
+    @property
     def container(self) -> str:
         """Name of this attempt's container."""
         return self.here.container
@@ -120,7 +121,7 @@ class Attempt:
 
     def _network(self) -> NetworkMode | GangNetwork | None:
         """The network its container joins; raises `PolicyViolation` where the site has none."""
-        found = self.site.network(self.job.resources.nodes)
+        found = self._forecaster.network(self.job.resources.nodes)
         if isinstance(found, Refuse):
             raise PolicyViolation("network", f"{found.value} node(s)", found.allowed)
         return found
@@ -168,14 +169,22 @@ class Attempt:
             return self._lease
         prediction, demand = self.forecast()
         self._ledger.runs.predict(self.run_id, prediction, demand)
-        refusal = self.site.refusal(self._record, demand)
+        record, rank = self._record, self.is_rank
+        # A gang's parts are its leader's, which was asked.
+        refusal = self._forecaster.refusal(
+            demand,
+            1 if rank else self.job.resources.nodes,
+            "" if rank else record.team,
+            pool=record.pool,
+            queue=record.queue,
+        )
         if refusal is not None:
             raise ImpossibleDemand(refusal.field, refusal.value, refusal.allowed)
-        terms = self.site.lease_terms(prediction)
+        terms = lease_terms(self.site, prediction.runtime_high_s)
         reading = self.site.read_node()
         if self._lease is None and self.job.resources.nodes > 1:
             # Its claim was given back while this process started: only the plan claims them all.
-            return Wait(Resource.TURN, 0, "all its nodes are claimed at once, by a worker's plan")
+            return Wait(Resource.TURN, "all its nodes are claimed at once, by a worker's plan")
         if self._lease is None:
             answer = self._ledger.leases.admit(
                 self.run_id, self.site.settings.node, demand, reading=reading, **terms
@@ -186,7 +195,7 @@ class Attempt:
             )
         if isinstance(answer, Lease):
             self._lease = answer
-            about = self.site.gpu_type(answer)
+            about = self._forecaster.gpu_type(answer)
             if about not in ("", "cpu", prediction.gpu_type):  # it was given another GPU after all
                 self._ledger.runs.predict(self.run_id, self.forecast()[0], demand)
         return answer
@@ -203,12 +212,12 @@ class Attempt:
         size = self.dataset.size_bytes if self.dataset else None
         declared = self.job.dataset.size if self.job.dataset else None
         said, demand = record.prediction, record.demand
-        gpu_type = self.site.gpu_type(self._lease) if self._lease is not None else ""
+        gpu_type = self._forecaster.gpu_type(self._lease) if self._lease is not None else ""
         stands = said is not None and gpu_type in ("", "cpu", said.gpu_type)
         if said is not None and demand is not None and stands and size == declared:
             return said, demand
         on_cpu = demand is not None and not demand.gpus
-        newly, needs = self.site.forecast(
+        newly, needs = self._forecaster.forecast(
             self.job.without_gpus() if on_cpu else self.job,
             dataset_bytes=size,
             override=self._override,
@@ -328,101 +337,13 @@ class Attempt:
         The ledger has the exit before the container is removed: whoever dies
         in between, nobody runs a finished job again.
         """
-        record = self._record
-        exit_, short = self._exit(followed, record)
-        demand = record.demand or self.forecast()[1]
-        measured = self._measured(followed, demand)
-        above_bytes = short.above_bytes if short is not None else 0
-        # A profiler takes time and memory of its own: nothing is learned from such a run.
-        if not self.is_rank and not self.job.profile:
-            self._learn(exit_, measured, demand, above_bytes)
-        held = [grant.memory_bytes for grant in self._lease.gpus] if self._lease else []
-        had = Had(
-            demand,
-            host_peak_bytes=measured.host_peak_bytes,
-            gpu_bytes=max(held, default=0),
-            gpu_above_bytes=above_bytes,
-            spaces=self.site.spaces(record.pool, record.queue),
-            nodes=self.job.resources.nodes,
-        )
-        return self._conclude(exit_, record, measured, had), measured
+        demand = self._record.demand or self.forecast()[1]
+        return self._settlement.settle(followed, demand)
 
-    def _exit(self, followed: Followed, record: RunRecord) -> tuple[Exit, Shortage | None]:
-        """How the attempt ended, and why it ran out of GPU memory if it did."""
-        own = followed.own_exit()
-        other = record.preempted_for
-        if other is not None and own.kind is not ExitKind.OK:
-            return preempted(own, other), None
-        own = self._told(own)
-        exit_ = followed.cancellation or end_of_gang(self.site, self.meeting, own)
-        # Ranks fail when rank 0, told to stop for another run, leaves them with exit 0.
-        if other is not None and exit_ is not own and exit_.kind is not ExitKind.OK:
-            return preempted(exit_, other), None
-        # Of another rank of its gang nothing is known here.
-        if exit_.kind is not ExitKind.GPU_OUT_OF_MEMORY or exit_ is not own or not self._lease:
-            return exit_, None
-        short = shortage_of(self.site, self._lease, followed)
-        return with_shortage(exit_, short), short
-
-    def _told(self, exit_: Exit) -> Exit:
-        """*exit_*, unless the site's policy or a lost GPU ended the attempt."""
-        gpus = [grant.uuid for grant in self._lease.gpus] if self._lease is not None else []
-        if not gpus:
-            return exit_
-        warnings = self._ledger.warnings.of_run(self.run_id, self.number)
-        return exit_told(exit_, warnings, self.site.lost_gpus(), gpus)
-
-    def _measured(self, followed: Followed, demand: Demand) -> Measurement:
-        usage = self.site.runtime.usage(self.container)
-        gpus, nodes = followed.gpu_use, self.job.resources.nodes
-        return Measurement(
-            runtime_s=followed.runtime_s,
-            host_peak_bytes=usage.host_peak_bytes,
-            host_cache_bytes=usage.host_cache_bytes,
-            gpu_peak_bytes=gpus.peak_bytes if gpus else None,
-            gpu_utilisation_frac=gpus.utilisation_frac if gpus else None,
-            cpu_s=usage.cpu_s,
-            disk_peak_bytes=followed.disk_peak_bytes,
-            # What a gang costs is said once, on the run that leads.
-            cost=None if self.is_rank else self.site.cost(demand, followed.runtime_s, nodes=nodes),
-        )
-
-    def _learn(
-        self, exit_: Exit, measured: Measurement, demand: Demand, gpu_above_bytes: int | None
-    ) -> None:
-        """Keep the trace of an attempt that teaches something.
-
-        Nothing of a run on GPUs of several types, which is as slow as the slowest.
-        """
-        gpu_type = self.site.gpu_type(self._lease) if self._lease is not None else ""
-        learnt = lesson(exit_, measured, demand, gpu_above_bytes)
-        if gpu_type and learnt is not None:
-            size = self.dataset.size_bytes if self.dataset else None
-            trace = trace_of(self.here, demand, learnt, dataset_bytes=size, gpu_type=gpu_type)
-            self._ledger.traces.add([trace])
-
-    def _conclude(
-        self,
-        exit_: Exit,
-        record: RunRecord,
-        measured: Measurement | None = None,
-        had: Had | None = None,
-    ) -> Exit:
-        """Decide what follows the end of the attempt and put it into the ledger; the exit then."""
-        attempt = AttemptEnd(
-            exit_, self.number, self.job.retries, record.preemptions, self._override, had
-        )
-        conclusion = conclude(attempt)
-        if isinstance(conclusion, Ended):
-            self.end(conclusion.exit_, measured)
-        else:
-            self._ledger.runs.requeue(
-                self.run_id,
-                conclusion.exit_,
-                measured,
-                demand_override=conclusion.override or None,
-            )
-        return conclusion.exit_
+    @property
+    def _settlement(self) -> Settlement:
+        size = self.dataset.size_bytes if self.dataset else None
+        return Settlement(self.here, self._lease, self.meeting, self._override, size)
 
     def profile(self, followed: Followed) -> Profile | None:
         """What the profile of this attempt says, where its job asks for one."""
@@ -434,7 +355,7 @@ class Attempt:
 
     def fail(self, exit_: Exit) -> Exit:
         """The attempt broke before its container had ended: again, or the end."""
-        return self._conclude(exit_, self._record)
+        return self._settlement.conclude(exit_)
 
     def end(self, exit_: Exit, measured: Measurement | None = None) -> None:
         """End the run in the ledger; the first end counts."""

@@ -95,6 +95,7 @@ def environment(spec: ContainerSpec, token: str) -> dict[str, str]:
     own = {
         "PATH": f"{Path(sys.executable).parent}:{SYSTEM_PATH}",
         "HOME": str(spec.log_path.resolve().parent),
+        "PYTHONPATH": str(PROJECT),  # the samples
         "LANG": "C.UTF-8",
         "OMP_NUM_THREADS": str(max(1, int(spec.cpus))),
         "CUDA_VISIBLE_DEVICES": ",".join(spec.gpu_uuids),
