@@ -221,7 +221,11 @@ class Follower:
         )
         self._check = _Periodic(self._check_once, self.check_every_s, now_s + self.check_every_s)
         self._snapshot = _Periodic(self._keep_snapshot, _SNAPSHOT_EVERY_S)
-        self._cancel = _Periodic(self._ask_whether_to_cancel, _CANCELLATION_EVERY_S)
+        self._cancel = _Periodic(
+            self._ask_whether_to_cancel,
+            _CANCELLATION_EVERY_S,
+            self._started_s + _CANCELLATION_EVERY_S,
+        )
 
     def follow(self) -> Followed:
         """Follow the container to its end.

@@ -1,14 +1,11 @@
 """What one attempt asks its runtime for."""
 
 from collections.abc import Mapping
-from pathlib import Path
 
 from headway.errors import InvalidInput
 from headway.model.lease import Lease
-from headway.model.policy import GangNetwork, NetworkMode
 from headway.run.here import NodeAttempt
 from headway.run.profiling import wrapping
-from headway.run.rendezvous import Meeting
 from headway.runtime import secretfiles
 from headway.runtime.port import BindMount, ContainerSpec
 from headway.runtime.redact import LEAST_CHARACTERS, MOST_CHARACTERS
@@ -17,31 +14,17 @@ from headway.site import as_ids
 DATA, OUTPUTS, CHECKPOINT = "/data", "/outputs", "/checkpoint"
 
 
-def container_spec(
-    attempt: NodeAttempt,
-    lease: Lease,
-    *,
-    dataset: Path | None,
-    meeting: Meeting | None,
-    network: NetworkMode | GangNetwork | None,
-) -> ContainerSpec:
-    """The container of an attempt; its directories are made.
-
-    Args:
-        attempt: The attempt.
-        lease: What it may use.
-        dataset: The staged copy; None where the job has none.
-        meeting: Where its gang meets; None for a job on one node.
-        network: What the container joins.
-    """
+def container_spec(attempt: NodeAttempt, lease: Lease) -> ContainerSpec:
+    """The container of an attempt that may use *lease*; its directories are made."""
     site, job = attempt.site, attempt.job
     attempt.made("log")
     mounts = {
         "HEADWAY_OUTPUTS": BindMount(attempt.made("outputs"), OUTPUTS, read_only=False),
         "HEADWAY_CHECKPOINT": BindMount(attempt.made("checkpoint"), CHECKPOINT, read_only=False),
     }
-    if dataset is not None:
-        mounts["HEADWAY_DATA"] = BindMount(dataset, f"{DATA}/{dataset.name}")
+    if attempt.dataset is not None:
+        path = attempt.dataset.path
+        mounts["HEADWAY_DATA"] = BindMount(path, f"{DATA}/{path.name}")
     path_in = site.runtime.path_in_container
     secrets = BindMount(attempt.secrets, secretfiles.TARGET)
     profiling = wrapping(site, job, attempt.number, mounts["HEADWAY_OUTPUTS"])
@@ -52,7 +35,7 @@ def container_spec(
         image=job.image,
         command=tuple(job.command),
         env={
-            **(meeting.environment(len(lease.gpus)) if meeting is not None else {}),
+            **(attempt.meeting.environment(len(lease.gpus)) if attempt.meeting else {}),
             **job.env,
             **{f"{variable}_FILE": f"{path_in(secrets)}/{variable}" for variable in job.secrets},
             **{variable: path_in(mount) for variable, mount in mounts.items()},
@@ -68,7 +51,7 @@ def container_spec(
         gpu_uuids=tuple(grant.uuid for grant in lease.gpus),
         # The port where ranks meet is theirs: nobody else on the node may speak to it.
         ports=tuple(job.ports),
-        network=network,
+        network=attempt.network(),
         user=site.container_user,
         log_limit_bytes=site.settings.log_limit_bytes,
         disk_bytes=job.resources.disk or None,

@@ -29,14 +29,7 @@ def lesson(
     return None
 
 
-def trace_of(
-    attempt: NodeAttempt,
-    demand: Demand,
-    learnt: Measurement,
-    *,
-    dataset_bytes: int | None,
-    gpu_type: str,
-) -> Trace:
+def trace_of(attempt: NodeAttempt, demand: Demand, learnt: Measurement, gpu_type: str) -> Trace:
     """The trace of an attempt; what it *learnt* has a runtime only where it ended well."""
     job, ledger = attempt.job, attempt.site.ledger
     training = job.training
@@ -52,7 +45,7 @@ def trace_of(
         precision=training.precision,
         framework=training.framework,
         data_threads=training.data_threads,
-        dataset_bytes=dataset_bytes,
+        dataset_bytes=attempt.dataset_bytes,
         dataset_samples=training.samples,
         epochs=float(training.epochs) if training.epochs else None,
         iterations=latest.iteration if latest else None,

@@ -11,7 +11,7 @@ from headway.model.run import Exit, ExitKind
 from headway.policy.disk import DiskUse, why_too_much
 from headway.run.follow import Watched
 from headway.run.here import NodeAttempt
-from headway.run.rendezvous import Meeting, why_end
+from headway.run.rendezvous import why_end
 from headway.run.silent_check import SilentCheck
 from headway.runtime.diskuse import DiskMeter
 from headway.runtime.port import ContainerStatus
@@ -26,21 +26,13 @@ class AttemptUpkeep:
     Args:
         attempt: The attempt.
         lease: What it may use.
-        meeting: Where its gang meets; None for a job on one node.
         secrets: Values that nobody may see in its log.
     """
 
-    def __init__(
-        self,
-        attempt: NodeAttempt,
-        lease: Lease,
-        meeting: Meeting | None,
-        secrets: Iterable[bytes],
-    ) -> None:
+    def __init__(self, attempt: NodeAttempt, lease: Lease, secrets: Iterable[bytes]) -> None:
         self._attempt = attempt
         self._site = attempt.site
         self._lease = lease
-        self._meeting = meeting
         self.check = SilentCheck(attempt.site, lease).check
         self.redact = FileRedactor(attempt.log, secrets).redact
         self._container_folders: tuple[Path, ...] = ()
@@ -86,7 +78,8 @@ class AttemptUpkeep:
             grace_s = min(self._attempt.job.stop_grace, _DISK_GRACE_S)
             self._site.runtime.stop(self._attempt.container, grace_s)
             return Exit(ExitKind.FAILED, None, too_much)
-        return why_end(self._site, self._meeting) if self._meeting is not None else None
+        meeting = self._attempt.meeting
+        return why_end(self._site, meeting) if meeting is not None else None
 
     def last_cancellation(self, status: ContainerStatus) -> Exit | None:
         """Why a container that has ended had to, whatever ended it; None where it had not.
