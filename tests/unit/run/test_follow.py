@@ -16,7 +16,8 @@ from headway.model.policy import ContainerPolicy
 from headway.model.progress import ProgressPoint
 from headway.model.run import Exit, ExitKind, Prediction
 from headway.model.silent import RunWarning, Silent, SilentFailure
-from headway.run.follow import Findings, Followed, Follower, Watched
+from headway.run.follow import Findings, Follower, Watched
+from headway.run.followed import Followed
 from headway.run.gpu_use import GpuUse
 from headway.runtime.port import ContainerSpec, ContainerState, ContainerStatus, Usage
 from headway.testing.clock import FakeClock
