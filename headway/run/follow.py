@@ -40,7 +40,7 @@ class Findings:
 
 @dataclass(frozen=True, slots=True)
 class Watched:
-    """How a run stands right now."""
+    """How far a run is right now."""
 
     elapsed_s: float
     point: ProgressPoint | None
@@ -71,7 +71,7 @@ class Listener(Protocol):
         ...
 
     def watched(self, now: Watched) -> None:
-        """How the run stands; called a few times a second, to be thinned by the listener."""
+        """How far the run is; called a few times a second, to be thinned by the listener."""
         ...
 
 
@@ -91,7 +91,7 @@ class Upkeep(Protocol):
         ...
 
     def keep_snapshot(self, now: Watched) -> None:
-        """Keep how the run stands."""
+        """Keep how far the run is."""
         ...
 
     def check(self, elapsed_s: float, usage: Usage) -> Findings:
@@ -254,7 +254,7 @@ class Follower:
             self._gpu_use.read(self.gpus, self._status)
 
     def _tell(self, now_s: float) -> None:
-        """Check for what goes wrong, and say how the run stands."""
+        """Check for what goes wrong, and say how far the run is."""
         self._findings = replace(self._findings, begun=())
         self._check.run(now_s)
         self._snapshot.run(now_s)
