@@ -503,7 +503,7 @@ class Site:
         ]
         learnt = [Prediction()] * len(asked)
         if any(self.settings.models_dir.glob("*.npz")):
-            learnt = self.estimators.predict_all(asked, [0.0] * len(asked))
+            learnt = self.estimators.predict(asked)
         recent = self.ledger.traces.newest(job.recipe(), RECENT)
         says = {
             name: replace(said_of(each, known, recent, limit_s=job.max_runtime), gpu_type=name)
