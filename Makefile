@@ -2,6 +2,8 @@
 PYTHON ?= python3
 VENV   ?= .venv
 BIN     = $(VENV)/bin
+# Much of a test's time is waiting: processes that share the tests, beside each other.
+TESTERS ?= 2
 READY   = $(VENV)/.ready
 DEV     = $(VENV)/.dev
 
@@ -16,8 +18,10 @@ $(READY): requirements.lock pyproject.toml
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $@
 
-$(DEV): $(READY) requirements-dev.lock
+$(DEV): $(READY) requirements-dev.lock requirements-prefect.lock
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r requirements-dev.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes \
+	  --upgrade --target $(VENV)/newest-prefect -r requirements-prefect.lock
 	@touch $@
 
 demo: $(READY)   ## bring up a site on this machine, train the sample, show the summary
@@ -30,25 +34,28 @@ test-deps: $(DEV) ## install what the tests need from the system (root on Debian
 	@PYTHON=$(BIN)/python sh tests/install-system-deps.sh
 
 test: $(DEV)     ## every test; what this machine lacks is skipped with its reason
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n $(TESTERS)
 
 check: $(DEV)    ## lint, types, import contracts and the unit tests: under a minute
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
-	$(BIN)/python -m pytest -q tests/unit
+	$(BIN)/deptry headway flows blocks samples
+	$(BIN)/python -m pytest -q -n $(TESTERS) tests/unit
 
 bench: $(DEV)    ## beside a stock Prefect worker; a long line; short jobs over four nodes
 	$(BIN)/python benchmarks/submit_latency.py
 	$(BIN)/python benchmarks/decisions.py
 	$(BIN)/python benchmarks/short_jobs.py
 
-lock:            ## resolve pyproject.toml again into the two hashed lock files
+lock:            ## resolve pyproject.toml again into the hashed lock files
 	uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-header \
 	  --extra demo -o requirements.lock pyproject.toml requirements-build.in
 	uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-header \
 	  --extra demo --extra dev -c requirements.lock -o requirements-dev.lock pyproject.toml requirements-build.in
+	uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-header \
+	  --no-deps -o requirements-prefect.lock requirements-prefect.in
 
 clean:
-	rm -rf $(VENV) build dist *.egg-info
+	rm -rf $(VENV) dist

@@ -23,7 +23,6 @@ sys.path.insert(0, str(ROOT))
 from sqlmodel import Session  # noqa: E402
 
 from headway.clock import SystemClock  # noqa: E402
-from headway.ledger.records import to_json  # noqa: E402
 from headway.ledger.tables import RunRow  # noqa: E402
 from headway.model.lease import Demand  # noqa: E402
 from headway.model.node import Capacity, Gpu, Node  # noqa: E402
@@ -102,8 +101,8 @@ def fill(site: Site, count: int) -> None:
                 job=job,
                 state="waiting",
                 submitted_at=now - timedelta(minutes=random.randrange(5000)),
-                prediction=to_json(Prediction(length, length / 2, 2 * length)),
-                demand=to_json(demand),
+                prediction=Prediction(length, length / 2, 2 * length),
+                demand=demand,
             )
         )
     with Session(site.ledger.lines._database.engine) as session:  # noqa: SLF001

@@ -2,7 +2,7 @@
 
     PYTHONPATH=. python benchmarks/estimators.py [--seeds 5] [--part folds|gpu_type|…] [--models gp]
     PYTHONPATH=. python benchmarks/estimators.py --part folds --seeds 1 --charts FOLDER
-    PYTHONPATH=. python benchmarks/estimators.py --part speed --count 30000   a refit
+    PYTHONPATH=. python benchmarks/estimators.py --part speed --count 30000   a refit's time, memory
 
 Prints one Markdown table for each part, and draws the errors and the calibration of the last seed
 where a folder for charts is given. Takes about half an hour in all on two cores.

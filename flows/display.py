@@ -25,7 +25,7 @@ from headway.model.silent import RunWarning, Silent
 from headway.profile.text import rows, summary
 from headway.run.follow import Watched
 from headway.units import format_duration, format_size
-from headway.views.documents import comparison
+from headway.views.run_document import comparison
 from headway.views.terminal import log_line
 
 _UPDATE_EVERY_S = 2.0

@@ -4,8 +4,22 @@ from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
 
-PROJECT = Path(__file__).resolve().parent.parent
-"""The directory that holds flows/, blocks/ and deployments/."""
+PACKAGE = Path(__file__).resolve().parent
+"""The directory of the package headway."""
+
+
+def project_of(package: Path) -> Path:
+    """The directory that holds flows/, blocks/, deployments/ and samples/.
+
+    A wheel carries them below the package (`tool.hatch` in pyproject.toml); in a clone they
+    lie beside it.
+    """
+    carried = package / "_project"
+    return carried if carried.is_dir() else package.parent
+
+
+PROJECT = project_of(PACKAGE)
+"""That of this installation. What runs a flow has it on its path."""
 
 FLOWS: Mapping[str, str] = MappingProxyType(
     {

@@ -4,17 +4,23 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from headway.units import GIB
 from samples.local_image import BUSYBOX, PYTHON, MissingPiece, build
-from tests.support import dockerd
+from tests.nvml.stub import StubGpus, build_stub
+from tests.support import dockerd, parallel
 from tests.support import postgresql as postgresql_support
+from tests.support.nodes import KINDS, several_nodes
 from tests.support.site import LiveSite, live_site
 
 AS_ROOT = os.geteuid() == 0
 NOBODY = (65534, 65534)
+_OURS = "headway-tests-"
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -25,14 +31,27 @@ def pytest_configure(config: pytest.Config) -> None:
     every session that starts.
     """
     if AS_ROOT and config.option.basetemp is None:
-        config.option.basetemp = tempfile.mkdtemp(prefix="headway-tests-")
+        config.option.basetemp = tempfile.mkdtemp(prefix=_OURS)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> parallel.BySite:
+    """With ``-n 2`` the tests of one site stay together."""
+    return parallel.BySite(config, log)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put the tests of one site behind each other, what takes longest first."""
+    for item in items:
+        parallel.check(item)
+    items.sort(key=lambda item: parallel.turn(item.nodeid))
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
     """Remove that folder, unless a test failed."""
     base = Path(config.option.basetemp or "/")
     session_failed = getattr(config, "headway_failed", False)
-    if AS_ROOT and base.name.startswith("headway-tests-") and not session_failed:
+    if AS_ROOT and base.name.startswith(_OURS) and not session_failed:
         shutil.rmtree(base, ignore_errors=True)
 
 
@@ -46,7 +65,9 @@ def _usual_umask() -> None:
 def tmp_path(tmp_path: Path) -> Path:
     """pytest's, open to the users whom root's site becomes: they read what a test puts there."""
     if AS_ROOT:
-        tmp_path.parent.chmod(0o711)
+        for above in tmp_path.parents:
+            if above.name.startswith(_OURS) or above.parent.name.startswith(_OURS):
+                above.chmod(0o711)  # the second is that of a process among several
         tmp_path.chmod(0o755)
     return tmp_path
 
@@ -97,18 +118,56 @@ def ledger_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return postgresql_support.new_database(address)
 
 
+_SITES = ExitStack()
+"""The live sites that are up."""
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """Take the sites down behind the last test that uses them: one that idles is not idle."""
+    if nextitem is None or parallel.group(nextitem.nodeid) != parallel.group(item.nodeid):
+        _SITES.close()
+
+
 @pytest.fixture(scope="session")
-def process_site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveSite]:
+def process_site(tmp_path_factory: pytest.TempPathFactory) -> LiveSite:
     """A site without an engine."""
-    with live_site(tmp_path_factory.mktemp("site"), "process") as site:
-        yield site
+    return _SITES.enter_context(live_site(tmp_path_factory.mktemp("site"), "process"))
 
 
 @pytest.fixture(scope="session")
-def docker_site(tmp_path_factory: pytest.TempPathFactory, python_image: str) -> Iterator[LiveSite]:
+def docker_site(tmp_path_factory: pytest.TempPathFactory, python_image: str) -> LiveSite:
     """A site on a container engine."""
-    with live_site(tmp_path_factory.mktemp("site"), "docker") as site:
-        yield site
+    return _SITES.enter_context(live_site(tmp_path_factory.mktemp("site"), "docker"))
+
+
+@pytest.fixture(scope="session")
+def four_nodes(postgresql: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, LiveSite]:
+    """A site of `KINDS` on PostgreSQL, without an engine."""
+    return _SITES.enter_context(several_nodes(tmp_path_factory.mktemp("nodes"), postgresql, KINDS))
+
+
+@pytest.fixture(scope="session")
+def stub(tmp_path_factory: pytest.TempPathFactory) -> StubGpus:
+    """The two GPUs of `stub_site`."""
+    folder = tmp_path_factory.mktemp("nvml")
+    for each in (folder, folder.parent):
+        each.chmod(0o755)  # a program looks here, too, and is not root
+    stub = StubGpus(folder / "gpus.state")
+    stub.add("GPU-a", total=24 * GIB)
+    stub.add("GPU-b", total=24 * GIB)
+    return stub
+
+
+@pytest.fixture(scope="session")
+def stub_site(stub: StubGpus, tmp_path_factory: pytest.TempPathFactory) -> LiveSite:
+    """A site without an engine on two GPUs of 24 GiB, with a stand-in for Nsight Systems."""
+    folder = tmp_path_factory.mktemp("stub-site")
+    tools = folder / "nsight-systems"
+    tools.mkdir()
+    (tools / "nsys").symlink_to(Path(__file__).parent / "support/fake_nsys.py")
+    env = stub.environment(build_stub(folder)) | {"HEADWAY_NSYS": str(tools)}
+    return _SITES.enter_context(live_site(folder / "home", "process", **env))
 
 
 @pytest.fixture(params=["process", pytest.param("docker", marks=pytest.mark.docker)])
@@ -118,8 +177,10 @@ def site(request: pytest.FixtureRequest) -> LiveSite:
     return found
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     """In CI everything is installed, so a skipped test is a failure there."""
+    _SITES.close()  # where the tests were interrupted
     session.config.headway_failed = exitstatus != 0  # type: ignore[attr-defined]
     reporter = session.config.pluginmanager.get_plugin("terminalreporter")
     skipped = reporter.stats.get("skipped", []) if reporter is not None else []

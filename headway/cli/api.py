@@ -2,7 +2,7 @@
 
 import click
 
-from headway.cli.runs import this_site
+from headway.cli.inputs import this_site
 
 LOOPBACK = ("127.0.0.1", "localhost")
 

@@ -6,18 +6,8 @@ from typing import TYPE_CHECKING, BinaryIO
 
 import click
 
-from headway.cli.runs import (
-    A_FILE,
-    FiniteRange,
-    as_json,
-    name_of,
-    print_json,
-    print_table,
-    read_data,
-    read_text,
-    say,
-    this_site,
-)
+from headway.cli.inputs import A_FILE, FiniteRange, name_of, read_data, read_text, this_site
+from headway.cli.output import as_json, print_json, print_table, say
 
 if TYPE_CHECKING:
     from headway.estimate.choice import Option
@@ -49,13 +39,13 @@ def estimate(
 ) -> None:
     """Say what a job would take, cost and need on each kind of node, and choose."""
     from headway.estimate.choice import Prefer, document
-    from headway.gateway.estimate import weigh
+    from headway.gateway.estimate import estimate_options
     from headway.gateway.submit import read_for, refuse_impossible
 
     site = this_site()
     text = read_text(job_file)
     read = read_for(site, text, filename=name_of(job_file), overrides=overrides)
-    found = weigh(
+    found = estimate_options(
         site, read.job, budget=budget, deadline_s=_seconds(deadline), prefer=Prefer(prefer)
     )
     if not found:

@@ -10,7 +10,19 @@ from typing import Any
 
 import click
 
-from headway.cli import api, estimate, node, profile, progress, replay, runs, site, top
+from headway.cli import (
+    api,
+    estimate,
+    node,
+    profile,
+    progress,
+    queue,
+    replay,
+    runs,
+    site,
+    submit,
+    top,
+)
 from headway.views.terminal import plain
 
 
@@ -59,7 +71,7 @@ def headway() -> None:
     """Share a team's GPU servers without getting in each other's way."""
 
 
-for module in (runs, site, node, estimate, progress, replay, api, top, profile):
+for module in (submit, runs, queue, site, node, estimate, progress, replay, api, top, profile):
     for command in module.COMMANDS:
         headway.add_command(command)
 

@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from headway.cli.runs import as_json, open_server, print_json, print_table, say, this_site
+from headway.cli.inputs import open_server, this_site
+from headway.cli.output import as_json, print_json, print_table, say
 
 if TYPE_CHECKING:
     from headway.model.node import NodeState
@@ -29,8 +30,9 @@ def join(server: str, ledger: str, machine: bool) -> None:
     exist yet is made. The site's auth string is taken from PREFECT_API_AUTH_STRING,
     or asked for.
     """
-    from headway.admin.up import join as join_site
-    from headway.admin.up import start_worker, write_profile
+    from headway.admin.join import join as join_site
+    from headway.admin.processes import start_worker
+    from headway.admin.register import write_profile
 
     site = this_site()
 
@@ -63,7 +65,7 @@ def serve() -> None:
     HEADWAY_SERVER_URL and HEADWAY_LEDGER_URL say of which site, unless this
     machine has joined one already.
     """
-    from headway.admin.up import serve as serve_node
+    from headway.admin.join import serve as serve_node
 
     serve_node(this_site().settings, say)
 
@@ -71,8 +73,8 @@ def serve() -> None:
 @node.command()
 def leave() -> None:
     """Stop this node's worker and forget the site; what runs here is cancelled first."""
-    from headway.admin.demo import take_down
-    from headway.admin.up import leave as leave_site
+    from headway.admin.join import leave as leave_site
+    from headway.admin.up import take_down
 
     site = this_site()
     take_down(site, say=say)
@@ -125,7 +127,7 @@ def remove(name: str, machine: bool) -> None:
 @as_json
 def list_(machine: bool) -> None:
     """Nodes, their state and what runs on them."""
-    from headway.views.documents import node_view
+    from headway.views.node_document import node_view, state_text
 
     site = this_site()
     leases = site.ledger.leases.live()
@@ -144,7 +146,7 @@ def list_(machine: bool) -> None:
             [
                 view["node"],
                 view["pool"],
-                view["state"] + (f" ({view['state_reason']})" if view["state_reason"] else ""),
+                state_text(view),
                 _gpus(view["gpus"]),
                 str(len(view["runs"])),
                 f"{view['heard_s_ago']:.0f} s ago",
@@ -156,7 +158,7 @@ def list_(machine: bool) -> None:
 
 def _gpus(gpus: "list[dict[str, Any]]") -> str:
     """How many, and which of them are lost."""
-    from headway.views.documents import gpu_text
+    from headway.views.node_document import gpu_text
 
     return "; ".join([str(len(gpus)), *(gpu_text(gpu) for gpu in gpus if gpu["lost"])])
 

@@ -2,7 +2,8 @@
 
 import click
 
-from headway.cli.runs import as_json, print_json, print_table, say, this_site
+from headway.cli.inputs import this_site
+from headway.cli.output import as_json, print_json, print_table, say
 
 
 @click.command()

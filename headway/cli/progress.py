@@ -10,16 +10,8 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
 
-from headway.cli.runs import (
-    A_FILE,
-    FiniteRange,
-    as_json,
-    name_of,
-    print_json,
-    print_table,
-    read_data,
-    say,
-)
+from headway.cli.inputs import A_FILE, FiniteRange, name_of, read_data
+from headway.cli.output import as_json, print_json, print_table, say
 
 if TYPE_CHECKING:
     from headway.model.progress import ProgressPoint

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, BinaryIO
 
 import click
 
-from headway.cli.runs import A_FILE, as_json, name_of, print_json, print_table, read_data
+from headway.cli.inputs import A_FILE, name_of, read_data
+from headway.cli.output import as_json, print_json, print_table
 
 if TYPE_CHECKING:
     from headway.policy.settings import PolicySettings

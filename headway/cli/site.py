@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from headway.cli.runs import as_json, open_server, print_json, print_table, say, this_site
+from headway.cli.inputs import open_server, this_site
+from headway.cli.output import as_json, print_json, print_table, say
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 @as_json
 def up(machine: bool) -> None:
     """Bring up the site on this machine: server, worker, blocks, deployments."""
-    from headway.admin.demo import bring_up
+    from headway.admin.up import bring_up
 
     site = this_site()
     report = bring_up(site, say=(lambda _: None) if machine else say)
@@ -37,7 +38,7 @@ def up(machine: bool) -> None:
 @click.command()
 def serve() -> None:
     """Be the site's Prefect server in the foreground, for systemd and containers."""
-    from headway.admin.up import serve_site
+    from headway.admin.join import serve_site
 
     serve_site(this_site().settings)
 
@@ -46,7 +47,7 @@ def serve() -> None:
 @as_json
 def down(machine: bool) -> None:
     """Stop the site on this machine; runs that are under way are cancelled."""
-    from headway.admin.demo import take_down
+    from headway.admin.up import take_down
 
     report = take_down(this_site(), say=(lambda _: None) if machine else say)
     if machine:
@@ -69,7 +70,7 @@ def demo(rows: int, rounds: int, machine: bool) -> None:
 def nodes(machine: bool) -> None:
     """What each node has, what is promised of it, and what is in use."""
     from headway.units import format_size
-    from headway.views.documents import gpu_text, node_view
+    from headway.views.node_document import gpu_text, node_view, state_text
 
     site = this_site()
     leases = site.ledger.leases.live()
@@ -83,7 +84,7 @@ def nodes(machine: bool) -> None:
         rows.append(
             [
                 view["node"],
-                view["state"] + (f" ({view['state_reason']})" if view["state_reason"] else ""),
+                state_text(view),
                 f"{view['cpus_promised']:g} of {view['cpus']:g}",
                 _of(view["host_promised_bytes"], view["host_memory_bytes"]),
                 "–" if used is None else format_size(used),
@@ -127,6 +128,7 @@ def prune(
     waits or will be tried again is never touched.
     """
     from headway.node.prune import removals, remove
+    from headway.views.fields import fields
 
     site = this_site()
     keep_s, keep_bytes = _limits(site, older_than, keep_at_most)
@@ -143,10 +145,7 @@ def prune(
     if machine:
         runs = [
             {
-                "run_id": each.run.run_id,
-                "name": each.run.name,
-                "ended_at": each.run.ended_at.isoformat(),
-                "size_bytes": each.run.size_bytes,
+                **fields(each.run, "run_id", "name", "ended_at", "size_bytes"),
                 "why": each.why,
                 "removed": each.run.run_id in gone,
             }

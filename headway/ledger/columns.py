@@ -1,12 +1,15 @@
 """Column types and the database's clock, alike on SQLite and PostgreSQL."""
 
 from datetime import UTC, datetime
+from enum import StrEnum
 from typing import Any
 
-from sqlalchemy import DateTime, Dialect, TypeDecorator
+from sqlalchemy import JSON, DateTime, Dialect, String, TypeDecorator
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.functions import FunctionElement
 from sqlmodel import Session, select
+
+from headway.ledger.codec import adapter
 
 
 class UtcDateTime(TypeDecorator[datetime]):
@@ -24,15 +27,51 @@ class UtcDateTime(TypeDecorator[datetime]):
         value = value.astimezone(UTC)
         return value.replace(tzinfo=None) if dialect.name == "sqlite" else value
 
-    def process_result_value(
-        self,
-        value: datetime | None,
-        dialect: Dialect,  # noqa: ARG002 - SQLAlchemy's signature
-    ) -> datetime | None:
+    def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:  # noqa: ARG002
         """Give aware times."""
         if value is None:
             return None
         return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+
+
+class Value(TypeDecorator[Any]):
+    """A frozen value of one kind, kept as JSON; None is NULL."""
+
+    impl = JSON(none_as_null=True)
+    cache_ok = True
+
+    def __init__(self, kind: Any) -> None:
+        """Of *kind*, such as ``Demand`` or ``tuple[Gpu, ...]``."""
+        self.kind = kind
+        super().__init__()
+
+    def process_bind_param(self, value: Any, dialect: Dialect) -> Any:  # noqa: ARG002
+        """As plain data."""
+        return None if value is None else adapter(self.kind).dump_python(value, mode="json")
+
+    def process_result_value(self, value: Any, dialect: Dialect) -> Any:  # noqa: ARG002
+        """Read and validated again."""
+        return None if value is None else adapter(self.kind).validate_python(value)
+
+
+class Word(TypeDecorator[Any]):
+    """A member of one enumeration, kept as its text."""
+
+    impl = String
+    cache_ok = True
+
+    def __init__(self, kind: type[StrEnum], length: int | None = None) -> None:
+        """Of *kind*, at most *length* characters."""
+        self.kind = kind
+        super().__init__(length)
+
+    def process_bind_param(self, value: str | None, dialect: Dialect) -> str | None:  # noqa: ARG002
+        """Its text; refuses what is no member."""
+        return None if value is None else self.kind(value).value
+
+    def process_result_value(self, value: str | None, dialect: Dialect) -> Any:  # noqa: ARG002
+        """The member."""
+        return None if value is None else self.kind(value)
 
 
 def now(session: Session) -> datetime:

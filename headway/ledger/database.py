@@ -171,3 +171,11 @@ class Database:
 
 def _cause(error: DBAPIError) -> str:
     return str(error.orig).strip().splitlines()[0] if str(error.orig).strip() else "no answer"
+
+
+class Repository:
+    """What reads and writes some tables of one database; each call is one transaction."""
+
+    def __init__(self, database: Database) -> None:
+        """Work on *database*."""
+        self._database = database

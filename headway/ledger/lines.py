@@ -9,11 +9,11 @@ from sqlalchemy import func
 from sqlmodel import Session, col, select
 
 from headway.ledger.columns import now
-from headway.ledger.database import Database
-from headway.ledger.leases import live_leases
+from headway.ledger.database import Repository
+from headway.ledger.lease_rows import live_leases, number
 from headway.ledger.nodes import node_record, of_the_site
 from headway.ledger.records import NodeRecord, RunRecord
-from headway.ledger.runs import runs_of
+from headway.ledger.run_rows import runs_of
 from headway.ledger.tables import LeaseGpuRow, LeaseRow, NodeRow, RunRow
 from headway.model.lease import Lease, Sharing
 from headway.model.run import RunState
@@ -49,12 +49,8 @@ class Use:
     until_at: datetime
 
 
-class Lines:
+class Lines(Repository):
     """Reads of the run, lease and node tables for planning."""
-
-    def __init__(self, database: Database) -> None:
-        """Work on *database*."""
-        self._database = database
 
     def snapshot(
         self,
@@ -101,9 +97,9 @@ class Lines:
             )
             return [
                 Use(
-                    lease.lease_id or 0,
+                    number(lease),
                     team,
-                    1.0 if gpu.sharing == Sharing.WHOLE.value else gpu.utilisation_frac,
+                    1.0 if gpu.sharing is Sharing.WHOLE else gpu.utilisation_frac,
                     lease.granted_at,
                     lease.released_at,
                 )
@@ -114,7 +110,7 @@ class Lines:
 
 def _waiting(session: Session, pool: str) -> dict[str, int]:
     query = select(RunRow.run_id, RunRow.attempt).where(
-        RunRow.state == RunState.WAITING.value, RunRow.pool == pool
+        RunRow.state == RunState.WAITING, RunRow.pool == pool
     )
     return dict(session.exec(query).all())
 
@@ -123,7 +119,7 @@ def _overtaken(
     session: Session, pool: str, least: int, priorities: Mapping[str, int]
 ) -> dict[str, int]:
     """By counting: of the runs that came later, those that have started."""
-    line = (RunRow.state == RunState.WAITING.value, RunRow.pool == pool)
+    line = (RunRow.state == RunState.WAITING, RunRow.pool == pool)
     oldest: datetime | None = session.exec(select(func.min(RunRow.submitted_at)).where(*line)).one()
     if oldest is None:
         return {}

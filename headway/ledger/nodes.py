@@ -6,19 +6,16 @@ from sqlalchemy import delete
 from sqlmodel import Session, col, select
 from sqlmodel.sql.expression import SelectOfScalar
 
+from headway.ledger.codec import record
 from headway.ledger.columns import now
-from headway.ledger.database import Database
-from headway.ledger.records import NodeRecord, from_json, to_json
+from headway.ledger.database import Repository
+from headway.ledger.records import NodeRecord
 from headway.ledger.tables import NodeRow, SettingRow, StagedRow, StagedUseRow
-from headway.model.node import Capacity, Gpu, Node, NodeReading, NodeState, Reserve
+from headway.model.node import Capacity, Node, NodeReading, NodeState, Reserve
 
 
-class Nodes:
+class Nodes(Repository):
     """The node table."""
-
-    def __init__(self, database: Database) -> None:
-        """Work on *database*."""
-        self._database = database
 
     def register(self, node: Node, *, boot_id: str, worker_token: str) -> None:
         """Put *node* into the ledger, or take it over from the worker before.
@@ -27,16 +24,16 @@ class Nodes:
         """
         with self._database.transaction() as session:
             known = session.get(NodeRow, node.name, with_for_update=True)
-            drained = known is not None and known.state == NodeState.DRAINING.value
+            drained = known is not None and known.state is NodeState.DRAINING
             session.merge(
                 NodeRow(
                     name=node.name,
                     pool=node.pool,
-                    state=(NodeState.DRAINING if drained else NodeState.READY).value,
+                    state=NodeState.DRAINING if drained else NodeState.READY,
                     state_reason=known.state_reason if known is not None and drained else "",
                     cpus=node.capacity.cpus,
                     host_memory_bytes=node.capacity.host_memory_bytes,
-                    gpus=[to_json(gpu) for gpu in node.capacity.gpus],
+                    gpus=node.capacity.gpus,
                     reserve_cpus=node.reserve.cpus,
                     reserve_host_memory_bytes=node.reserve.host_memory_bytes,
                     price_per_hour=node.price_per_hour,
@@ -53,9 +50,8 @@ class Nodes:
             row = session.get(NodeRow, name, with_for_update=True)
             if row is None or row.worker_token != worker_token:
                 return False
-            row.reading = to_json(reading)
+            row.reading = reading
             row.heartbeat_at = now(session)
-            session.add(row)
             return True
 
     def get(self, name: str) -> NodeRecord | None:
@@ -75,8 +71,7 @@ class Nodes:
             row = _row(session, name, lock=True)
             if row is None:
                 return False
-            row.state, row.state_reason = state.value, reason
-            session.add(row)
+            row.state, row.state_reason = state, reason
             return True
 
     def remove(self, name: str) -> bool:
@@ -87,18 +82,13 @@ class Nodes:
                 return False
             row.removed_at = now(session)
             row.worker_token = ""  # a worker that comes back is told that the node is not its own
-            session.add(row)
             for table in (StagedUseRow, StagedRow):
                 session.exec(delete(table).where(col(table.node) == name))
             return True
 
 
-class SiteSettings:
+class SiteSettings(Repository):
     """What operators set in blocks, as the workers last read it."""
-
-    def __init__(self, database: Database) -> None:
-        """Work on *database*."""
-        self._database = database
 
     def put(self, name: str, document: dict[str, Any]) -> bool:
         """Keep *document* under *name*; whether it changed."""
@@ -106,11 +96,7 @@ class SiteSettings:
             row = session.get(SettingRow, name, with_for_update=True)
             if row is not None and row.document == document:
                 return False
-            if row is None:
-                row = SettingRow(name=name)
-            row.document = document
-            row.updated_at = now(session)
-            session.add(row)
+            session.merge(SettingRow(name=name, document=document, updated_at=now(session)))
             return True
 
     def get(self, name: str) -> dict[str, Any] | None:
@@ -133,21 +119,6 @@ def _row(session: Session, name: str, *, lock: bool = False) -> NodeRow | None:
 
 def node_record(row: NodeRow) -> NodeRecord:
     """The record of a row."""
-    gpus = tuple(from_json(Gpu, document) for document in row.gpus)
-    node = Node(
-        name=row.name,
-        pool=row.pool,
-        capacity=Capacity(row.cpus, row.host_memory_bytes, gpus),
-        reserve=Reserve(row.reserve_cpus, row.reserve_host_memory_bytes),
-        state=NodeState(row.state),
-        state_reason=row.state_reason,
-        price_per_hour=row.price_per_hour,
-        gpu_price_per_hour=row.gpu_price_per_hour,
-    )
-    return NodeRecord(
-        node=node,
-        boot_id=row.boot_id,
-        worker_token=row.worker_token,
-        heartbeat_at=row.heartbeat_at,
-        reading=None if row.reading is None else from_json(NodeReading, row.reading),
-    )
+    capacity = Capacity(row.cpus, row.host_memory_bytes, row.gpus)
+    reserve = Reserve(row.reserve_cpus, row.reserve_host_memory_bytes)
+    return record(NodeRecord, row, node=record(Node, row, capacity=capacity, reserve=reserve))

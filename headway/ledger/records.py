@@ -1,40 +1,13 @@
-"""What the ledger gives back: frozen records, and how values become JSON."""
+"""What the ledger gives back of nodes and runs: frozen records."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, TypeVar
-
-from pydantic import TypeAdapter
+from typing import Any
 
 from headway.model.lease import Demand
 from headway.model.node import Node, NodeReading
 from headway.model.run import Exit, Measurement, Prediction, RunState
-
-T = TypeVar("T")
-_ADAPTERS: dict[type, TypeAdapter[Any]] = {}
-
-
-def to_json(value: object) -> Any:
-    """A frozen value as plain data."""
-    return _adapter(type(value)).dump_python(value, mode="json")
-
-
-def from_json(kind: type[T], document: Any) -> T:
-    """The value of *kind* that `to_json` wrote."""
-    value: T = _adapter(kind).validate_python(document)
-    return value
-
-
-def optional(kind: type[T], document: Any) -> T | None:
-    """As `from_json`; None for what was never written."""
-    return None if document is None else from_json(kind, document)
-
-
-def _adapter(kind: type) -> TypeAdapter[Any]:
-    if kind not in _ADAPTERS:
-        _ADAPTERS[kind] = TypeAdapter(kind)
-    return _ADAPTERS[kind]
 
 
 @dataclass(frozen=True, slots=True)

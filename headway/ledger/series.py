@@ -6,22 +6,18 @@ from sqlalchemy import func
 from sqlmodel import Session, col, select
 
 from headway.ledger.columns import now
-from headway.ledger.database import Database
-from headway.ledger.records import from_json, to_json
+from headway.ledger.database import Repository
 from headway.ledger.tables import ProgressRow, TraceRow
 from headway.model.progress import ProgressPoint
 from headway.model.trace import Trace
 
 MAX_POINTS = 20_000
 """Points kept of one attempt; what comes after replaces the newest one."""
+_TRACE_COLUMNS = ("run_id", "source", "network", "gpu_type", "gpus", "exit")
 
 
-class Progress:
+class Progress(Repository):
     """The progress table."""
-
-    def __init__(self, database: Database) -> None:
-        """Work on *database*."""
-        self._database = database
 
     def append(
         self, run_id: str, attempt: int, points: Sequence[ProgressPoint], *, first: int
@@ -55,12 +51,8 @@ class Progress:
             return [_point(row) for row in session.exec(query)]
 
 
-class Traces:
+class Traces(Repository):
     """The trace table."""
-
-    def __init__(self, database: Database) -> None:
-        """Work on *database*."""
-        self._database = database
 
     def add(self, traces: Iterable[Trace]) -> int:
         """Keep *traces*; one whose `run_id` is there already is left out. How many are new."""
@@ -69,18 +61,8 @@ class Traces:
             for trace in traces:
                 if trace.run_id is not None and _is_known(session, trace.run_id):
                     continue
-                session.add(
-                    TraceRow(
-                        run_id=trace.run_id,
-                        source=trace.source,
-                        network=trace.network,
-                        gpu_type=trace.gpu_type,
-                        gpus=trace.gpus,
-                        exit=trace.exit,
-                        recorded_at=now(session),
-                        document=to_json(trace),
-                    )
-                )
+                columns = {name: getattr(trace, name) for name in _TRACE_COLUMNS}
+                session.add(TraceRow(**columns, recorded_at=now(session), document=trace))
                 new += 1
         return new
 
@@ -90,7 +72,7 @@ class Traces:
             query = select(TraceRow).order_by("trace_id")
             if source is not None:
                 query = query.where(TraceRow.source == source)
-            return [from_json(Trace, row.document) for row in session.exec(query)]
+            return [row.document for row in session.exec(query)]
 
     def newest(self, network: str, limit: int) -> list[Trace]:
         """The *limit* newest traces of *network* (the recipe, for runs that name none)."""
@@ -101,7 +83,7 @@ class Traces:
                 .order_by(col(TraceRow.trace_id).desc())
                 .limit(limit)
             )
-            return [from_json(Trace, row.document) for row in session.exec(query)]
+            return [row.document for row in session.exec(query)]
 
     def count(self) -> int:
         """How many traces there are."""
@@ -110,11 +92,8 @@ class Traces:
 
 
 def _newest_number(session: Session, run_id: str, attempt: int) -> int | None:
-    return session.exec(
-        select(func.max(ProgressRow.number)).where(
-            ProgressRow.run_id == run_id, ProgressRow.attempt == attempt
-        )
-    ).one()
+    own = ProgressRow.run_id == run_id, ProgressRow.attempt == attempt
+    return session.exec(select(func.max(ProgressRow.number)).where(*own)).one()
 
 
 def _is_known(session: Session, run_id: str) -> bool:
@@ -123,9 +102,8 @@ def _is_known(session: Session, run_id: str) -> bool:
 
 
 def _progress_row(run_id: str, attempt: int, number: int, point: ProgressPoint) -> ProgressRow:
-    fields = point._asdict()
-    fields["metrics"] = dict(point.metrics)
-    return ProgressRow(run_id=run_id, attempt=attempt, number=number, **fields)
+    values = {**point._asdict(), "metrics": dict(point.metrics)}
+    return ProgressRow(run_id=run_id, attempt=attempt, number=number, **values)
 
 
 def _point(row: ProgressRow) -> ProgressPoint:

@@ -6,18 +6,15 @@ from typing import Any
 from sqlalchemy import delete
 from sqlmodel import col, select
 
+from headway.ledger.codec import record
 from headway.ledger.columns import now
-from headway.ledger.database import Database
+from headway.ledger.database import Repository
 from headway.ledger.tables import StagedRow, StagedUseRow
 from headway.model.staged import StagedSet
 
 
-class Staged:
+class Staged(Repository):
     """The staged tables: reference counts that survive every process."""
-
-    def __init__(self, database: Database) -> None:
-        """Work on *database*."""
-        self._database = database
 
     def acquire(self, node: str, key: str, run_id: str) -> None:
         """*run_id* needs *key*: it may not be evicted from now on. Idempotent."""
@@ -26,30 +23,25 @@ class Staged:
             row = session.get(StagedRow, (node, key))
             if row is not None:
                 row.used_at = now(session)
-                session.add(row)
 
     def release(self, node: str, run_id: str) -> None:
         """*run_id* needs nothing on *node* any more. Idempotent."""
         with self._database.transaction() as session:
-            session.exec(
-                delete(StagedUseRow).where(
-                    col(StagedUseRow.node) == node, col(StagedUseRow.run_id) == run_id
-                )
-            )
+            used = col(StagedUseRow.node) == node, col(StagedUseRow.run_id) == run_id
+            session.exec(delete(StagedUseRow).where(*used))
 
     def record(self, node: str, key: str, uri: str, size_bytes: int, sha256: str) -> None:
         """*key* is complete in the cache."""
         with self._database.transaction() as session:
-            session.merge(
-                StagedRow(
-                    node=node,
-                    key=key,
-                    uri=uri,
-                    size_bytes=size_bytes,
-                    sha256=sha256,
-                    used_at=now(session),
-                )
+            row = StagedRow(
+                node=node,
+                key=key,
+                uri=uri,
+                size_bytes=size_bytes,
+                sha256=sha256,
+                used_at=now(session),
             )
+            session.merge(row)
 
     def evictable(self, node: str) -> list[StagedSet]:
         """Data sets that no run needs, least recently used first."""
@@ -68,9 +60,8 @@ class Staged:
             query = select(StagedUseRow).where(StagedUseRow.node == node, StagedUseRow.key == key)
             if session.exec(query.limit(1)).first() is not None:
                 return False
-            session.exec(
-                delete(StagedRow).where(col(StagedRow.node) == node, col(StagedRow.key) == key)
-            )
+            itself = col(StagedRow.node) == node, col(StagedRow.key) == key
+            session.exec(delete(StagedRow).where(*itself))
             return True
 
     def list(self, node: str) -> list[StagedSet]:
@@ -84,4 +75,4 @@ class Staged:
 
 
 def _set(row: StagedRow, run_ids: Iterable[str] = ()) -> StagedSet:
-    return StagedSet(row.key, row.uri, row.size_bytes, row.sha256, tuple(sorted(run_ids)))
+    return record(StagedSet, row, run_ids=tuple(sorted(run_ids)))

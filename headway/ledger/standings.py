@@ -1,25 +1,20 @@
 """Standings: how far each running run is, as its follower says; one row a run."""
 
 from collections.abc import Sequence
-from dataclasses import asdict, fields
+from dataclasses import asdict
 from datetime import UTC, datetime
 
 from sqlmodel import col, select
 
+from headway.ledger.codec import record
 from headway.ledger.columns import now
-from headway.ledger.database import Database
+from headway.ledger.database import Repository
 from headway.ledger.tables import StandingRow
 from headway.model.attempt import Standing
 
-_FIELDS = tuple(each.name for each in fields(Standing))
 
-
-class Standings:
+class Standings(Repository):
     """The standing table. Reading it costs the same however long a run has lasted."""
-
-    def __init__(self, database: Database) -> None:
-        """Work on *database*."""
-        self._database = database
 
     def keep(self, standing: Standing) -> None:
         """Replace what was said of the run before; the time is the database's."""
@@ -28,14 +23,9 @@ class Standings:
 
     def of(self, run_ids: Sequence[str]) -> dict[str, Standing]:
         """What was said last of each run, by its id; nothing of those not followed yet."""
-        if not run_ids:
-            return {}
         with self._database.transaction() as session:
             query = select(StandingRow).where(col(StandingRow.run_id).in_(run_ids))
-            return {
-                row.run_id: Standing(**{name: getattr(row, name) for name in _FIELDS})
-                for row in session.exec(query)
-            }
+            return {row.run_id: record(Standing, row) for row in session.exec(query)}
 
 
 NOT_KEPT_YET = datetime.min.replace(tzinfo=UTC)

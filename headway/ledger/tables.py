@@ -5,6 +5,7 @@ number and every enumeration has a CHECK constraint.
 """
 
 from datetime import datetime
+from enum import StrEnum
 from typing import Any
 
 from sqlalchemy import (
@@ -12,41 +13,60 @@ from sqlalchemy import (
     BigInteger,
     CheckConstraint,
     Column,
-    Float,
-    ForeignKey,
     Index,
     Integer,
-    String,
     UniqueConstraint,
     text,
 )
 from sqlmodel import Field, SQLModel
 
-from headway.ledger.columns import UtcDateTime
-from headway.model.lease import Resource, Sharing
-from headway.model.node import NodeState
-from headway.model.run import ExitKind, RunState, StepState
+from headway.ledger.columns import UtcDateTime, Value, Word
+from headway.model.lease import Demand, Resource, Sharing
+from headway.model.node import Gpu, NodeReading, NodeState
+from headway.model.run import Exit, ExitKind, Measurement, Prediction, RunState, StepState
 from headway.model.silent import Silent
+from headway.model.trace import Trace
 
 # SQLite numbers only columns of exactly INTEGER by itself.
-_Id = BigInteger().with_variant(Integer, "sqlite")
+_Id: Any = BigInteger().with_variant(Integer, "sqlite")
+_ExitKind: Any = Word(ExitKind)
+_Plain: Any = JSON(none_as_null=True)
+_LIVE: Any = dict.fromkeys(("sqlite_where", "postgresql_where"), text("released_at IS NULL"))
 
 
-def _one_of(column: str, values: type) -> CheckConstraint:
-    listed = ", ".join(f"'{value}'" for value in values)  # type: ignore[attr-defined]
-    return CheckConstraint(f"{column} IN ({listed})", name=f"{column}_known")
+def _one_of(column: str, kind: type[StrEnum], name: str = "") -> CheckConstraint:
+    listed = ", ".join(f"'{member}'" for member in kind)
+    return CheckConstraint(f"{column} IN ({listed})", name=name or f"{column}_known")
 
 
 def _at_least(column: str, least: int, name: str | None = None) -> CheckConstraint:
     return CheckConstraint(f"{column} >= {least}", name=name or f"{column}_at_least_{least}")
 
 
-def _time(*, nullable: bool = True) -> Any:
-    return Field(default=None, sa_column=Column(UtcDateTime(), nullable=nullable))
+def _word(kind: type[StrEnum], *, nullable: bool = False) -> Any:
+    return Field(default=None, sa_column=Column(Word(kind), nullable=nullable))
 
 
-def _json(*, nullable: bool = True) -> Any:
-    return Field(default=None, sa_column=Column(JSON, nullable=nullable))
+def _value(kind: Any, *, nullable: bool = True) -> Any:
+    return Field(default=None, sa_column=Column(Value(kind), nullable=nullable))
+
+
+class _WithExit(SQLModel):
+    """How an attempt ended, in three columns."""
+
+    exit_kind: ExitKind | None = Field(default=None, sa_type=_ExitKind)
+    exit_code: int | None = None
+    exit_message: str = ""
+
+    def end(self, exit_: Exit) -> None:
+        """It ended so."""
+        self.exit_kind, self.exit_code, self.exit_message = exit_.kind, exit_.code, exit_.message
+
+    def exit(self) -> Exit | None:
+        """How it ended; None while it goes on."""
+        if self.exit_kind is None:
+            return None
+        return Exit(self.exit_kind, self.exit_code, self.exit_message)
 
 
 class NodeRow(SQLModel, table=True):
@@ -64,39 +84,33 @@ class NodeRow(SQLModel, table=True):
         ),
         CheckConstraint("price_per_hour >= 0 AND gpu_price_per_hour >= 0", name="prices"),
     )
-    name: str = Field(sa_column=Column(String(63), primary_key=True))
+    name: str = Field(primary_key=True, max_length=63)
     pool: str
-    state: str
+    state: NodeState = _word(NodeState)
     state_reason: str = ""
-    cpus: float = Field(sa_column=Column(Float, nullable=False))
-    host_memory_bytes: int = Field(sa_column=Column(BigInteger, nullable=False))
-    gpus: Any = _json(nullable=False)
-    reserve_cpus: float = Field(sa_column=Column(Float, nullable=False))
-    reserve_host_memory_bytes: int = Field(sa_column=Column(BigInteger, nullable=False))
+    cpus: float
+    host_memory_bytes: int = Field(sa_type=BigInteger)
+    gpus: tuple[Gpu, ...] = _value(tuple[Gpu, ...], nullable=False)
+    reserve_cpus: float
+    reserve_host_memory_bytes: int = Field(sa_type=BigInteger)
     price_per_hour: float = 0.0
     gpu_price_per_hour: float = 0.0
     boot_id: str
     worker_token: str
-    heartbeat_at: datetime = _time(nullable=False)
-    reading: Any = _json()
-    removed_at: datetime | None = _time()
+    heartbeat_at: datetime = Field(sa_type=UtcDateTime)
+    reading: NodeReading | None = _value(NodeReading)
+    removed_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
     """Since when it is no node any more; its row stays for the runs that it had."""
 
 
-class RunRow(SQLModel, table=True):
+class RunRow(_WithExit, table=True):
     """One run, from its place in the line to its exit."""
 
     __tablename__ = "run"
     __table_args__ = (
         _one_of("state", RunState),
-        CheckConstraint(
-            f"exit_kind IS NULL OR exit_kind IN ({', '.join(repr(k.value) for k in ExitKind)})",
-            name="exit_kind_known",
-        ),
-        CheckConstraint(
-            f"resource IS NULL OR resource IN ({', '.join(repr(r.value) for r in Resource)})",
-            name="resource_known",
-        ),
+        _one_of("exit_kind", ExitKind, "exit_kind_known"),
+        _one_of("resource", Resource, "resource_known"),
         _at_least("attempt", 1),
         CheckConstraint("preemptions BETWEEN 0 AND attempt", name="preemptions_are_attempts"),
         CheckConstraint("(state = 'ended') = (ended_at IS NOT NULL)", name="ended_has_its_time"),
@@ -109,7 +123,7 @@ class RunRow(SQLModel, table=True):
         CheckConstraint("(gang_id IS NULL) = (gang_rank = 0)", name="only_ranks_have_a_gang"),
         Index("one_run_per_rank", "gang_id", "attempt", "gang_rank", unique=True),
     )
-    run_id: str = Field(sa_column=Column(String(36), primary_key=True))
+    run_id: str = Field(primary_key=True, max_length=36)
     name: str
     owner: str
     team: str
@@ -117,40 +131,31 @@ class RunRow(SQLModel, table=True):
     queue: str = ""
     """The work queue it came through; one with a node's name binds it to that node."""
     priority: int = 0
-    preempted_for: str | None = Field(
-        default=None, sa_column=Column(String(36), ForeignKey("run.run_id"), nullable=True)
-    )
+    preempted_for: str | None = Field(default=None, max_length=36, foreign_key="run.run_id")
     """The run of a higher priority that this attempt is being stopped for."""
     preemptions: int = 0
     """Attempts that ended so; they do not count against its retries."""
-    gang_id: str | None = Field(
-        default=None, sa_column=Column(String(36), ForeignKey("run.run_id"), nullable=True)
-    )
+    gang_id: str | None = Field(default=None, max_length=36, foreign_key="run.run_id")
     """The run whose part on another node this is; None for a run of its own."""
     gang_rank: int = 0
     """Which part: 1, 2, …; the run itself is rank 0."""
-    job: Any = _json(nullable=False)
-    state: str
+    job: dict[str, Any] = Field(sa_type=JSON)
+    state: RunState = _word(RunState)
     attempt: int = 1
-    resource: str | None = None
+    resource: Resource | None = _word(Resource, nullable=True)
     reason: str = ""
-    expected_start_at: datetime | None = _time()
-    node: str | None = Field(
-        default=None, sa_column=Column(String(63), ForeignKey("node.name"), nullable=True)
-    )
+    expected_start_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
+    node: str | None = Field(default=None, max_length=63, foreign_key="node.name")
     runtime: str | None = None
     container: str | None = None
-    submitted_at: datetime = _time(nullable=False)
-    claimed_at: datetime | None = _time()
-    started_at: datetime | None = _time()
-    ended_at: datetime | None = _time()
-    exit_kind: str | None = None
-    exit_code: int | None = None
-    exit_message: str = ""
-    prediction: Any = _json()
-    demand: Any = _json()
-    demand_override: Any = _json()
-    measurement: Any = _json()
+    submitted_at: datetime = Field(sa_type=UtcDateTime)
+    claimed_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
+    started_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
+    ended_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
+    prediction: Prediction | None = _value(Prediction)
+    demand: Demand | None = _value(Demand)
+    demand_override: dict[str, Any] | None = Field(default=None, sa_type=_Plain)
+    measurement: Measurement | None = _value(Measurement)
 
 
 class LeaseRow(SQLModel, table=True):
@@ -168,32 +173,28 @@ class LeaseRow(SQLModel, table=True):
             "run_id",
             "gang_rank",
             unique=True,
-            sqlite_where=text("released_at IS NULL"),
-            postgresql_where=text("released_at IS NULL"),
+            **_LIVE,
         ),
         Index(
             "live_leases_of_node",
             "node",
-            sqlite_where=text("released_at IS NULL"),
-            postgresql_where=text("released_at IS NULL"),
+            **_LIVE,
         ),
     )
-    lease_id: int | None = Field(
-        default=None, sa_column=Column(_Id, primary_key=True, autoincrement=True)
-    )
-    run_id: str = Field(sa_column=Column(String(36), ForeignKey("run.run_id"), nullable=False))
+    lease_id: int | None = Field(default=None, sa_type=_Id, primary_key=True)
+    run_id: str = Field(max_length=36, foreign_key="run.run_id")
     gang_rank: int = 0
     """Above 0: held for a part of the run on another node, which has not begun there yet."""
     attempt: int
-    node: str = Field(sa_column=Column(String(63), ForeignKey("node.name"), nullable=False))
+    node: str = Field(max_length=63, foreign_key="node.name")
     token: str
-    host_memory_bytes: int = Field(sa_column=Column(BigInteger, nullable=False))
-    cpus: float = Field(sa_column=Column(Float, nullable=False))
-    disk_bytes: int = Field(default=0, sa_column=Column(BigInteger, nullable=False))
-    granted_at: datetime = _time(nullable=False)
-    expires_at: datetime = _time(nullable=False)
-    predicted_end_at: datetime | None = _time()
-    released_at: datetime | None = _time()
+    host_memory_bytes: int = Field(sa_type=BigInteger)
+    cpus: float
+    disk_bytes: int = Field(0, sa_type=BigInteger)
+    granted_at: datetime = Field(sa_type=UtcDateTime)
+    expires_at: datetime = Field(sa_type=UtcDateTime)
+    predicted_end_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
+    released_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
 
 
 class LeaseGpuRow(SQLModel, table=True):
@@ -205,10 +206,10 @@ class LeaseGpuRow(SQLModel, table=True):
         CheckConstraint("memory_bytes >= 0", name="gpu_memory_not_negative"),
         CheckConstraint("utilisation_frac >= 0", name="utilisation_not_negative"),
     )
-    lease_id: int = Field(sa_column=Column(_Id, ForeignKey("lease.lease_id"), primary_key=True))
-    uuid: str = Field(sa_column=Column(String(96), primary_key=True))
-    memory_bytes: int = Field(sa_column=Column(BigInteger, nullable=False))
-    sharing: str
+    lease_id: int = Field(sa_type=_Id, primary_key=True, foreign_key="lease.lease_id")
+    uuid: str = Field(primary_key=True, max_length=96)
+    memory_bytes: int = Field(sa_type=BigInteger)
+    sharing: Sharing = _word(Sharing)
     utilisation_frac: float = 1.0
 
 
@@ -220,7 +221,7 @@ class LeasePortRow(SQLModel, table=True):
         CheckConstraint("port BETWEEN 1024 AND 65535", name="port_in_range"),
         UniqueConstraint("node", "port", name="one_lease_per_port"),
     )
-    lease_id: int = Field(sa_column=Column(_Id, ForeignKey("lease.lease_id"), primary_key=True))
+    lease_id: int = Field(sa_type=_Id, primary_key=True, foreign_key="lease.lease_id")
     port: int = Field(primary_key=True)
     node: str
 
@@ -230,43 +231,37 @@ class StepRow(SQLModel, table=True):
 
     __tablename__ = "step"
     __table_args__ = (_one_of("state", StepState),)
-    run_id: str = Field(sa_column=Column(String(36), ForeignKey("run.run_id"), primary_key=True))
+    run_id: str = Field(primary_key=True, max_length=36, foreign_key="run.run_id")
     attempt: int = Field(primary_key=True)
     name: str = Field(primary_key=True)
-    state: str
-    started_at: datetime = _time(nullable=False)
-    ended_at: datetime | None = _time()
+    state: StepState = _word(StepState)
+    started_at: datetime = Field(sa_type=UtcDateTime)
+    ended_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
     message: str = ""
 
 
-class AttemptRow(SQLModel, table=True):
+class AttemptRow(_WithExit, table=True):
     """What is kept of one attempt: the run's own row has only the newest one's."""
 
     __tablename__ = "attempt"
     __table_args__ = (
         _at_least("attempt", 1, "attempt_number_at_least_1"),
-        CheckConstraint(
-            f"exit_kind IS NULL OR exit_kind IN ({', '.join(repr(k.value) for k in ExitKind)})",
-            name="attempt_exit_known",
-        ),
+        _one_of("exit_kind", ExitKind, "attempt_exit_known"),
         CheckConstraint(
             "(ended_at IS NULL) = (exit_kind IS NULL)", name="attempt_ends_with_its_exit"
         ),
     )
-    run_id: str = Field(sa_column=Column(String(36), ForeignKey("run.run_id"), primary_key=True))
+    run_id: str = Field(primary_key=True, max_length=36, foreign_key="run.run_id")
     attempt: int = Field(primary_key=True)
     node: str | None = None
-    resource: str | None = None
+    resource: Resource | None = _word(Resource, nullable=True)
     reason: str = ""
-    claimed_at: datetime | None = _time()
-    started_at: datetime | None = _time()
-    ended_at: datetime | None = _time()
-    exit_kind: str | None = None
-    exit_code: int | None = None
-    exit_message: str = ""
-    prediction: Any = _json()
-    demand: Any = _json()
-    measurement: Any = _json()
+    claimed_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
+    started_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
+    ended_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
+    prediction: Prediction | None = _value(Prediction)
+    demand: Demand | None = _value(Demand)
+    measurement: Measurement | None = _value(Measurement)
 
 
 class WarningRow(SQLModel, table=True):
@@ -274,15 +269,15 @@ class WarningRow(SQLModel, table=True):
 
     __tablename__ = "warning"
     __table_args__ = (_one_of("kind", Silent),)
-    run_id: str = Field(sa_column=Column(String(36), ForeignKey("run.run_id"), primary_key=True))
+    run_id: str = Field(primary_key=True, max_length=36, foreign_key="run.run_id")
     attempt: int = Field(primary_key=True)
-    kind: str = Field(sa_column=Column(String(16), primary_key=True))
-    gpu: str = Field(sa_column=Column(String(96), primary_key=True))
-    began_at: datetime = _time(nullable=False)
-    ended_at: datetime | None = _time()
-    stopped_at: datetime | None = _time()
-    measured: float = Field(sa_column=Column(Float, nullable=False))
-    limit: float = Field(sa_column=Column(Float, nullable=False))
+    kind: Silent = Field(sa_column=Column(Word(Silent, 16), primary_key=True))
+    gpu: str = Field(primary_key=True, max_length=96)
+    began_at: datetime = Field(sa_type=UtcDateTime)
+    ended_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
+    stopped_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
+    measured: float
+    limit: float
     text: str
 
 
@@ -294,10 +289,10 @@ class StandingRow(SQLModel, table=True):
         CheckConstraint("done_frac BETWEEN 0 AND 1", name="standing_share"),
         CheckConstraint("remaining_s >= 0", name="standing_remaining_not_negative"),
     )
-    run_id: str = Field(sa_column=Column(String(36), ForeignKey("run.run_id"), primary_key=True))
+    run_id: str = Field(primary_key=True, max_length=36, foreign_key="run.run_id")
     attempt: int
-    at: datetime = _time(nullable=False)
-    elapsed_s: float = Field(sa_column=Column(Float, nullable=False))
+    at: datetime = Field(sa_type=UtcDateTime)
+    elapsed_s: float
     done_frac: float | None = None
     remaining_s: float | None = None
     low_s: float | None = None
@@ -309,14 +304,14 @@ class ProgressRow(SQLModel, table=True):
 
     __tablename__ = "progress"
     __table_args__ = (_at_least("number", 0),)
-    run_id: str = Field(sa_column=Column(String(36), ForeignKey("run.run_id"), primary_key=True))
+    run_id: str = Field(primary_key=True, max_length=36, foreign_key="run.run_id")
     attempt: int = Field(primary_key=True)
     number: int = Field(primary_key=True)
     t_s: float
-    iteration: int | None = Field(default=None, sa_column=Column(BigInteger, nullable=True))
+    iteration: int | None = Field(default=None, sa_type=BigInteger)
     epoch: float | None = None
-    total: int | None = Field(default=None, sa_column=Column(BigInteger, nullable=True))
-    metrics: Any = _json(nullable=False)
+    total: int | None = Field(default=None, sa_type=BigInteger)
+    metrics: dict[str, float] = Field(sa_type=JSON)
 
 
 class TraceRow(SQLModel, table=True):
@@ -327,17 +322,15 @@ class TraceRow(SQLModel, table=True):
         CheckConstraint("exit IN ('ok', 'oom', 'failed')", name="trace_exit_known"),
         _at_least("gpus", 0),
     )
-    trace_id: int | None = Field(
-        default=None, sa_column=Column(_Id, primary_key=True, autoincrement=True)
-    )
-    run_id: str | None = Field(default=None, sa_column=Column(String(64), unique=True))
+    trace_id: int | None = Field(default=None, sa_type=_Id, primary_key=True)
+    run_id: str | None = Field(default=None, max_length=64, unique=True)
     source: str
     network: str
     gpu_type: str
     gpus: int
     exit: str
-    recorded_at: datetime = _time(nullable=False)
-    document: Any = _json(nullable=False)
+    recorded_at: datetime = Field(sa_type=UtcDateTime)
+    document: Trace = _value(Trace, nullable=False)
 
 
 class StagedRow(SQLModel, table=True):
@@ -345,30 +338,30 @@ class StagedRow(SQLModel, table=True):
 
     __tablename__ = "staged"
     __table_args__ = (CheckConstraint("size_bytes >= 0", name="staged_size_not_negative"),)
-    node: str = Field(sa_column=Column(String(63), primary_key=True))
-    key: str = Field(sa_column=Column(String(64), primary_key=True))
+    node: str = Field(primary_key=True, max_length=63)
+    key: str = Field(primary_key=True, max_length=64)
     uri: str
-    size_bytes: int = Field(sa_column=Column(BigInteger, nullable=False))
+    size_bytes: int = Field(sa_type=BigInteger)
     sha256: str
-    used_at: datetime = _time(nullable=False)
+    used_at: datetime = Field(sa_type=UtcDateTime)
 
 
 class StagedUseRow(SQLModel, table=True):
     """A run's claim on a staged data set: it may not be evicted meanwhile."""
 
     __tablename__ = "staged_use"
-    node: str = Field(sa_column=Column(String(63), primary_key=True))
-    key: str = Field(sa_column=Column(String(64), primary_key=True))
-    run_id: str = Field(sa_column=Column(String(36), primary_key=True))
+    node: str = Field(primary_key=True, max_length=63)
+    key: str = Field(primary_key=True, max_length=64)
+    run_id: str = Field(primary_key=True, max_length=36)
 
 
 class SettingRow(SQLModel, table=True):
     """What an operator set in a block: the newest document for each name."""
 
     __tablename__ = "setting"
-    name: str = Field(sa_column=Column(String(128), primary_key=True))
-    document: Any = _json(nullable=False)
-    updated_at: datetime = _time(nullable=False)
+    name: str = Field(primary_key=True, max_length=128)
+    document: dict[str, Any] = Field(sa_type=JSON)
+    updated_at: datetime = Field(sa_type=UtcDateTime)
 
 
 class TelemetryRow(SQLModel, table=True):
@@ -380,20 +373,18 @@ class TelemetryRow(SQLModel, table=True):
         CheckConstraint("used_bytes >= 0", name="telemetry_used_not_negative"),
         Index("telemetry_by_time", "node", "period_s", "at"),
     )
-    point_id: int | None = Field(
-        default=None, sa_column=Column(_Id, primary_key=True, autoincrement=True)
-    )
-    node: str = Field(sa_column=Column(String(63), nullable=False))
-    gpu: str = Field(sa_column=Column(String(96), nullable=False))
+    point_id: int | None = Field(default=None, sa_type=_Id, primary_key=True)
+    node: str = Field(max_length=63)
+    gpu: str = Field(max_length=96)
     period_s: int
-    at: datetime = _time(nullable=False)
-    used_bytes: int | None = Field(default=None, sa_column=Column(BigInteger, nullable=True))
+    at: datetime = Field(sa_type=UtcDateTime)
+    used_bytes: int | None = Field(default=None, sa_type=BigInteger)
     busy_frac: float | None = None
-    disk_free_bytes: int | None = Field(default=None, sa_column=Column(BigInteger, nullable=True))
+    disk_free_bytes: int | None = Field(default=None, sa_type=BigInteger)
     temperature_c: float | None = None
     power_w: float | None = None
     pcie_rx_bytes_per_s: float | None = None
     pcie_tx_bytes_per_s: float | None = None
     nvlink_rx_bytes_per_s: float | None = None
     nvlink_tx_bytes_per_s: float | None = None
-    run_bytes: Any = _json(nullable=False)
+    run_bytes: dict[str, int] = Field(sa_type=JSON)

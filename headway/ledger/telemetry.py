@@ -1,14 +1,15 @@
 """Telemetry points: a second each for an hour, a minute each for a week, then gone."""
 
 from collections.abc import Sequence
-from dataclasses import fields
+from dataclasses import asdict
 from datetime import timedelta
 
 from sqlalchemy import delete, insert
 from sqlmodel import col, select
 
+from headway.ledger.codec import record
 from headway.ledger.columns import now
-from headway.ledger.database import Database
+from headway.ledger.database import Repository
 from headway.ledger.tables import TelemetryRow
 from headway.model.telemetry import TelemetryPoint
 
@@ -16,15 +17,9 @@ RETENTION = {1: timedelta(hours=1), 60: timedelta(days=7)}
 """How long points of each period (seconds) are kept: at most 3,600 + 10,080
 for the host and for each GPU of a node."""
 
-_FIELDS = tuple(each.name for each in fields(TelemetryPoint))
 
-
-class Telemetry:
+class Telemetry(Repository):
     """The telemetry table."""
-
-    def __init__(self, database: Database) -> None:
-        """Work on *database*."""
-        self._database = database
 
     def append(self, node: str, points: Sequence[TelemetryPoint]) -> None:
         """Keep *points* of *node*, and forget what its retention is over for.
@@ -37,11 +32,7 @@ class Telemetry:
         with self._database.transaction() as session:
             moment = now(session)
             shift = moment - max(point.at for point in points)
-            rows = []
-            for point in points:
-                values = {name: getattr(point, name) for name in _FIELDS}
-                values |= {"at": point.at + shift, "run_bytes": dict(point.run_bytes)}
-                rows.append(values | {"node": node})
+            rows = [{**asdict(each), "at": each.at + shift, "node": node} for each in points]
             session.execute(insert(TelemetryRow), rows)
             for period_s, kept in RETENTION.items():
                 session.execute(
@@ -67,7 +58,4 @@ class Telemetry:
                 )
                 .order_by("at")
             )
-            return [
-                TelemetryPoint(**{name: getattr(row, name) for name in _FIELDS})
-                for row in session.exec(query)
-            ]
+            return [record(TelemetryPoint, row) for row in session.exec(query)]

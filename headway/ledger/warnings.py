@@ -1,21 +1,19 @@
 """Warnings of runs: silent failures, from when they begin to when they are over."""
 
 from collections.abc import Sequence
+from dataclasses import asdict
 
 from sqlmodel import Session, col, select
 
+from headway.ledger.codec import record
 from headway.ledger.columns import now
-from headway.ledger.database import Database
+from headway.ledger.database import Repository
 from headway.ledger.tables import WarningRow
-from headway.model.silent import RunWarning, Silent, SilentFailure
+from headway.model.silent import RunWarning, SilentFailure
 
 
-class Warnings:
+class Warnings(Repository):
     """The warning table."""
-
-    def __init__(self, database: Database) -> None:
-        """Work on *database*."""
-        self._database = database
 
     def keep(
         self, run_id: str, attempt: int, found: Sequence[SilentFailure]
@@ -30,39 +28,29 @@ class Warnings:
             rows = {(row.kind, row.gpu): row for row in _rows(session, run_id, attempt)}
             going_on, begun = [], []
             for failure in found:
-                row = rows.pop((failure.kind.value, failure.gpu), None)
-                is_new = row is None or row.ended_at is not None
-                row = row or WarningRow(
-                    run_id=run_id,
-                    attempt=attempt,
-                    kind=failure.kind.value,
-                    gpu=failure.gpu,
-                    began_at=moment,
-                    measured=0.0,
-                    limit=0.0,
-                    text="",
+                known = rows.pop((failure.kind, failure.gpu), None)
+                is_new = known is None or known.ended_at is not None
+                row = session.merge(
+                    WarningRow(
+                        **{**asdict(failure), "run_id": run_id},
+                        attempt=attempt,
+                        began_at=moment if known is None or is_new else known.began_at,
+                        stopped_at=known.stopped_at if known is not None else None,
+                    )
                 )
-                if is_new:
-                    row.began_at, row.ended_at = moment, None
-                row.measured, row.limit, row.text = failure.measured, failure.limit, failure.text
-                session.add(row)
                 going_on.append(_warning(row))
-                if is_new:
-                    begun.append(going_on[-1])
+                begun += going_on[-1:] if is_new else []
             for row in rows.values():
-                if row.ended_at is None:
-                    row.ended_at = moment
-                    session.add(row)
+                row.ended_at = row.ended_at or moment
             return going_on, begun
 
     def mark_stopped(self, run_id: str, warning: RunWarning) -> None:
         """The attempt is being ended for *warning*; whoever settles it goes by this mark."""
         with self._database.transaction() as session:
             failure = warning.failure
-            key = (run_id, warning.attempt, failure.kind.value, failure.gpu)
+            key = (run_id, warning.attempt, failure.kind, failure.gpu)
             row = session.get_one(WarningRow, key, with_for_update=True)
             row.stopped_at = row.stopped_at or now(session)
-            session.add(row)
 
     def of_run(self, run_id: str, attempt: int | None = None) -> list[RunWarning]:
         """All that fired, also those that are over; of one attempt, or of all, oldest first."""
@@ -87,11 +75,7 @@ def end_warnings(session: Session, run_id: str, attempt: int) -> None:
     """The attempt is over, and with it what went wrong in it."""
     for row in _rows(session, run_id, attempt):
         row.ended_at = row.ended_at or now(session)
-        session.add(row)
 
 
 def _warning(row: WarningRow) -> RunWarning:
-    failure = SilentFailure(
-        Silent(row.kind), row.run_id, row.gpu, row.measured, row.limit, row.text
-    )
-    return RunWarning(row.attempt, failure, row.began_at, row.ended_at, row.stopped_at)
+    return record(RunWarning, row, failure=record(SilentFailure, row))

@@ -28,27 +28,16 @@ class JobText:
         return self.document.place(tuple(field.split(".")))
 
 
-def parse_job(
+def read_job(
     text: str | bytes, *, filename: str = "job.yaml", overrides: Sequence[str] = ()
-) -> TrainingJob:
-    """The job that *text*, YAML or JSON, describes.
+) -> JobText:
+    """The job that *text*, YAML or JSON, describes, with its lines for what is found out later.
 
     Args:
         text: The document, at most 256 KiB.
         filename: Named in messages, with the line.
         overrides: ``key.sub=value`` pairs that win over the document; the
             value is read as YAML, below ``env`` as text.
-
-    Raises:
-        InvalidInput: Something is wrong with it; the message is one line.
-    """
-    return read_job(text, filename=filename, overrides=overrides).job
-
-
-def read_job(
-    text: str | bytes, *, filename: str = "job.yaml", overrides: Sequence[str] = ()
-) -> JobText:
-    """As `parse_job`, with the lines for what is found out later.
 
     Raises:
         InvalidInput: Something is wrong with it; the message is one line.

@@ -9,7 +9,8 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from headway.errors import HeadwayError, InvalidInput, ProfileUnreadable, TelemetryError
-from headway.ledger.records import RunRecord, from_json, to_json
+from headway.ledger.codec import from_json, to_json
+from headway.ledger.records import RunRecord
 from headway.model.job import TrainingJob
 from headway.model.link import GpuLinks
 from headway.model.profile import Profile

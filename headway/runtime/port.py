@@ -1,6 +1,6 @@
 """The runtime port: what headway asks of whatever runs containers.
 
-Two adapters exist, `docker.DockerRuntime` and `process.ProcessRuntime`; the
+Two adapters exist, `docker.containers.DockerRuntime` and `process.programs.ProcessRuntime`; the
 fake is `headway.testing.runtime.FakeRuntime`. All three pass the contract in
 `headway.testing.runtime_contract`.
 """
@@ -59,7 +59,6 @@ class ContainerSpec:
     """Other than the policy's, which may still forbid it; None for the policy's."""
     user: str = ""
     """``uid:gid``; empty for the owner of headway's own process."""
-    stop_grace_s: float = 10.0
     wrapper: tuple[str, ...] = ()
     """Words before the command, left out where the image has no shell to run them."""
     log_limit_bytes: int = 256 * 1024 * 1024

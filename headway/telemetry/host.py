@@ -6,8 +6,8 @@ from typing import Any
 
 import psutil
 
+from headway.cgroups import Cgroups
 from headway.model.node import HostReading
-from headway.telemetry.cgroup import Cgroups
 
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 

@@ -25,7 +25,7 @@ from headway.errors import (
     RunUnknown,
 )
 from headway.ledger import Ledger, database
-from headway.ledger.leases import FIRST_MEETING_PORT
+from headway.ledger.gang_rows import FIRST_MEETING_PORT
 from headway.model.attempt import Standing
 from headway.model.lease import Demand, GpuGrant, Lease, Resource, Sharing, Wait
 from headway.model.node import Capacity, Gpu, HostReading, Node, NodeReading, NodeState, Reserve

@@ -1,20 +1,17 @@
 """A job over two nodes: both parts start together or neither, and end together."""
 
 import json
-import os
 import signal
-from collections.abc import Iterator
 from typing import Any
 
-import docker
 import pytest
 
-from tests.support.nodes import StubNode, several_nodes
 from tests.support.site import LiveSite, sleeper, wait_for
 
 pytestmark = [pytest.mark.postgresql, pytest.mark.prefect]
 
-NAMES = ("head", "other")
+NAMES = ("head", "middle")
+"""Nodes whose GPUs have the memory that the jobs here ask for."""
 MEET = """\
 import os, socket, sys, time
 rank = int(os.environ["PET_NODE_RANK"])
@@ -41,18 +38,8 @@ time.sleep(120)
 """
 
 
-@pytest.fixture(scope="module")
-def nodes(
-    postgresql: str, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[dict[str, LiveSite]]:
-    part = StubNode(1, env={"HEADWAY_ADDRESS": "127.0.0.1"})
-    folder = tmp_path_factory.mktemp("gang")
-    with several_nodes(folder, postgresql, dict.fromkeys(NAMES, part)) as sites:
-        yield sites
-
-
 def job(program: str, *arguments: str, **more: Any) -> dict[str, Any]:
-    wants = {"gpus": 1, "gpu_memory": "1GiB", "sharing": "whole", "host_memory": "64MiB"}
+    wants = {"gpus": 2, "gpu_memory": "30GiB", "sharing": "whole", "host_memory": "64MiB"}
     return sleeper() | {
         "command": ["python", "-c", program, *arguments],
         "resources": wants | {"cpus": 0.05, "nodes": 2} | more.pop("resources", {}),
@@ -64,23 +51,23 @@ def nobody_holds_anything(site: LiveSite) -> bool:
     return all(not node["runs"] for node in site.json("node", "list"))
 
 
-def test_both_parts_meet_and_end_together(nodes, tmp_path) -> None:
-    head = nodes["head"]
+def test_both_parts_meet_and_end_together(four_nodes, tmp_path) -> None:
+    head = four_nodes["head"]
     run_id = head.submit(tmp_path, **job(MEET, "1", name="pair"))
     view = head.until(run_id, "Completed", "Failed", timeout_s=90)
     assert view["state"] == "Completed", view
     (rank,) = view["ranks"]
     assert {view["node"], rank["node"]} == set(NAMES)
     assert rank["exit"]["kind"] == "ok"
-    log = nodes[view["node"]].home / "runs" / run_id / "log/attempt-1.log"
+    log = four_nodes[view["node"]].home / "runs" / run_id / "log/attempt-1.log"
     assert log.read_text() == "heard rank 1 of 2\n"
     part = head.until(rank["run_id"], "Completed", timeout_s=30)
     assert part["name"] == "pair-rank1"
     wait_for(lambda: nobody_holds_anything(head), 30, lambda: str(head.json("node", "list")))
 
 
-def test_the_failure_of_one_part_ends_the_other_and_is_named(nodes, tmp_path) -> None:
-    head = nodes["head"]
+def test_the_failure_of_one_part_ends_the_other_and_is_named(four_nodes, tmp_path) -> None:
+    head = four_nodes["head"]
     run_id = head.submit(tmp_path, **job(FAIL, name="halves"))
     view = head.until(run_id, "Completed", "Failed", timeout_s=90)
     assert view["state"] == "Failed", view
@@ -90,8 +77,8 @@ def test_the_failure_of_one_part_ends_the_other_and_is_named(nodes, tmp_path) ->
     wait_for(lambda: nobody_holds_anything(head), 30, lambda: str(head.json("node", "list")))
 
 
-def test_a_gang_holds_nothing_until_all_of_it_can_start(nodes, tmp_path) -> None:
-    head = nodes["head"]
+def test_a_gang_holds_nothing_until_all_of_it_can_start(four_nodes, tmp_path) -> None:
+    head = four_nodes["head"]
     blocker = job("import time; time.sleep(600)", name="blocker", resources={"nodes": 1})
     first = head.submit(tmp_path, **blocker)
     head.until(first, "Running", timeout_s=60)
@@ -102,7 +89,7 @@ def test_a_gang_holds_nothing_until_all_of_it_can_start(nodes, tmp_path) -> None
         60,
         lambda: head.show(run_id)["reason"],
     )
-    assert said.startswith("needs 2 nodes at once with 1 GPU(s) on each; 1 has room now")
+    assert said.startswith("needs 2 nodes at once with 2 GPU(s) on each; 1 has room now")
     held = [run for node in head.json("node", "list") for run in node["runs"]]
     assert held == [first]
     assert head.run("cancel", first).returncode == 0
@@ -110,10 +97,10 @@ def test_a_gang_holds_nothing_until_all_of_it_can_start(nodes, tmp_path) -> None
 
 
 def test_a_part_whose_flow_dies_goes_on_and_one_whose_program_dies_starts_all_anew(
-    nodes, tmp_path
+    four_nodes, tmp_path
 ) -> None:
-    head = nodes["head"]
-    run_id = head.submit(tmp_path, **job(MEET, "20", name="tough"))
+    head = four_nodes["head"]
+    run_id = head.submit(tmp_path, **job(MEET, "10", name="tough"))
     view = wait_for(
         lambda: (
             seen if (seen := head.show(run_id)).get("ranks") and _runs(seen["ranks"][0]) else None
@@ -122,12 +109,12 @@ def test_a_part_whose_flow_dies_goes_on_and_one_whose_program_dies_starts_all_an
         lambda: str(head.show(run_id)),
     )
     (rank,) = view["ranks"]
-    there = nodes[rank["node"]]
+    there = four_nodes[rank["node"]]
     there.kill(there.flow_pid(rank["run_id"]))
     assert head.until(run_id, "Completed", "Failed", timeout_s=120)["state"] == "Completed"
     assert head.show(run_id)["attempt"] == 1
 
-    run_id = head.submit(tmp_path, **job(MEET, "20", name="tougher"))
+    run_id = head.submit(tmp_path, **job(MEET, "10", name="tougher"))
     wait_for(
         lambda: (
             seen if (seen := head.show(run_id)).get("ranks") and _runs(seen["ranks"][0]) else None
@@ -136,61 +123,20 @@ def test_a_part_whose_flow_dies_goes_on_and_one_whose_program_dies_starts_all_an
         lambda: str(head.show(run_id)),
     )
     rank = head.show(run_id)["ranks"][0]
-    status = nodes[rank["node"]]
+    status = four_nodes[rank["node"]]
     status.kill(_program(status, rank["run_id"]), signal.SIGKILL)
     view = head.until(run_id, "Completed", "Failed", timeout_s=150)
     assert (view["state"], view["attempt"]) == ("Completed", 2), view
 
 
-def test_what_two_nodes_could_never_hold_is_refused(nodes, tmp_path) -> None:
-    head = nodes["head"]
+def test_what_two_nodes_could_never_hold_is_refused(four_nodes, tmp_path) -> None:
+    head = four_nodes["head"]
     path = tmp_path / "wide.json"
     path.write_text(json.dumps(job(MEET, "0", name="wide", resources={"nodes": 3})))
     refused = head.run("submit", str(path))
     assert refused.returncode == 2
     assert "resources.nodes" in refused.stderr
     assert "there are 2 that could take a part" in refused.stderr
-
-
-@pytest.fixture(scope="module")
-def engines(
-    postgresql: str, python_image: str, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[dict[str, LiveSite]]:
-    """Two nodes that share this machine's engine."""
-    part = StubNode(0, runtime="docker")
-    folder = tmp_path_factory.mktemp("engines")
-    with several_nodes(folder, postgresql, dict.fromkeys(NAMES, part)) as sites:
-        yield sites
-
-
-@pytest.mark.docker
-def test_containers_of_a_gang_meet_on_the_network_that_the_operator_named(
-    engines, tmp_path
-) -> None:
-    head = engines["head"]
-    pair = sleeper() | {
-        "name": "pair",
-        "command": ["python", "-c", MEET, "1"],
-        "resources": {"nodes": 2, "host_memory": "64MiB", "cpus": 0.05},
-    }
-    path = tmp_path / "pair.json"
-    path.write_text(json.dumps(pair))
-    refused = head.run("submit", str(path))
-    assert refused.returncode == 2
-    assert "gang_network of the block headway-container-policy/site" in refused.stderr
-    client = docker.from_env()
-    network = client.networks.create(f"headway-test-gangs-{os.getpid()}")
-    try:
-        head.set_block("headway-container-policy", gang_network=network.name)
-        run_id = head.submit(tmp_path, **pair)
-        view = head.until(run_id, "Completed", "Failed", timeout_s=120)
-        assert view["state"] == "Completed", view
-        log = engines[view["node"]].home / "runs" / run_id / "log/attempt-1.log"
-        assert log.read_text() == "heard rank 1 of 2\n"
-        wait_for(lambda: nobody_holds_anything(head), 30, lambda: str(head.json("node", "list")))
-    finally:
-        network.remove()
-        client.close()
 
 
 def _runs(rank: dict[str, Any]) -> bool:

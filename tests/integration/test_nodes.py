@@ -2,33 +2,17 @@
 
 import json
 from collections import Counter
-from collections.abc import Iterator
 
 import pytest
 
-from tests.support.nodes import StubNode, several_nodes
+from tests.support.nodes import KINDS
 from tests.support.site import LiveSite, sleeper, wait_for
 
 pytestmark = [pytest.mark.postgresql, pytest.mark.prefect]
 
-KINDS = {
-    "head": StubNode(2, "NVIDIA A100-SXM4-40GB", 40),
-    "left": StubNode(2, "Tesla V100-SXM2-16GB", 16),
-    "middle": StubNode(2, "NVIDIA H100 80GB HBM3", 80),
-    "right": StubNode(2, "NVIDIA GeForce RTX 3090", 24),
-}
 
-
-@pytest.fixture(scope="module")
-def nodes(
-    postgresql: str, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[dict[str, LiveSite]]:
-    with several_nodes(tmp_path_factory.mktemp("nodes"), postgresql, KINDS) as sites:
-        yield sites
-
-
-def job(seconds: float = 0.2, **resources: object) -> dict[str, object]:
-    program = f"import os, time; print(os.environ['CUDA_VISIBLE_DEVICES']); time.sleep({seconds})"
+def job(**resources: object) -> dict[str, object]:
+    program = "import os, time; print(os.environ['CUDA_VISIBLE_DEVICES']); time.sleep(0.2)"
     return {
         "command": ["python", "-c", program],
         "resources": {"gpus": 1, "host_memory": "64MiB", "cpus": 0.05, **resources},
@@ -42,8 +26,8 @@ def submit(site: LiveSite, folder, name: str, *options: str, **fields: object) -
     return run_id
 
 
-def test_each_job_finds_the_node_that_has_its_gpu(nodes, tmp_path) -> None:
-    head = nodes["head"]
+def test_each_job_finds_the_node_that_has_its_gpu(four_nodes, tmp_path) -> None:
+    head = four_nodes["head"]
     wanted = {"H100": "middle", "V100": "left", "3090": "right", "A100": "head"}
     runs = {
         submit(head, tmp_path, kind, **job(gpu_type=kind, gpu_memory="1GiB")): node
@@ -54,16 +38,16 @@ def test_each_job_finds_the_node_that_has_its_gpu(nodes, tmp_path) -> None:
         assert (view["state"], view["node"]) == ("Completed", node), view
 
 
-def test_a_job_that_needs_much_goes_where_it_fits_best(nodes, tmp_path) -> None:
-    head = nodes["head"]
+def test_a_job_that_needs_much_goes_where_it_fits_best(four_nodes, tmp_path) -> None:
+    head = four_nodes["head"]
     run_id = submit(head, tmp_path, "large", **job(gpu_memory="20GiB"))
     view = head.until(run_id, "Completed", "Failed", timeout_s=60)
     # Best fit: 24 GiB are enough, so the GPUs of 40 and 80 stay free.
     assert (view["state"], view["node"]) == ("Completed", "right"), view
 
 
-def test_a_job_is_bound_to_the_node_it_names(nodes, tmp_path) -> None:
-    head = nodes["head"]
+def test_a_job_is_bound_to_the_node_it_names(four_nodes, tmp_path) -> None:
+    head = four_nodes["head"]
     for node in ("middle", "left"):
         run_id = submit(head, tmp_path, f"on-{node}", "--node", node, **job(gpu_memory="1GiB"))
         assert head.until(run_id, "Completed", "Failed", timeout_s=60)["node"] == node
@@ -72,8 +56,8 @@ def test_a_job_is_bound_to_the_node_it_names(nodes, tmp_path) -> None:
     assert "elsewhere" in refused.stderr
 
 
-def test_a_drained_node_takes_nothing_and_says_so(nodes, tmp_path) -> None:
-    head = nodes["head"]
+def test_a_drained_node_takes_nothing_and_says_so(four_nodes, tmp_path) -> None:
+    head = four_nodes["head"]
     assert head.run("node", "drain", "left", "--reason", "new fan").returncode == 0
     try:
         run_id = submit(head, tmp_path, "patient", "--node", "left", **job(gpu_memory="1GiB"))
@@ -89,27 +73,27 @@ def test_a_drained_node_takes_nothing_and_says_so(nodes, tmp_path) -> None:
     assert head.until(run_id, "Completed", "Failed", timeout_s=60)["node"] == "left"
 
 
-def test_many_short_jobs_use_every_node_and_none_is_lost(nodes, tmp_path) -> None:
-    head = nodes["head"]
+def test_a_burst_of_jobs_uses_every_node_and_none_is_lost(four_nodes, tmp_path) -> None:
+    head = four_nodes["head"]
     for node in KINDS:
         assert head.run("node", "drain", node, "--reason", "filling the line").returncode == 0
-    runs = [
-        submit(head, tmp_path, f"short-{i}", **job(20.0, gpu_memory="1GiB", sharing="whole"))
-        for i in range(8)
-    ]
-    # As many as there are GPUs, and long enough that none can take another's share.
+    gate = tmp_path / "gate"
+    waits = f"import os, time\nwhile not os.path.exists({str(gate)!r}): time.sleep(0.1)"
+    # As many as there are GPUs, and none ends before all of them run.
+    whole = job(gpu_memory="1GiB", sharing="whole") | {"command": ["python", "-c", waits]}
+    runs = [submit(head, tmp_path, f"burst-{i}", **whole) for i in range(8)]
     for node in KINDS:
         assert head.run("node", "resume", node).returncode == 0
-    used: Counter[str] = Counter()
+    views = [head.until(run_id, "Running", "Completed", "Failed", timeout_s=150) for run_id in runs]
+    gate.touch()
+    assert Counter(view["node"] for view in views) == dict.fromkeys(KINDS, 2)
     for run_id in runs:
-        view = head.until(run_id, "Completed", "Failed", timeout_s=150)
+        view = head.until(run_id, "Completed", "Failed", timeout_s=60)
         assert (view["state"], view["attempt"]) == ("Completed", 1), view
-        used[view["node"]] += 1
-    assert set(used) == set(KINDS), used
 
 
-def test_the_line_says_what_would_happen(nodes, tmp_path) -> None:
-    head = nodes["head"]
+def test_the_line_says_what_would_happen(four_nodes, tmp_path) -> None:
+    head = four_nodes["head"]
     path = tmp_path / "rehearsed.json"
     path.write_text(json.dumps(sleeper() | {"name": "rehearsed"} | job(gpu_memory="70GiB")))
     said = head.json("submit", str(path), "--dry-run")

@@ -21,7 +21,7 @@ from headway.run.follow import Followed, Watched
 from headway.runtime.port import RuntimeKind
 from headway.settings import Settings
 from headway.site import POLICY, Site
-from headway.views.watch import log_pieces
+from headway.views.logs import log_pieces
 from tests.support.site import LiveSite
 from tests.unit.views.test_watch import OVER
 
@@ -183,7 +183,6 @@ for name in ("job-live", "admin-live"):
 
 
 @pytest.mark.prefect
-@pytest.mark.timeout(180)
 def test_a_job_reads_a_block_of_the_site(process_site: LiveSite, tmp_path: Path) -> None:
     (tmp_path / "make.py").write_text(MAKE)
     made = process_site.prefect("block", "register", "--file", str(tmp_path / "make.py"))

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from headway.admin.up import _accepted_auth, join
+from headway.admin.join import _accepted_auth, join
 from headway.errors import InvalidInput, SiteRefused, SiteUnreachable
 from headway.prefect.auth import CLIENT
 from headway.prefect.client import PrefectServer

@@ -7,8 +7,9 @@ import pytest
 from click.testing import CliRunner
 
 from headway.cli.main import headway
+from headway.forecast import Forecaster
 from headway.gateway.submit import rehearse
-from headway.model.job_text import parse_job
+from headway.model.job_text import read_job
 from headway.model.node import Capacity, Gpu, Node, Reserve
 from headway.policy.plan import Start, Stay
 from headway.scheduler.limits import GATES, Gates, gates_document
@@ -146,7 +147,7 @@ def test_a_job_is_held_against_the_pool_or_node_it_goes_to(tmp_path, site, place
 
 def test_a_rehearsal_is_about_the_pool_and_queue_it_goes_to(site):
     add_small(site)
-    job = parse_job(GOOD.encode(), filename="job.yaml")
+    job = read_job(GOOD.encode(), filename="job.yaml").job
     entry, _, _ = rehearse(site, job, pool="small", queue="default")
     assert isinstance(entry, Start)
     assert [admit.node for admit in entry.admits] == ["s1"]
@@ -158,12 +159,12 @@ def test_a_rehearsal_is_about_the_pool_and_queue_it_goes_to(site):
 
 def test_a_rehearsal_goes_by_the_priority_of_its_queue(site):
     text = GOOD + "resources:\n  cpus: 6\n"
-    job = parse_job(text.encode(), filename="job.yaml")
+    job = read_job(text.encode(), filename="job.yaml").job
     site.ledger.runs.enqueue(
         "r", job.document(), name="r", owner="", team="", pool="gpu", priority=-1,
         submitted_at=site.ledger.now(), queue="default",
     )  # fmt: skip
-    site.ledger.runs.predict("r", *site.forecast(job, dataset_bytes=None))
+    site.ledger.runs.predict("r", *Forecaster(site).forecast(job))
     gates = gates_document(Gates(priorities={"default": -1, "urgent": 0}))
     site.ledger.settings.put(f"{GATES}/gpu", gates)
     said = [rehearse(site, job, pool="gpu", queue=queue)[0] for queue in ("default", "urgent")]

@@ -1,5 +1,6 @@
 """A container engine for the tests: the machine's, else one that we start; and private ones."""
 
+import fcntl
 import os
 import shutil
 import signal
@@ -8,7 +9,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -17,6 +18,7 @@ import psutil
 from docker.errors import DockerException
 
 _START_S = 40.0
+_STOP_S = 30.0
 
 
 def why_none() -> str:
@@ -52,21 +54,52 @@ def answers(host: str | None) -> bool:
 
 @contextmanager
 def engine() -> Iterator[None]:
-    """An engine at the default address, started here and stopped again if none answers."""
-    if answers(None):
+    """An engine at the default address: the machine's, else one that is started here.
+
+    Several processes of tests share it: the first starts it and the last stops it.
+    """
+    folder = Path(tempfile.gettempdir(), "headway-tests-dockerd")
+    folder.mkdir(exist_ok=True)
+    with (folder / "users").open("w") as users:
+        with _alone(folder):
+            if not answers(None):
+                _start_shared(folder)
+            fcntl.flock(users, fcntl.LOCK_SH)
         yield
+        with _alone(folder), suppress(BlockingIOError):
+            fcntl.flock(users, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            _stop_shared(folder)
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    with (folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _start_shared(folder: Path) -> None:
+    daemon = Daemon(folder)
+    # A pid file of an engine that was killed would stop the next one.
+    Path("/var/run/docker.pid").unlink(missing_ok=True)
+    daemon.process = _spawn(["dockerd"], daemon.log)
+    (folder / "pid").write_text(str(daemon.process.pid))
+    daemon.wait(None)
+
+
+def _stop_shared(folder: Path) -> None:
+    """Stop the engine if tests have started it."""
+    started = folder / "pid"
+    if not started.exists():
         return
-    with tempfile.TemporaryDirectory(prefix="headway-dockerd-") as folder:
-        daemon = Daemon(Path(folder))
-        # A pid file of an engine that was killed would stop the next one.
-        Path("/var/run/docker.pid").unlink(missing_ok=True)
-        command = ["dockerd"]
-        daemon.process = _spawn(command, daemon.log)
-        try:
-            daemon.wait(None)
-            yield
-        finally:
-            daemon.stop()
+    with suppress(psutil.NoSuchProcess):
+        daemon = psutil.Process(int(started.read_text()))
+        daemon.terminate()
+        give_up_s = time.monotonic() + _STOP_S
+        # The process that started it may not have waited for it yet.
+        while daemon.status() != psutil.STATUS_ZOMBIE and time.monotonic() < give_up_s:
+            time.sleep(0.1)
+    started.unlink()
 
 
 def _spawn(

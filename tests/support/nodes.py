@@ -18,8 +18,17 @@ class StubNode:
     gpus: int
     product: str = "NVIDIA A100"
     gib: int = 40
-    runtime: str = "process"
     env: Mapping[str, str] = field(default_factory=dict)
+
+
+_HERE = {"HEADWAY_ADDRESS": "127.0.0.1"}
+KINDS = {
+    "head": StubNode(2, "NVIDIA A100-SXM4-40GB", 40, env=_HERE),
+    "left": StubNode(2, "Tesla V100-SXM2-16GB", 16, env=_HERE),
+    "middle": StubNode(2, "NVIDIA H100 80GB HBM3", 80, env=_HERE),
+    "right": StubNode(2, "NVIDIA GeForce RTX 3090", 24, env=_HERE),
+}
+"""A node of each kind."""
 
 
 @contextmanager
@@ -47,7 +56,7 @@ def several_nodes(
             else:
                 env["HEADWAY_LEDGER_URL"] = ledger_url
                 env["HEADWAY_SERVER_DATABASE_URL"] = new_database(server)
-            site = sites[name] = LiveSite(folder / name, node.runtime, port, **env)
+            site = sites[name] = LiveSite(folder / name, "process", port, **env)
             stack.callback(site.run, "down", timeout_s=150)
             command = ["up"]
             if name != head:

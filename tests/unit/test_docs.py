@@ -8,7 +8,7 @@ import click
 import pytest
 
 from headway.cli.main import headway
-from headway.model.job_text import parse_job
+from headway.model.job_text import read_job
 from headway.settings import Settings
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -65,7 +65,7 @@ def test_a_command_that_is_not_there_is_found():
 
 def test_the_job_files_are_jobs():
     blocks = FENCED.findall((ROOT / "docs/jobs.md").read_text())
-    jobs = [parse_job(block.encode(), filename="docs/jobs.md") for block in blocks]
+    jobs = [read_job(block.encode(), filename="docs/jobs.md").job for block in blocks]
     assert [job.name for job in jobs] == ["flights", "hello", "wide"]
     # The first shows every field there is, so that nothing is left undocumented.
     shown = blocks[0]

@@ -7,7 +7,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from headway.cli import runs as cli_runs
+from headway.cli import inputs
 from headway.cli.main import headway
 from headway.errors import HeadwayError
 from headway.site import current_site
@@ -137,7 +137,7 @@ def test_an_argument_that_is_no_text_is_one_line() -> None:
 
 @pytest.mark.parametrize("command", [["estimate"], ["submit"], ["traces", "import"]])
 def test_no_input_is_read_without_end(monkeypatch: pytest.MonkeyPatch, command: list[str]) -> None:
-    monkeypatch.setattr(cli_runs, "LARGEST_FILE_BYTES", 1 << 20)
+    monkeypatch.setattr(inputs, "LARGEST_FILE_BYTES", 1 << 20)
     got = CliRunner().invoke(headway, [*command, "/dev/zero"])
     assert got.exit_code == 2
     assert "give at most" in got.stderr

@@ -6,7 +6,8 @@ from typing import Any, cast
 import click
 import pytest
 
-from headway.cli.runs import Since, _found, _run_row, _standing, print_table, say
+from headway.cli.output import print_table, say
+from headway.cli.runs import Since, _found, _run_row, _standing
 from headway.clock import SystemClock
 from headway.errors import RunUnknown
 

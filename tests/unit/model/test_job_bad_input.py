@@ -4,7 +4,7 @@ import pytest
 
 from headway.errors import InvalidInput
 from headway.model.job import Dataset, Resources, TrainingJob
-from headway.model.job_text import job_from_document, parse_job
+from headway.model.job_text import job_from_document, read_job
 
 SIZE = "give a size with its unit between 6.0 MiB and 64.0 TiB"
 LIFE = "give a duration with its unit between 1.0 s and 365 d, such as 4h"
@@ -40,7 +40,7 @@ def text(*lines: str, without: str = "") -> str:
 
 def refused(document: str | bytes, **more: object) -> InvalidInput:
     with pytest.raises(InvalidInput) as caught:
-        parse_job(document, **more)  # type: ignore[arg-type]
+        read_job(document, **more)  # type: ignore[arg-type]
     line = str(caught.value)
     assert line.isprintable(), "a message is one line without control or reordering characters"
     assert len(line) < 400

@@ -8,7 +8,7 @@ from pydantic import TypeAdapter
 
 from headway.errors import InvalidInput
 from headway.model.job import TrainingJob
-from headway.model.job_text import job_from_document, parse_job, read_job
+from headway.model.job_text import job_from_document, read_job
 from headway.model.lease import Sharing
 from headway.units import GIB, MIB
 
@@ -59,11 +59,11 @@ SMALL = "name: t\nimage: python\ncommand: [python]\n"
 @pytest.mark.parametrize("sample", ["flights", "digits"])
 def test_the_samples_are_good_jobs(sample: str) -> None:
     path = Path(__file__).parents[3] / "samples" / sample / "job.yaml"
-    assert parse_job(path.read_bytes()).image.startswith("headway-samples")
+    assert read_job(path.read_bytes()).job.image.startswith("headway-samples")
 
 
 def test_every_field_is_read() -> None:
-    job = parse_job(FULL)
+    job = read_job(FULL).job
     resources = job.resources
     assert (resources.gpu_memory, resources.host_memory) == (12 * GIB, 6 * MIB + 1)
     assert (resources.sharing, resources.cpus, resources.shm) == (Sharing.WHOLE, 2.0, GIB)
@@ -77,7 +77,7 @@ def test_every_field_is_read() -> None:
 
 
 def test_defaults() -> None:
-    job = parse_job(SMALL)
+    job = read_job(SMALL).job
     assert (job.owner, job.team, job.retries, job.outputs) == ("", "default", 2, ["**"])
     assert (job.resources.gpus, job.resources.host_memory, job.resources.shm) == (
         0,
@@ -90,44 +90,44 @@ def test_defaults() -> None:
 
 @pytest.mark.parametrize("text", [FULL, SMALL])
 def test_a_document_is_read_again_as_the_same_job(text: str) -> None:
-    job = parse_job(text)
+    job = read_job(text).job
     assert job_from_document(job.document()) == job
-    assert parse_job(json.dumps(job.document())) == job
+    assert read_job(json.dumps(job.document())).job == job
     assert TrainingJob.model_validate_json(job.model_dump_json()) == job
     assert job_from_document(job) is job
 
 
 @pytest.mark.parametrize("group", ["resources", "training", "dataset", "env", "ports", "outputs"])
 def test_a_group_with_nothing_in_it_means_its_default(group: str) -> None:
-    assert parse_job(f"{SMALL}{group}:\n  # nothing\n") == parse_job(SMALL)
+    assert read_job(f"{SMALL}{group}:\n  # nothing\n").job == read_job(SMALL).job
 
 
 @pytest.mark.parametrize(
     "field", ["resources: {gpu_memory: }", "training: {epochs: }", "max_runtime:"]
 )
 def test_what_may_be_left_out_may_be_empty(field: str) -> None:
-    assert parse_job(SMALL + field) == parse_job(SMALL)
+    assert read_job(SMALL + field).job == read_job(SMALL).job
 
 
 def test_words_that_older_yaml_takes_for_booleans_are_words() -> None:
-    job = parse_job("name: no\nowner: on\nimage: yes\ncommand: [yes, no]\nenv: {A: off}\n")
+    job = read_job("name: no\nowner: on\nimage: yes\ncommand: [yes, no]\nenv: {A: off}\n").job
     assert (job.name, job.owner, job.image, job.command) == ("no", "on", "yes", ["yes", "no"])
     assert job.env == {"A": "off"}
 
 
 def test_numbers_in_env_are_what_was_written() -> None:
     """They had to be put in quotes; as numbers, 3.10 and 1e-3 would become something else."""
-    job = parse_job(
+    job = read_job(
         "name: n\nimage: i\ncommand: [c]\nenv: {A: 7, B: 3.10, C: 1e-3, D: -0.0, E: 010}\n"
-    )
+    ).job
     assert job.env == {"A": "7", "B": "3.10", "C": "1e-3", "D": "-0.0", "E": "010"}
 
 
 def test_overrides_win_and_are_read_as_yaml_but_text_below_env() -> None:
-    job = parse_job(
+    job = read_job(
         SMALL,
         overrides=["resources.cpus=2", "command=[sh, -c, x]", "env.N=1", "dataset.uri=/data"],
-    )
+    ).job
     assert (job.resources.cpus, job.command, job.env) == (2.0, ["sh", "-c", "x"], {"N": "1"})
     assert job.dataset is not None
     assert job.dataset.uri == "/data"
@@ -148,16 +148,16 @@ def test_overrides_win_and_are_read_as_yaml_but_text_below_env() -> None:
 )
 def test_bad_overrides(override: str, message: str) -> None:
     with pytest.raises(InvalidInput) as caught:
-        parse_job(SMALL + "resources:\n  gpus: 1\n", overrides=[override])
+        read_job(SMALL + "resources:\n  gpus: 1\n", overrides=[override])
     assert str(caught.value).startswith(message)
 
 
 def test_a_hostile_file_name_stays_on_its_line() -> None:
     with pytest.raises(InvalidInput) as caught:
-        parse_job("name: 1", filename="a\nb\u202e.yaml")
+        read_job("name: 1", filename="a\nb\u202e.yaml")
     assert caught.value.where == "a\\nb\\u202e.yaml:1"
     with pytest.raises(InvalidInput) as caught:
-        parse_job("name: 1", filename=f"{'long/' * 100}job.yaml")
+        read_job("name: 1", filename=f"{'long/' * 100}job.yaml")
     assert len(caught.value.where) == 202
     assert caught.value.where.endswith("long/job.yaml:1")
 
@@ -196,4 +196,4 @@ def test_what_the_form_offers_as_default_is_read() -> None:
         name: field["default"] for name, field in schema["properties"].items() if "default" in field
     }
     small = {"name": "t", "image": "python", "command": ["python"]}
-    assert job_from_document({**small, **offered}) == parse_job(SMALL)
+    assert job_from_document({**small, **offered}) == read_job(SMALL).job

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from headway.admin.up import leave, site_environment
+from headway.admin.environment import site_environment
+from headway.admin.join import leave
 from headway.prefect.auth import CLIENT, SERVER, auth_for, have_auth, keep_secret, site_auth
 from headway.settings import Settings
 

@@ -7,7 +7,8 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
-from headway.admin.up import prefect_command, write_profile
+from headway.admin.environment import prefect_command
+from headway.admin.register import write_profile
 from headway.prefect.auth import have_auth
 from headway.settings import Settings
 

@@ -14,8 +14,10 @@ from headway.model.progress import ProgressPoint
 from headway.model.run import RunState, Step, StepState
 from headway.prefect.client import FlowRun
 from headway.testing.clock import FakeClock
-from headway.views.watch import log_path, log_pieces, watch_run
-from tests.unit.views.test_show import NOON, RECORD
+from headway.views.logs import log_path, log_pieces
+from headway.views.site_snapshot import RunProgress
+from headway.views.watch import watch_run
+from tests.unit.views.test_run_report import NOON, RECORD
 
 OVER = FlowRun("r1", "flights", "COMPLETED", "Completed", "", "", {})
 
@@ -99,8 +101,11 @@ def test_who_watches_sees_the_log_and_how_far_the_run_is(
         ("Running", b'line\n 1%\r 2%\r\n{"headway": {"iteration": 11}}\n', 11),
         ("Completed", b"bye", 12),
     )
+    running = replace(RECORD, state=RunState.RUNNING)
     monkeypatch.setattr("headway.views.watch.details", lambda *_: {})
-    monkeypatch.setattr("headway.views.watch._remaining_s", lambda *_: 42.0)
+    monkeypatch.setattr(
+        "headway.views.watch.progress_of_runs", lambda *_: [RunProgress(running, 1.0, 0.25, 42.0)]
+    )
     status = watch_run(watched.site, cast("Any", watched), "r1", machine=False)
     lines = capsys.readouterr().out.splitlines()
     assert status == 0

@@ -1,5 +1,7 @@
 """The ledger's first tables"""
 
+from typing import Any
+
 import sqlalchemy as sa
 from alembic import op
 
@@ -7,14 +9,18 @@ from headway.ledger.columns import UtcDateTime
 
 revision = "0001"
 down_revision = None
-branch_labels = None
-depends_on = None
+
+# SQLite numbers only columns of exactly INTEGER by itself.
+_ID = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
+_LIVE: dict[str, Any] = dict.fromkeys(
+    ("sqlite_where", "postgresql_where"), sa.text("released_at IS NULL")
+)
 
 
 def upgrade() -> None:
     op.create_table(
         "node",
-        sa.Column("name", sa.String(length=63), nullable=False),
+        sa.Column("name", sa.String(length=63), primary_key=True),
         sa.Column("pool", sa.String(), nullable=False),
         sa.Column("state", sa.String(), nullable=False),
         sa.Column("state_reason", sa.String(), nullable=False),
@@ -37,41 +43,32 @@ def upgrade() -> None:
             "reserve_cpus >= 0 AND reserve_host_memory_bytes >= 0 AND reserve_host_memory_bytes <= host_memory_bytes",
             name="reserve_within_capacity",
         ),
-        sa.PrimaryKeyConstraint("name"),
     )
     op.create_table(
         "setting",
-        sa.Column("name", sa.String(length=128), nullable=False),
+        sa.Column("name", sa.String(length=128), primary_key=True),
         sa.Column("document", sa.JSON(), nullable=False),
         sa.Column("updated_at", UtcDateTime(), nullable=False),
-        sa.PrimaryKeyConstraint("name"),
     )
     op.create_table(
         "staged",
-        sa.Column("node", sa.String(length=63), nullable=False),
-        sa.Column("key", sa.String(length=64), nullable=False),
+        sa.Column("node", sa.String(length=63), primary_key=True),
+        sa.Column("key", sa.String(length=64), primary_key=True),
         sa.Column("uri", sa.String(), nullable=False),
         sa.Column("size_bytes", sa.BigInteger(), nullable=False),
         sa.Column("sha256", sa.String(), nullable=False),
         sa.Column("used_at", UtcDateTime(), nullable=False),
         sa.CheckConstraint("size_bytes >= 0", name="staged_size_not_negative"),
-        sa.PrimaryKeyConstraint("node", "key"),
     )
     op.create_table(
         "staged_use",
-        sa.Column("node", sa.String(length=63), nullable=False),
-        sa.Column("key", sa.String(length=64), nullable=False),
-        sa.Column("run_id", sa.String(length=36), nullable=False),
-        sa.PrimaryKeyConstraint("node", "key", "run_id"),
+        sa.Column("node", sa.String(length=63), primary_key=True),
+        sa.Column("key", sa.String(length=64), primary_key=True),
+        sa.Column("run_id", sa.String(length=36), primary_key=True),
     )
     op.create_table(
         "trace",
-        sa.Column(
-            "trace_id",
-            sa.BigInteger().with_variant(sa.Integer(), "sqlite"),
-            autoincrement=True,
-            nullable=False,
-        ),
+        sa.Column("trace_id", _ID, autoincrement=True, primary_key=True),
         sa.Column("run_id", sa.String(length=64), nullable=True),
         sa.Column("source", sa.String(), nullable=False),
         sa.Column("network", sa.String(), nullable=False),
@@ -82,19 +79,20 @@ def upgrade() -> None:
         sa.Column("document", sa.JSON(), nullable=False),
         sa.CheckConstraint("exit IN ('ok', 'oom', 'failed')", name="trace_exit_known"),
         sa.CheckConstraint("gpus >= 0", name="gpus_at_least_0"),
-        sa.PrimaryKeyConstraint("trace_id"),
         sa.UniqueConstraint("run_id"),
     )
     op.create_table(
         "run",
-        sa.Column("run_id", sa.String(length=36), nullable=False),
+        sa.Column("run_id", sa.String(length=36), primary_key=True),
         sa.Column("name", sa.String(), nullable=False),
         sa.Column("owner", sa.String(), nullable=False),
         sa.Column("team", sa.String(), nullable=False),
         sa.Column("pool", sa.String(), nullable=False),
         sa.Column("queue", sa.String(), nullable=False),
         sa.Column("priority", sa.Integer(), nullable=False),
-        sa.Column("preempted_for", sa.String(length=36), nullable=True),
+        sa.Column(
+            "preempted_for", sa.String(length=36), sa.ForeignKey("run.run_id"), nullable=True
+        ),
         sa.Column("preemptions", sa.Integer(), nullable=False),
         sa.Column("job", sa.JSON(), nullable=False),
         sa.Column("state", sa.String(), nullable=False),
@@ -102,7 +100,7 @@ def upgrade() -> None:
         sa.Column("resource", sa.String(), nullable=True),
         sa.Column("reason", sa.String(), nullable=False),
         sa.Column("expected_start_at", UtcDateTime(), nullable=True),
-        sa.Column("node", sa.String(length=63), nullable=True),
+        sa.Column("node", sa.String(length=63), sa.ForeignKey("node.name"), nullable=True),
         sa.Column("runtime", sa.String(), nullable=True),
         sa.Column("container", sa.String(), nullable=True),
         sa.Column("submitted_at", UtcDateTime(), nullable=False),
@@ -134,30 +132,15 @@ def upgrade() -> None:
         ),
         sa.CheckConstraint("attempt >= 1", name="attempt_at_least_1"),
         sa.CheckConstraint("preemptions BETWEEN 0 AND attempt", name="preemptions_are_attempts"),
-        sa.ForeignKeyConstraint(
-            ["node"],
-            ["node.name"],
-        ),
-        sa.ForeignKeyConstraint(
-            ["preempted_for"],
-            ["run.run_id"],
-        ),
-        sa.PrimaryKeyConstraint("run_id"),
     )
-    with op.batch_alter_table("run", schema=None) as batch_op:
-        batch_op.create_index("run_by_state", ["state", "pool"], unique=False)
+    op.create_index("run_by_state", "run", ["state", "pool"])
 
     op.create_table(
         "lease",
-        sa.Column(
-            "lease_id",
-            sa.BigInteger().with_variant(sa.Integer(), "sqlite"),
-            autoincrement=True,
-            nullable=False,
-        ),
-        sa.Column("run_id", sa.String(length=36), nullable=False),
+        sa.Column("lease_id", _ID, autoincrement=True, primary_key=True),
+        sa.Column("run_id", sa.String(length=36), sa.ForeignKey("run.run_id"), nullable=False),
         sa.Column("attempt", sa.Integer(), nullable=False),
-        sa.Column("node", sa.String(length=63), nullable=False),
+        sa.Column("node", sa.String(length=63), sa.ForeignKey("node.name"), nullable=False),
         sa.Column("token", sa.String(), nullable=False),
         sa.Column("host_memory_bytes", sa.BigInteger(), nullable=False),
         sa.Column("cpus", sa.Float(), nullable=False),
@@ -168,120 +151,49 @@ def upgrade() -> None:
         sa.CheckConstraint("attempt >= 1", name="lease_attempt_at_least_1"),
         sa.CheckConstraint("cpus > 0", name="lease_cpus_positive"),
         sa.CheckConstraint("host_memory_bytes > 0", name="lease_memory_positive"),
-        sa.ForeignKeyConstraint(
-            ["node"],
-            ["node.name"],
-        ),
-        sa.ForeignKeyConstraint(
-            ["run_id"],
-            ["run.run_id"],
-        ),
-        sa.PrimaryKeyConstraint("lease_id"),
     )
-    with op.batch_alter_table("lease", schema=None) as batch_op:
-        batch_op.create_index(
-            "live_leases_of_node",
-            ["node"],
-            unique=False,
-            sqlite_where=sa.text("released_at IS NULL"),
-            postgresql_where=sa.text("released_at IS NULL"),
-        )
-        batch_op.create_index(
-            "one_live_lease_per_run",
-            ["run_id"],
-            unique=True,
-            sqlite_where=sa.text("released_at IS NULL"),
-            postgresql_where=sa.text("released_at IS NULL"),
-        )
+    op.create_index("live_leases_of_node", "lease", ["node"], **_LIVE)
+    op.create_index("one_live_lease_per_run", "lease", ["run_id"], unique=True, **_LIVE)
 
     op.create_table(
         "progress",
-        sa.Column("run_id", sa.String(length=36), nullable=False),
-        sa.Column("attempt", sa.Integer(), nullable=False),
-        sa.Column("number", sa.Integer(), nullable=False),
+        sa.Column("run_id", sa.String(length=36), sa.ForeignKey("run.run_id"), primary_key=True),
+        sa.Column("attempt", sa.Integer(), primary_key=True),
+        sa.Column("number", sa.Integer(), primary_key=True),
         sa.Column("t_s", sa.Float(), nullable=False),
         sa.Column("iteration", sa.BigInteger(), nullable=True),
         sa.Column("epoch", sa.Float(), nullable=True),
         sa.Column("total", sa.BigInteger(), nullable=True),
         sa.Column("metrics", sa.JSON(), nullable=False),
         sa.CheckConstraint("number >= 0", name="number_at_least_0"),
-        sa.ForeignKeyConstraint(
-            ["run_id"],
-            ["run.run_id"],
-        ),
-        sa.PrimaryKeyConstraint("run_id", "attempt", "number"),
     )
     op.create_table(
         "step",
-        sa.Column("run_id", sa.String(length=36), nullable=False),
-        sa.Column("attempt", sa.Integer(), nullable=False),
-        sa.Column("name", sa.String(), nullable=False),
+        sa.Column("run_id", sa.String(length=36), sa.ForeignKey("run.run_id"), primary_key=True),
+        sa.Column("attempt", sa.Integer(), primary_key=True),
+        sa.Column("name", sa.String(), primary_key=True),
         sa.Column("state", sa.String(), nullable=False),
         sa.Column("started_at", UtcDateTime(), nullable=False),
         sa.Column("ended_at", UtcDateTime(), nullable=True),
         sa.Column("message", sa.String(), nullable=False),
         sa.CheckConstraint("state IN ('running', 'done', 'failed')", name="state_known"),
-        sa.ForeignKeyConstraint(
-            ["run_id"],
-            ["run.run_id"],
-        ),
-        sa.PrimaryKeyConstraint("run_id", "attempt", "name"),
     )
     op.create_table(
         "lease_gpu",
-        sa.Column("lease_id", sa.BigInteger().with_variant(sa.Integer(), "sqlite"), nullable=False),
-        sa.Column("uuid", sa.String(length=96), nullable=False),
+        sa.Column("lease_id", _ID, sa.ForeignKey("lease.lease_id"), primary_key=True),
+        sa.Column("uuid", sa.String(length=96), primary_key=True),
         sa.Column("memory_bytes", sa.BigInteger(), nullable=False),
         sa.Column("sharing", sa.String(), nullable=False),
         sa.Column("utilisation_frac", sa.Float(), nullable=False),
         sa.CheckConstraint("sharing IN ('shared', 'whole')", name="sharing_known"),
         sa.CheckConstraint("memory_bytes >= 0", name="gpu_memory_not_negative"),
         sa.CheckConstraint("utilisation_frac >= 0", name="utilisation_not_negative"),
-        sa.ForeignKeyConstraint(
-            ["lease_id"],
-            ["lease.lease_id"],
-        ),
-        sa.PrimaryKeyConstraint("lease_id", "uuid"),
     )
     op.create_table(
         "lease_port",
-        sa.Column("lease_id", sa.BigInteger().with_variant(sa.Integer(), "sqlite"), nullable=False),
-        sa.Column("port", sa.Integer(), nullable=False),
+        sa.Column("lease_id", _ID, sa.ForeignKey("lease.lease_id"), primary_key=True),
+        sa.Column("port", sa.Integer(), primary_key=True),
         sa.Column("node", sa.String(), nullable=False),
         sa.CheckConstraint("port BETWEEN 1024 AND 65535", name="port_in_range"),
-        sa.ForeignKeyConstraint(
-            ["lease_id"],
-            ["lease.lease_id"],
-        ),
-        sa.PrimaryKeyConstraint("lease_id", "port"),
         sa.UniqueConstraint("node", "port", name="one_lease_per_port"),
     )
-
-
-def downgrade() -> None:
-    op.drop_table("lease_port")
-    op.drop_table("lease_gpu")
-    op.drop_table("step")
-    op.drop_table("progress")
-    with op.batch_alter_table("lease", schema=None) as batch_op:
-        batch_op.drop_index(
-            "one_live_lease_per_run",
-            sqlite_where=sa.text("released_at IS NULL"),
-            postgresql_where=sa.text("released_at IS NULL"),
-        )
-        batch_op.drop_index(
-            "live_leases_of_node",
-            sqlite_where=sa.text("released_at IS NULL"),
-            postgresql_where=sa.text("released_at IS NULL"),
-        )
-
-    op.drop_table("lease")
-    with op.batch_alter_table("run", schema=None) as batch_op:
-        batch_op.drop_index("run_by_state")
-
-    op.drop_table("run")
-    op.drop_table("trace")
-    op.drop_table("staged_use")
-    op.drop_table("staged")
-    op.drop_table("setting")
-    op.drop_table("node")

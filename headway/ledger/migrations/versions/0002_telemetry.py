@@ -7,19 +7,15 @@ from headway.ledger.columns import UtcDateTime
 
 revision = "0002"
 down_revision = "0001"
-branch_labels = None
-depends_on = None
+
+# SQLite numbers only columns of exactly INTEGER by itself.
+_ID = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 
 
 def upgrade() -> None:
     op.create_table(
         "telemetry",
-        sa.Column(
-            "point_id",
-            sa.BigInteger().with_variant(sa.Integer(), "sqlite"),
-            autoincrement=True,
-            nullable=False,
-        ),
+        sa.Column("point_id", _ID, autoincrement=True, primary_key=True),
         sa.Column("node", sa.String(length=63), nullable=False),
         sa.Column("gpu", sa.String(length=96), nullable=False),
         sa.Column("period_s", sa.Integer(), nullable=False),
@@ -36,10 +32,5 @@ def upgrade() -> None:
         sa.Column("run_bytes", sa.JSON(), nullable=False),
         sa.CheckConstraint("period_s IN (1, 60)", name="telemetry_period_known"),
         sa.CheckConstraint("used_bytes >= 0", name="telemetry_used_not_negative"),
-        sa.PrimaryKeyConstraint("point_id"),
     )
     op.create_index("telemetry_by_time", "telemetry", ["node", "period_s", "at"])
-
-
-def downgrade() -> None:
-    op.drop_table("telemetry")

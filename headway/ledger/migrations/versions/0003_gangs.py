@@ -5,8 +5,6 @@ from alembic import op
 
 revision = "0003"
 down_revision = "0002"
-branch_labels = None
-depends_on = None
 
 _LIVE = sa.text("released_at IS NULL")
 
@@ -33,19 +31,3 @@ def upgrade() -> None:
         sqlite_where=_LIVE,
         postgresql_where=_LIVE,
     )
-
-
-def downgrade() -> None:
-    op.drop_index("one_live_lease_per_rank", "lease")
-    op.create_index(
-        "one_live_lease_per_run",
-        "lease",
-        ["run_id"],
-        unique=True,
-        sqlite_where=_LIVE,
-        postgresql_where=_LIVE,
-    )
-    op.execute("ALTER TABLE lease DROP COLUMN gang_rank")
-    op.drop_index("one_run_per_rank", "run")
-    op.execute("ALTER TABLE run DROP COLUMN gang_rank")
-    op.execute("ALTER TABLE run DROP COLUMN gang_id")

@@ -7,8 +7,6 @@ from headway.ledger.columns import UtcDateTime
 
 revision = "0004"
 down_revision = "0003"
-branch_labels = None
-depends_on = None
 
 _KINDS = (
     "'ok', 'failed', 'out_of_memory', 'gpu_out_of_memory', 'timed_out', 'cancelled', "
@@ -19,8 +17,8 @@ _KINDS = (
 def upgrade() -> None:
     op.create_table(
         "attempt",
-        sa.Column("run_id", sa.String(length=36), nullable=False),
-        sa.Column("attempt", sa.Integer(), nullable=False),
+        sa.Column("run_id", sa.String(length=36), sa.ForeignKey("run.run_id"), primary_key=True),
+        sa.Column("attempt", sa.Integer(), primary_key=True),
         sa.Column("node", sa.String(), nullable=True),
         sa.Column("resource", sa.String(), nullable=True),
         sa.Column("reason", sa.String(), nullable=False),
@@ -40,15 +38,13 @@ def upgrade() -> None:
         sa.CheckConstraint(
             "(ended_at IS NULL) = (exit_kind IS NULL)", name="attempt_ends_with_its_exit"
         ),
-        sa.ForeignKeyConstraint(["run_id"], ["run.run_id"]),
-        sa.PrimaryKeyConstraint("run_id", "attempt"),
     )
     op.create_table(
         "warning",
-        sa.Column("run_id", sa.String(length=36), nullable=False),
-        sa.Column("attempt", sa.Integer(), nullable=False),
-        sa.Column("kind", sa.String(length=16), nullable=False),
-        sa.Column("gpu", sa.String(length=96), nullable=False),
+        sa.Column("run_id", sa.String(length=36), sa.ForeignKey("run.run_id"), primary_key=True),
+        sa.Column("attempt", sa.Integer(), primary_key=True),
+        sa.Column("kind", sa.String(length=16), primary_key=True),
+        sa.Column("gpu", sa.String(length=96), primary_key=True),
         sa.Column("began_at", UtcDateTime(), nullable=False),
         sa.Column("ended_at", UtcDateTime(), nullable=True),
         sa.Column("stopped_at", UtcDateTime(), nullable=True),
@@ -58,12 +54,10 @@ def upgrade() -> None:
         sa.CheckConstraint(
             "kind IN ('gpu_unused', 'over_grant', 'starved', 'gpu_lost')", name="kind_known"
         ),
-        sa.ForeignKeyConstraint(["run_id"], ["run.run_id"]),
-        sa.PrimaryKeyConstraint("run_id", "attempt", "kind", "gpu"),
     )
     op.create_table(
         "standing",
-        sa.Column("run_id", sa.String(length=36), nullable=False),
+        sa.Column("run_id", sa.String(length=36), sa.ForeignKey("run.run_id"), primary_key=True),
         sa.Column("attempt", sa.Integer(), nullable=False),
         sa.Column("at", UtcDateTime(), nullable=False),
         sa.Column("elapsed_s", sa.Float(), nullable=False),
@@ -73,11 +67,4 @@ def upgrade() -> None:
         sa.Column("high_s", sa.Float(), nullable=True),
         sa.CheckConstraint("done_frac BETWEEN 0 AND 1", name="standing_share"),
         sa.CheckConstraint("remaining_s >= 0", name="standing_remaining_not_negative"),
-        sa.ForeignKeyConstraint(["run_id"], ["run.run_id"]),
-        sa.PrimaryKeyConstraint("run_id"),
     )
-
-
-def downgrade() -> None:
-    for table in ("standing", "warning", "attempt"):
-        op.drop_table(table)

@@ -7,8 +7,6 @@ from headway.ledger.columns import UtcDateTime
 
 revision = "0005"
 down_revision = "0004"
-branch_labels = None
-depends_on = None
 
 
 def upgrade() -> None:
@@ -17,8 +15,3 @@ def upgrade() -> None:
         "ALTER TABLE lease ADD COLUMN disk_bytes BIGINT NOT NULL DEFAULT 0"
         " CONSTRAINT lease_disk_not_negative CHECK (disk_bytes >= 0)"
     )
-
-
-def downgrade() -> None:
-    op.execute("ALTER TABLE lease DROP COLUMN disk_bytes")
-    op.execute("ALTER TABLE node DROP COLUMN removed_at")

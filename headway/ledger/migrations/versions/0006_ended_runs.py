@@ -4,13 +4,7 @@ from alembic import op
 
 revision = "0006"
 down_revision = "0005"
-branch_labels = None
-depends_on = None
 
 
 def upgrade() -> None:
     op.create_index("run_by_end", "run", ["ended_at"])
-
-
-def downgrade() -> None:
-    op.drop_index("run_by_end", "run")

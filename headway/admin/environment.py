@@ -1,0 +1,67 @@
+"""The environment of everything that belongs to a site."""
+
+import os
+import sys
+from pathlib import Path
+
+import tzlocal
+from sqlalchemy import make_url
+
+from headway.prefect import auth
+from headway.prefect.auth import site_auth
+from headway.project import PROJECT
+from headway.settings import Settings
+
+
+def site_environment(settings: Settings) -> dict[str, str]:
+    """Environment of everything that belongs to the site on this machine."""
+    env = {k: v for k, v in os.environ.items() if not k.startswith("PREFECT_")}
+    prefect = {
+        "PREFECT_HOME": str(settings.home / "prefect"),
+        "PREFECT_API_URL": settings.api_url,
+        "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+        "DO_NOT_TRACK": "1",
+        "PREFECT_SERVER_ALLOW_EPHEMERAL_MODE": "false",
+        # On SQLite, marking runs late locks the database for minutes (measured).
+        "PREFECT_SERVER_SERVICES_LATE_RUNS_ENABLED": "false",
+        "PREFECT_CLI_PROMPT": "false",
+        # A page of another site may neither ask nor read; the UI asks where it came from,
+        # by whichever of the machine's names that was.
+        "PREFECT_SERVER_CSRF_PROTECTION_ENABLED": "true",
+        "PREFECT_SERVER_CORS_ALLOWED_ORIGINS": settings.api_url.removesuffix("/api"),
+        "PREFECT_UI_API_URL": "/api",
+    }
+    if settings.server_database_url is not None:
+        prefect["PREFECT_SERVER_DATABASE_CONNECTION_URL"] = _for_prefect(
+            settings.server_database_url.get_secret_value()
+        )
+    if secret := site_auth(settings):
+        prefect |= {auth.CLIENT: secret, auth.SERVER: secret}
+    # The executables beside this Python come first: `prefect` must be the tested one.
+    path = os.pathsep.join([str(Path(sys.executable).parent), env.get("PATH", os.defpath)])
+    modules = [str(PROJECT), *filter(None, [env.get("PYTHONPATH")])]  # flows, blocks
+    site = {
+        "HEADWAY_HOME": str(settings.home),
+        "HEADWAY_PORT": str(settings.port),
+        "HEADWAY_HOST": settings.host,
+        "HEADWAY_NODE": settings.node,
+        "HEADWAY_POOL": settings.pool,
+        "HEADWAY_TIMEZONE": os.environ.get("HEADWAY_TIMEZONE") or tzlocal.get_localzone_name(),
+    }
+    return {**env, **prefect, **site, "PATH": path, "PYTHONPATH": os.pathsep.join(modules)}
+
+
+def _for_prefect(url: str) -> str:
+    """*url* with the driver that Prefect's server needs."""
+    return make_url(url).set(drivername="postgresql+asyncpg").render_as_string(hide_password=False)
+
+
+def prefect_command(settings: Settings) -> str:
+    """What a person types for `prefect`, so that it finds this site."""
+    note = settings.state_dir / "profile"
+    return note.read_text().strip() if note.exists() else "prefect"
+
+
+def beside_python(command: list[str]) -> list[str]:
+    """*command* with the executable beside this Python: `prefect` must be the tested one."""
+    return [str(Path(sys.executable).parent / command[0]), *command[1:]]

@@ -1,0 +1,108 @@
+"""Bringing this machine into a site that runs elsewhere, and out of it."""
+
+import os
+from collections.abc import Callable
+from typing import NoReturn
+
+from headway.admin.environment import site_environment
+from headway.admin.processes import server_command, worker_command
+from headway.admin.register import make_pool, register
+from headway.errors import SiteRefused, SiteUnreachable
+from headway.home import settle
+from headway.ledger import Ledger
+from headway.prefect import auth
+from headway.prefect.auth import auth_for, have_auth, keep_secret
+from headway.prefect.client import PrefectServer, checked_address
+from headway.project import PROJECT
+from headway.settings import Settings
+
+
+def join(
+    settings: Settings,
+    *,
+    server_url: str,
+    ledger_url: str,
+    say: Callable[[str], None],
+    ask: Callable[[], str] | None = None,
+) -> None:
+    """Note where the site's server and ledger are, and make this node's work pool there.
+
+    Args:
+        settings: This node's.
+        server_url: The Prefect API.
+        ledger_url: The ledger's database.
+        say: Is told what happens.
+        ask: Asks a person for the auth string; None where nobody is there.
+
+    Raises:
+        InvalidInput: *server_url* is no address.
+        SiteUnreachable: No Prefect server answers there.
+        SiteRefused: It asks for an auth string that was not given.
+        LedgerUnreachable: No database answers at *ledger_url*.
+    """
+    server_url = checked_address("server", server_url)
+    settle(settings.home)
+    settings.state_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+    secret = _accepted_auth(settings, server_url, ask)
+    with PrefectServer(server_url, auth=secret, timeout_s=10.0) as server:
+        registered = server.has_deployment()
+        Ledger.open(ledger_url).close()
+        settings.server_pointer.write_text(server_url)
+        keep_secret(settings.ledger_pointer, ledger_url)
+        if secret:
+            keep_secret(settings.auth_file, secret)
+        say(f"joining {server_url.removesuffix('/api')} as node {settings.node} …")
+        env = site_environment(settings)
+        if not registered:
+            register(settings, say)
+            return
+        make_pool(settings, env)
+        server.offer_in(settings.pool)
+
+
+def _accepted_auth(
+    settings: Settings, server_url: str, ask: Callable[[], str] | None
+) -> str | None:
+    """An auth string for the server: of the environment, of this home, or asked for."""
+    given = os.environ.get(auth.CLIENT) or os.environ.get(auth.SERVER)
+    secret = given or auth_for(settings, server_url)
+    with PrefectServer(server_url, auth=secret, timeout_s=10.0) as server:
+        if not server.is_healthy():
+            raise SiteUnreachable(server_url, "no Prefect server answers there")
+        try:
+            server.has_deployment()
+        except SiteRefused:
+            if ask is None:
+                raise
+            return ask()
+    return secret
+
+
+def serve_site(settings: Settings) -> NoReturn:
+    """Become this site's Prefect server: for systemd and containers."""
+    have_auth(settings)
+    _become(server_command(settings), settings)
+
+
+def serve(settings: Settings, say: Callable[[str], None]) -> NoReturn:
+    """Join, then become this node's worker: for systemd and containers.
+
+    Raises:
+        SiteUnreachable: The server does not answer; whoever supervises tries again.
+        LedgerUnreachable: The database does not.
+    """
+    join(settings, server_url=settings.api_url, ledger_url=settings.database_url, say=say)
+    _become(worker_command(settings), settings)
+
+
+def _become(command: list[str], settings: Settings) -> NoReturn:
+    os.chdir(PROJECT)
+    os.execve(command[0], command, site_environment(settings))  # noqa: S606 - no shell, our own path
+
+
+def leave(settings: Settings) -> None:
+    """Forget the server and ledger that this node joined."""
+    if settings.server_pointer.exists():
+        settings.auth_file.unlink(missing_ok=True)
+    settings.server_pointer.unlink(missing_ok=True)
+    settings.ledger_pointer.unlink(missing_ok=True)

@@ -1,0 +1,116 @@
+"""Starting the site's own processes on one machine: the Prefect server and this node's worker.
+
+On servers that have systemd, the units below `deployments/systemd/` do the
+same and restart what dies.
+"""
+
+import fcntl
+import signal
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from headway.admin.environment import beside_python, site_environment
+from headway.clock import Clock
+from headway.errors import HeadwayError
+from headway.node.daemon import Daemon, server_daemon, worker_daemon
+from headway.prefect.auth import have_auth
+from headway.prefect.client import PrefectServer
+from headway.settings import Settings
+from headway.units import format_duration
+
+_SERVER_START_S = 120.0
+_WORKER_START_S = 60.0
+
+
+class StartFailed(HeadwayError):
+    """A process of the site did not come up; its log says why."""
+
+    def __init__(self, what: str, log: Path, cause: str) -> None:
+        self.what = what
+        self.log = log
+        self.cause = cause
+        super().__init__(f"{what} did not start ({cause}); its last words are in {log}")
+
+
+@contextmanager
+def only_one(settings: Settings) -> Iterator[None]:
+    """Hold the site's lock: two `headway up` at once start one server."""
+    settings.state_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+    with (settings.state_dir / "up.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def start_server(settings: Settings, clock: Clock, say: Callable[[str], None]) -> bool:
+    """Start the Prefect server unless it answers already; whether it was started.
+
+    Raises:
+        StartFailed: It ended, or does not answer within two minutes; or
+            another program's server has the port.
+    """
+    daemon = server_daemon(settings)
+    with PrefectServer(settings.api_url, auth=have_auth(settings), timeout_s=5.0) as server:
+        if daemon.process() is not None and server.is_healthy():
+            if server.accepts():
+                return False
+            say("the Prefect server does not ask for this site's auth string: restarting it …")
+            worker_daemon(settings).stop(signal.SIGTERM, 10.0)  # it does not know it either
+            daemon.stop(signal.SIGTERM, 20.0)
+        if daemon.process() is None and _port_is_taken(settings):
+            raise StartFailed(
+                "the Prefect server",
+                daemon.log,
+                f"something else listens on {settings.host}:{settings.port}; "
+                "set HEADWAY_PORT to another port",
+            )
+        say(f"starting the Prefect server at {settings.api_url.removesuffix('/api')} …")
+        if daemon.process() is None:
+            daemon.start(server_command(settings), site_environment(settings))
+        _await(daemon, "the Prefect server", server.is_healthy, _SERVER_START_S, clock)
+    return True
+
+
+def server_command(settings: Settings) -> list[str]:
+    """The command that is this site's Prefect server."""
+    command = ["prefect", "server", "start", "--host", settings.host]
+    return beside_python([*command, "--port", str(settings.port)])
+
+
+def start_worker(settings: Settings, clock: Clock, say: Callable[[str], None]) -> bool:
+    """Start this node's worker unless it runs; whether it was started."""
+    daemon = worker_daemon(settings)
+    if daemon.process() is not None:
+        return False
+    say(f"starting the worker of node {settings.node} in pool {settings.pool} …")
+    ready = settings.state_dir / "worker.ready"
+    ready.unlink(missing_ok=True)
+    daemon.start(worker_command(settings), site_environment(settings))
+    _await(daemon, "the worker", ready.exists, _WORKER_START_S, clock)
+    return True
+
+
+def worker_command(settings: Settings) -> list[str]:
+    """The command that is this node's worker."""
+    command = ["prefect", "worker", "start", "--type", "gpu-node", "--pool", settings.pool]
+    return beside_python([*command, "--name", settings.node])
+
+
+def _port_is_taken(settings: Settings) -> bool:
+
+    with socket.socket() as probe:
+        probe.settimeout(1.0)
+        return probe.connect_ex((settings.host, settings.port)) == 0
+
+
+def _await(
+    daemon: Daemon, what: str, ready: Callable[[], bool], limit_s: float, clock: Clock
+) -> None:
+    end = clock.monotonic_s() + limit_s
+    while not ready():
+        if daemon.process() is None:
+            raise StartFailed(what, daemon.log, "it ended")
+        if clock.monotonic_s() > end:
+            raise StartFailed(what, daemon.log, f"no answer within {format_duration(limit_s)}")
+        clock.sleep(0.1)

@@ -1,0 +1,246 @@
+"""The control groups of this machine, of version 1 and 2 alike: limits, use and processes.
+
+A process is bound by the limits of its own group and of all groups around it.
+What a container uses is read from a parent group that headway makes for it: the
+engine's own group vanishes with the container's exit, while the parent group
+outlives it and keeps the kernel's peak, which no streamed reading catches.
+"""
+
+import errno
+import os
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import NamedTuple
+
+_NO_LIMIT_BYTES = 2**60
+"""Version 1 writes "no limit" as a number near 2⁶³; no machine has an exbibyte."""
+_REMOVE_TRIES = 50
+_REMOVE_PAUSE_S = 0.02
+
+
+class _Names(NamedTuple):
+    """How one version calls its files, and the lines of its memory.stat."""
+
+    limit: str
+    used: str
+    peak: str
+    inactive: str
+    cache: str
+    shared: str
+    slab: str
+
+
+_V1 = _Names(
+    "memory.limit_in_bytes",
+    "memory.usage_in_bytes",
+    "memory.max_usage_in_bytes",
+    "total_inactive_file",
+    "total_cache",
+    "total_shmem",
+    "",
+)
+# memory.peak came with Linux 5.19; before it only the present is known.
+_V2 = _Names(
+    "memory.max", "memory.current", "memory.peak", "inactive_file", "file", "shmem",
+    "slab_reclaimable",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryLimit:
+    """The limit of one group and what is left of it."""
+
+    limit_bytes: int
+    available_bytes: int
+    """Limit minus usage, file cache that can be dropped counted as free."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupReading:
+    """A control group at one moment. None: this kernel does not tell."""
+
+    peak_bytes: int | None
+    """The kernel's peak until now, page cache included."""
+    used_bytes: int | None
+    """In use now, page cache included."""
+    droppable_bytes: int
+    """Of what is in use now, what the kernel takes back when memory is short."""
+    cpu_s: float | None
+
+
+class Cgroups:
+    """The control groups that one process sees. Without any (macOS), nothing limits it.
+
+    Args:
+        proc: The process's directory in /proc; its `cgroup` and `mountinfo` are read.
+    """
+
+    def __init__(self, proc: Path = Path("/proc/self")) -> None:
+        self._own = _groups(proc)
+        # By controller, and version 2 by the empty name: the group at the top, and where it is.
+        self._mounts: dict[str, tuple[str, Path]] = {}
+        for line in _text(proc / "mountinfo").splitlines():
+            before, _, after = line.partition(" - ")
+            kind, *_, options = after.split()
+            if kind in ("cgroup", "cgroup2"):
+                _, _, _, root, mount_point, *_ = before.split()
+                names = [""] if kind == "cgroup2" else options.split(",")
+                self._mounts |= dict.fromkeys(names, (root, Path(mount_point)))
+
+    # ----- what limits this process -----
+
+    def memory_limits(self) -> list[MemoryLimit]:
+        """Every memory limit that binds this process, innermost first; read anew."""
+        limits = [_memory_limit(folder, _V1) for folder in self._around("memory")]
+        limits += [_memory_limit(folder, _V2) for folder in self._around("")]
+        return [limit for limit in limits if limit is not None]
+
+    def cpu_quota(self) -> float | None:
+        """CPUs' worth of time this process may use; None where nothing limits it."""
+        told = [_text(folder / "cpu.max").split() for folder in self._around("")]
+        told += [
+            [_text(folder / f"cpu.cfs_{what}_us").strip() for what in ("quota", "period")]
+            for folder in self._around("cpu")
+        ]
+        quotas = [int(each[0]) / int(each[1]) for each in told if each and each[0].isdecimal()]
+        return min(quotas, default=None)
+
+    def _around(self, controller: str) -> Iterator[Path]:
+        """The directory of this process's group and those above it, up to the mount point."""
+        if controller not in self._own or controller not in self._mounts:
+            return
+        root, mount_point = self._mounts[controller]
+        group = PurePosixPath(self._own[controller])
+        # Inside a container the path may name a group that is not mounted here:
+        # then the mount point is all there is to see, and is the container's own.
+        below = group.relative_to(root) if group.is_relative_to(root) else PurePosixPath()
+        for each in (below, *below.parents):
+            yield mount_point / each
+
+    # ----- a container's group -----
+
+    @property
+    def _memory(self) -> str:
+        """The controller that accounts for memory; version 2 beside version 1 has none."""
+        return "memory" if "memory" in self._mounts else ""
+
+    def _folder(self, controller: str, group: str) -> Path | None:
+        found = self._mounts.get(controller)
+        return None if found is None else found[1] / group.lstrip("/")
+
+    def writable(self) -> bool:
+        """May this process make groups?"""
+        root = self._folder(self._memory, "/")
+        return root is not None and os.geteuid() == 0 and os.access(root, os.W_OK)
+
+    def group_of(self, pid: int) -> str | None:
+        """Path of the group that accounts for the memory of *pid*; None when it is gone."""
+        return _groups(Path(f"/proc/{pid}")).get(self._memory)
+
+    def pids(self, group: str) -> tuple[int, ...]:
+        """Processes in *group* and below it."""
+        folder = self._folder(self._memory, group)
+        # os.walk, unlike rglob, takes no offence at a group that vanishes meanwhile.
+        below = os.walk(folder) if folder is not None else ()
+        return tuple(
+            int(pid) for each, _, _ in below for pid in _text(Path(each, "cgroup.procs")).split()
+        )
+
+    def read(self, group: str) -> GroupReading | None:
+        """What *group* and all below it hold; None when there is no such group."""
+        folder = self._folder(self._memory, group)
+        if folder is None or not folder.is_dir():
+            return None
+        names = _V1 if self._memory else _V2
+        cpu_us = _table(folder / "cpu.stat").get("usage_usec")
+        cpu_s = None if cpu_us is None else cpu_us / 1e6
+        accounts = self._folder("cpuacct", group)
+        if names is _V1 and accounts is not None:
+            cpu_ns = _number(accounts / "cpuacct.usage")
+            cpu_s = None if cpu_ns is None else cpu_ns / 1e9
+        return GroupReading(
+            peak_bytes=_number(folder / names.peak),
+            used_bytes=_number(folder / names.used),
+            droppable_bytes=_droppable(folder, names),
+            cpu_s=cpu_s,
+        )
+
+    def remove(self, group: str) -> None:
+        """Remove *group* and what is below it from every hierarchy. Idempotent.
+
+        The kernel may hold an empty group for a moment after its last
+        process; it is tried for a second.
+        """
+        for root in {mount_point for _, mount_point in self._mounts.values()}:
+            for folder, _, _ in os.walk(root / group.lstrip("/"), topdown=False):
+                _remove_folder(Path(folder))
+
+
+def _groups(proc: Path) -> dict[str, str]:
+    """Path of a process's group by controller, and of version 2 by the empty name."""
+    found: dict[str, str] = {}
+    for line in _text(proc / "cgroup").splitlines():
+        _, names, path = line.split(":", 2)
+        found |= dict.fromkeys(names.split(","), path)
+    return found
+
+
+def _memory_limit(folder: Path, names: _Names) -> MemoryLimit | None:
+    limit_bytes = _number(folder / names.limit)
+    if limit_bytes is None or limit_bytes >= _NO_LIMIT_BYTES:
+        return None
+    used_bytes = _number(folder / names.used) or 0
+    droppable_bytes = min(used_bytes, _table(folder / "memory.stat").get(names.inactive, 0))
+    return MemoryLimit(limit_bytes, max(0, limit_bytes - used_bytes + droppable_bytes))
+
+
+def _remove_folder(folder: Path) -> None:
+    for tries_left in range(_REMOVE_TRIES, -1, -1):
+        try:
+            folder.rmdir()
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            if error.errno != errno.EBUSY or not tries_left:
+                raise
+            time.sleep(_REMOVE_PAUSE_S)
+        else:
+            return
+
+
+def _droppable(folder: Path, names: _Names) -> int:
+    """Page cache below *folder* that the kernel takes back when memory is short, in bytes.
+
+    The table of a group that has just got a child can lag behind its counters
+    by two seconds (seen on Linux 6.18: 40 MiB of new page cache, none of it in
+    the parent's table); the child's own does not, so it is read first.
+    """
+    _, children, _ = next(os.walk(folder), (folder, [], []))
+    tables = [_table(folder / child / "memory.stat") for child in (*children, "")]
+    *below, own = (
+        each.get(names.cache, 0) - each.get(names.shared, 0) + each.get(names.slab, 0)
+        for each in tables
+    )
+    return max(sum(below), own)
+
+
+def _text(path: Path) -> str:
+    """The file's text; empty where there is none (another version, macOS, a group just gone)."""
+    try:
+        return path.read_text()
+    except OSError:
+        return ""
+
+
+def _number(path: Path) -> int | None:
+    """The file's number; None where there is no file, or it says that there is no limit."""
+    text = _text(path).strip()
+    return int(text) if text.isdecimal() else None
+
+
+def _table(path: Path) -> dict[str, int]:
+    """A file of ``name value`` lines."""
+    pairs = (line.split() for line in _text(path).splitlines())
+    return {pair[0]: int(pair[1]) for pair in pairs if len(pair) == 2 and pair[1].isdigit()}

@@ -1,0 +1,82 @@
+"""What commands take: files, numbers, and the site that they are about."""
+
+import math
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+import click
+
+if TYPE_CHECKING:
+    from headway.prefect.client import PrefectServer
+    from headway.site import Site
+
+
+A_FILE = click.File("rb")
+"""A file to read; ``-`` for standard input."""
+LARGEST_FILE_BYTES = 1 << 30
+
+
+class FiniteRange(click.FloatRange):
+    """Numbers of a range; neither infinite nor "nan", which no comparison keeps out."""
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """The number in *value*."""
+        number: float = super().convert(value, param, ctx)
+        if not math.isfinite(number):
+            self.fail(f"{value} is not a finite number.", param, ctx)
+        return number
+
+
+def name_of(file: BinaryIO) -> str:
+    """The path that *file* was opened with; ``-`` for standard input."""
+    # Whoever puts something else in the place of standard input need not name it.
+    name: str = getattr(file, "name", "<stdin>")
+    return "-" if name == "<stdin>" else name
+
+
+def read_text(file: BinaryIO) -> bytes:
+    """The text of a job; of too much, enough to be refused."""
+    from headway.model.yaml_document import MAX_TEXT_BYTES
+
+    return file.read(MAX_TEXT_BYTES + 1)
+
+
+def read_data(file: BinaryIO) -> bytes:
+    """All that is in *file*.
+
+    Raises:
+        InvalidInput: It is larger than `LARGEST_FILE_BYTES`.
+    """
+    from headway.errors import InvalidInput
+    from headway.units import format_size
+
+    data = file.read(LARGEST_FILE_BYTES + 1)
+    if len(data) > LARGEST_FILE_BYTES:
+        most = format_size(LARGEST_FILE_BYTES)
+        raise InvalidInput("file", f"more than {most}", f"give at most {most}", where=name_of(file))
+    return data
+
+
+def open_server(site: "Site") -> "PrefectServer":
+    """The Prefect server that PREFECT_API_URL names, or this machine's."""
+    import os
+
+    from headway.prefect.auth import auth_for
+    from headway.prefect.client import PrefectServer, checked_address
+
+    url = os.environ.get("PREFECT_API_URL") or site.settings.api_url
+    url = checked_address("PREFECT_API_URL", url)
+    return PrefectServer(url, auth=auth_for(site.settings, url))
+
+
+def this_site() -> "Site":
+    """The site that the environment names."""
+    from headway.site import current_site
+
+    return current_site()
+
+
+def ui_url(server: "PrefectServer") -> str:
+    """Where a person looks at this site."""
+    return server.api_url.removesuffix("/api")

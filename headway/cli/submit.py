@@ -1,0 +1,144 @@
+"""The command that hands a job to the site."""
+
+import sys
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+import click
+
+from headway.cli.inputs import A_FILE, name_of, open_server, read_text, this_site, ui_url
+from headway.cli.output import as_json, print_json, print_table, say, start_of
+
+if TYPE_CHECKING:
+    from headway.model.job import TrainingJob
+    from headway.site import Site
+
+
+_INTERRUPTED = 130
+"""Exit status after Ctrl-C, as shells have it."""
+
+
+@click.command()
+@click.argument("job_file", type=A_FILE)
+@click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Change one field.")
+@click.option("--watch", is_flag=True, help="Follow the run to its end.")
+@click.option("--key", help="Submitting twice with one key gives one run.")
+@click.option("--pool", help="Work pool, where the site has several.")
+@click.option("--queue", help="Work queue of the pool; its priority decides who goes first.")
+@click.option("--node", help="Run on this node and nowhere else.")
+@click.option("--dry-run", is_flag=True, help="Say what would happen; hand in nothing.")
+@as_json
+def submit(
+    *,
+    job_file: BinaryIO,
+    overrides: tuple[str, ...],
+    watch: bool,
+    key: str | None,
+    pool: str | None,
+    queue: str | None,
+    node: str | None,
+    dry_run: bool,
+    machine: bool,
+) -> None:
+    """Hand a job to the site: `headway submit job.yaml --set resources.cpus=2`."""
+    from headway.gateway.submit import read_for, refuse_impossible, refuse_missing
+
+    site = this_site()
+    read = read_for(site, read_text(job_file), filename=name_of(job_file), overrides=overrides)
+    job, queue = read.job, node or queue
+    refuse_impossible(site, read, pool=pool or "", queue=queue or "")  # needs no server
+    with open_server(site) as server:
+        goes_to = server.destination(pool, queue)["work_pool_name"]
+        refuse_impossible(site, read, pool=goes_to, queue=queue or "")
+        refuse_missing(site, read, server, pool=goes_to, queue=queue or "")
+        if dry_run:
+            _say_what_would_happen(site, job, goes_to, queue or "default", machine=machine)
+            return
+        run = server.submit(
+            {"job": job.document()},
+            name=job.name,
+            tags=[f"team:{job.team}"],
+            key=key,
+            pool=pool,
+            queue=queue,
+        )
+        url = f"{ui_url(server)}/runs/flow-run/{run.run_id}"
+        if machine and not watch:
+            print_json({"run_id": run.run_id, "name": run.name, "url": url})
+            return
+        if not machine:
+            say(f"{run.name}: {run.run_id}")
+            say(f"watch it at {url}")
+        if watch:
+            from headway.views.watch import watch_run
+
+            try:
+                sys.exit(watch_run(site, server, run.run_id, machine=machine))
+            except KeyboardInterrupt:
+                short = run.run_id[:8]
+                click.echo(
+                    f"the run goes on; `headway show {short}` looks again, "
+                    f"`headway cancel {short}` ends it",
+                    err=True,
+                )
+                sys.exit(_INTERRUPTED)
+
+
+def _say_what_would_happen(
+    site: "Site", job: "TrainingJob", pool: str, queue: str, *, machine: bool
+) -> None:
+    from headway.gateway.submit import rehearse
+    from headway.views.queue_document import rehearsal_view
+
+    view = rehearsal_view(*rehearse(site, job, pool=pool, queue=queue))
+    if machine:
+        print_json(view)
+        return
+    from headway.units import format_duration, format_size
+
+    said = view["predicted"]
+    low, high = (format_duration(said[key] or 0) for key in ("runtime_low_s", "runtime_high_s"))
+    basis = _BASES[view["host_memory_basis"]]
+    print_table(
+        ["", ""],
+        [
+            ["starts", view["reason"]],
+            ["position", str(view["position"] or "behind those that are planned for")],
+            [
+                "expected",
+                start_of(view),
+            ],
+            [
+                "runtime",
+                f"{format_duration(said['runtime_s'] or 0)} ({low} to {high})"
+                if view["runtime_known"]
+                else "not known: nothing like it, and nothing else, has run here",
+            ],
+            ["host memory", f"{format_size(view['needs_host_memory_bytes'])}, {basis}"],
+            ["each GPU", _each_gpu(view)],
+            ["cost", "–" if said["cost"] is None else f"{said['cost']:.4f}"],
+            ["rests on", said["basis"]],
+        ],
+    )
+
+
+_BASES = {
+    "declared": "as declared",
+    "predicted": "as runs like it have shown",
+    "prior": "a guess: nothing like it has run",
+    "retry": "more than was not enough",
+}
+"""Where a number of a demand comes from, for people."""
+
+
+def _each_gpu(view: Mapping[str, Any]) -> str:
+    from headway.units import format_size
+
+    if not view["needs_gpus"]:
+        return "–"
+    size = format_size(view["needs_gpu_memory_bytes"]) if view["needs_gpu_memory_bytes"] else ""
+    whole = "whole" + (f", at least {size}" if size else "") if view["needs_whole_gpus"] else size
+    return f"{whole}, {_BASES[view['gpu_memory_basis']]}"
+
+
+COMMANDS = (submit,)

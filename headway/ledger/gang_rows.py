@@ -1,0 +1,49 @@
+"""Rows of the parts that a gang has on other nodes."""
+
+from itertools import count
+
+from sqlmodel import Session, select
+
+from headway.ledger.tables import LeasePortRow, LeaseRow, RunRow
+from headway.model.run import RunState, rank_name
+
+FIRST_MEETING_PORT = 29_500
+"""Where the ranks of a gang meet, or on the next port that is free on that node."""
+
+
+def ranks_begun(session: Session, run: RunRow) -> bool:
+    """Whether a part of this attempt of *run* has begun on another node."""
+    query = select(RunRow.run_id).where(RunRow.gang_id == run.run_id, RunRow.attempt == run.attempt)
+    return session.exec(query).first() is not None
+
+
+def meeting_port(session: Session, node: str) -> int:
+    """A port of *node* that no lease has."""
+    query = select(LeasePortRow.port).where(LeasePortRow.node == node)
+    taken = set(session.exec(query))
+    return next(port for port in count(FIRST_MEETING_PORT) if port not in taken)
+
+
+def rank_run(gang: RunRow, lease: LeaseRow, run_id: str) -> RunRow:
+    """A rank as a claimed run: never repeated or stopped for others by itself."""
+    name = rank_name(gang.name, lease.gang_rank)
+    return RunRow(
+        run_id=run_id,
+        name=name,
+        queue=lease.node,
+        gang_id=gang.run_id,
+        gang_rank=lease.gang_rank,
+        job={**gang.job, "name": name, "retries": 0, "preemptible": False},
+        state=RunState.CLAIMED,
+        attempt=lease.attempt,
+        node=lease.node,
+        claimed_at=lease.granted_at,
+        owner=gang.owner,
+        team=gang.team,
+        pool=gang.pool,
+        priority=gang.priority,
+        submitted_at=gang.submitted_at,
+        prediction=gang.prediction,
+        demand=gang.demand,
+        demand_override=gang.demand_override,
+    )

@@ -1,0 +1,102 @@
+"""Rows of the lease tables: locked, granted, released, and read as values."""
+
+from collections.abc import Sequence
+from dataclasses import asdict
+
+from sqlalchemy import delete
+from sqlmodel import Session, col, select
+
+from headway.errors import LeaseLost
+from headway.ledger.codec import record
+from headway.ledger.columns import now
+from headway.ledger.tables import LeaseGpuRow, LeasePortRow, LeaseRow, NodeRow
+from headway.model.lease import GpuGrant, Lease
+
+LIVE = col(LeaseRow.released_at).is_(None)
+"""What counts: unreleased leases, expired ones too."""
+
+
+def lock_nodes(session: Session, names: Sequence[str]) -> dict[str, NodeRow]:
+    """Hold the nodes' rows until the transaction ends; on SQLite the transaction itself does.
+
+    All who lock several do so in one order, so that none waits for another in a ring.
+    """
+    query = select(NodeRow).where(col(NodeRow.name).in_(names)).order_by("name")
+    return {row.name: row for row in session.exec(query.with_for_update())}
+
+
+def leases_of(session: Session, run_id: str) -> Sequence[LeaseRow]:
+    """The run's unreleased leases by rank: its own, and those its other ranks have yet to take."""
+    query = select(LeaseRow).where(LeaseRow.run_id == run_id, LIVE)
+    return session.exec(query.order_by("gang_rank")).all()
+
+
+def live_lease(session: Session, run_id: str) -> LeaseRow | None:
+    """The run's own unreleased lease; a partial index allows one at most."""
+    return next((row for row in leases_of(session, run_id) if row.gang_rank == 0), None)
+
+
+def held_lease(session: Session, lease_id: int, token: str) -> LeaseRow:
+    """The lease, locked.
+
+    Raises:
+        LeaseLost: Released, or another token holds it.
+    """
+    lease = session.get(LeaseRow, lease_id, with_for_update=True)
+    if lease is None:
+        raise LeaseLost(lease_id, "?", "there is no such lease")
+    if lease.released_at is not None:
+        raise LeaseLost(lease_id, lease.run_id, "it was released")
+    if lease.token != token:
+        raise LeaseLost(lease_id, lease.run_id, "another token holds it")
+    return lease
+
+
+def number(row: LeaseRow) -> int:
+    """The lease's id, which the database has given it with the first flush."""
+    return row.lease_id or 0
+
+
+def grant(session: Session, row: LeaseRow, gpus: Sequence[GpuGrant], ports: Sequence[int]) -> None:
+    """Add *gpus* and *ports* to a lease that was flushed."""
+    session.add_all(LeaseGpuRow(lease_id=number(row), **asdict(each)) for each in gpus)
+    session.add_all(LeasePortRow(lease_id=number(row), port=port, node=row.node) for port in ports)
+    session.flush()
+
+
+def release(session: Session, row: LeaseRow) -> None:
+    """The lease counts no more. Idempotent."""
+    row.released_at = now(session)
+    # The ports' rows go, so that the unique constraint guards live ones only.
+    session.exec(delete(LeasePortRow).where(col(LeasePortRow.lease_id) == row.lease_id))
+
+
+def live_leases(session: Session, nodes: Sequence[str]) -> list[Lease]:
+    """Unreleased leases on *nodes*, expired ones too."""
+    query = select(LeaseRow).where(LIVE, col(LeaseRow.node).in_(nodes))
+    return leases_from(session, session.exec(query.order_by("lease_id")).all())
+
+
+def leases_from(session: Session, rows: Sequence[LeaseRow]) -> list[Lease]:
+    """The leases of *rows*; their parts in two more queries, not in two for each."""
+    ids = [row.lease_id for row in rows]
+    gpus: dict[int, list[GpuGrant]] = {}
+    for gpu in session.exec(select(LeaseGpuRow).where(col(LeaseGpuRow.lease_id).in_(ids))):
+        gpus.setdefault(gpu.lease_id, []).append(record(GpuGrant, gpu))
+    ports: dict[int, list[int]] = {}
+    for port in session.exec(select(LeasePortRow).where(col(LeasePortRow.lease_id).in_(ids))):
+        ports.setdefault(port.lease_id, []).append(port.port)
+    return [
+        record(
+            Lease,
+            row,
+            gpus=tuple(gpus.get(number(row), ())),
+            ports=tuple(sorted(ports.get(number(row), ()))),
+        )
+        for row in rows
+    ]
+
+
+def lease_from(session: Session, row: LeaseRow) -> Lease:
+    """The lease of one row."""
+    return leases_from(session, [row])[0]

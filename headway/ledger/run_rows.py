@@ -1,0 +1,45 @@
+"""Rows of the run table: found, moved along a run's states, and read as records."""
+
+from collections.abc import Sequence
+
+from sqlmodel import Session, col, select
+
+from headway.errors import IllegalTransition, RunUnknown
+from headway.ledger.codec import record
+from headway.ledger.records import RunRecord
+from headway.ledger.tables import RunRow
+from headway.model.run import TRANSITIONS, RunState
+
+
+def run_row(session: Session, run_id: str, *, lock: bool = False) -> RunRow:
+    """The row of a run, held until the transaction ends where *lock* is true.
+
+    Raises:
+        RunUnknown: There is none.
+    """
+    row = session.get(RunRow, run_id, with_for_update=lock or None)
+    if row is None:
+        raise RunUnknown(run_id)
+    return row
+
+
+def move(row: RunRow, to: RunState) -> None:
+    """Change a run's state along `TRANSITIONS`, or raise `IllegalTransition`."""
+    if to not in TRANSITIONS[row.state]:
+        raise IllegalTransition(row.run_id, row.state, to)
+    row.state = to
+
+
+def runs_of(session: Session, run_ids: Sequence[str]) -> list[RunRecord]:
+    """The records of *run_ids*, as many of them as there are."""
+    found = []
+    for start in range(0, len(run_ids), 500):  # SQLite takes some thousand parameters at most
+        page = run_ids[start : start + 500]
+        query = select(RunRow).where(col(RunRow.run_id).in_(page)).order_by("run_id")
+        found += [run_record(row) for row in session.exec(query)]
+    return found
+
+
+def run_record(row: RunRow) -> RunRecord:
+    """The record of a row; the exit of an earlier attempt is no exit of the run."""
+    return record(RunRecord, row, exit=row.exit() if row.state is RunState.ENDED else None)

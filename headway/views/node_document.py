@@ -1,0 +1,65 @@
+"""One node as plain data with documented keys (docs/json.md)."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from headway.ledger.records import NodeRecord
+from headway.model.lease import Lease
+from headway.units import format_size
+from headway.views.fields import iso_time
+
+
+def node_view(record: NodeRecord, leases: Iterable[Lease]) -> dict[str, Any]:
+    """One node as `headway nodes --json` lists it."""
+    node, held = record.node, [lease for lease in leases if lease.node == record.node.name]
+    reading = record.reading
+    used = {gpu.uuid: gpu for gpu in (reading.gpus or ())} if reading else {}
+    lost = reading.lost_gpus if reading else {}
+    return {
+        "node": node.name,
+        "pool": node.pool,
+        "state": node.state.value,
+        "state_reason": node.state_reason,
+        "cpus": node.capacity.cpus,
+        "cpus_promised": sum(lease.cpus for lease in held),
+        "host_memory_bytes": node.capacity.host_memory_bytes,
+        "host_reserve_bytes": node.reserve.host_memory_bytes,
+        "host_promised_bytes": sum(lease.host_memory_bytes for lease in held),
+        "host_used_bytes": reading.host.used_bytes if reading else None,
+        "gpus": [
+            {
+                "uuid": gpu.uuid,
+                "index": gpu.index,
+                "name": gpu.name,
+                "memory_bytes": gpu.memory_bytes,
+                "promised_bytes": sum(
+                    grant.memory_bytes
+                    for lease in held
+                    for grant in lease.gpus
+                    if grant.uuid == gpu.uuid
+                ),
+                "used_bytes": used[gpu.uuid].used_bytes if gpu.uuid in used else None,
+                "utilisation_frac": used[gpu.uuid].utilisation_frac if gpu.uuid in used else None,
+                "lost": lost.get(gpu.uuid, ""),
+            }
+            for gpu in node.capacity.gpus
+        ],
+        "gpu_error": reading.gpu_error if reading else "",
+        "runs": [lease.run_id for lease in held],
+        "heartbeat_at": iso_time(record.heartbeat_at),
+    }
+
+
+def state_text(view: Mapping[str, Any]) -> str:
+    """The state of a `node_view` for people, with its reason."""
+    return (
+        f"{view['state']} ({view['state_reason']})" if view["state_reason"] else str(view["state"])
+    )
+
+
+def gpu_text(gpu: dict[str, Any]) -> str:
+    """One GPU of a `node_view` for people: what is promised of it, or that it is lost."""
+    if gpu["lost"]:
+        return f"gpu{gpu['index']} lost: {gpu['lost']}"
+    promised = f"{format_size(gpu['promised_bytes'])} of {format_size(gpu['memory_bytes'])}"
+    return f"{gpu['name']} {promised}"

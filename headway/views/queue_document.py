@@ -1,0 +1,116 @@
+"""The runs that wait, as plain data with documented keys (docs/json.md)."""
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from headway.ledger.records import RunRecord
+from headway.model.lease import Demand, Sharing
+from headway.model.run import Prediction
+from headway.policy.outlook import around
+from headway.policy.plan import Start, Stay
+from headway.scheduler.planning import preview
+from headway.site import Site
+from headway.views.fields import iso_time
+from headway.views.run_document import predicted_view
+
+
+def line_views(site: Site, pool: str = "") -> list[dict[str, Any]]:
+    """The line of a pool, first in line first, as `headway queue --json` prints it.
+
+    The runs near the front are planned for at this moment; those behind them
+    follow by submission.
+
+    Args:
+        site: Where.
+        pool: The pool; empty for this node's.
+    """
+    records = {r.run_id: r for r in site.ledger.runs.waiting(pool or site.settings.pool)}
+    entries = preview(site, pool)(()).entries if records else ()
+    planned = [entry for entry in entries if entry.run_id in records]
+    views = [waiting_view(e.position, records.pop(e.run_id), e) for e in planned]
+    behind = enumerate(records.values(), start=len(views) + 1)
+    return views + [waiting_view(position, record, None) for position, record in behind]
+
+
+def waiting_of(site: Site, record: RunRecord) -> dict[str, Any] | None:
+    """What `line_views` says of one run; None when it waits no more."""
+    views = line_views(site, record.pool)
+    return next((view for view in views if view["run_id"] == record.run_id), None)
+
+
+def waiting_view(position: int, record: RunRecord, entry: Start | Stay | None) -> dict[str, Any]:
+    """One waiting run as `headway queue --json` lists it.
+
+    Args:
+        position: 1 is the front of the line.
+        record: The run.
+        entry: What the plan says now of a run near the front; None for those behind.
+    """
+    demand = record.demand
+    resource, reason = record.resource, record.reason
+    if isinstance(entry, Stay):
+        resource, reason = entry.wait.resource.value, entry.wait.reason
+    elif isinstance(entry, Start):
+        nodes = ", ".join(admit.node for admit in entry.admits)
+        resource, reason = None, f"starts now on {nodes}"
+    return {
+        "position": position,
+        "run_id": record.run_id,
+        "name": record.name,
+        "owner": record.owner or None,
+        "team": record.team,
+        "attempt": record.attempt,
+        "resource": resource,
+        "reason": reason,
+        "needs_host_memory_bytes": demand.host_memory_bytes if demand else None,
+        "needs_gpus": demand.gpus if demand else None,
+        **_start(entry),
+        "submitted_at": iso_time(record.submitted_at),
+    }
+
+
+def _start(entry: Start | Stay | None) -> dict[str, Any]:
+    """When a run that waits is expected to start, and why that is not known where it is not."""
+    said = entry if isinstance(entry, Stay) else None
+    return {
+        "starts_now": isinstance(entry, Start),
+        "earliest_start_at": iso_time(said.earliest_at if said else None),
+        "expected_start_at": iso_time(said.expected_at if said else None),
+        "latest_start_at": iso_time(said.latest_at if said else None),
+        "start_unknown": said.unknown if said else "",
+    }
+
+
+def start_text(view: Mapping[str, Any], now: datetime) -> str:
+    """The same for people, by the clock of *now*'s time zone: ``about 07:06 (07:02–07:15)``."""
+    if view["starts_now"]:
+        return "now"
+    names = ("earliest_start_at", "expected_start_at", "latest_start_at")
+    times = [view[name] and datetime.fromisoformat(view[name]) for name in names]
+    first, expected, last = (each and each.astimezone(now.tzinfo) for each in times)
+    if expected is None:
+        return "not known" + (f": {view['start_unknown']}" if view["start_unknown"] else "")
+    return around(first, expected, last, now)
+
+
+def rehearsal_view(entry: Start | Stay | None, said: Prediction, demand: Demand) -> dict[str, Any]:
+    """What `headway submit --dry-run --json` prints."""
+    reason = "behind the runs that are planned for"
+    if isinstance(entry, Stay):
+        reason = f"waits: {entry.wait.reason}"
+    elif isinstance(entry, Start):
+        reason = f"at once, on {', '.join(admit.node for admit in entry.admits)}"
+    return {
+        "position": None if entry is None else entry.position,
+        "reason": reason,
+        **_start(entry),
+        "needs_host_memory_bytes": demand.host_memory_bytes,
+        "host_memory_basis": demand.host_memory_basis.value,
+        "needs_gpus": demand.gpus,
+        "needs_gpu_memory_bytes": demand.gpu_memory_bytes,
+        "gpu_memory_basis": demand.gpu_memory_basis.value,
+        "needs_whole_gpus": demand.gpus > 0 and demand.sharing is Sharing.WHOLE,
+        "runtime_known": said.told is not None,
+        "predicted": predicted_view(said),
+    }

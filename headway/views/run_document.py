@@ -1,0 +1,223 @@
+"""One run as plain data with documented keys (docs/json.md), for people and for machines."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from headway.estimate.remaining.diagnostics import Diagnostics
+from headway.ledger.records import RunRecord
+from headway.model.attempt import AttemptRecord
+from headway.model.lease import Lease
+from headway.model.progress import ProgressPoint
+from headway.model.run import Exit, ExitKind, Measurement, Prediction, RunState, Step
+from headway.model.silent import RunWarning
+from headway.prefect.client import FlowRun
+from headway.units import format_duration, format_size
+from headway.views.fields import fields, iso_time
+from headway.views.run_history import RunHistory
+from headway.views.site_snapshot import RunProgress
+
+_STATE_NAMES = {
+    RunState.WAITING: "AwaitingHeadroom",
+    RunState.CLAIMED: "Pending",
+    RunState.RUNNING: "Running",
+}
+_END_NAMES = {
+    ExitKind.OK: "Completed",
+    ExitKind.CANCELLED: "Cancelled",
+    ExitKind.TIMED_OUT: "TimedOut",
+}
+
+
+def run_view(
+    seen: FlowRun,
+    record: RunRecord | None,
+    ui_url: str,
+    progress: RunProgress | None = None,
+) -> dict[str, Any]:
+    """One run as `headway runs --json` lists it.
+
+    Prefect knows every run from its creation; the ledger knows more from the
+    moment a worker has seen it. *progress* says how far a run that runs is.
+    """
+    running_s = progress.elapsed_s if progress else None
+    return {
+        "run_id": seen.run_id,
+        "name": seen.name,
+        "owner": owner_of(seen, record) or None,
+        "state": seen.state_name,
+        "reason": _reason(seen, record),
+        "node": record.node if record else None,
+        "runtime": record.runtime if record else None,
+        "attempt": record.attempt if record else 1,
+        "exit": exit_view(record.exit if record else None),
+        "submitted_at": seen.created_at,
+        "started_at": iso_time(record.started_at if record else None),
+        "ended_at": iso_time(record.ended_at if record else None),
+        "duration_s": _lasted_s(record) if running_s is None else running_s,
+        "done_frac": progress.done_frac if progress else None,
+        "remaining_s": progress.remaining_s if progress else None,
+        "url": f"{ui_url}/runs/flow-run/{seen.run_id}",
+    }
+
+
+def owner_of(seen: FlowRun, record: RunRecord | None) -> str:
+    """Whose run it is; empty where nobody has said so."""
+    if record is not None:
+        return record.owner
+    job = seen.parameters.get("job")
+    return str(job.get("owner") or "") if isinstance(job, Mapping) else ""
+
+
+def _lasted_s(record: RunRecord | None) -> float | None:
+    """How long the newest attempt of a run that has ended ran."""
+    if record is None or record.started_at is None or record.ended_at is None:
+        return None
+    return max((record.ended_at - record.started_at).total_seconds(), 0.0)
+
+
+def _reason(seen: FlowRun, record: RunRecord | None) -> str:
+    # A run that was cancelled in line waits no more, though no worker has noted it yet.
+    if record is not None and record.state is RunState.WAITING and not is_over(seen):
+        return record.reason or seen.message
+    return seen.message
+
+
+def exit_view(end: Exit | None) -> dict[str, Any] | None:
+    """How a run or an attempt ended; None when it has not."""
+    return None if end is None else fields(end, "kind", "code", "message")
+
+
+def ledger_state(record: RunRecord) -> str:
+    """The state's name as Prefect would show it, for when Prefect is away."""
+    if record.state is RunState.ENDED and record.exit is not None:
+        return _END_NAMES.get(record.exit.kind, "Failed")
+    return _STATE_NAMES.get(record.state, record.state.value)
+
+
+def run_details(history: RunHistory, remaining_s: float | None) -> dict[str, Any]:
+    """What `headway show --json` adds to `run_view`.
+
+    Args:
+        history: Of the run.
+        remaining_s: How long it still takes; None while that is not known.
+    """
+    record = history.record
+    progress = history.newest or _NO_PROGRESS
+    return {
+        "job": dict(record.job),
+        "owner": record.owner or None,
+        "team": record.team,
+        "steps": [_step(step) for step in history.steps],
+        "demand": None if record.demand is None else fields(record.demand, *_DEMAND),
+        "lease": None if history.lease is None else _lease(history.lease),
+        "predicted": predicted_view(record.prediction or Prediction()),
+        "measured": fields(record.measurement or Measurement(), *_QUANTITIES),
+        "progress": fields(progress, "iteration", "epoch", "total", "metrics")
+        | {"remaining_s": remaining_s},
+        "outputs": None if history.outputs is None else list(history.outputs),
+        "gang": record.gang_id,
+        "ranks": [
+            {
+                "rank": rank.gang_rank,
+                **fields(rank, "run_id", "node"),
+                "state": ledger_state(rank),
+                "exit": exit_view(rank.exit),
+            }
+            for rank in history.ranks
+        ],
+        "warnings": [warning_view(each) for each in history.warnings],
+        "attempts": [_attempt(each) for each in history.attempts],
+    }
+
+
+_QUANTITIES = ("runtime_s", "host_peak_bytes", "gpu_peak_bytes", "cost")
+_DEMAND = ("host_memory_bytes", "host_memory_basis", "cpus", "gpus", "gpu_memory_bytes")
+_NO_PROGRESS = ProgressPoint(t_s=0.0)
+
+
+def _attempt(attempt: AttemptRecord) -> dict[str, Any]:
+    asked = ("attempt", "node", "resource", "reason", "claimed_at", "started_at", "ended_at")
+    return {
+        **fields(attempt, *asked),
+        "exit": exit_view(attempt.exit),
+        "predicted": predicted_view(attempt.prediction or Prediction()),
+        "measured": fields(attempt.measurement or Measurement(), *_QUANTITIES),
+    }
+
+
+def warning_view(warning: RunWarning) -> dict[str, Any]:
+    """One silent failure, as `headway show --json` prints it."""
+    return {
+        "attempt": warning.attempt,
+        **fields(warning.failure, "kind", "gpu", "measured", "limit", "text"),
+        **fields(warning, "began_at", "ended_at", "stopped_at"),
+    }
+
+
+def diagnostics_view(found: Diagnostics) -> dict[str, Any]:
+    """How steady a run's iteration times are, as `headway show --json` prints it."""
+    return {
+        "iterations": found.iterations,
+        "startup_iterations": found.startup,
+        "mean_s": found.mean_s,
+        "variation": found.cv,
+        **fields(found, "adf_statistic", "adf_p_value", "stationary"),
+        "text": found.sentence(),
+    }
+
+
+def predicted_view(said: Prediction) -> dict[str, Any]:
+    """What was predicted of a run, with the interval of its runtime and what it rests on."""
+    return fields(said, *_QUANTITIES, "runtime_low_s", "runtime_high_s", "basis")
+
+
+def comparison(said: Prediction, found: Measurement) -> list[dict[str, str]]:
+    """Rows for people: quantity, what was predicted, what was measured, and their ratio."""
+    quantities: list[tuple[str, float | None, float | None, Callable[[Any], str]]] = [
+        ("runtime", said.runtime_s, found.runtime_s, format_duration),
+        ("host memory peak", said.host_peak_bytes, found.host_peak_bytes, format_size),
+        ("GPU memory peak", said.gpu_peak_bytes, found.gpu_peak_bytes, format_size),
+        ("cost", said.cost, found.cost, "{:.4f}".format),
+    ]
+    rows = [
+        {
+            "quantity": name,
+            "predicted": "–" if before is None else form(before),
+            "measured": "–" if after is None else form(after),
+            "measured ÷ predicted": f"{after / before:.2f}"
+            if before and after is not None
+            else "–",
+        }
+        for name, before, after, form in quantities
+        if before is not None or after is not None
+    ]
+    if said.runtime_low_s is not None and said.runtime_high_s is not None:
+        low, high = format_duration(said.runtime_low_s), format_duration(said.runtime_high_s)
+        rows[0]["predicted"] += f" ({low} to {high})"
+    return rows
+
+
+def _step(step: Step) -> dict[str, Any]:
+    seconds = None
+    if step.ended_at is not None:
+        seconds = round((step.ended_at - step.started_at).total_seconds(), 3)
+    return {**fields(step, "name", "attempt", "state"), "seconds": seconds, "message": step.message}
+
+
+def _lease(lease: Lease) -> dict[str, Any]:
+    return {
+        **fields(lease, "lease_id", "node", "host_memory_bytes", "cpus"),
+        "gpus": [fields(gpu, "uuid", "memory_bytes") for gpu in lease.gpus],
+        "ports": list(lease.ports),
+        "expires_at": iso_time(lease.expires_at),
+    }
+
+
+def outcome(state: str) -> int:
+    """Exit status of the command line for a run that ended in *state*."""
+    return 0 if state == "Completed" else 1
+
+
+def is_over(seen: FlowRun) -> bool:
+    """Whether nothing more will happen to the run, as far as Prefect knows."""
+    return seen.state_type in {"COMPLETED", "FAILED", "CANCELLED", "CRASHED"}

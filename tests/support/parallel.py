@@ -1,0 +1,85 @@
+"""How the tests are shared out among several processes.
+
+A file's tests go to one process, and so do the files that use one live site: two processes
+would each bring it up. What takes longest is begun first, what is short fills up at the end.
+"""
+
+from typing import Any
+
+import pytest
+from xdist.scheduler import LoadScopeScheduling
+
+_LIVE = {
+    "one node": (
+        "tests/integration/test_main_job.py",
+        "tests/faults/test_kills.py",
+        "tests/browser/test_run_form.py",
+        "tests/integration/test_foreign_runs.py",
+        "tests/integration/test_removal.py",
+        "tests/integration/test_door.py",
+        "tests/integration/test_home.py",
+        "tests/integration/test_retrain.py",
+        "tests/integration/test_secrets.py",
+        "tests/integration/test_gang_engine.py",
+    ),
+    "several nodes": ("tests/integration/test_nodes.py", "tests/integration/test_gang.py"),
+    "gpus": ("tests/integration/test_gpus.py", "tests/integration/test_profile.py"),
+}
+"""Files that share a site, by its name."""
+SITES = {
+    "process_site": "one node",
+    "docker_site": "one node",
+    "four_nodes": "several nodes",
+    "stub_site": "gpus",
+}
+"""The fixtures that are these sites."""
+_ALONE = (
+    "tests/integration/test_two_hosts.py",
+    "tests/integration/test_compose.py",
+    "tests/integration/test_forkserver.py",
+)
+"""Files with a live site of their own."""
+_LAST = "tests/unit/"
+_SHARED_BY = {file: name for name, files in _LIVE.items() for file in files}
+_FIRST = [*_LIVE, *_ALONE]
+
+
+def group(nodeid: str) -> str:
+    """What of the tests goes to one process together with the test *nodeid*."""
+    file = nodeid.partition("::")[0]
+    return _SHARED_BY.get(file, file)
+
+
+def turn(nodeid: str) -> tuple[int, int]:
+    """Which tests come earlier: those that this is smaller for."""
+    name, file = group(nodeid), nodeid.partition("::")[0]
+    if name in _LIVE:
+        return _FIRST.index(name), _LIVE[name].index(file)
+    if name in _FIRST:
+        return _FIRST.index(name), 0
+    return len(_FIRST) + name.startswith(_LAST), 0
+
+
+def check(item: pytest.Item) -> None:
+    """Refuse a test that uses a shared site from a file that is not known to.
+
+    Raises:
+        UsageError: The file has to be named above.
+    """
+    for fixture in SITES.keys() & set(getattr(item, "fixturenames", ())):
+        if group(item.nodeid) != SITES[fixture]:
+            raise pytest.UsageError(
+                f"{item.nodeid} uses {fixture}: name its file in {__name__} under "
+                f"{SITES[fixture]!r}, so that the site is brought up once"
+            )
+
+
+class BySite(LoadScopeScheduling):
+    """Gives each process a whole group at a time, in the order of `turn`."""
+
+    def __init__(self, config: pytest.Config, log: Any = None) -> None:
+        config.option.loadscopereorder = False
+        super().__init__(config, log)
+
+    def _split_scope(self, nodeid: str) -> str:
+        return group(nodeid)

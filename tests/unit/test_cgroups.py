@@ -1,0 +1,151 @@
+"""Limits and use of control groups, both versions, in made-up trees of files."""
+
+from pathlib import Path
+
+import pytest
+
+from headway.cgroups import Cgroups, GroupReading, MemoryLimit
+from headway.telemetry.host import NodeHost
+from headway.units import GIB, MIB
+
+
+def tree(root: Path, files: dict[str, str]) -> None:
+    for name, text in files.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(text)
+
+
+def mount(root: Path, kind: str, below: str = "/", options: str = "rw") -> str:
+    return f"30 20 0:25 {below} {root} rw,nosuid - {kind} cgroup {options}\n"
+
+
+@pytest.fixture
+def v2(tmp_path: Path) -> Cgroups:
+    """A service limited to 4 GiB in a slice limited to 2 CPUs."""
+    tree(
+        tmp_path,
+        {
+            "proc/cgroup": "0::/site.slice/worker.service\n",
+            "proc/mountinfo": mount(tmp_path / "fs", "cgroup2"),
+            "fs/site.slice/memory.max": "max\n",
+            "fs/site.slice/cpu.max": "200000 100000\n",
+            "fs/site.slice/worker.service/memory.max": f"{4 * GIB}\n",
+            "fs/site.slice/worker.service/memory.current": f"{3 * GIB}\n",
+            "fs/site.slice/worker.service/memory.stat": f"anon 5\ninactive_file {2 * GIB}\n",
+            "fs/site.slice/worker.service/cpu.max": "max 100000\n",
+        },
+    )
+    return Cgroups(tmp_path / "proc")
+
+
+def test_version_2_walks_up(v2: Cgroups) -> None:
+    """File cache that can be dropped counts as available."""
+    assert v2.memory_limits() == [MemoryLimit(4 * GIB, 3 * GIB)]
+    assert v2.cpu_quota() == 2.0
+
+
+def test_version_1_has_a_tree_for_each_controller(tmp_path: Path) -> None:
+    memory, cpu = tmp_path / "memory", tmp_path / "cpu"
+    tree(
+        tmp_path,
+        {
+            "proc/cgroup": "5:cpu,cpuacct:/docker/abc\n4:memory:/docker/abc\n0::/\n",
+            # As a container sees it: its own group is the mounted root.
+            "proc/mountinfo": mount(memory, "cgroup", "/docker/abc", "rw,memory")
+            + mount(cpu, "cgroup", "/", "rw,cpu,cpuacct"),
+            "memory/memory.limit_in_bytes": f"{512 * MIB}\n",
+            "memory/memory.usage_in_bytes": f"{100 * MIB}\n",
+            "memory/memory.stat": f"cache 1\ntotal_inactive_file {40 * MIB}\n",
+            "cpu/cpu.cfs_quota_us": "-1\n",
+            "cpu/cpu.cfs_period_us": "100000\n",
+            "cpu/docker/cpu.cfs_quota_us": "150000\n",
+            "cpu/docker/cpu.cfs_period_us": "100000\n",
+        },
+    )
+    groups = Cgroups(tmp_path / "proc")
+    assert groups.memory_limits() == [MemoryLimit(512 * MIB, 452 * MIB)]
+    assert groups.cpu_quota() == 1.5
+
+
+@pytest.mark.parametrize("limit", ["9223372036854771712", "max", ""])
+def test_no_limit_is_no_limit(tmp_path: Path, limit: str) -> None:
+    tree(
+        tmp_path,
+        {
+            "proc/cgroup": "4:memory:/\n",
+            "proc/mountinfo": mount(tmp_path / "m", "cgroup", options="rw,memory"),
+            "m/memory.limit_in_bytes": limit,
+        },
+    )
+    assert Cgroups(tmp_path / "proc").memory_limits() == []
+
+
+def test_a_machine_without_control_groups_has_no_limits(tmp_path: Path) -> None:
+    groups = Cgroups(tmp_path)
+    assert groups.memory_limits() == []
+    assert groups.cpu_quota() is None
+
+
+def test_the_host_lives_under_its_group(v2: Cgroups, tmp_path: Path) -> None:
+    """The smaller of machine and group, for the total and for what is left."""
+    host = NodeHost(tmp_path, proc=tmp_path / "proc")
+    limited, free = host.read(), NodeHost(tmp_path, proc=tmp_path / "none").read()
+    assert limited.memory_bytes == min(4 * GIB, free.memory_bytes)
+    assert limited.used_bytes >= min(GIB, limited.memory_bytes)
+    assert host.cpus() <= 2.0
+
+
+@pytest.fixture
+def groups(tmp_path: Path) -> Cgroups:
+    """Those of a host with version 2 alone."""
+    tree(tmp_path, {"proc/cgroup": "0::/\n", "proc/mountinfo": mount(tmp_path / "fs", "cgroup2")})
+    return Cgroups(tmp_path / "proc")
+
+
+def test_a_group_that_is_gone(groups: Cgroups, tmp_path: Path) -> None:
+    text = mount(tmp_path / "fs", "cgroup", options="rw,memory")
+    tree(tmp_path, {"v1/mountinfo": text, "v1/cgroup": "4:memory:/\n"})
+    for each in (groups, Cgroups(tmp_path / "v1")):
+        assert each.pids("/headway/gone") == ()
+        assert each.read("/headway/gone") is None
+        each.remove("/headway/gone")
+
+
+def test_version_2_is_read(groups: Cgroups, tmp_path: Path) -> None:
+    """From files of the kernel's form: this suite's machines may have version 1 only."""
+    top = "fs/headway/run"
+    tree(
+        tmp_path,
+        {
+            f"{top}/engine/cgroup.procs": "11\n12\n",
+            f"{top}/cgroup.procs": "",
+            f"{top}/memory.peak": "4096\n",
+            f"{top}/memory.current": "1024\n",
+            f"{top}/memory.stat": "anon 512\nfile 256\nshmem 64\nslab_reclaimable 16\n",
+            f"{top}/cpu.stat": "usage_usec 1500000\nuser_usec 1\n",
+        },
+    )
+    assert groups.read("/headway/run") == GroupReading(4096, 1024, droppable_bytes=208, cpu_s=1.5)
+    # The engine's group below it knows of more cache: the kernel has not yet added it up.
+    stat = "anon 512\nfile 900\nshmem 64\nslab_reclaimable 16\n"
+    tree(tmp_path, {f"{top}/engine/memory.stat": stat})
+    assert groups.read("/headway/run") == GroupReading(4096, 1024, droppable_bytes=852, cpu_s=1.5)
+    assert groups.pids("/headway/run") == (11, 12)
+
+
+def test_version_1_is_read(tmp_path: Path) -> None:
+    memory, accounts = tmp_path / "memory", tmp_path / "cpuacct"
+    mounts = mount(memory, "cgroup", options="rw,memory")
+    tree(
+        tmp_path,
+        {
+            "proc/cgroup": "4:memory:/\n5:cpuacct:/\n",
+            "proc/mountinfo": mounts + mount(accounts, "cgroup", options="rw,cpuacct"),
+            "memory/run/memory.max_usage_in_bytes": "4096\n",
+            "memory/run/memory.usage_in_bytes": "1024\n",
+            "memory/run/memory.stat": "cache 1\ntotal_cache 256\ntotal_shmem 64\n",
+            "cpuacct/run/cpuacct.usage": "1500000000\n",
+        },
+    )
+    found = Cgroups(tmp_path / "proc").read("/run")
+    assert found == GroupReading(4096, 1024, droppable_bytes=192, cpu_s=1.5)
