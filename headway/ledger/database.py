@@ -112,12 +112,7 @@ class Database:
                 "nothing was changed"
             ) from error
         except DBAPIError as error:
-            raise LedgerUnreachable(self.shown_url, _cause(error)) from error
-
-    @property
-    def shown_url(self) -> str:
-        """The address without its password."""
-        return shown(self.engine)
+            raise LedgerUnreachable(shown(self.engine), _cause(error)) from error
 
     def migrate(self) -> None:
         """Bring the tables to this code's schema. Safe when several start at once.
@@ -150,7 +145,7 @@ class Database:
                 config.attributes["connection"] = connection
                 command.upgrade(config, "head")
         except DBAPIError as error:
-            raise LedgerUnreachable(self.shown_url, _cause(error)) from error
+            raise LedgerUnreachable(shown(self.engine), _cause(error)) from error
 
     def schema_version(self) -> str | None:
         """The schema that the database has; None when it is empty."""
@@ -162,11 +157,11 @@ class Database:
         except OperationalError as error:
             if "no such table" in str(error):
                 return None
-            raise LedgerUnreachable(self.shown_url, _cause(error)) from error
+            raise LedgerUnreachable(shown(self.engine), _cause(error)) from error
         except DBAPIError as error:
             if "alembic_version" in str(error):  # PostgreSQL: undefined table
                 return None
-            raise LedgerUnreachable(self.shown_url, _cause(error)) from error
+            raise LedgerUnreachable(shown(self.engine), _cause(error)) from error
 
 
 def _cause(error: DBAPIError) -> str:

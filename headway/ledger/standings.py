@@ -9,7 +9,7 @@ from sqlmodel import col, select
 from headway.ledger.codec import record
 from headway.ledger.columns import now
 from headway.ledger.database import Repository
-from headway.ledger.tables import StandingRow
+from headway.ledger.observed_tables import StandingRow
 from headway.model.attempt import Standing
 
 
