@@ -18,8 +18,10 @@ $(READY): requirements.lock pyproject.toml
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $@
 
-$(DEV): $(READY) requirements-dev.lock
+$(DEV): $(READY) requirements-dev.lock requirements-prefect.lock
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r requirements-dev.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes \
+	  --upgrade --target $(VENV)/newest-prefect -r requirements-prefect.lock
 	@touch $@
 
 demo: $(READY)   ## bring up a site on this machine, train the sample, show the summary
@@ -39,6 +41,7 @@ check: $(DEV)    ## lint, types, import contracts and the unit tests: under a mi
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
+	$(BIN)/deptry headway flows blocks samples
 	$(BIN)/python -m pytest -q -n $(TESTERS) tests/unit
 
 bench: $(DEV)    ## beside a stock Prefect worker; a long line; short jobs over four nodes
@@ -46,11 +49,13 @@ bench: $(DEV)    ## beside a stock Prefect worker; a long line; short jobs over 
 	$(BIN)/python benchmarks/decisions.py
 	$(BIN)/python benchmarks/short_jobs.py
 
-lock:            ## resolve pyproject.toml again into the two hashed lock files
+lock:            ## resolve pyproject.toml again into the hashed lock files
 	uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-header \
 	  --extra demo -o requirements.lock pyproject.toml requirements-build.in
 	uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-header \
 	  --extra demo --extra dev -c requirements.lock -o requirements-dev.lock pyproject.toml requirements-build.in
+	uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-header \
+	  --no-deps -o requirements-prefect.lock requirements-prefect.in
 
 clean:
-	rm -rf $(VENV) build dist *.egg-info
+	rm -rf $(VENV) dist

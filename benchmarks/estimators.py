@@ -1,9 +1,11 @@
 """The tables of docs/estimates.md: errors by folds and by groups left out, learning curve, speed.
 
-    python benchmarks/estimators.py [--traces FILE] [--seeds 5] [--part folds|gpu_type|…|speed]
-    python benchmarks/estimators.py --part speed --count 30000      time and peak memory of a refit
+    PYTHONPATH=. python benchmarks/estimators.py [--seeds 5] [--part folds|gpu_type|…] [--models gp]
+    PYTHONPATH=. python benchmarks/estimators.py --part folds --seeds 1 --charts FOLDER
+    PYTHONPATH=. python benchmarks/estimators.py --part speed --count 30000   a refit's time, memory
 
-Prints one Markdown table for each part. Takes about half an hour in all on two cores.
+Prints one Markdown table for each part, and draws the errors and the calibration of the last seed
+where a folder for charts is given. Takes about half an hour in all on two cores.
 """
 
 import argparse
@@ -14,9 +16,21 @@ from pathlib import Path
 
 import numpy as np
 
+from benchmarks.estimator_charts import calibration_chart, cumulative_error
+from benchmarks.paper_models import PAPER_MODELS, paper_model
 from headway.clock import SystemClock
+from headway.estimate.duration.model import CHAMPION, Forecast
 from headway.estimate.estimator import Estimators
-from headway.estimate.evaluation.evaluate import MODELS, LeaveOut, Score, evaluate, learning_curve
+from headway.estimate.evaluation.evaluate import (
+    Fit,
+    HeldOut,
+    LeaveOut,
+    Rows,
+    Score,
+    champion,
+    hold_out,
+    score,
+)
 from headway.estimate.features import from_trace
 from headway.estimate.physics import shipped
 from headway.estimate.trace_files import parse
@@ -25,6 +39,7 @@ from headway.units import format_size
 
 GAVEL = Path(__file__).parents[1] / "tests" / "data" / "runtime-gavel.csv"
 PARTS = ("folds", "gpu_type", "gpus", "network", "curve", "speed")
+MODELS = (CHAMPION, *PAPER_MODELS)
 _HEAD = "mean | median | p95 | ≤ 10 % | ≤ 20 % | in 80 % | width | fit s | predict s"
 
 
@@ -36,6 +51,7 @@ def main() -> None:
     parser.add_argument("--part", choices=PARTS, action="append")
     parser.add_argument("--count", type=int, default=10_000, help="traces of the part speed")
     parser.add_argument("--models", default=",".join(MODELS))
+    parser.add_argument("--charts", type=Path, help="folder for charts of each part")
     asked = parser.parse_args()
     traces = parse(asked.traces.read_bytes(), asked.traces.name, "benchmark").traces
     models = asked.models.split(",")
@@ -46,25 +62,39 @@ def main() -> None:
         elif part == "curve":
             curve(traces, asked.seeds)
         elif part == "folds":
-            table(traces, models, None, asked.seeds)
+            draw(table(traces, models, None, asked.seeds), part, asked.charts)
         else:
-            table(traces, models, LeaveOut(part), 1)
+            draw(table(traces, models, LeaveOut(part), 1), part, asked.charts)
+
+
+def fit_of(model: str, seed: int) -> Fit:
+    """How the model called *model* is fitted."""
+    return champion(shipped(), seed) if model == CHAMPION else paper_model(model, seed)
 
 
 def table(
     traces: tuple[Trace, ...], models: list[str], leave_out: LeaveOut | None, seeds: int
-) -> None:
-    """One row a model, the mean over *seeds*."""
+) -> dict[str, HeldOut]:
+    """One row a model, the mean over *seeds*; returns what the last seed held out."""
     print(f"| model | {_HEAD} |\n|---|{'---|' * 9}")
+    found: dict[str, HeldOut] = {}
     for model in models:
-        scores = [
-            evaluate(
-                traces, clock=SystemClock(), tables=shipped(), leave_out=leave_out, seed=s,
-                models=[model],
-            ).models[model]
-            for s in range(seeds)
-        ]  # fmt: skip
+        scores = []
+        for seed in range(seeds):
+            rows, _ = Rows.of(traces).believable(shipped(), seed)
+            folds = rows.folds(5, leave_out, seed, shipped())
+            found[model] = hold_out(rows, fit_of(model, seed), folds, clock=SystemClock())
+            scores.append(score(found[model]))
         print(f"| {model} | {cells(scores)} |", flush=True)
+    return found
+
+
+def draw(held: dict[str, HeldOut], part: str, folder: Path | None) -> None:
+    """Both charts of *part*, where a *folder* was given."""
+    if folder is not None:
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / f"{part}-errors.png").write_bytes(cumulative_error(held))
+        (folder / f"{part}-calibration.png").write_bytes(calibration_chart(held))
 
 
 def cells(scores: list[Score]) -> str:
@@ -80,13 +110,28 @@ def curve(traces: tuple[Trace, ...], seeds: int) -> None:
     print(f"| traces | {_HEAD} |\n|---|{'---|' * 9}")
     found: dict[int, list[Score]] = {}
     for seed in range(seeds):
-        got = learning_curve(
-            traces, (25, 50, 100, 200), tables=shipped(), clock=SystemClock(), seed=seed
-        )
+        got = learning_curve(traces, (25, 50, 100, 200), seed)
         for size, each in got.items():
             found.setdefault(size, []).append(each)
     for size, scores in found.items():
         print(f"| {size} | {cells(scores)} |", flush=True)
+
+
+def learning_curve(
+    traces: tuple[Trace, ...], sizes: tuple[int, ...], seed: int
+) -> dict[int, Score]:
+    """Scores of the champion when it has seen so many random traces, on all others."""
+    rows = Rows.of(traces)
+    order = np.random.default_rng(seed).permutation(len(rows.seconds))
+    found = {}
+    for size in sizes:
+        held = order[size:]
+        whole = hold_out(rows, champion(shipped(), seed), [held], clock=SystemClock())
+        part = Forecast(
+            *(getattr(whole.forecast, f)[held] for f in ("median_s", "low_s", "high_s"))
+        )
+        found[size] = score(HeldOut(rows.seconds[held], part, whole.fit_s, whole.predict_s))
+    return found
 
 
 def made_up(count: int) -> list[Trace]:

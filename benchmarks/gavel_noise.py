@@ -16,8 +16,7 @@ import pandas as pd
 from sklearn.isotonic import IsotonicRegression
 
 from headway.clock import SystemClock
-from headway.estimate.duration.model import CHAMPION
-from headway.estimate.evaluation.evaluate import Rows, hold_out
+from headway.estimate.evaluation.evaluate import Rows, champion, hold_out
 from headway.estimate.physics import shipped
 from headway.estimate.trace_files import parse
 
@@ -46,8 +45,8 @@ def main() -> None:
     errors = [
         np.abs(
             hold_out(
-                rows, CHAMPION, rows.folds(5, None, seed, shipped()),
-                clock=SystemClock(), tables=shipped(), seed=seed,
+                rows, champion(shipped(), seed), rows.folds(5, None, seed, shipped()),
+                clock=SystemClock(),
             ).forecast.median_s / rows.seconds - 1
         )
         for seed in range(asked.seeds)

@@ -14,11 +14,13 @@ from pathlib import Path
 
 from headway.model.lease import Demand, GpuGrant, Lease, Sharing
 from headway.model.node import Capacity, Gpu, Node
-from headway.policy.plan import NodeView, RunningRun, WaitingRun, plan
+from headway.policy.fit import WaitingRun
+from headway.policy.plan import plan
+from headway.policy.pool import NodeView, RunningRun
 from headway.policy.settings import PolicySettings
 from headway.replay.cluster import Shape
 from headway.replay.simulate import PolicyName, simulate
-from headway.replay.trace import Estimates, GpuSharing, jobs, read
+from headway.replay.trace import Estimates, GpuSharing, read_jobs
 from headway.units import GIB
 
 NOW = datetime(2026, 1, 5, tzinfo=UTC)
@@ -44,7 +46,7 @@ def _site() -> tuple[list[NodeView], list[RunningRun]]:
 
 def _waiting(count: int) -> list[WaitingRun]:
     return [
-        WaitingRun(
+        WaitingRun.of(
             f"w{at}",
             Demand(
                 GIB,
@@ -52,6 +54,7 @@ def _waiting(count: int) -> list[WaitingRun]:
                 gpu_memory_bytes=random.randrange(9, 24) * GIB,
             ),
             NOW - timedelta(minutes=random.randrange(5000)),
+            settings=PolicySettings(),
             median_s=(length := random.lognormvariate(8, 2)),
             high_s=2 * length,
         )
@@ -78,7 +81,7 @@ def replays(path: Path, count: int) -> None:
         (PolicyName.EASY, Estimates.USER, GpuSharing.WHOLE),
         (PolicyName.HEADWAY, Estimates.LEARNED, GpuSharing.HEADWAY),
     ):
-        rows = jobs(read(path.read_bytes(), path.name), told, sharing, where=path.name)
+        rows = read_jobs(path.read_bytes(), path.name, told, sharing)
         length_s = rows[-1].submit_s + 1
         times = -(-count // len(rows))
         long = [

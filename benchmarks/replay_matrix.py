@@ -9,7 +9,7 @@ loads, other shapes, several teams, gangs, worse predictions, both together; and
 import argparse
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -20,7 +20,7 @@ from headway.policy.settings import PolicySettings
 from headway.replay.cluster import Shape
 from headway.replay.metrics import document
 from headway.replay.simulate import PolicyName, simulate
-from headway.replay.trace import Estimates, GpuSharing, jobs, read
+from headway.replay.trace import Estimates, GpuSharing, read_jobs
 from headway.units import DAY_S, GIB, HOUR_S
 
 Document = dict[str, str | int | float]
@@ -153,8 +153,7 @@ def replayed(
 ) -> Document:
     """The figures of one policy on *variant*."""
     sharing = variant.sharing if policy is PolicyName.HEADWAY else GpuSharing.WHOLE
-    text = variant.rows.astype(str).reset_index(drop=True)
-    rows = jobs(text, told, sharing, where=variant.name)
+    rows = read_jobs(variant.rows.to_csv(index=False).encode(), variant.name, told, sharing)
     shape = Shape(variant.nodes, variant.gpus, 24 * GIB)
     result = simulate(rows, shape, policy, sharing, settings=settings)
     return document(result, policy, told, sharing)
@@ -193,7 +192,8 @@ def main() -> None:
     given = parser.parse_args()
     pairs = (knob.split("=") for knob in given.knobs)
     settings = replace(PolicySettings(), **{name: float(value) for name, value in pairs})
-    a, b = (_typed(read(path.read_bytes(), path.name)) for path in (given.a, given.b))
+    names = {"job_id": str, "team": str}
+    a, b = (pd.read_csv(path, dtype=names) for path in (given.a, given.b))
     print(
         "| variant | wait | completion | slowdown | longest | stretch | wait h: EASY | ours ",
         end="",
@@ -210,13 +210,6 @@ def main() -> None:
             perfect = replayed(variant, PolicyName.HEADWAY, Estimates.PERFECT, settings)
         print(_line(variant.name, easy, ours, perfect), flush=True)
     print(f"{time.perf_counter() - began:.0f} s", file=sys.stderr)
-
-
-def _typed(rows: pd.DataFrame) -> pd.DataFrame:
-    """Numbers as numbers; whole ones stay whole."""
-    names = rows.columns.difference(["job_id", "team"])
-    typed: Callable[[pd.Series], pd.Series] = pd.to_numeric
-    return rows.assign(**{name: typed(rows[name]) for name in names})
 
 
 if __name__ == "__main__":

@@ -21,13 +21,13 @@ def options(
     site: Site, document: Any, budget: float | None, deadline: str | None, prefer: str
 ) -> str:
     """Predict every way to run the job; a table, a picture and the choice."""
-    # scikit-learn, scipy and matplotlib take seconds: only here.
+    # SciPy and matplotlib take seconds: only here.
     from headway.estimate.choice import Prefer
-    from headway.estimate.evaluation.plots import cost_against_time
-    from headway.gateway.estimate import weigh
+    from headway.estimate.option_chart import cost_against_time
+    from headway.gateway.estimate import estimate_options
 
     job = document if isinstance(document, TrainingJob) else job_from_document(document)
-    found = weigh(
+    found = estimate_options(
         site,
         job,
         budget=budget,

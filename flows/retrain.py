@@ -8,7 +8,6 @@ from prefect.cache_policies import NO_CACHE
 from prefect.client.schemas.objects import State
 from prefect.states import Completed
 
-from flows.pictures import show_picture
 from headway.model.trace import Trace
 from headway.site import Site, current_site
 
@@ -25,8 +24,7 @@ def load_traces(site: Site) -> list[Trace]:
 @task(cache_policy=NO_CACHE, persist_result=False)
 def refit(site: Site, traces: list[Trace]) -> str:
     """Fit a challenger; it takes the champion's place only if it is better."""
-    # scikit-learn and scipy take seconds: only here.
-    from headway.estimate.evaluation.plots import calibration_plot, cumulative_error
+    # scikit-learn and SciPy take seconds: only here.
     from headway.estimate.evaluation.retrain import retrain
 
     done = retrain(traces, site.settings.models_dir, fitted_at=site.ledger.now())
@@ -40,17 +38,6 @@ def refit(site: Site, traces: list[Trace]) -> str:
         description=f"{verdict.reason}. Version in use: {done.version or 'the prior'}; "
         f"{done.traces} traces, {verdict.runs} held out.",
     )
-    if done.held:
-        show_picture(
-            cumulative_error(done.held),
-            key="cumulative-error",
-            description="Share of the held-out runs within each relative error.",
-        )
-        show_picture(
-            calibration_plot(done.held),
-            key="calibration",
-            description="Share of the held-out runs inside intervals, promised and found.",
-        )
     return verdict.reason
 
 

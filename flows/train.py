@@ -42,8 +42,8 @@ from headway.run.follow import Followed
 from headway.run.rendezvous import Meeting
 from headway.site import Site, current_site
 from headway.units import format_size
-from headway.views.details import past_of
-from headway.views.show import markdown
+from headway.views.run_history import history_of
+from headway.views.run_report import markdown
 
 DIGITS = TrainingJob(
     name="digits",
@@ -251,7 +251,7 @@ def _tell(attempt: Attempt) -> None:
     """Put the run's story on its page; `headway show` tells it too, should Prefect be away."""
     try:
         record = attempt.site.ledger.runs.get(attempt.run_id)
-        show_story(markdown(past_of(attempt.site, record)))
+        show_story(markdown(history_of(attempt.site, record)))
     except Exception as error:  # noqa: BLE001 - the run has ended; its story must not change how
         get_run_logger().debug("the story of the run could not be shown: %s", error)
 

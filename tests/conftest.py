@@ -4,6 +4,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -117,27 +118,33 @@ def ledger_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return postgresql_support.new_database(address)
 
 
+_SITES = ExitStack()
+"""The live sites that are up."""
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """Take the sites down behind the last test that uses them: one that idles is not idle."""
+    if nextitem is None or parallel.group(nextitem.nodeid) != parallel.group(item.nodeid):
+        _SITES.close()
+
+
 @pytest.fixture(scope="session")
-def process_site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveSite]:
+def process_site(tmp_path_factory: pytest.TempPathFactory) -> LiveSite:
     """A site without an engine."""
-    with live_site(tmp_path_factory.mktemp("site"), "process") as site:
-        yield site
+    return _SITES.enter_context(live_site(tmp_path_factory.mktemp("site"), "process"))
 
 
 @pytest.fixture(scope="session")
-def docker_site(tmp_path_factory: pytest.TempPathFactory, python_image: str) -> Iterator[LiveSite]:
+def docker_site(tmp_path_factory: pytest.TempPathFactory, python_image: str) -> LiveSite:
     """A site on a container engine."""
-    with live_site(tmp_path_factory.mktemp("site"), "docker") as site:
-        yield site
+    return _SITES.enter_context(live_site(tmp_path_factory.mktemp("site"), "docker"))
 
 
 @pytest.fixture(scope="session")
-def four_nodes(
-    postgresql: str, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[dict[str, LiveSite]]:
+def four_nodes(postgresql: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, LiveSite]:
     """A site of `KINDS` on PostgreSQL, without an engine."""
-    with several_nodes(tmp_path_factory.mktemp("nodes"), postgresql, KINDS) as sites:
-        yield sites
+    return _SITES.enter_context(several_nodes(tmp_path_factory.mktemp("nodes"), postgresql, KINDS))
 
 
 @pytest.fixture(scope="session")
@@ -153,15 +160,14 @@ def stub(tmp_path_factory: pytest.TempPathFactory) -> StubGpus:
 
 
 @pytest.fixture(scope="session")
-def stub_site(stub: StubGpus, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveSite]:
+def stub_site(stub: StubGpus, tmp_path_factory: pytest.TempPathFactory) -> LiveSite:
     """A site without an engine on two GPUs of 24 GiB, with a stand-in for Nsight Systems."""
     folder = tmp_path_factory.mktemp("stub-site")
     tools = folder / "nsight-systems"
     tools.mkdir()
     (tools / "nsys").symlink_to(Path(__file__).parent / "support/fake_nsys.py")
     env = stub.environment(build_stub(folder)) | {"HEADWAY_NSYS": str(tools)}
-    with live_site(folder / "home", "process", **env) as site:
-        yield site
+    return _SITES.enter_context(live_site(folder / "home", "process", **env))
 
 
 @pytest.fixture(params=["process", pytest.param("docker", marks=pytest.mark.docker)])
@@ -171,8 +177,10 @@ def site(request: pytest.FixtureRequest) -> LiveSite:
     return found
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     """In CI everything is installed, so a skipped test is a failure there."""
+    _SITES.close()  # where the tests were interrupted
     session.config.headway_failed = exitstatus != 0  # type: ignore[attr-defined]
     reporter = session.config.pluginmanager.get_plugin("terminalreporter")
     skipped = reporter.stats.get("skipped", []) if reporter is not None else []

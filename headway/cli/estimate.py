@@ -39,19 +39,19 @@ def estimate(
 ) -> None:
     """Say what a job would take, cost and need on each kind of node, and choose."""
     from headway.estimate.choice import Prefer, document
-    from headway.gateway.estimate import weigh
+    from headway.gateway.estimate import estimate_options
     from headway.gateway.submit import read_for, refuse_impossible
 
     site = this_site()
     text = read_text(job_file)
     read = read_for(site, text, filename=name_of(job_file), overrides=overrides)
-    found = weigh(
+    found = estimate_options(
         site, read.job, budget=budget, deadline_s=_seconds(deadline), prefer=Prefer(prefer)
     )
     if not found:
         refuse_impossible(site, read, pool="", queue="")
     if plot is not None:
-        from headway.estimate.evaluation.plots import cost_against_time
+        from headway.estimate.option_chart import cost_against_time
 
         plot.write_bytes(cost_against_time(found))
     if machine:
@@ -150,7 +150,6 @@ def estimators() -> None:
     type=click.Choice(["network", "gpu_type", "gpus"]),
     help="Hold out whole groups instead of random folds.",
 )
-@click.option("--models", help="Some of gp, linear, tree, forest, boosting, mlp; comma-separated.")
 @as_json
 def evaluate(
     *,
@@ -158,23 +157,21 @@ def evaluate(
     folds: int,
     seed: int,
     leave_out: str | None,
-    models: str | None,
     machine: bool,
 ) -> None:
-    """Score the champion and the paper's models on times they have not seen."""
+    """Score the model that predicts times on times that it has not seen."""
     from headway.clock import SystemClock
-    from headway.estimate.evaluation.evaluate import MODELS, LeaveOut
-    from headway.estimate.evaluation.evaluate import evaluate as score_models
+    from headway.estimate.evaluation.evaluate import LeaveOut
+    from headway.estimate.evaluation.evaluate import evaluate as score_model
     from headway.estimate.physics import with_site
 
-    got = score_models(
+    got = score_model(
         _traces(file),
         clock=SystemClock(),
         tables=with_site(this_site().settings.home),
         folds=folds,
         leave_out=LeaveOut(leave_out) if leave_out else None,
         seed=seed,
-        models=tuple(m.strip() for m in models.split(",")) if models else MODELS,
     )
     if machine:
         print_json(got.document())

@@ -76,13 +76,12 @@ def replay(
     from headway.replay.cluster import Shape
     from headway.replay.metrics import document
     from headway.replay.simulate import PolicyName
-    from headway.replay.trace import Estimates, GpuSharing, jobs, read
+    from headway.replay.trace import Estimates, GpuSharing, read_jobs
 
     shape = Shape(nodes, gpus, _size(gpu_memory))
     settings = _settings(knobs)
     asked = _POLICIES if "all" in policies else tuple(dict.fromkeys(policies))
-    file_name = Path(name_of(trace)).name
-    rows = read(read_data(trace), file_name)
+    data, file_name = read_data(trace), Path(name_of(trace)).name
     documents: list[dict[str, str | int | float]] = []
     results: dict[str, Result] = {}
     for name in map(PolicyName, asked):
@@ -90,7 +89,7 @@ def replay(
         told = Estimates(estimates or ("learned" if ours else "user"))
         shared = GpuSharing(sharing or ("headway" if ours else "whole"))
         result = _simulate(
-            jobs(rows, told, shared, where=file_name), shape, name, shared, settings=settings
+            read_jobs(data, file_name, told, shared), shape, name, shared, settings=settings
         )
         documents.append(document(result, name, told, shared))
         results[f"{name} ({told}, {shared})"] = result

@@ -81,8 +81,8 @@ def runs(
 ) -> None:
     """List runs, newest first."""
     from headway.gateway.submit import os_user
-    from headway.views.details import standings
     from headway.views.run_document import owner_of, run_view
+    from headway.views.site_snapshot import progress_of_runs
 
     site = this_site()
     me = os_user()
@@ -96,7 +96,7 @@ def runs(
         )
         url = ui_url(server)
     records = site.ledger.runs.of([run.run_id for run in seen])
-    far = {s.record.run_id: s for s in standings(site, list(records.values()))}
+    far = {s.record.run_id: s for s in progress_of_runs(site, list(records.values()))}
     views = [run_view(run, records.get(run.run_id), url, far.get(run.run_id)) for run in seen]
     if machine:
         print_json(views)
@@ -152,7 +152,7 @@ def _found(site: "Site", server: "PrefectServer", text: str) -> "tuple[FlowRun, 
 @as_json
 def show(run: str, machine: bool) -> None:
     """Everything about one run, by id, beginning of id, or name."""
-    from headway.views.details import details
+    from headway.views.run_details import details
 
     site = this_site()
     with open_server(site) as server:
@@ -192,10 +192,10 @@ def _standing(view: dict[str, Any]) -> str:
 
 def _print_story(site: "Site", record: "RunRecord") -> None:
     """The sections that the run's page shows too."""
-    from headway.views.details import past_of
-    from headway.views.show import story
+    from headway.views.run_history import history_of
+    from headway.views.run_report import run_report
 
-    for section in story(past_of(site, record)):
+    for section in run_report(history_of(site, record)):
         click.echo(f"\n{section.title}")
         print_table(list(section.columns), [list(row) for row in section.rows])
 

@@ -9,9 +9,9 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
 
 import numpy as np
+from pydantic import InstanceOf
 
 from headway.estimate.duration.model import TimeModel
 from headway.estimate.features import Configuration, Unit, from_trace, measured_times
@@ -38,11 +38,12 @@ class Estimators:
     counts: Mapping[str, int] = field(default_factory=dict)
     """Traces by recipe."""
     times: Mapping[Unit, TimeModel] = field(default_factory=dict)
-    host: MemoryModel = field(default_factory=lambda: MemoryModel(HOST_TERMS))
-    gpu: MemoryModel = field(default_factory=lambda: MemoryModel(GPU_TERMS))
+    host: MemoryModel = field(default_factory=MemoryModel)
+    gpu: MemoryModel = field(default_factory=MemoryModel)
     figures: Mapping[str, float] = field(default_factory=dict)
     """Its errors, as measured when it was compared with the one before."""
-    tables: Tables = field(default_factory=shipped)
+    tables: InstanceOf[Tables] = field(default_factory=shipped, metadata={"kept": False})
+    """Facts of GPUs and networks; not kept with a version."""
 
     @classmethod
     def fit(
@@ -92,36 +93,6 @@ class Estimators:
     def traces(self) -> int:
         """Number of traces it was fitted on."""
         return sum(self.counts.values())
-
-    def state(self) -> dict[str, Any]:
-        """Everything as plain data and arrays, for `store`; the tables are not part of it."""
-        return {
-            "version": self.version,
-            "fitted_at": self.fitted_at.isoformat() if self.fitted_at else None,
-            "fingerprint": self.fingerprint,
-            "seen": np.array(sorted(self.seen), dtype=np.uint64),
-            "counts": dict(self.counts),
-            "times": {unit.value: model.state() for unit, model in self.times.items()},
-            "host": self.host.state(),
-            "gpu": self.gpu.state(),
-            "figures": dict(self.figures),
-        }
-
-    @classmethod
-    def from_state(cls, state: dict[str, Any], tables: Tables | None = None) -> "Estimators":
-        """The estimators that gave *state*."""
-        return cls(
-            version=state["version"],
-            fitted_at=datetime.fromisoformat(state["fitted_at"]) if state["fitted_at"] else None,
-            fingerprint=state["fingerprint"],
-            seen=frozenset(int(each) for each in state["seen"]),
-            counts=state["counts"],
-            times={Unit(u): TimeModel.from_state(s) for u, s in state["times"].items()},
-            host=MemoryModel.from_state(state["host"], HOST_TERMS),
-            gpu=MemoryModel.from_state(state["gpu"], GPU_TERMS),
-            figures=state["figures"],
-            tables=tables or shipped(),
-        )
 
     def like(self, configuration: Configuration) -> int:
         """Number of traces of the same recipe."""

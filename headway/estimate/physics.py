@@ -4,7 +4,6 @@ The tables are CSV files in ``headway/estimate/data``; files of the same names
 and columns in a directory of the site's add to them and win over them.
 """
 
-import csv
 import math
 import re
 from collections.abc import Sequence
@@ -12,10 +11,13 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib import resources
 from pathlib import Path
+from typing import Annotated
 
-from headway.errors import InvalidInput
+from pydantic import BaseModel, StringConstraints
+
 from headway.estimate.features import Configuration
 from headway.estimate.names import gpu_words, network_spellings, plain_network
+from headway.estimate.row_files import number, read_rows
 from headway.units import GIB
 
 _OTHER_CHIP = frozenset({"ada", "ampere", "blackwell", "pro", "rubin", "turing"})
@@ -163,11 +165,10 @@ def _part_of(facts: GpuFacts, more: Sequence[str], slices: int) -> GpuFacts:
 def shipped() -> Tables:
     """The tables that come with headway."""
     data = resources.files("headway.estimate") / "data"
-    gpus, networks = (
-        list(csv.DictReader((data / name).read_text(encoding="utf-8").splitlines()))
-        for name in ("gpus.csv", "networks.csv")
+    return Tables(
+        _gpus((data / "gpus.csv").read_bytes(), "gpus.csv"),
+        _networks((data / "networks.csv").read_bytes(), "networks.csv"),
     )
-    return _tables(gpus, "gpus.csv", networks, "networks.csv")
 
 
 def with_site(directory: Path) -> Tables:
@@ -176,60 +177,57 @@ def with_site(directory: Path) -> Tables:
     Raises:
         InvalidInput: A row of those files has no name or no number.
     """
-    rows = []
-    for name in ("gpus.csv", "networks.csv"):
-        path = directory / name
-        text = path.read_text(encoding="utf-8-sig") if path.is_file() else ""
-        rows.append(list(csv.DictReader(text.splitlines())))
-    more = _tables(rows[0], str(directory / "gpus.csv"), rows[1], str(directory / "networks.csv"))
-    base = shipped()
-    for name in base.gpus.keys() & more.gpus.keys():
+    base, gpus, networks = shipped(), directory / "gpus.csv", directory / "networks.csv"
+    more = _gpus(gpus.read_bytes(), str(gpus)) if gpus.is_file() else {}
+    for name in base.gpus.keys() & more.keys():
         # The site's numbers; what the GPU is called besides it need not know.
-        implied = more.gpus[name].implied or base.gpus[name].implied
-        more.gpus[name] = replace(more.gpus[name], implied=implied)
-    return Tables({**base.gpus, **more.gpus}, {**base.networks, **more.networks})
+        more[name] = replace(more[name], implied=more[name].implied or base.gpus[name].implied)
+    own = _networks(networks.read_bytes(), str(networks)) if networks.is_file() else {}
+    return Tables({**base.gpus, **more}, {**base.networks, **own})
 
 
-def _tables(
-    gpus: Sequence[dict[str, str]], gpus_at: str, networks: Sequence[dict[str, str]], at: str
-) -> Tables:
-    found = Tables()
-    for line, row in enumerate(gpus, 2):
-        where = f"{gpus_at}:{line}"
-        name = _name(row, "gpu_type", where)
-        found.gpus[name] = GpuFacts(
-            _number(row, "fp32_tflops", where) * 1e12,
-            _number(row, "half_tflops", where) * 1e12,
-            _number(row, "memory_gib", where) * GIB,
-            _number(row, "bandwidth_gb_s", where) * 1e9,
-            frozenset(gpu_words(name)),
-            frozenset((row.get("implied") or "").lower().split()),
+_Name = Annotated[str, StringConstraints(min_length=1, to_lower=True)]
+_Number = Annotated[float, number(lambda value: 0 < value < math.inf, "give a number above 0")]
+
+
+class _GpuRow(BaseModel):
+    gpu_type: _Name
+    fp32_tflops: _Number
+    half_tflops: _Number
+    memory_gib: _Number
+    bandwidth_gb_s: _Number
+    implied: str = ""
+
+
+class _NetworkRow(BaseModel):
+    network: _Name
+    also: str = ""
+    flops: _Number | None = None
+    params: _Number | None = None
+    activations: _Number | None = None
+    layers: _Number | None = None
+
+
+def _gpus(data: bytes, name: str) -> dict[str, GpuFacts]:
+    needed = [column for column in _GpuRow.model_fields if column != "implied"]
+    return {
+        row.gpu_type: GpuFacts(
+            row.fp32_tflops * 1e12,
+            row.half_tflops * 1e12,
+            row.memory_gib * GIB,
+            row.bandwidth_gb_s * 1e9,
+            frozenset(gpu_words(row.gpu_type)),
+            frozenset(row.implied.lower().split()),
         )
-    for line, row in enumerate(networks, 2):
-        where = f"{at}:{line}"
-        flops, params, activations, layers = (
-            _number(row, column, where) if row.get(column) else None
-            for column in ("flops", "params", "activations", "layers")
-        )
-        facts = NetworkFacts(flops, params, activations, layers)
-        for name in (_name(row, "network", where), *(row.get("also") or "").split()):
-            found.networks[plain_network(name)] = facts
+        for _, row in read_rows(data, name).rows(_GpuRow, needed, ("implied",))
+    }
+
+
+def _networks(data: bytes, name: str) -> dict[str, NetworkFacts]:
+    optional = [column for column in _NetworkRow.model_fields if column != "network"]
+    found = {}
+    for _, row in read_rows(data, name).rows(_NetworkRow, ("network",), optional):
+        facts = NetworkFacts(row.flops, row.params, row.activations, row.layers)
+        for spelling in (row.network, *row.also.split()):
+            found[plain_network(spelling)] = facts
     return found
-
-
-def _name(row: dict[str, str], column: str, where: str) -> str:
-    name = (row.get(column) or "").strip().lower()
-    if not name:
-        raise InvalidInput(column, name, "give a name", where=where)
-    return name
-
-
-def _number(row: dict[str, str], column: str, where: str) -> float:
-    text = row.get(column) or ""
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if not 0 < value < math.inf:
-        raise InvalidInput(column, text, "give a number above 0", where=where)
-    return value

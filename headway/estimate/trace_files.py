@@ -4,29 +4,87 @@ import csv
 import hashlib
 import io
 import json
-import math
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
-from typing import Any
+from typing import Annotated
+
+from pydantic import BaseModel, BeforeValidator
 
 from headway.errors import InvalidInput, shown
+from headway.estimate.row_files import above_zero, checked, is_number, read_rows, whole
 from headway.model.trace import Trace
 
 REQUIRED = ("network", "gpu_type", "gpus", "batch_size")
 TIMES = ("iteration_s", "epoch_s", "runtime_s", "samples_per_s")
-EXITS = ("ok", "oom", "failed")
-PRECISIONS = ("fp32", "fp16", "amp", "bf16")
 LONGEST_S = 100 * 365 * 86_400.0
 """No training run takes a century: such a number is in another unit, or no time."""
-LARGEST = 2.0**63
-_NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,4})?")
+_LARGEST = 2.0**63 - 1
 _UNIQUE = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}(-[0-9]{1,9})?|[0-9a-f]{64}")
 """A run of a site and its attempt, or what an import made."""
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 """A spreadsheet runs a cell that begins so."""
+
+
+def _one_of(*choices: str) -> BeforeValidator:
+    def check(text: str) -> str:
+        if text.lower() not in choices:
+            raise ValueError(f"give one of {', '.join(choices)}")
+        return text.lower()
+
+    return BeforeValidator(check)
+
+
+def _moment(text: str) -> datetime:
+    try:
+        at = datetime.fromisoformat(text)
+    except ValueError:
+        allowed = f"give a time such as 2026-01-02T03:04:05Z, not {shown(text, 20)}"
+        raise ValueError(allowed) from None
+    return at.astimezone(UTC) if at.tzinfo else at.replace(tzinfo=UTC)
+
+
+_Seconds = Annotated[float, above_zero(LONGEST_S, "seconds")]
+_Positive = Annotated[float, above_zero(1e24, "units")]
+_Count = Annotated[int, whole(1, _LARGEST)]
+
+
+class TraceRow(BaseModel):
+    """One row of a file of traces: the columns that headway knows; empty cells are left out."""
+
+    network: str
+    gpu_type: str
+    gpus: Annotated[int, whole(0, 1_000_000)]
+    batch_size: _Count | None = None
+    iteration_s: _Seconds | None = None
+    epoch_s: _Seconds | None = None
+    runtime_s: _Seconds | None = None
+    samples_per_s: Annotated[float, above_zero(1e12, "samples a second")] | None = None
+    nodes: Annotated[int, whole(1, 100_000)] = 1
+    precision: Annotated[str, _one_of("fp32", "fp16", "amp", "bf16")] = "fp32"
+    framework: str = ""
+    data_threads: Annotated[int, whole(0, 1_000_000)] | None = None
+    dataset_bytes: Annotated[int, whole(0, _LARGEST)] | None = None
+    dataset_samples: _Count | None = None
+    epochs: Annotated[float, above_zero(1e9, "epochs")] | None = None
+    iterations: _Count | None = None
+    host_peak_bytes: _Count | None = None
+    gpu_peak_bytes: _Count | None = None
+    cpus: Annotated[float, above_zero(1e6, "CPUs")] | None = None
+    exit: Annotated[str, _one_of("ok", "oom", "failed")] = "ok"
+    started_at: Annotated[datetime, BeforeValidator(_moment)] | None = None
+    recipe: str = ""
+    run_id: str | None = None
+    flops: _Positive | None = None
+    params: _Positive | None = None
+    activations: _Positive | None = None
+    layers: _Positive | None = None
+
+
+_MAY_BE_MISSING = TraceRow.model_fields.keys() - {"network", "gpu_type", "gpus", *TIMES}
+"""Columns in which a program's way of writing nothing is read as nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +104,8 @@ def parse(data: bytes, name: str, source: str) -> Imported:
     """The traces in *data*, the content of the file called *name*.
 
     Args:
-        data: CSV (UTF-8, with or without a byte-order mark, or CP949) or Parquet.
-        name: For messages; ``.parquet`` at its end, or how the data begin, says what it is.
+        data: CSV or Parquet, as `row_files.read_rows` takes it.
+        name: For messages, and to tell Parquet.
         source: Kept with each trace, to tell imported ones apart.
 
     Returns:
@@ -57,36 +115,28 @@ def parse(data: bytes, name: str, source: str) -> Imported:
         InvalidInput: *source* is no name, or the file as a whole cannot be used:
             columns are missing, there are no rows, or it is no such file.
     """
-    source = _plain(source, "source", "")
+    source = _plain(source.strip(), "source", "")
     if not source:
         raise InvalidInput("source", source, "give a name")
-    is_parquet = name.endswith(".parquet") or data.startswith(b"PAR1")
-    header, rows = _parquet(data, name) if is_parquet else _csv(data, name)
-    missing = [column for column in REQUIRED if column not in header]
-    if missing:
-        raise InvalidInput("columns", ", ".join(header), f"add {', '.join(missing)}", where=name)
-    if not set(TIMES) & set(header):
-        raise InvalidInput(
-            "columns", ", ".join(header), f"add one of {', '.join(TIMES)}", where=name
-        )
-    twice = sorted({column for column in header if header.count(column) > 1})
-    if twice:
-        raise InvalidInput("columns", twice[0], "give each column once", where=name)
-    others = [column for column in header if column and column not in _READERS]
+    file = read_rows(data, name)
+    file = replace(file, columns=tuple(map(_unquoted, file.columns)))
+    file.need(REQUIRED)
+    if not set(TIMES) & set(file.columns):
+        file.need(TIMES[:1], f" or another of {', '.join(TIMES)}")
+    others = [column for column in file.columns if column and column not in TraceRow.model_fields]
     traces: list[Trace] = []
     problems: list[InvalidInput] = []
-    numeric: set[str] = set()
     seen: Counter[str] = Counter()
-    for line, cells in rows:
+    for where, cells in file.lines:
         try:
-            row = _row(header, cells, f"{name}:{line}")
-            trace = _trace(row, others, source, f"{name}:{line}")
+            row = file.by_column([*map(_unquoted, cells)], where)
+            trace = _trace(row, others, source, where)
             traces.append(replace(trace, run_id=_own_id(trace, row, seen)))
-            numeric.update(traces[-1].metrics)
         except InvalidInput as problem:
             problems.append(problem)
     if not traces and not problems:
         raise InvalidInput("rows", 0, "give at least one row below the header", where=name)
+    numeric = {name for trace in traces for name in trace.metrics}
     dropped = tuple(column for column in others if column not in numeric)
     return Imported(tuple(traces), tuple(problems), tuple(sorted(numeric)), dropped)
 
@@ -119,58 +169,7 @@ def _unquoted(cell: str) -> str:
     return cell[1:] if cell.startswith("'") and cell[1:].startswith(_FORMULA) else cell
 
 
-def _csv(data: bytes, name: str) -> tuple[list[str], Iterator[tuple[int, list[str]]]]:
-    reader = csv.reader(io.StringIO(_text(data, name), newline=""))
-    try:
-        header = [_unquoted(column.strip()) for column in next(reader, [])]
-    except csv.Error as error:
-        raise InvalidInput("file", name, f"give a CSV file ({error})", where=name) from None
-
-    def rows() -> Iterator[tuple[int, list[str]]]:
-        try:
-            for cells in reader:
-                if any(cell.strip() for cell in cells):
-                    yield reader.line_num, [*map(_unquoted, cells)]
-        except csv.Error as error:
-            where = f"{name}:{reader.line_num}"
-            raise InvalidInput("file", name, f"give a CSV file ({error})", where=where) from None
-
-    return header, rows()
-
-
-def _text(data: bytes, name: str) -> str:
-    for encoding in ("utf-8-sig", "cp949"):
-        try:
-            text = data.decode(encoding)
-        except UnicodeDecodeError:
-            continue
-        if "\0" not in text:
-            return text
-    raise InvalidInput("file", name, "save it as UTF-8 (or CP949) text", where=name)
-
-
-def _parquet(data: bytes, name: str) -> tuple[list[str], Iterator[tuple[int, list[Any]]]]:
-    import pyarrow as pa  # noqa: PLC0415 - a tenth of a second that CSV does without
-    import pyarrow.parquet as pq  # noqa: PLC0415
-
-    try:
-        table = pq.read_table(io.BytesIO(data))
-    except (pa.ArrowException, OSError) as error:
-        raise InvalidInput("file", name, f"give a Parquet file ({error})", where=name) from None
-    rows = ([*row.values()] for row in table.to_pylist())
-    return table.column_names, enumerate(rows, 1)
-
-
-def _row(header: Sequence[str], cells: Sequence[Any], where: str) -> dict[str, Any]:
-    """*cells* by column; one too many is refused, since it shifts all that follow it."""
-    if len(cells) > len(header):
-        raise InvalidInput(
-            "cells", len(cells), f"give {len(header)}, as the header has", where=where
-        )
-    return dict(zip(header, cells, strict=False))
-
-
-def _own_id(trace: Trace, row: Mapping[str, Any], seen: Counter[str]) -> str:
+def _own_id(trace: Trace, row: Mapping[str, str], seen: Counter[str]) -> str:
     """What tells *trace* from all others: the same file twice gives the same ids.
 
     That of a site's run or of an earlier import stays. Any other says which row
@@ -179,38 +178,26 @@ def _own_id(trace: Trace, row: Mapping[str, Any], seen: Counter[str]) -> str:
     """
     if trace.run_id is not None and _UNIQUE.fullmatch(trace.run_id):
         return trace.run_id
-    content = json.dumps([trace.source, sorted((k, str(v)) for k, v in row.items() if v != "")])
+    content = json.dumps([trace.source, sorted((k, v) for k, v in row.items() if v)])
     seen[content] += 1
     return hashlib.sha256(f"{content} {seen[content]}".encode()).hexdigest()
 
 
-def _trace(row: Mapping[str, Any], others: Sequence[str], source: str, where: str) -> Trace:
+def _trace(row: Mapping[str, str], others: Sequence[str], source: str, where: str) -> Trace:
     """One row; raises `InvalidInput` with the first cell that cannot be used."""
-    known: dict[str, Any] = {}
-    for column, read in _READERS.items():
-        text = _plain(row.get(column), column, where)
-        if text:
-            known[column] = read(text, column, where)
-    for column in ("network", "gpu_type", "gpus"):
-        if column not in known:
-            raise InvalidInput(column, "", "give a value", where=where)
-    known.setdefault("batch_size", None)
-    lower_bound = known.get("exit") == "oom" and {"host_peak_bytes", "gpu_peak_bytes"} & set(known)
-    if not set(TIMES) & set(known) and not lower_bound:
+    plain = {column: _plain(text, column, where) for column, text in row.items()}
+    given = {name: plain[name] for name in TraceRow.model_fields if plain.get(name)}
+    known = checked(TraceRow, given, where)
+    bound = known.exit == "oom" and (known.host_peak_bytes or known.gpu_peak_bytes)
+    if not set(TIMES) & known.model_fields_set and not bound:
         raise InvalidInput(" | ".join(TIMES), "", "give one, or exit oom with a peak", where=where)
-    if known.get("nodes", 1) > max(known["gpus"], 1):
-        raise InvalidInput("nodes", known["nodes"], "give at most gpus", where=where)
-    metrics = {}
-    for column in others:
-        text = _plain(row.get(column), column, where)
-        if _NUMBER.fullmatch(text) and math.isfinite(float(text)):
-            metrics[column] = float(text)
-    return Trace(**known, source=source, metrics=metrics)
+    if known.nodes > max(known.gpus, 1):
+        raise InvalidInput("nodes", known.nodes, "give at most gpus", where=where)
+    metrics = {column: float(plain[column]) for column in others if is_number(plain[column])}
+    return Trace(**known.model_dump(), source=source, metrics=metrics)
 
 
-def _plain(value: object, column: str, where: str) -> str:
-    text = "" if value is None else value.isoformat() if isinstance(value, datetime) else str(value)
-    text = text.strip()
+def _plain(text: str, column: str, where: str) -> str:
     if text.startswith(("=", "@")):
         raise InvalidInput(column, text, "give a value, not a formula", where=where)
     if len(text) > 200 or any(not character.isprintable() for character in text):
@@ -218,82 +205,3 @@ def _plain(value: object, column: str, where: str) -> str:
     return (
         "" if text.lower() in {"nan", "none", "null", "na"} and column in _MAY_BE_MISSING else text
     )
-
-
-def _amount(low: float, high: float, unit: str) -> Callable[[str, str, str], float]:
-    def read(text: str, column: str, where: str) -> float:
-        allowed = f"give a plain number of {unit}, above {low:g} and at most {high:g}"
-        value = float(text) if _NUMBER.fullmatch(text) else math.nan
-        if not low < value <= high:
-            raise InvalidInput(column, text, allowed, where=where)
-        return value
-
-    return read
-
-
-def _whole(low: int, high: float = LARGEST - 1) -> Callable[[str, str, str], int]:
-    def read(text: str, column: str, where: str) -> int:
-        value = float(text) if _NUMBER.fullmatch(text) else math.nan
-        if not (low <= value <= high and value == math.floor(value)):
-            raise InvalidInput(column, text, f"give a whole number from {low}", where=where)
-        return int(value)
-
-    return read
-
-
-def _one_of(choices: Sequence[str]) -> Callable[[str, str, str], str]:
-    def read(text: str, column: str, where: str) -> str:
-        if text.lower() not in choices:
-            raise InvalidInput(column, text, f"give one of {', '.join(choices)}", where=where)
-        return text.lower()
-
-    return read
-
-
-def _words(text: str, column: str, where: str) -> str:
-    del column, where  # the shape of a reader
-    return text
-
-
-def _moment(text: str, column: str, where: str) -> datetime:
-    try:
-        at = datetime.fromisoformat(text)
-    except ValueError:
-        allowed = f"give a time such as 2026-01-02T03:04:05Z, not {shown(text, 20)}"
-        raise InvalidInput(column, text, allowed, where=where) from None
-    return at.astimezone(UTC) if at.tzinfo else at.replace(tzinfo=UTC)
-
-
-_SECONDS = _amount(0, LONGEST_S, "seconds")
-_POSITIVE = _amount(0, 1e24, "units")
-_READERS: dict[str, Callable[[str, str, str], Any]] = {
-    "network": _words,
-    "gpu_type": _words,
-    "gpus": _whole(0, 1_000_000),
-    "batch_size": _whole(1),
-    "iteration_s": _SECONDS,
-    "epoch_s": _SECONDS,
-    "runtime_s": _SECONDS,
-    "samples_per_s": _amount(0, 1e12, "samples a second"),
-    "nodes": _whole(1, 100_000),
-    "precision": _one_of(PRECISIONS),
-    "framework": _words,
-    "data_threads": _whole(0, 1_000_000),
-    "dataset_bytes": _whole(0),
-    "dataset_samples": _whole(1),
-    "epochs": _amount(0, 1e9, "epochs"),
-    "iterations": _whole(1),
-    "host_peak_bytes": _whole(1),
-    "gpu_peak_bytes": _whole(1),
-    "cpus": _amount(0, 1e6, "CPUs"),
-    "exit": _one_of(EXITS),
-    "started_at": _moment,
-    "recipe": _words,
-    "run_id": _words,
-    "flops": _POSITIVE,
-    "params": _POSITIVE,
-    "activations": _POSITIVE,
-    "layers": _POSITIVE,
-}
-_MAY_BE_MISSING = frozenset(_READERS) - {"network", "gpu_type", "gpus", *TIMES}
-"""Columns in which a program's way of writing nothing is read as nothing."""

@@ -17,22 +17,21 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from headway.errors import HeadwayError, InvalidInput, LedgerUnreachable, RunUnknown
 from headway.estimate.choice import Prefer, document
-from headway.gateway.estimate import weigh
+from headway.gateway.estimate import estimate_options
 from headway.ledger.records import RunRecord
 from headway.model.job_text import job_from_document
-from headway.model.run import RunState
+from headway.model.progress import ProgressPoint
 from headway.model.strict_json import read_strict
 from headway.model.yaml_document import MAX_TEXT_BYTES
 from headway.site import Site
 from headway.units import format_size
-from headway.views.details import standings
-from headway.views.metrics import SiteSnapshot, exposition
+from headway.views.fields import fields
+from headway.views.metrics import exposition
 from headway.views.node_document import node_view
-from headway.views.queue_document import line_views, waiting_of
-from headway.views.run_document import ledger_state, run_details
-
-JUDGED_RUNS = 100
-"""Newest ended runs by which estimates are judged."""
+from headway.views.queue_document import line_views
+from headway.views.run_details import ledger_details
+from headway.views.run_document import exit_view, ledger_state
+from headway.views.site_snapshot import progress_of_runs, site_snapshot
 
 
 class EstimateRequest(BaseModel):
@@ -74,43 +73,18 @@ def create_app(site: Site, *, allowed_hosts: Sequence[str] = ("*",)) -> FastAPI:
     def run(run: str) -> dict[str, Any]:
         """One run by id or name: job, steps, demand, lease, prediction and measurement."""
         record = site.ledger.runs.find(run)
-        details = run_details(
-            record,
-            steps=site.ledger.runs.steps(record.run_id),
-            lease=site.ledger.leases.of_run(record.run_id),
-            latest=site.ledger.progress.latest(record.run_id),
-            remaining_s=standings(site, [record])[0].remaining_s,
-            outputs=None,
-            ranks=site.ledger.runs.ranks(record.run_id, record.attempt),
-            warnings=site.ledger.warnings.of_run(record.run_id),
-            attempts=site.ledger.attempts.of_run(record.run_id),
-        )
-        if record.state is RunState.WAITING:
-            details["waiting"] = waiting_of(site, record)
-        return _summary(record) | details
+        return _summary(record) | ledger_details(site, record)
 
     @app.get("/runs/{run}/progress")
     def progress(run: str) -> dict[str, Any]:
         """Every progress point of the newest attempt, and the remaining time."""
         record = site.ledger.runs.find(run)
         points = site.ledger.progress.series(record.run_id, record.attempt)
-        (standing,) = standings(site, [record])
+        (progress,) = progress_of_runs(site, [record])
         return {
-            "run_id": record.run_id,
-            "attempt": record.attempt,
-            "elapsed_s": standing.elapsed_s,
-            "done_frac": standing.done_frac,
-            "remaining_s": standing.remaining_s,
-            "points": [
-                {
-                    "t_s": point.t_s,
-                    "iteration": point.iteration,
-                    "epoch": point.epoch,
-                    "total": point.total,
-                    "metrics": dict(point.metrics),
-                }
-                for point in points
-            ],
+            **fields(record, "run_id", "attempt"),
+            **fields(progress, "elapsed_s", "done_frac", "remaining_s"),
+            "points": [fields(each, *ProgressPoint._fields) for each in points],
         }
 
     @app.get("/nodes")
@@ -127,7 +101,7 @@ def create_app(site: Site, *, allowed_hosts: Sequence[str] = ("*",)) -> FastAPI:
     @app.post("/estimates")
     def estimates(wanted: EstimateRequest) -> dict[str, Any]:
         """What a job would take, cost and need on each kind of node, the choice marked."""
-        found = weigh(
+        found = estimate_options(
             site,
             job_from_document(wanted.job),
             budget=wanted.budget,
@@ -139,7 +113,7 @@ def create_app(site: Site, *, allowed_hosts: Sequence[str] = ("*",)) -> FastAPI:
     @app.get("/metrics", response_class=Response)
     def metrics() -> Response:
         """The site in Prometheus' text format."""
-        return Response(exposition(snapshot(site)), media_type=CONTENT_TYPE_LATEST)
+        return Response(exposition(site_snapshot(site)), media_type=CONTENT_TYPE_LATEST)
 
     return app
 
@@ -182,35 +156,14 @@ class StrictBodies:
         await self._app(scope, again, send)
 
 
-def snapshot(site: Site) -> SiteSnapshot:
-    """What *site*'s ledger knows now."""
-    ledger = site.ledger
-    return SiteSnapshot(
-        at=ledger.now(),
-        nodes=ledger.nodes.all(),
-        leases=ledger.leases.live(),
-        counts=ledger.runs.counts(),
-        waiting=ledger.runs.all(states=(RunState.WAITING,)),
-        running=standings(site, ledger.runs.all(states=(RunState.RUNNING,))),
-        warnings=ledger.warnings.going_on(),
-        ended=ledger.runs.all(limit=JUDGED_RUNS, states=(RunState.ENDED,)),
-        traces=ledger.traces.count(),
-    )
-
-
 def _summary(record: RunRecord) -> dict[str, Any]:
-    end = record.exit
     return {
-        "run_id": record.run_id,
-        "name": record.name,
-        "state": ledger_state(record),
-        "reason": record.reason,
-        "node": record.node,
-        "attempt": record.attempt,
-        "exit": end and {"kind": end.kind.value, "code": end.code, "message": end.message},
+        **fields(record, "run_id", "name", "reason", "node", "attempt"),
         "submitted_at": record.submitted_at,
         "started_at": record.started_at,
         "ended_at": record.ended_at,
+        "state": ledger_state(record),
+        "exit": exit_view(record.exit),
     }
 
 

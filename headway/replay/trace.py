@@ -1,18 +1,22 @@
-"""Reading a trace of jobs: a CSV file, checked before anything is replayed."""
+"""Reading a trace of jobs, checked before anything is replayed."""
 
 import enum
-import io
-from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Annotated
 
-import pandas as pd
+from pydantic import BaseModel
 
 from headway.errors import InvalidInput
+from headway.estimate.row_files import number, read_rows, whole
 
 REQUIRED = ("submit_s", "duration_s", "gpus")
 
 MOST = 1e15
 """No time in seconds and no memory in bytes is larger; sums of them stay finite."""
+
+_Amount = Annotated[
+    float, number(lambda value: 0 <= value <= MOST, f"give a number from 0 to {MOST:.0e}")
+]
 
 
 class Estimates(enum.StrEnum):
@@ -39,7 +43,7 @@ class GpuSharing(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class TraceJob:
-    """One row of a trace. Times count from the first submission."""
+    """One job of a trace. Times count from the first submission."""
 
     job_id: str
     team: str
@@ -53,118 +57,79 @@ class TraceJob:
     high_s: float
 
 
-def _columns(estimates: Estimates, sharing: GpuSharing) -> list[str]:
-    needed = list(REQUIRED)
+class JobRow(BaseModel):
+    """One row of the file; only the columns that the replay needs are read."""
+
+    job_id: str = ""
+    team: str = ""
+    submit_s: _Amount
+    duration_s: _Amount
+    gpus: Annotated[int, whole(1, MOST)]
+    gpu_memory_bytes: _Amount = 0.0
+    gpu_util_frac: _Amount = 0.0
+    user_limit_s: _Amount = 0.0
+    predicted_s: _Amount = 0.0
+    predicted_high_s: _Amount = 0.0
+
+    def told(self, estimates: Estimates) -> tuple[float, float]:
+        """Median and upper quantile of its runtime, as the policy is told them."""
+        return {
+            Estimates.USER: (self.user_limit_s, self.user_limit_s),
+            Estimates.LEARNED: (self.predicted_s, self.predicted_high_s),
+            Estimates.PERFECT: (self.duration_s, self.duration_s),
+        }[estimates]
+
+
+def read_jobs(data: bytes, name: str, estimates: Estimates, sharing: GpuSharing) -> list[TraceJob]:
+    """The jobs of a trace in the order of their submission.
+
+    Args:
+        data: Content of the file.
+        name: Its name, for messages.
+        estimates: Which columns say what the policy is told of runtimes.
+        sharing: Whether the columns about the GPU are needed.
+
+    Raises:
+        InvalidInput: A column is missing, a value is not allowed, or a job is
+            there twice; says which and where.
+    """
+    file = read_rows(data, name)
+    needed = [*REQUIRED]
     if sharing is not GpuSharing.WHOLE:
         needed += ["gpu_memory_bytes", "gpu_util_frac"]
     if estimates is Estimates.USER:
         needed += ["user_limit_s"]
     if estimates is Estimates.LEARNED:
         needed += ["predicted_s", "predicted_high_s"]
-    return needed
-
-
-def read(data: bytes, name: str) -> pd.DataFrame:
-    """The rows in *data*, the content of the file called *name*, as text, not yet checked.
-
-    Raises:
-        InvalidInput: It is no CSV file, has no rows, or a row with more cells than the header.
-    """
-    try:
-        rows = pd.read_csv(io.BytesIO(data), dtype=str, keep_default_na=False, encoding="utf-8-sig")
-    except ValueError as error:
-        # pandas' errors for what is no table are ValueErrors; so is text that is not UTF-8.
-        cause = str(error).strip().splitlines()[0] if str(error).strip() else "unreadable"
-        raise InvalidInput(
-            "trace", name, f"it is no CSV file with a header ({cause}); give one"
-        ) from error
-    if not isinstance(rows.index, pd.RangeIndex):
-        # pandas takes what the first row has too much as names of rows, and shifts all others.
-        cells, columns = rows.index.nlevels + len(rows.columns), len(rows.columns)
-        allowed = f"give {columns}, as the header has"
-        raise InvalidInput("cells", cells, allowed, where=f"{name}:2")
-    if rows.empty:
-        raise InvalidInput("trace", name, "it has no rows; give a trace with at least one job")
-    return rows
-
-
-def jobs(
-    rows: pd.DataFrame, estimates: Estimates, sharing: GpuSharing, *, where: str
-) -> list[TraceJob]:
-    """The jobs of *rows* in the order of their submission.
-
-    Args:
-        rows: As `read` returned them.
-        estimates: Which columns say what the policy is told of runtimes.
-        sharing: Whether the columns about the GPU are needed.
-        where: Name of the file, for messages.
-
-    Raises:
-        InvalidInput: A column is missing, or a value is not allowed; says which and where.
-    """
-    needed = _columns(estimates, sharing)
-    missing = [name for name in needed if name not in rows.columns]
-    if missing:
-        raise InvalidInput(
-            "columns",
-            ", ".join(str(name) for name in rows.columns),
-            f"missing: {', '.join(missing)} (for --estimates {estimates} --sharing {sharing})",
-            where=where,
-        )
-    numbers = {name: _numbers(rows, name, where=where) for name in needed}
-    names = _names(rows, where=where)
-    teams = rows["team"].tolist() if "team" in rows.columns else [""] * len(rows)
-    zero = [0.0] * len(rows)
-    memory = numbers.get("gpu_memory_bytes", zero)
-    busy = numbers.get("gpu_util_frac", zero)
-    durations = numbers["duration_s"]
-    median, high = durations, durations
-    if estimates is Estimates.USER:
-        median = high = numbers["user_limit_s"]
-    elif estimates is Estimates.LEARNED:
-        median, high = numbers["predicted_s"], numbers["predicted_high_s"]
-    first_s = min(numbers["submit_s"])
+    hint = f" (for --estimates {estimates} --sharing {sharing})"
+    rows: list[JobRow] = []
+    seen: set[str] = set()
+    for where, row in file.rows(JobRow, needed, ("job_id", "team"), hint):
+        if row.job_id in seen:
+            allowed = "it is there twice; give each job its own"
+            raise InvalidInput("job_id", row.job_id, allowed, where=where)
+        if "job_id" in file.columns:
+            seen.add(row.job_id)
+        rows.append(row)
+    if not rows:
+        raise InvalidInput("rows", 0, "give a trace with at least one job", where=name)
+    first_s = min(row.submit_s for row in rows)
     found = [
-        TraceJob(
-            job_id=names[at],
-            team=teams[at],
-            submit_s=numbers["submit_s"][at] - first_s,
-            duration_s=durations[at],
-            gpus=int(numbers["gpus"][at]),
-            gpu_memory_bytes=int(memory[at]),
-            gpu_util_frac=busy[at],
-            median_s=max(median[at], 1.0),
-            high_s=max(high[at], median[at], 1.0),
-        )
-        for at in range(len(rows))
+        _job(row, row.job_id or f"row{at}", first_s, *row.told(estimates))
+        for at, row in enumerate(rows)
     ]
     return sorted(found, key=lambda job: job.submit_s)
 
 
-def _names(rows: pd.DataFrame, *, where: str) -> list[str]:
-    if "job_id" not in rows.columns:
-        return [f"row{at}" for at in range(len(rows))]
-    names: list[str] = rows["job_id"].tolist()
-    twice = rows.index[rows["job_id"].duplicated()].tolist()
-    if twice:
-        raise InvalidInput(
-            "job_id",
-            names[twice[0]],
-            "it is there twice; give each job its own",
-            where=f"{where}:{twice[0] + 2}",
-        )
-    return names
-
-
-def _numbers(rows: pd.DataFrame, name: str, *, where: str) -> list[float]:
-    """A column as numbers from 0 to `MOST`; GPUs as whole numbers of at least 1."""
-    values: Sequence[float] = pd.to_numeric(rows[name], errors="coerce").astype(float).tolist()
-    for at, value in enumerate(values):
-        allowed = ""
-        if not 0 <= value <= MOST:
-            allowed = f"give a number from 0 to {MOST:.0e}"
-        elif name == "gpus" and (value < 1 or value != int(value)):
-            allowed = "give a whole number of at least 1"
-        if allowed:
-            raise InvalidInput(name, rows[name].iloc[at], allowed, where=f"{where}:{at + 2}")
-    return list(values)
+def _job(row: JobRow, job_id: str, first_s: float, median_s: float, high_s: float) -> TraceJob:
+    return TraceJob(
+        job_id=job_id,
+        team=row.team,
+        submit_s=row.submit_s - first_s,
+        duration_s=row.duration_s,
+        gpus=row.gpus,
+        gpu_memory_bytes=int(row.gpu_memory_bytes),
+        gpu_util_frac=row.gpu_util_frac,
+        median_s=max(median_s, 1.0),
+        high_s=max(high_s, median_s, 1.0),
+    )

@@ -1,6 +1,6 @@
 """The runtime port: what headway asks of whatever runs containers.
 
-Two adapters exist, `docker.DockerRuntime` and `process.ProcessRuntime`; the
+Two adapters exist, `docker.containers.DockerRuntime` and `process.programs.ProcessRuntime`; the
 fake is `headway.testing.runtime.FakeRuntime`. All three pass the contract in
 `headway.testing.runtime_contract`.
 """

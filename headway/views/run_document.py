@@ -1,6 +1,6 @@
 """One run as plain data with documented keys (docs/json.md), for people and for machines."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from headway.estimate.remaining.diagnostics import Diagnostics
@@ -13,7 +13,8 @@ from headway.model.silent import RunWarning
 from headway.prefect.client import FlowRun
 from headway.units import format_duration, format_size
 from headway.views.fields import fields, iso_time
-from headway.views.metrics import RunStanding
+from headway.views.run_history import RunHistory
+from headway.views.site_snapshot import RunProgress
 
 _STATE_NAMES = {
     RunState.WAITING: "AwaitingHeadroom",
@@ -31,14 +32,14 @@ def run_view(
     seen: FlowRun,
     record: RunRecord | None,
     ui_url: str,
-    standing: RunStanding | None = None,
+    progress: RunProgress | None = None,
 ) -> dict[str, Any]:
     """One run as `headway runs --json` lists it.
 
     Prefect knows every run from its creation; the ledger knows more from the
-    moment a worker has seen it. *standing* says how far a run that runs is.
+    moment a worker has seen it. *progress* says how far a run that runs is.
     """
-    running_s = standing.elapsed_s if standing else None
+    running_s = progress.elapsed_s if progress else None
     return {
         "run_id": seen.run_id,
         "name": seen.name,
@@ -53,8 +54,8 @@ def run_view(
         "started_at": iso_time(record.started_at if record else None),
         "ended_at": iso_time(record.ended_at if record else None),
         "duration_s": _lasted_s(record) if running_s is None else running_s,
-        "done_frac": standing.done_frac if standing else None,
-        "remaining_s": standing.remaining_s if standing else None,
+        "done_frac": progress.done_frac if progress else None,
+        "remaining_s": progress.remaining_s if progress else None,
         "url": f"{ui_url}/runs/flow-run/{seen.run_id}",
     }
 
@@ -93,32 +94,27 @@ def ledger_state(record: RunRecord) -> str:
     return _STATE_NAMES.get(record.state, record.state.value)
 
 
-def run_details(
-    record: RunRecord,
-    *,
-    steps: Iterable[Step],
-    lease: Lease | None,
-    latest: ProgressPoint | None,
-    remaining_s: float | None,
-    outputs: Iterable[str] | None,
-    ranks: Iterable[RunRecord],
-    warnings: Iterable[RunWarning],
-    attempts: Iterable[AttemptRecord],
-) -> dict[str, Any]:
-    """What `headway show --json` adds to `run_view`."""
-    progress = latest or _NO_PROGRESS
+def run_details(history: RunHistory, remaining_s: float | None) -> dict[str, Any]:
+    """What `headway show --json` adds to `run_view`.
+
+    Args:
+        history: Of the run.
+        remaining_s: How long it still takes; None while that is not known.
+    """
+    record = history.record
+    progress = history.newest or _NO_PROGRESS
     return {
         "job": dict(record.job),
         "owner": record.owner or None,
         "team": record.team,
-        "steps": [_step(step) for step in steps],
+        "steps": [_step(step) for step in history.steps],
         "demand": None if record.demand is None else fields(record.demand, *_DEMAND),
-        "lease": None if lease is None else _lease(lease),
+        "lease": None if history.lease is None else _lease(history.lease),
         "predicted": predicted_view(record.prediction or Prediction()),
         "measured": fields(record.measurement or Measurement(), *_QUANTITIES),
         "progress": fields(progress, "iteration", "epoch", "total", "metrics")
         | {"remaining_s": remaining_s},
-        "outputs": None if outputs is None else list(outputs),
+        "outputs": None if history.outputs is None else list(history.outputs),
         "gang": record.gang_id,
         "ranks": [
             {
@@ -127,10 +123,10 @@ def run_details(
                 "state": ledger_state(rank),
                 "exit": exit_view(rank.exit),
             }
-            for rank in ranks
+            for rank in history.ranks
         ],
-        "warnings": [warning_view(each) for each in warnings],
-        "attempts": [_attempt(each) for each in attempts],
+        "warnings": [warning_view(each) for each in history.warnings],
+        "attempts": [_attempt(each) for each in history.attempts],
     }
 
 

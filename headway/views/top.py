@@ -9,25 +9,35 @@ from rich.text import Text
 
 from headway.clock import SystemClock
 from headway.errors import shown
+from headway.model.silent import RunWarning
+from headway.site import Site
 from headway.units import format_duration, format_size
-from headway.views.queue_document import start_text
+from headway.views.fields import fields
+from headway.views.node_document import node_view, state_text
+from headway.views.queue_document import line_views, start_text
+from headway.views.run_document import warning_view
+from headway.views.site_snapshot import RunProgress, site_snapshot
 
 _BAR_CELLS = 12
 
 
-def document(
-    nodes: Sequence[dict[str, Any]],
-    runs: Sequence[dict[str, Any]],
-    queue: Sequence[dict[str, Any]],
-) -> dict[str, Any]:
-    """What is shown, as plain data.
+def document(site: Site) -> dict[str, Any]:
+    """What is shown of *site* now, as plain data: nodes, running runs, and those that wait."""
+    now = site_snapshot(site)
+    return {
+        "nodes": [node_view(record, now.leases) for record in now.nodes],
+        "runs": [_run(each, now.warnings) for each in now.running],
+        "queue": line_views(site),
+    }
 
-    Args:
-        nodes: As `view.node_view` gives them.
-        runs: Running runs: name, node, elapsed_s, done_frac, remaining_s, warnings.
-        queue: As `view.waiting_view` gives them.
-    """
-    return {"nodes": list(nodes), "runs": list(runs), "queue": list(queue)}
+
+def _run(progress: RunProgress, warnings: Sequence[RunWarning]) -> dict[str, Any]:
+    run_id = progress.record.run_id
+    return {
+        **fields(progress.record, "run_id", "name", "node"),
+        **fields(progress, "elapsed_s", "done_frac", "remaining_s"),
+        "warnings": [warning_view(each) for each in warnings if each.failure.run_id == run_id],
+    }
 
 
 def picture(seen: dict[str, Any]) -> Group:
@@ -47,10 +57,9 @@ def bar(part: float | None, whole: float) -> str:
 def _nodes(nodes: Sequence[dict[str, Any]]) -> Table:
     table = _table("nodes", "", "memory used", "of", "promised", "busy")
     for node in nodes:
-        state = node["state"] + (f" ({node['state_reason']})" if node["state_reason"] else "")
         total = node["host_memory_bytes"]
         table.add_row(
-            _plain(f"{node['node']}  {state}"),
+            _plain(f"{node['node']}  {state_text(node)}"),
             bar(node["host_used_bytes"], total),
             format_size(total),
             format_size(node["host_promised_bytes"]),

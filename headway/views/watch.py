@@ -11,9 +11,10 @@ from headway.model.run import RunState
 from headway.prefect.client import FlowRun, PrefectServer
 from headway.site import Site
 from headway.units import format_duration
-from headway.views.details import details, remaining_s_of, standings
 from headway.views.logs import LogReader
+from headway.views.run_details import details
 from headway.views.run_document import is_over, outcome
+from headway.views.site_snapshot import progress_of_runs, remaining_s_of
 from headway.views.terminal import log_line, plain
 
 if TYPE_CHECKING:
@@ -111,7 +112,7 @@ class _Watch:
     def _show_progress(self, record: RunRecord) -> None:
         ledger = self._site.ledger
         point = ledger.progress.latest(record.run_id)
-        (standing,) = standings(self._site, [record])
+        (standing,) = progress_of_runs(self._site, [record])
         left_s = remaining_s_of(standing)
         says = ["remaining time not known yet" if left_s is None else _left(left_s)]
         done: float | None = None

@@ -7,9 +7,9 @@ import pytest
 
 from headway.clock import SystemClock
 from headway.model.policy import ContainerPolicy
-from headway.runtime.docker import DockerRuntime
+from headway.runtime.docker.containers import DockerRuntime
 from headway.runtime.port import Runtime
-from headway.runtime.process import ProcessRuntime
+from headway.runtime.process.programs import ProcessRuntime
 from headway.testing.runtime import FakeMachine, FakeRuntime
 from headway.testing.runtime_contract import PROGRAMS, Harness, RuntimeContract
 

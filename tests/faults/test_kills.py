@@ -8,7 +8,7 @@ import pytest
 
 from tests.support.site import SLEEPER, LiveSite, sleeper, wait_for
 
-pytestmark = [pytest.mark.prefect, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.prefect
 
 STEPS = 40
 

@@ -43,11 +43,9 @@ def test_traces_come_in_and_go_out(site, tmp_path):
 
 
 def test_the_evaluation_is_json_with_the_promised_keys(site):
-    got = json.loads(
-        run(estimators, "evaluate", "--traces", str(GAVEL), "--models", "linear,tree", "--json")
-    )
-    assert (got["rows"], got["folds"], got["seed"], got["champion"]) == (411, 5, 0, "gp")
-    assert got["models"].keys() == {"linear", "tree"}
+    got = json.loads(run(estimators, "evaluate", "--traces", str(GAVEL), "--folds", "2", "--json"))
+    assert (got["rows"], got["folds"], got["seed"], got["champion"]) == (411, 2, 0, "gp")
+    assert got["models"].keys() == {"gp"}
 
 
 def test_an_estimate_marks_one_choice(site, tmp_path):

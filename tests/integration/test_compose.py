@@ -13,7 +13,7 @@ from ruamel.yaml import YAML
 from tests.support.postgresql import new_database
 from tests.support.site import BIN, ROOT, LiveSite, free_port, wait_for
 
-pytestmark = [pytest.mark.postgresql, pytest.mark.prefect, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.postgresql, pytest.mark.prefect]
 
 
 def service(compose: dict[str, Any], name: str, put: dict[str, str]) -> dict[str, str]:

@@ -5,7 +5,6 @@ import pytest
 from tests.support.race import race
 
 
-@pytest.mark.timeout(300)
 def test_one_of_many_gets_the_last_slot(ledger_url: str) -> None:
     result = race(ledger_url, racers=6, rounds=60)
     assert result.overcommitted == 0
@@ -13,7 +12,6 @@ def test_one_of_many_gets_the_last_slot(ledger_url: str) -> None:
 
 
 @pytest.mark.postgresql
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize("ledger_url", ["postgresql"], indirect=True)
 def test_without_the_lock_the_race_is_lost(ledger_url: str) -> None:
     """The test above has teeth: take the node's lock away and it sees overcommitment."""

@@ -12,7 +12,7 @@ import pytest
 from headway.errors import shown
 from tests.support.site import BIN, ROOT, LiveSite, free_port, sleeper, wait_for
 
-pytestmark = [pytest.mark.prefect, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.prefect
 
 
 def test_a_job_runs_from_submit_to_clean_up(site: LiveSite, tmp_path: Path) -> None:
@@ -81,10 +81,7 @@ def test_prefects_own_command_starts_a_run(process_site: LiveSite) -> None:
 
 
 def test_the_deployments_default_is_the_digits_sample(process_site: LiveSite) -> None:
-    before = {run["run_id"] for run in process_site.json("runs")}
-    done = process_site.prefect("deployment", "run", "train/default")
-    assert done.returncode == 0, done.stderr
-    (run_id,) = {run["run_id"] for run in process_site.json("runs")} - before
+    run_id = process_site.start("train/default")
     view = process_site.until(run_id, "Completed", "Failed")
     assert view["state"] == "Completed", view
     # Prefect made up a name; the worker has called it by its job.
@@ -95,14 +92,9 @@ def test_the_deployments_default_is_the_digits_sample(process_site: LiveSite) ->
 
 def test_an_estimate_is_asked_for_as_a_run_is(process_site: LiveSite) -> None:
     """Its parameter had another name than that of `train`, which a training run is known by."""
-    params = json.dumps({"job": sleeper(2)})
-    asked = process_site.prefect(
-        "deployment", "run", "estimate/estimate", "--params", params, "--watch"
-    )
-    assert asked.returncode == 0, asked.stdout + asked.stderr
-    newest = {"flows": {"name": {"any_": ["estimate"]}}, "sort": "START_TIME_DESC", "limit": 1}
-    (run,) = process_site._post("flow_runs/filter", newest)
-    assert run["state"]["message"].startswith("the CPU: "), run["state"]
+    ended = process_site.ended(process_site.start("estimate/estimate", job=sleeper(2)))
+    assert ended["type"] == "COMPLETED", ended
+    assert ended["message"].startswith("the CPU: "), ended
 
 
 def test_prefect_shows_deployment_and_queue_as_ready(process_site: LiveSite) -> None:
@@ -197,12 +189,7 @@ def test_a_rehearsal_refuses_what_a_submission_would(
 
 
 def test_bad_input_ends_the_flow_with_that_line(process_site: LiveSite) -> None:
-    params = json.dumps({"job": sleeper(2, ports=[80])})
-    done = process_site.prefect(
-        "deployment", "run", "train/default", "--flow-run-name", "bad", "--params", params
-    )
-    assert done.returncode == 0, done.stderr
-    run_id = next(r["run_id"] for r in process_site.json("runs") if r["name"] == "bad")
+    run_id = process_site.start("train/default", job=sleeper(2, ports=[80]))
     view = process_site.until(run_id, "Failed")
     assert view["reason"] == "ports[0]: got 80; give a whole number between 1024 and 65535"
 
@@ -270,10 +257,10 @@ def _views(site: LiveSite, runs: list[str]) -> list[dict[str, str]]:
     return [listed[run_id] for run_id in runs]
 
 
-def test_a_time_limit_ends_the_run(site: LiveSite, tmp_path: Path) -> None:
+def test_a_time_limit_ends_the_run(process_site: LiveSite, tmp_path: Path) -> None:
     command = ["python", "-c", "import time; time.sleep(60)"]
-    run_id = site.submit(tmp_path, name="limited", command=command, max_runtime="2s")
-    view = site.until(run_id, "TimedOut", "Completed", "Failed")
+    run_id = process_site.submit(tmp_path, name="limited", command=command, max_runtime="2s")
+    view = process_site.until(run_id, "TimedOut", "Completed", "Failed")
     assert view["state"] == "TimedOut"
     assert view["exit"]["kind"] == "timed_out"
     assert view["measured"]["runtime_s"] < 20
@@ -285,14 +272,17 @@ def test_a_time_limit_ends_the_run(site: LiveSite, tmp_path: Path) -> None:
         lambda: (
             found
             if set(
-                found := {t["name"]: t["state_type"] for t in site._post("task_runs/filter", asked)}
+                found := {
+                    t["name"]: t["state_type"]
+                    for t in process_site._post("task_runs/filter", asked)
+                }
             )
             >= set(steps)
             and set(found.values()) <= {"COMPLETED", "FAILED"}
             else None
         ),
         30,
-        lambda: str(site._post("task_runs/filter", asked)),
+        lambda: str(process_site._post("task_runs/filter", asked)),
     )
     assert [name for name, state in shown.items() if state == "FAILED"] == ["train"]
 
@@ -316,10 +306,11 @@ def test_a_run_killed_for_memory_comes_back_with_more(site: LiveSite, tmp_path: 
     assert_nothing_is_left(site, run_id)
 
 
-def test_a_failed_run_says_its_last_words(site: LiveSite, tmp_path: Path) -> None:
+@pytest.mark.docker
+def test_a_failed_run_says_its_last_words(docker_site: LiveSite, tmp_path: Path) -> None:
     program = "print('loading', flush=True); raise SystemError('no more disks')"
-    run_id = site.submit(tmp_path, name="fails", command=["python", "-c", program])
-    view = site.until(run_id, "Failed")
+    run_id = docker_site.submit(tmp_path, name="fails", command=["python", "-c", program])
+    view = docker_site.until(run_id, "Failed")
     said = 'the program failed (exit 1): "SystemError: no more disks"; look at the end of its log'
     assert view["exit"]["message"] == said
     assert view["reason"] == said
@@ -344,23 +335,19 @@ def test_missing_data_is_the_users_to_correct(process_site: LiveSite, tmp_path: 
             assert f"{job}:" in done.stderr
             assert f" {key}." in done.stderr
     # Who hands it in otherwise learns it from the run.
-    params = json.dumps({"job": wrong})
-    done = process_site.prefect(
-        "deployment", "run", "train/default", "--flow-run-name", "no-data", "--params", params
-    )
-    assert done.returncode == 0, done.stderr
-    run_id = next(r["run_id"] for r in process_site.json("runs") if r["name"] == "no-data")
+    run_id = process_site.start("train/default", job=wrong)
     view = process_site.until(run_id, "Failed")
     assert "dataset.uri" in view["reason"]
     assert (view["exit"]["kind"], view["exit"]["message"]) == ("refused", view["reason"])
     assert_nothing_is_left(process_site, run_id)
 
 
-def test_the_log_is_whole(site: LiveSite, tmp_path: Path) -> None:
+@pytest.mark.docker
+def test_the_log_is_whole(docker_site: LiveSite, tmp_path: Path) -> None:
     command = ["python", "-c", "for i in range(20000): print('line', i)"]
-    run_id = site.submit(tmp_path, name="talker", command=command)
-    site.until(run_id, "Completed")
-    done = site.run("logs", run_id)
+    run_id = docker_site.submit(tmp_path, name="talker", command=command)
+    docker_site.until(run_id, "Completed")
+    done = docker_site.run("logs", run_id)
     assert done.stdout.splitlines() == [f"line {i}" for i in range(20000)]
 
 
@@ -390,12 +377,12 @@ time.sleep(0.1 if step else 60)
 """
 
 
-@pytest.mark.timeout(240)
-def test_a_preempted_run_goes_on_from_its_checkpoint(site: LiveSite, tmp_path: Path) -> None:
-    site.prefect("work-queue", "create", "urgent", "--pool", "gpu", "--priority", "1")
-    (node,) = site.json("nodes")
+@pytest.mark.docker
+def test_a_preempted_run_goes_on_from_its_checkpoint(docker_site: LiveSite, tmp_path: Path) -> None:
+    docker_site.prefect("work-queue", "create", "urgent", "--pool", "gpu", "--priority", "1")
+    (node,) = docker_site.json("nodes")
     most = {"host_memory": f"{node['host_memory_bytes'] * 3 // 5}B", "cpus": 0.1}
-    low = site.submit(
+    low = docker_site.submit(
         tmp_path,
         name="patient",
         command=["python", "-c", PATIENT],
@@ -403,17 +390,17 @@ def test_a_preempted_run_goes_on_from_its_checkpoint(site: LiveSite, tmp_path: P
         preemptible=True,
         retries=0,
     )
-    site.until(low, "Running")
+    docker_site.until(low, "Running")
     wait_for(
-        lambda: "from step 0" in site.run("logs", low).stdout,
+        lambda: "from step 0" in docker_site.run("logs", low).stdout,
         30,
-        lambda: site.run("logs", low).stdout,
+        lambda: docker_site.run("logs", low).stdout,
     )
     path = tmp_path / "urgent.json"
     path.write_text(json.dumps(sleeper(2, name="urgent", resources=most)))
-    high = site.json("submit", str(path), "--queue", "urgent")["run_id"]
-    assert site.until(high, "Completed", "Failed", timeout_s=120)["state"] == "Completed"
-    view = site.until(low, "Completed", "Failed", timeout_s=120)
+    high = docker_site.json("submit", str(path), "--queue", "urgent")["run_id"]
+    assert docker_site.until(high, "Completed", "Failed", timeout_s=120)["state"] == "Completed"
+    view = docker_site.until(low, "Completed", "Failed", timeout_s=120)
     assert (view["state"], view["attempt"]) == ("Completed", 2), view
-    assert "from step 7" in site.run("logs", low).stdout
-    assert_nothing_is_left(site, low)
+    assert "from step 7" in docker_site.run("logs", low).stdout
+    assert_nothing_is_left(docker_site, low)

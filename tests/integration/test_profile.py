@@ -47,11 +47,11 @@ def artifact(site: LiveSite, run_id: str) -> dict:
     return dict(found)
 
 
-def readings(site: LiveSite) -> int:
+def readings(site: LiveSite, gpu: str) -> int:
     """How often the GPU was read into the ledger."""
     with closing(sqlite3.connect(site.home / "ledger.db")) as ledger:
-        of_gpu = "SELECT COUNT(*) FROM telemetry WHERE gpu = 'GPU-a' AND period_s = 1"
-        (count,) = ledger.execute(of_gpu).fetchone()
+        of_gpu = "SELECT COUNT(*) FROM telemetry WHERE gpu = ? AND period_s = 1"
+        (count,) = ledger.execute(of_gpu, (gpu,)).fetchone()
     return int(count)
 
 
@@ -86,13 +86,13 @@ def test_while_it_runs_and_without_a_report_nvml_tells(site: LiveSite, tmp_path:
     )
     env = {"FAKE_NSYS": "silent", "GO": str(tmp_path / "go")}
     run_id = site.submit(tmp_path, **job("counted", program, env=env, max_runtime="3m"))
-    site.until(run_id, "Running")
-    before = readings(site)
+    (gpu,) = (each["uuid"] for each in site.until(run_id, "Running")["lease"]["gpus"])
+    before = readings(site, gpu)
     live = site.json("profile", run_id, "--window", "5s")
     assert live["source"] == "nvml"
     assert live["notes"][0].startswith("nsys writes its report when the program has ended")
     # They are written ten at a time; the first ten may be of the time before the start.
-    wait_for(lambda: readings(site) > before + 10, 120, lambda: "no reading was written")
+    wait_for(lambda: readings(site, gpu) > before + 10, 120, lambda: "no reading was written")
     (tmp_path / "go").touch()
     site.until(run_id, "Completed")
     profile = site.json("profile", run_id)
@@ -100,7 +100,7 @@ def test_while_it_runs_and_without_a_report_nvml_tells(site: LiveSite, tmp_path:
         "HtoD 9.0 of 15.8 GB/s (57 %)",
         "DtoH 1.0 of 15.8 GB/s (6 %)",
     ]
-    assert profile["copies"][0]["gpu"] == "GPU-a"
+    assert profile["copies"][0]["gpu"] == gpu
     assert profile["busy_frac"] == pytest.approx(0.6)
     assert "nsys made no report" in profile["notes"][0]
 

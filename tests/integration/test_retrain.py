@@ -63,14 +63,13 @@ def test_a_site_that_became_slower_is_learnt(tmp_path: Path) -> None:
 
 
 @pytest.mark.prefect
-@pytest.mark.timeout(240)
 def test_the_nightly_deployment_runs(process_site: LiveSite) -> None:
-    done = process_site.prefect("deployment", "run", "retrain-estimators/nightly", "--watch")
-    assert done.returncode == 0, done.stderr + done.stdout
-    shown = process_site.prefect("deployment", "inspect", "retrain-estimators/nightly")
-    assert "0 2 * * *" in shown.stdout
+    run_id = process_site.start("retrain-estimators/nightly")
+    assert process_site.ended(run_id)["type"] == "COMPLETED"
+    deployment = process_site.call("GET", "deployments/name/retrain-estimators/nightly")
+    assert [each["schedule"]["cron"] for each in deployment["schedules"]] == ["0 2 * * *"]
     wait_for(
-        lambda: "estimators" in process_site.prefect("artifact", "ls").stdout,
+        lambda: "estimators" in process_site.artifacts(run_id),
         20,
         lambda: "no report artifact",
     )

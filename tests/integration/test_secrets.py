@@ -183,7 +183,6 @@ for name in ("job-live", "admin-live"):
 
 
 @pytest.mark.prefect
-@pytest.mark.timeout(180)
 def test_a_job_reads_a_block_of_the_site(process_site: LiveSite, tmp_path: Path) -> None:
     (tmp_path / "make.py").write_text(MAKE)
     made = process_site.prefect("block", "register", "--file", str(tmp_path / "make.py"))

@@ -48,7 +48,6 @@ class FarSite(LiveSite):
         return self.command(["ip", "netns", "exec", SPACE], arguments, timeout_s)
 
 
-@pytest.mark.timeout(300)
 def test_a_run_goes_to_the_other_host(tmp_path) -> None:
     if os.geteuid() != 0 or shutil.which("ip") is None:
         pytest.skip("network namespaces need root and iproute2")

@@ -23,7 +23,7 @@ _LIVE = {
         "tests/integration/test_gang_engine.py",
     ),
     "several nodes": ("tests/integration/test_nodes.py", "tests/integration/test_gang.py"),
-    "gpus": ("tests/integration/test_profile.py", "tests/integration/test_gpus.py"),
+    "gpus": ("tests/integration/test_gpus.py", "tests/integration/test_profile.py"),
 }
 """Files that share a site, by its name."""
 SITES = {

@@ -4,15 +4,12 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.stats import norm
 
-from headway.estimate.duration.model import COVERAGE
-from headway.estimate.encode import Floats
 from headway.estimate.estimator import Estimators, digest
-from headway.estimate.evaluation.evaluate import Held, Rows, Score, readable, score
+from headway.estimate.evaluation.evaluate import HeldOut, Rows, Score, readable, score
 from headway.model.trace import Trace
 
-FEWEST = 10
+FEWEST_TO_JUDGE = 10
 """With fewer held-out runs a difference is chance."""
 BETTER = 0.98
 """A challenger's mean error is at most so much of the champion's."""
@@ -52,7 +49,7 @@ def split(
     fresh = [i for i, trace in enumerate(traces) if digest(trace) not in seen]
     count = round(len(traces) * share)
     if seen:
-        count = max(min(count, len(fresh) // 2), min(FEWEST, len(fresh)))
+        count = max(min(count, len(fresh) // 2), min(FEWEST_TO_JUDGE, len(fresh)))
     count = min(max(1, count), len(fresh))
     by_age = sorted(
         fresh, key=lambda i: (traces[i].started_at is not None, str(traces[i].started_at))
@@ -88,7 +85,7 @@ def compare(
         f"{readable(new.p95_relative_error)} against {readable(old.p95_relative_error)}, "
         f"on {len(held_out)} runs"
     )
-    if len(held_out) < FEWEST:
+    if len(held_out) < FEWEST_TO_JUDGE:
         return Verdict(False, f"too few held-out runs ({figures})", len(held_out), old, new)
     better = new.mean_relative_error <= BETTER * old.mean_relative_error
     no_worse = new.p95_relative_error <= 1.05 * old.p95_relative_error
@@ -98,12 +95,6 @@ def compare(
 
 def forecast_score(estimators: Estimators, held_out: Sequence[Trace]) -> Score | None:
     """The figures of *estimators* on *held_out*; None when it has no model for their unit."""
-    held = forecasts(estimators, held_out)
-    return score(held) if held else None
-
-
-def forecasts(estimators: Estimators, held_out: Sequence[Trace]) -> Held | None:
-    """Times of *held_out* beside what *estimators* say of them."""
     if not held_out:
         return None
     rows = Rows.of(held_out)
@@ -111,12 +102,4 @@ def forecasts(estimators: Estimators, held_out: Sequence[Trace]) -> Held | None:
     if model is None:
         return None
     forecast = model.forecast([estimators.tables.complete(c) for c in rows.configurations])
-    return Held(rows.seconds, forecast, 0.0, 0.0)
-
-
-def calibration(held: Held, levels: Sequence[float]) -> Floats:
-    """Share of measured times inside the interval of each of *levels*, as the 80 % one scales."""
-    log_half = np.log(held.forecast.high_s / held.forecast.low_s) / 2
-    off = np.abs(np.log(held.measured_s / held.forecast.median_s)) / log_half
-    normal = norm.ppf(0.5 + np.array(levels) / 2) / norm.ppf(0.5 + COVERAGE / 2)
-    return np.array([(off <= reach).mean() for reach in normal])
+    return score(HeldOut(rows.seconds, forecast, 0.0, 0.0))

@@ -1,4 +1,4 @@
-"""How well each model predicts times that it has not seen."""
+"""How well times are predicted that were not learnt from."""
 
 import enum
 from collections.abc import Callable, Sequence
@@ -12,7 +12,6 @@ from headway.clock import Clock
 from headway.errors import InvalidInput
 from headway.estimate.duration.model import CHAMPION, Forecast, TimeModel, contradicting
 from headway.estimate.encode import Floats
-from headway.estimate.evaluation.baselines import PAPER_MODELS, PaperModel
 from headway.estimate.features import Configuration, Unit, from_trace, measured_times
 from headway.estimate.physics import Tables
 from headway.model.trace import Trace
@@ -20,7 +19,6 @@ from headway.model.trace import Trace
 Indices = NDArray[np.intp]
 MOST_IN_PERCENT = 2.0
 """A relative error above is told as a factor."""
-MODELS = (CHAMPION, *PAPER_MODELS)
 
 
 class LeaveOut(enum.StrEnum):
@@ -50,7 +48,7 @@ class Score:
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class HeldOut:
     """Predictions of rows that were held out, in the order of the rows."""
 
     measured_s: Floats
@@ -61,7 +59,7 @@ class Held:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Scores of several models on the same rows and folds."""
+    """The score of the champion on rows and folds."""
 
     rows: int
     folds: int
@@ -151,6 +149,8 @@ class Rows:
 
 
 Predictor = Callable[[Sequence[Configuration]], Forecast]
+Fit = Callable[[Sequence[Configuration], Floats], Predictor]
+"""Fits a model on configurations and the seconds that they took; returns what predicts others."""
 
 
 def evaluate(
@@ -161,82 +161,48 @@ def evaluate(
     folds: int = 5,
     leave_out: LeaveOut | None = None,
     seed: int = 0,
-    models: Sequence[str] = MODELS,
 ) -> Evaluation:
-    """Score *models* on *traces*, each row predicted by models that never saw it.
+    """Score headway's model on *traces*, each row predicted by a fit that never saw it.
 
     Raises:
-        InvalidInput: A model is not known, or the rows cannot be split so.
+        InvalidInput: The rows cannot be split so.
     """
-    unknown = [m for m in models if m not in MODELS]
-    if unknown:
-        raise InvalidInput("models", unknown[0], f"give some of {', '.join(MODELS)}")
     rows, left_out = Rows.of(traces).believable(tables, seed)
     held_out = rows.folds(folds, leave_out, seed, tables)
-    scores = {
-        name: score(hold_out(rows, name, held_out, clock=clock, tables=tables, seed=seed))
-        for name in models
-    }
-    return Evaluation(len(rows.seconds), len(held_out), seed, CHAMPION, scores, left_out)
+    held = hold_out(rows, champion(tables, seed), held_out, clock=clock)
+    return Evaluation(
+        len(rows.seconds), len(held_out), seed, CHAMPION, {CHAMPION: score(held)}, left_out
+    )
 
 
-def hold_out(
-    rows: Rows, model: str, folds: Sequence[Indices], *, clock: Clock, tables: Tables, seed: int
-) -> Held:
-    """Predict each fold of *rows* by *model* fitted on all the others."""
+def champion(tables: Tables, seed: int) -> Fit:
+    """The model that headway uses, with the facts in *tables*."""
+
+    def fit(configurations: Sequence[Configuration], seconds: Floats) -> Predictor:
+        learnt = TimeModel.fit([tables.complete(c) for c in configurations], seconds, seed)
+        return lambda asked: learnt.forecast([tables.complete(c) for c in asked])
+
+    return fit
+
+
+def hold_out(rows: Rows, fit: Fit, folds: Sequence[Indices], *, clock: Clock) -> HeldOut:
+    """Predict each fold of *rows* by a model fitted on all the others."""
     n = len(rows.seconds)
     median, low, high = np.full(n, np.nan), np.full(n, np.nan), np.full(n, np.nan)
     fit_s = predict_s = 0.0
     for held in folds:
         kept = np.setdiff1d(np.arange(n), held)
         started_s = clock.monotonic_s()
-        predictor = fitted(
-            model, [rows.configurations[i] for i in kept], rows.seconds[kept], tables, seed
-        )
+        predict = fit([rows.configurations[i] for i in kept], rows.seconds[kept])
         fitted_s = clock.monotonic_s()
-        forecast = predictor([rows.configurations[i] for i in held])
+        forecast = predict([rows.configurations[i] for i in held])
         fit_s += fitted_s - started_s
         predict_s += clock.monotonic_s() - fitted_s
         median[held], low[held], high[held] = forecast.median_s, forecast.low_s, forecast.high_s
-    return Held(rows.seconds, Forecast(median, low, high), fit_s, predict_s)
+    return HeldOut(rows.seconds, Forecast(median, low, high), fit_s, predict_s)
 
 
-def fitted(
-    model: str,
-    configurations: Sequence[Configuration],
-    seconds: Floats,
-    tables: Tables,
-    seed: int,
-) -> Predictor:
-    """A predictor fitted on *seconds* of *configurations*."""
-    if model == CHAMPION:
-        learnt = TimeModel.fit([tables.complete(c) for c in configurations], seconds, seed)
-        return lambda asked: learnt.forecast([tables.complete(c) for c in asked])
-    paper = PaperModel(model, configurations, seconds, seed)
-    width = _in_sample_width(paper, configurations, seconds, seed)
-
-    def predict(asked: Sequence[Configuration]) -> Forecast:
-        median = paper.predict(asked)
-        return Forecast(median, median / width, median * width)
-
-    return predict
-
-
-def _in_sample_width(
-    paper: PaperModel, configurations: Sequence[Configuration], seconds: Floats, seed: int
-) -> float:
-    """The factor that holds 80 % of the paper model's errors on a fifth it was not fitted on.
-
-    The paper gives no intervals; this is split conformal with the least effort.
-    """
-    held = np.random.default_rng(seed).permutation(len(seconds))[: max(1, len(seconds) // 5)]
-    kept = np.setdiff1d(np.arange(len(seconds)), held)
-    twin = paper.refitted([configurations[i] for i in kept], seconds[kept])
-    error = np.abs(np.log(twin.predict([configurations[i] for i in held]) / seconds[held]))
-    return float(np.exp(np.quantile(error, 0.8)))
-
-
-def score(held: Held) -> Score:
+def score(held: HeldOut) -> Score:
     """The figures of *held*."""
     error = np.abs(held.forecast.median_s / held.measured_s - 1)
     inside = (held.forecast.low_s <= held.measured_s) & (held.measured_s <= held.forecast.high_s)
@@ -259,23 +225,3 @@ def readable(relative_error: float) -> str:
         factor = 1.0 + relative_error
         return f"× {factor:.1f}" if factor < 100 else f"× {factor:,.0f}"
     return f"{relative_error:.1%}"
-
-
-def learning_curve(
-    traces: Sequence[Trace], sizes: Sequence[int], *, tables: Tables, clock: Clock, seed: int = 0
-) -> dict[int, Score]:
-    """Scores of the champion when it has seen only so many traces, by that number.
-
-    Each size is a random subset of *traces*; all others are predicted.
-    """
-    rows = Rows.of(traces)
-    order = np.random.default_rng(seed).permutation(len(rows.seconds))
-    found = {}
-    for size in (s for s in sizes if s < len(order)):
-        held = order[size:]
-        whole = hold_out(rows, CHAMPION, [held], clock=clock, tables=tables, seed=seed)
-        part = Forecast(
-            *(getattr(whole.forecast, f)[held] for f in ("median_s", "low_s", "high_s"))
-        )
-        found[size] = score(Held(rows.seconds[held], part, whole.fit_s, whole.predict_s))
-    return found

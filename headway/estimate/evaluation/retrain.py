@@ -3,8 +3,8 @@
 What wins is then refitted on everything. The versions before it are kept.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from pathlib import Path
 
@@ -12,9 +12,7 @@ from threadpoolctl import threadpool_limits
 
 from headway.estimate import store
 from headway.estimate.estimator import FEWEST, Estimators
-from headway.estimate.evaluation.compare import FEWEST as FEWEST_NEW
-from headway.estimate.evaluation.compare import Verdict, compare, forecasts, split
-from headway.estimate.evaluation.evaluate import Held
+from headway.estimate.evaluation.compare import FEWEST_TO_JUDGE, Verdict, compare, split
 from headway.estimate.features import measured_times
 from headway.model.trace import Trace
 
@@ -28,8 +26,6 @@ class Refit:
     verdict: Verdict
     version: int
     """The version in use afterwards; 0 is the prior."""
-    held: Mapping[str, Held] = field(default_factory=dict)
-    """Champion's and challenger's forecasts of the held-out runs, beside what was measured."""
 
 
 def retrain(traces: Sequence[Trace], models_dir: Path, *, fitted_at: datetime) -> Refit:
@@ -50,33 +46,24 @@ def retrain(traces: Sequence[Trace], models_dir: Path, *, fitted_at: datetime) -
 def _retrain(traces: Sequence[Trace], models_dir: Path, fitted_at: datetime) -> Refit:
     champion = store.load(models_dir)
     usable = [trace for trace in traces if measured_times(trace)]
+
+    def kept(reason: str) -> Refit:
+        verdict = Verdict(promoted=False, reason=reason, runs=0, champion=None, challenger=None)
+        return Refit(len(usable), verdict, champion.version)
+
     if len(usable) <= FEWEST:
-        reason = f"{len(usable)} usable traces; more than {FEWEST} are needed to learn from"
-        verdict = Verdict(promoted=False, reason=reason, runs=0, champion=None, challenger=None)
-        return Refit(len(usable), verdict, champion.version)
+        return kept(f"{len(usable)} usable traces; more than {FEWEST} are needed to learn from")
     older, held_out = split(usable, seen=champion.seen)
-    if champion.times and len(held_out) < FEWEST_NEW:
-        reason = (
+    if champion.times and len(held_out) < FEWEST_TO_JUDGE:
+        return kept(
             f"{len(held_out)} usable traces since version {champion.version}; "
-            f"{FEWEST_NEW} are needed to tell whether another would be better"
+            f"{FEWEST_TO_JUDGE} are needed to tell whether another would be better"
         )
-        verdict = Verdict(promoted=False, reason=reason, runs=0, champion=None, challenger=None)
-        return Refit(len(usable), verdict, champion.version)
-    challenger = Estimators.fit(older, fitted_at=fitted_at)
-    verdict = compare(champion, challenger, held_out)
-    said = {
-        "champion": forecasts(champion, held_out),
-        "challenger": forecasts(challenger, held_out),
-    }
-    held = {name: each for name, each in said.items() if each is not None}
+    verdict = compare(champion, Estimators.fit(older, fitted_at=fitted_at), held_out)
     if not verdict.promoted:
-        return Refit(len(usable), verdict, champion.version, held)
-    kept = [store.version_of(path) for path in store.versions(models_dir)]
-    version = 1 + max(kept, default=0)
+        return Refit(len(usable), verdict, champion.version)
+    version = 1 + max(map(store.version_of, store.versions(models_dir)), default=0)
     winner = Estimators.fit(usable, fitted_at=fitted_at, version=version)
-    store.save(replace(winner, figures=_figures(verdict)), models_dir)
-    return Refit(len(usable), verdict, version, held)
-
-
-def _figures(verdict: Verdict) -> Mapping[str, float]:
-    return {} if verdict.challenger is None else asdict(verdict.challenger)
+    figures = asdict(verdict.challenger) if verdict.challenger else {}
+    store.save(replace(winner, figures=figures), models_dir)
+    return Refit(len(usable), verdict, version)

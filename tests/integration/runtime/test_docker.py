@@ -19,7 +19,7 @@ from headway.clock import SystemClock
 from headway.errors import ImageMissing, PolicyViolation, RuntimeFailure
 from headway.model.policy import ContainerPolicy, NetworkMode, RootFilesystem
 from headway.profile.wrap import wrapper
-from headway.runtime.docker import DockerRuntime
+from headway.runtime.docker.containers import DockerRuntime
 from headway.runtime.port import BindMount, ContainerSpec, ContainerState
 from headway.testing.runtime import Script
 from headway.testing.runtime_contract import SPEAKS, Harness, Program, until, whole_log

@@ -14,7 +14,7 @@ from headway.clock import SystemClock
 from headway.errors import EngineUnreachable
 from headway.model.policy import ContainerPolicy, NetworkMode
 from headway.model.run import ExitKind
-from headway.runtime.docker import DockerRuntime
+from headway.runtime.docker.containers import DockerRuntime
 from headway.runtime.outcome import classify_exit
 from headway.runtime.port import ContainerState
 from headway.testing.runtime import Script

@@ -17,10 +17,10 @@ from headway.clock import SystemClock
 from headway.errors import PolicyViolation, RuntimeFailure
 from headway.model.policy import ContainerPolicy
 from headway.model.run import ExitKind
-from headway.runtime import process
 from headway.runtime.outcome import classify_exit
 from headway.runtime.port import BindMount, ContainerState
-from headway.runtime.process import ProcessRuntime
+from headway.runtime.process import programs
+from headway.runtime.process.programs import ProcessRuntime
 from headway.testing.runtime import Script
 from headway.testing.runtime_contract import SLEEPS, Harness, Program, until, whole_log
 from headway.units import MIB
@@ -88,8 +88,8 @@ def test_what_cannot_be_killed_is_given_up_for_now(
     left = int(whole_log(runtime, spec.name))
     os.kill(noted(harness, spec.name, "running.json")["shim"]["pid"], signal.SIGKILL)
     with monkeypatch.context() as deaf:
-        deaf.setattr(process, "_signal", lambda *_: None)
-        deaf.setattr(process, "_KILL_TIMEOUT_S", 0.3)
+        deaf.setattr(programs, "_signal", lambda *_: None)
+        deaf.setattr(programs, "_KILL_TIMEOUT_S", 0.3)
         with pytest.raises(RuntimeFailure, match=rf"cannot be killed: .*{left} \(state S\)"):
             runtime.remove(spec.name)
     assert runtime.inspect(spec.name) is not None
@@ -113,7 +113,7 @@ def test_it_outlives_its_starter(harness: Harness) -> None:
     code = (
         "import os, signal\nfrom pathlib import Path\nfrom headway.clock import SystemClock\n"
         "from headway.model.policy import ContainerPolicy\n"
-        "from headway.runtime.process import ProcessRuntime\n"
+        "from headway.runtime.process.programs import ProcessRuntime\n"
         f"ProcessRuntime(Path({str(harness.folder / harness.site)!r}), ContainerPolicy(), "
         f"SystemClock()).start({spec.name!r})\nos.killpg(0, signal.SIGKILL)\n"
     )
@@ -132,7 +132,7 @@ def test_a_start_that_this_machine_cannot_do_now_may_be_repeated(
     runtime = harness.runtime()
     runtime.create(spec)
     with monkeypatch.context() as now:
-        now.setattr(f"headway.runtime.process.{place}", value)
+        now.setattr(f"headway.runtime.process.programs.{place}", value)
         with pytest.raises(RuntimeFailure, match="could not be started"):
             runtime.start(spec.name)
     assert runtime.wait(spec.name, 0.0).state is ContainerState.CREATED

@@ -73,11 +73,11 @@ def test_without_a_ledger_nothing_is_said_to_be_empty(tmp_path: Path, command: l
     [
         (["estimate", "-"], "name: t\nimage: x\n", 2, "-:1 command: got nothing"),
         (["submit", "-"], "name: t\nimage: x\n", 2, "-:1 command: got nothing"),
-        (["replay", "-", "--nodes", "1", "--gpus", "1"], "gpus\n0\n", 2, "- columns: got"),
-        (["traces", "import", "-"], "gpus\n0\n", 2, "- columns: got"),
+        (["replay", "-", "--nodes", "1", "--gpus", "1"], "gpus\n0\n", 2, "-:1 columns: got"),
+        (["traces", "import", "-"], "gpus\n0\n", 2, "-:1 columns: got"),
         (["progress", "parse", "-"], "{'loss': 0.5, 'epoch': 1.0}\n", 0, "1 points in -"),
-        (["progress", "replay", "-"], "t_s\n0\n", 2, "-:1 iteration: got"),
-        (["estimators", "evaluate", "--traces", "-"], "gpus\n0\n", 2, "- columns: got"),
+        (["progress", "replay", "-"], "t_s\n0\n", 2, "-:1 columns: got"),
+        (["estimators", "evaluate", "--traces", "-"], "gpus\n0\n", 2, "-:1 columns: got"),
     ],
 )
 def test_standard_input_is_a_file_everywhere(

@@ -68,5 +68,5 @@ def test_a_missing_column_is_named(tmp_path: Path) -> None:
     path.write_text("job_id,submit_s,gpus\na,0,1\n")
     got = CliRunner().invoke(headway, ["replay", str(path), *SIZE, "--json"])
     assert got.exit_code == 2
-    assert "missing: duration_s" in got.stderr
+    assert "add duration_s" in got.stderr
     assert got.stdout == ""

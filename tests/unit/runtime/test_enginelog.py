@@ -1,6 +1,6 @@
 """The engine's answer becomes lines."""
 
-from headway.runtime.enginelog import parse
+from headway.runtime.docker.enginelog import parse
 
 
 def test_lines_after_the_cursor_are_kept() -> None:

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from headway.runtime import firewall
-from headway.runtime.firewall import CHAIN, Family, hold, rules
+from headway.runtime.docker import firewall
+from headway.runtime.docker.firewall import CHAIN, Family, hold, rules
 
 APART = [ip_network("172.18.0.0/16"), ip_network("fd00:18::/64")]
 

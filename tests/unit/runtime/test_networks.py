@@ -8,7 +8,9 @@ import docker
 import pytest
 from docker.errors import APIError, NotFound
 
-from headway.runtime.networks import Networks
+from headway.model.policy import ContainerPolicy
+from headway.runtime.docker.engine import Engine as Connection
+from headway.runtime.docker.networks import Networks
 
 OURS = {
     "Name": "headway",
@@ -45,7 +47,9 @@ class Engine(docker.APIClient):
 
 
 def hold(engine: Engine, host: str = ELSEWHERE) -> str:
-    return Networks(lambda: engine, host).hold("")
+    connected = Connection(host)
+    connected.__dict__["api"] = engine
+    return Networks(connected, ContainerPolicy(), ()).guard()
 
 
 def test_it_is_made_once() -> None:

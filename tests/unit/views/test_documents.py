@@ -13,7 +13,6 @@ from headway.model.run import Exit, ExitKind, Measurement, Prediction, RunState,
 from headway.model.silent import RunWarning, Silent, SilentFailure
 from headway.prefect.client import FlowRun
 from headway.units import GIB
-from headway.views.metrics import RunStanding
 from headway.views.queue_document import rehearsal_view
 from headway.views.run_document import (
     comparison,
@@ -23,6 +22,8 @@ from headway.views.run_document import (
     run_details,
     run_view,
 )
+from headway.views.run_history import RunHistory
+from headway.views.site_snapshot import RunProgress
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 SEEN = FlowRun("id-1", "flights", "SCHEDULED", "AwaitingHeadroom", "said by Prefect", "t", {})
@@ -61,6 +62,11 @@ KEYS = {
     "run_id", "name", "owner", "state", "reason", "node", "runtime", "attempt", "exit",
     "submitted_at", "started_at", "ended_at", "duration_s", "done_frac", "remaining_s", "url",
 }  # fmt: skip
+NOTHING = RunHistory(
+    RECORD, [], [], [], [], [],
+    here="a", folder=Path("/r"), outputs=[], diagnostics=diagnose_points([]),
+)  # fmt: skip
+"""A run of which nothing is known beside its record."""
 
 
 def test_a_run_that_no_worker_has_seen_is_shown() -> None:
@@ -80,7 +86,7 @@ def test_whose_run_it_is_is_told_where_it_is_known_and_never_made_up() -> None:
 
 
 def test_a_run_is_listed_with_how_long_and_how_far() -> None:
-    running = RunStanding(RECORD, elapsed_s=9.0, done_frac=0.5, remaining_s=10.0)
+    running = RunProgress(RECORD, elapsed_s=9.0, done_frac=0.5, remaining_s=10.0)
     view = run_view(SEEN, RECORD, "http://ui", running)
     assert (view["duration_s"], view["done_frac"], view["remaining_s"]) == (9.0, 0.5, 10.0)
     ended = replace(RECORD, ended_at=NOON + timedelta(seconds=75))
@@ -99,17 +105,7 @@ def test_the_ledgers_reason_is_the_newer_one() -> None:
 
 def test_details_have_the_documented_keys() -> None:
     step = Step("train", 1, StepState.DONE, NOON, NOON + timedelta(seconds=2.5))
-    details = run_details(
-        RECORD,
-        steps=[step],
-        lease=None,
-        latest=None,
-        remaining_s=None,
-        outputs=["a"],
-        ranks=[],
-        warnings=[],
-        attempts=[],
-    )
+    details = run_details(replace(NOTHING, steps=[step], outputs=["a"]), None)
     assert set(details) >= {
         "steps", "demand", "lease", "predicted", "measured", "progress", "outputs",
     }  # fmt: skip
@@ -156,15 +152,7 @@ def test_every_key_is_documented() -> None:
     page = (Path(__file__).resolve().parents[3] / "docs/json.md").read_text()
     keys = set(run_view(SEEN, RECORD, ""))
     details = run_details(
-        RECORD,
-        steps=[],
-        lease=None,
-        latest=None,
-        remaining_s=None,
-        outputs=[],
-        ranks=[],
-        warnings=[WARNING],
-        attempts=[AttemptRecord("id-1", 1)],
+        replace(NOTHING, warnings=[WARNING], attempts=[AttemptRecord("id-1", 1)]), None
     )
     keys |= {"diagnostics", *diagnostics_view(diagnose_points([]))}
     keys |= set(details["warnings"][0]) | set(details["attempts"][0])

@@ -6,7 +6,7 @@ import pytest
 from rich.console import Console
 
 from headway.units import GIB
-from headway.views.top import bar, document, picture
+from headway.views.top import bar, picture
 
 NODE = {
     "node": "node-a", "state": "ready", "state_reason": "", "cpus": 8.0, "cpus_promised": 2.0,
@@ -35,7 +35,7 @@ WAITING = {
 def test_everything_is_in_the_picture() -> None:
     out = io.StringIO()
     Console(file=out, width=160, force_terminal=False).print(
-        picture(document([NODE], [RUN], [WAITING]))
+        picture({"nodes": [NODE], "runs": [RUN], "queue": [WAITING]})
     )
     text = out.getvalue()
     for part in (

@@ -15,9 +15,9 @@ from headway.model.run import RunState, Step, StepState
 from headway.prefect.client import FlowRun
 from headway.testing.clock import FakeClock
 from headway.views.logs import log_path, log_pieces
-from headway.views.metrics import RunStanding
+from headway.views.site_snapshot import RunProgress
 from headway.views.watch import watch_run
-from tests.unit.views.test_show import NOON, RECORD
+from tests.unit.views.test_run_report import NOON, RECORD
 
 OVER = FlowRun("r1", "flights", "COMPLETED", "Completed", "", "", {})
 
@@ -104,7 +104,7 @@ def test_who_watches_sees_the_log_and_how_far_the_run_is(
     running = replace(RECORD, state=RunState.RUNNING)
     monkeypatch.setattr("headway.views.watch.details", lambda *_: {})
     monkeypatch.setattr(
-        "headway.views.watch.standings", lambda *_: [RunStanding(running, 1.0, 0.25, 42.0)]
+        "headway.views.watch.progress_of_runs", lambda *_: [RunProgress(running, 1.0, 0.25, 42.0)]
     )
     status = watch_run(watched.site, cast("Any", watched), "r1", machine=False)
     lines = capsys.readouterr().out.splitlines()

@@ -4,11 +4,11 @@ from datetime import UTC, datetime, timedelta
 import numpy as np
 import pytest
 
+from benchmarks.estimator_charts import calibration, calibration_chart, cumulative_error
 from headway.estimate.duration.model import Forecast
 from headway.estimate.estimator import Estimators
-from headway.estimate.evaluation.compare import calibration, compare, split
-from headway.estimate.evaluation.evaluate import Held
-from headway.estimate.evaluation.plots import calibration_plot, cumulative_error
+from headway.estimate.evaluation.compare import compare, split
+from headway.estimate.evaluation.evaluate import HeldOut
 from headway.model.trace import Trace
 
 AT = datetime(2026, 1, 2, tzinfo=UTC)
@@ -71,7 +71,7 @@ def held_of(spread):
     measured = np.exp(rng.normal(0, 0.1, 4000))
     half = np.exp(1.2816 * spread)
     one = np.ones(4000)
-    return Held(measured, Forecast(one, one / half, one * half), 0.0, 0.0)
+    return HeldOut(measured, Forecast(one, one / half, one * half), 0.0, 0.0)
 
 
 def test_calibration_finds_what_was_promised_or_less():
@@ -80,7 +80,7 @@ def test_calibration_finds_what_was_promised_or_less():
     assert (calibration(held_of(0.03), levels) < np.array(levels) - 0.1).all()
 
 
-def test_plots_are_png():
+def test_charts_are_png():
     held = {"gp": held_of(0.1), "other": held_of(0.2)}
     assert cumulative_error(held).startswith(b"\x89PNG")
-    assert calibration_plot(held).startswith(b"\x89PNG")
+    assert calibration_chart(held).startswith(b"\x89PNG")

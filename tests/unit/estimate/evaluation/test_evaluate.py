@@ -30,7 +30,7 @@ def test_every_gavel_row_is_a_row(gavel):
 
 
 def test_the_document_is_the_one_promised(gavel):
-    got = scored(gavel[:60], folds=3, seed=7, models=["gp", "linear", "tree"]).document()
+    got = scored(gavel[:60], folds=3, seed=7).document()
     assert json.loads(json.dumps(got)) == got
     assert got.keys() == {"rows", "folds", "seed", "champion", "models", "left_out"}
     assert (got["rows"], got["folds"], got["seed"], got["champion"]) == (60, 3, 7, "gp")
@@ -40,11 +40,9 @@ def test_the_document_is_the_one_promised(gavel):
     }  # fmt: skip
 
 
-def test_the_champion_beats_the_tree_on_real_rows(gavel):
+def test_the_champion_is_near_real_rows_that_it_has_not_seen(gavel):
     single = [t for t in gavel if t.nodes == 1 and t.network in {"lm", "transformer"}]
-    models = scored(single, folds=4, models=["gp", "tree"]).models
-    assert models["gp"].mean_relative_error < 0.15
-    assert models["gp"].mean_relative_error < 0.7 * models["tree"].mean_relative_error
+    assert scored(single, folds=4).models["gp"].mean_relative_error < 0.15
 
 
 def test_whole_groups_are_left_out(gavel):
@@ -75,19 +73,19 @@ def test_two_spellings_of_one_thing_are_left_out_together(leave_out, column, one
 def test_no_row_is_predicted_by_a_model_that_saw_it():
     rng_free = [Trace("n", "v100", 1, b, iteration_s=b / 100) for b in range(1, 41)]
     odd = Trace("n", "v100", 1, 41, iteration_s=50.0)
-    got = scored([*rng_free, odd], folds=5, models=["tree"])
-    assert got.models["tree"].p95_relative_error > 0.0
-    assert got.models["tree"].coverage_80_frac < 1.0
+    got = scored([*rng_free, odd], folds=5)
+    assert got.models["gp"].p95_relative_error > 0.0
+    assert got.models["gp"].coverage_80_frac < 1.0
 
 
 def test_a_broken_row_is_named_and_is_not_the_error_of_all(gavel):
     single = [t for t in gavel if t.nodes == 1 and t.network == "lm"]
     broken = replace(single[7], iteration_s=single[7].iteration_s * 1e-6)
-    got = scored([*single[:7], broken, *single[8:]], folds=3, models=["tree"])
+    got = scored([*single[:7], broken, *single[8:]], folds=3)
     assert got.rows == len(single) - 1
     assert len(got.left_out) == 1
     assert f"{broken.iteration_s:.3g} s for one iteration" in got.left_out[0]
-    assert got.models["tree"].mean_relative_error < 1.0
+    assert got.models["gp"].mean_relative_error < 1.0
 
 
 @pytest.mark.parametrize(
@@ -107,7 +105,6 @@ def test_an_error_is_a_number_that_a_person_can_read(error, said):
 @pytest.mark.parametrize(
     ("options", "field"),
     [
-        ({"models": ["oracle"]}, "models"),
         ({"folds": 1}, "folds"),
         ({"folds": 1000}, "folds"),
         ({"leave_out": LeaveOut.NETWORK}, "leave_out"),

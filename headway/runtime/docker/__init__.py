@@ -1,0 +1,1 @@
+"""Containers in a Docker engine; the only home of the Docker SDK."""

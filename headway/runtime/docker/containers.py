@@ -1,0 +1,395 @@
+"""The Docker runtime: containers of one site at the engine of this host."""
+
+import fcntl
+import math
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import datetime
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NoReturn
+
+import requests
+from docker.errors import APIError, DockerException, NotFound
+
+from headway.cgroups import Cgroups
+from headway.clock import Clock
+from headway.errors import ContainerMissing, RuntimeFailure
+from headway.model.image import ImageReference
+from headway.model.policy import ContainerPolicy
+from headway.runtime import logfile
+from headway.runtime.docker import creation, images
+from headway.runtime.docker.engine import Engine, asking, ordering
+from headway.runtime.docker.enginelog import fetch_into
+from headway.runtime.docker.firewall import Service
+from headway.runtime.docker.networks import Networks
+from headway.runtime.memory_peak import MemoryPeak
+from headway.runtime.port import (
+    BindMount,
+    ContainerSpec,
+    ContainerState,
+    ContainerStatus,
+    LogChunk,
+    RuntimeKind,
+    Usage,
+)
+from headway.runtime.rules import check_image, check_spec
+
+_POLL_S = 0.05
+_STATES = {
+    "created": ContainerState.CREATED,
+    "running": ContainerState.RUNNING,
+    "paused": ContainerState.RUNNING,
+    "restarting": ContainerState.RUNNING,
+}
+
+
+class DockerRuntime:
+    """Runs containers in a Docker engine on this host.
+
+    Args:
+        site: Labels this site's containers; no other is ever touched.
+        policy: What containers may do.
+        clock: Waits between questions about a container.
+        docker_host: Address of the engine; None for the SDK's default.
+        timeout_s: How long the engine may take for one answer.
+        closed: Host and port of services on other machines that containers may not reach.
+    """
+
+    kind = RuntimeKind.DOCKER
+
+    def __init__(
+        self,
+        site: str,
+        policy: ContainerPolicy,
+        clock: Clock,
+        *,
+        docker_host: str | None = None,
+        timeout_s: int = 60,
+        closed: Sequence[Service] = (),
+    ) -> None:
+        self.engine = Engine(docker_host, timeout_s)
+        self._site = site
+        self._policy = policy
+        self._clock = clock
+        self._networks = Networks(self.engine, policy, closed)
+        self._groups = Cgroups()
+        self._peaks: dict[str, MemoryPeak] = {}
+
+    # ----- what the engine can do -----
+
+    def weaknesses(self) -> tuple[str, ...]:
+        """What this engine cannot enforce or measure, one sentence each."""
+        info, amiss = self.engine.info, self.guard_network()
+        checks = (
+            (
+                info.get("SwapLimit"),
+                "This kernel does not limit swap: a container may swap past its memory.",
+            ),
+            (info.get("PidsLimit"), "This engine does not limit the number of processes."),
+            (info.get("CpuCfsQuota"), "This engine does not limit CPU time."),
+            (
+                os.geteuid() == 0,
+                (
+                    "headway is not root: what a container writes outside its mounts does not "
+                    "count against resources.disk."
+                ),
+            ),
+            (
+                self._own_group,
+                "The memory peak is read while a container runs; a later one may be missed.",
+            ),
+            (not amiss, amiss),
+        )
+        return tuple(words for good, words in checks if not good)
+
+    def path_in_container(self, mount: BindMount) -> str:
+        """The mount's target."""
+        return mount.target
+
+    def ensure_image(self, image: str) -> None:
+        """Pull *image* unless it is here. Raises `ImageMissing`, `PolicyViolation`."""
+        check_image(image, self._policy)
+        images.have_image(self.engine, ImageReference.parse(image))
+
+    def why_no_image(self, image: str) -> str:
+        """Why *image* is neither here nor at its registry; empty where it is, or nobody can say."""
+        return images.why_no_image(self.engine, image)
+
+    def guard_network(self) -> str:
+        """Put the packet rules of the bridges in place; what of that cannot be had."""
+        return self._networks.weakness()
+
+    # ----- life of a container -----
+
+    def create(self, spec: ContainerSpec) -> None:
+        """Create, do not start. Raises `ContainerExists`, `ImageMissing`, `PolicyViolation`."""
+        check_spec(spec, self._policy)
+        creation.Creation(
+            self.engine,
+            spec,
+            self._policy,
+            self._site,
+            network=self._networks.joined(spec.network),
+            parent_group=self._group(spec.name) if self._own_group else None,
+        ).run()
+
+    def start(self, name: str) -> None:
+        """Start a created container; one that runs or ran is left as it is.
+
+        The engine itself would run an ended one again: question and start are
+        held together by a lock on the container's log file.
+        """
+        log_path = Path(self._labels(name)[creation.LOG])
+        with self._start_lock(log_path, name), ordering(f"start container {name}"):
+            if self._read(self._found(name)).state is not ContainerState.CREATED:
+                return
+            try:
+                self.engine.api.start(name)
+            except APIError as error:
+                self._found(name)
+                _refused(name, error)
+
+    @contextmanager
+    def _start_lock(self, log_path: Path, name: str) -> Iterator[None]:
+        fd = os.open(log_path, os.O_RDONLY | os.O_NOFOLLOW)
+        timeout_s = self.engine.timeout_s
+        try:
+            give_up_s = self._clock.monotonic_s() + timeout_s
+            while True:
+                try:
+                    fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    break
+                except BlockingIOError:
+                    if self._clock.monotonic_s() > give_up_s:
+                        raise RuntimeFailure(
+                            f"container {name} is being started by another process that does not "
+                            f"get on for {timeout_s} s; it is tried again"
+                        ) from None
+                    self._clock.sleep(_POLL_S)
+            yield
+        finally:
+            os.close(fd)
+
+    def inspect(self, name: str) -> ContainerStatus | None:
+        """The container's status; None when it does not exist, or is not this site's."""
+        try:
+            return self._read(self._found(name))
+        except ContainerMissing:
+            return None
+
+    def containers(self) -> list[ContainerStatus]:
+        """Every container of this site on this node, whatever its state."""
+        return [self._read(found) for found in self._all()]
+
+    def wait(self, name: str, timeout_s: float) -> ContainerStatus:
+        """Wait up to *timeout_s* for the end; the status then. Raises `ContainerMissing`."""
+        deadline_s = self._clock.monotonic_s() + timeout_s
+        while True:
+            status = self._read(self._found(name))
+            left_s = deadline_s - self._clock.monotonic_s()
+            if status.state is ContainerState.EXITED or left_s <= 0:
+                return status
+            if status.state is ContainerState.CREATED:  # the engine would not wait for it
+                self._clock.sleep(min(_POLL_S, left_s))
+                continue
+            try:
+                self.engine.api.wait(name, timeout=left_s)  # type: ignore[arg-type]  # floats work
+            except requests.exceptions.RequestException:
+                continue  # its time is up, or the engine is gone: the next question tells which
+            except DockerException:
+                # It cannot wait now, but may still be asked.
+                self._clock.sleep(min(_POLL_S, left_s))
+
+    def stop(self, name: str, grace_s: float) -> None:
+        """SIGTERM, *grace_s* to obey, SIGKILL. A container that is gone is fine."""
+        if self.inspect(name) is None:
+            return
+        with ordering(f"stop container {name}"):
+            try:
+                self.engine.api.stop(name, timeout=math.ceil(grace_s))
+            except NotFound:
+                return
+
+    def remove(self, name: str) -> None:
+        """Kill if need be and remove, its cgroup too. Idempotent."""
+        if self.inspect(name) is not None:
+            with ordering(f"remove container {name}"):
+                try:
+                    self.engine.api.remove_container(name, force=True, v=True)
+                except APIError as error:
+                    # It is gone, or another process removes it just now.
+                    if error.status_code not in (404, 409):
+                        raise
+        if self._own_group:
+            self._remove_group(name)
+        self._peaks.pop(name, None)
+
+    def _remove_group(self, name: str) -> None:
+        try:
+            self._groups.remove(self._group(name))
+        except OSError as error:
+            raise RuntimeFailure(
+                f"container {name} is removed, but not its control group ({error.strerror}): "
+                "one of its processes may live on, as in state D; look for it with ps"
+            ) from error
+
+    # ----- what it used and printed -----
+
+    def usage(self, name: str) -> Usage:
+        """What it used until now; also after its exit, until `remove`.
+
+        The peak is put together from all readings: the more often it is
+        asked for while it runs, the more exact.
+        """
+        if self._own_group:
+            self._measure(name, self._group(name))
+        else:
+            self.inspect(name)
+        return self._peaks.get(name, MemoryPeak()).usage()
+
+    def _measure(self, name: str, group: str) -> None:
+        reading = self._groups.read(group)
+        if reading is not None:
+            self._peaks[name] = self._peaks.get(name, MemoryPeak()).after(reading)
+
+    def own_folders(self, name: str) -> tuple[Path, ...]:
+        """Its writable layer, and the volumes that its image declares."""
+        try:
+            found = self._found(name)
+        except ContainerMissing:
+            return ()
+        layer = ((found.get("GraphDriver") or {}).get("Data") or {}).get("UpperDir")
+        volumes = [each["Source"] for each in found["Mounts"] if each["Type"] == "volume"]
+        folders = (Path(folder) for folder in (layer, *volumes) if folder)
+        return tuple(folder for folder in folders if os.access(folder, os.R_OK | os.X_OK))
+
+    def read_log(self, name: str, offset: int, limit_bytes: int = 1 << 20) -> LogChunk:
+        """At most *limit_bytes* of the log from *offset*. Raises `ContainerMissing`."""
+        labels = self._labels(name)
+        path = Path(labels[creation.LOG])
+        if labels[creation.LOG_BY] == creation.BY_ENGINE:
+            fetch_into(path, lambda stream, after: self._logged(name, stream, after))
+        return logfile.read_chunk(path, offset, limit_bytes)
+
+    def _logged(self, name: str, stream: str, after: str) -> bytes:
+        """What the engine has of a log; a little earlier too, as a float has no nanoseconds."""
+        moment = _moment(after) if after else None
+        with asking(f"read the log of container {name}"):
+            answer: bytes = self.engine.api.logs(
+                name,
+                stdout=stream == "stdout",
+                stderr=stream == "stderr",
+                timestamps=True,
+                since=None if moment is None else moment.timestamp() - 0.001,
+            )
+        return answer
+
+    def trim_logs(self) -> None:
+        """Give up the oldest part of every log that is over its limit; offsets stay valid."""
+        for found in self._all():
+            labels = found["Config"]["Labels"]
+            logfile.trim(Path(labels[creation.LOG]), int(labels[creation.LOG_LIMIT]))
+
+    # ----- what the engine says of it -----
+
+    def _found(self, name: str) -> dict[str, Any]:
+        """What the engine knows of a container of this site. Raises `ContainerMissing`."""
+        with asking(f"inspect container {name}"):
+            try:
+                found: dict[str, Any] = self.engine.api.inspect_container(name)
+            except NotFound as error:
+                raise ContainerMissing(name) from error
+        if found["Config"]["Labels"].get(creation.SITE) != self._site:
+            raise ContainerMissing(name)
+        return found
+
+    def _labels(self, name: str) -> Mapping[str, str]:
+        labels: Mapping[str, str] = self._found(name)["Config"]["Labels"]
+        return labels
+
+    def _all(self) -> Iterator[dict[str, Any]]:
+        with asking("list its containers"):
+            rows = self.engine.api.containers(
+                all=True, filters={"label": f"{creation.SITE}={self._site}"}
+            )
+        for row in rows:
+            try:
+                yield self._found(row["Id"])
+            except ContainerMissing:  # removed since
+                continue
+
+    def _read(self, found: Mapping[str, Any]) -> ContainerStatus:
+        name = found["Name"].lstrip("/")
+        labels, state = found["Config"]["Labels"], found["State"]
+        where = _STATES.get(state["Status"], ContainerState.EXITED)
+        started_at, ended_at = _moment(state["StartedAt"]), _moment(state["FinishedAt"])
+        if started_at and ended_at:
+            # The engine notes a start late: a program of 2 ms ends before it.
+            ended_at = max(started_at, ended_at)
+        exited = where is ContainerState.EXITED
+        return ContainerStatus(
+            name=name,
+            run_id=labels[creation.RUN],
+            attempt=int(labels[creation.ATTEMPT]),
+            state=where,
+            exit_code=state["ExitCode"] if exited else None,
+            oom_killed=bool(state["OOMKilled"]),
+            started_at=started_at,
+            ended_at=ended_at if exited else None,
+            pids=self._pids(name, found) if where is ContainerState.RUNNING else (),
+            address=_address(found, self._networks.gang),
+            error=state["Error"],
+        )
+
+    def _pids(self, name: str, found: Mapping[str, Any]) -> tuple[int, ...]:
+        """Processes of a container that runs; its use is read with them if it can only be now."""
+        first = found["State"]["Pid"]
+        group = self._groups.group_of(first)
+        if group is None or found["Id"] not in group:
+            return (first,)  # just starting or gone: there it would count other processes
+        if not self._own_group:
+            self._measure(name, group)
+        return self._groups.pids(group)
+
+    def _group(self, name: str) -> str:
+        return f"/headway/{self._site}-{name}"
+
+    @cached_property
+    def _own_group(self) -> bool:
+        """May containers be put below a group of ours?
+
+        Not with the systemd driver: it removes a slice with its last
+        process, and the peak with it.
+        """
+        cgroupfs = self.engine.info.get("CgroupDriver") == "cgroupfs"
+        return bool(cgroupfs and self._groups.writable())
+
+
+def _refused(name: str, error: APIError) -> NoReturn:
+    cause = str(error.explanation or error)
+    if "could not select device driver" in cause:  # the engine gives nothing but text
+        cause += (
+            ". The engine has no NVIDIA runtime: install nvidia-container-toolkit, run "
+            "`nvidia-ctk runtime configure` and restart the engine"
+        )
+    elif "port is already allocated" in cause or "address already in use" in cause:
+        cause += ". Another program of this node has the port: give the job another one"
+    elif re.search("network .* not found", cause):
+        cause += (
+            ". Make it on this engine, or change gang_network of the block "
+            "headway-container-policy/site"
+        )
+    raise RuntimeFailure(f"container {name} could not be started: {cause}") from error
+
+
+def _address(found: Mapping[str, Any], network: str) -> str:
+    joined = found.get("NetworkSettings", {}).get("Networks") or {}
+    return str(joined[network]["IPAddress"]) if network in joined else ""
+
+
+def _moment(text: str) -> datetime | None:
+    """The engine's time; None for its zero."""
+    return None if text.startswith("0001-") else datetime.fromisoformat(text)

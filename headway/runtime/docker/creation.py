@@ -1,0 +1,205 @@
+"""What of a container's spec reaches the engine: a closed list of settings."""
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import Any
+
+from docker.errors import APIError
+from docker.types import DeviceRequest, LogConfig, Mount
+
+from headway.errors import ContainerExists, RuntimeFailure
+from headway.model.image import ImageReference
+from headway.model.policy import ContainerPolicy, GangNetwork, NetworkMode, RootFilesystem
+from headway.runtime import logfile
+from headway.runtime.docker.engine import Engine, asking, ordering
+from headway.runtime.docker.images import have_image
+from headway.runtime.port import ContainerSpec
+from headway.runtime.rules import LOG_TARGET, real_source
+from headway.units import MIB
+
+SITE, RUN, ATTEMPT = "headway.site", "headway.run", "headway.attempt"
+LOG, LOG_LIMIT, LOG_BY = "headway.log", "headway.log_limit", "headway.log_by"
+"""Labels that a container is found and read by."""
+BY_ENGINE = "engine"
+"""Who writes the log of a container whose image has no shell."""
+_SHELL = "/bin/sh"
+# Appended by the program itself: nothing between it and the file can lose a line.
+_LOGGED = (_SHELL, "-c", f'exec "$@" >>{LOG_TARGET} 2>&1', "headway")
+
+
+@dataclass(frozen=True, slots=True)
+class Creation:
+    """Creates one container.
+
+    Attributes:
+        engine: Where.
+        spec: What is asked for, checked against the policy.
+        policy: What containers may do.
+        site: Labels the container.
+        network: The engine's network that it joins.
+        parent_group: The control group that its own is made in; None for the engine's choice.
+    """
+
+    engine: Engine
+    spec: ContainerSpec
+    policy: ContainerPolicy
+    site: str
+    network: str
+    parent_group: str | None
+
+    @property
+    def _read_only(self) -> bool:
+        return self.policy.root_filesystem is RootFilesystem.READ_ONLY
+
+    def run(self) -> None:
+        """Create it, do not start it. Raises `ContainerExists`, `ImageMissing`."""
+        spec = self.spec
+        mounts = [
+            Mount(
+                mount.target,
+                str(real_source(mount, self.policy.mount_roots)),
+                type="bind",
+                read_only=mount.read_only,
+            )
+            for mount in spec.mounts
+        ]
+        uid, gid = (int(part) for part in _user(spec).split(":"))
+        os.close(logfile.open_log(spec.log_path, (uid, gid) if os.geteuid() == 0 else None))
+        log = Mount(LOG_TARGET, str(spec.log_path.resolve()), type="bind")
+        image = have_image(self.engine, ImageReference.parse(spec.image))
+        if self._read_only:
+            mounts += self._over_volumes(image["Config"].get("Volumes") or {})
+        container = self._create(image["Id"], [*mounts, log], logged=True)
+        if not self._has_shell(container):
+            with ordering(f"create container {spec.name} again without a shell"):
+                self.engine.api.remove_container(container, v=True)
+            self._create(image["Id"], mounts, logged=False)
+
+    def _over_volumes(self, declared: Mapping[str, object]) -> list[Mount]:
+        """What lies over the volumes that the image declares, where the root is read-only.
+
+        Else they would be a writable place on the node's disk; as it is they count as memory.
+        """
+        ours = {PurePosixPath("/tmp"), *(PurePosixPath(each.target) for each in self.spec.mounts)}
+        return [
+            Mount(target, None, type="tmpfs")
+            for target in sorted(declared)
+            if PurePosixPath(target) not in ours
+        ]
+
+    def _has_shell(self, container: str) -> bool:
+        """Is there a shell in the container's own root? 2 ms, without starting it."""
+        api = self.engine.api
+        url = f"{api.base_url}/v{api.api_version}/containers/{container}/archive"
+        with asking("look into a container"):
+            answer = api.head(url, params={"path": _SHELL}, timeout=self.engine.timeout_s)
+        return bool(answer.status_code == 200)
+
+    def _create(self, image_id: str, mounts: Sequence[Mount], *, logged: bool) -> str:
+        """Create, with a limit on the container's own disk where the engine takes one; the id."""
+        if self.spec.disk_bytes is not None and _may_limit_layers(self.engine.info):
+            try:
+                limit = {"size": str(self.spec.disk_bytes)}
+                return self._create_with(image_id, mounts, logged=logged, storage=limit)
+            except ContainerExists:
+                raise
+            except RuntimeFailure:
+                pass  # its file system was mounted without project quotas
+        return self._create_with(image_id, mounts, logged=logged, storage=None)
+
+    def _create_with(
+        self,
+        image_id: str,
+        mounts: Sequence[Mount],
+        *,
+        logged: bool,
+        storage: dict[str, str] | None,
+    ) -> str:
+        spec, api = self.spec, self.engine.api
+        published = () if self.network == NetworkMode.HOST else spec.ports
+        host_config = api.create_host_config(
+            mounts=list(mounts),
+            mem_limit=spec.host_memory_bytes,
+            memswap_limit=spec.host_memory_bytes,
+            nano_cpus=int(spec.cpus * 1e9),
+            pids_limit=spec.pids,
+            shm_size=spec.shm_bytes,
+            cap_drop=["ALL"],
+            security_opt=["no-new-privileges"],
+            init=True,
+            read_only=self._read_only,
+            storage_opt=storage,
+            tmpfs={"/tmp": "rw,nosuid,nodev,exec"} if self._read_only else None,
+            network_mode=self.network,
+            port_bindings={port: ("127.0.0.1", port) for port in published},
+            device_requests=_gpu_request(spec),
+            cgroup_parent=self.parent_group,
+            log_config=LogConfig(
+                type=LogConfig.types.JSON,
+                config={"max-size": str(MIB if logged else spec.log_limit_bytes), "max-file": "2"},
+            ),
+        )
+        with ordering(f"create container {spec.name}"):
+            try:
+                created = api.create_container(
+                    image_id,  # what its name means now, whatever it will
+                    [*(spec.wrapper if logged else ()), *spec.command],
+                    entrypoint=list(_LOGGED) if logged else [],
+                    name=spec.name,
+                    user=_user(spec),
+                    environment=_environment(spec),
+                    stop_signal="SIGTERM",
+                    ports=list(published),
+                    labels=self._labels(logged=logged),
+                    host_config=host_config,
+                    healthcheck={"test": ["NONE"]},
+                    network_disabled=self.network == NetworkMode.NONE,
+                    # A gang's head is told its own name as the place where all meet.
+                    hostname=spec.name if isinstance(spec.network, GangNetwork) else None,
+                )
+            except APIError as error:
+                if error.status_code == 409:
+                    raise ContainerExists(spec.name) from error
+                raise
+        return str(created["Id"])
+
+    def _labels(self, *, logged: bool) -> dict[str, str]:
+        spec = self.spec
+        return {
+            SITE: self.site,
+            RUN: spec.run_id,
+            ATTEMPT: str(spec.attempt),
+            LOG: str(spec.log_path),
+            LOG_LIMIT: str(spec.log_limit_bytes),
+            LOG_BY: "program" if logged else BY_ENGINE,
+            "headway.image": str(ImageReference.parse(spec.image)),
+        }
+
+
+def _may_limit_layers(info: Mapping[str, Any]) -> bool:
+    """May an engine of this kind be able to limit a container's own disk? Only an attempt tells."""
+    status = dict(pair for pair in info.get("DriverStatus") or () if len(pair) == 2)
+    on_xfs = status.get("Backing Filesystem") == "xfs"
+    return info.get("Driver") in {"btrfs", "zfs"} or (info.get("Driver") == "overlay2" and on_xfs)
+
+
+def _user(spec: ContainerSpec) -> str:
+    # A uid alone would get group 0.
+    return spec.user or f"{os.geteuid()}:{os.getegid()}"
+
+
+def _environment(spec: ContainerSpec) -> dict[str, str]:
+    """The spec's variables, and those that make a program see its limits."""
+    # nproc still shows every CPU inside.
+    own = {"OMP_NUM_THREADS": str(max(1, int(spec.cpus)))}
+    if not spec.gpu_uuids:
+        own["NVIDIA_VISIBLE_DEVICES"] = "void"
+    return own | dict(spec.env)
+
+
+def _gpu_request(spec: ContainerSpec) -> list[DeviceRequest] | None:
+    if not spec.gpu_uuids:
+        return None
+    return [DeviceRequest(device_ids=list(spec.gpu_uuids), capabilities=[["gpu"]])]

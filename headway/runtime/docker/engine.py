@@ -1,0 +1,84 @@
+"""One Docker engine: the connection to it, what it can do, and its errors made ours."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cached_property
+from typing import Any
+
+import docker
+import requests
+from docker.errors import APIError, DockerException
+from docker.utils import kwargs_from_env
+
+from headway.errors import EngineUnreachable, RuntimeFailure, shown
+
+SOCKET = "unix://"
+_DEFAULT_ADDRESS = f"{SOCKET}/var/run/docker.sock"
+
+
+class Engine:
+    """An engine, first spoken to when it is asked something: a site is built while it is down.
+
+    Args:
+        address: Where it is looked for; None for the SDK's default.
+        timeout_s: How long it may take for one answer.
+    """
+
+    def __init__(self, address: str | None = None, timeout_s: int = 60) -> None:
+        self.address = address or kwargs_from_env().get("base_url") or _DEFAULT_ADDRESS
+        self.timeout_s = timeout_s
+
+    def connect(self, timeout_s: int) -> docker.APIClient:
+        """A connection of its own. Raises what the SDK raises."""
+        settings = kwargs_from_env() | {"base_url": self.address}
+        return docker.APIClient(version="auto", timeout=timeout_s, **settings)
+
+    @cached_property
+    def api(self) -> docker.APIClient:
+        """The connection that is kept open."""
+        with asking("connect"):
+            return self.connect(self.timeout_s)
+
+    @cached_property
+    def info(self) -> dict[str, Any]:
+        """What it says of itself."""
+        with asking("ask what it can do"):
+            found: dict[str, Any] = self.api.info()
+        return found
+
+    def expected(self) -> bool:
+        """Should an engine be there: is its socket, or was its address given?
+
+        A socket that this user may not open is somebody else's engine.
+        """
+        scheme, _, path = self.address.partition("://")
+        if "unix" not in scheme:
+            return True
+        return os.access(f"/{path.lstrip('/')}", os.R_OK | os.W_OK)
+
+
+@contextmanager
+def ordering(action: str) -> Iterator[None]:
+    """Turn the SDK's errors into ours: a server error means that the engine refuses *action*."""
+    try:
+        yield
+    except APIError as error:
+        raise RuntimeFailure(
+            f"the container engine refused to {action}: {error.explanation or error}"
+        ) from error
+    except (requests.exceptions.RequestException, DockerException) as error:
+        raise EngineUnreachable(action, shown(str(error), 200)) from error
+
+
+@contextmanager
+def asking(action: str) -> Iterator[None]:
+    """As `ordering`, for a question: a server error is no answer to it, so it may be repeated."""
+    with ordering(action):
+        try:
+            yield
+        except APIError as error:
+            if not error.is_server_error():
+                raise
+            cause = shown(str(error.explanation or error), 200)
+            raise EngineUnreachable(action, cause) from error

@@ -1,0 +1,1 @@
+"""Programs as plain processes, for machines without a container engine."""

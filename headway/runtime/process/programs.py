@@ -1,0 +1,328 @@
+"""The process runtime: programs as plain processes of this machine.
+
+A "container" is a folder with what was asked, a shim that holds the program,
+and what the shim wrote down. Nothing runs between the calls but the shims.
+"""
+
+import contextlib
+import json
+import os
+import secrets
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+import headway
+from headway.clock import Clock
+from headway.errors import ContainerExists, ContainerMissing, RuntimeFailure
+from headway.model.policy import ContainerPolicy
+from headway.runtime import logfile
+from headway.runtime.port import (
+    BindMount,
+    ContainerSpec,
+    ContainerState,
+    ContainerStatus,
+    LogChunk,
+    RuntimeKind,
+    Usage,
+)
+from headway.runtime.process import notes, proctree, shim
+from headway.runtime.rules import check_spec, real_source
+
+_POLL_S = 0.02
+_START_TIMEOUT_S = 15.0
+_KILL_TIMEOUT_S = 10.0
+_LIBRARIES = tuple(str(Path(module.__file__ or "").parents[1]) for module in (headway, psutil))
+
+
+class ProcessRuntime:
+    """Runs programs as processes of this machine, with the limits that this allows.
+
+    The image's name is ignored: the program finds what the machine has. Mounts
+    are not made: the program is told the sources (`path_in_container`).
+
+    Args:
+        home: Everything is kept below; one site each.
+        policy: What programs may do.
+        clock: Waits between readings of what a shim has written.
+    """
+
+    kind = RuntimeKind.PROCESS
+
+    def __init__(self, home: Path, policy: ContainerPolicy, clock: Clock) -> None:
+        self._folders = home / "containers"
+        self._policy = policy
+        self._clock = clock
+
+    def weaknesses(self) -> tuple[str, ...]:
+        """What plain processes cannot enforce here, one sentence each."""
+        found = [
+            "The memory limit is held by a watchdog, so it may be passed for 0.1 s.",
+            "The limit on processes is held by the same watchdog.",
+            "Programs see the machine's files, network and other processes, as their user may.",
+            "The image is not used: programs find what this machine has installed.",
+            "Programs of one user can reach each other, and what others of them write.",
+            "Shared memory and published ports are not limited.",
+            "Only outputs, checkpoint and log count against resources.disk.",
+        ]
+        if not hasattr(os, "sched_setaffinity"):
+            found.append("CPUs are not limited: programs are only told how many to use.")
+        if not sys.platform.startswith("linux"):
+            found += [
+                "A program that leaves its process group may outlive its run.",
+                "The log's limit is not held: this system cannot give up the oldest part.",
+            ]
+        return tuple(found)
+
+    def path_in_container(self, mount: BindMount) -> str:
+        """The mount's source: the program sees the host's paths."""
+        return str(mount.source)
+
+    def ensure_image(self, image: str) -> None:
+        """Nothing to do: programs find what the machine has."""
+
+    def guard_network(self) -> str:
+        """Nothing to do: `weaknesses` says that programs have the machine's network."""
+        return ""
+
+    def why_no_image(self, image: str) -> str:  # noqa: ARG002 - the port's signature
+        """Nothing: no image is used."""
+        return ""
+
+    # ----- life -----
+
+    def create(self, spec: ContainerSpec) -> None:
+        """Note what is asked, do not start. Raises `ContainerExists`, `PolicyViolation`."""
+        check_spec(spec, self._policy)
+        for mount in spec.mounts:
+            real_source(mount, self._policy.mount_roots)
+        user = notes.user_of(spec)
+        os.close(logfile.open_log(spec.log_path, user))
+        self._folders.mkdir(mode=0o700, parents=True, exist_ok=True)
+        token = secrets.token_hex(16)
+        others = [
+            other
+            for folder in self._all()
+            if (other := _load(folder / "spec.json")) and not (folder / "exit.json").exists()
+        ]
+        # Filled under another name and renamed: whoever finds it finds all of it.
+        part = self._folders / f".new-{token}"
+        part.mkdir(mode=0o700)
+        try:
+            (part / "spec.json").write_text(json.dumps(notes.noted(spec, user, token, others)))
+            env_path = part / "env.json"
+            env_path.touch(mode=0o600)
+            env_path.write_text(json.dumps(notes.environment(spec, token)))
+            part.rename(self._folder(spec.name))
+        except OSError as error:
+            shutil.rmtree(part)
+            if self._folder(spec.name).exists():
+                raise ContainerExists(spec.name) from error
+            raise RuntimeFailure(
+                f"container {spec.name} could not be noted below {self._folders}: {error}"
+            ) from error
+
+    def start(self, name: str) -> None:
+        """Start a created container; one that runs or ran is left as it is."""
+        folder = self._folder(name)
+        running = folder / "running.json"
+        if not folder.is_dir():
+            raise ContainerMissing(name)
+        if running.exists():
+            return
+        try:
+            _start_shim(folder)
+        except (OSError, subprocess.SubprocessError) as error:  # EAGAIN, ENOMEM, a stuck disk
+            raise RuntimeFailure(f"container {name} could not be started: {error}") from error
+        if not self._comes(running.exists, 1.0):  # another process may be at it just now
+            said = (folder / "shim.log").read_text(errors="replace").strip()[-500:]
+            raise RuntimeFailure(f"container {name} could not be started: {said or 'no reason'}")
+
+    def inspect(self, name: str) -> ContainerStatus | None:
+        """The container's status; None when it does not exist."""
+        folder = self._folder(name)
+        # The order matters: what was noted first is read last, so no end is missed.
+        running = _load(folder / "running.json")
+        alive = running is not None and _lives(running["shim"])
+        ended = _load(folder / "exit.json")
+        spec = _load(folder / "spec.json")
+        if spec is None:
+            return None
+        state = ContainerState.EXITED
+        pids: tuple[int, ...] = ()
+        if running is None:
+            state = ContainerState.CREATED
+        elif ended is None and alive:
+            state, pids = ContainerState.RUNNING, tuple(proctree.tree(running["shim"]["pid"]))
+        return ContainerStatus(
+            name=name,
+            run_id=spec["run_id"],
+            attempt=spec["attempt"],
+            state=state,
+            exit_code=ended["exit_code"] if ended else None,
+            oom_killed=bool(ended and ended["oom_killed"]),
+            started_at=datetime.fromtimestamp(running["started_at"], UTC) if running else None,
+            ended_at=datetime.fromtimestamp(ended["ended_at"], UTC) if ended else None,
+            pids=pids,
+            error=ended["error"] if ended else "",
+        )
+
+    def containers(self) -> list[ContainerStatus]:
+        """Every container below this home, whatever its state."""
+        found = (self.inspect(folder.name) for folder in self._all())
+        return [status for status in found if status is not None]
+
+    def wait(self, name: str, timeout_s: float) -> ContainerStatus:
+        """Wait up to *timeout_s* for the end; the status then. Raises `ContainerMissing`."""
+        deadline_s = self._clock.monotonic_s() + timeout_s
+        while True:
+            status = self.inspect(name)
+            if status is None:
+                raise ContainerMissing(name)
+            left_s = deadline_s - self._clock.monotonic_s()
+            if status.state is ContainerState.EXITED or left_s <= 0:
+                return status
+            self._clock.sleep(min(_POLL_S, left_s))
+
+    def stop(self, name: str, grace_s: float) -> None:
+        """SIGTERM to its process group, *grace_s* to obey, SIGKILL to all of it."""
+        folder = self._folder(name)
+        running = _load(folder / "running.json")
+        if running is None or (folder / "exit.json").exists():
+            return
+        program = running["program"]
+        if _lives(program):
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(program["pid"], signal.SIGTERM)
+            if self._ends(folder, running, grace_s):
+                return
+        self._kill(folder, running)
+
+    def _kill(self, folder: Path, running: Mapping[str, Any]) -> None:
+        """Have the shim kill everything; do it here where the shim is gone.
+
+        Raises:
+            RuntimeFailure: Something of it lives on, as a process in state D does.
+        """
+        if _lives(running["shim"]):
+            _signal(running["shim"]["pid"], signal.SIGTERM)
+            if self._ends(folder, running, _KILL_TIMEOUT_S):
+                return
+            _signal(running["shim"]["pid"], signal.SIGKILL)
+        spec = _load(folder / "spec.json")
+        left: list[int] = []
+
+        def gone() -> bool:
+            left[:] = proctree.with_token(spec["token"]) if spec else []
+            for pid in left:
+                _signal(pid, signal.SIGKILL)
+            return not left
+
+        if not self._comes(gone, _KILL_TIMEOUT_S):
+            which = ", ".join(f"{pid} (state {proctree.state(pid) or '?'})" for pid in left)
+            raise RuntimeFailure(
+                f"processes of container {folder.name} cannot be killed: {which}. What it "
+                "holds stays granted to it; it is tried again"
+            )
+
+    def _ends(self, folder: Path, running: Mapping[str, Any], timeout_s: float) -> bool:
+        """Wait until the shim has noted the end, or is gone; whether it has noted it."""
+        end = folder / "exit.json"
+        self._comes(lambda: end.exists() or not _lives(running["shim"]), timeout_s)
+        return end.exists()
+
+    def _comes(self, happened: Callable[[], bool], timeout_s: float) -> bool:
+        """Wait until something has *happened*; False when the time is up."""
+        give_up_s = self._clock.monotonic_s() + timeout_s
+        while not happened():
+            if self._clock.monotonic_s() >= give_up_s:
+                return False
+            self._clock.sleep(_POLL_S)
+        return True
+
+    def remove(self, name: str) -> None:
+        """Kill if need be and remove, its processes too. Idempotent."""
+        folder = self._folder(name)
+        running = _load(folder / "running.json")
+        if running is not None and not (folder / "exit.json").exists():
+            self._kill(folder, running)
+        gone = self._folders / f".gone-{secrets.token_hex(8)}"
+        with contextlib.suppress(FileNotFoundError):
+            folder.rename(gone)  # the name is free at once, whatever happens below
+        for left in self._folders.glob(".gone-*"):  # an earlier removal may have been killed
+            shutil.rmtree(left, ignore_errors=True)
+
+    # ----- what it used and printed -----
+
+    def usage(self, name: str) -> Usage:
+        """What it used until a second ago; after its exit all of it, until `remove`."""
+        used = _load(self._folder(name) / "usage.json")
+        if used is None:
+            return Usage()
+        return Usage(
+            host_peak_bytes=used["peak_bytes"] or None,
+            host_used_bytes=used["used_bytes"],
+            cpu_s=used["cpu_s"],
+        )
+
+    def own_folders(self, name: str) -> tuple[Path, ...]:  # noqa: ARG002 - the port's
+        """None: what a process writes elsewhere lies among everybody's files."""
+        return ()
+
+    def read_log(self, name: str, offset: int, limit_bytes: int = 1 << 20) -> LogChunk:
+        """At most *limit_bytes* of the log from *offset*. Raises `ContainerMissing`."""
+        spec = _load(self._folder(name) / "spec.json")
+        if spec is None:
+            raise ContainerMissing(name)
+        return logfile.read_chunk(Path(spec["log_path"]), offset, limit_bytes)
+
+    def trim_logs(self) -> None:
+        """Nothing to do: the shims trim the logs of what runs."""
+
+    # ----- folders -----
+
+    def _folder(self, name: str) -> Path:
+        return self._folders / name
+
+    def _all(self) -> list[Path]:
+        return sorted(path for path in self._folders.glob("[!.]*"))
+
+
+def _start_shim(folder: Path) -> None:
+    """Start the shim, and wait until it has started the program or given up."""
+    with (folder / "shim.log").open("ab") as words:
+        subprocess.run(
+            [sys.executable, "-I", "-S", shim.__file__, str(folder), *_LIBRARIES],
+            stdin=subprocess.DEVNULL,
+            stdout=words,
+            stderr=words,
+            env={"PATH": notes.SYSTEM_PATH},
+            start_new_session=True,
+            timeout=_START_TIMEOUT_S,
+            check=False,
+        )
+
+
+def _load(path: Path) -> dict[str, Any] | None:
+    try:
+        value: dict[str, Any] = json.loads(path.read_text())
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    return value
+
+
+def _lives(process: Mapping[str, Any]) -> bool:
+    """Does the very process that was noted still live?"""
+    return process["identity"] is not None and shim.identity(process["pid"]) == process["identity"]
+
+
+def _signal(pid: int, number: int) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, number)

@@ -1,0 +1,70 @@
+"""What the ledger and this node's disk know of one run, read once."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from headway.estimate.remaining.diagnostics import Diagnostics, diagnose_points
+from headway.ledger.records import RunRecord
+from headway.model.attempt import AttemptRecord
+from headway.model.lease import Lease
+from headway.model.profile import Profile
+from headway.model.progress import ProgressPoint
+from headway.model.run import Step
+from headway.model.silent import RunWarning
+from headway.run.profiling import kept
+from headway.site import Site
+
+
+@dataclass(frozen=True, slots=True)
+class RunHistory:
+    """What the ledger and the disk have of one run."""
+
+    record: RunRecord
+    attempts: Sequence[AttemptRecord]
+    leases: Sequence[Lease]
+    """Of all attempts, released ones too."""
+    warnings: Sequence[RunWarning]
+    steps: Sequence[Step]
+    ranks: Sequence[RunRecord]
+    """Runs of a gang's other ranks, of its newest attempt."""
+    here: str
+    """This node."""
+    folder: Path
+    """Where log and outputs of the run are, or would be, on this node."""
+    outputs: Sequence[str] | None
+    """Files on this node; None when they are on another one, and so not known here."""
+    diagnostics: Diagnostics
+    """How steady the newest attempt's iteration times are."""
+    lease: Lease | None = None
+    """The one that it holds now."""
+    newest: ProgressPoint | None = None
+    """The newest progress point of its newest attempt."""
+    profile: Profile | None = None
+    """Where its job asked for one, or somebody made one."""
+
+
+def history_of(site: Site, record: RunRecord) -> RunHistory:
+    """What the ledger and this node's disk have of one run."""
+    ledger, run_id = site.ledger, record.run_id
+    folder = site.settings.runs_dir / run_id
+    points = ledger.progress.series(run_id, record.attempt)
+    return RunHistory(
+        record,
+        attempts=ledger.attempts.of_run(run_id),
+        leases=ledger.leases.every_of_run(run_id),
+        warnings=ledger.warnings.of_run(run_id),
+        steps=ledger.runs.steps(run_id),
+        ranks=ledger.runs.ranks(run_id, record.attempt),
+        here=site.settings.node,
+        folder=folder,
+        outputs=_outputs(folder) if record.node in (None, site.settings.node) else None,
+        lease=ledger.leases.of_run(run_id),
+        newest=points[-1] if points else None,
+        diagnostics=diagnose_points(points),
+        profile=kept(site, run_id),
+    )
+
+
+def _outputs(folder: Path) -> list[str]:
+    return sorted(str(path) for path in (folder / "outputs").rglob("*") if path.is_file())

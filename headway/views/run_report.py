@@ -1,0 +1,291 @@
+"""The report of a run, for whoever reads it a week later: asked, waited, granted, ran, ended.
+
+The page of the run and `headway show` print the same sections.
+"""
+
+import re
+import signal
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+from headway.errors import shown
+from headway.ledger.records import RunRecord
+from headway.model.attempt import AttemptRecord
+from headway.model.lease import Demand, Lease, Sharing
+from headway.model.run import Exit, ExitKind, Measurement, Prediction, Step
+from headway.model.silent import RunWarning
+from headway.profile.text import profile_view
+from headway.units import format_duration, format_size
+from headway.views.run_document import comparison
+from headway.views.run_history import RunHistory
+
+_ENDS = {
+    ExitKind.OK: "ended well",
+    ExitKind.FAILED: "failed",
+    ExitKind.OUT_OF_MEMORY: "was killed for host memory",
+    ExitKind.GPU_OUT_OF_MEMORY: "ran out of GPU memory",
+    ExitKind.TIMED_OUT: "was stopped at its time limit",
+    ExitKind.CANCELLED: "was cancelled",
+    ExitKind.INFRASTRUCTURE: "was ended by the node or the engine, not by its program",
+    ExitKind.PREEMPTED: "was stopped for a run of a higher priority",
+    ExitKind.REFUSED: "was refused",
+}
+_FACTS = ("", "")
+_MOST_OUTPUTS = 20
+_MOST_CHARACTERS = 600
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A titled table; without names of columns it is a list of named facts."""
+
+    title: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+
+def run_report(history: RunHistory) -> list[Section]:
+    """Everything about one run, in the order in which it happened."""
+    sections = [Section("Asked for", _FACTS, tuple(_asked(history.record)))]
+    since = history.record.submitted_at
+    for attempt in history.attempts:
+        sections.append(
+            Section(f"Attempt {attempt.attempt}", _FACTS, tuple(_attempt(history, attempt, since)))
+        )
+        if (rows := _compared(attempt)) is not None:
+            title = f"Attempt {attempt.attempt}: predicted and measured"
+            sections.append(Section(title, ("", *_COLUMNS), rows))
+        since = attempt.ended_at or since
+    if history.ranks:
+        sections.append(Section("Other nodes", _FACTS, tuple(_rank(one) for one in history.ranks)))
+    if history.attempts:
+        sections.append(Section("Left behind", _FACTS, tuple(_left(history))))
+    return sections
+
+
+def headline(history: RunHistory) -> str:
+    """The run in one sentence."""
+    record = history.record
+    if record.exit is None:
+        return f"{_plain(record.name)} has not ended yet ({record.state.value})."
+    tries = f" in attempt {record.attempt}" if record.attempt > 1 else ""
+    where = f" on {record.node}" if record.node else ""
+    return (
+        f"{_plain(record.name)} {_ENDS[record.exit.kind]}{tries}{where}: "
+        f"{_plain(record.exit.message)}."
+    )
+
+
+def markdown(history: RunHistory) -> str:
+    """The report as Markdown; what users wrote stays text."""
+    parts = [_escaped(headline(history))]
+    for section in run_report(history):
+        parts.append(f"## {_escaped(section.title)}")
+        parts.append(_list(section) if section.columns == _FACTS else _table(section))
+    return "\n\n".join(parts) + "\n"
+
+
+def waiting_text(sentence: str, at: datetime) -> str:
+    """Why a run waits as Markdown; an empty *sentence* once it was given its place."""
+    if not sentence:
+        return f"It waits no more: it was given its place at {_time(at)}.\n"
+    return f"**It waits:** {_escaped(sentence)}.\n\nSaid at {_time(at)}.\n"
+
+
+def _list(section: Section) -> str:
+    named = ((f"**{_escaped(name)}** " if name else "", text) for name, text in section.rows)
+    return "\n".join(f"- {name}{_escaped(text)}" for name, text in named)
+
+
+def _table(section: Section) -> str:
+    rows = [section.columns, ("---",) * len(section.columns)]
+    rows += [tuple(_escaped(cell) for cell in row) for row in section.rows]
+    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+
+
+# -- what was asked -------------------------------------------------------------------
+
+
+def _asked(record: RunRecord) -> Iterable[tuple[str, str]]:
+    job = record.job
+    who = _plain(record.owner) if record.owner else "somebody unknown"
+    yield "submitted", f"{_time(record.submitted_at)} by {who}, team {record.team}"
+    yield "program", _plain(" ".join(str(word) for word in job.get("command") or ()))
+    yield "image", _plain(str(job.get("image", "")))
+    dataset = job.get("dataset")
+    if isinstance(dataset, Mapping):
+        yield "data set", _plain(str(dataset.get("uri", "")))
+    if record.demand is not None:
+        yield "needs", _needs(record.demand)
+    said = record.prediction
+    if said is not None and said.runtime_s is not None:
+        low, high = (format_duration(s or 0.0) for s in (said.runtime_low_s, said.runtime_high_s))
+        yield "expected", f"{format_duration(said.runtime_s)} ({low} to {high}), by {said.basis}"
+
+
+def _needs(demand: Demand) -> str:
+    parts = [
+        f"{format_size(demand.host_memory_bytes)} of host memory ({demand.host_memory_basis})",
+        f"{demand.cpus:g} CPUs",
+    ]
+    if demand.gpus:
+        whole = demand.sharing is Sharing.WHOLE
+        least = "at least " if whole else ""
+        each = f", {least}{format_size(demand.gpu_memory_bytes)} each ({demand.gpu_memory_basis})"
+        if not demand.gpu_memory_bytes:
+            each = f" ({demand.gpu_memory_basis})"
+        kind = "whole GPU(s)" if whole else "GPU(s)"
+        parts.append(f"{demand.gpus} {kind} {demand.gpu_type}".strip() + each)
+    return ", ".join(parts)
+
+
+# -- one attempt ----------------------------------------------------------------------
+
+
+def _attempt(
+    history: RunHistory, attempt: AttemptRecord, since: datetime
+) -> Iterable[tuple[str, str]]:
+    yield "waited", _waited(attempt, since)
+    for lease in history.leases:
+        if lease.attempt == attempt.attempt:
+            yield "granted", _granted(lease)
+    if attempt.started_at is not None:
+        until = "" if attempt.ended_at is None else f" to {_time(attempt.ended_at)}"
+        yield "ran", f"from {_time(attempt.started_at)}{until}"
+    steps = [step for step in history.steps if step.attempt == attempt.attempt]
+    if steps:
+        yield "steps", ", ".join(_step(step) for step in steps)
+    if (peaks := _peaks(attempt, history.leases)) != "":
+        yield "peaks", peaks
+    for warning in history.warnings:
+        if warning.attempt == attempt.attempt:
+            yield "warning", _warning(warning)
+    if attempt.exit is not None:
+        yield "ended", f"it {ending(attempt.exit)}"
+        yield "said", _plain(attempt.exit.message)
+    if attempt.started_at is not None:
+        yield "log", _place(history, attempt.node, Path("log", f"attempt-{attempt.attempt}.log"))
+
+
+def _waited(attempt: AttemptRecord, since: datetime) -> str:
+    until = attempt.claimed_at or attempt.ended_at
+    took = "" if until is None else format_duration(max((until - since).total_seconds(), 0.0))
+    if attempt.resource is None:
+        return f"{took}; it fitted at once" if attempt.claimed_at is not None else took
+    return f"{took} for {attempt.resource.replace('_', ' ')}: it {_plain(attempt.reason)}"
+
+
+def _granted(lease: Lease) -> str:
+    parts = [f"{format_size(lease.host_memory_bytes)} of host memory", f"{lease.cpus:g} CPUs"]
+    parts += [f"{format_size(g.memory_bytes)} of {g.uuid} ({g.sharing})" for g in lease.gpus]
+    parts += [f"port {port} on the node's loopback" for port in lease.ports]
+    return f"lease {lease.lease_id} on {lease.node}, {_time(lease.granted_at)}: {', '.join(parts)}"
+
+
+def _step(step: Step) -> str:
+    if step.ended_at is None:
+        return f"{step.name} ({step.state})"
+    took = format_duration((step.ended_at - step.started_at).total_seconds())
+    return f"{step.name} {took}" + ("" if not step.message else f" ({step.state})")
+
+
+def _peaks(attempt: AttemptRecord, leases: Sequence[Lease]) -> str:
+    got = attempt.measurement or Measurement()
+    # An attempt that gave its place back has had several; the newest is the one it ran under.
+    own = (one for one in leases if (one.attempt, one.gang_rank) == (attempt.attempt, 0))
+    lease = max(own, key=lambda one: one.lease_id, default=None)
+    parts = []
+    if got.host_peak_bytes is not None:
+        limit = lease.host_memory_bytes if lease is not None else 0
+        share = f" of {format_size(limit)} ({got.host_peak_bytes / limit:.0%})" if limit else ""
+        parts.append(f"host memory {format_size(got.host_peak_bytes)}{share}")
+    if got.gpu_peak_bytes is not None:
+        granted = sum(gpu.memory_bytes for gpu in lease.gpus) if lease is not None else 0
+        share = f" of {format_size(granted)}" if granted else ""
+        parts.append(f"GPU memory {format_size(got.gpu_peak_bytes)}{share}")
+    if got.disk_peak_bytes is not None:
+        promised = f" of {format_size(lease.disk_bytes)}" if lease and lease.disk_bytes else ""
+        parts.append(f"disk {format_size(got.disk_peak_bytes)}{promised}")
+    if got.cpu_s is not None and got.runtime_s:
+        parts.append(f"{got.cpu_s / got.runtime_s:.1f} CPUs on average")
+    return ", ".join(parts)
+
+
+def _warning(warning: RunWarning) -> str:
+    failure = warning.failure
+    until = "goes on" if warning.ended_at is None else f"to {_time(warning.ended_at)}"
+    acted = "; the site ended the run for it" if warning.stopped_at is not None else ""
+    kind = failure.kind.value.replace("_", " ")
+    return f"{kind}: it {_plain(failure.text)} (from {_time(warning.began_at)}, {until}{acted})"
+
+
+def ending(exit_: Exit) -> str:
+    """How an attempt ended, with its exit code and signal, in words."""
+    code = "without an exit code"
+    if exit_.code is not None:
+        code = f"with exit {exit_.code}"
+        if exit_.code > 128:
+            with suppress(ValueError):
+                code += f", signal {signal.Signals(exit_.code - 128).name}"
+    return f"{_ENDS[exit_.kind]}, {code}"
+
+
+_COLUMNS = ("predicted", "measured", "measured ÷ predicted")
+
+
+def _compared(attempt: AttemptRecord) -> tuple[tuple[str, ...], ...] | None:
+    if attempt.measurement is None or attempt.measurement.runtime_s is None:
+        return None
+    rows = comparison(attempt.prediction or Prediction(), attempt.measurement)
+    return tuple((row["quantity"], *(row[name] for name in _COLUMNS)) for row in rows)
+
+
+def _rank(run: RunRecord) -> tuple[str, str]:
+    how = run.state.value if run.exit is None else f"it {ending(run.exit)}"
+    return f"rank {run.gang_rank}", f"run {run.run_id} on {run.node or 'no node'}: {how}"
+
+
+# -- what is left ---------------------------------------------------------------------
+
+
+def _left(history: RunHistory) -> Iterable[tuple[str, str]]:
+    yield from _outputs(history)
+    yield "iterations", history.diagnostics.sentence()
+    if history.profile is not None:
+        view = profile_view(history.profile)
+        yield "profile", "; ".join([view["text"], *(each["text"] for each in view["copies"])])
+
+
+def _outputs(history: RunHistory) -> Iterable[tuple[str, str]]:
+    if history.outputs is None:
+        place = _place(history, history.record.node, Path("outputs"))
+        yield "outputs", f"{place}; what is there is not known here"
+        return
+    files = "1 file" if len(history.outputs) == 1 else f"{len(history.outputs)} files"
+    yield "outputs", f"{files} in {history.folder / 'outputs'}"
+    for path in history.outputs[:_MOST_OUTPUTS]:
+        yield "", _plain(path)
+    if len(history.outputs) > _MOST_OUTPUTS:
+        yield "", f"… and {len(history.outputs) - _MOST_OUTPUTS} more"
+
+
+def _place(history: RunHistory, node: str | None, path: Path) -> str:
+    """Where *path* of the run's folder on *node* lies, as somebody on this node can use it."""
+    if node in (None, history.here):
+        return str(history.folder / path)
+    return f"on node {node}: {Path('runs', history.record.run_id) / path} below its HEADWAY_HOME"
+
+
+def _time(moment: datetime) -> str:
+    return f"{moment:%Y-%m-%d %H:%M:%S} UTC"
+
+
+def _plain(text: str) -> str:
+    return shown(text, _MOST_CHARACTERS)[1:-1]
+
+
+def _escaped(text: str) -> str:
+    return re.sub(r"([\\`*_{}\[\]<>|#&~])", r"\\\1", text)

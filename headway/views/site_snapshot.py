@@ -1,0 +1,92 @@
+"""What the ledger knows of the whole site at one moment, and how far its runs are."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from headway.estimate.usual import LOOKED_AT, Usual
+from headway.ledger.records import NodeRecord, RunRecord
+from headway.model.attempt import Standing
+from headway.model.lease import Lease
+from headway.model.run import RunState
+from headway.model.silent import RunWarning
+from headway.scheduler.snapshot import left_of, usual_of
+from headway.site import Site
+
+JUDGED_RUNS = 100
+"""Newest ended runs by which estimates are judged."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunProgress:
+    """How far one running run is; None where its log does not tell."""
+
+    record: RunRecord
+    elapsed_s: float | None
+    done_frac: float | None
+    remaining_s: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class SiteSnapshot:
+    """What the ledger knew at one moment."""
+
+    at: datetime
+    """The database's time, to which every age refers."""
+    nodes: Sequence[NodeRecord]
+    leases: Sequence[Lease]
+    counts: Mapping[RunState, int]
+    waiting: Sequence[RunRecord]
+    running: Sequence[RunProgress]
+    warnings: Sequence[RunWarning]
+    """Silent failures that go on."""
+    ended: Sequence[RunRecord]
+    """The newest ended runs, by which estimates are judged."""
+    traces: int
+
+
+def site_snapshot(site: Site) -> SiteSnapshot:
+    """What *site*'s ledger knows now."""
+    ledger = site.ledger
+    return SiteSnapshot(
+        at=ledger.now(),
+        nodes=ledger.nodes.all(),
+        leases=ledger.leases.live(),
+        counts=ledger.runs.counts(),
+        waiting=ledger.runs.all(states=(RunState.WAITING,)),
+        running=progress_of_runs(site, ledger.runs.all(states=(RunState.RUNNING,))),
+        warnings=ledger.warnings.going_on(),
+        ended=ledger.runs.all(limit=JUDGED_RUNS, states=(RunState.ENDED,)),
+        traces=ledger.traces.count(),
+    )
+
+
+def remaining_s_of(standing: RunProgress) -> float | None:
+    """How long the run still takes; 0.0 once it has ended, None while that is not known."""
+    return 0.0 if standing.record.state is RunState.ENDED else standing.remaining_s
+
+
+def progress_of_runs(site: Site, records: Sequence[RunRecord]) -> list[RunProgress]:
+    """How far each of *records* is.
+
+    Whoever follows a run says it to the ledger every few seconds; nobody walks
+    through its points again. Before the first word what was learnt of it counts.
+    """
+    ledger = site.ledger
+    following = [r for r in records if r.state is RunState.RUNNING]
+    if not following:
+        return [RunProgress(record, None, None, None) for record in records]
+    running = ledger.runs.all(states=(RunState.RUNNING,))
+    said = ledger.standings.of([r.run_id for r in (*following, *running)])
+    usual = usual_of(ledger.runs.lasted(LOOKED_AT), running, said)
+    now = ledger.now()
+    return [_progress(record, said.get(record.run_id), usual, now) for record in records]
+
+
+def _progress(record: RunRecord, last: Standing | None, usual: Usual, now: datetime) -> RunProgress:
+    if record.state is not RunState.RUNNING or record.started_at is None:
+        return RunProgress(record, None, None, None)
+    elapsed_s = max((now - record.started_at).total_seconds(), 0.0)
+    done = last.done_frac if last is not None and last.attempt == record.attempt else None
+    left = left_of(record, last, usual, now)  # what the line goes by, too
+    return RunProgress(record, elapsed_s, done, None if left is None else left.median_s)
