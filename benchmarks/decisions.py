@@ -105,7 +105,7 @@ def fill(site: Site, count: int) -> None:
                 demand=demand,
             )
         )
-    with Session(site.ledger.lines._database.engine) as session:  # noqa: SLF001
+    with Session(site.ledger.pools._database.engine) as session:  # noqa: SLF001
         session.add_all(rows)
         session.commit()
 

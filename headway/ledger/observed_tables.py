@@ -6,7 +6,7 @@ from sqlalchemy import JSON, BigInteger, CheckConstraint, Column, Index
 from sqlmodel import Field, SQLModel
 
 from headway.ledger.columns import ID, UtcDateTime, Word, at_least, one_of, value
-from headway.model.silent import Silent
+from headway.model.run_warning import Silent
 from headway.model.trace import Trace
 
 
