@@ -23,7 +23,7 @@ MAX_S = 30.0
 """For all questions to one report."""
 _KERNELS = 10
 _NAME_CHARACTERS = 200
-_STEPS_BETWEEN_LOOKS = 100_000
+_STEPS_BETWEEN_CHECKS = 100_000
 """Of SQLite's virtual machine: some milliseconds."""
 _MOST_NS = 10**18
 """Thirty years; a number beyond is damage."""
@@ -80,7 +80,9 @@ class _Report:
     def __init__(self, database: sqlite3.Connection, clock: Clock) -> None:
         self._database = database
         give_up_s = clock.monotonic_s() + MAX_S
-        database.set_progress_handler(lambda: clock.monotonic_s() > give_up_s, _STEPS_BETWEEN_LOOKS)
+        database.set_progress_handler(
+            lambda: clock.monotonic_s() > give_up_s, _STEPS_BETWEEN_CHECKS
+        )
         database.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, 64 << 20)
         database.execute("PRAGMA trusted_schema = OFF")
         # Tables, not views: a view could ask for anything.
