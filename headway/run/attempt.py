@@ -31,10 +31,10 @@ from headway.forecast import Forecaster, lease_terms
 from headway.home import have_passable
 from headway.ledger.records import RunRecord
 from headway.ledger.standings import NOT_KEPT_YET
-from headway.model.attempt import Standing
+from headway.model.attempt_record import Standing
+from headway.model.container_policy import GangNetwork, NetworkMode
 from headway.model.job import TrainingJob
 from headway.model.lease import Demand, Lease, Refuse, Resource, Wait
-from headway.model.policy import GangNetwork, NetworkMode
 from headway.model.profile import Profile
 from headway.model.progress import ProgressPoint
 from headway.model.run import Exit, ExitKind, Measurement, Prediction, RunState, StepState
