@@ -310,14 +310,16 @@ class Site:
         )
         self.ledger.nodes.register(node, boot_id=boot_id(), worker_token=self._worker_token)
 
-    def heartbeat(self) -> bool:
-        """Keep the node's newest reading; False when another worker has the node now."""
-        self.runtime.trim_logs()
-        return self.ledger.nodes.heartbeat(self.settings.node, self._worker_token, self.read_node())
+    def heartbeat(self, reading: NodeReading) -> bool:
+        """Keep the node's newest *reading*; False when another worker has the node now."""
+        return self.ledger.nodes.heartbeat(self.settings.node, self._worker_token, reading)
 
     def read_node(self) -> NodeReading:
         """This node now, with what the containers of each run hold, as far as the engine tells."""
-        reading = node_reading(self.gpus, self.host, self.clock)
+        return with_owners(node_reading(self.gpus, self.host, self.clock), *self.owners())
+
+    def owners(self) -> tuple[dict[int, str], dict[str, int]]:
+        """The run of each process in a container, and what each run holds of the host's memory."""
         run_of_pid: dict[int, str] = {}
         held: dict[str, int] = {}
         try:
@@ -329,7 +331,7 @@ class Site:
                     held[each.run_id] = held.get(each.run_id, 0) + used_bytes
         except HeadwayError as error:
             log.debug("what runs hold of this node is not known: %s", error)
-        return with_owners(reading, run_of_pid, held)
+        return run_of_pid, held
 
     def lost_gpus(self) -> Mapping[str, str]:
         """GPUs of this node that fell off the bus, by uuid, with the cause; read now.

@@ -142,7 +142,7 @@ class StrictBodies:
             if len(body) > MAX_TEXT_BYTES:
                 most = format_size(MAX_TEXT_BYTES)
                 raise InvalidInput("body", f"more than {most}", f"give at most {most}")
-            read_strict(body, "body")
+            read_strict(body)
         except InvalidInput as error:
             await JSONResponse({"detail": str(error)}, status_code=422)(scope, receive, send)
             return

@@ -211,7 +211,7 @@ def test_a_run_of_which_nothing_is_known_gets_twice_the_memory_and_then_all_ther
     site: Site,
 ) -> None:
     job = JOB.model_copy(update={"resources": Resources(cpus=site.host.cpus() / 4)})
-    site.heartbeat()  # what strangers use is known
+    site.heartbeat(site.read_node())  # what strangers use is known
     killed = []
     for number in (1, 2, 3):
         attempt = Attempt(site, RUN, job)

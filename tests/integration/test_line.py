@@ -42,7 +42,7 @@ def sites(ledger_url: str, tmp_path: Path) -> Iterator[dict[str, Site]]:
         )
         found[name] = Site(settings, SystemClock())
         found[name].join()
-        found[name].heartbeat()
+        found[name].heartbeat(found[name].read_node())
     yield found
     for site in found.values():
         site.ledger.close()

@@ -143,4 +143,4 @@ def test_a_machine_started_anew_has_its_name_still(
 
 
 def test_a_worker_whose_node_another_one_has_is_told_so(before: Site) -> None:
-    assert not before.heartbeat()
+    assert not before.heartbeat(before.read_node())
