@@ -82,11 +82,9 @@ class Leases(Repository):
             run = run_row(session, run_id, lock=True)
             missing = next((name for name in names if name not in rows), None)
             if missing is not None:
-                return Wait(Resource.NODE, 1, f"node {missing} has not joined this site")
+                return Wait(Resource.NODE, f"node {missing} has not joined this site")
             if run.state is not RunState.WAITING or leases_of(session, run_id):
-                return Wait(
-                    Resource.TURN, 0, "it is claimed already, or its last attempt still ends"
-                )
+                return Wait(Resource.TURN, "it is claimed already, or its last attempt still ends")
             admits = []
             for name in names:
                 record = node_record(rows[name])

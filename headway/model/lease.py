@@ -154,8 +154,6 @@ class Wait:
 
     resource: Resource
     """The scarcest resource."""
-    shortfall: float
-    """How much is missing, in bytes, CPUs or GPUs."""
     reason: str
     """One sentence with the numbers, for people."""
 

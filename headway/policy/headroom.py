@@ -63,7 +63,7 @@ def compute_headroom(
         if reading is None
         else reading.host.disk_free_bytes - sum(lease.disk_bytes for lease in leases),
         ports_taken=tuple(sorted(port for lease in leases for port in lease.ports)),
-        closed_reason=_closed(node),
+        closed_reason=closed_reason(node),
     )
 
 
@@ -75,7 +75,8 @@ def lost_gpus(node: Node, reading: NodeReading | None) -> tuple[str, ...]:
     )
 
 
-def _closed(node: Node) -> str:
+def closed_reason(node: Node) -> str:
+    """Why *node* takes no new runs; empty when it does."""
     if node.state is NodeState.READY:
         return ""
     return f"node {node.name} is {node.state.value}" + (

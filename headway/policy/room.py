@@ -64,6 +64,10 @@ class Room:
     occupants: list[Occupant] = field(default_factory=list)
     """By end, soonest first."""
     promises: list[Promise] = field(default_factory=list)
+    index: int = 0
+    """A GPU's number on its node, for people."""
+    product: str = ""
+    """A GPU's product name."""
 
     def copy(self) -> "Room":
         """The same room, to try something out."""

@@ -52,8 +52,8 @@ class Bars:
         self._drawn = by_shape(drawn)
         self._turn = by_shape(lambda shape: _TURN.search(shape[-60:]))
         self._others = PatternReader(OTHER_BARS)
-        self._bars: dict[tuple[str, int], _Bar] = {}
-        self._seen_full: set[tuple[str, int]] = set()
+        self._bars: dict[tuple[str, int], _Bar | None] = {}
+        """By label and total; None for those that were full at first sight."""
         self._main: _Bar | None = None
         self._inner: _Bar | None = None
         self._named = False
@@ -87,7 +87,7 @@ class Bars:
             # Lightning shows the last index: 0/9 is the first of ten.
             self._named = True
             return seen
-        if seen is not None and not self._bars:
+        if seen is not None and self._main is None:
             is_at_once = "it [00:00," in line
             return None if is_at_once or is_beside(line.partition("it [")[0]) else seen
         if turn := self._turn(shape):
@@ -98,16 +98,15 @@ class Bars:
         """A bar that does not name its epoch: find its place among the others."""
         done, total = said.step or 0, said.steps or 0
         key = drawn.label, total
-        bar = self._bars.get(key)
+        bar = self._bars.get(key) or self._newest_if_same(done, total)
+        if bar is None and not (self._aside or done >= total or key in self._bars):
+            bar = _Bar(total)
+        if bar is not None or done >= total:
+            self._bars[key] = bar
+        if len(self._bars) > MAX_BARS:
+            self._bars.pop(next(iter(self._bars)))
         if bar is None:
-            bar = self._newest_if_same(done, total)
-            if bar is None and done >= total and len(self._seen_full) < MAX_BARS:
-                self._seen_full.add(key)
-            if bar is None and (self._aside or done >= total or key in self._seen_full):
-                return None  # of a validation, or one of many that were full at first sight
-            if len(self._bars) >= MAX_BARS:
-                self._bars.pop(next(iter(self._bars)))
-            bar = self._bars[key] = bar or _Bar(total)
+            return None  # of a validation, or one of many that were full at first sight
         bar.move(done, length_s)
         self._newest = (bool(drawn.label), bar)
         self._choose(bar)
@@ -119,9 +118,7 @@ class Bars:
             step = inner.done if bar is inner else 0
             if bar is main and done >= total:
                 step = inner.total
-            return Seen(
-                said.metrics, epoch=epoch + 1, epochs=main.total, step=step, steps=inner.total
-            )
+            return said._replace(epoch=epoch + 1, epochs=main.total, step=step, steps=inner.total)
         return said
 
     def _newest_if_same(self, done: int, total: int) -> _Bar | None:

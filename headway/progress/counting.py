@@ -105,7 +105,7 @@ class RunCounter:
             iteration, done = self._in_epoch.add(self._index, seen.step)
             return iteration, done if self._has_epochs else None
         done = self._epochs_done(seen)
-        if done is None or seen.epoch_done is not None or not self._steps:
+        if done is None or not self._steps:
             return None, done
         if self._steps_are_of_all is False and seen.metrics:
             done += self._last_step == (self._index, self._steps)
@@ -154,13 +154,11 @@ class RunCounter:
         return self._has_epochs and self._steps_are_of_all is None and (self.epochs or 1) > 1
 
     def _epochs_done(self, seen: Seen) -> float | None:
-        if seen.epoch_done is not None:
-            return seen.epoch_done
         if seen.epoch is None:
             return None
         # A line with numbers is printed when an epoch ends, a bare one when it begins;
         # where steps are counted, these tell.
-        counted = self._steps or self._in_epoch.has_begun
+        counted = self._steps or self._in_epoch.index is not None
         ended = bool(seen.metrics) and seen.iteration is None and not counted
         return float(self._index + ended)
 
@@ -218,36 +216,32 @@ class _EpochSteps:
 
     def __init__(self) -> None:
         self.steps: int | None = None
-        self._index: int | None = None
+        self.index: int | None = None
+        """The epoch of the last step; None before the first."""
         self._offset: int | None = 0
         self._first = 0
         self._last = -1
         self._interval = 0
 
-    @property
-    def has_begun(self) -> bool:
-        """Whether any step was seen."""
-        return self._index is not None
-
     def add(self, index: int, step: int) -> tuple[int | None, float | None]:
         """Iterations and epochs done in all at *step* of epoch *index*."""
-        if self._index is None:
-            self._index, self._first = index, step
+        if self.index is None:
+            self.index, self._first = index, step
             self._offset = None if index else 0
-        elif index > self._index:
+        elif index > self.index:
             if step <= self._last:
                 self.steps = self._last - self._first + max(self._interval, 1)
-                before = self.steps * self._index if self._offset is None else self._offset
-                self._offset = before + self.steps * (index - self._index)
+                before = self.steps * self.index if self._offset is None else self._offset
+                self._offset = before + self.steps * (index - self.index)
                 self._first = step
             else:
                 self._offset = self._offset or 0
-            self._index = index
-        elif index == self._index and step > self._last:
+            self.index = index
+        elif index == self.index and step > self._last:
             gap = step - self._last
             self._interval = min(self._interval or gap, gap)
-        elif index < self._index:  # a rank that lags, or a restart
-            behind = (self.steps or 0) * (self._index - index)
+        elif index < self.index:  # a rank that lags, or a restart
+            behind = (self.steps or 0) * (self.index - index)
             return max((self._offset or 0) - behind, 0) + step, float(index)
         self._last = step
         done = index + min((step - self._first) / self.steps, 1.0) if self.steps else float(index)

@@ -1,6 +1,7 @@
 """Regular expressions for the counts and the metrics of a line."""
 
 import re
+import sys
 from functools import cache
 
 MAX_METRICS = 32
@@ -64,13 +65,12 @@ def is_settings(line: str) -> bool:
     return "Namespace(" in line or len(_SETTING.findall(line)) > 1
 
 
-def step_of_run(line: str, begin: int = 0, end: int | None = None) -> dict[str, slice]:
+def step_of_run(line: str, begin: int = 0, end: int = sys.maxsize) -> dict[str, slice]:
     """Where the iteration stands in a line that tells the step of the epoch too; or nothing.
 
     ``Step: 16125. Epoch: 55/100. Iteration: 11/293.``: what has far more digits is of the run.
     """
-    found = STEP.finditer(line, begin, len(line) if end is None else end)
-    steps = sorted(found, key=lambda match: len(match["step"]))
+    steps = sorted(STEP.finditer(line, begin, end), key=lambda match: len(match["step"]))
     if not steps or steps[-1]["steps"] or len(steps[-1]["step"]) < len(steps[0]["step"]) + 2:
         return {}
     return {"iteration": slice(*steps[-1].span("step"))}
@@ -79,7 +79,7 @@ def step_of_run(line: str, begin: int = 0, end: int | None = None) -> dict[str, 
 def numbers_in(
     shape: str,
     begin: int = 0,
-    end: int | None = None,
+    end: int = sys.maxsize,
     *,
     pattern: re.Pattern[str] = PAIR,
     space: str = "_",
@@ -89,13 +89,13 @@ def numbers_in(
     Args:
         shape: A line with each digit as 0.
         begin: Where to begin.
-        end: Where to end; None for the end of the line.
+        end: Where to end.
         pattern: What a metric looks like: its first group is the name, the last one that
             takes part is the number.
         space: What stands for a space in the names.
     """
     found: list[Number] = []
-    for match in pattern.finditer(shape, begin, len(shape) if end is None else end):
+    for match in pattern.finditer(shape, begin, end):
         name = match[1].lower()
         if not _NOT_METRIC.fullmatch(name):
             # Digits are part of a name's value: acc1 and acc5 have one shape.

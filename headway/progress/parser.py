@@ -45,11 +45,7 @@ class LogParser:
         self._found: Format | None = None
         self._clock = LineClock()
         self._rank: str | None = None
-        self._better: tuple[Format, ...] = (
-            known_formats()
-            if pattern is None
-            else (Format("custom", CustomPattern(pattern), Certainty.PROTOCOL),)
-        )
+        self._better = known_formats() if pattern is None else (_custom(pattern),)
 
     @property
     def format(self) -> str | None:
@@ -79,10 +75,10 @@ class LogParser:
     def _points(self, lines: list[str], t_s: float) -> list[ProgressPoint]:
         points: list[ProgressPoint] = []
         is_recorded = math.isnan(t_s)
-        for line in lines:
-            seen = self._read(line) if line else None
-            if is_recorded and line and (seen is not None or not self._clock.runs):
+        for line in filter(None, lines):
+            if is_recorded:
                 t_s = self._clock.seconds(line)
+            seen = self._read(line)
             if seen is not None and (point := self._counter.add(seen, t_s)) is not None:
                 points.append(point)
         return points
@@ -109,3 +105,7 @@ class LogParser:
         self._better = tuple(f for f in self._better if f.certainty > found.certainty)
         if not found.keeps_count:
             self._counter = RunCounter(self._epochs, found.counts)
+
+
+def _custom(pattern: str) -> Format:
+    return Format("custom", CustomPattern(pattern), Certainty.PROTOCOL)

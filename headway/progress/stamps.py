@@ -9,7 +9,6 @@ _HEAD = 80
 _ISO = re.compile(r"\b([0-9]{4}[-/][01][0-9][-/][0-3][0-9])[ T]([0-9:]{8}(?:[.,][0-9]{1,6})?)")
 # "I0714 10:00:01.250000", as glog and absl write; without a year.
 _GLOG = re.compile(r"\b[IWEF]([01][0-9])([0-3][0-9]) ([0-9:]{8}(?:\.[0-9]{1,6})?)")
-_LEAP_YEAR = 2000
 
 
 class LineClock:
@@ -23,15 +22,9 @@ class LineClock:
         at_s = _at(line[:_HEAD])
         if at_s is None:
             return math.nan
-        if self._first_s is None:
-            self._first_s = at_s
+        self._first_s = at_s if self._first_s is None else self._first_s
         # Back in time: a line of another machine, or New Year without a year.
         return max(at_s - self._first_s, 0.0)
-
-    @property
-    def runs(self) -> bool:
-        """Whether a time was seen."""
-        return self._first_s is not None
 
 
 def _at(head: str) -> float | None:
@@ -39,7 +32,7 @@ def _at(head: str) -> float | None:
     if match := _ISO.search(head):
         day, time = match[1].replace("/", "-"), match[2]
     elif match := _GLOG.search(head):
-        day, time = f"{_LEAP_YEAR}-{match[1]}-{match[2]}", match[3]
+        day, time = f"2000-{match[1]}-{match[2]}", match[3]  # a leap year
     else:
         return None
     try:

@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from headway.errors import InvalidInput
-from headway.policy.board import Ask, Board, NodeRooms, Place
+from headway.policy.board import Board, Place
+from headway.policy.fit import Ask, NodeRooms
 from headway.policy.room import Need, Room
 from headway.replay.trace import GpuSharing, TraceJob
 from headway.units import format_size

@@ -1,16 +1,19 @@
 """A pool's rows in the ledger as the values that the policy plans with."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 
-from headway.estimate.usual import Kind, Lasted, Usual, kind_of
+from headway.estimate.usual import LOOKED_AT, Kind, Lasted, Usual, kind_of
+from headway.ledger import Ledger
 from headway.ledger.lines import Snapshot
 from headway.ledger.records import NodeRecord, RunRecord
 from headway.model.attempt import Standing
 from headway.model.node import NodeState
 from headway.model.run import RunState, Span
-from headway.policy.plan import NodeView, RunningRun
+from headway.policy.pool import NodeView, RunningRun
+from headway.policy.settings import PolicySettings
+from headway.scheduler.fair_share import TeamUsage
 from headway.scheduler.limits import Gates
 
 LOST_AFTER_S = 60.0
@@ -47,6 +50,31 @@ def usual_of(
         and standing.remaining_s is not None
     )
     return Usual([*ended, *telling])
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What a plan goes by beside the pool's rows; read once in a pass."""
+
+    usage: Mapping[str, float]
+    """Decayed GPU-seconds of the teams that have run."""
+    said: Mapping[str, Standing]
+    """What was last kept of how far each run is."""
+    usual: Usual
+    """What runs of the site last."""
+
+
+def read_known(ledger: Ledger, seen: Snapshot, teams: TeamUsage, settings: PolicySettings) -> Known:
+    """What is known now; *teams* has counted what ended before, and counts on."""
+    teams.catch_up(ledger.lines.used(teams.since(seen.at, settings)), seen.at, settings)
+    team_of = {record.run_id: record.team for record in seen.holders}
+    running = [record.run_id for record in seen.holders if record.state is RunState.RUNNING]
+    said = ledger.standings.of(running)
+    return Known(
+        teams.with_live(seen.leases, team_of, seen.at, settings),
+        said,
+        usual_of(ledger.runs.lasted(LOOKED_AT), seen.holders, said),
+    )
 
 
 def length(learnt: Span | None, kind: Kind, usual: Usual) -> Span | None:

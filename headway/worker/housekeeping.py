@@ -38,7 +38,8 @@ async def adopt_blocks(site: Site, pool: Pool) -> bool:
 
 async def adopt_gates(site: Site, pool: Pool) -> bool:
     """Take over what the operator set on the work pool and its queues; whether it is new."""
-    nodes = {node.name for node in await anyio.to_thread.run_sync(site.nodes)}
+    records = await anyio.to_thread.run_sync(site.ledger.nodes.all)
+    nodes = {record.node.name for record in records}
     document = gates_document(await pool.gates(site.settings.node, nodes))
     name = f"{GATES}/{site.settings.pool}"
     return await anyio.to_thread.run_sync(site.ledger.settings.put, name, document)

@@ -13,7 +13,8 @@ from prefect.client.schemas.objects import FlowRun
 
 from headway.prefect.client import FLOW as TRAIN
 from headway.project import FLOWS
-from headway.scheduler.queue import Offer, Pass
+from headway.scheduler.intake import Offer
+from headway.scheduler.queue import Pass
 from headway.worker.names import name_of
 
 _NEVER = datetime.max.replace(tzinfo=UTC)

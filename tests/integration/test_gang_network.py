@@ -43,7 +43,7 @@ def site(tmp_path: Path, machine: FakeMachine, monkeypatch: pytest.MonkeyPatch) 
         site, "_engine", lambda: FakeRuntime("s", site._runtime_policy(), site.clock, machine)
     )
     site.join()
-    other = replace(site.nodes()[0], name="other")
+    other = replace(site.ledger.nodes.all()[0].node, name="other")
     site.ledger.nodes.register(other, boot_id="b", worker_token="w")
     return site
 

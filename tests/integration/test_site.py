@@ -118,7 +118,7 @@ def before(tmp_path: Path) -> Site:
     """The node as another boot has left it."""
     site = node(tmp_path)
     site.join()
-    there = site.nodes()[0]
+    there = site.ledger.nodes.all()[0].node
     site.ledger.nodes.register(
         replace(there, pool="theirs"), boot_id="another", worker_token="theirs"
     )

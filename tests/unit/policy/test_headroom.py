@@ -20,8 +20,10 @@ from headway.model.node import (
     Reserve,
 )
 from headway.policy.admission import judge
+from headway.policy.fit import WaitingRun
 from headway.policy.headroom import compute_headroom, empty_host_bytes
-from headway.policy.plan import NodeView, RunningRun, Stay, WaitingRun, plan
+from headway.policy.plan import Stay, plan
+from headway.policy.pool import NodeView, RunningRun
 from headway.policy.settings import PolicySettings
 from headway.units import GIB
 
@@ -182,7 +184,7 @@ def test_what_the_rank_of_a_gang_holds_is_no_strangers_use():
     wants = Demand(40 * GIB, gpus=1, gpu_memory_bytes=60 * GIB, gpu_utilisation_frac=0.0)
     made = plan(
         [NodeView(NODE, (rank,), seen)],
-        [WaitingRun("w", wants, AT)],
+        [WaitingRun.of("w", wants, AT, settings=PolicySettings())],
         [RunningRun("rank", gang_id="gang")],
         now=AT,
         settings=PolicySettings(),
@@ -255,5 +257,5 @@ def test_a_lost_gpu_offers_nothing_and_is_named():
     assert (headroom.gpu_error, headroom.lost_gpus) == ("", ("gpu1 lost: x",))
     wait = judge(Demand(GIB, gpus=2, gpu_memory_bytes=GIB), headroom)
     assert isinstance(wait, Wait)
-    assert wait.reason.endswith("; gpu1 lost: x")
+    assert wait.reason.endswith("; gpu1 lost: x (on n)")
     assert isinstance(judge(Demand(GIB, gpus=1, gpu_memory_bytes=GIB), headroom), Admit)

@@ -14,8 +14,10 @@ from headway.model.job import TrainingJob
 from headway.model.lease import Demand, Lease
 from headway.model.node import Capacity, Node
 from headway.model.run import Prediction, RunState
+from headway.policy.fit import WaitingRun
 from headway.policy.outlook import around
-from headway.policy.plan import NodeView, Start, Stay, WaitingRun, plan
+from headway.policy.plan import Start, Stay, plan
+from headway.policy.pool import NodeView
 from headway.policy.settings import PolicySettings
 from headway.scheduler.limits import Gates
 from headway.scheduler.snapshot import length, running_run, usual_of
@@ -103,10 +105,11 @@ class Slot:
         got = plan(
             [NodeView(node, leases)],
             [
-                WaitingRun(
+                WaitingRun.of(
                     run_id,
                     Demand(GIB, 1.0),
                     T0 + timedelta(milliseconds=int(run_id[4:])),
+                    settings=PolicySettings(),
                     median_s=PRIOR.runtime_s,
                     high_s=PRIOR.runtime_high_s,
                     lasts=length(None, kind_of(self.record(run_id).job, "ada"), usual),
