@@ -103,7 +103,7 @@ def train_container(
         display.close()
         if followed.stopped_early and followed.status.exit_code == 0:
             get_run_logger().info("it ended before all its iterations were done: stopped early")
-        exit_ = followed.halted or followed.own_exit()
+        exit_ = followed.cancellation or followed.own_exit()
         if exit_.kind is not ExitKind.OK:
             raise KeptResult(followed, exit_.message)
     return followed

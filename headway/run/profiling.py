@@ -55,7 +55,7 @@ def wrapping(site: Site, job: TrainingJob, attempt: int, outputs: BindMount) -> 
     return Wrapping(wrapper(folder, job.stop_grace, offered), (mount,))
 
 
-def conclude(site: Site, run_id: str, attempt: int, runtime_s: float) -> Profile | None:
+def summarise(site: Site, run_id: str, attempt: int, runtime_s: float) -> Profile | None:
     """Summarise an attempt whose program has ended, and keep it with the run.
 
     From nsys's report where there is one, else from NVML's counters. None
@@ -77,7 +77,7 @@ def conclude(site: Site, run_id: str, attempt: int, runtime_s: float) -> Profile
 
 
 def kept(site: Site, run_id: str) -> Profile | None:
-    """The profile that `conclude` kept on this node; None where there is none."""
+    """The profile that `summarise` kept on this node; None where there is none."""
     try:
         return from_json(Profile, json.loads(_kept_at(site, run_id).read_text()))
     except FileNotFoundError:
@@ -87,7 +87,7 @@ def kept(site: Site, run_id: str) -> Profile | None:
         return None
 
 
-def look(site: Site, record: RunRecord, window_s: float) -> Profile:
+def profile_of(site: Site, record: RunRecord, window_s: float) -> Profile:
     """The profile of a run: of the last *window_s* while it runs, afterwards the one kept.
 
     Raises:

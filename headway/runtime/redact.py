@@ -15,7 +15,7 @@ from urllib.parse import quote, quote_plus
 from headway.runtime.logfile import first_data, opened
 
 LEAST_CHARACTERS = 4
-"""A shorter value would strike out half of a log, and may be guessed from what is left."""
+"""A shorter value would hide half of a log, and may be guessed from what is left."""
 _LEAST_ENCODED = 8
 MOST_CHARACTERS = 1 << 16
 _CHUNK_BYTES = 1 << 20
@@ -63,7 +63,7 @@ class FileRedactor:
         self._forms = _forms_of(values)
         self._done = 0
 
-    def strike(self) -> None:
+    def redact(self) -> None:
         """Strike out what has come since the last call. A file that is not there is fine.
 
         Raises:

@@ -18,6 +18,7 @@ from headway.model.run import Exit, ExitKind, Prediction, RunState, Step, StepSt
 from headway.model.trace import Trace
 from headway.run.attempt import Attempt, exit_of
 from headway.run.follow import Followed
+from headway.run.gpu_use import GpuUse
 from headway.runtime.port import ContainerState, ContainerStatus
 from headway.settings import Settings
 from headway.site import Site
@@ -127,12 +128,18 @@ def run_once(attempt: Attempt) -> Lease:
     return lease
 
 
-def ended(attempt: Attempt, code: int = 1, *, log: str = OOM, oom: bool = False, **more: object):
+def ended(
+    attempt: Attempt,
+    code: int = 1,
+    *,
+    log: str = OOM,
+    oom: bool = False,
+    gpu_peaks: dict[str, int] | None = None,
+) -> Followed:
     status = ContainerStatus(
         attempt.container, RUN, attempt.number, ContainerState.EXITED, code, oom_killed=oom
     )
-    peak = max(more.get("gpu_peaks", {"": 0}).values()) or None
-    return Followed(status, False, 60.0, peak, log, **more)
+    return Followed(status, False, 60.0, log, GpuUse(gpu_peaks or {}))
 
 
 def settled(attempt: Attempt, followed: Followed) -> Exit:
