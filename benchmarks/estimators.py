@@ -2,7 +2,7 @@
 
     PYTHONPATH=. python benchmarks/estimators.py [--seeds 5] [--part folds|gpu_type|…] [--models gp]
     PYTHONPATH=. python benchmarks/estimators.py --part folds --seeds 1 --charts FOLDER
-    PYTHONPATH=. python benchmarks/estimators.py --part speed --count 30000    a refit's time and memory
+    PYTHONPATH=. python benchmarks/estimators.py --part speed --count 30000   a refit's time, memory
 
 Prints one Markdown table for each part, and draws the errors and the calibration of the last seed
 where a folder for charts is given. Takes about half an hour in all on two cores.
@@ -158,7 +158,7 @@ def speed(count: int) -> None:
     print(f"fit of {count} traces: {fit_s:.1f} s, peak memory {peak}", flush=True)
     asked = [from_trace(t) for t in traces[:1000]]
     started_s = clock.monotonic_s()
-    estimators.predict_all(asked, [0.0] * 1000)
+    estimators.predict(asked)
     print(f"1,000 predictions: {clock.monotonic_s() - started_s:.2f} s", flush=True)
 
 

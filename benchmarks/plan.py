@@ -14,7 +14,9 @@ from pathlib import Path
 
 from headway.model.lease import Demand, GpuGrant, Lease, Sharing
 from headway.model.node import Capacity, Gpu, Node
-from headway.policy.plan import NodeView, RunningRun, WaitingRun, plan
+from headway.policy.fit import WaitingRun
+from headway.policy.plan import plan
+from headway.policy.pool import NodeView, RunningRun
 from headway.policy.settings import PolicySettings
 from headway.replay.cluster import Shape
 from headway.replay.simulate import PolicyName, simulate
@@ -44,7 +46,7 @@ def _site() -> tuple[list[NodeView], list[RunningRun]]:
 
 def _waiting(count: int) -> list[WaitingRun]:
     return [
-        WaitingRun(
+        WaitingRun.of(
             f"w{at}",
             Demand(
                 GIB,
@@ -52,6 +54,7 @@ def _waiting(count: int) -> list[WaitingRun]:
                 gpu_memory_bytes=random.randrange(9, 24) * GIB,
             ),
             NOW - timedelta(minutes=random.randrange(5000)),
+            settings=PolicySettings(),
             median_s=(length := random.lognormvariate(8, 2)),
             high_s=2 * length,
         )

@@ -23,14 +23,14 @@ from pathlib import Path
 
 import numpy as np
 
+from benchmarks.progress_baselines import BASELINES, errors_of
 from benchmarks.progress_families import HELD_OUT, TUNED, Draw, Family, Now, oracle
+from headway.estimate.remaining.backtest import Scores, backtest
 from headway.estimate.remaining.model import RemainingTime
-from headway.estimate.remaining.replay import Scores, replay
 from headway.estimate.remaining.series import Series, read_series
 
 LOGS = Path(__file__).parents[1] / "tests" / "data" / "remaining"
 THE_END = Now(10**9)
-METHODS = ("headway", "moving_average", "tqdm")
 PRIORS = (1.0, 2.0, 0.5)
 ORACLE_MOMENTS = 25
 
@@ -59,7 +59,8 @@ def oracle_errors(
 def row(name: str, family: Family, options: argparse.Namespace) -> str:
     """One family's line; the last iteration always reports."""
     runs, moments, every = options.runs, options.moments, options.every
-    scored: list[dict[str, Scores]] = []
+    scored: list[Scores] = []
+    others: dict[str, list[tuple[float, float]]] = {name: [] for name in BASELINES}
     best: list[tuple[float, float]] = []
     blind: list[tuple[float, float]] = []
     primed: dict[float, list[Scores]] = {factor: [] for factor in PRIORS}
@@ -70,15 +71,17 @@ def row(name: str, family: Family, options: argparse.Namespace) -> str:
         d = draw(rng, THE_END)
         told = np.append(np.arange(every - 1, len(d) - 1, every), len(d) - 1)
         series = Series(np.cumsum(d)[told] * 0.2, told + 1.0, float(len(d)))
-        scored.append(replay(series, moments=moments))
+        scored.append(backtest(series, moments=moments))
+        for other, found in others.items():
+            found.append(errors_of(other, series, moments))
         best.append(oracle_errors(draw, d, rng, calm=False))
         blind.append(oracle_errors(draw, d, rng, calm=True))
         for factor in PRIORS:
             prior_s = factor * float(series.t_s[-1])
-            primed[factor].append(replay(series, prior_s, moments=moments)["headway"])
-    table = "".join(percent(errors([each[method] for each in scored])) for method in METHODS)
-    held = 100 * np.mean([each["headway"].interval_coverage_frac or 0 for each in scored])
-    early = [each["headway"].early_coverage_frac for each in scored]
+            primed[factor].append(backtest(series, prior_s, moments=moments))
+    table = "".join(percent(found) for found in (errors(scored), *others.values()))
+    held = 100 * np.mean([each.interval_coverage_frac or 0 for each in scored])
+    early = [each.early_coverage_frac for each in scored]
     at_first = 100 * np.mean([share for share in early if share is not None] or [np.nan])
     priors = "".join(percent(errors(each)) for each in primed.values())
     return f"{name:18}{percent(best)}{percent(blind)}{table}{at_first:6.0f} %{held:6.0f} %{priors}"
@@ -90,7 +93,7 @@ def logs() -> None:
     for path in sorted(LOGS.glob("*.csv")):
         series = read_series(path.read_bytes(), path.name)
         for known in (series, replace(series, epoch=None)):
-            score = replay(known)["headway"]
+            score = backtest(known)
             first = RemainingTime()
             first.update(series.t_s[0], series.iteration[0], series.total)
             said = first.at(series.t_s[0]).remaining_s or 0.0
@@ -118,7 +121,7 @@ def main() -> None:
     if options.logs:
         logs()
         return
-    columns = ("oracle", "blind oracle", *METHODS)
+    columns = ("oracle", "blind oracle", "headway", *BASELINES)
     print(
         f"{'family':18}" + "".join(f"{m:>16}" for m in columns) + "   early in 80 %"
         "   prior right       prior x 2     prior x 0.5"

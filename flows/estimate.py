@@ -24,10 +24,10 @@ def options(
     # SciPy and matplotlib take seconds: only here.
     from headway.estimate.choice import Prefer
     from headway.estimate.option_chart import cost_against_time
-    from headway.gateway.estimate import weigh
+    from headway.gateway.estimate import estimate_options
 
     job = document if isinstance(document, TrainingJob) else job_from_document(document)
-    found = weigh(
+    found = estimate_options(
         site,
         job,
         budget=budget,

@@ -3,11 +3,10 @@
 import hashlib
 import logging
 import os
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from pydantic import BaseModel, TypeAdapter
@@ -21,23 +20,12 @@ from headway.errors import (
     NodeNameTaken,
     TelemetryError,
 )
-from headway.estimate.features import from_job
-from headway.estimate.prior import demand_for, fair_host_bytes
-from headway.estimate.recall import RECENT, of_any, said_of
-from headway.estimate.usual import LOOKED_AT, Usual, instead_of_prior, kind_of
 from headway.home import have_passable, keep_private, samples, strip_set_ids
 from headway.ledger import Ledger
-from headway.ledger.records import NodeRecord, RunRecord
-from headway.model.job import TrainingJob
-from headway.model.job_text import job_nodes
-from headway.model.lease import Demand, Lease, Refuse
-from headway.model.node import Capacity, Node, NodeReading, NodeSpace, is_of_type
-from headway.model.policy import ContainerPolicy, GangNetwork, NetworkMode
-from headway.model.run import Prediction
-from headway.model.site import NodeSettings
-from headway.policy.admission import over_quota, possible
-from headway.policy.demand import raised, within
-from headway.policy.headroom import empty_host_bytes
+from headway.model.container_policy import ContainerPolicy
+from headway.model.lease import Refuse
+from headway.model.node import Capacity, Node, NodeReading
+from headway.model.node_settings import NodeSettings
 from headway.policy.network import network_of
 from headway.policy.settings import PolicySettings
 from headway.runtime.port import Runtime, RuntimeKind
@@ -59,14 +47,6 @@ log = logging.getLogger(__name__)
 
 _SILENT_S = 30.0
 """A worker that lives reports every five seconds."""
-
-
-class LeaseTerms(TypedDict):
-    """What a lease is granted under, beside the demand."""
-
-    ttl_s: float
-    utilisation_limit: float
-    predicted_high_s: float | None
 
 
 class Site:
@@ -330,14 +310,16 @@ class Site:
         )
         self.ledger.nodes.register(node, boot_id=boot_id(), worker_token=self._worker_token)
 
-    def heartbeat(self) -> bool:
-        """Keep the node's newest reading; False when another worker has the node now."""
-        self.runtime.trim_logs()
-        return self.ledger.nodes.heartbeat(self.settings.node, self._worker_token, self.read_node())
+    def heartbeat(self, reading: NodeReading) -> bool:
+        """Keep the node's newest *reading*; False when another worker has the node now."""
+        return self.ledger.nodes.heartbeat(self.settings.node, self._worker_token, reading)
 
     def read_node(self) -> NodeReading:
         """This node now, with what the containers of each run hold, as far as the engine tells."""
-        reading = node_reading(self.gpus, self.host, self.clock)
+        return with_owners(node_reading(self.gpus, self.host, self.clock), *self.owners())
+
+    def owners(self) -> tuple[dict[int, str], dict[str, int]]:
+        """The run of each process in a container, and what each run holds of the host's memory."""
         run_of_pid: dict[int, str] = {}
         held: dict[str, int] = {}
         try:
@@ -349,7 +331,7 @@ class Site:
                     held[each.run_id] = held.get(each.run_id, 0) + used_bytes
         except HeadwayError as error:
             log.debug("what runs hold of this node is not known: %s", error)
-        return with_owners(reading, run_of_pid, held)
+        return run_of_pid, held
 
     def lost_gpus(self) -> Mapping[str, str]:
         """GPUs of this node that fell off the bus, by uuid, with the cause; read now.
@@ -365,186 +347,6 @@ class Site:
             return record.reading.lost_gpus if record is not None and record.reading else {}
         return self.gpus.lost()
 
-    def nodes(self) -> list[Node]:
-        """Every node of the site."""
-        return [record.node for record in self.ledger.nodes.all()]
-
-    def refusal(self, record: RunRecord, demand: Demand) -> Refuse | None:
-        """What of a run's demand the nodes it may run on could never hold; None if they could."""
-        count = 1 if record.gang_id is not None else job_nodes(record.job)
-        never = self.never(demand, count, pool=record.pool, queue=record.queue)
-        # A gang's parts are its leader's, which was asked.
-        if never is not None or record.gang_id is not None:
-            return never
-        return self.over_quota(demand, count, record.team)
-
-    def over_quota(self, demand: Demand, count: int, team: str) -> Refuse | None:
-        """What of *demand* on *count* nodes *team* may never hold; None when it may."""
-        return over_quota(demand, team, self.policy_settings.team(team), count=count)
-
-    def never(
-        self, demand: Demand, count: int, *, pool: str = "", queue: str = ""
-    ) -> Refuse | None:
-        """What of *demand* no *count* nodes could ever hold or join; None when they could.
-
-        Args:
-            demand: On each node.
-            count: Nodes it needs.
-            pool: The work pool it goes to; empty for any of the site.
-            queue: Its work queue; one of a node's name binds it to that node.
-        """
-        network = self.network(count) if count > 1 else None
-        if isinstance(network, Refuse):
-            return network
-        nodes = [record.node for record in self._where(pool, queue)]
-        return possible(demand, nodes, count=count)
-
-    def _where(self, pool: str, queue: str) -> list[NodeRecord]:
-        """Nodes that a run may go to: those of the pool, or the one that its queue names."""
-        records = [each for each in self.ledger.nodes.all() if pool in ("", each.node.pool)]
-        return [each for each in records if each.node.name == queue] or records
-
-    def spaces(self, pool: str = "", queue: str = "") -> list[NodeSpace]:
-        """Nodes that a run may go to, with what each could give if it were empty.
-
-        Args:
-            pool: Its work pool; empty for any of the site.
-            queue: Its work queue; one of a node's name binds it to that node.
-        """
-        return [
-            NodeSpace(each.node, empty_host_bytes(each.node, each.reading))
-            for each in self._where(pool, queue)
-        ]
-
-    def network(self, nodes: int) -> NetworkMode | GangNetwork | Refuse | None:
-        """What the containers of a job over *nodes* nodes join; `Refuse` where it has none.
-
-        None without an engine: there are no networks, programs have the machine's.
-        """
-        if self.runtime.kind is RuntimeKind.PROCESS:
-            return None
-        return network_of(self.container_policy, nodes, self.settings.api_access)
-
-    def here(self) -> Node | None:
-        """This node as the ledger has it."""
-        record = self.ledger.nodes.get(self.settings.node)
-        return record.node if record is not None else None
-
-    def forecast(
-        self,
-        job: TrainingJob,
-        *,
-        dataset_bytes: int | None,
-        override: Mapping[str, Any] | None = None,
-        pool: str = "",
-        queue: str = "",
-        gpu_type: str = "",
-    ) -> tuple[Prediction, Demand]:
-        """What is predicted for *job* where it may go, and what it therefore demands.
-
-        Args:
-            job: What was asked for.
-            dataset_bytes: Real size of the staged data; None before staging.
-            override: What a run is given after an attempt that had too little.
-            pool: The work pool it goes to; empty for any of the site.
-            queue: Its work queue; one of a node's name binds it to that node.
-            gpu_type: Product name of the GPUs that it was granted; empty before, when the
-                prediction is about the slowest of those that it may get. What it demands is the
-                most that is known of any of them in either case.
-
-        Returns:
-            Both; on the CPU for a job that may run there where no node of the
-            site could ever give it the GPUs it asks for.
-        """
-        spaces = self.spaces(pool, queue)
-        said, demand = self._forecast(job, dataset_bytes, override, spaces, gpu_type)
-        count, nodes = job.resources.nodes, [node for node, _ in spaces]
-        if job.resources.cpu_fallback and possible(demand, nodes, count=count) is not None:
-            on_cpu = self._forecast(job.without_gpus(), dataset_bytes, override, spaces, "")
-            if possible(on_cpu[1], nodes, count=count) is None:
-                return on_cpu
-        return said, demand
-
-    def _forecast(
-        self,
-        job: TrainingJob,
-        dataset_bytes: int | None,
-        override: Mapping[str, Any] | None,
-        spaces: Sequence[NodeSpace],
-        gpu_type: str,
-    ) -> tuple[Prediction, Demand]:
-        if dataset_bytes is None and job.dataset is not None:
-            dataset_bytes = job.dataset.size
-        every = {gpu.name for node, _ in spaces for gpu in node.capacity.gpus}
-        types = sorted(name for name in every if is_of_type(job.resources.gpu_type, name))
-        if not job.resources.gpus:
-            types = ["cpu"]
-        elif gpu_type or not types:
-            types = sorted({*types, gpu_type})
-        says = self._said_of_each(job, dataset_bytes, types)
-        needs = of_any(list(says.values()))
-        fair_bytes = fair_host_bytes(job, spaces)
-        demand = raised(demand_for(job, needs, dataset_bytes, fair_bytes=fair_bytes), override)
-        demand = within(demand, spaces, job.resources.nodes)
-        prediction = says.get(gpu_type, needs)
-        said = replace(
-            prediction,
-            host_peak_bytes=needs.host_peak_bytes or demand.host_memory_bytes,
-            gpu_peak_bytes=needs.gpu_peak_bytes or demand.gpu_memory_bytes or None,
-            cost=_cost(demand, prediction, [node for node, _ in spaces], job.resources.nodes),
-        )
-        return said, demand
-
-    def _said_of_each(
-        self, job: TrainingJob, dataset_bytes: int | None, types: Sequence[str]
-    ) -> dict[str, Prediction]:
-        """What is said of *job* on each of the GPU *types*, from one look at what is known."""
-        nodes = job.resources.nodes
-        asked = [
-            from_job(job, gpu_type=name, nodes=nodes, dataset_bytes=dataset_bytes) for name in types
-        ]
-        learnt = [Prediction()] * len(asked)
-        if any(self.settings.models_dir.glob("*.npz")):
-            learnt = self.estimators.predict_all(asked, [0.0] * len(asked))
-        recent = self.ledger.traces.newest(job.recipe(), RECENT)
-        says = {
-            name: replace(said_of(each, known, recent, limit_s=job.max_runtime), gpu_type=name)
-            for name, each, known in zip(types, asked, learnt, strict=True)
-        }
-        if all(said.learnt is not None for said in says.values()):
-            return says
-        others = Usual(self.ledger.runs.lasted(LOOKED_AT)).of(kind_of(job.document(), job.owner))
-        return {
-            name: said if said.learnt is not None else instead_of_prior(said, others)
-            for name, said in says.items()
-        }
-
-    def gpu_type(self, lease: Lease) -> str:
-        """Product name of the GPUs of *lease*; ``cpu`` without any, empty where they differ."""
-        if not lease.gpus:
-            return "cpu"
-        record = self.ledger.nodes.get(lease.node)
-        gpus = record.node.capacity.gpus if record is not None else ()
-        held = {grant.uuid for grant in lease.gpus}
-        names = {gpu.name for gpu in gpus if gpu.uuid in held}
-        return names.pop() if len(names) == 1 else ""
-
-    def cost(self, demand: Demand, runtime_s: float, *, nodes: int) -> float:
-        """Price of *runtime_s* with what *demand* holds of *nodes* such as this one."""
-        here = self.here()
-        cpus = here.capacity.cpus if here is not None else demand.cpus
-        return nodes * self.node_settings.cost(
-            runtime_s, gpus=demand.gpus, cpu_frac=min(demand.cpus / cpus, 1.0)
-        )
-
-    def lease_terms(self, prediction: Prediction) -> LeaseTerms:
-        """What a lease is granted under, given what is predicted."""
-        return LeaseTerms(
-            ttl_s=self.settings.lease_ttl_s,
-            utilisation_limit=self.policy_settings.utilisation_limit,
-            predicted_high_s=prediction.runtime_high_s,
-        )
-
 
 def as_ids(user: str) -> tuple[int, int] | None:
     """Ids of *user*, as `Site.container_user` writes it; None where this process is it."""
@@ -552,24 +354,6 @@ def as_ids(user: str) -> tuple[int, int] | None:
         return None
     uid, gid = (int(part) for part in user.split(":"))
     return uid, gid
-
-
-def _cost(demand: Demand, said: Prediction, nodes: Sequence[Node], count: int) -> float | None:
-    """Price of a run on *count* of *nodes* with the GPUs that *said* is about; the dearest."""
-    if said.runtime_s is None:
-        return None
-    prices = [
-        NodeSettings(
-            price_per_hour=node.price_per_hour, gpu_price_per_hour=node.gpu_price_per_hour
-        ).cost(
-            said.runtime_s,
-            gpus=demand.gpus,
-            cpu_frac=min(demand.cpus / node.capacity.cpus, 1.0),
-        )
-        for node in nodes
-        if not demand.gpus or any(gpu.name == said.gpu_type for gpu in node.capacity.gpus)
-    ]
-    return count * max(prices, default=0.0)
 
 
 NOBODY = "65534:65534"

@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,6 @@ import click
 
 from headway.admin.environment import site_environment
 from headway.admin.up import bring_up
-from headway.clock import Clock
 from headway.errors import (
     HeadwayError,
     ImageMissing,
@@ -104,30 +103,28 @@ def _sample_image(site: Site, say: Say) -> None:
     say(f"building image {SAMPLE_IMAGE} (once; up to a minute) …")
     if shutil.which("docker") is not None:
         build = ["docker", "build", "-t", SAMPLE_IMAGE, "-f", "samples/Dockerfile", "."]
-        if _shown(site.clock, "building from samples/Dockerfile", build).returncode == 0:
+        if _shown("building from samples/Dockerfile", build).returncode == 0:
             return
     say("no base image can be had here; the image is made of this machine's own Python …")
     here = [sys.executable, "-m", "samples.local_image", SAMPLE_IMAGE]
-    made = _shown(site.clock, "packing Python, scikit-learn and pandas", here)
+    made = _shown("packing Python, scikit-learn and pandas", here)
     if made.returncode != 0:
         said = made.stdout.strip().splitlines()
         raise ImageMissing(SAMPLE_IMAGE, said[-1] if said else f"exit status {made.returncode}")
 
 
-def _shown(clock: Clock, title: str, command: list[str]) -> "subprocess.CompletedProcess[str]":
+def _shown(title: str, command: list[str]) -> "subprocess.CompletedProcess[str]":
     """Run *command*; a terminal shows how long it has been at it and what it said last."""
     from rich.console import Console  # noqa: PLC0415 - only here
+    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn  # noqa: PLC0415
     from rich.text import Text  # noqa: PLC0415
 
     lines: list[str] = []
-
-    def read(words: Iterable[str]) -> None:
-        for line in words:
-            lines.append(line)  # noqa: PERF402 - each line as it comes, not all at the end
-
-    begun_s = clock.monotonic_s()
+    said = TextColumn("{task.description}", markup=False)
     with (
-        Console(stderr=True).status(title) as status,
+        Progress(
+            SpinnerColumn(), TimeElapsedColumn(), said, console=Console(stderr=True), transient=True
+        ) as progress,
         subprocess.Popen(
             command,
             cwd=PROJECT,
@@ -139,15 +136,14 @@ def _shown(clock: Clock, title: str, command: list[str]) -> "subprocess.Complete
             errors="replace",
         ) as child,
     ):
-        reader = threading.Thread(target=read, args=(child.stdout or (),), daemon=True)
-        reader.start()
-        while reader.is_alive():
-            took_s = clock.monotonic_s() - begun_s
-            if took_s > _BUILD_S:
-                child.kill()
-            last = Text.from_ansi(lines[-1].strip()).plain[:60] if lines else ""
-            status.update(Text(f"{title}, {format_duration(took_s)}  {last}"))
-            reader.join(0.5)
+        task = progress.add_task(title)
+        limit = threading.Timer(_BUILD_S, child.kill)
+        limit.start()
+        for line in child.stdout or ():
+            lines.append(line)
+            last = Text.from_ansi(line.strip()).plain[:60]
+            progress.update(task, description=f"{title}  {last}")
+        limit.cancel()
     return subprocess.CompletedProcess(command, child.wait(), "".join(lines))
 
 

@@ -50,7 +50,7 @@ def remove_node(site: Site, server: PrefectServer, name: str) -> list[Removed]:
 
 def unknown_node(site: Site, name: str) -> InvalidInput:
     """The error for a node *name* that the site does not have."""
-    known = ", ".join(node.name for node in site.nodes()) or "none yet"
+    known = ", ".join(each.node.name for each in site.ledger.nodes.all()) or "none yet"
     return InvalidInput("node", name, f"give one of the site's nodes: {known}")
 
 

@@ -39,13 +39,13 @@ def estimate(
 ) -> None:
     """Say what a job would take, cost and need on each kind of node, and choose."""
     from headway.estimate.choice import Prefer, document
-    from headway.gateway.estimate import weigh
+    from headway.gateway.estimate import estimate_options
     from headway.gateway.submit import read_for, refuse_impossible
 
     site = this_site()
     text = read_text(job_file)
     read = read_for(site, text, filename=name_of(job_file), overrides=overrides)
-    found = weigh(
+    found = estimate_options(
         site, read.job, budget=budget, deadline_s=_seconds(deadline), prefer=Prefer(prefer)
     )
     if not found:

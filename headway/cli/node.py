@@ -127,7 +127,7 @@ def remove(name: str, machine: bool) -> None:
 @as_json
 def list_(machine: bool) -> None:
     """Nodes, their state and what runs on them."""
-    from headway.views.node_document import node_view
+    from headway.views.node_document import node_view, state_text
 
     site = this_site()
     leases = site.ledger.leases.live()
@@ -146,7 +146,7 @@ def list_(machine: bool) -> None:
             [
                 view["node"],
                 view["pool"],
-                view["state"] + (f" ({view['state_reason']})" if view["state_reason"] else ""),
+                state_text(view),
                 _gpus(view["gpus"]),
                 str(len(view["runs"])),
                 f"{view['heard_s_ago']:.0f} s ago",

@@ -67,28 +67,25 @@ def replay(series: BinaryIO, prior_s: float | None, machine: bool) -> None:
     |said - true| / true, over all moments and after a tenth of the run; "early" is how often
     the interval held before the first epoch ended, or in the first tenth.
     """
+    from headway.estimate.remaining.backtest import backtest
     from headway.estimate.remaining.diagnostics import diagnose
-    from headway.estimate.remaining.replay import replay as walk
     from headway.estimate.remaining.series import read_series
 
     recorded = read_series(read_data(series), name_of(series))
-    scores = walk(recorded, prior_s)
+    scores = backtest(recorded, prior_s)
     found = diagnose(recorded.t_s, recorded.iteration)
     if machine:
-        document = {name: _known(asdict(score)) for name, score in scores.items()}
-        print_json(document | {"diagnostics": _known(asdict(found))})
+        print_json({"headway": _known(asdict(scores)), "diagnostics": _known(asdict(found))})
         return
     print_table(
-        ["method", "from the first", "after 10 %", "in the 80 % interval", "early"],
+        ["from the first", "after 10 %", "in the 80 % interval", "early"],
         [
             [
-                name,
-                f"{s.from_first:.1%}",
-                f"{s.after_10_percent:.1%}",
-                _share(s.interval_coverage_frac),
-                _share(s.early_coverage_frac),
+                f"{scores.from_first:.1%}",
+                f"{scores.after_10_percent:.1%}",
+                _share(scores.interval_coverage_frac),
+                _share(scores.early_coverage_frac),
             ]
-            for name, s in scores.items()
         ],
     )
     click.echo(found.sentence())

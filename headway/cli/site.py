@@ -70,7 +70,7 @@ def demo(rows: int, rounds: int, machine: bool) -> None:
 def nodes(machine: bool) -> None:
     """What each node has, what is promised of it, and what is in use."""
     from headway.units import format_size
-    from headway.views.node_document import gpu_text, node_view
+    from headway.views.node_document import gpu_text, node_view, state_text
 
     site = this_site()
     leases = site.ledger.leases.live()
@@ -84,7 +84,7 @@ def nodes(machine: bool) -> None:
         rows.append(
             [
                 view["node"],
-                view["state"] + (f" ({view['state_reason']})" if view["state_reason"] else ""),
+                state_text(view),
                 f"{view['cpus_promised']:g} of {view['cpus']:g}",
                 _of(view["host_promised_bytes"], view["host_memory_bytes"]),
                 "–" if used is None else format_size(used),
@@ -128,6 +128,7 @@ def prune(
     waits or will be tried again is never touched.
     """
     from headway.node.prune import removals, remove
+    from headway.views.fields import fields
 
     site = this_site()
     keep_s, keep_bytes = _limits(site, older_than, keep_at_most)
@@ -144,10 +145,7 @@ def prune(
     if machine:
         runs = [
             {
-                "run_id": each.run.run_id,
-                "name": each.run.name,
-                "ended_at": each.run.ended_at.isoformat(),
-                "size_bytes": each.run.size_bytes,
+                **fields(each.run, "run_id", "name", "ended_at", "size_bytes"),
                 "why": each.why,
                 "removed": each.run.run_id in gone,
             }

@@ -8,16 +8,15 @@ unknown becomes NaN, which is at a distance of its own from all that is known.
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import InstanceOf
 
 from headway.estimate.features import Configuration
 
-Floats = NDArray[np.float64]
-State = dict[str, Any]
-"""Plain data and arrays, from which an object is built again without running code."""
+Floats = InstanceOf[NDArray[np.float64]]
+"""An array; pydantic, which checks what `store` reads, takes it as it is."""
 
 UNSEEN = -1.0
 """Code of a category that no trace had."""
@@ -82,16 +81,6 @@ class Encoder:
             if len({_quantity(c, name) for c in configurations} - {None}) > 1
         ]
         return cls(categories, tuple(varying))
-
-    def state(self) -> State:
-        """The encoder as plain data."""
-        return {"categories": self.categories, "quantities": self.quantities}
-
-    @classmethod
-    def from_state(cls, state: State) -> "Encoder":
-        """The encoder that gave *state*."""
-        categories = {name: tuple(levels) for name, levels in state["categories"].items()}
-        return cls(categories, tuple(state["quantities"]))
 
     @property
     def columns(self) -> tuple[str, ...]:

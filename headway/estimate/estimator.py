@@ -9,9 +9,9 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
 
 import numpy as np
+from pydantic import InstanceOf
 
 from headway.estimate.duration.model import TimeModel
 from headway.estimate.features import Configuration, Unit, from_trace, measured_times
@@ -19,7 +19,6 @@ from headway.estimate.memory import GPU_TERMS, HOST_TERMS, MemoryModel, Peak
 from headway.estimate.physics import Tables, shipped
 from headway.model.run import Prediction
 from headway.model.trace import Trace
-from headway.units import HOUR_S
 
 FEWEST = 5
 """With fewer traces of a unit no time is learnt."""
@@ -38,11 +37,12 @@ class Estimators:
     counts: Mapping[str, int] = field(default_factory=dict)
     """Traces by recipe."""
     times: Mapping[Unit, TimeModel] = field(default_factory=dict)
-    host: MemoryModel = field(default_factory=lambda: MemoryModel(HOST_TERMS))
-    gpu: MemoryModel = field(default_factory=lambda: MemoryModel(GPU_TERMS))
+    host: MemoryModel = field(default_factory=MemoryModel)
+    gpu: MemoryModel = field(default_factory=MemoryModel)
     figures: Mapping[str, float] = field(default_factory=dict)
     """Its errors, as measured when it was compared with the one before."""
-    tables: Tables = field(default_factory=shipped)
+    tables: InstanceOf[Tables] = field(default_factory=shipped, metadata={"kept": False})
+    """Facts of GPUs and networks; not kept with a version."""
 
     @classmethod
     def fit(
@@ -93,57 +93,19 @@ class Estimators:
         """Number of traces it was fitted on."""
         return sum(self.counts.values())
 
-    def state(self) -> dict[str, Any]:
-        """Everything as plain data and arrays, for `store`; the tables are not part of it."""
-        return {
-            "version": self.version,
-            "fitted_at": self.fitted_at.isoformat() if self.fitted_at else None,
-            "fingerprint": self.fingerprint,
-            "seen": np.array(sorted(self.seen), dtype=np.uint64),
-            "counts": dict(self.counts),
-            "times": {unit.value: model.state() for unit, model in self.times.items()},
-            "host": self.host.state(),
-            "gpu": self.gpu.state(),
-            "figures": dict(self.figures),
-        }
-
-    @classmethod
-    def from_state(cls, state: dict[str, Any], tables: Tables | None = None) -> "Estimators":
-        """The estimators that gave *state*."""
-        return cls(
-            version=state["version"],
-            fitted_at=datetime.fromisoformat(state["fitted_at"]) if state["fitted_at"] else None,
-            fingerprint=state["fingerprint"],
-            seen=frozenset(int(each) for each in state["seen"]),
-            counts=state["counts"],
-            times={Unit(u): TimeModel.from_state(s) for u, s in state["times"].items()},
-            host=MemoryModel.from_state(state["host"], HOST_TERMS),
-            gpu=MemoryModel.from_state(state["gpu"], GPU_TERMS),
-            figures=state["figures"],
-            tables=tables or shipped(),
-        )
-
     def like(self, configuration: Configuration) -> int:
         """Number of traces of the same recipe."""
         return self.counts.get(configuration.recipe, 0)
 
-    def predict(self, configuration: Configuration, *, price_per_hour: float = 0.0) -> Prediction:
-        """What a run of *configuration* would take; None in it where nothing is known."""
-        return self.predict_all([configuration], [price_per_hour])[0]
+    def predict(self, configurations: Sequence[Configuration]) -> list[Prediction]:
+        """What a run of each of *configurations* would take; None in it where nothing is known.
 
-    def predict_all(
-        self, configurations: Sequence[Configuration], prices_per_hour: Sequence[float]
-    ) -> list[Prediction]:
-        """What each of *configurations* would take: many at once cost little more than one.
-
-        Args:
-            configurations: Runs, as `features.from_job` gives them.
-            prices_per_hour: For each, the price of all that it would hold, for an hour.
+        Many at once cost little more than one.
         """
         known = [self.tables.complete(c) for c in configurations]
         runtimes = self._runtimes(known)
         found = []
-        for c, seconds, price in zip(known, runtimes, prices_per_hour, strict=True):
+        for c, seconds in zip(known, runtimes, strict=True):
             host, gpu = self.host.upper_bytes(c), self.gpu.upper_bytes(c)
             nothing = seconds is None and host is None and gpu is None
             median_s, low_s, high_s = seconds or (None, None, None)
@@ -154,7 +116,6 @@ class Estimators:
                     runtime_high_s=high_s,
                     host_peak_bytes=host,
                     gpu_peak_bytes=gpu if c.gpu_type != "cpu" else None,
-                    cost=None if median_s is None else median_s / HOUR_S * price,
                     basis="prior: no trace is like it"
                     if nothing
                     else f"estimators v{self.version}: {self.like(c)} of {self.traces} traces "

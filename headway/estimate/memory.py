@@ -8,20 +8,19 @@ run killed for memory counts as what it is, a lower bound.
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 
 import numpy as np
 from scipy.special import stdtrit
 
-from headway.estimate.encode import Floats, State
+from headway.estimate.encode import Floats
 from headway.estimate.features import Configuration
 from headway.units import GIB, MIB
 
 QUANTILE = 0.99
 """Reserved: what one run in a hundred exceeds; such a run is retried with more."""
-FEWEST = 3
+FEWEST_PEAKS = 3
 """With fewer traces of a recipe the prior is the better guess."""
 BOUND_MARGIN = 1.15
 """A run killed at some size is given at least so much more."""
@@ -51,24 +50,27 @@ def _times(a: float | None, b: float | None) -> float | None:
     return None if a is None or b is None else a * b
 
 
-HOST_TERMS: dict[str, tuple[Term, float]] = {
-    "base": (lambda c: 1.0, 300 * MIB),  # noqa: ARG005 - the same for every configuration
-    "dataset_bytes": (lambda c: c.dataset_bytes, 3.0),
-}
-GPU_TERMS: dict[str, tuple[Term, float]] = {
-    "base": (lambda c: 1.0, 0.7 * GIB),  # noqa: ARG005 - the same for every configuration
-    "batch": (lambda c: c.batch_size, 8 * MIB),
-    "params": (lambda c: c.params, 16.0),
-    "activations": (lambda c: _times(c.activations, c.batch_size), 12.0),
-}
+HOST_TERMS = {"base": 300.0 * MIB, "dataset_bytes": 3.0}
+GPU_TERMS = {"base": 0.7 * GIB, "batch": 8.0 * MIB, "params": 16.0, "activations": 12.0}
 """What a peak is the sum of, and the bytes that one of each is expected to need."""
-_POWERS: dict[str, Term] = {
+_POWERS = ("batch_size", "gpus", "data_threads", "cpus", "epochs")
+_READERS: dict[str, Term] = {
+    "base": lambda c: 1.0,  # noqa: ARG005 - the same for every configuration
+    "dataset_bytes": lambda c: c.dataset_bytes,
+    "batch": lambda c: c.batch_size,
+    "params": lambda c: c.params,
+    "activations": lambda c: _times(c.activations, c.batch_size),
     "batch_size": lambda c: c.batch_size,
     "gpus": lambda c: c.gpus,
     "data_threads": lambda c: c.data_threads,
     "cpus": lambda c: c.cpus,
     "epochs": lambda c: c.epochs,
 }
+
+
+def _quantity(name: str, known: Configuration) -> float | None:
+    """The term or setting called *name*; None when it is not known."""
+    return _READERS[name](known) if name in _READERS else known.settings.get(name)
 
 
 @dataclass(frozen=True)
@@ -89,30 +91,31 @@ class RecipeMemory:
     """Sizes (sum of the terms) at which runs were killed, and the bytes they had."""
     traces: int
 
-    def median_bytes(self, known: Configuration, terms: Mapping[str, tuple[Term, float]]) -> float:
+    def median_bytes(self, known: Configuration) -> float:
         """The most likely peak."""
-        values = [self._value(name, terms[name][0](known)) for name in self.terms]
+        values = [self._value(name, known) for name in self.terms]
         factor = 1.0
         for name, (power, usual) in self.powers.items():
-            factor *= (max(self._value(name, _setting(name, known)), 1e-9) / usual) ** power
+            factor *= (max(self._value(name, known), 1e-9) / usual) ** power
         return float(np.dot(values, self.coefficients)) * factor
 
-    def upper_bytes(self, known: Configuration, terms: Mapping[str, tuple[Term, float]]) -> int:
+    def upper_bytes(self, known: Configuration) -> int:
         """What to reserve: exceeded by one run in a hundred."""
         beyond = 0.0
         for name in (*self.terms, *self.powers):
-            read = terms[name][0](known) if name in terms else _setting(name, known)
+            read = _quantity(name, known)
             low, high = self.usual[name]
             if read is not None and read > 0 and low > 0:
                 beyond += max(0.0, math.log2(read / high), math.log2(low / read))
         spread = math.hypot(self.spread, _FAR_SPREAD * beyond)
-        median = self.median_bytes(known, terms)
+        median = self.median_bytes(known)
         upper = median * math.exp(float(stdtrit(self.freedom, QUANTILE)) * spread)
         killed = [held for size, held in self.bounds if size <= median * 1.05]
         return math.ceil(max([upper, *(held * BOUND_MARGIN for held in killed)]))
 
-    def _value(self, name: str, read: float | None) -> float:
-        """*read*, or the largest seen when it is not known: too much beats a killed run."""
+    def _value(self, name: str, known: Configuration) -> float:
+        """The quantity *name*, or the largest seen where unknown: too much beats a killed run."""
+        read = _quantity(name, known)
         return self.usual[name][1] if read is None else read
 
 
@@ -120,82 +123,60 @@ class RecipeMemory:
 class MemoryModel:
     """Peaks of all recipes, on the host or on a GPU."""
 
-    terms: Mapping[str, tuple[Term, float]]
     recipes: dict[str, RecipeMemory] = field(default_factory=dict)
 
     @classmethod
-    def fit(cls, peaks: Sequence[Peak], terms: Mapping[str, tuple[Term, float]]) -> "MemoryModel":
-        """Learn from *peaks*; recipes are independent, so none can spoil another."""
+    def fit(cls, peaks: Sequence[Peak], terms: Mapping[str, float]) -> "MemoryModel":
+        """Learn from *peaks*; recipes are independent, so none can spoil another.
+
+        Args:
+            peaks: Of all recipes.
+            terms: `HOST_TERMS` or `GPU_TERMS`.
+        """
         by_recipe: dict[str, list[Peak]] = {}
         for peak in peaks:
             by_recipe.setdefault(peak.configuration.recipe, []).append(peak)
-            if peak.configuration.activations is not None and terms is GPU_TERMS:
+            if peak.configuration.activations is not None and "activations" in terms:
                 by_recipe.setdefault("", []).append(peak)
-        recipes = {
-            name: _fit(each, terms)
-            for name, each in by_recipe.items()
-            if sum(not p.lower_bound for p in each) >= FEWEST
-        }
-        return cls(terms, recipes)
+        return cls(
+            {
+                name: _fit(each, terms)
+                for name, each in by_recipe.items()
+                if sum(not p.lower_bound for p in each) >= FEWEST_PEAKS
+            }
+        )
 
-    def state(self) -> State:
-        """The model as plain data."""
-        return {
-            name: {f: getattr(r, f) for f in RecipeMemory.__dataclass_fields__}
-            for name, r in self.recipes.items()
-        }
+    def upper_bytes(self, known: Configuration) -> int | None:
+        """What to reserve for *known*; None when no trace is like it."""
+        recipe = self._recipe_for(known)
+        return recipe.upper_bytes(known) if recipe else None
 
-    @classmethod
-    def from_state(cls, state: State, terms: Mapping[str, tuple[Term, float]]) -> "MemoryModel":
-        """The model that gave *state*."""
-        recipes = {}
-        for name, r in state.items():
-            recipes[name] = RecipeMemory(
-                **{
-                    **r,
-                    "terms": tuple(r["terms"]),
-                    "powers": {k: (v[0], v[1]) for k, v in r["powers"].items()},
-                    "usual": {k: (v[0], v[1]) for k, v in r["usual"].items()},
-                    "bounds": tuple((size, held) for size, held in r["bounds"]),
-                }
-            )
-        return cls(terms, recipes)
+    def median_bytes(self, known: Configuration) -> float | None:
+        """The most likely peak of *known*; None when no trace is like it."""
+        recipe = self._recipe_for(known)
+        return recipe.median_bytes(known) if recipe else None
 
-    def recipe_for(self, known: Configuration) -> RecipeMemory | None:
+    def _recipe_for(self, known: Configuration) -> RecipeMemory | None:
         """What is known of *known*'s recipe, or of networks in general when that may help."""
         own = self.recipes.get(known.recipe)
         if own is None and known.activations is not None and known.batch_size is not None:
             return self.recipes.get("")
         return own
 
-    def upper_bytes(self, known: Configuration) -> int | None:
-        """What to reserve for *known*; None when no trace is like it."""
-        recipe = self.recipe_for(known)
-        return recipe.upper_bytes(known, self.terms) if recipe else None
 
-    def median_bytes(self, known: Configuration) -> float | None:
-        """The most likely peak of *known*; None when no trace is like it."""
-        recipe = self.recipe_for(known)
-        return recipe.median_bytes(known, self.terms) if recipe else None
-
-
-def _setting(name: str, known: Configuration) -> float | None:
-    return _POWERS[name](known) if name in _POWERS else known.settings.get(name)
-
-
-def _fit(peaks: Sequence[Peak], terms: Mapping[str, tuple[Term, float]]) -> RecipeMemory:
-    """The peaks of one recipe; at least `FEWEST` of them are measured."""
+def _fit(peaks: Sequence[Peak], terms: Mapping[str, float]) -> RecipeMemory:
+    """The peaks of one recipe; at least `FEWEST_PEAKS` of them are measured."""
     from scipy.optimize import least_squares  # noqa: PLC0415 - 0.2 s that predicting never needs
 
     peaks = _without_absurd(peaks)
-    columns = _columns(peaks, {name: read for name, (read, _) in terms.items()})
+    columns = _columns(peaks, terms)
     columns = {
         n: v for n, v in columns.items() if n == "base" or np.ptp(v) > 0 or n == "dataset_bytes"
     }
     own = sorted({name for p in peaks for name in p.configuration.settings})
-    settings = _columns(peaks, {n: partial(_setting, n) for n in (*_POWERS, *own)})
+    settings = _columns(peaks, (*_POWERS, *own))
     settings = {n: v for n, v in settings.items() if np.ptp(v) > 0 and (v > 0).all()}
-    if terms is GPU_TERMS:
+    if "batch" in terms:
         settings.pop("batch_size", None)  # a term already
     x = np.column_stack(list(columns.values()))
     usual = {n: float(np.exp(np.mean(np.log(v)))) for n, v in settings.items()}
@@ -204,7 +185,7 @@ def _fit(peaks: Sequence[Peak], terms: Mapping[str, tuple[Term, float]]) -> Reci
         z[:, position] = np.log(values / usual[name])
     y = np.log([p.peak_bytes for p in peaks])
     bound = np.array([p.lower_bound for p in peaks])
-    prior = np.log([terms[n][1] for n in columns])
+    prior = np.log([terms[n] for n in columns])
     parts = x.shape[1]
 
     def residuals(packed: Floats) -> Floats:
@@ -242,11 +223,11 @@ def _fit(peaks: Sequence[Peak], terms: Mapping[str, tuple[Term, float]]) -> Reci
     )
 
 
-def _columns(peaks: Sequence[Peak], reads: Mapping[str, Term]) -> dict[str, Floats]:
+def _columns(peaks: Sequence[Peak], names: Iterable[str]) -> dict[str, Floats]:
     """Values of each quantity that every peak knows."""
     found = {}
-    for name, read in reads.items():
-        values = [read(p.configuration) for p in peaks]
+    for name in names:
+        values = [_quantity(name, p.configuration) for p in peaks]
         known = [v for v in values if v is not None]
         if len(known) == len(values):
             found[name] = np.array(known, dtype=np.float64)
@@ -265,7 +246,7 @@ def _without_absurd(peaks: Sequence[Peak]) -> Sequence[Peak]:
     sizes = np.array([math.log(max(_size(p), 1.0)) for p in measured])
     room = _ABSURD + np.abs(sizes - np.median(sizes)) + _moved_by_settings(measured)
     odd = np.abs(scale - middle) > room
-    if odd.mean() > 0.3 or (~odd).sum() < FEWEST:
+    if odd.mean() > 0.3 or (~odd).sum() < FEWEST_PEAKS:
         return peaks
     dropped = {id(p) for p, absurd in zip(measured, odd, strict=True) if absurd}
     highest = math.exp(float(scale[~odd].max()) + _ABSURD)

@@ -13,10 +13,15 @@ import json
 import logging
 import re
 import zipfile
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass, replace
+from datetime import datetime
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from pydantic import TypeAdapter
 
 from headway.errors import EstimatorDamaged
 from headway.estimate.estimator import Estimators
@@ -25,7 +30,7 @@ from headway.units import MIB
 
 log = logging.getLogger(__name__)
 
-FORMAT = 1
+FORMAT = 2
 LARGEST_BYTES = 512 * MIB
 """A model file is a few MiB; what is larger was not written by headway."""
 _NAME = re.compile(r"estimators-([0-9]{6,9})-([0-9a-f]{64})\.npz")
@@ -43,7 +48,7 @@ def keep(estimators: Estimators, directory: Path) -> Path:
     """Write *estimators* below *directory* without using it, as a challenger that lost is kept."""
     directory.mkdir(parents=True, exist_ok=True)
     arrays: dict[str, np.ndarray[Any, Any]] = {}
-    document = {"format": FORMAT, "state": _pack(estimators.state(), "", arrays)}
+    document = {"format": FORMAT, "state": _pack(estimators, "", arrays)}
     buffer = io.BytesIO()
     arrays[""] = np.frombuffer(json.dumps(document).encode(), dtype=np.uint8)
     np.savez(buffer, allow_pickle=False, **{f"a{k}": v for k, v in arrays.items()})
@@ -84,9 +89,13 @@ def read(path: Path, tables: Tables | None = None) -> Estimators:
         with np.load(io.BytesIO(data), allow_pickle=False) as file:
             arrays = {name[1:]: file[name] for name in file.files}
         document = json.loads(arrays[""].tobytes())
-        if document["format"] != FORMAT:
+        state = _unpack(document["state"], arrays)
+        if document["format"] == 1:  # of headway 0.1
+            state |= {"host": {"recipes": state["host"]}, "gpu": {"recipes": state["gpu"]}}
+            state["seen"] = state["seen"].tolist()
+        elif document["format"] != FORMAT:
             raise EstimatorDamaged(str(path), f"format {document['format']}, not {FORMAT}")
-        return Estimators.from_state(_unpack(document["state"], arrays), tables)
+        return replace(_readable().validate_python(state), tables=tables or shipped())
     except (ValueError, KeyError, TypeError, IndexError, zipfile.BadZipFile) as error:
         raise EstimatorDamaged(str(path), f"{type(error).__name__}: {error}") from error
 
@@ -135,12 +144,25 @@ def load(directory: Path, tables: Tables | None = None) -> Estimators:
     return Estimators(tables=tables or shipped())
 
 
+@cache
+def _readable() -> TypeAdapter[Estimators]:
+    """Builds estimators from plain data and arrays, and refuses what is not of their types."""
+    return TypeAdapter(Estimators)
+
+
 def _pack(value: Any, place: str, arrays: dict[str, np.ndarray[Any, Any]]) -> Any:
     """*value* as JSON, its arrays moved to *arrays* under their place."""
     if isinstance(value, np.ndarray):
         arrays[place] = value
         return {"array": place}
-    if isinstance(value, dict):
+    if isinstance(value, datetime):
+        return {"value": value.isoformat()}
+    if is_dataclass(value):
+        kept = (f.name for f in fields(value) if f.metadata.get("kept", True))
+        value = {name: getattr(value, name) for name in kept}
+    if isinstance(value, frozenset):
+        value = sorted(value)
+    if isinstance(value, Mapping):
         return {"map": [[k, _pack(v, f"{place}.{k}", arrays)] for k, v in value.items()]}
     if isinstance(value, list | tuple):
         return {"list": [_pack(v, f"{place}.{i}", arrays) for i, v in enumerate(value)]}

@@ -17,7 +17,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from headway.errors import HeadwayError, InvalidInput, LedgerUnreachable, RunUnknown
 from headway.estimate.choice import Prefer, document
-from headway.gateway.estimate import weigh
+from headway.gateway.estimate import estimate_options
 from headway.ledger.records import RunRecord
 from headway.model.job_text import job_from_document
 from headway.model.progress import ProgressPoint
@@ -101,7 +101,7 @@ def create_app(site: Site, *, allowed_hosts: Sequence[str] = ("*",)) -> FastAPI:
     @app.post("/estimates")
     def estimates(wanted: EstimateRequest) -> dict[str, Any]:
         """What a job would take, cost and need on each kind of node, the choice marked."""
-        found = weigh(
+        found = estimate_options(
             site,
             job_from_document(wanted.job),
             budget=wanted.budget,
@@ -142,7 +142,7 @@ class StrictBodies:
             if len(body) > MAX_TEXT_BYTES:
                 most = format_size(MAX_TEXT_BYTES)
                 raise InvalidInput("body", f"more than {most}", f"give at most {most}")
-            read_strict(body, "body")
+            read_strict(body)
         except InvalidInput as error:
             await JSONResponse({"detail": str(error)}, status_code=422)(scope, receive, send)
             return

@@ -4,14 +4,15 @@ from dataclasses import replace
 
 from headway.estimate.choice import Option, Prefer, options
 from headway.estimate.recall import RECENT
-from headway.gateway.submit import rehearsed
+from headway.forecast import Forecaster
+from headway.gateway.submit import planned, waiting_run
 from headway.model.job import TrainingJob
 from headway.policy.plan import Start, Stay
-from headway.scheduler.queue import Line
+from headway.scheduler.planning import preview
 from headway.site import Site
 
 
-def weigh(
+def estimate_options(
     site: Site,
     job: TrainingJob,
     *,
@@ -31,17 +32,18 @@ def weigh(
     Returns:
         See `estimate.choice.options`.
     """
-    spaces = site.spaces()
-    nodes = [node for node, _ in spaces]
-    preview, now = Line(site).previews(), site.ledger.now()
-    prediction, demand = site.forecast(job, dataset_bytes=None)
+    forecaster, settings, now = Forecaster(site), site.policy_settings, site.ledger.now()
+    spaces, plan = forecaster.spaces(), preview(site)
+    prediction, demand = forecaster.forecast(job)
     short = site.estimators.tables.gpu_name
-    products = {(n.name, short(gpu.name)): gpu.name for n in nodes for gpu in n.capacity.gpus}
+    gpus = [(node.name, gpu.name) for node, _ in spaces for gpu in node.capacity.gpus]
+    products = {(node, short(name)): name for node, name in gpus}
 
     def wait_s(option: Option) -> float | None:
         product = products.get((option.nodes[0], option.gpu_type), "")
         asked = replace(demand, gpus=option.gpus // option.node_count, gpu_type=product)
-        entry = rehearsed(preview, now, job, prediction, asked, nodes=option.node_count)
+        run = waiting_run(job, prediction, asked, now, settings, nodes=option.node_count)
+        entry = planned(plan, run)
         if isinstance(entry, Start):
             return 0.0
         if isinstance(entry, Stay) and entry.expected_at:

@@ -8,15 +8,18 @@ from dataclasses import replace
 from datetime import datetime
 
 from headway.errors import ImpossibleDemand, InvalidInput, LedgerError
+from headway.forecast import Forecaster
 from headway.model.job import MIN_MEMORY_BYTES, OWNER, TrainingJob
 from headway.model.job_text import JobText, read_job
 from headway.model.lease import Demand
 from headway.model.node import Node
 from headway.model.run import Prediction
-from headway.policy.plan import Plan, Start, Stay, WaitingRun
+from headway.policy.fit import WaitingRun
+from headway.policy.plan import Plan, Start, Stay
+from headway.policy.settings import PolicySettings
 from headway.prefect.client import PrefectServer
 from headway.scheduler.limits import read_gates
-from headway.scheduler.queue import Line
+from headway.scheduler.planning import preview
 from headway.site import Site
 from headway.staging.source import nothing_at
 from headway.telemetry.host import boot_id
@@ -50,13 +53,15 @@ def read_for(site: Site, text: bytes, *, filename: str, overrides: Sequence[str]
         read = replace(read, job=read.job.model_copy(update={"owner": os_user()}))
     policy, image = site.container_policy, read.job.image
     if not policy.allows_image(image):
-        allowed = f"this site allows {', '.join(policy.images)}"
-        raise InvalidInput("image", image, allowed, where=read.place("image"))
+        raise _wrong(read, "image", image, f"this site allows {', '.join(policy.images)}")
     secret = policy.refused_secret(read.job.secrets)
     if secret is not None:
-        where = read.place(secret.field)
-        raise InvalidInput(secret.field, secret.value, secret.allowed, where=where)
+        raise _wrong(read, secret.field, secret.value, secret.allowed)
     return read
+
+
+def _wrong(read: JobText, field: str, value: object, allowed: str) -> InvalidInput:
+    return InvalidInput(field, value, allowed, where=read.place(field))
 
 
 def refuse_impossible(site: Site, read: JobText, *, pool: str, queue: str) -> None:
@@ -71,10 +76,9 @@ def refuse_impossible(site: Site, read: JobText, *, pool: str, queue: str) -> No
     Raises:
         ImpossibleDemand: Larger than any node there, or than its team may ever hold.
     """
-    _, demand = site.forecast(read.job, dataset_bytes=None, pool=pool, queue=queue)
-    nodes = read.job.resources.nodes
-    refusal = site.never(demand, nodes, pool=pool, queue=queue)
-    refusal = refusal or site.over_quota(demand, nodes, read.job.team)
+    forecaster, job = Forecaster(site), read.job
+    _, demand = forecaster.forecast(job, pool=pool, queue=queue)
+    refusal = forecaster.refusal(demand, job.resources.nodes, job.team, pool=pool, queue=queue)
     if refusal is not None:
         where = read.place(refusal.field)
         raise ImpossibleDemand(refusal.field, refusal.value, refusal.allowed, where=where)
@@ -101,19 +105,17 @@ def refuse_missing(
     job = read.job
     for variable, block in job.secrets.items():
         if not server.has_secret(block):
-            field = f"secrets.{variable}"
             allowed = "give the name of a Prefect Secret block that exists"
-            raise InvalidInput(field, block, allowed, where=read.place(field))
+            raise _wrong(read, f"secrets.{variable}", block, allowed)
     if not _runs_here(site, pool, queue):
         return
     node = site.settings.node
     if job.dataset is not None and nothing_at(job.dataset.uri):
         allowed = f"nothing is there on node {node}; give the address of data that is"
-        where = read.place("dataset.uri")
-        raise InvalidInput("dataset.uri", job.dataset.uri, allowed, where=where)
+        raise _wrong(read, "dataset.uri", job.dataset.uri, allowed)
     if why := site.runtime.why_no_image(job.image):
         allowed = f"it is not on node {node}, and its registry has none ({why}); give one that is"
-        raise InvalidInput("image", job.image, allowed, where=read.place("image"))
+        raise _wrong(read, "image", job.image, allowed)
 
 
 def _runs_here(site: Site, pool: str, queue: str) -> bool:
@@ -126,7 +128,7 @@ def _runs_here(site: Site, pool: str, queue: str) -> bool:
 def _with_the_limit_here(error: InvalidInput, site: Site) -> InvalidInput:
     """*error*, saying what the largest node allows instead of what the model does."""
     try:
-        allowed = limit(error.field, site.nodes())
+        allowed = limit(error.field, [each.node for each in site.ledger.nodes.all()])
     except LedgerError:
         return error  # what is wrong with the job is known all the same
     if not allowed:
@@ -175,44 +177,46 @@ def rehearse(
     Returns:
         The plan's word on it, None when it would be behind those that are planned for.
     """
-    prediction, demand = site.forecast(job, dataset_bytes=None, pool=pool, queue=queue)
-    entry = rehearsed(
-        Line(site, pool).preview,
-        site.ledger.now(),
+    forecaster = Forecaster(site)
+    prediction, demand = forecaster.forecast(job, pool=pool, queue=queue)
+    run = waiting_run(
         job,
         prediction,
         demand,
-        node=queue if queue in {node.name for node in site.nodes()} else "",
-        nodes=job.resources.nodes,
+        site.ledger.now(),
+        site.policy_settings,
+        node=queue if queue in {each.node.name for each in forecaster.nodes} else "",
         priority=read_gates(site.ledger, pool).priorities.get(queue, -1),
     )
-    return entry, prediction, demand
+    return planned(preview(site, pool), run), prediction, demand
 
 
-def rehearsed(
-    preview: Callable[[Sequence[WaitingRun]], Plan],
-    now: datetime,
+def waiting_run(
     job: TrainingJob,
     prediction: Prediction,
     demand: Demand,
+    now: datetime,
+    settings: PolicySettings,
     *,
     node: str = "",
-    nodes: int = 1,
+    nodes: int | None = None,
     priority: int = -1,
-) -> Start | Stay | None:
-    """The plan's word on *job*, asked for *now*, with this *demand* on each of *nodes*.
-
-    *preview* gives the plan with a run added to the line; see `Line` and `rehearse`.
-    """
-    run = WaitingRun(
-        run_id=REHEARSAL,
-        demand=demand,
-        submitted_at=now,
-        team=job.team,
-        priority=priority,
+) -> WaitingRun:
+    """*job* as a run that comes into the queue *now*, with this *demand* on each of *nodes*."""
+    return WaitingRun.of(
+        REHEARSAL,
+        demand,
+        now,
+        settings=settings,
         median_s=prediction.runtime_s,
         high_s=prediction.runtime_high_s,
-        nodes=nodes,
+        team=job.team,
+        priority=priority,
+        nodes=job.resources.nodes if nodes is None else nodes,
         node=node,
     )
-    return next((e for e in preview([run]).entries if e.run_id == REHEARSAL), None)
+
+
+def planned(plan: Callable[[Sequence[WaitingRun]], Plan], run: WaitingRun) -> Start | Stay | None:
+    """What *plan*, a `preview`, says of *run*; None behind those that it plans for."""
+    return next((each for each in plan([run]).entries if each.run_id == REHEARSAL), None)

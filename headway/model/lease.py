@@ -1,7 +1,6 @@
-"""Demand, lease and headroom: the three sides of a grant."""
+"""What a run demands, what a lease grants it, and the answers in between."""
 
 import enum
-import math
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -85,46 +84,6 @@ class Lease:
 
 
 @dataclass(frozen=True, slots=True)
-class GpuHeadroom:
-    """What may still be promised of one GPU."""
-
-    uuid: str
-    index: int
-    name: str
-    memory_bytes: int
-    """See `policy.headroom`; negative after a run outgrew its lease."""
-    idle: bool
-    """No lease and no foreign process: may be given as a whole."""
-    utilisation_frac: float
-    """Sum of the utilisations of its leases, or what is observed where that is more."""
-    whole_bytes: int = 0
-    """Capacity minus reserve: what a whole grant promises."""
-    taken_whole: bool = False
-    """A lease holds it alone."""
-    foreign: bool = False
-    """Somebody outside headway is known to hold memory there."""
-
-
-@dataclass(frozen=True, slots=True)
-class Headroom:
-    """What may still be promised on one node. The reserve is already taken off."""
-
-    node: str
-    host_memory_bytes: int
-    cpus: float
-    gpus: tuple[GpuHeadroom, ...] = ()
-    gpu_error: str = ""
-    """Why the GPUs cannot be used now; empty when they can."""
-    lost_gpus: tuple[str, ...] = ()
-    """Those that fell off the bus, in words: ``gpu1 lost: …``."""
-    ports_taken: tuple[int, ...] = ()
-    disk_bytes: float = math.inf
-    """Free now, less what live leases were promised; infinite where it was not read."""
-    closed_reason: str = ""
-    """Why nothing may start here at all (draining, lost); empty when open."""
-
-
-@dataclass(frozen=True, slots=True)
 class Admit:
     """The demand may start now, with these grants."""
 
@@ -154,8 +113,6 @@ class Wait:
 
     resource: Resource
     """The scarcest resource."""
-    shortfall: float
-    """How much is missing, in bytes, CPUs or GPUs."""
     reason: str
     """One sentence with the numbers, for people."""
 

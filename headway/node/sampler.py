@@ -9,14 +9,14 @@ from headway.policy.thinning import points_of, thinned
 from headway.site import Site
 from headway.telemetry.host import NodeHost
 from headway.telemetry.port import HostSensors
-from headway.telemetry.reading import node_reading
+from headway.telemetry.reading import node_reading, with_owners
 
 log = logging.getLogger(__name__)
 
 SAMPLE_EVERY_S = 1.0
 _WRITE_EVERY = 10
 _THIN_EVERY = 60
-_PIDS_EVERY = 5
+_OWNERS_EVERY = 5
 _UNWRITTEN_AT_MOST = 600
 
 
@@ -36,7 +36,7 @@ class Sampler:
         self._ticks = 0
         self._minute: list[TelemetryPoint] = []
         self._unwritten: list[TelemetryPoint] = []
-        self._run_of_pid: dict[int, str] = {}
+        self._owners: tuple[dict[int, str], dict[str, int]] = ({}, {})
 
     def tick(self) -> NodeReading:
         """Read the node once; every tenth time write, every sixtieth thin to a minute.
@@ -44,11 +44,11 @@ class Sampler:
         A database that is away costs no tick: points wait for it, ten minutes
         of one series at most.
         """
-        if self._ticks % _PIDS_EVERY == 0:
-            self._look_for_runs()
+        if self._ticks % _OWNERS_EVERY == 0:
+            self._owners = self._site.owners()
         self._ticks += 1
         reading = node_reading(self._site.gpus, self._host, self._site.clock)
-        points = points_of(reading, self._run_of_pid)
+        points = points_of(reading, self._owners[0])
         self._minute += points
         self._unwritten += points
         if self._ticks % _THIN_EVERY == 0:
@@ -56,15 +56,7 @@ class Sampler:
             self._minute = []
         if self._ticks % _WRITE_EVERY == 0:
             self._write(len(points))
-        return reading
-
-    def _look_for_runs(self) -> None:
-        try:
-            containers = self._site.runtime.containers()
-        except HeadwayError as error:
-            log.debug("processes are not mapped to runs: %s", error)
-            return
-        self._run_of_pid = {pid: c.run_id for c in containers for pid in c.pids}
+        return with_owners(reading, *self._owners)
 
     def _write(self, series: int) -> None:
         try:

@@ -1,144 +1,55 @@
 """Admission: may this demand start now, must it wait, or can it never run here?"""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
 from difflib import get_close_matches
 
-from headway.model.lease import (
-    Admit,
-    Demand,
-    GpuGrant,
-    GpuHeadroom,
-    Headroom,
-    Refuse,
-    Resource,
-    Sharing,
-    Wait,
-)
+from headway.model.lease import Admit, Demand, GpuGrant, Refuse, Resource, Sharing, Wait
 from headway.model.node import Gpu, Node, NodeState, is_of_type
-from headway.policy.headroom import compute_headroom
-from headway.policy.settings import TeamSettings
+from headway.policy.fit import Headroom, WaitingRun
+from headway.policy.headroom import closed_reason
+from headway.policy.settings import PolicySettings, TeamSettings
+from headway.policy.shortfall import wait_for
 from headway.units import format_size
 
+_ANY_TIME = datetime(2000, 1, 1, tzinfo=UTC)
+"""Since when a run waits does not matter to whether it fits."""
 
-def judge(demand: Demand, headroom: Headroom, *, utilisation_limit: float = 1.0) -> Admit | Wait:
+
+def judge(demand: Demand, headroom: Headroom) -> Admit | Wait:
     """Decide whether *demand* may start now on one node.
 
     Args:
         demand: What is needed; upper quantiles.
         headroom: What may still be promised. The reserve is already taken off.
-        utilisation_limit: Jobs share a GPU while their utilisations add up to
-            at most this.
 
     Returns:
-        `Admit` with the GPUs chosen, best fit first; or `Wait` naming the
-        first scarce resource and the shortfall. Never raises: scarcity is an
+        `Admit` with the GPUs chosen, those with the least memory left first; or
+        `Wait` naming the first scarce resource. Never raises: scarcity is an
         answer, not an error.
     """
-    for wait in _host_waits(demand, headroom):
-        return wait
-    if demand.gpus == 0:
-        return Admit(headroom.node)
-    if headroom.gpu_error:
-        return Wait(Resource.GPUS, demand.gpus, f"the GPUs cannot be read: {headroom.gpu_error}")
-    fitting = sorted(
-        (gpu for gpu in headroom.gpus if _fits(demand, gpu, utilisation_limit)),
-        key=lambda gpu: (gpu.memory_bytes, gpu.index),
-    )
-    if len(fitting) < demand.gpus:
-        wait = _gpu_wait(demand, headroom, len(fitting), utilisation_limit)
-        return replace(wait, reason="; ".join((wait.reason, *headroom.lost_gpus)))
-    return Admit(headroom.node, tuple(_grant(demand, gpu) for gpu in fitting[: demand.gpus]))
+    settings = PolicySettings(utilisation_limit=headroom.utilisation_limit)
+    run = WaitingRun.of("", demand, _ANY_TIME, settings=settings)
+    for short in headroom.shortfalls(run):
+        return wait_for(short, run, [headroom])
+    fitting = [(gpu.free_bytes, at) for at, gpu in headroom.suitable(run) if gpu.fits_now(run.gpu)]
+    return admit(demand, headroom, (at for _, at in sorted(fitting)[: demand.gpus]))
 
 
-def _host_waits(demand: Demand, headroom: Headroom) -> Iterator[Wait]:
-    if headroom.closed_reason:
-        yield Wait(Resource.NODE, 1, headroom.closed_reason)
-    short_bytes = demand.host_memory_bytes - headroom.host_memory_bytes
-    if short_bytes > 0:
-        yield Wait(
-            Resource.HOST_MEMORY,
-            short_bytes,
-            f"needs {format_size(demand.host_memory_bytes)} of host memory; the headroom of "
-            f"{headroom.node} is {format_size(max(headroom.host_memory_bytes, 0))}",
-        )
-    if demand.cpus > headroom.cpus + 1e-9:
-        yield Wait(
-            Resource.CPUS,
-            demand.cpus - headroom.cpus,
-            f"needs {demand.cpus:g} CPUs; the headroom of {headroom.node} is "
-            f"{max(headroom.cpus, 0):g}",
-        )
-    if demand.disk_bytes > headroom.disk_bytes:
-        yield disk_wait(demand.disk_bytes, headroom.disk_bytes, headroom.node)
-    taken = sorted(set(demand.ports) & set(headroom.ports_taken))
-    if taken:
-        yield Wait(
-            Resource.PORTS, len(taken), f"needs port {taken[0]}, which a run on {headroom.node} has"
-        )
-
-
-def disk_wait(needed_bytes: int, free_bytes: float, node: str) -> Wait:
-    """What is said of a disk that is too full."""
-    return Wait(
-        Resource.NODE,
-        needed_bytes - free_bytes,
-        f"needs {format_size(needed_bytes)} of disk; the largest headroom is "
-        f"{format_size(max(int(free_bytes), 0))} on {node}",
-    )
-
-
-def _is_of_type(demand: Demand, name: str) -> bool:
-    return is_of_type(demand.gpu_type, name)
-
-
-def _fits(demand: Demand, gpu: GpuHeadroom, utilisation_limit: float) -> bool:
-    if not _is_of_type(demand, gpu.name) or gpu.taken_whole:
-        return False
-    if demand.sharing is Sharing.WHOLE:
-        return gpu.idle and demand.gpu_memory_bytes <= gpu.whole_bytes
-    if demand.gpu_memory_bytes > gpu.memory_bytes or gpu.memory_bytes <= 0:
-        return False
-    # An empty GPU takes anybody: a limit below one job's own utilisation starves it.
-    fits = gpu.utilisation_frac + demand.gpu_utilisation_frac <= utilisation_limit + 1e-9
-    return gpu.utilisation_frac == 0 or fits
-
-
-def _grant(demand: Demand, gpu: GpuHeadroom) -> GpuGrant:
+def admit(demand: Demand, headroom: Headroom, gpus: Iterable[int]) -> Admit:
+    """What *demand* is granted of *headroom*, with the GPUs at these positions."""
     whole = demand.sharing is Sharing.WHOLE
-    return GpuGrant(
-        uuid=gpu.uuid,
-        memory_bytes=gpu.whole_bytes if whole else demand.gpu_memory_bytes,
-        sharing=demand.sharing,
-        utilisation_frac=demand.gpu_utilisation_frac,
-    )
-
-
-def _gpu_wait(demand: Demand, headroom: Headroom, fitting: int, utilisation_limit: float) -> Wait:
-    matching = [gpu for gpu in headroom.gpus if _is_of_type(demand, gpu.name)]
-    best = max(matching, key=lambda gpu: gpu.memory_bytes, default=None)
-    each = "on one GPU" if demand.gpus == 1 else f"on each of {demand.gpus} GPUs"
-    if demand.sharing is Sharing.WHOLE:
-        idle = sum(gpu.idle for gpu in matching)
-        return Wait(
-            Resource.GPUS,
-            demand.gpus - fitting,
-            f"needs {demand.gpus} whole GPU(s); {idle} of {len(matching)} on {headroom.node} "
-            "are free",
+    grants = (
+        GpuGrant(
+            uuid=gpu.uuid,
+            memory_bytes=gpu.whole_bytes if whole else demand.gpu_memory_bytes,
+            sharing=demand.sharing,
+            utilisation_frac=demand.gpu_utilisation_frac,
         )
-    if best is None or best.memory_bytes >= demand.gpu_memory_bytes:
-        return Wait(
-            Resource.GPUS,
-            demand.gpus - fitting,
-            f"needs {demand.gpus} GPU(s) with room for its utilisation; {fitting} on "
-            f"{headroom.node} have it (limit {utilisation_limit:g})",
-        )
-    return Wait(
-        Resource.GPU_MEMORY,
-        demand.gpu_memory_bytes - best.memory_bytes,
-        f"needs {format_size(demand.gpu_memory_bytes)} {each}; the largest headroom is "
-        f"{format_size(max(best.memory_bytes, 0))} on {headroom.node}/gpu{best.index}",
+        for gpu in (headroom.gpus[at] for at in gpus)
     )
+    return Admit(headroom.name, tuple(grants))
 
 
 def possible(demand: Demand, nodes: Sequence[Node], *, count: int = 1) -> Refuse | None:
@@ -198,8 +109,8 @@ def shut_out(demand: Demand, count: int, only: str, nodes: Sequence[Node]) -> Wa
     closed = [one for one in fit if one.state is not NodeState.READY]
     if not closed or len(fit) - len(closed) >= count:
         return None
-    why = "; ".join(compute_headroom(one, (), None).closed_reason for one in closed[:3])
-    return Wait(Resource.NODE, 1, why)
+    why = "; ".join(closed_reason(one) for one in closed[:3])
+    return Wait(Resource.NODE, why)
 
 
 def _closeness(refusal: Refuse, node: Node) -> tuple[int, float]:
@@ -240,7 +151,7 @@ def _refusal(demand: Demand, node: Node) -> Refuse | None:
 
 def _gpu_refusal(demand: Demand, node: Node) -> Refuse | None:
     gpus = node.capacity.gpus
-    matching = [gpu for gpu in gpus if _is_of_type(demand, gpu.name)]
+    matching = [gpu for gpu in gpus if is_of_type(demand.gpu_type, gpu.name)]
     if gpus and not matching:
         return Refuse("resources.gpu_type", demand.gpu_type, _known_types(demand.gpu_type, gpus))
     large = [g for g in matching if g.memory_bytes - g.reserve_bytes >= demand.gpu_memory_bytes]

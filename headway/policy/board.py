@@ -1,57 +1,13 @@
 """The board: the nodes of a pool with what is in each, as one decision sees them."""
 
 import math
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
-from headway.model.node import is_of_type
-from headway.policy.room import NOTHING, Need, Occupant, Promise, Room
-
-
-@dataclass(slots=True, eq=False)
-class Ask:
-    """What a waiting run asks of the board: its demand, ready for deciding.
-
-    A run over several nodes asks for the same on each of them.
-    """
-
-    run_id: str
-    submitted_s: float
-    gpus: int
-    """On each node."""
-    gpu: Need
-    """Of each GPU."""
-    median_s: float
-    """Predicted runtime, median."""
-    high_s: float
-    """Predicted runtime, upper quantile."""
-    host: Need = NOTHING
-    nodes: int = 1
-    """Above 1: a gang, which starts on all of them or not at all."""
-    node: str = ""
-    """The only node it may run on; empty for any."""
-    gpu_type: str = ""
-    """Words of the GPU's product name; empty for any."""
-    ports: frozenset[int] = frozenset()
-    disk_bytes: int = 0
-    team: str = ""
-    priority: int = 0
-    overtaken: int = 0
-    """Later runs of at most its priority that have started while it could have had its turn."""
-    long_waited: bool = False
-    """Has waited so long that it goes to the front of its priority; see `order.waited_long`."""
-
-    @property
-    def work_s(self) -> float:
-        """Predicted GPU-seconds; a run without GPUs counts as one."""
-        return self.median_s * max(1, self.gpus) * self.nodes
-
-    @property
-    def share(self) -> float:
-        """GPUs it takes of the site; a run that shares one takes its part of it."""
-        each = 1.0 if self.gpu.whole else self.gpu.load
-        return self.gpus * self.nodes * each
+from headway.model.lease import Lease
+from headway.policy.fit import Ask, Headroom
+from headway.policy.room import NOTHING, Occupant, Promise
 
 
 class Place(NamedTuple):
@@ -62,63 +18,10 @@ class Place(NamedTuple):
 
 
 @dataclass(slots=True)
-class NodeRooms:
-    """One node: its host and its GPUs."""
-
-    name: str
-    host: Room
-    gpus: list[Room]
-    gpu_names: tuple[str, ...] = ()
-    """Product names; empty when nobody asks for one."""
-    ports: set[int] = field(default_factory=set)
-    """Taken by runs."""
-    disk_bytes: float = math.inf
-    """May still be promised. When some of it comes free is not predicted."""
-    closed: str = ""
-    """Why it takes no new runs (drained, lost, unreadable); empty when it does."""
-    gpu_error: str = ""
-    """Why its GPUs cannot be used now; then it has none here."""
-    lost_gpus: tuple[str, ...] = ()
-    """GPUs that fell off the bus, in words; they are not among `gpus`."""
-
-    def copy(self) -> "NodeRooms":
-        """The same rooms, to try something out."""
-        return NodeRooms(
-            self.name,
-            self.host.copy(),
-            [room.copy() for room in self.gpus],
-            self.gpu_names,
-            set(self.ports),
-            disk_bytes=self.disk_bytes,
-            closed=self.closed,
-            gpu_error=self.gpu_error,
-            lost_gpus=self.lost_gpus,
-        )
-
-    def admits(self, ask: Ask) -> bool:
-        """May *ask* run here at all, room aside?"""
-        return self.takes(ask) and ask.disk_bytes <= self.disk_bytes
-
-    def takes(self, ask: Ask) -> bool:
-        """Is it open for *ask*, whatever is free on its disk?"""
-        return not self.closed and (not ask.node or ask.node == self.name)
-
-    def suitable(self, ask: Ask) -> Iterable[tuple[int, Room]]:
-        """GPUs of the type that *ask* wants, with their positions."""
-        if not ask.gpu_type:
-            return enumerate(self.gpus)
-        return [
-            (at, room)
-            for at, room in enumerate(self.gpus)
-            if is_of_type(ask.gpu_type, self.gpu_names[at])
-        ]
-
-
-@dataclass(slots=True)
 class Board:
     """The nodes of a pool."""
 
-    nodes: list[NodeRooms]
+    nodes: list[Headroom]
 
     def copy(self) -> "Board":
         """The same board, to try something out."""
@@ -129,10 +32,8 @@ class Board:
         end_s = now_s + ask.high_s
         for place in places:
             node = self.nodes[place.node]
-            if ask.host != NOTHING:
-                node.host.enter(Occupant(end_s, ask.run_id, now_s, end_s, ask.host))
-            for at in place.gpus:
-                node.gpus[at].enter(Occupant(end_s, ask.run_id, now_s, end_s, ask.gpu))
+            for room, need in node.rooms_for(ask, place.gpus):
+                room.enter(Occupant(end_s, ask.run_id, now_s, end_s, need))
             node.ports |= ask.ports
             node.disk_bytes -= ask.disk_bytes
 
@@ -140,14 +41,12 @@ class Board:
         """Take the run of *ask* off the board."""
         for place in places:
             node = self.nodes[place.node]
-            if ask.host != NOTHING:
-                node.host.leave(ask.run_id)
-            for at in place.gpus:
-                node.gpus[at].leave(ask.run_id)
+            for room, _ in node.rooms_for(ask, place.gpus):
+                room.leave(ask.run_id)
             node.ports -= ask.ports
             node.disk_bytes += ask.disk_bytes
 
-    def look_anew(self, now_s: float, overrun_frac: float) -> None:
+    def refresh(self, now_s: float, overrun_frac: float) -> None:
         """Forget all promises; expect those who outlived their prediction to go on for a while."""
         for node in self.nodes:
             for room in (node.host, *node.gpus):
@@ -160,22 +59,19 @@ class Board:
         """Hold *places* back for *ask* from *start_s* for its predicted time."""
         end_s = start_s + ask.high_s
         for place in places:
-            node = self.nodes[place.node]
-            if ask.host != NOTHING:
-                node.host.promises.append(Promise(start_s, end_s, ask.host))
-            for at in place.gpus:
-                node.gpus[at].promises.append(Promise(start_s, end_s, ask.gpu))
+            for room, need in self.nodes[place.node].rooms_for(ask, place.gpus):
+                room.promises.append(Promise(start_s, end_s, need))
+
+    def place_of(self, node: int, lease: Lease) -> Place:
+        """Where *lease* of that node is, by the GPUs that can be read now."""
+        uuids = {grant.uuid for grant in lease.gpus}
+        return Place(
+            node, tuple(at for at, gpu in enumerate(self.nodes[node].gpus) if gpu.uuid in uuids)
+        )
 
     def has_room(self, ask: Ask) -> bool:
         """Would *ask* fit now if there were no promises?"""
-        fitting = 0
-        for node in self.nodes:
-            if not node.admits(ask) or not ask.ports.isdisjoint(node.ports):
-                continue
-            if ask.host != NOTHING and not node.host.fits_now(ask.host):
-                continue
-            fitting += sum(room.fits_now(ask.gpu) for _, room in node.suitable(ask)) >= ask.gpus
-        return fitting >= ask.nodes
+        return sum(node.fits(ask) for node in self.nodes) >= ask.nodes
 
     def place_now(self, ask: Ask, now_s: float) -> tuple[Place, ...]:
         """Where *ask* may start now without delaying a promise; empty when nowhere.
@@ -187,11 +83,9 @@ class Board:
         end_s = now_s + ask.high_s
         found: list[tuple[tuple[float, ...], int, tuple[int, ...]]] = []
         for at, node in enumerate(self.nodes):
-            if not node.admits(ask) or (ask.ports and not ask.ports.isdisjoint(node.ports)):
+            if not node.fits(ask):
                 continue
-            if ask.host != NOTHING and not (
-                node.host.fits_now(ask.host) and node.host.fits_during(ask.host, now_s, end_s)
-            ):
+            if ask.host != NOTHING and not node.host.fits_during(ask.host, now_s, end_s):
                 continue
             choice = _choose(node, ask, now_s, end_s)
             if choice is not None:
@@ -237,7 +131,7 @@ class Board:
                 return start_s, tuple(places[: ask.nodes])
         return math.inf, ()
 
-    def _opens(self, node: NodeRooms, ask: Ask, now_s: float) -> list[float]:
+    def _opens(self, node: Headroom, ask: Ask, now_s: float) -> list[float]:
         """Times at which *ask* may come to fit on *node*, soonest first."""
         if not node.admits(ask):
             return []
@@ -258,7 +152,7 @@ class Board:
 
 
 def _choose(
-    node: NodeRooms, ask: Ask, now_s: float, end_s: float
+    node: Headroom, ask: Ask, now_s: float, end_s: float
 ) -> tuple[tuple[float, ...], tuple[int, ...]] | None:
     """The GPUs of *node* that suit best, with how well they do (smallest is best)."""
     if ask.gpus == 0:
@@ -279,7 +173,7 @@ def _choose(
     return score, tuple(sorted(at for _, _, at in chosen))
 
 
-def _free_during(node: NodeRooms, ask: Ask, start_s: float) -> tuple[int, ...] | None:
+def _free_during(node: Headroom, ask: Ask, start_s: float) -> tuple[int, ...] | None:
     """GPUs of *node* that can be promised from *start_s*; None when there are too few.
 
     Those that open last are taken, so that the ones that open sooner stay of use.

@@ -5,11 +5,12 @@ The same function serves the workers' plan and the replay.
 
 import enum
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from headway.model.node import is_of_type
-from headway.policy.board import Ask, Board, Place
+from headway.policy.board import Board, Place
+from headway.policy.fit import Ask
 from headway.policy.preempt import Runner, choose
 from headway.policy.settings import PolicySettings
 
@@ -66,12 +67,12 @@ class _Decision:
     now_s: float
     settings: PolicySettings
     held: dict[str, Held]
-    elders: list[Ask]
+    most_overtaken: list[Ask]
     runners: list[Runner]
     reservations: int = 0
     passed: dict[str, int] = field(default_factory=dict)
-    """By elder: later runs that start before it in this decision."""
-    hopeless: list[Ask] = field(default_factory=list)
+    """By run of these: later runs that start before it in this decision."""
+    infeasible: list[Ask] = field(default_factory=list)
     """Asks that found no place: as long as the board only fills, no larger one does."""
 
     def outcome(self, ask: Ask) -> Outcome:
@@ -117,36 +118,36 @@ class _Decision:
 
     def barrier(self, ask: Ask) -> Ask | None:
         """The run that *ask* must not overtake any more, if there is one."""
-        for elder in self.elders:
-            if not _overtakes(ask, elder) or not self.quota_left(elder):
+        for first in self.most_overtaken:
+            times = first.overtaken + self.passed.get(first.run_id, 0)
+            if times < self.settings.overtake_bound or not _overtakes(ask, first):
                 continue
-            times = elder.overtaken + self.passed.get(elder.run_id, 0)
-            if times >= self.settings.overtake_bound:
-                return elder
+            if self.quota_left(first):
+                return first
         return None
 
     def place(self, ask: Ask) -> tuple[Place, ...]:
-        if any(_no_smaller(ask, other) for other in self.hopeless):
+        if any(_no_smaller(ask, other) for other in self.infeasible):
             return ()
         places = self.board.place_now(ask, self.now_s)
         if not places:
-            self.hopeless.append(ask)
+            self.infeasible.append(ask)
         return places
 
     def start(self, ask: Ask, places: tuple[Place, ...]) -> Outcome:
         self.board.enter(ask, places, self.now_s)
         self.held.setdefault(ask.team, Held()).add(ask)
-        self.elders = [elder for elder in self.elders if elder is not ask]
-        for elder in self.elders:
-            if _overtakes(ask, elder):
-                self.passed[elder.run_id] = self.passed.get(elder.run_id, 0) + 1
+        self.most_overtaken = [one for one in self.most_overtaken if one is not ask]
+        for one in self.most_overtaken:
+            if _overtakes(ask, one):
+                self.passed[one.run_id] = self.passed.get(one.run_id, 0) + 1
         return Outcome(ask, start=places)
 
 
 def decide(
     board: Board,
     front: Sequence[Ask],
-    elders: Sequence[Ask],
+    most_overtaken: Sequence[Ask],
     held: Mapping[str, Held],
     *,
     now_s: float,
@@ -163,7 +164,7 @@ def decide(
         board: Who is where. Those who start are entered; promises are left
             on it until the next decision.
         front: The first `window` runs of the line, in order.
-        elders: Waiting runs that may reach `overtake_bound` in this decision:
+        most_overtaken: Waiting runs that may reach `overtake_bound` in this decision:
             those overtaken at least `overtake_bound - window` times.
         held: What each team's running runs hold. Not changed.
         now_s: The time of the decision.
@@ -173,27 +174,34 @@ def decide(
     Returns:
         One outcome for each of *front*, in its order.
     """
-    board.look_anew(now_s, settings.overrun_frac)
+    board.refresh(now_s, settings.overrun_frac)
     # A run that no open node could ever hold must not keep the others from starting.
-    possible = [one for one in elders if board.earliest(one, now_s)[0] < math.inf]
+    possible = [one for one in most_overtaken if board.earliest(one, now_s)[0] < math.inf]
     making = _Decision(
         board,
         now_s,
         settings,
-        {team: Held(one.gpus, one.host_memory_bytes, one.running) for team, one in held.items()},
+        {team: replace(one) for team, one in held.items()},
         possible,
         list(runners),
     )
     return [making.outcome(ask) for ask in front]
 
 
+def most_overtaken(waiting: Iterable[Ask], settings: PolicySettings) -> list[Ask]:
+    """Those of *waiting* that may reach `overtake_bound` in one decision, oldest first."""
+    near = settings.overtake_bound - settings.window
+    found = (one for one in waiting if one.overtaken >= near)
+    return sorted(found, key=lambda ask: (ask.submitted_s, ask.run_id))
+
+
 def _above(value: int, limit: int | None) -> bool:
     return limit is not None and value > limit
 
 
-def _overtakes(ask: Ask, elder: Ask) -> bool:
-    later = (ask.submitted_s, ask.run_id) > (elder.submitted_s, elder.run_id)
-    return later and ask.priority <= elder.priority
+def _overtakes(ask: Ask, other: Ask) -> bool:
+    later = (ask.submitted_s, ask.run_id) > (other.submitted_s, other.run_id)
+    return later and ask.priority <= other.priority
 
 
 def _no_smaller(ask: Ask, other: Ask) -> bool:

@@ -5,9 +5,12 @@ from bisect import bisect_right
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
+from typing import TypeVar
 
-from headway.policy.board import Ask
+from headway.policy.fit import Ask
 from headway.policy.settings import PolicySettings
+
+AskT = TypeVar("AskT", bound=Ask)
 
 Rank = tuple[int, int, float, float, str]
 """Smaller goes first: -priority, fair share band, ageing key, submission, run."""
@@ -57,8 +60,10 @@ def rank(ask: Ask, above: Mapping[str, int], settings: PolicySettings) -> Rank:
     )
 
 
-def due_first(asks: Iterable[Ask], above: Mapping[str, int], settings: PolicySettings) -> list[Ask]:
-    """*asks* in the order in which they are looked at.
+def due_first(
+    asks: Iterable[AskT], above: Mapping[str, int], settings: PolicySettings
+) -> list[AskT]:
+    """*asks* in the order in which a decision takes them.
 
     A run that was overtaken `overtake_limit` times, or has waited long, goes
     to the front of its priority; among several of these the one that came first.
@@ -105,7 +110,7 @@ def waited_long(
     it has waited `longest_wait` × *first_come_s*.
 
     Args:
-        oldest: The line, the oldest first; no more than `looked_at` are looked at.
+        oldest: The line, the oldest first; no more than `considered` of them count.
         first_come_s: See `first_come_wait_s`.
         now_s: The time of the decision.
         settings: The knobs.
@@ -115,7 +120,7 @@ def waited_long(
     """Submission of each of the others, and the least work until then."""
     least_s = math.inf
     since_s = now_s - settings.long_wait * first_come_s
-    for ask in islice(oldest, looked_at(settings)):
+    for ask in islice(oldest, considered(settings)):
         if ask.submitted_s <= since_s and len(long) < settings.window:
             long.append(ask)
             continue
@@ -136,7 +141,7 @@ def waited_long(
     return [ask for ask in long if goes_first(ask)]
 
 
-def looked_at(settings: PolicySettings) -> int:
+def considered(settings: PolicySettings) -> int:
     """Of how many of the oldest runs `waited_long` asks how long they have waited."""
     return 8 * settings.window
 

@@ -11,25 +11,26 @@ from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from headway.model.run import Span
-from headway.policy.board import Ask, Board, Place
+from headway.policy.board import Board, Place
 from headway.policy.decide import Hold, Outcome
+from headway.policy.fit import Ask
 
 _A_MINUTE = timedelta(minutes=1)
 
 
-class Doubt(NamedTuple):
-    """How far off a moment may be, as squares: independent doubts add up so."""
+class Variance(NamedTuple):
+    """How far off a moment may be, as squares: independent variances add up so."""
 
     sooner: float = 0.0
     later: float = 0.0
 
-    def plus(self, other: "Doubt") -> "Doubt":
-        """The doubt of the sum of both."""
-        return Doubt(self.sooner + other.sooner, self.later + other.later)
+    def plus(self, other: "Variance") -> "Variance":
+        """The variance of the sum of both."""
+        return Variance(self.sooner + other.sooner, self.later + other.later)
 
     @classmethod
-    def of(cls, span: Span) -> "Doubt":
-        """The doubt of a duration."""
+    def of(cls, span: Span) -> "Variance":
+        """The variance of a duration."""
         return cls((span.median_s - span.low_s) ** 2, (span.high_s - span.median_s) ** 2)
 
 
@@ -54,7 +55,7 @@ class Outlook:
         board: Board,
         now_s: float,
         *,
-        doubts: Mapping[float, Doubt],
+        variances: Mapping[float, Variance],
         unknown: Mapping[str, str],
         team_ends: Mapping[str, float],
     ) -> None:
@@ -63,12 +64,12 @@ class Outlook:
         Args:
             board: With the expected ends; infinite for runs of unknown length. Changed here.
             now_s: The time of the decision.
-            doubts: How sure each of these ends is, by the end itself.
+            variances: How sure each of these ends is, by the end itself.
             unknown: By node, the name of a run there of unknown length.
             team_ends: When the first running run of each team is expected to end.
         """
         self._board, self._now_s = board, now_s
-        self._doubts = dict(doubts)
+        self._variances = dict(variances)
         self._unknown = dict(unknown)
         self._team_ends = dict(team_ends)
         self._ends = [
@@ -89,7 +90,7 @@ class Outlook:
         """
         now_s, ask = self._now_s, outcome.ask
         takes_s = lasts.median_s if lasts is not None else math.inf
-        own = Doubt.of(lasts) if lasts is not None else Doubt()
+        own = Variance.of(lasts) if lasts is not None else Variance()
         if outcome.start:
             self._board.enter(replace(ask, high_s=takes_s), outcome.start, now_s)
             self._note(outcome.start, name, now_s + takes_s, own)
@@ -104,12 +105,12 @@ class Outlook:
         if not places or math.isinf(start_s):
             return self._never_or_unknown(ask, decided)
         # Of one that has outlived what was expected of it nothing better is known.
-        rough = Doubt.of(Span(now_s, start_s, 2 * start_s - now_s))
-        doubt = self._doubts.get(start_s, rough)
+        rough = Variance.of(Span(now_s, start_s, 2 * start_s - now_s))
+        variance = self._variances.get(start_s, rough)
         self._board.promise(replace(ask, high_s=takes_s), places, start_s)
-        self._note(places, name, start_s + takes_s, doubt.plus(own))
-        earliest_s = max(now_s, start_s - math.sqrt(doubt.sooner))
-        return Expected(earliest_s, start_s, start_s + math.sqrt(doubt.later))
+        self._note(places, name, start_s + takes_s, variance.plus(own))
+        earliest_s = max(now_s, start_s - math.sqrt(variance.sooner))
+        return Expected(earliest_s, start_s, start_s + math.sqrt(variance.later))
 
     def _opens_s(self, outcome: Outcome) -> float:
         """Before this nothing changes for a run that does not start now."""
@@ -117,9 +118,9 @@ class Outlook:
             return self._team_ends.get(outcome.ask.team, self._now_s)
         return min(self._ends, default=self._now_s)
 
-    def _note(self, places: tuple[Place, ...], name: str, end_s: float, doubt: Doubt) -> None:
+    def _note(self, places: tuple[Place, ...], name: str, end_s: float, variance: Variance) -> None:
         self._ends.append(end_s)
-        self._doubts[end_s] = doubt
+        self._variances[end_s] = variance
         if math.isinf(end_s):
             for place in places:
                 self._unknown.setdefault(self._board.nodes[place.node].name, name)

@@ -3,18 +3,20 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from headway.policy.board import Ask, Board, Place
+from headway.policy.board import Board, Place
+from headway.policy.fit import Ask
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Runner:
-    """A running run that said it is preemptible."""
+    """A running run, and what it holds."""
 
     ask: Ask
     places: tuple[Place, ...]
     started_s: float
     stopping: bool = False
     """Was told to stop already, and is still within its grace time."""
+    preemptible: bool = False
 
     def lost_s(self, now_s: float) -> float:
         """GPU-seconds since its start: at most so much is done again."""

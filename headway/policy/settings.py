@@ -24,7 +24,7 @@ class OnSilentFailure(enum.StrEnum):
 LEAST_SILENT_S = 10.0
 """Telemetry reaches the ledger every ten seconds."""
 MOST_SILENT_S = 1800.0
-"""Telemetry has a point a second for an hour, and a look takes in twice the time."""
+"""Telemetry has a point a second for an hour, and a check takes in twice the time."""
 
 MOST_RUNS = 10**9
 """More than any line has: such a number is a slip of the hand."""
@@ -84,10 +84,10 @@ class TeamSettings:
 
 @dataclass(frozen=True, slots=True)
 class PolicySettings:
-    """How the line is ordered, how far a decision looks and what it promises."""
+    """How the line is ordered, how many runs a decision considers and what it promises."""
 
     window: int = 64
-    """Runs from the front of the line that one decision looks at; bounds its cost."""
+    """Runs from the front of the line that one decision considers; bounds its cost."""
     reservations: int = 2
     """Runs that cannot start and are promised their earliest start in one decision."""
     patience: float = 1000.0

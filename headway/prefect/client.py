@@ -5,7 +5,6 @@ wait for it. So the command line speaks the few REST calls it needs itself.
 Flows and the worker use Prefect's own client.
 """
 
-import base64
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ import httpx
 
 from headway.clock import Clock, SystemClock
 from headway.errors import InvalidInput, RunUnknown, SiteRefused, SiteUnreachable, shown
+from headway.prefect.transport import REFUSED, RetryTransport, SiteAuth
 
 FLOW = "train"
 RANK = "rank"
@@ -25,10 +25,11 @@ RANK = "rank"
 DEPLOYMENT = "train/default"
 DEPLOYMENTS = {FLOW: DEPLOYMENT, RANK: "rank/gang"}
 """What is copied for a further work pool; a list of deployments shows the second part alone."""
+_COPIED = (
+    *("flow_id", "entrypoint", "path", "pull_steps", "description", "tags"),
+    *("parameters", "parameter_openapi_schema", "enforce_parameter_schema"),
+)
 _PAGE = 200  # the server's own limit
-_BUSY = frozenset({429, 502, 503, 504})
-_REFUSED = frozenset({401, 403})
-_PAUSES_S = (0.2, 0.5, 1.0, 2.0, 4.0, 8.0)
 
 
 def checked_address(field: str, url: str) -> str:
@@ -74,15 +75,13 @@ class PrefectServer:
         clock: Clock | None = None,
     ) -> None:
         """The server at *api_url*, told *auth*; *clock* waits while it is busy."""
-        self._clock = clock or SystemClock()
         self.api_url = api_url.rstrip("/")
-        self._csrf: dict[str, str] | None = None
-        headers = {}
-        if auth:
-            headers["Authorization"] = "Basic " + base64.b64encode(auth.encode()).decode()
-        # trust_env: a proxy meant for the internet must not see calls to loopback.
         self._client = httpx.Client(
-            base_url=self.api_url, headers=headers, timeout=timeout_s, trust_env=False
+            base_url=self.api_url,
+            auth=SiteAuth(auth, self.api_url),
+            timeout=timeout_s,
+            transport=RetryTransport(clock or SystemClock()),
+            trust_env=False,
         )
 
     def __enter__(self) -> Self:
@@ -93,83 +92,32 @@ class PrefectServer:
 
     def _call(self, method: str, path: str, body: object = None) -> Any:
         try:
-            response = self._answer(method, path, body)
+            response = self._client.request(method, path, json=body)
         except httpx.TransportError as error:
             raise SiteUnreachable(self.api_url, type(error).__name__) from error
         if response.status_code == httpx.codes.NOT_FOUND:
             raise LookupError(path)
-        if response.status_code in _REFUSED:
+        if response.status_code in REFUSED:
             raise SiteRefused(self.api_url, f"HTTP {response.status_code}")
         if response.is_error:
             detail = response.text[:300].replace("\n", " ")
             raise SiteUnreachable(self.api_url, f"HTTP {response.status_code}: {detail}")
         return response.json() if response.content else None
 
-    def _answer(self, method: str, path: str, body: object) -> httpx.Response:
-        """Ask again while the server is busy: on SQLite it answers 503 when writers queue up.
-
-        Once in a while its own writers lock each other out, and nothing is answered until
-        SQLite gives up after a minute (measured): a time-out is asked again too.
-
-        Every call here may be repeated: reading changes nothing, a state is set
-        to the same value, and a run is created under an idempotency key.
-        """
-        pauses_s = iter(_PAUSES_S)
-        while True:
-            pause_s = next(pauses_s, None)
-            try:
-                response = self._request(method, path, body)
-            except httpx.ReadTimeout:
-                if pause_s is None:
-                    raise
-            else:
-                if response.status_code not in _BUSY or pause_s is None:
-                    return response
-            self._clock.sleep(pause_s)
-
-    def _request(self, method: str, path: str, body: object) -> httpx.Response:
-        """Ask once; with the token that the server wants of whoever is not just reading.
-
-        A token is good for an hour, so with one that is refused a new one is tried.
-        """
-        if method == "GET":
-            return self._client.get(path)
-        for anew in (self._csrf is None, True):
-            refusal = self._fetch_token() if anew else None
-            if refusal is not None:
-                return refusal
-            response = self._client.request(method, path, json=body, headers=self._csrf)
-            if response.status_code != httpx.codes.FORBIDDEN:
-                break
-        return response
-
-    def _fetch_token(self) -> httpx.Response | None:
-        """Have a token against cross-site requests, or none where the server wants none.
-
-        Returns:
-            The server's answer where it refused or was busy, else None.
-        """
-        client = uuid4().hex
-        answer = self._client.get("/csrf-token", params={"client": client})
-        if answer.status_code in _BUSY | _REFUSED:
-            return answer
-        self._csrf = {}
-        if answer.is_success:
-            token = answer.json()["token"]
-            self._csrf = {"Prefect-Csrf-Token": token, "Prefect-Csrf-Client": client}
-        return None
+    def _has(self, path: str) -> bool:
+        try:
+            return self._call("GET", path) is not None
+        except LookupError:
+            return False
 
     def accepts(self) -> bool:
         """Whether the server answers to our auth string, and to nobody without one."""
         path = "/admin/version"
         try:
-            ours = self._client.get(path)
-            stranger = httpx.get(
-                f"{self.api_url}{path}", timeout=self._client.timeout, trust_env=False
-            )
+            ours, without = self._client.get(path), self._client.get(path, auth=None)
         except httpx.TransportError as error:
             raise SiteUnreachable(self.api_url, type(error).__name__) from error
-        return stranger.status_code in _REFUSED and ours.status_code not in _REFUSED
+        return without.status_code in REFUSED and ours.status_code not in REFUSED
 
     def is_healthy(self) -> bool:
         """Whether a Prefect server answers here at all."""
@@ -230,18 +178,11 @@ class PrefectServer:
 
     def has_secret(self, name: str) -> bool:
         """Whether there is a Secret block called *name*; its value is not asked for."""
-        path = f"/block_types/slug/secret/block_documents/name/{quote(name, safe='')}"
-        try:
-            return self._call("GET", path) is not None
-        except LookupError:
-            return False
+        return self._has(f"/block_types/slug/secret/block_documents/name/{_part(name)}")
 
     def has_deployment(self) -> bool:
         """Whether `train/default` is registered there."""
-        try:
-            return self._call("GET", f"/deployments/name/{DEPLOYMENT}") is not None
-        except LookupError:
-            return False
+        return self._has(f"/deployments/name/{DEPLOYMENT}")
 
     def _deployment(self, pool: str | None) -> dict[str, Any]:
         try:
@@ -259,37 +200,21 @@ class PrefectServer:
         return own
 
     def _check_queue(self, pool: str, queue: str) -> None:
-        try:
-            self._call("GET", f"/work_pools/{_part(pool)}/queues/{_part(queue)}")
-        except LookupError:
+        if not self._has(f"/work_pools/{_part(pool)}/queues/{_part(queue)}"):
             raise InvalidInput(
                 "node or queue",
                 queue,
                 f"give a node or a queue of work pool {pool}; see `headway node list`",
-            ) from None
+            )
 
     def offer_in(self, pool: str) -> None:
         """Make the deployments of `train` and `rank` for *pool*, unless it has them."""
         if self._deployment(None)["work_pool_name"] == pool:
             return
-        for flow in (FLOW, RANK):
-            self._copy_deployment(flow, pool)
-
-    def _copy_deployment(self, flow: str, pool: str) -> None:
-        default = self._call("GET", f"/deployments/name/{DEPLOYMENTS[flow]}")
-        copied = (
-            "flow_id",
-            "entrypoint",
-            "path",
-            "pull_steps",
-            "description",
-            "tags",
-            "parameters",
-            "parameter_openapi_schema",
-            "enforce_parameter_schema",
-        )
-        body = {key: default[key] for key in copied}
-        self._call("POST", "/deployments/", {**body, "name": pool, "work_pool_name": pool})
+        for deployment in DEPLOYMENTS.values():
+            default = self._call("GET", f"/deployments/name/{deployment}")
+            body = {key: default[key] for key in _COPIED}
+            self._call("POST", "/deployments/", {**body, "name": pool, "work_pool_name": pool})
 
     def runs(
         self,

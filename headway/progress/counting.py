@@ -6,7 +6,6 @@ only iterations and epochs done in all.
 """
 
 import enum
-from collections.abc import Set as AbstractSet
 
 from headway.model.progress import ProgressPoint
 from headway.progress.seen import MAX_COUNT, Seen
@@ -21,7 +20,9 @@ class Counts(enum.Enum):
     """What a log counts where it names no epoch."""
 
     STEPS = "steps"
-    """Batches: many to an epoch."""
+    """Batches: many to an epoch; ``step 3/100`` may be one of an epoch or of the run."""
+    STEPS_OF_EPOCH = "steps of an epoch"
+    """Batches, and ``step 3/100`` surely is one of an epoch."""
     ROUNDS = "rounds"
     """Boosting rounds, trees, passes over the data: what a job calls its epochs."""
 
@@ -29,20 +30,13 @@ class Counts(enum.Enum):
 class RunCounter:
     """Turns `Seen` into `ProgressPoint` that never counts anything twice."""
 
-    def __init__(
-        self,
-        epochs: int | None = None,
-        *,
-        counts: Counts = Counts.STEPS,
-        steps_are_of_epoch: bool = False,
-    ) -> None:
+    def __init__(self, epochs: int | None = None, counts: Counts = Counts.STEPS) -> None:
         """Begin at nothing.
 
         Args:
             epochs: Epochs or rounds there will be, where the job says so; what
                 the log itself says wins.
             counts: What an iteration without an epoch is in this log.
-            steps_are_of_epoch: Whether ``step 3/100`` surely is one of an epoch.
         """
         self.epochs = epochs
         self._counts = counts
@@ -51,37 +45,25 @@ class RunCounter:
         self._first_epoch = 1
         self._index = 0
         self._steps: int | None = None
-        self._epochs_as_printed: int | None = None
-        self._learnt: tuple[int, int] | None = None
         self._in_epoch = _EpochSteps()
         self._has_epochs = False
-        self._steps_are_of_all: bool | None = False if steps_are_of_epoch else None
+        self._steps_are_of_all = False if counts is Counts.STEPS_OF_EPOCH else None
         self._steps_before_epochs: int | None = None
         self._last_step = (0, -1)
         self._iteration: int | None = None
         self._highest = (-1, -1.0)
-        self._names: AbstractSet[str] = frozenset()
+        self._names: set[str] = set()
         self._below: list[tuple[int, float]] = []
 
     def add(self, seen: Seen, t_s: float) -> ProgressPoint | None:
         """The point *seen* makes, or None when it tells nothing new."""
-        number, printed, step, steps = seen[3:7]
-        if number is not None and (
-            number - self._first_epoch != self._index or not self._has_epochs
-        ):
-            self._enter_epoch(number)
-        if printed is not None and (printed, self._index) != self._learnt:
-            self._learn_epochs(printed)
-        if step is not None and steps and seen.iteration is None:
-            iteration, epoch = self._of_epoch(step, steps, is_named=number is not None)
-            epoch = epoch if seen.epoch_done is None else seen.epoch_done
-            return self._point(seen, iteration, epoch, t_s)
-        return self._point(seen, *self._position(seen), t_s)
-
-    def _point(
-        self, seen: Seen, iteration: int | None, epoch: float | None, t_s: float
-    ) -> ProgressPoint | None:
-        """The point of *seen*, which is about this place, if that is news."""
+        if seen.epoch is not None:
+            self._enter_epoch(seen.epoch)
+        if seen.epochs is not None:
+            self._learn_epochs(seen.epochs)
+        iteration, epoch = self._position(seen)
+        if seen.epoch_done is not None:
+            epoch = seen.epoch_done
         if iteration is None:
             iteration = self._iteration  # the line tells of epochs only
             if iteration is None and (epoch is None or (epoch == 0 and not seen.metrics)):
@@ -89,34 +71,27 @@ class RunCounter:
         if iteration is not None and iteration > MAX_COUNT:
             return None
         place = (iteration or 0, self._highest[1] if epoch is None else epoch)
-        if place > self._highest:
-            self._set(place, seen.metrics)
-        elif not self._is_news(place, seen.metrics):
+        if not self._is_news(place, seen.metrics):
             return None
         self._iteration = iteration
         total = self._total(seen, iteration)
-        if total is not None and iteration is not None and total < iteration:
-            total = iteration
-        # As ProgressPoint(…), which is one more call.
-        return tuple.__new__(ProgressPoint, (t_s, iteration, epoch, total, seen.metrics))
+        if total is not None:
+            total = max(total, iteration or 0) if total <= MAX_COUNT else None
+        return ProgressPoint(t_s, iteration, epoch, total, seen.metrics)
 
     def _enter_epoch(self, number: int) -> None:
-        if not self._has_epochs and self._steps and self._last_step[1] < 0.9 * self._steps:
-            self._steps_before_epochs = self._steps
-        elif not self._has_epochs and self._steps:
-            self._steps_are_of_all = False  # they were over before the second epoch began
-        if number == 0 and self._first_epoch == 1:
+        if not self._has_epochs and self._steps:
+            if self._last_step[1] < 0.9 * self._steps:
+                self._steps_before_epochs = self._steps
+            else:
+                self._steps_are_of_all = False  # they were over before the second epoch began
+        if number == 0:
             self._first_epoch = 0
-            self._learnt = None
-            if self._epochs_as_printed is not None:
-                self._learn_epochs(self._epochs_as_printed)
         self._index = number - self._first_epoch
         self._has_epochs = True
 
     def _learn_epochs(self, printed: int) -> None:
         """``Epoch 0/24`` names the last index, ``Epoch 0/25`` the count: 25 epochs both."""
-        self._epochs_as_printed = printed
-        self._learnt = (printed, self._index)
         names_last = self._first_epoch == 0 and (printed % 5 == 4 or printed <= self._index)
         self.epochs = max(printed + names_last, 1)
 
@@ -125,18 +100,15 @@ class RunCounter:
         if seen.iteration is not None:
             return seen.iteration, self._epochs_done(seen)
         if seen.step is not None:
-            if self._steps and seen.epoch is None:
-                return self._of_epoch(seen.step, self._steps, is_named=False)
+            if seen.steps:
+                return self._of_epoch(seen.step, seen.steps, is_named=seen.epoch is not None)
             iteration, done = self._in_epoch.add(self._index, seen.step)
             return iteration, done if self._has_epochs else None
         done = self._epochs_done(seen)
-        if done is None or seen.epoch_done is not None or not self._steps:
+        if done is None or not self._steps:
             return None, done
-        if self._steps_are_of_all is False:
-            if seen.metrics and self._last_step == (self._index, self._steps):
-                done += 1
-            if done > self._last_step[0]:
-                return round(done * self._steps), done
+        if self._steps_are_of_all is False and seen.metrics:
+            done += self._last_step == (self._index, self._steps)
         # The epoch's own steps tell how far it is, not a line about it.
         return self._iteration, max(self._highest[1], done)
 
@@ -182,67 +154,56 @@ class RunCounter:
         return self._has_epochs and self._steps_are_of_all is None and (self.epochs or 1) > 1
 
     def _epochs_done(self, seen: Seen) -> float | None:
-        if seen.epoch_done is not None:
-            return seen.epoch_done
         if seen.epoch is None:
             return None
         # A line with numbers is printed when an epoch ends, a bare one when it begins;
         # where steps are counted, these tell.
-        counted = self._steps or self._in_epoch.has_begun
+        counted = self._steps or self._in_epoch.index is not None
         ended = bool(seen.metrics) and seen.iteration is None and not counted
         return float(self._index + ended)
 
     def _total(self, seen: Seen, iteration: int | None) -> int | None:
+        steps = self._steps or self._in_epoch.steps
         if iteration is None:
             return self.epochs
-        steps = self._steps or self._in_epoch.steps
         if seen.total is not None:
             self.total = seen.total
-        elif seen.iteration is not None and self.epochs and self.total is None:
-            return self._total_from_epochs(seen, iteration)
-        elif seen.iteration is None and steps:
-            if self._steps and self._is_undecided:
-                self.total = steps if steps == self._steps_before_epochs else None
-            elif self._steps_are_of_all or not (self._has_epochs or self._index):
-                self.total = steps
-            else:
-                self.total = steps * self.epochs if self.epochs else None
-        return self.total if self.total is None or self.total <= MAX_COUNT else None
+        elif seen.iteration is not None:
+            return self.total or self._total_from_epochs(seen, iteration)
+        elif steps and self._steps and self._is_undecided:
+            self.total = steps if steps == self._steps_before_epochs else None
+        elif steps and (self._steps_are_of_all or not (self._has_epochs or self._index)):
+            self.total = steps
+        elif steps:
+            self.total = steps * self.epochs if self.epochs else None
+        return self.total
 
     def _total_from_epochs(self, seen: Seen, iteration: int) -> int | None:
         """Iterations in all from the epochs there will be; None when it cannot be told."""
-        epochs = self.epochs or 0
-        if self._counts is Counts.ROUNDS:
-            return epochs if iteration <= epochs else None
-        if seen.epoch_done:
-            total = round(iteration * (epochs / seen.epoch_done))
-            return total if iteration <= total <= MAX_COUNT else None
-        return None
+        total = None
+        if self.epochs and self._counts is Counts.ROUNDS:
+            total = self.epochs
+        elif self.epochs and seen.epoch_done:
+            total = round(iteration * (self.epochs / seen.epoch_done))
+        return total if total is not None and iteration <= total else None
 
     def _is_news(self, place: tuple[int, float], metrics: dict[str, float]) -> bool:
-        """Whether this, no further than ever, is new numbers at the same place, or a restart."""
+        """Whether *place* is further than ever, has new metrics, or shows a restart."""
         if place == self._highest:
-            self._below.clear()
-            if metrics.keys() <= self._names:
-                return False
-            self._names = self._names | metrics.keys()
-            return True
-        if self._below and place <= self._below[-1]:
-            if place < self._below[-1]:
-                self._below = [place]
-            return False
-        self._below.append(place)
-        if len(self._below) < BELOW_BEFORE_RESTART:
-            return False
-        self.restarts += 1
-        self._set(place, metrics)
-        return True
-
-    def _set(self, place: tuple[int, float], metrics: dict[str, float]) -> None:
-        self._highest = place
-        self._names = metrics.keys()
-        if self._below:
             self._below = []
+            new = metrics.keys() - self._names
+            self._names |= new
+            return bool(new)
+        if place < self._highest:
+            if not self._below or place > self._below[-1]:
+                self._below.append(place)
+            elif place < self._below[-1]:
+                self._below = [place]
+            if len(self._below) < BELOW_BEFORE_RESTART:
+                return False
+            self.restarts += 1
+        self._highest, self._names, self._below = place, set(metrics), []
+        return True
 
 
 class _EpochSteps:
@@ -255,36 +216,32 @@ class _EpochSteps:
 
     def __init__(self) -> None:
         self.steps: int | None = None
-        self._index: int | None = None
+        self.index: int | None = None
+        """The epoch of the last step; None before the first."""
         self._offset: int | None = 0
         self._first = 0
         self._last = -1
         self._interval = 0
 
-    @property
-    def has_begun(self) -> bool:
-        """Whether any step was seen."""
-        return self._index is not None
-
     def add(self, index: int, step: int) -> tuple[int | None, float | None]:
         """Iterations and epochs done in all at *step* of epoch *index*."""
-        if self._index is None:
-            self._index, self._first = index, step
+        if self.index is None:
+            self.index, self._first = index, step
             self._offset = None if index else 0
-        elif index > self._index:
+        elif index > self.index:
             if step <= self._last:
                 self.steps = self._last - self._first + max(self._interval, 1)
-                before = self.steps * self._index if self._offset is None else self._offset
-                self._offset = before + self.steps * (index - self._index)
+                before = self.steps * self.index if self._offset is None else self._offset
+                self._offset = before + self.steps * (index - self.index)
                 self._first = step
             else:
                 self._offset = self._offset or 0
-            self._index = index
-        elif index == self._index and step > self._last:
+            self.index = index
+        elif index == self.index and step > self._last:
             gap = step - self._last
             self._interval = min(self._interval or gap, gap)
-        elif index < self._index:  # a rank that lags, or a restart
-            behind = (self.steps or 0) * (self._index - index)
+        elif index < self.index:  # a rank that lags, or a restart
+            behind = (self.steps or 0) * (self.index - index)
             return max((self._offset or 0) - behind, 0) + step, float(index)
         self._last = step
         done = index + min((step - self._first) / self.steps, 1.0) if self.steps else float(index)

@@ -3,7 +3,8 @@
 from headway.errors import InvalidInput
 from headway.model.pattern import COUNT_GROUPS, compile_pattern
 from headway.progress.metrics import MAX_METRICS
-from headway.progress.seen import MAX_COUNT, Seen, finite
+from headway.progress.report import finite_number
+from headway.progress.seen import Seen, count, finite
 
 
 class CustomPattern:
@@ -27,26 +28,22 @@ class CustomPattern:
         names = self._pattern.groupindex
         self._metrics = tuple(name for name in names if name not in COUNT_GROUPS)[:MAX_METRICS]
 
-    def __call__(self, line: str, _shape: bytes) -> Seen | None:
+    def __call__(self, line: str, _shape: str) -> Seen | None:
         """Read one line."""
         match = self._pattern.search(line)
         if match is None:
             return None
         said = match.groupdict()
         metrics = finite((name, said[name]) for name in self._metrics if said[name])
-        counts = {name: _count(said.get(name)) for name in COUNT_GROUPS}
-        iteration, total = counts["iteration"], counts["total"] or None
-        if counts["epoch"] is None:
-            epoch = said.get("epoch")
-            done = finite([("epoch", epoch)]).get("epoch") if epoch else None
-            return Seen(metrics, iteration=iteration, total=total, epoch_done=done)
+        iteration, epoch, total, epochs = (_count(said.get(name)) for name in COUNT_GROUPS)
+        if epoch is None:
+            done = finite_number(said.get("epoch"))
+            return Seen(metrics, iteration=iteration, total=total or None, epoch_done=done)
         if iteration is None:
-            return Seen(metrics, epoch=counts["epoch"], epochs=counts["epochs"] or total)
-        return Seen(metrics, None, None, counts["epoch"], counts["epochs"], iteration, total)
+            return Seen(metrics, epoch=epoch, epochs=epochs or total or None)
+        return Seen(metrics, epoch=epoch, epochs=epochs, step=iteration, steps=total or None)
 
 
 def _count(text: str | None) -> int | None:
     """*text* as a count; None when it is none, or one that cannot be believed."""
-    if not text or not (text.isascii() and text.isdigit()) or len(text) > len(str(MAX_COUNT)):
-        return None
-    return int(text)
+    return count(float(text)) if text and text.isascii() and text.isdigit() else None

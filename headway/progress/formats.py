@@ -1,53 +1,60 @@
 """The formats headway knows."""
 
-from headway.progress.bars import Bars, HuggingFace, Lightning
-from headway.progress.boosting import catboost_reader, lightgbm_reader, xgboost_reader
+from enum import IntEnum
+from typing import NamedTuple
+
+from headway.progress import patterns
+from headway.progress.bars import Bars
 from headway.progress.counting import Counts
-from headway.progress.format import Certainty, Format
-from headway.progress.keras import Keras
-from headway.progress.plain import BarsAndWords, Plain, only_training
-from headway.progress.protocol import DLLogger, read_headway
-from headway.progress.pytorch import pytorch_reader
-from headway.progress.sklearn import ScikitLearn
-from headway.progress.tensorflow import Caffe, tensorflow_reader
+from headway.progress.frameworks import BarsAndWords, HuggingFace, Keras, Lightning, ScikitLearn
+from headway.progress.places import Reader
+from headway.progress.protocol import read_headway
+from headway.progress.rows import PatternReader
+from headway.progress.words import Words
+
+
+class Certainty(IntEnum):
+    """How much a line that a format can read says about the format."""
+
+    LOOSE = 0
+    """Many programs print such words: anything better replaces it."""
+    BAR = 1
+    """A progress bar, which many frameworks draw."""
+    SURE = 2
+    """Only this framework prints such lines."""
+    PROTOCOL = 3
+    """Said to headway on purpose."""
+
+
+class Format(NamedTuple):
+    """One log format, with a reader for one log."""
+
+    name: str
+    read: Reader
+    certainty: Certainty = Certainty.SURE
+    keeps_count: bool = False
+    """Bars and words count alike: what was counted before this format was found still holds."""
+    counts: Counts = Counts.STEPS
 
 
 def known_formats() -> tuple[Format, ...]:
     """All formats with fresh readers, the surest first; the first that can read a line wins."""
-    sure = Certainty.SURE
-    words = Plain()
+    words = Words()
     bars = BarsAndWords(Bars(), words)
+    rounds = Counts.ROUNDS
     return (
-        Format("headway", Certainty.PROTOCOL, ('"headway"',), read_headway),
-        Format("dllogger", sure, ("DLL ", "DLLL "), DLLogger()),
-        Format("huggingface", sure, HuggingFace.hints, HuggingFace(bars), keeps_count=True),
-        Format("lightning", sure, Lightning.hints, Lightning(bars), keeps_count=True),
-        Format("keras", sure, ("poch ", "[=", "[>", "━", " - "), Keras(), steps_are_of_epoch=True),
-        Format(
-            "pytorch",
-            sure,
-            ("Epoch: ", "Epoch [", "Epoch[", "Train: "),
-            pytorch_reader(),
-            steps_are_of_epoch=True,
-        ),
-        Format("tensorflow", sure, ("step = ", "tep "), tensorflow_reader()),
-        Format("caffe", sure, ("max_iter", "] Iteration ", "solver.cpp:", "caffe.cpp:"), Caffe()),
-        Format("xgboost", sure, ("]\t", "] "), xgboost_reader(), counts=Counts.ROUNDS),
-        Format(
-            "lightgbm",
-            sure,
-            ("'s ", "[LightGBM]", "cv_agg"),
-            lightgbm_reader(),
-            counts=Counts.ROUNDS,
-        ),
-        Format(
-            "catboost",
-            sure,
-            ("learn: ", "test: "),
-            catboost_reader(),
-            counts=Counts.ROUNDS,
-        ),
-        Format("sklearn", sure, ScikitLearn.hints, ScikitLearn(), counts=Counts.ROUNDS),
-        Format("tqdm", Certainty.BAR, ("%|", "it [", "alidati", "valuati"), bars, keeps_count=True),
-        Format("plain", Certainty.LOOSE, ("",), only_training(words)),
+        Format("headway", read_headway, Certainty.PROTOCOL),
+        Format("dllogger", PatternReader(patterns.DLLOGGER)),
+        Format("huggingface", HuggingFace(bars), keeps_count=True),
+        Format("lightning", Lightning(bars), keeps_count=True),
+        Format("keras", Keras(), counts=Counts.STEPS_OF_EPOCH),
+        Format("pytorch", PatternReader(patterns.PYTORCH), counts=Counts.STEPS_OF_EPOCH),
+        Format("tensorflow", PatternReader(patterns.TENSORFLOW)),
+        Format("caffe", PatternReader(patterns.CAFFE)),
+        Format("xgboost", PatternReader(patterns.XGBOOST), counts=rounds),
+        Format("lightgbm", PatternReader(patterns.LIGHTGBM), counts=rounds),
+        Format("catboost", PatternReader(patterns.CATBOOST), counts=rounds),
+        Format("sklearn", ScikitLearn(), counts=rounds),
+        Format("tqdm", bars, Certainty.BAR, keeps_count=True),
+        Format("plain", words.of_training, Certainty.LOOSE),
     )

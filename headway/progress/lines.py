@@ -24,30 +24,16 @@ class LineSplitter:
 
     def feed(self, data: bytes) -> list[str]:
         """The lines that *data* completes, without their ends; empty ones are left in."""
-        end = max(data.rfind(b"\n"), data.rfind(b"\r"))
-        if end < 0:
-            self._rest = (self._rest + data[:MAX_LINE_BYTES])[:MAX_LINE_BYTES]
-            return []
-        block = self._rest + data[:end]
-        self._rest = data[end + 1 : end + 1 + MAX_LINE_BYTES]
-        if b"\r" in block:
-            block = block.replace(b"\r", b"\n")
-        return _lines(block)
+        *whole, rest = (self._rest + data).replace(b"\r", b"\n").split(b"\n")
+        self._rest = rest[:MAX_LINE_BYTES]
+        return [_text(line) for line in whole]
 
     def finish(self) -> list[str]:
         """The last line, when the stream ended without a line end."""
         rest, self._rest = self._rest, b""
-        return _lines(rest) if rest else []
+        return [_text(rest)] if rest else []
 
 
-def _lines(block: bytes) -> list[str]:
-    """*block* as cleaned lines of at most `MAX_LINE_BYTES` bytes each."""
-    if len(block) > MAX_LINE_BYTES:
-        pieces = block.split(b"\n")
-        if max(map(len, pieces)) > MAX_LINE_BYTES:
-            block = b"\n".join([piece[:MAX_LINE_BYTES] for piece in pieces])
-    # No byte of a multi-byte character is "\n", so a block decodes as its lines would.
-    text = block.decode("utf-8", "replace")
-    if "\x1b" in text or "\x08" in text:
-        text = _ANSI.sub("", text)
-    return text.split("\n")
+def _text(line: bytes) -> str:
+    text = line[:MAX_LINE_BYTES].decode("utf-8", "replace")
+    return _ANSI.sub("", text) if "\x1b" in text or "\x08" in text else text

@@ -33,10 +33,10 @@ def report(
     """
     said: dict[str, object] = {}
     for name, value in (("iteration", iteration), ("epoch", epoch), ("total", total)):
-        number = _finite(value)
+        number = finite_number(value)
         if number is not None:
             said[name] = number if name == "epoch" else int(number)
-    numbers = {str(key): _finite(value) for key, value in (metrics or {}).items()}
+    numbers = {str(key): finite_number(value) for key, value in (metrics or {}).items()}
     kept = {key: number for key, number in numbers.items() if number is not None}
     if kept:
         said["metrics"] = kept
@@ -46,7 +46,7 @@ def report(
     out.flush()
 
 
-def _finite(value: object) -> float | None:
+def finite_number(value: object) -> float | None:
     """*value* as a finite number (also a NumPy scalar or a one-element tensor), or None."""
     if value is None:
         return None

@@ -1,10 +1,10 @@
 """What one line says, before it is made a count over the whole run."""
 
-import math
 from collections.abc import Iterable
 from typing import NamedTuple
 
 from headway.progress.metrics import MAX_METRICS
+from headway.progress.report import finite_number
 
 MAX_NAME = 64
 MAX_COUNT = 10**15
@@ -35,32 +35,16 @@ def finite(pairs: Iterable[tuple[str, object]]) -> dict[str, float]:
     """The pairs whose value is, or reads as, a finite number."""
     kept: dict[str, float] = {}
     for name, value in pairs:
-        number = value if type(value) is float else _number(value)
-        if math.isfinite(number) and len(kept) < MAX_METRICS:
+        number = finite_number(value)
+        if number is not None and len(kept) < MAX_METRICS:
             # JSON may spell characters that no database column takes, such as NUL.
-            known = name if len(name) <= MAX_NAME and name.isprintable() else _printable(name)
-            kept[known] = number
+            kept["".join(filter(str.isprintable, name[:MAX_NAME]))] = number
     return kept
-
-
-def _number(value: object) -> float:
-    """What *value* is, or reads as; NaN when that is no number."""
-    if isinstance(value, bool) or not isinstance(value, int | float | str):
-        return math.nan
-    try:
-        return float(value)
-    except (ValueError, OverflowError):
-        return math.nan
-
-
-def _printable(name: str) -> str:
-    return "".join(filter(str.isprintable, name[:MAX_NAME]))
 
 
 def count(value: object) -> int | None:
     """*value* as a count that can be believed, or None."""
-    if isinstance(value, bool):
+    number = finite_number(value)
+    if isinstance(value, bool | str) or number is None or not number.is_integer():
         return None
-    if isinstance(value, float) and math.isfinite(value) and value == int(value):
-        value = int(value)
-    return value if isinstance(value, int) and 0 <= value <= MAX_COUNT else None
+    return int(number) if 0 <= number <= MAX_COUNT else None

@@ -2,19 +2,13 @@
 
 import math
 import re
-from datetime import UTC, datetime
+from datetime import datetime
 
 _HEAD = 80
 """A time stands at the beginning of a line; later on it is something else."""
-_ISO = re.compile(
-    r"\b([0-9]{4})[-/]([01][0-9])[-/]([0-3][0-9])[ T]([0-2][0-9]):([0-5][0-9]):([0-5][0-9])"
-    r"(?:[.,]([0-9]{1,6}))?"
-)
+_ISO = re.compile(r"\b([0-9]{4}[-/][01][0-9][-/][0-3][0-9])[ T]([0-9:]{8}(?:[.,][0-9]{1,6})?)")
 # "I0714 10:00:01.250000", as glog and absl write; without a year.
-_GLOG = re.compile(
-    r"\b[IWEF]([01][0-9])([0-3][0-9]) ([0-2][0-9]):([0-5][0-9]):([0-5][0-9])(?:\.([0-9]{1,6}))?"
-)
-_LEAP_YEAR = 2000
+_GLOG = re.compile(r"\b[IWEF]([01][0-9])([0-3][0-9]) ([0-9:]{8}(?:\.[0-9]{1,6})?)")
 
 
 class LineClock:
@@ -28,30 +22,20 @@ class LineClock:
         at_s = _at(line[:_HEAD])
         if at_s is None:
             return math.nan
-        if self._first_s is None:
-            self._first_s = at_s
+        self._first_s = at_s if self._first_s is None else self._first_s
         # Back in time: a line of another machine, or New Year without a year.
         return max(at_s - self._first_s, 0.0)
-
-    @property
-    def runs(self) -> bool:
-        """Whether a time was seen."""
-        return self._first_s is not None
 
 
 def _at(head: str) -> float | None:
     """The time in *head*, in seconds since some fixed moment."""
-    if (match := _ISO.search(head)) is not None:
-        *whole, part = match.groups()
-        year, *rest = map(int, whole)
-    elif (match := _GLOG.search(head)) is not None:
-        *whole, part = match.groups()
-        year, rest = _LEAP_YEAR, list(map(int, whole))
+    if match := _ISO.search(head):
+        day, time = match[1].replace("/", "-"), match[2]
+    elif match := _GLOG.search(head):
+        day, time = f"2000-{match[1]}-{match[2]}", match[3]  # a leap year
     else:
         return None
-    month, day, hour, minute, second = rest
     try:
-        moment = datetime(year, month, day, hour, minute, second, tzinfo=UTC)
+        return datetime.fromisoformat(f"{day} {time}+00:00").timestamp()
     except ValueError:  # such as 30 February
         return None
-    return moment.timestamp() + (int(part) / 10 ** len(part) if part else 0.0)

@@ -2,14 +2,16 @@
 
 import re
 
-from headway.progress.layout import ByShape, Places
-from headway.progress.metrics import NUMBER, Span
+from headway.progress.metrics import NUMBER, Number
+from headway.progress.places import Places, by_shape
 from headway.progress.seen import Seen
 
 _CELL = re.compile(r"[^\s|,]++(?: [^\s|,]++)*+")
 _HEADING = re.compile(r"\W*(?:[A-Za-z#_%][\w./%#()@-]{0,39}[\s|,]{1,24}){2}")
-_ITERATION = frozenset(("#", "step", "steps", "global_step", "iter", "iteration"))
-_EPOCH = frozenset(("e", "epoch"))
+_COUNTS = dict.fromkeys(
+    ("#", "step", "steps", "global_step", "iter", "iteration"), "iteration"
+) | dict.fromkeys(("e", "epoch"), "epoch")
+_WHOLE = re.compile(r"([0-9]{1,15})(?:\.0)?")
 _NUMBER = re.compile(NUMBER)
 _MAX_CHARS = 1000
 MAX_COLUMNS = 40
@@ -20,16 +22,16 @@ class Table:
 
     def __init__(self) -> None:
         self._columns: list[str] = []
-        self._rows = ByShape(self._places)
-        self._are_trials = False
+        self._places = by_shape(self._find)
         self._trials: list[Seen] = []
 
-    def __call__(self, line: str, shape: bytes) -> Seen | None:
+    def __call__(self, line: str, shape: str) -> Seen | None:
         """Read one line."""
         if len(line) <= _MAX_CHARS and _HEADING.match(line) and self._is_heading(line):
             return Seen({})
-        seen = self._rows(line, shape) if self._columns else None
-        return self._only_trial(seen) if self._are_trials else seen
+        places = self._places(shape) if self._columns else None
+        seen = None if places is None else places.read(line)
+        return self._only_trial(seen) if "status" in self._columns else seen
 
     def _only_trial(self, seen: Seen | None) -> Seen | None:
         """The row of a table of trials, when it is over and was the only one."""
@@ -40,35 +42,28 @@ class Table:
         return trials[0] if len(trials) == 1 else None
 
     def _is_heading(self, line: str) -> bool:
-        columns = [line[slice(*cell)] for cell in _cells(line)]
-        counts = [name for name in columns if name.lower() in _ITERATION | _EPOCH]
-        if not counts or not 3 <= len(columns) <= MAX_COLUMNS:
+        columns = _CELL.findall(line)
+        if (
+            _COUNTS.keys().isdisjoint(map(str.lower, columns))
+            or not 3 <= len(columns) <= MAX_COLUMNS
+        ):
             return False
         if columns != self._columns:
-            self._rows.forget()
-            self._columns, self._are_trials = columns, "status" in columns
+            self._columns, self._places = columns, by_shape(self._find)
         return True
 
-    def _places(self, line: str) -> Places | None:
-        cells = _cells(line[:_MAX_CHARS])
+    def _find(self, shape: str) -> Places | None:
+        cells = list(_CELL.finditer(shape, 0, _MAX_CHARS))
         if len(cells) != len(self._columns):
             return None
-        counts: dict[str, Span] = {}
-        numbers = []
-        for name, (begin, end) in zip(self._columns, cells, strict=True):
-            iterates = name.lower() in _ITERATION
-            if iterates or name.lower() in _EPOCH:
-                whole = re.match(r"[0-9]{1,15}(?=(?:\.0)?$)", line[begin:end])
+        counts: dict[str, slice] = {}
+        numbers: list[Number] = []
+        for name, cell in zip(self._columns, cells, strict=True):
+            if field := _COUNTS.get(name.lower()):
+                whole = _WHOLE.fullmatch(cell[0])
                 if whole is None:
                     return None
-                counts["iteration" if iterates else "epoch"] = (
-                    begin,
-                    begin + whole.end(),
-                )
-            elif name != "time" and _NUMBER.fullmatch(line, begin, end):
-                numbers.append((name, begin, end))
+                counts[field] = slice(cell.start(), cell.start() + whole.end(1))
+            elif name != "time" and _NUMBER.fullmatch(cell[0]):
+                numbers.append((name, slice(*cell.span())))
         return Places(counts, numbers) if numbers else None
-
-
-def _cells(line: str) -> list[Span]:
-    return [match.span() for match in _CELL.finditer(line)]

@@ -2,11 +2,12 @@
 
 from dataclasses import dataclass, field
 
-from headway.policy.board import Ask, Board
+from headway.policy.board import Board
 from headway.policy.decide import Held, Outcome, decide
-from headway.policy.line import Line
+from headway.policy.fit import Ask
 from headway.policy.order import Usage, first_come_wait_s
 from headway.policy.settings import PolicySettings
+from headway.replay.queue import ReplayQueue
 
 
 @dataclass(slots=True)
@@ -14,14 +15,14 @@ class Headway:
     """Keeps what the ledger keeps on a site: the line, the teams' use, what they hold."""
 
     settings: PolicySettings
-    line: Line = field(init=False)
+    line: ReplayQueue = field(init=False)
     usage: Usage = field(init=False)
     held: dict[str, Held] = field(default_factory=dict)
     running: dict[str, tuple[int, float]] = field(default_factory=dict)
     """GPUs and predicted end of each run."""
 
     def __post_init__(self) -> None:
-        self.line = Line(self.settings)
+        self.line = ReplayQueue(self.settings)
         self.usage = Usage(self.settings.fair_share_half_life_s)
 
     def add(self, ask: Ask) -> None:
@@ -39,13 +40,13 @@ class Headway:
         """The runs of the front of the line that start now."""
         self.usage.advance(now_s)
         gpus = sum(len(node.gpus) for node in board.nodes)
-        work_s = self.line.groups.work_s
+        work_s = self.line.sorted.work_s
         first_come_s = first_come_wait_s(work_s, self.running.values(), gpus, now_s)
         front = self.line.front(self.usage.used, first_come_s, now_s)
         outcomes = decide(
             board,
             front,
-            self.line.elders(),
+            self.line.near_bound(),
             self.held,
             now_s=now_s,
             settings=self.settings,

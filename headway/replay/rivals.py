@@ -3,8 +3,9 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from headway.policy.board import Ask, Board
+from headway.policy.board import Board
 from headway.policy.decide import Outcome
+from headway.policy.fit import Ask
 from headway.policy.room import Need
 from headway.policy.settings import PolicySettings
 
@@ -28,7 +29,7 @@ class Fifo:
 
     def decide(self, board: Board, now_s: float) -> list[Outcome]:
         """Start from the front of the line until one does not fit."""
-        board.look_anew(now_s, self.settings.overrun_frac)
+        board.refresh(now_s, self.settings.overrun_frac)
         started = _start_in_order(board, self.waiting.values(), now_s)
         for outcome in started:
             del self.waiting[outcome.ask.run_id]
@@ -52,18 +53,18 @@ class Easy(Fifo):
             return outcomes
         start_s, places = board.earliest(head, now_s)
         board.promise(head, places, start_s)
-        hopeless: dict[tuple[object, ...], float] = {}
+        infeasible: dict[tuple[object, ...], float] = {}
         found: list[Outcome] = []
         room = board.has_room(_SMALLEST)
         for ask in line:
             if not room:
                 break
             shape = (ask.gpus, ask.nodes, ask.gpu)
-            if hopeless.get(shape, float("inf")) <= ask.high_s:
+            if infeasible.get(shape, float("inf")) <= ask.high_s:
                 continue
             place = board.place_now(ask, now_s)
             if not place:
-                hopeless[shape] = ask.high_s
+                infeasible[shape] = ask.high_s
                 continue
             board.enter(ask, place, now_s)
             found.append(Outcome(ask, start=place))

@@ -5,8 +5,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from headway.policy.board import Ask, Board
+from headway.policy.board import Board
 from headway.policy.decide import Outcome
+from headway.policy.fit import Ask
 from headway.policy.settings import PolicySettings
 from headway.replay.cluster import Cluster, Job, Shape, to_job
 from headway.replay.ours import Headway

@@ -27,13 +27,14 @@ from headway.errors import (
     StagingTimedOut,
 )
 from headway.estimate.features import settings_of
+from headway.forecast import Forecaster, lease_terms
 from headway.home import have_passable
 from headway.ledger.records import RunRecord
 from headway.ledger.standings import NOT_KEPT_YET
-from headway.model.attempt import Standing
+from headway.model.attempt_record import Standing
+from headway.model.container_policy import GangNetwork, NetworkMode
 from headway.model.job import TrainingJob
 from headway.model.lease import Demand, Lease, Refuse, Resource, Wait
-from headway.model.policy import GangNetwork, NetworkMode
 from headway.model.profile import Profile
 from headway.model.progress import ProgressPoint
 from headway.model.run import Exit, ExitKind, Measurement, Prediction, RunState, StepState
@@ -140,7 +141,7 @@ class Attempt:
 
     def _network(self) -> NetworkMode | GangNetwork | None:
         """The network its container joins; raises `PolicyViolation` where the site has none."""
-        found = self.site.network(self.job.resources.nodes)
+        found = Forecaster(self.site).network(self.job.resources.nodes)
         if isinstance(found, Refuse):
             raise PolicyViolation("network", f"{found.value} node(s)", found.allowed)
         return found
@@ -194,14 +195,22 @@ class Attempt:
             return self._lease
         prediction, demand = self.forecast()
         self.site.ledger.runs.predict(self.run_id, prediction, demand)
-        refusal = self.site.refusal(self.site.ledger.runs.get(self.run_id), demand)
+        record, rank = self.site.ledger.runs.get(self.run_id), self.is_rank
+        # A gang's parts are its leader's, which was asked.
+        refusal = Forecaster(self.site).refusal(
+            demand,
+            1 if rank else self.job.resources.nodes,
+            "" if rank else record.team,
+            pool=record.pool,
+            queue=record.queue,
+        )
         if refusal is not None:
             raise ImpossibleDemand(refusal.field, refusal.value, refusal.allowed)
-        terms = self.site.lease_terms(prediction)
+        terms = lease_terms(self.site, prediction.runtime_high_s)
         reading = self.site.read_node()
         if self._lease is None and self.job.resources.nodes > 1:
             # Its claim was given back while this process started: only the plan claims them all.
-            return Wait(Resource.TURN, 0, "all its nodes are claimed at once, by a worker's plan")
+            return Wait(Resource.TURN, "all its nodes are claimed at once, by a worker's plan")
         if self._lease is None:
             answer = self.site.ledger.leases.admit(
                 self.run_id, self.site.settings.node, demand, reading=reading, **terms
@@ -212,7 +221,7 @@ class Attempt:
             )
         if isinstance(answer, Lease):
             self._lease = answer
-            about = self.site.gpu_type(answer)
+            about = Forecaster(self.site).gpu_type(answer)
             if about not in ("", "cpu", prediction.gpu_type):  # it was given another GPU after all
                 self.site.ledger.runs.predict(self.run_id, self.forecast()[0], demand)
         return answer
@@ -229,12 +238,12 @@ class Attempt:
         size = self.dataset.size_bytes if self.dataset else None
         declared = self.job.dataset.size if self.job.dataset else None
         said, demand = record.prediction, record.demand
-        gpu_type = self.site.gpu_type(self._lease) if self._lease is not None else ""
+        gpu_type = Forecaster(self.site).gpu_type(self._lease) if self._lease is not None else ""
         stands = said is not None and gpu_type in ("", "cpu", said.gpu_type)
         if said is not None and demand is not None and stands and size == declared:
             return said, demand
         on_cpu = demand is not None and not demand.gpus
-        newly, needs = self.site.forecast(
+        newly, needs = Forecaster(self.site).forecast(
             self.job.without_gpus() if on_cpu else self.job,
             dataset_bytes=size,
             override=self._override,
@@ -471,7 +480,9 @@ class Attempt:
             # What a gang costs is said once, on the run that leads.
             cost=None
             if self.is_rank
-            else self.site.cost(demand, followed.runtime_s, nodes=self.job.resources.nodes),
+            else Forecaster(self.site).cost(
+                demand, followed.runtime_s, nodes=self.job.resources.nodes
+            ),
         )
         short = Shortage("", 0)
         if exit_.kind is ExitKind.GPU_OUT_OF_MEMORY:
@@ -518,7 +529,8 @@ class Attempt:
         short: Shortage,
     ) -> Exit:
         """Try it again where a node could hold what it then asks for; gives the exit with that."""
-        spaces, count = self.site.spaces(record.pool, record.queue), self.job.resources.nodes
+        spaces = Forecaster(self.site).spaces(record.pool, record.queue)
+        count = self.job.resources.nodes
         override = dict(self._override or {})
         if exit_.kind is ExitKind.OUT_OF_MEMORY:
             largest = largest_host_bytes(demand, spaces, count)
@@ -700,7 +712,7 @@ class Attempt:
         slowest, nor of one that others kept from what it was granted.
         """
         lease = self._lease
-        gpu_type = self.site.gpu_type(lease) if lease is not None else ""
+        gpu_type = Forecaster(self.site).gpu_type(lease) if lease is not None else ""
         if not gpu_type:
             return
         if exit_.kind is ExitKind.OUT_OF_MEMORY:

@@ -13,7 +13,7 @@ from headway.ledger.series import MAX_POINTS
 from headway.model.node import GpuReading
 from headway.model.progress import ProgressPoint
 from headway.model.run import Exit, Prediction
-from headway.model.silent import RunWarning
+from headway.model.run_warning import RunWarning
 from headway.progress.parser import LogParser
 from headway.runtime.outcome import classify_exit
 from headway.runtime.port import ContainerState, ContainerStatus, Runtime, Usage

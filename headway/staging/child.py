@@ -3,97 +3,71 @@
     python -P -m headway.staging.child SOCKET
 
 It imports as headway's user, then becomes the job's for good, and only then
-opens what the job names. It hands out open files over SOCKET; what it says is
-JSON, a line each (`headway.staging.reader` has the other end).
+opens what the job names. Over SOCKET, whose other end `headway.staging.reader`
+has, it sends JSON, and after each message that announces a piece its bytes.
 """
 
 import codecs
 import ctypes
 import ipaddress
+import json
 import os
 import resource
 import signal
 import socket
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import Any, BinaryIO
+from collections.abc import Callable
+from contextlib import suppress
+from multiprocessing.connection import Connection
+from typing import Any
 
 from headway.errors import SourceChanged, SourceMissing, SourceUnreachable
 from headway.model.address import local_path
-from headway.staging.channel import Channel
 from headway.staging.rules import Network, SourceRules, closed_address
-from headway.staging.source import CHUNK_BYTES, Source, look, reading
+from headway.staging.source import CHUNK_BYTES, Source, inspect, reading
 
 _PR_SET_PDEATHSIG, _PR_SET_NO_NEW_PRIVS = 1, 38
 _CONNECT_S, _STALL_S = 30.0, 60.0
-_PIPE_BYTES = 1 << 20
-_F_SETPIPE_SZ = 1031
 _REFUSED = (
     "it leads to {}, which is no public address, and this site does not list it under data hosts"
 )
 
 
-def main(channel: Channel) -> None:
-    """Answer what the parent asks until it closes the socket."""
-    asked = channel.receive()
-    if asked is None:
-        return
-    uri, rules, user = asked["uri"], SourceRules.read(asked["rules"]), asked["user"]
-    with _told(channel):
-        web = _prepare(uri, rules)
-        with reading(uri):
-            become(user)
-        source: Source | None = None
-        while (asked := channel.receive()) is not None:
-            if asked["do"] == "look":
-                source = look(uri, rules, web() if web else None)
-                channel.send(
-                    {
-                        "is_directory": source.is_directory,
-                        "identity": source.identity,
-                        "files": [[f.name, f.size_bytes] for f in source.files],
-                    }
-                )
-            elif source is not None:
-                file = source.files[asked["file"]]
-                with source.open(file, rules) as opened:
-                    _hand_over(channel, uri, opened, remote=file.inode is None)
-
-
-@contextmanager
-def _told(channel: Channel) -> Iterator[None]:
-    """Send the parent what goes wrong in the block; the end of this process follows."""
-    try:
-        yield
-    except (SourceMissing, SourceUnreachable, SourceChanged) as error:
-        channel.send({"error": type(error).__name__, "cause": error.cause})
-
-
-def _hand_over(channel: Channel, uri: str, opened: BinaryIO, *, remote: bool) -> None:
-    """Give the parent a descriptor to read *opened* from: its own, or a pipe that is fed here."""
-    if not remote:
-        channel.send({"opened": True}, opened.fileno())
-        return
-    read_end, write_end = os.pipe()
-    _widen(write_end)
-    channel.send({"opened": True}, read_end)
-    os.close(read_end)
-    with os.fdopen(write_end, "wb") as out, reading(uri):
-        while piece := opened.read(CHUNK_BYTES):
-            out.write(piece)
-            out.flush()
-    channel.send({"done": True})
-
-
-def _widen(pipe: int) -> None:
-    if sys.platform.startswith("linux"):
-        import fcntl  # noqa: PLC0415 - beside its only use
-
+def main(parent: Connection) -> None:
+    """Answer what the parent asks until it closes its end."""
+    with suppress(EOFError, ConnectionResetError, BrokenPipeError):
+        asked = json.loads(parent.recv_bytes())
+        uri, rules, user = asked["uri"], SourceRules.read(asked["rules"]), asked["user"]
         try:
-            fcntl.fcntl(pipe, _F_SETPIPE_SZ, _PIPE_BYTES)
-        except OSError:
-            return  # over the user's limit: the default is slower, not wrong
+            web = _prepare(uri, rules)
+            with reading(uri):
+                become(user)
+            _answer(parent, uri, rules, web)
+        except (SourceMissing, SourceUnreachable, SourceChanged) as error:
+            _send(parent, {"error": type(error).__name__, "cause": error.cause})
+
+
+def _answer(
+    parent: Connection, uri: str, rules: SourceRules, web: Callable[[], Any] | None
+) -> None:
+    """Look or send a file, as often as it is asked for. What goes wrong ends this process."""
+    source: Source | None = None
+    while asked := json.loads(parent.recv_bytes()):
+        if asked["do"] == "inspect":
+            source = inspect(uri, rules, web() if web else None)
+            files = [[each.name, each.size_bytes] for each in source.files]
+            told = {"is_directory": source.is_directory, "identity": source.identity}
+            _send(parent, {**told, "files": files})
+        elif source is not None:
+            with source.open(source.files[asked["file"]], rules) as opened, reading(uri):
+                while piece := opened.read(CHUNK_BYTES):
+                    _send(parent, {"piece": len(piece)})
+                    parent.send_bytes(piece)
+            _send(parent, {"done": True})
+
+
+def _send(parent: Connection, message: dict[str, Any]) -> None:
+    parent.send_bytes(json.dumps(message).encode())
 
 
 def become(user: tuple[int, int] | None) -> None:
@@ -187,4 +161,4 @@ def _networks(hosts: tuple[str, ...]) -> tuple[Network, ...]:
 
 
 if __name__ == "__main__":
-    main(Channel(socket.socket(fileno=int(sys.argv[1]))))
+    main(Connection(int(sys.argv[1])))

@@ -8,6 +8,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Self
 
+from pydantic import TypeAdapter
+
 _NAME = "manifest.json"
 DATA = "data"
 """Folder of the data within a set's folder."""
@@ -44,10 +46,8 @@ class Manifest:
     def read(cls, folder: Path) -> Self | None:
         """The manifest in *folder*; None where there is none that can be read."""
         try:
-            document = json.loads((folder / _NAME).read_bytes())
-            document["files"] = tuple(StoredFile(**each) for each in document["files"])
-            return cls(**document)
-        except (OSError, ValueError, KeyError, TypeError):
+            return TypeAdapter(cls).validate_json((folder / _NAME).read_bytes())
+        except (OSError, ValueError):
             return None
 
     def write(self, folder: Path) -> None:
@@ -101,15 +101,10 @@ def digest(hashes: Iterable[tuple[str, str]], *, is_directory: bool) -> str:
 
 def _stored(data: Path) -> Iterable[StoredFile]:
     for folder, _, names in os.walk(data):
-        for name in names:
-            path = Path(folder) / name
+        for path in (Path(folder) / name for name in names):
             found = path.lstat()
-            yield StoredFile(
-                path.relative_to(data).as_posix(),
-                found.st_size,
-                found.st_mtime_ns,
-                found.st_ctime_ns,
-            )
+            name = path.relative_to(data).as_posix()
+            yield StoredFile(name, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
 
 
 def _hash(path: Path) -> str:

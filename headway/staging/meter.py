@@ -65,7 +65,7 @@ class Meter:
         now_s = self._clock.monotonic_s()
         if now_s - self._noted_s >= _NOTE_EVERY_S:
             self._noted_s = now_s
-            self._write_note(self._note())
+            self._write_note(Note(self._reserved_bytes, done, self._total_bytes))
 
     def _grow(self, needed_bytes: int) -> None:
         try:
@@ -76,9 +76,6 @@ class Meter:
     def _have_room(self, size_bytes: int) -> None:
         self._reserve(Note(size_bytes, self.done_bytes, self._total_bytes))
         self._reserved_bytes = size_bytes
-
-    def _note(self) -> Note:
-        return Note(self._reserved_bytes, self.done_bytes, self._total_bytes)
 
 
 def check_size(dataset: Dataset, found_bytes: int) -> None:

@@ -1,13 +1,14 @@
 """Reads data sets through a process that is the job's user: nothing a job names is opened here."""
 
+import json
 import os
-import select
-import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection
 from pathlib import PurePosixPath
 from typing import Any, Protocol
 
@@ -16,18 +17,18 @@ from headway.errors import (
     SourceChanged,
     SourceMissing,
     SourceUnreachable,
-    StagingError,
 )
-from headway.model.address import local_path, read_uri
+from headway.model.address import read_uri
 from headway.model.document import HIDDEN
 from headway.model.job_fields import Refused
-from headway.staging.channel import Channel
 from headway.staging.rules import SourceRules
 from headway.staging.source import CHUNK_BYTES, FIELD, Source, SourceFile
 
 _ERRORS = {each.__name__: each for each in (SourceMissing, SourceUnreachable, SourceChanged)}
-_LOOK_EVERY_S = 0.5
+_CHECK_EVERY_S = 0.5
 _END_S = 5.0
+_MOST_BYTES = 1 << 30
+"""A longer message is no answer: a set of ten million files has a shorter one."""
 _KEPT_FROM_IT = ("PREFECT", "HEADWAY")
 """Variables that begin so hold the site's own secrets."""
 
@@ -38,12 +39,12 @@ Check = Callable[[], None]
 class Reading(Protocol):
     """One data set that is being read."""
 
-    def look(self) -> Source:
+    def inspect(self) -> Source:
         """What is there now. Raises `StagingError`."""
         ...
 
     def pieces(self, file: SourceFile) -> Iterator[bytes]:
-        """The bytes of a file of the last look, in order. Raises `StagingError`."""
+        """The bytes of a file as it was inspected last, in order. Raises `StagingError`."""
         ...
 
 
@@ -80,20 +81,16 @@ class UserReader:
     def reading(self, uri: str, check: Check) -> Iterator[Reading]:
         """Start the process, and end it with the block, whatever it is doing then."""
         _check_address(uri)
-        ours, its = socket.socketpair()
+        ours, its = Pipe()
         with ours:
             with its:
                 child = _start(its.fileno())
-            channel = Channel(ours)
             try:
-                opening = {"uri": uri, "rules": self.rules.write(), "user": self.user}
-                yield _Child(uri, channel, opening, check)
+                yield _Child(uri, ours, self, check)
             finally:
                 child.kill()
                 with suppress(subprocess.TimeoutExpired):  # it hangs in a file system that is gone
                     child.wait(_END_S)
-                for left in channel.files:
-                    os.close(left)
 
 
 def _check_address(uri: str) -> None:
@@ -118,17 +115,17 @@ def _start(end: int) -> subprocess.Popen[bytes]:
 
 
 class _Child:
-    """Port `Reading`, by asking the process."""
+    """Port `Reading`, by asking the process. Nothing it says is trusted to be more than JSON."""
 
-    def __init__(self, uri: str, channel: Channel, opening: dict[str, Any], check: Check) -> None:
+    def __init__(self, uri: str, child: Connection, reader: UserReader, check: Check) -> None:
         self._uri = uri
-        self._channel = channel
+        self._child = child
         self._check = check
-        self._send(opening)
+        self._send({"uri": uri, "rules": reader.rules.write(), "user": reader.user})
 
-    def look(self) -> Source:
+    def inspect(self) -> Source:
         """What is there now."""
-        self._send({"do": "look"})
+        self._send({"do": "inspect"})
         told = self._answer()
         try:
             files = tuple(_file(number, *each) for number, each in enumerate(told["files"]))
@@ -139,45 +136,34 @@ class _Child:
     def pieces(self, file: SourceFile) -> Iterator[bytes]:
         """The bytes of *file*, in pieces of at most 4 MiB."""
         self._send({"do": "open", "file": int(file.address)})
-        self._answer()
-        if not self._channel.files:
-            raise self._gone()
-        with os.fdopen(self._channel.files.pop(), "rb", buffering=0) as opened:
-            while True:
-                self._wait_for(opened.fileno())
-                piece = opened.read(CHUNK_BYTES)
-                if not piece:
-                    break
-                yield piece
-        if local_path(self._uri) is None:
-            self._answer()  # the pipe also ends when its storage does not answer any more
-
-    def _wait_for(self, pipe: int) -> None:
-        while not select.select([pipe], [], [], self._patience())[0]:
-            pass
-
-    def _patience(self) -> float:
-        self._check()
-        return _LOOK_EVERY_S
+        while "piece" in self._answer():
+            yield self._receive(CHUNK_BYTES)
 
     def _send(self, message: dict[str, Any]) -> None:
         with suppress(OSError):  # what it said before it ended is still to be read
-            self._channel.send(message)
+            self._child.send_bytes(json.dumps(message).encode())
 
     def _answer(self) -> dict[str, Any]:
-        told = self._channel.receive(self._patience)
-        if told is None:
-            raise self._gone()
+        told = json.loads(self._receive(_MOST_BYTES))
+        if not isinstance(told, dict):
+            raise SourceUnreachable(self._uri, "what reads it gave no answer")
         if "error" in told:
             raise _ERRORS.get(told["error"], SourceUnreachable)(self._uri, str(told["cause"]))
         return told
 
-    def _gone(self) -> StagingError:
-        return SourceUnreachable(self._uri, "the process that reads it has ended")
+    def _receive(self, most_bytes: int) -> bytes:
+        while True:
+            self._check()
+            try:
+                if self._child.poll(_CHECK_EVERY_S):
+                    return self._child.recv_bytes(most_bytes)
+            except (EOFError, OSError) as error:
+                cause = "the process that reads it has ended"
+                raise SourceUnreachable(self._uri, cause) from error
 
 
 def _file(number: int, name: object, size: object) -> SourceFile:
-    """A file by the child's word, which may be a stranger's: it is written below its set only."""
+    """A file by the child's word, which is not trusted: it is written below its set only."""
     parts = PurePosixPath(str(name)).parts
     if not parts or parts[0] == "/" or ".." in parts or "\0" in str(name):
         raise ValueError(name)

@@ -17,7 +17,7 @@ from headway.errors import (
     ImageMissing,
     RuntimeFailure,
 )
-from headway.model.policy import ContainerPolicy, GangNetwork
+from headway.model.container_policy import ContainerPolicy, GangNetwork
 from headway.runtime.port import (
     BindMount,
     ContainerSpec,
@@ -150,31 +150,26 @@ class FakeRuntime:
         with self._asking("start a container"):
             container = self._get(name)
             if name in self.machine.start_errors:
-                raise RuntimeFailure(
-                    f"container {name} could not be started: {self.machine.start_errors[name]}"
-                )
+                why = self.machine.start_errors[name]
+                raise RuntimeFailure(f"container {name} could not be started: {why}")
             if container.started_at is None:
                 container.started_at = self._clock.now()
 
     def inspect(self, name: str) -> ContainerStatus | None:
         """The container's status; None when it does not exist."""
         with self._asking("inspect a container"):
-            container = self.machine.containers.get(name)
-            if container is None or container.site != self._site:
-                return None
-            return self._status(container)
+            container = self._find(name)
+            return None if container is None else self._status(container)
 
     def _status(self, container: _Container) -> ContainerStatus:
         spec, script = container.spec, self._script(container)
-        state, code, ended_at = ContainerState.CREATED, None, None
-        if container.started_at is not None:
-            end = self._end(container)
-            if end is None:
-                state = ContainerState.RUNNING
-            else:
-                state = ContainerState.EXITED
-                ended_at = end
-                code = container.killed_code if container.killed_at else script.exit_code
+        state, code, ended_at = ContainerState.CREATED, None, self._end(container)
+        if ended_at is not None:
+            state = ContainerState.EXITED
+            code = container.killed_code if container.killed_at else script.exit_code
+        elif container.started_at is not None:
+            state = ContainerState.RUNNING
+        running = state is ContainerState.RUNNING
         return ContainerStatus(
             name=spec.name,
             run_id=spec.run_id,
@@ -184,10 +179,8 @@ class FakeRuntime:
             oom_killed=script.oom_killed and state is ContainerState.EXITED,
             started_at=container.started_at,
             ended_at=ended_at,
-            pids=(os.getpid(),) if state is ContainerState.RUNNING else (),
-            address=_ADDRESS
-            if state is ContainerState.RUNNING and isinstance(spec.network, GangNetwork)
-            else "",
+            pids=(os.getpid(),) if running else (),
+            address=_ADDRESS if running and isinstance(spec.network, GangNetwork) else "",
             error=self.machine.start_errors.get(spec.name, ""),
         )
 
@@ -227,16 +220,14 @@ class FakeRuntime:
             container = self.machine.containers.get(name)
             if container is None or status.state is ContainerState.EXITED:
                 return
-            container.killed_code = script.term_code
-            if script.on_term is OnTerm.IGNORES:
-                container.killed_code = _KILLED
+            if script.on_term is OnTerm.ENDS:
+                container.killed_code = script.term_code
             container.killed_at = self._clock.now()
 
     def remove(self, name: str) -> None:
         """Remove. Idempotent."""
         with self._asking("remove a container"):
-            container = self.machine.containers.get(name)
-            if container is not None and container.site == self._site:
+            if self._find(name) is not None:
                 del self.machine.containers[name]
 
     def usage(self, name: str) -> Usage:
@@ -276,10 +267,14 @@ class FakeRuntime:
                 container.given_up_bytes = max(container.given_up_bytes, beyond)
 
     def _get(self, name: str) -> _Container:
-        container = self.machine.containers.get(name)
-        if container is None or container.site != self._site:
+        container = self._find(name)
+        if container is None:
             raise ContainerMissing(name)
         return container
+
+    def _find(self, name: str) -> _Container | None:
+        container = self.machine.containers.get(name)
+        return container if container is not None and container.site == self._site else None
 
     def _script(self, container: _Container) -> Script:
         return self.machine.scripts.get(container.spec.command, self.machine.default)

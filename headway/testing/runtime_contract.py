@@ -8,15 +8,17 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any, TypeVar
 
 import pytest
 
 from headway.errors import ContainerExists, ContainerMissing, PolicyViolation
-from headway.model.policy import ContainerPolicy
-from headway.runtime.port import BindMount, ContainerSpec, ContainerState, Runtime
+from headway.model.container_policy import ContainerPolicy
+from headway.runtime.port import BindMount, ContainerSpec, ContainerState, ContainerStatus, Runtime
 from headway.testing.runtime import OnTerm, Script
 from headway.units import MIB
 
+T = TypeVar("T")
 _END_S = 20.0
 """Nothing in here runs so long; a wait that ends here has failed."""
 _PROMPT_S = 30.0
@@ -66,15 +68,8 @@ FLOODS = Program(
     "yes 0123456789abcde | head -c 3145728", Script(output=((0.0, b"0123456789abcde\n" * 196_608),))
 )
 PROGRAMS = (
-    SPEAKS,
-    SUCCEEDS,
-    SLEEPS,
-    OBEYS,
-    IGNORES,
-    EATS_MEMORY,
-    CHILD_EATS_MEMORY,
-    COUNTS,
-    FLOODS,
+    *(SPEAKS, SUCCEEDS, SLEEPS, OBEYS, IGNORES),
+    *(EATS_MEMORY, CHILD_EATS_MEMORY, COUNTS, FLOODS),
 )
 
 
@@ -129,6 +124,21 @@ class Harness:
         runtime.start(spec.name)
         return runtime
 
+    def sleeping(self, program: Program) -> tuple[Runtime, ContainerSpec]:
+        """A container of *program* that has said that it is up."""
+        spec = self.spec(program)
+        runtime = self.started(spec)
+        until(lambda: whole_log(runtime, spec.name) == b"up\n")
+        return runtime, spec
+
+    def ended(
+        self, program: Program, **changes: Any
+    ) -> tuple[Runtime, ContainerSpec, ContainerStatus]:
+        """A container of *program*, with *changes* of its specification, that has ended."""
+        spec = replace(self.spec(program), **changes)
+        runtime = self.started(spec)
+        return runtime, spec, runtime.wait(spec.name, _END_S)
+
     def clean_up(self) -> None:
         """Remove every container that a test left."""
         runtime = self.runtime()
@@ -150,6 +160,18 @@ def until(condition: Callable[[], bool]) -> None:
     while not condition():
         assert time.monotonic() < give_up_s, "waited in vain"
         time.sleep(0.01)
+
+
+def at_once(number: int, harness: Harness, act: Callable[[Runtime], T]) -> list[T]:
+    """What *number* processes get from *act*, each with a runtime of its own, at one moment."""
+    together = threading.Barrier(number)
+
+    def run(runtime: Runtime) -> T:
+        together.wait()
+        return act(runtime)
+
+    with ThreadPoolExecutor(number) as pool:
+        return list(pool.map(run, [harness.runtime() for _ in range(number)]))
 
 
 class RuntimeContract:
@@ -186,32 +208,21 @@ class RuntimeContract:
         assert time.monotonic() - began_s >= 0.2
 
     def test_of_sixteen_creates_one_wins(self, harness: Harness) -> None:
-        spec, together = harness.spec(SUCCEEDS), threading.Barrier(16)
+        spec = harness.spec(SUCCEEDS)
 
-        def create(_: int) -> bool:
-            runtime = harness.runtime()
-            together.wait()
+        def create(runtime: Runtime) -> bool:
             try:
                 runtime.create(spec)
             except ContainerExists:
                 return False
             return True
 
-        with ThreadPoolExecutor(16) as pool:
-            assert sorted(pool.map(create, range(16))) == [False] * 15 + [True]
+        assert sorted(at_once(16, harness, create)) == [False] * 15 + [True]
 
     def test_a_program_is_started_once(self, harness: Harness) -> None:
         runtime, spec = harness.runtime(), harness.spec(SUCCEEDS)
         runtime.create(spec)
-        together = threading.Barrier(6)
-
-        def start(_: int) -> None:
-            another = harness.runtime()
-            together.wait()
-            another.start(spec.name)
-
-        with ThreadPoolExecutor(6) as pool:
-            list(pool.map(start, range(6)))
+        at_once(6, harness, lambda another: another.start(spec.name))
         runtime.wait(spec.name, _END_S)
         runtime.start(spec.name)
         assert runtime.wait(spec.name, _END_S).state is ContainerState.EXITED
@@ -222,17 +233,16 @@ class RuntimeContract:
         assert runtime.inspect("nobody") is None
         runtime.stop("nobody", 0.0)
         runtime.remove("nobody")
-        with pytest.raises(ContainerMissing):
-            runtime.start("nobody")
-        with pytest.raises(ContainerMissing):
-            runtime.wait("nobody", 0.1)
-        with pytest.raises(ContainerMissing):
-            runtime.read_log("nobody", 0)
+        for ask in (
+            runtime.start,
+            lambda name: runtime.wait(name, 0.1),
+            lambda name: runtime.read_log(name, 0),
+        ):
+            with pytest.raises(ContainerMissing):
+                ask("nobody")
 
     def test_stop_lets_the_program_end_itself(self, harness: Harness) -> None:
-        spec = harness.spec(OBEYS)
-        runtime = harness.started(spec)
-        until(lambda: whole_log(runtime, spec.name) == b"up\n")
+        runtime, spec = harness.sleeping(OBEYS)
         began_s = time.monotonic()
         runtime.stop(spec.name, 60.0)
         assert time.monotonic() - began_s < _PROMPT_S
@@ -240,9 +250,7 @@ class RuntimeContract:
         runtime.stop(spec.name, 10.0)
 
     def test_stop_kills_what_does_not_obey(self, harness: Harness) -> None:
-        spec = harness.spec(IGNORES)
-        runtime = harness.started(spec)
-        until(lambda: whole_log(runtime, spec.name) == b"up\n")
+        runtime, spec = harness.sleeping(IGNORES)
         began_s = time.monotonic()
         runtime.stop(spec.name, 1.0)
         assert 0.9 < time.monotonic() - began_s < _PROMPT_S
@@ -250,9 +258,7 @@ class RuntimeContract:
         assert (ended.exit_code, ended.oom_killed) == (137, False)
 
     def test_remove_ends_everything(self, harness: Harness) -> None:
-        spec = harness.spec(SLEEPS)
-        runtime = harness.started(spec)
-        until(lambda: whole_log(runtime, spec.name) == b"up\n")
+        runtime, spec = harness.sleeping(SLEEPS)
         status = runtime.inspect(spec.name)
         assert status is not None
         assert status.pids
@@ -263,30 +269,23 @@ class RuntimeContract:
         runtime.create(spec)  # the name is free again
 
     def test_a_program_beyond_its_memory_is_killed(self, harness: Harness) -> None:
-        spec = harness.spec(EATS_MEMORY)
-        runtime = harness.started(spec)
-        ended = runtime.wait(spec.name, _END_S)
+        _, _, ended = harness.ended(EATS_MEMORY)
         assert (ended.exit_code, ended.oom_killed) == (137, True)
 
     def test_a_child_beyond_the_memory_is_noticed(self, harness: Harness) -> None:
-        spec = harness.spec(CHILD_EATS_MEMORY)
-        ended = harness.started(spec).wait(spec.name, _END_S)
+        _, _, ended = harness.ended(CHILD_EATS_MEMORY)
         assert ended.oom_killed
         assert ended.exit_code in {0, 137}
 
     def test_use_is_known_after_the_end(self, harness: Harness) -> None:
-        spec = harness.spec(COUNTS)
-        runtime = harness.started(spec)
-        runtime.wait(spec.name, _END_S)
+        runtime, spec, _ = harness.ended(COUNTS)
         used = runtime.usage(spec.name)
         assert used.host_peak_bytes is not None
         assert 0 < used.host_peak_bytes <= spec.host_memory_bytes
         assert used.cpu_s is not None
 
     def test_what_it_writes_elsewhere_lies_in_directories(self, harness: Harness) -> None:
-        spec = harness.spec(SUCCEEDS)
-        runtime = harness.started(spec)
-        runtime.wait(spec.name, _END_S)
+        runtime, spec, _ = harness.ended(SUCCEEDS)
         assert all(folder.is_dir() for folder in runtime.own_folders(spec.name))
         assert runtime.own_folders("nobody") == ()
 
@@ -306,15 +305,12 @@ class RuntimeContract:
         assert found.decode().splitlines() == [f"line {i}" for i in range(_MANY)]
 
     def test_a_flood_gives_up_its_oldest_part(self, harness: Harness) -> None:
-        spec = replace(harness.spec(FLOODS), log_limit_bytes=MIB)
-        runtime = harness.started(spec)
-        runtime.wait(spec.name, _END_S)
+        runtime, spec, _ = harness.ended(FLOODS, log_limit_bytes=MIB)
         runtime.trim_logs()
         first = runtime.read_log(spec.name, 0)
         assert first.skipped_bytes >= 2 * MIB - 4096
         assert b"\0" not in first.data
-        left = first.data
-        offset = first.next_offset
+        left, offset = first.data, first.next_offset
         while (chunk := runtime.read_log(spec.name, offset)).data:
             assert chunk.skipped_bytes == 0
             left, offset = left + chunk.data, chunk.next_offset

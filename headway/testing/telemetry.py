@@ -27,12 +27,9 @@ class FakeGpus:
     @classmethod
     def idle(cls, count: int, memory_bytes: int = 80 * GIB, name: str = "Fake GPU") -> "FakeGpus":
         """*count* GPUs with nothing on them, called ``GPU-0``, ``GPU-1`` and so on."""
-        return cls(
-            *(
-                GpuReading(f"GPU-{n}", n, name, memory_bytes, 0, utilisation_frac=0.0)
-                for n in range(count)
-            )
-        )
+        numbers = range(count)
+        readings = [GpuReading(f"GPU-{n}", n, name, memory_bytes, 0, 0.0) for n in numbers]
+        return cls(*readings)
 
     def show(self, uuid: str, **values: object) -> None:
         """Change fields of one GPU's reading."""
@@ -44,8 +41,7 @@ class FakeGpus:
 
     def gpus(self) -> tuple[Gpu, ...]:
         """The GPUs this node has, lost ones too. Raises `error`."""
-        if self.error is not None:
-            raise self.error
+        self._answer()
         return tuple(sorted(self._known.values(), key=lambda gpu: gpu.index))
 
     def expect(self, gpus: Iterable[Gpu]) -> None:
@@ -60,15 +56,17 @@ class FakeGpus:
 
     def read(self) -> tuple[GpuReading, ...]:
         """Every GPU as it was told. Raises `error`."""
-        if self.error is not None:
-            raise self.error
+        self._answer()
         return tuple(self._readings.values())
 
     def links(self) -> tuple[GpuLinks, ...]:
         """As the test set them, else nothing known of them. Raises `error`."""
+        self._answer()
+        return tuple(self._links.get(uuid, GpuLinks(uuid)) for uuid in self._readings)
+
+    def _answer(self) -> None:
         if self.error is not None:
             raise self.error
-        return tuple(self._links.get(uuid, GpuLinks(uuid)) for uuid in self._readings)
 
     def connect(self, links: GpuLinks) -> None:
         """Set how one GPU is connected."""

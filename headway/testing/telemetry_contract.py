@@ -65,9 +65,8 @@ class GpuSensorsContract:
         rig.lose("GPU-1")
         rig.use("GPU-0", 3 * GIB, {})
         for _ in range(2):
-            assert [(gpu.uuid, gpu.used_bytes) for gpu in rig.sensors.read()] == [
-                ("GPU-0", 3 * GIB)
-            ]
+            (left,) = rig.sensors.read()
+            assert (left.uuid, left.used_bytes) == ("GPU-0", 3 * GIB)
             assert list(rig.sensors.lost()) == ["GPU-1"]
             assert rig.sensors.lost()["GPU-1"]
         assert [gpu.uuid for gpu in rig.sensors.gpus()] == ["GPU-0", "GPU-1"]
@@ -91,10 +90,9 @@ class GpuSensorsContract:
     def test_a_driver_that_cannot_be_used_is_never_an_empty_node(self, rig: GpuRig) -> None:
         """Both calls fail, and work again after the repair."""
         rig.mismatch()
-        with pytest.raises(NvmlUnavailable):
-            rig.sensors.read()
-        with pytest.raises(NvmlUnavailable):
-            rig.sensors.gpus()
+        for ask in (rig.sensors.read, rig.sensors.gpus):
+            with pytest.raises(NvmlUnavailable):
+                ask()
         rig.heal()
         assert len(rig.sensors.gpus()) == len(rig.sensors.read()) == 2
 
@@ -102,10 +100,9 @@ class GpuSensorsContract:
         """Also where nothing is known of them; a driver that cannot be used is an error."""
         assert [each.uuid for each in rig.sensors.links()] == ["GPU-0", "GPU-1"]
         rig.mismatch()
-        with pytest.raises(NvmlUnavailable):
-            rig.sensors.read()
-        with pytest.raises(NvmlUnavailable):
-            rig.sensors.links()
+        for ask in (rig.sensors.read, rig.sensors.links):
+            with pytest.raises(NvmlUnavailable):
+                ask()
 
     def test_a_driver_that_hangs_blocks_nobody(self, rig: GpuRig) -> None:
         """A reading that does not come is an error, and reading goes on afterwards."""

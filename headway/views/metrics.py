@@ -1,6 +1,6 @@
 """The site as Prometheus reads it: names and base units after Prometheus' conventions."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from prometheus_client import CollectorRegistry, generate_latest
@@ -148,29 +148,34 @@ def _line(seen: SiteSnapshot) -> Iterator[Metric]:
     yield from (runs, waiting, oldest)
 
 
+_RUN_READINGS: tuple[tuple[str, str, Callable[[RunProgress, Prediction], float | None]], ...] = (
+    ("elapsed_seconds", "Since the run's container started.", lambda run, _: run.elapsed_s),
+    ("progress_ratio", "Share of its iterations done.", lambda run, _: run.done_frac),
+    ("remaining_seconds", "Expected time to its end.", lambda run, _: run.remaining_s),
+    ("predicted_runtime_seconds", "Runtime said before its start.", lambda _, p: p.runtime_s),
+    (
+        "predicted_runtime_low_seconds",
+        "Low end of its 80 % interval.",
+        lambda _, x: x.runtime_low_s,
+    ),
+    (
+        "predicted_runtime_high_seconds",
+        "High end of its 80 % interval.",
+        lambda _, p: p.runtime_high_s,
+    ),
+)
+
+
 def _running(running: Sequence[RunProgress]) -> Iterator[Metric]:
-    labels = ("run_id", "run", "node")
-    elapsed = _gauge("run_elapsed_seconds", "Since the run's container started.", *labels)
-    done = _gauge("run_progress_ratio", "Share of its iterations done.", *labels)
-    left = _gauge("run_remaining_seconds", "Expected time to its end.", *labels)
-    foretold = _gauge("run_predicted_runtime_seconds", "Runtime said before its start.", *labels)
-    low = _gauge("run_predicted_runtime_low_seconds", "Low end of its 80 % interval.", *labels)
-    high = _gauge("run_predicted_runtime_high_seconds", "High end of its 80 % interval.", *labels)
-    for standing in running:
-        record = standing.record
-        said = record.prediction or Prediction()
-        values = [record.run_id, record.name, record.node or ""]
-        for family, value in (
-            (elapsed, standing.elapsed_s),
-            (done, standing.done_frac),
-            (left, standing.remaining_s),
-            (foretold, said.runtime_s),
-            (low, said.runtime_low_s),
-            (high, said.runtime_high_s),
-        ):
+    for name, text, read in _RUN_READINGS:
+        family = _gauge(f"run_{name}", text, "run_id", "run", "node")
+        for run in running:
+            value = read(run, run.record.prediction or Prediction())
             if value is not None:
-                family.add_metric(values, value)
-    yield from (elapsed, done, left, foretold, low, high)
+                family.add_metric(
+                    [run.record.run_id, run.record.name, run.record.node or ""], value
+                )
+        yield family
 
 
 def _warnings(seen: SiteSnapshot) -> Metric:
@@ -186,16 +191,16 @@ def _warnings(seen: SiteSnapshot) -> Metric:
 
 
 def _estimates(seen: SiteSnapshot) -> Iterator[Metric]:
-    traces = _gauge("traces", "Traces that estimators learn from.")
-    traces.add_metric([], seen.traces)
-    yield traces
     quality = estimate_quality(seen.ended)
-    judged = _gauge("estimate_judged_runs", "Ended runs that the two below rest on.")
-    judged.add_metric([], quality.runs if quality else 0)
-    yield judged
+    yield _single("traces", "Traces that estimators learn from.", seen.traces)
+    judged = "Ended runs that the two below rest on."
+    yield _single("estimate_judged_runs", judged, quality.runs if quality else 0)
     if quality is not None:
-        error = _gauge("estimate_runtime_error_ratio", "Mean relative error of runtimes.")
-        error.add_metric([], quality.error_frac)
-        coverage = _gauge("estimate_interval_coverage_ratio", "Share within the 80 % interval.")
-        coverage.add_metric([], quality.coverage_frac)
-        yield from (error, coverage)
+        error = "Mean relative error of runtimes."
+        yield _single("estimate_runtime_error_ratio", error, quality.error_frac)
+        coverage = "Share within the 80 % interval."
+        yield _single("estimate_interval_coverage_ratio", coverage, quality.coverage_frac)
+
+
+def _single(name: str, text: str, value: float) -> GaugeMetricFamily:
+    return GaugeMetricFamily(f"headway_{name}", text, value=value)

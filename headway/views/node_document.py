@@ -1,6 +1,6 @@
 """One node as plain data with documented keys (docs/json.md)."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from headway.ledger.records import NodeRecord
@@ -48,6 +48,13 @@ def node_view(record: NodeRecord, leases: Iterable[Lease]) -> dict[str, Any]:
         "runs": [lease.run_id for lease in held],
         "heartbeat_at": iso_time(record.heartbeat_at),
     }
+
+
+def state_text(view: Mapping[str, Any]) -> str:
+    """The state of a `node_view` for people, with its reason."""
+    return (
+        f"{view['state']} ({view['state_reason']})" if view["state_reason"] else str(view["state"])
+    )
 
 
 def gpu_text(gpu: dict[str, Any]) -> str:

@@ -9,7 +9,7 @@ from headway.model.lease import Demand, Sharing
 from headway.model.run import Prediction
 from headway.policy.outlook import around
 from headway.policy.plan import Start, Stay
-from headway.scheduler.queue import Line
+from headway.scheduler.planning import preview
 from headway.site import Site
 from headway.views.fields import iso_time
 from headway.views.run_document import predicted_view
@@ -26,7 +26,7 @@ def line_views(site: Site, pool: str = "") -> list[dict[str, Any]]:
         pool: The pool; empty for this node's.
     """
     records = {r.run_id: r for r in site.ledger.runs.waiting(pool or site.settings.pool)}
-    entries = Line(site, pool).preview().entries if records else ()
+    entries = preview(site, pool)(()).entries if records else ()
     planned = [entry for entry in entries if entry.run_id in records]
     views = [waiting_view(e.position, records.pop(e.run_id), e) for e in planned]
     behind = enumerate(records.values(), start=len(views) + 1)

@@ -9,11 +9,11 @@ from rich.text import Text
 
 from headway.clock import SystemClock
 from headway.errors import shown
-from headway.model.silent import RunWarning
+from headway.model.run_warning import RunWarning
 from headway.site import Site
 from headway.units import format_duration, format_size
 from headway.views.fields import fields
-from headway.views.node_document import node_view
+from headway.views.node_document import node_view, state_text
 from headway.views.queue_document import line_views, start_text
 from headway.views.run_document import warning_view
 from headway.views.site_snapshot import RunProgress, site_snapshot
@@ -57,10 +57,9 @@ def bar(part: float | None, whole: float) -> str:
 def _nodes(nodes: Sequence[dict[str, Any]]) -> Table:
     table = _table("nodes", "", "memory used", "of", "promised", "busy")
     for node in nodes:
-        state = node["state"] + (f" ({node['state_reason']})" if node["state_reason"] else "")
         total = node["host_memory_bytes"]
         table.add_row(
-            _plain(f"{node['node']}  {state}"),
+            _plain(f"{node['node']}  {state_text(node)}"),
             bar(node["host_used_bytes"], total),
             format_size(total),
             format_size(node["host_promised_bytes"]),

@@ -10,6 +10,7 @@ import pytest
 
 from headway.clock import SystemClock
 from headway.errors import ImpossibleDemand, StagingTimedOut
+from headway.forecast import Forecaster
 from headway.model.job import Dataset, Resources, TrainingJob
 from headway.model.lease import Basis, Lease, Sharing
 from headway.model.node import GpuProcess, GpuReading, Reserve
@@ -51,7 +52,7 @@ def test_what_runs_is_followed_though_it_would_not_be_admitted_any_more(site: Si
     assert demand is not None
     said = Prediction(runtime_s=4711.0, basis="said before the start")
     site.ledger.runs.predict(RUN, said, replace(demand, host_memory_bytes=65 * MIB))
-    (node,) = site.nodes()
+    (node,) = (each.node for each in site.ledger.nodes.all())
     all_of_it = Reserve(0.0, node.capacity.host_memory_bytes)
     full = replace(node, reserve=all_of_it)
     site.ledger.nodes.register(full, boot_id="b", worker_token="w")
@@ -141,9 +142,7 @@ def settled(attempt: Attempt, followed: Followed) -> Exit:
     record = site.ledger.runs.get(RUN)
     if record.state is RunState.WAITING:
         override = record.demand_override
-        site.ledger.runs.predict(
-            RUN, *site.forecast(attempt.job, dataset_bytes=None, override=override)
-        )
+        site.ledger.runs.predict(RUN, *Forecaster(site).forecast(attempt.job, override=override))
     return exit_
 
 
@@ -172,7 +171,7 @@ def test_out_of_gpu_memory_gets_a_larger_gpu_teaches_and_ends_with_the_largest(
         ("oom", "NVIDIA A100-SXM4-80GB", round(79.5 * GIB), None),
         ("oom", "NVIDIA T4", 17 * GIB, None),
     ]
-    said, demand = gpu_site.forecast(ON_A_GPU, dataset_bytes=None)
+    said, demand = Forecaster(gpu_site).forecast(ON_A_GPU)
     assert said.gpu_above_bytes == round(79.5 * GIB)
     assert (demand.sharing, demand.gpu_memory_bytes) == (Sharing.WHOLE, round(79.5 * GIB))
 
@@ -211,7 +210,7 @@ def test_a_run_of_which_nothing_is_known_gets_twice_the_memory_and_then_all_ther
     site: Site,
 ) -> None:
     job = JOB.model_copy(update={"resources": Resources(cpus=site.host.cpus() / 4)})
-    site.heartbeat()  # what strangers use is known
+    site.heartbeat(site.read_node())  # what strangers use is known
     killed = []
     for number in (1, 2, 3):
         attempt = Attempt(site, RUN, job)
@@ -223,7 +222,7 @@ def test_a_run_of_which_nothing_is_known_gets_twice_the_memory_and_then_all_ther
     assert killed[1] < killed[2] <= 2 * killed[1]
     record = site.ledger.runs.get(RUN)
     assert record.state is RunState.ENDED
-    assert site.forecast(job, dataset_bytes=None)[0].host_above_bytes == killed[2]
+    assert Forecaster(site).forecast(job)[0].host_above_bytes == killed[2]
 
 
 def test_a_run_on_gpus_of_several_kinds_teaches_nothing(gpu_site: Site) -> None:
@@ -232,7 +231,7 @@ def test_a_run_on_gpus_of_several_kinds_teaches_nothing(gpu_site: Site) -> None:
     )
     attempt = Attempt(gpu_site, RUN, job)
     lease = run_once(attempt)
-    assert gpu_site.gpu_type(lease) == ""
+    assert Forecaster(gpu_site).gpu_type(lease) == ""
     assert settled(attempt, ended(attempt, 0)).kind is ExitKind.OK
     assert gpu_site.ledger.traces.count() == 0
 
@@ -247,7 +246,7 @@ def test_a_forecast_is_about_the_gpu_that_is_granted(gpu_site: Site) -> None:
             Trace(JOB.recipe(), gpu_type, 1, None, runtime_s=runtime_s, cpus=0.1,
                   gpu_peak_bytes=peak_gib * GIB, run_id=gpu_type)
         ])  # fmt: skip
-    said, demand = gpu_site.forecast(ON_A_GPU, dataset_bytes=None)
+    said, demand = Forecaster(gpu_site).forecast(ON_A_GPU)
     assert (said.gpu_type, said.runtime_s) == ("NVIDIA T4", pytest.approx(900))
     assert (demand.gpu_memory_bytes, demand.gpu_memory_basis) == (10 * GIB, Basis.PREDICTED)
     gpu_site.gpus.show("GPU-0", used_bytes=15 * GIB)  # a stranger is on the T4
@@ -260,14 +259,14 @@ def test_a_forecast_is_about_the_gpu_that_is_granted(gpu_site: Site) -> None:
 
 def test_a_guess_is_of_the_largest_node_that_the_run_may_go_to(site: Site) -> None:
     """Not of the node whose worker happens to look at it first."""
-    (here,) = site.nodes()
+    (here,) = (each.node for each in site.ledger.nodes.all())
     capacity = replace(here.capacity, cpus=16.0, host_memory_bytes=1024 * GIB)
     there = replace(here, name="there", capacity=capacity, reserve=Reserve())
     site.ledger.nodes.register(there, boot_id="b", worker_token="w")
     job = JOB.model_copy(update={"resources": Resources(cpus=1)})
-    _, demand = site.forecast(job, dataset_bytes=None, pool=here.pool)
+    _, demand = Forecaster(site).forecast(job, pool=here.pool)
     assert (demand.host_memory_bytes, demand.host_memory_basis) == (64 * GIB, Basis.PRIOR)
-    _, bound = site.forecast(job, dataset_bytes=None, pool=here.pool, queue="here")
+    _, bound = Forecaster(site).forecast(job, pool=here.pool, queue="here")
     assert bound.host_memory_bytes <= here.capacity.host_memory_bytes / here.capacity.cpus
-    _, large = site.forecast(job, dataset_bytes=200 * GIB, pool=here.pool, queue="here")
+    _, large = Forecaster(site).forecast(job, dataset_bytes=200 * GIB, pool=here.pool, queue="here")
     assert large.host_memory_bytes < here.capacity.host_memory_bytes

@@ -24,7 +24,7 @@ SITE = cast("Any", SimpleNamespace(runtime=NoImage(), clock=SystemClock()))
 def test_an_image_that_cannot_be_had_is_said_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     """It ended in the traceback of a subprocess."""
 
-    def lacks(_clock: object, _title: str, command: list[str]) -> Any:
+    def lacks(_title: str, command: list[str]) -> Any:
         return subprocess.CompletedProcess(command, 1, "working\ncannot build: lacks a shell\n")
 
     monkeypatch.setattr(demo, "_shown", lacks)
@@ -35,13 +35,13 @@ def test_an_image_that_cannot_be_had_is_said_in_one_line(monkeypatch: pytest.Mon
 
 
 def test_a_command_is_shown_until_its_end_and_its_words_are_kept() -> None:
-    done = demo._shown(SITE.clock, "counting", ["sh", "-c", "echo one; echo two >&2; exit 3"])
+    done = demo._shown("counting", ["sh", "-c", "echo one; echo two >&2; exit 3"])
     assert (done.returncode, done.stdout) == (3, "one\ntwo\n")
 
 
 def test_a_command_that_hangs_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(demo, "_BUILD_S", 0.2)
-    done = demo._shown(SITE.clock, "hanging", ["sh", "-c", "exec sleep 600"])
+    done = demo._shown("hanging", ["sh", "-c", "exec sleep 600"])
     assert done.returncode == -9
 
 

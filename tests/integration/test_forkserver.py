@@ -184,7 +184,7 @@ def test_changed_code_is_seen_by_the_next_run(site: Site) -> None:
 
 def test_what_the_worker_preloads_leaves_no_thread() -> None:
     """Else the fork server serves without it, and each run imports for itself: a second more."""
-    from headway.worker.gpu_node import PRELOAD, PRELOAD_ENV
+    from headway.worker.flow_process import PRELOAD, PRELOAD_ENV
 
     program = f"import os\nfor name in {PRELOAD!r}: __import__(name)\n"
     program += "print(len(os.listdir('/proc/self/task')))"

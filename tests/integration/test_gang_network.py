@@ -12,9 +12,9 @@ from flows.gang import start_ranks
 from headway.clock import SystemClock
 from headway.errors import ImpossibleDemand, PolicyViolation
 from headway.gateway.submit import read_for, refuse_impossible
+from headway.model.container_policy import GangNetwork, NetworkMode
 from headway.model.job import Resources, TrainingJob
 from headway.model.lease import Demand, Lease
-from headway.model.policy import GangNetwork, NetworkMode
 from headway.node.janitor import Janitor
 from headway.run.attempt import Attempt
 from headway.run.rendezvous import Meeting
@@ -43,7 +43,7 @@ def site(tmp_path: Path, machine: FakeMachine, monkeypatch: pytest.MonkeyPatch) 
         site, "_engine", lambda: FakeRuntime("s", site._runtime_policy(), site.clock, machine)
     )
     site.join()
-    other = replace(site.nodes()[0], name="other")
+    other = replace(site.ledger.nodes.all()[0].node, name="other")
     site.ledger.nodes.register(other, boot_id="b", worker_token="w")
     return site
 

@@ -136,7 +136,7 @@ def test_data_that_nobody_here_needs_any_more_is_let_go(site: Site) -> None:
     mend(site)
     assert users(site) == (RUN,)
     site.ledger.nodes.register(
-        replace(site.nodes()[0], name="there"), boot_id="b", worker_token="w"
+        replace(site.ledger.nodes.all()[0].node, name="there"), boot_id="b", worker_token="w"
     )
     assert isinstance(site.ledger.leases.admit(RUN, "there", DEMAND, reading=None, ttl_s=60), Lease)
     mend(site)
@@ -155,7 +155,7 @@ def test_a_run_that_is_at_work_here_keeps_its_data(site: Site) -> None:
 
 def test_a_container_that_came_since_the_runs_were_read_stays(site: Site) -> None:
     site.ledger.nodes.register(
-        replace(site.nodes()[0], name="there"), boot_id="b", worker_token="w"
+        replace(site.ledger.nodes.all()[0].node, name="there"), boot_id="b", worker_token="w"
     )
     lease = site.ledger.leases.admit(RUN, "there", DEMAND, reading=None, ttl_s=60, others=["here"])
     assert isinstance(lease, Lease)

@@ -12,15 +12,17 @@ import pytest
 from headway.clock import SystemClock
 from headway.gateway.submit import rehearse
 from headway.ledger.standings import NOT_KEPT_YET
-from headway.model.attempt import Standing
+from headway.model.attempt_record import Standing
 from headway.model.job_text import job_from_document
 from headway.model.lease import Demand, Lease
 from headway.model.node import Gpu, GpuReading, NodeState
 from headway.model.run import Prediction, RunState
 from headway.model.trace import Trace
 from headway.node.flowlock import hold_flow
+from headway.scheduler.intake import Offer
 from headway.scheduler.limits import Gates
-from headway.scheduler.queue import Line, Offer
+from headway.scheduler.planning import preview
+from headway.scheduler.queue import Line
 from headway.settings import Settings
 from headway.site import LINE, Site
 from headway.views.queue_document import line_views, start_text, waiting_of
@@ -40,7 +42,7 @@ def sites(ledger_url: str, tmp_path: Path) -> Iterator[dict[str, Site]]:
         )
         found[name] = Site(settings, SystemClock())
         found[name].join()
-        found[name].heartbeat()
+        found[name].heartbeat(found[name].read_node())
     yield found
     for site in found.values():
         site.ledger.close()
@@ -53,7 +55,7 @@ def here(sites: dict[str, Site]) -> Site:
 
 def offer(name: str, *, age_s: float = 0.0, share: float = 0.6, **changes: Any) -> Offer:
     """A run that takes *share* of a node's memory, submitted *age_s* ago."""
-    memory = int(offer.site.here().capacity.host_memory_bytes * share)  # type: ignore[attr-defined]
+    memory = int(offer.site.ledger.nodes.get("here").node.capacity.host_memory_bytes * share)  # type: ignore[attr-defined]
     document = {
         "name": name,
         "image": "i:1",
@@ -116,16 +118,16 @@ def test_the_expected_start_follows_what_a_running_log_tells(sites) -> None:
     assert names(here, line.look().start) == ["first"]
     token = here.ledger.leases.of_run(first.run_id).token
     here.ledger.runs.begin(first.run_id, 1, token, container="c", runtime="process")
-    (before,) = line.preview().entries
+    (before,) = preview(here)(()).entries
     assert before.unknown == "nothing is known of how long first runs"  # whatever its time limit
     said = Standing(first.run_id, 1, NOT_KEPT_YET, 5.0, done_frac=0.1, remaining_s=60.0)
     here.ledger.standings.keep(said)
-    (after,) = line.preview().entries
+    (after,) = preview(here)(()).entries
     assert after.expected_at == pytest.approx(
         here.ledger.now() + timedelta(seconds=60), abs=timedelta(seconds=20)
     )
     here.ledger.standings.keep(replace(said, remaining_s=1e300))
-    (endless,) = line.preview().entries
+    (endless,) = preview(here)(()).entries
     assert endless.expected_at <= endless.latest_at
 
 
@@ -292,7 +294,7 @@ def test_what_can_never_run_is_started_so_that_it_says_so(here) -> None:
 def test_a_preview_writes_nothing(sites) -> None:
     site = sites["here"]
     Line(site).take_in([offer("a"), offer("b")])
-    entries = Line(site).preview().entries
+    entries = preview(site)(()).entries
     assert len(entries) == 2
     assert site.ledger.leases.live() == []
     assert {r.state for r in site.ledger.runs.waiting("gpu")} == {RunState.WAITING}
@@ -313,7 +315,7 @@ def test_the_ledger_counts_who_was_overtaken(sites) -> None:
         site.ledger.leases.admit(run.run_id, "here", demand, reading=None, ttl_s=60)
 
     def overtaken(least: int, **priorities: int) -> Mapping[str, int]:
-        seen = site.ledger.lines.snapshot("gpu", {}, overtaken_from=least, priorities=priorities)
+        seen = site.ledger.pools.snapshot("gpu", {}, overtaken_from=least, priorities=priorities)
         assert seen.at >= now
         return seen.overtaken
 
@@ -340,7 +342,7 @@ def test_runs_that_wait_for_a_closed_node_leave_the_window_to_the_others(sites) 
 
 def _with_a_gpu(site: Site) -> None:
     """The node as if it had one; nothing reads it."""
-    node = site.here()
+    node = site.ledger.nodes.get(site.settings.node).node
     assert node is not None
     gpu = Gpu("GPU-0", 0, "NVIDIA A100", 40 * 2**30)
     site.ledger.nodes.register(

@@ -41,7 +41,7 @@ def site(tmp_path: Path) -> Site:
     site = Site(Settings(home=tmp_path, runtime="process", node="head"), SystemClock())
     site.join()
     for name in ("one", "two"):
-        node = replace(site.nodes()[0], name=name)
+        node = replace(site.ledger.nodes.all()[0].node, name=name)
         site.ledger.nodes.register(node, boot_id="b", worker_token="w")
     return site
 

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.prefect
 def gone(process_site: LiveSite) -> Iterator[Site]:
     """The live site with a second node that was heard of just now; the first is drained."""
     site = Site(Settings(home=process_site.home, runtime="process"), SystemClock())
-    here = next(node for node in site.nodes() if node.name == process_site.env["HEADWAY_NODE"])
+    here = site.ledger.nodes.get(process_site.env["HEADWAY_NODE"]).node
     process_site.run("node", "drain", here.name)
     site.ledger.nodes.register(
         replace(here, name=f"gone-{uuid4().hex[:6]}"), boot_id="gone", worker_token="gone"
@@ -34,7 +34,8 @@ def gone(process_site: LiveSite) -> Iterator[Site]:
 
 
 def gone_name(site: Site) -> str:
-    return next(node.name for node in site.nodes() if node.name.startswith("gone"))
+    names = (each.node.name for each in site.ledger.nodes.all())
+    return next(name for name in names if name.startswith("gone"))
 
 
 def running_there(live: LiveSite, site: Site, retries: int) -> str:

@@ -47,7 +47,7 @@ def test_the_first_to_learn_is_used_and_a_worse_one_is_not(tmp_path: Path) -> No
     first = retrain(traces(60), tmp_path, fitted_at=NOON)
     assert (first.version, first.verdict.promoted) == (1, True)
     (unseen,) = traces(61)[-1:]
-    said = store.load(tmp_path).predict(from_trace(unseen)).runtime_s
+    said = store.load(tmp_path).predict([from_trace(unseen)])[0].runtime_s
     assert said is not None
     assert unseen.runtime_s is not None
     assert math.isclose(said, unseen.runtime_s, rel_tol=0.2)

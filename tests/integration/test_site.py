@@ -118,7 +118,7 @@ def before(tmp_path: Path) -> Site:
     """The node as another boot has left it."""
     site = node(tmp_path)
     site.join()
-    there = site.nodes()[0]
+    there = site.ledger.nodes.all()[0].node
     site.ledger.nodes.register(
         replace(there, pool="theirs"), boot_id="another", worker_token="theirs"
     )
@@ -143,4 +143,4 @@ def test_a_machine_started_anew_has_its_name_still(
 
 
 def test_a_worker_whose_node_another_one_has_is_told_so(before: Site) -> None:
-    assert not before.heartbeat()
+    assert not before.heartbeat(before.read_node())

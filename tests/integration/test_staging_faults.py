@@ -90,12 +90,12 @@ def test_a_fetch_killed_at_any_moment_leaves_no_set(
     with Stager(tmp_path / "node", flights, "r1", pause_s=0.05) as stager:
         stager.wait_done(done_bytes)
         stager.kill()
-    assert len(Partial.found_in(cache._tmp)) == 1
-    assert not list(cache._sets.iterdir())
+    assert len(Partial.found_in(cache._folders.tmp)) == 1
+    assert not list(cache._folders.sets.iterdir())
     staged = stage(cache, flights, "r2")
     assert not staged.from_cache
     assert staged.path.read_bytes() == flights.read_bytes()
-    assert not Partial.found_in(cache._tmp)
+    assert not Partial.found_in(cache._folders.tmp)
 
 
 def test_sweeping_spares_the_living_and_removes_the_dead(tmp_path: Path, flights: Path) -> None:
@@ -180,10 +180,10 @@ def test_cleaning_up_never_takes_what_another_has(tmp_path: Path) -> None:
         thread.join()
     assert wrong == []
     cache = caches[0]
-    stored = {folder.name for folder in cache._sets.iterdir()}
+    stored = {folder.name for folder in cache._folders.sets.iterdir()}
     assert stored == {each.key for each in cache._index.list("n")}
     assert sum(each.size_bytes for each in cache._index.list("n")) <= budget
-    assert not Partial.found_in(cache._tmp)
+    assert not Partial.found_in(cache._folders.tmp)
 
 
 @pytest.fixture
@@ -216,7 +216,7 @@ def test_more_than_the_disk_has_is_refused_before_a_byte_is_copied(
     assert full.value.needed_bytes == 40 * MIB
     assert full.value.free_bytes <= 16 * MIB
     assert copied == []
-    assert not Partial.found_in(cache._tmp)
+    assert not Partial.found_in(cache._folders.tmp)
 
 
 def test_unused_sets_give_way_to_a_full_disk(small_disk: Path, tmp_path: Path) -> None:
@@ -241,7 +241,7 @@ def test_a_disk_that_fills_in_mid_copy_is_cleaned_up(small_disk: Path, tmp_path:
             "r1",
             progress=progress,
         )
-    assert not Partial.found_in(cache._tmp)
+    assert not Partial.found_in(cache._folders.tmp)
     (small_disk / "somebody-else").unlink()
     assert stage(cache, tmp_path / "set").size_bytes == 12 * MIB
 
@@ -270,7 +270,7 @@ def test_a_source_without_a_size_gets_room_in_steps(tmp_path: Path) -> None:
         try:
             return cache.stage(dataset, "r", progress=lambda done, total: None)
         finally:
-            assert not Partial.found_in(cache._tmp)
+            assert not Partial.found_in(cache._folders.tmp)
 
     assert fetch("cache", 41 * MIB).size_bytes == 40 * MIB
     with pytest.raises(CacheFull):

@@ -7,6 +7,7 @@ import pytest
 from click.testing import CliRunner
 
 from headway.cli.main import headway
+from headway.forecast import Forecaster
 from headway.gateway.submit import rehearse
 from headway.model.job_text import read_job
 from headway.model.node import Capacity, Gpu, Node, Reserve
@@ -163,7 +164,7 @@ def test_a_rehearsal_goes_by_the_priority_of_its_queue(site):
         "r", job.document(), name="r", owner="", team="", pool="gpu", priority=-1,
         submitted_at=site.ledger.now(), queue="default",
     )  # fmt: skip
-    site.ledger.runs.predict("r", *site.forecast(job, dataset_bytes=None))
+    site.ledger.runs.predict("r", *Forecaster(site).forecast(job))
     gates = gates_document(Gates(priorities={"default": -1, "urgent": 0}))
     site.ledger.settings.put(f"{GATES}/gpu", gates)
     said = [rehearse(site, job, pool="gpu", queue=queue)[0] for queue in ("default", "urgent")]

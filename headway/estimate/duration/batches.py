@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from headway.estimate.encode import Encoder, Floats, State, log2
+from headway.estimate.encode import Encoder, Floats, log2
 from headway.estimate.features import Configuration
 
 
@@ -54,12 +54,3 @@ class Batches:
                 value = math.nan
             found[row, column] = np.round(value - self.usual.get(c.network, middle), 9)
         return found
-
-    def state(self) -> State:
-        """The batches as plain data."""
-        return {"usual": self.usual, "low": self.low, "high": self.high}
-
-    @classmethod
-    def from_state(cls, state: State) -> "Batches":
-        """The batches that gave *state*."""
-        return cls(**state)

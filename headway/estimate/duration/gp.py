@@ -11,7 +11,7 @@ import numpy as np
 from scipy.linalg import cho_solve, cholesky, solve_triangular
 
 from headway.estimate.duration.kernel import JITTER, Kernel
-from headway.estimate.encode import Floats, State
+from headway.estimate.encode import Floats
 
 EXACT = 1000
 """Up to so many traces nothing is approximated."""
@@ -41,22 +41,6 @@ class GaussianProcess:
     """Lower Cholesky factor of k(points, points)."""
     inner: Floats
     """Lower Cholesky factor of noise · 1 + V Vᵀ with V = root⁻¹ k(points, x)."""
-
-    def state(self) -> State:
-        """The process as plain data."""
-        return {
-            "kernel": self.kernel.state(),
-            "mean": self.mean,
-            "points": self.points,
-            "weights": self.weights,
-            "root": self.root,
-            "inner": self.inner,
-        }
-
-    @classmethod
-    def from_state(cls, state: State) -> "GaussianProcess":
-        """The process that gave *state*."""
-        return cls(**{**state, "kernel": Kernel.from_state(state["kernel"])})
 
     @classmethod
     def fit(

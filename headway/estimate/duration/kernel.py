@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from scipy.linalg import cho_solve, cholesky
 
-from headway.estimate.encode import UNSEEN, Floats, State
+from headway.estimate.encode import UNSEEN, Floats
 
 TUNED_ON = 450
 """Scales are fitted on at most so many traces."""
@@ -102,35 +102,6 @@ class Kernel:
         for embedding in self.embeddings:
             known &= embedding.index(x) >= 0
         return known
-
-    def state(self) -> State:
-        """The kernel as plain data."""
-        return {
-            "categorical": self.categorical,
-            "linear": self.linear,
-            "terms": self.terms,
-            "centre": self.centre,
-            "theta": self.theta,
-            "embeddings": [
-                {"columns": e.columns, "axes": e.axes, "levels": e.levels, "offsets": e.offsets}
-                for e in self.embeddings
-            ],
-        }
-
-    @classmethod
-    def from_state(cls, state: State) -> "Kernel":
-        """The kernel that gave *state*."""
-        return cls(
-            categorical=tuple(state["categorical"]),
-            linear=tuple(state["linear"]),
-            terms=tuple(tuple(term) for term in state["terms"]),
-            centre=state["centre"],
-            theta=state["theta"],
-            embeddings=tuple(
-                Embedding(tuple(e["columns"]), tuple(e["axes"]), e["levels"], e["offsets"])
-                for e in state["embeddings"]
-            ),
-        )
 
     def __call__(self, a: Floats, b: Floats) -> Floats:
         """Covariance of the noise-free values at the rows of *a* and *b*."""

@@ -15,7 +15,7 @@ from headway.estimate.duration.batches import Batches
 from headway.estimate.duration.gp import EXACT, GaussianProcess, left_out
 from headway.estimate.duration.kernel import TUNED_ON, Kernel
 from headway.estimate.duration.terms import embedded_kernel, plain_kernel, workload
-from headway.estimate.encode import UNSEEN, Encoder, Floats, State
+from headway.estimate.encode import UNSEEN, Encoder, Floats
 from headway.estimate.features import Configuration
 
 CHAMPION = "gp"
@@ -89,33 +89,6 @@ class TimeModel:
         recipes = frozenset(c.recipe for c in configurations)
         ignored = int((~credible).sum())
         return cls(encoder, batches, members, centre, stretches, counts, recipes, ignored)
-
-    def state(self) -> State:
-        """The model as plain data."""
-        return {
-            "encoder": self.encoder.state(),
-            "batches": self.batches.state(),
-            "members": [member.state() for member in self.members],
-            "centre": self.centre,
-            "stretches": self.stretches,
-            "counts": self.counts,
-            "recipes": sorted(self.recipes),
-            "ignored": self.ignored,
-        }
-
-    @classmethod
-    def from_state(cls, state: State) -> "TimeModel":
-        """The model that gave *state*."""
-        return cls(
-            Encoder.from_state(state["encoder"]),
-            Batches.from_state(state["batches"]),
-            tuple(GaussianProcess.from_state(member) for member in state["members"]),
-            state["centre"],
-            state["stretches"],
-            tuple(state["counts"]),
-            frozenset(state["recipes"]),
-            state["ignored"],
-        )
 
     def has(self, configuration: Configuration) -> bool:
         """Whether a trace of the same recipe was among those it learnt from."""

@@ -9,7 +9,7 @@ from headway.estimate.estimator import Estimators, digest
 from headway.estimate.evaluation.evaluate import HeldOut, Rows, Score, readable, score
 from headway.model.trace import Trace
 
-FEWEST = 10
+FEWEST_TO_JUDGE = 10
 """With fewer held-out runs a difference is chance."""
 BETTER = 0.98
 """A challenger's mean error is at most so much of the champion's."""
@@ -49,7 +49,7 @@ def split(
     fresh = [i for i, trace in enumerate(traces) if digest(trace) not in seen]
     count = round(len(traces) * share)
     if seen:
-        count = max(min(count, len(fresh) // 2), min(FEWEST, len(fresh)))
+        count = max(min(count, len(fresh) // 2), min(FEWEST_TO_JUDGE, len(fresh)))
     count = min(max(1, count), len(fresh))
     by_age = sorted(
         fresh, key=lambda i: (traces[i].started_at is not None, str(traces[i].started_at))
@@ -85,7 +85,7 @@ def compare(
         f"{readable(new.p95_relative_error)} against {readable(old.p95_relative_error)}, "
         f"on {len(held_out)} runs"
     )
-    if len(held_out) < FEWEST:
+    if len(held_out) < FEWEST_TO_JUDGE:
         return Verdict(False, f"too few held-out runs ({figures})", len(held_out), old, new)
     better = new.mean_relative_error <= BETTER * old.mean_relative_error
     no_worse = new.p95_relative_error <= 1.05 * old.p95_relative_error

@@ -12,8 +12,7 @@ from threadpoolctl import threadpool_limits
 
 from headway.estimate import store
 from headway.estimate.estimator import FEWEST, Estimators
-from headway.estimate.evaluation.compare import FEWEST as FEWEST_NEW
-from headway.estimate.evaluation.compare import Verdict, compare, split
+from headway.estimate.evaluation.compare import FEWEST_TO_JUDGE, Verdict, compare, split
 from headway.estimate.features import measured_times
 from headway.model.trace import Trace
 
@@ -55,10 +54,10 @@ def _retrain(traces: Sequence[Trace], models_dir: Path, fitted_at: datetime) -> 
     if len(usable) <= FEWEST:
         return kept(f"{len(usable)} usable traces; more than {FEWEST} are needed to learn from")
     older, held_out = split(usable, seen=champion.seen)
-    if champion.times and len(held_out) < FEWEST_NEW:
+    if champion.times and len(held_out) < FEWEST_TO_JUDGE:
         return kept(
             f"{len(held_out)} usable traces since version {champion.version}; "
-            f"{FEWEST_NEW} are needed to tell whether another would be better"
+            f"{FEWEST_TO_JUDGE} are needed to tell whether another would be better"
         )
     verdict = compare(champion, Estimators.fit(older, fitted_at=fitted_at), held_out)
     if not verdict.promoted:

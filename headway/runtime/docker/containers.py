@@ -17,8 +17,8 @@ from docker.errors import APIError, DockerException, NotFound
 from headway.cgroups import Cgroups
 from headway.clock import Clock
 from headway.errors import ContainerMissing, RuntimeFailure
+from headway.model.container_policy import ContainerPolicy
 from headway.model.image import ImageReference
-from headway.model.policy import ContainerPolicy
 from headway.runtime import logfile
 from headway.runtime.docker import creation, images
 from headway.runtime.docker.engine import Engine, asking, ordering
@@ -99,10 +99,7 @@ class DockerRuntime:
             ),
             (
                 self._own_group,
-                (
-                    "The memory peak is read while a container runs; one in its last second "
-                    "may be missed."
-                ),
+                "The memory peak is read while a container runs; a later one may be missed.",
             ),
             (not amiss, amiss),
         )

@@ -1,24 +1,25 @@
-"""The processes below one process, and what they use. /proc on Linux, psutil elsewhere.
+"""The processes below one process, and what they use.
 
-psutil would read every process of the machine at each look; a watchdog that
-looks ten times a second reads only its own.
+psutil answers, but for the tree on Linux: it would read every process of the
+machine each time, and a watchdog asks ten times a second.
 """
 
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
 import psutil
 
+T = TypeVar("T")
 _LINUX = sys.platform.startswith("linux")
-_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
-_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 
 def tree(pid: int) -> list[int]:
     """Every live process below *pid*, without *pid* itself."""
     if not _LINUX:
-        return [p.pid for p in psutil.Process(pid).children(recursive=True) if _alive(p)]
+        return [each.pid for each in psutil.Process(pid).children(recursive=True) if _alive(each)]
     found, todo = [], [pid]
     while todo:
         for child in _children(todo.pop()):
@@ -39,6 +40,14 @@ def _children(pid: int) -> list[int]:
     return children
 
 
+def state(pid: int) -> str:
+    """The kernel's letter for what the process does, as in ps; empty when unknown or gone."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return ""
+
+
 def _alive(process: psutil.Process) -> bool:
     try:
         return process.status() != psutil.STATUS_ZOMBIE
@@ -46,53 +55,28 @@ def _alive(process: psutil.Process) -> bool:
         return False
 
 
-def _stat(pid: int) -> list[str]:
-    """The fields of /proc/PID/stat after the name; empty when it is gone."""
+def _asked(pid: int, question: Callable[[psutil.Process], T], default: T) -> T:
+    """What *question* says of the process; *default* where it is gone or not ours to ask."""
     try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    except (FileNotFoundError, ProcessLookupError):
-        return []
-
-
-def state(pid: int) -> str:
-    """The kernel's letter for what the process does, as in ps; empty when unknown or gone."""
-    return (_stat(pid) or [""])[0]
+        return question(psutil.Process(pid))
+    except (psutil.NoSuchProcess, psutil.AccessDenied):
+        return default
 
 
 def rss_bytes(pid: int) -> int:
     """Resident memory, shared pages in full."""
-    if not _LINUX:
-        try:
-            return int(psutil.Process(pid).memory_info().rss)
-        except (psutil.NoSuchProcess, psutil.AccessDenied):
-            return 0
-    try:
-        return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * _PAGE_BYTES
-    except (FileNotFoundError, ProcessLookupError):
-        return 0
+    return _asked(pid, lambda process: int(process.memory_info().rss), 0)
 
 
 def pss_bytes(pid: int) -> int:
     """Resident memory, each shared page divided by its sharers; RSS where unknown."""
-    try:
-        for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
-            if line.startswith("Pss:"):
-                return int(line.split()[1]) * 1024
-    except (FileNotFoundError, ProcessLookupError, PermissionError):
-        return rss_bytes(pid)
-    return 0
+    pss = _asked(pid, lambda process: getattr(process.memory_full_info(), "pss", None), None)
+    return rss_bytes(pid) if pss is None else int(pss)
 
 
 def cpu_s(pid: int) -> float:
-    """CPU time of *pid* and its children that it waited for."""
-    if not _LINUX:
-        try:
-            times = psutil.Process(pid).cpu_times()
-        except (psutil.NoSuchProcess, psutil.AccessDenied):
-            return 0.0
-        return float(times.user + times.system)
-    fields = _stat(pid)
-    return sum(int(ticks) for ticks in fields[11:15]) / _TICKS_PER_S
+    """CPU time of *pid*, and on Linux of its children that it waited for."""
+    return _asked(pid, lambda process: float(sum(process.cpu_times()[:4])), 0.0)
 
 
 def with_token(token: str) -> list[int]:
@@ -103,7 +87,7 @@ def with_token(token: str) -> list[int]:
     found = []
     for process in psutil.process_iter():
         try:
-            if token in process.environ().values() and process.status() != psutil.STATUS_ZOMBIE:
+            if token in process.environ().values() and _alive(process):
                 found.append(process.pid)
         except (psutil.NoSuchProcess, psutil.AccessDenied, OSError):
             continue

@@ -1,4 +1,4 @@
-"""Programs as plain processes, for machines without a container engine.
+"""The process runtime: programs as plain processes of this machine.
 
 A "container" is a folder with what was asked, a shim that holds the program,
 and what the shim wrote down. Nothing runs between the calls but the shims.
@@ -6,15 +6,13 @@ and what the shim wrote down. Nothing runs between the calls but the shims.
 
 import contextlib
 import json
-import math
 import os
 import secrets
-import select
 import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -23,9 +21,8 @@ import psutil
 
 import headway
 from headway.clock import Clock
-from headway.errors import ContainerExists, ContainerMissing, PolicyViolation, RuntimeFailure
-from headway.model.policy import ContainerPolicy
-from headway.project import PACKAGE, PROJECT
+from headway.errors import ContainerExists, ContainerMissing, RuntimeFailure
+from headway.model.container_policy import ContainerPolicy
 from headway.runtime import logfile
 from headway.runtime.port import (
     BindMount,
@@ -36,28 +33,25 @@ from headway.runtime.port import (
     RuntimeKind,
     Usage,
 )
-from headway.runtime.process import passage, proctree, shim
+from headway.runtime.process import notes, proctree, shim
 from headway.runtime.rules import check_spec, real_source
 
 _POLL_S = 0.02
 _START_TIMEOUT_S = 15.0
 _KILL_TIMEOUT_S = 10.0
-_TOKEN = "HEADWAY_CONTAINER"  # noqa: S105 - names a process's container, opens nothing
 _LIBRARIES = tuple(str(Path(module.__file__ or "").parents[1]) for module in (headway, psutil))
-_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
 class ProcessRuntime:
     """Runs programs as processes of this machine, with the limits that this allows.
 
-    The image's name is noted and otherwise ignored: the program finds what
-    the machine has. Mounts are not made: the program is told the sources
-    (`path_in_container`).
+    The image's name is ignored: the program finds what the machine has. Mounts
+    are not made: the program is told the sources (`path_in_container`).
 
     Args:
         home: Everything is kept below; one site each.
         policy: What programs may do.
-        clock: Waits between looks at a program.
+        clock: Waits between readings of what a shim has written.
     """
 
     kind = RuntimeKind.PROCESS
@@ -92,7 +86,7 @@ class ProcessRuntime:
         return str(mount.source)
 
     def ensure_image(self, image: str) -> None:
-        """Nothing to do: programs find what the machine has. Raises `PolicyViolation`."""
+        """Nothing to do: programs find what the machine has."""
 
     def guard_network(self) -> str:
         """Nothing to do: `weaknesses` says that programs have the machine's network."""
@@ -109,18 +103,23 @@ class ProcessRuntime:
         check_spec(spec, self._policy)
         for mount in spec.mounts:
             real_source(mount, self._policy.mount_roots)
-        user = _user(spec)
+        user = notes.user_of(spec)
         os.close(logfile.open_log(spec.log_path, user))
         self._folders.mkdir(mode=0o700, parents=True, exist_ok=True)
         token = secrets.token_hex(16)
+        others = [
+            other
+            for folder in self._all()
+            if (other := _load(folder / "spec.json")) and not (folder / "exit.json").exists()
+        ]
         # Filled under another name and renamed: whoever finds it finds all of it.
         part = self._folders / f".new-{token}"
         part.mkdir(mode=0o700)
         try:
-            (part / "spec.json").write_text(json.dumps(self._noted(spec, user, token)))
+            (part / "spec.json").write_text(json.dumps(notes.noted(spec, user, token, others)))
             env_path = part / "env.json"
             env_path.touch(mode=0o600)
-            env_path.write_text(json.dumps(_environment(spec, token)))
+            env_path.write_text(json.dumps(notes.environment(spec, token)))
             part.rename(self._folder(spec.name))
         except OSError as error:
             shutil.rmtree(part)
@@ -130,88 +129,47 @@ class ProcessRuntime:
                 f"container {spec.name} could not be noted below {self._folders}: {error}"
             ) from error
 
-    def _noted(
-        self, spec: ContainerSpec, user: tuple[int, int] | None, token: str
-    ) -> dict[str, Any]:
-        """What the shim and later readers need; the environment is kept apart."""
-        return {
-            "run_id": spec.run_id,
-            "attempt": spec.attempt,
-            "image": spec.image,
-            "command": [*spec.wrapper, *spec.command],
-            "log_path": str(spec.log_path.resolve()),
-            "log_limit_bytes": spec.log_limit_bytes,
-            "host_memory_bytes": spec.host_memory_bytes,
-            "pids": spec.pids,
-            "working_dir": str(spec.log_path.resolve().parent),
-            "user": user,
-            "passage": passage.plan(user, _needs(spec)) if user is not None else None,
-            "affinity": self._choose_cpus(spec.cpus),
-            "token": token,
-        }
-
-    def _choose_cpus(self, cpus: float) -> list[int]:
-        """The CPUs that the fewest other containers were given."""
-        if not hasattr(os, "sched_getaffinity"):
-            return []
-        available = os.sched_getaffinity(0)
-        taken = dict.fromkeys(available, 0)
-        for folder in self._all():
-            noted = _load(folder / "spec.json")
-            if noted is None or (folder / "exit.json").exists():
-                continue
-            for cpu in noted["affinity"]:
-                taken[cpu] = taken.get(cpu, 0) + 1
-        free_first = sorted(available, key=lambda cpu: (taken[cpu], cpu))
-        return sorted(free_first[: math.ceil(cpus)])
-
     def start(self, name: str) -> None:
         """Start a created container; one that runs or ran is left as it is."""
-        folder = self._existing(name)
-        if (folder / "running.json").exists():
+        folder = self._folder(name)
+        running = folder / "running.json"
+        if not folder.is_dir():
+            raise ContainerMissing(name)
+        if running.exists():
             return
         try:
-            _spawn_shim(folder)
+            _start_shim(folder)
         except (OSError, subprocess.SubprocessError) as error:  # EAGAIN, ENOMEM, a stuck disk
             raise RuntimeFailure(f"container {name} could not be started: {error}") from error
-        if not self._noted_start(folder):
+        if not self._comes(running.exists, 1.0):  # another process may be at it just now
             said = (folder / "shim.log").read_text(errors="replace").strip()[-500:]
             raise RuntimeFailure(f"container {name} could not be started: {said or 'no reason'}")
-
-    def _noted_start(self, folder: Path) -> bool:
-        """Was the start noted? Another process may be at it just now."""
-        give_up_s = self._clock.monotonic_s() + 1.0
-        while not (folder / "running.json").exists():
-            if self._clock.monotonic_s() > give_up_s:
-                return False
-            self._clock.sleep(_POLL_S)
-        return True
 
     def inspect(self, name: str) -> ContainerStatus | None:
         """The container's status; None when it does not exist."""
         folder = self._folder(name)
         # The order matters: what was noted first is read last, so no end is missed.
-        running_before = _load(folder / "running.json")
-        alive = running_before is not None and _is(running_before["shim"])
+        running = _load(folder / "running.json")
+        alive = running is not None and _lives(running["shim"])
         ended = _load(folder / "exit.json")
-        noted = _load(folder / "spec.json")
-        if noted is None:
+        spec = _load(folder / "spec.json")
+        if spec is None:
             return None
         state = ContainerState.EXITED
         pids: tuple[int, ...] = ()
-        if running_before is None:
+        if running is None:
             state = ContainerState.CREATED
         elif ended is None and alive:
-            state, pids = ContainerState.RUNNING, _pids(running_before)
+            state, pids = ContainerState.RUNNING, tuple(proctree.tree(running["shim"]["pid"]))
         return ContainerStatus(
             name=name,
-            run_id=noted["run_id"],
-            attempt=noted["attempt"],
+            run_id=spec["run_id"],
+            attempt=spec["attempt"],
             state=state,
             exit_code=ended["exit_code"] if ended else None,
             oom_killed=bool(ended and ended["oom_killed"]),
-            started_at=_moment(running_before["started_at"]) if running_before else None,
-            ended_at=_moment(ended["ended_at"]) if ended else None,
+            started_at=datetime.fromtimestamp(running["started_at"], UTC) if running else None,
+            ended_at=datetime.fromtimestamp(ended["ended_at"], UTC) if ended else None,
             pids=pids,
             error=ended["error"] if ended else "",
         )
@@ -239,41 +197,52 @@ class ProcessRuntime:
         running = _load(folder / "running.json")
         if running is None or (folder / "exit.json").exists():
             return
-        if _is(running["program"]):
-            _signal_group(running["program"]["pid"], signal.SIGTERM)
-            if self._ended(folder, running, grace_s):
+        program = running["program"]
+        if _lives(program):
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(program["pid"], signal.SIGTERM)
+            if self._ends(folder, running, grace_s):
                 return
         self._kill(folder, running)
 
     def _kill(self, folder: Path, running: Mapping[str, Any]) -> None:
-        """Have the shim kill everything; do it ourselves where the shim is gone.
+        """Have the shim kill everything; do it here where the shim is gone.
 
         Raises:
             RuntimeFailure: Something of it lives on, as a process in state D does.
         """
-        if _is(running["shim"]):
+        if _lives(running["shim"]):
             _signal(running["shim"]["pid"], signal.SIGTERM)
-            if self._ended(folder, running, _KILL_TIMEOUT_S):
+            if self._ends(folder, running, _KILL_TIMEOUT_S):
                 return
             _signal(running["shim"]["pid"], signal.SIGKILL)
-        noted = _load(folder / "spec.json")
-        give_up_s = self._clock.monotonic_s() + _KILL_TIMEOUT_S
-        while noted and (left := proctree.with_token(noted["token"])):
-            if self._clock.monotonic_s() > give_up_s:
-                which = ", ".join(f"{pid} (state {proctree.state(pid) or '?'})" for pid in left)
-                raise RuntimeFailure(
-                    f"processes of container {folder.name} cannot be killed: {which}. What it "
-                    "holds stays granted to it; it is tried again"
-                )
+        spec = _load(folder / "spec.json")
+        left: list[int] = []
+
+        def gone() -> bool:
+            left[:] = proctree.with_token(spec["token"]) if spec else []
             for pid in left:
                 _signal(pid, signal.SIGKILL)
-            self._clock.sleep(_POLL_S)
+            return not left
 
-    def _ended(self, folder: Path, running: Mapping[str, Any], timeout_s: float) -> bool:
-        """Wait until the shim has noted the end, and is gone; False when the time is up."""
+        if not self._comes(gone, _KILL_TIMEOUT_S):
+            which = ", ".join(f"{pid} (state {proctree.state(pid) or '?'})" for pid in left)
+            raise RuntimeFailure(
+                f"processes of container {folder.name} cannot be killed: {which}. What it "
+                "holds stays granted to it; it is tried again"
+            )
+
+    def _ends(self, folder: Path, running: Mapping[str, Any], timeout_s: float) -> bool:
+        """Wait until the shim has noted the end, or is gone; whether it has noted it."""
+        end = folder / "exit.json"
+        self._comes(lambda: end.exists() or not _lives(running["shim"]), timeout_s)
+        return end.exists()
+
+    def _comes(self, happened: Callable[[], bool], timeout_s: float) -> bool:
+        """Wait until something has *happened*; False when the time is up."""
         give_up_s = self._clock.monotonic_s() + timeout_s
-        while not (folder / "exit.json").exists():
-            if self._clock.monotonic_s() >= give_up_s or not _is(running["shim"]):
+        while not happened():
+            if self._clock.monotonic_s() >= give_up_s:
                 return False
             self._clock.sleep(_POLL_S)
         return True
@@ -309,117 +278,36 @@ class ProcessRuntime:
 
     def read_log(self, name: str, offset: int, limit_bytes: int = 1 << 20) -> LogChunk:
         """At most *limit_bytes* of the log from *offset*. Raises `ContainerMissing`."""
-        noted = _load(self._folder(name) / "spec.json")
-        if noted is None:
+        spec = _load(self._folder(name) / "spec.json")
+        if spec is None:
             raise ContainerMissing(name)
-        return logfile.read_chunk(Path(noted["log_path"]), offset, limit_bytes)
+        return logfile.read_chunk(Path(spec["log_path"]), offset, limit_bytes)
 
     def trim_logs(self) -> None:
-        """Give up the oldest part of logs over their limit. The shims do it too."""
-        for folder in self._all():
-            noted = _load(folder / "spec.json")
-            if noted is not None:
-                logfile.trim(Path(noted["log_path"]), noted["log_limit_bytes"])
+        """Nothing to do: the shims trim the logs of what runs."""
 
     # ----- folders -----
 
     def _folder(self, name: str) -> Path:
         return self._folders / name
 
-    def _existing(self, name: str) -> Path:
-        folder = self._folder(name)
-        if not folder.is_dir():
-            raise ContainerMissing(name)
-        return folder
-
     def _all(self) -> list[Path]:
-        if not self._folders.is_dir():
-            return []
-        return sorted(p for p in self._folders.iterdir() if not p.name.startswith("."))
+        return sorted(path for path in self._folders.glob("[!.]*"))
 
 
-def _spawn_shim(folder: Path) -> None:
+def _start_shim(folder: Path) -> None:
     """Start the shim, and wait until it has started the program or given up."""
-    ready, report = os.pipe()
-    try:
-        with (folder / "shim.log").open("ab") as words:
-            command = (
-                sys.executable,
-                "-I",
-                "-S",
-                shim.__file__,
-                str(folder),
-                str(report),
-                *_LIBRARIES,
-            )
-            starter = subprocess.Popen(
-                command,
-                pass_fds=[report],
-                stdin=subprocess.DEVNULL,
-                stdout=words,
-                stderr=words,
-                env={"PATH": _PATH},
-                start_new_session=True,
-            )
-        os.close(report)
-        report = -1
-        select.select([ready], [], [], _START_TIMEOUT_S)
-        try:
-            starter.wait(_START_TIMEOUT_S)
-        except subprocess.TimeoutExpired:
-            starter.kill()  # it must not start the program after all
-            starter.wait()
-            raise
-    finally:
-        os.close(ready)
-        if report >= 0:
-            os.close(report)
-
-
-def _user(spec: ContainerSpec) -> tuple[int, int] | None:
-    """The user to become; None to stay. Never root: nothing would hold the program back."""
-    if os.geteuid() == 0 and spec.user.partition(":")[0].lstrip("0") == "":
-        raise PolicyViolation(
-            "user",
-            spec.user or "root",
-            "without a container engine programs do not run as root; set "
-            "HEADWAY_CONTAINER_USER to the uid:gid of another user",
+    with (folder / "shim.log").open("ab") as words:
+        subprocess.run(
+            [sys.executable, "-I", "-S", shim.__file__, str(folder), *_LIBRARIES],
+            stdin=subprocess.DEVNULL,
+            stdout=words,
+            stderr=words,
+            env={"PATH": notes.SYSTEM_PATH},
+            start_new_session=True,
+            timeout=_START_TIMEOUT_S,
+            check=False,
         )
-    if not spec.user:
-        return None
-    uid, gid = (int(part) for part in spec.user.split(":"))
-    if (uid, gid) == (os.geteuid(), os.getegid()):
-        return None
-    if os.geteuid() != 0:
-        raise RuntimeFailure(
-            f"container {spec.name} should run as {spec.user}, but headway is not root and can "
-            f"only start programs as {os.geteuid()}:{os.getegid()}; leave the user out"
-        )
-    return uid, gid
-
-
-def _needs(spec: ContainerSpec) -> list[tuple[Path, bool]]:
-    """What a program must be able to reach, and whether it writes there."""
-    python = [Path(sys.prefix), Path(sys.base_prefix)]
-    packages = [PACKAGE, PROJECT / "samples"]
-    return [
-        *((path, False) for path in (*python, *packages)),
-        *((mount.source, not mount.read_only) for mount in spec.mounts),
-        (spec.log_path.resolve().parent, True),
-    ]
-
-
-def _environment(spec: ContainerSpec, token: str) -> dict[str, str]:
-    """Built from nothing: what headway itself was given stays with headway."""
-    own = {
-        "PATH": f"{Path(sys.executable).parent}:{_PATH}",
-        "HOME": str(spec.log_path.resolve().parent),
-        "PYTHONPATH": str(PROJECT),  # the samples
-        "LANG": "C.UTF-8",
-        "OMP_NUM_THREADS": str(max(1, int(spec.cpus))),
-        "CUDA_VISIBLE_DEVICES": ",".join(spec.gpu_uuids),
-    }
-    return own | dict(spec.env) | {_TOKEN: token}
 
 
 def _load(path: Path) -> dict[str, Any] | None:
@@ -430,28 +318,11 @@ def _load(path: Path) -> dict[str, Any] | None:
     return value
 
 
-def _is(process: Mapping[str, Any]) -> bool:
+def _lives(process: Mapping[str, Any]) -> bool:
     """Does the very process that was noted still live?"""
     return process["identity"] is not None and shim.identity(process["pid"]) == process["identity"]
 
 
-def _pids(running: Mapping[str, Any]) -> tuple[int, ...]:
-    return tuple(proctree.tree(running["shim"]["pid"]))
-
-
 def _signal(pid: int, number: int) -> None:
-    try:
+    with contextlib.suppress(ProcessLookupError):
         os.kill(pid, number)
-    except ProcessLookupError:
-        return
-
-
-def _signal_group(pid: int, number: int) -> None:
-    try:
-        os.killpg(pid, number)
-    except ProcessLookupError:
-        return
-
-
-def _moment(seconds: float) -> datetime:
-    return datetime.fromtimestamp(seconds, UTC)

@@ -2,14 +2,14 @@
 
 It outlives whoever started it, starts the program in a session of its own,
 and hands over to `watchdog`, which watches memory and log and writes down
-how it ended. It is the parent of everything the program starts (a child
+how it ended. The process that was started ends once the program runs; the
+shim is its child. It is the parent of everything the program starts (a child
 subreaper), so nothing escapes it; when it is killed itself, the kernel kills
 the program.
 
-    python -I -S shim.py FOLDER REPORT LIBRARIES…
+    python -I -S shim.py FOLDER LIBRARIES…
 
 FOLDER has `spec.json` and `env.json`, written by `ProcessRuntime.create`.
-REPORT is a file descriptor, the write end of a pipe to the starter.
 LIBRARIES are folders that hold headway and psutil. What needs them is
 imported only after the program runs: a start costs little more than Python's.
 """
@@ -30,11 +30,14 @@ _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER, _PR_SET_NO_NEW_PRIVS = 1, 36, 38
 _NOT_FOUND, _NOT_EXECUTABLE, _NOT_SET_UP = 127, 126, 125
 
 
-def main(folder: Path, report: int, libraries: list[str]) -> None:
-    """Hold the program of *folder*; *report* is closed once it runs."""
-    os.set_inheritable(report, False)
+def main(folder: Path, libraries: list[str]) -> None:
+    """Hold the program of *folder*, in a process of its own; returns once it runs."""
+    started, report = os.pipe()
     if os.fork():
-        os._exit(0)  # so that the starter has no child to wait for
+        os.close(report)
+        os.read(started, 1)  # its end: the process below has closed it, or is gone
+        os._exit(0)
+    os.close(started)
     os.setsid()
     os.chdir("/")
     os.umask(0o077)
@@ -46,8 +49,8 @@ def main(folder: Path, report: int, libraries: list[str]) -> None:
     if (folder / "running.json").exists():
         return  # it ran before
     spec = json.loads((folder / "spec.json").read_text())
-    # SIGTERM means `kill everything`; it waits until the watchdog can take it.
-    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+    # SIGTERM means `kill everything`; the watchdog waits for it, and for the end of a child.
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGCHLD})
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if _LINUX:
@@ -63,7 +66,7 @@ def main(folder: Path, report: int, libraries: list[str]) -> None:
         },
     )
     (folder / "env.json").unlink()  # may hold secrets; the program has them now
-    os.close(report)  # the starter, if it still lives, reads the end of the pipe
+    os.close(report)
     from headway.runtime.process.watchdog import Watchdog  # noqa: PLC0415 - the program runs by now
 
     Watchdog(folder, spec, pid).watch()
@@ -156,4 +159,4 @@ def identity(pid: int) -> str | None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3:])
+    main(Path(sys.argv[1]), sys.argv[2:])

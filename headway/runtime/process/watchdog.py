@@ -7,7 +7,6 @@ Files, each written by renaming: `usage.json` about every second,
 import contextlib
 import os
 import resource
-import select
 import signal
 import sys
 import time
@@ -22,7 +21,7 @@ from headway.runtime.process.shim import write_json
 POLL_S = 0.1
 NEAR_POLL_S = 0.02
 """When more than half of the memory is used: a program that grows has less time to overshoot."""
-_HOUSE_EVERY_S = 1.0
+_NOTE_EVERY_S = 1.0
 _NEW_PEAK_FRAC = 0.02
 _RETRY_S = 1.0
 _KILL_PAUSE_S = 0.002
@@ -54,36 +53,31 @@ class Watchdog:
 
     def watch(self) -> None:
         """Watch until the program ends, kill what it left, note the end."""
-        signal.signal(signal.SIGTERM, self._on_kill)
-        # The kernel says at once when a child ends; a poll would add 50 ms to every run.
-        signal.signal(signal.SIGCHLD, lambda *_: None)
-        wake, write_end = os.pipe()
-        os.set_blocking(wake, False)
-        os.set_blocking(write_end, False)
-        signal.set_wakeup_fd(write_end, warn_on_full_buffer=False)
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
-        keep_house_s = 0.0
+        next_note_s = 0.0
         while True:
             self._reap()
             if self._code is not None or self._kill:
                 break
-            self._look(proctree.tree(os.getpid()))
-            if time.monotonic() >= keep_house_s:
-                self._keep_house()
-                keep_house_s = time.monotonic() + _HOUSE_EVERY_S
-            if select.select([wake], [], [], self._pause_s())[0]:
-                with contextlib.suppress(BlockingIOError):
-                    os.read(wake, 4096)
+            self._check(proctree.tree(os.getpid()))
+            if time.monotonic() >= next_note_s:
+                self._note_use()
+                next_note_s = time.monotonic() + _NOTE_EVERY_S
+            self._pause()
         self._kill_all()
         self._note_end()
 
-    def _on_kill(self, *_: object) -> None:
-        self._kill = True
+    def _pause(self) -> None:
+        """Wait for a moment; less where SIGTERM comes, or a child ends."""
+        pause_s = NEAR_POLL_S if self._used_bytes > self._limit_bytes // 2 else POLL_S
+        if sys.platform.startswith("linux"):
+            # The kernel says at once when a child ends; a poll would add 50 ms to every run.
+            came = signal.sigtimedwait({signal.SIGTERM, signal.SIGCHLD}, pause_s)
+            self._kill |= came is not None and came.si_signo == signal.SIGTERM
+        else:
+            time.sleep(pause_s)
+            self._kill |= signal.SIGTERM in signal.sigpending()
 
-    def _pause_s(self) -> float:
-        return NEAR_POLL_S if self._used_bytes > self._limit_bytes // 2 else POLL_S
-
-    def _look(self, pids: list[int]) -> None:
+    def _check(self, pids: list[int]) -> None:
         """Compare the program's processes with its limits; have them killed beyond."""
         self._used_bytes = sum(proctree.rss_bytes(pid) for pid in pids)
         # Shared pages count once for each process in RSS: forked loaders would be
@@ -102,23 +96,22 @@ class Watchdog:
                 "start fewer of them"
             )
 
-    def _keep_house(self) -> None:
-        live_s = sum(proctree.cpu_s(pid) for pid in proctree.tree(os.getpid()))
+    def _note_use(self) -> None:
         # A full disk must not end the program; the next second tries again.
         with contextlib.suppress(OSError):
-            self._write_usage(live_s)
-            logfile.trim(self._log, self._log_limit_bytes)
+            self._write_use()
 
-    def _write_usage(self, live_cpu_s: float) -> None:
+    def _write_use(self) -> None:
+        """Write down what is used, and give up the oldest part of a log that is too long."""
+        live_s = sum(proctree.cpu_s(pid) for pid in proctree.tree(os.getpid()))
         ended = resource.getrusage(resource.RUSAGE_CHILDREN)
-        write_json(
-            self._folder / "usage.json",
-            {
-                "peak_bytes": self._peak_bytes,
-                "used_bytes": self._used_bytes,
-                "cpu_s": live_cpu_s + ended.ru_utime + ended.ru_stime,
-            },
-        )
+        use = {
+            "peak_bytes": self._peak_bytes,
+            "used_bytes": self._used_bytes,
+            "cpu_s": live_s + ended.ru_utime + ended.ru_stime,
+        }
+        write_json(self._folder / "usage.json", use)
+        logfile.trim(self._log, self._log_limit_bytes)
 
     def _kill_all(self) -> None:
         """Kill whatever runs; stopped first, so that nothing forks away.
@@ -165,8 +158,7 @@ class Watchdog:
         }
         while True:
             try:
-                self._write_usage(0.0)
-                logfile.trim(self._log, self._log_limit_bytes)
+                self._write_use()
                 write_json(self._folder / "exit.json", end)
                 return
             except FileNotFoundError:

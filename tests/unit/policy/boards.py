@@ -2,7 +2,8 @@
 
 from hypothesis import strategies as st
 
-from headway.policy.board import Ask, Board, NodeRooms
+from headway.policy.board import Board
+from headway.policy.fit import Ask, Headroom
 from headway.policy.room import Need, Room
 
 MEMORY = 24
@@ -11,11 +12,10 @@ MEMORY = 24
 def board(nodes: int = 1, gpus: int = 1, *, limit: float = 1.0, host: int = 100) -> Board:
     return Board(
         [
-            NodeRooms(
+            Headroom(
                 f"node-{n}",
                 Room(host, 64.0, host),
-                [Room(MEMORY, limit, MEMORY) for _ in range(gpus)],
-                tuple("A100" for _ in range(gpus)),
+                [Room(MEMORY, limit, MEMORY, product="A100") for _ in range(gpus)],
             )
             for n in range(nodes)
         ]

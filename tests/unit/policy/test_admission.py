@@ -1,5 +1,6 @@
 """`judge`: now or later, and why; `possible`: never, and what would do."""
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -8,8 +9,6 @@ from headway.errors import InvalidInput
 from headway.model.lease import (
     Admit,
     Demand,
-    GpuHeadroom,
-    Headroom,
     Refuse,
     Resource,
     Sharing,
@@ -17,6 +16,8 @@ from headway.model.lease import (
 )
 from headway.model.node import Capacity, Gpu, Node, NodeState, Reserve
 from headway.policy.admission import judge, over_quota, possible, shut_out
+from headway.policy.fit import Headroom
+from headway.policy.room import Need, Occupant, Room
 from headway.policy.settings import TeamSettings
 from headway.units import GIB
 
@@ -31,29 +32,37 @@ def gpu(
     idle: bool = False,
     busy: float = 0.0,
     whole: bool = False,
-) -> GpuHeadroom:
-    return GpuHeadroom(
-        f"GPU-{index}", index, name, round(free_gib * GIB), idle, busy, 100 * GIB, taken_whole=whole
+) -> Room:
+    somebody = Occupant(math.inf, "r", 0.0, math.inf, Need(0, 0.0, whole))
+    return Room(
+        100 * GIB,
+        1.0,
+        round(free_gib * GIB),
+        busy,
+        occupants=[] if idle else [somebody],
+        index=index,
+        product=name,
+        uuid=f"GPU-{index}",
     )
 
 
-def headroom(*gpus: GpuHeadroom, memory_gib: int = 60, cpus: float = 8.0, **more) -> Headroom:
-    return Headroom("n1", memory_gib * GIB, cpus, gpus, **more)
+def headroom(*gpus: Room, memory_gib: int = 60, cpus: float = 8.0, **more) -> Headroom:
+    return Headroom("n1", Room(60 * GIB, cpus, memory_gib * GIB), list(gpus), **more)
 
 
 def demand(memory_gib: float = 1, *, gpu_gib: int = 0, **more) -> Demand:
     return Demand(round(memory_gib * GIB), gpu_memory_bytes=gpu_gib * GIB, **more)
 
 
-def waits(asked: Demand, room: Headroom, resource: Resource, shortfall: float, *words: str) -> None:
+def waits(asked: Demand, room: Headroom, resource: Resource, *words: str) -> None:
     answer = judge(asked, room)
     assert isinstance(answer, Wait)
-    assert (answer.resource, answer.shortfall) == (resource, shortfall)
+    assert answer.resource is resource
     assert all(word in answer.reason for word in words), answer.reason
 
 
-def chosen(asked: Demand, room: Headroom, **more: float) -> list[int]:
-    answer = judge(asked, room, **more)
+def chosen(asked: Demand, room: Headroom) -> list[int]:
+    answer = judge(asked, room)
     assert isinstance(answer, Admit), answer
     return [int(grant.uuid[-1]) for grant in answer.gpus]
 
@@ -61,36 +70,36 @@ def chosen(asked: Demand, room: Headroom, **more: float) -> list[int]:
 def test_exactly_what_is_left_fits_and_a_byte_more_waits():
     room = headroom(memory_gib=4, cpus=2.0)
     assert judge(Demand(4 * GIB, 2.0), room) == Admit("n1")
-    waits(Demand(4 * GIB + 1), room, Resource.HOST_MEMORY, 1, "host memory", "n1 is 4.0 GiB")
-    waits(Demand(GIB, 2.5), room, Resource.CPUS, 0.5, "needs 2.5 CPUs", "n1 is 2")
+    waits(Demand(4 * GIB + 1), room, Resource.HOST_MEMORY, "host memory", "4.0 GiB on n1")
+    waits(Demand(GIB, 2.5), room, Resource.CPUS, "needs 2.5 CPUs", "2 on n1")
 
 
 def test_a_node_that_outgrew_its_leases_is_shown_as_empty_not_negative():
-    waits(demand(1), headroom(memory_gib=-2), Resource.HOST_MEMORY, 3 * GIB, "n1 is 0 B")
+    waits(demand(1), headroom(memory_gib=-2), Resource.HOST_MEMORY, "0 B on n1")
 
 
 def test_a_closed_node_waits_with_its_reason_first():
-    room = headroom(memory_gib=0, closed_reason="node n1 is draining (new driver)")
-    waits(demand(), room, Resource.NODE, 1, "draining (new driver)")
+    room = headroom(memory_gib=0, closed="node n1 is draining (new driver)")
+    waits(demand(), room, Resource.NODE, "draining (new driver)")
 
 
 def test_a_port_that_a_run_has_is_waited_for():
-    room = headroom(ports_taken=(6006, 8080))
-    waits(demand(ports=(8080, 6006, 9000)), room, Resource.PORTS, 2, "needs port 6006")
+    room = headroom(ports={6006, 8080})
+    waits(demand(ports=(8080, 6006, 9000)), room, Resource.PORTS, "needs port 6006")
     assert judge(demand(ports=(9000,)), room) == Admit("n1")
 
 
 def test_a_disk_without_room_is_waited_for():
     asked = demand(disk_bytes=10 * GIB)
     room = headroom(disk_bytes=4 * GIB)
-    waits(asked, room, Resource.NODE, 6 * GIB, "10.0 GiB of disk", "4.0 GiB on n1")
+    waits(asked, room, Resource.NODE, "10.0 GiB of disk", "4.0 GiB on n1")
     assert isinstance(judge(asked, headroom(disk_bytes=10 * GIB)), Admit)
     assert isinstance(judge(asked, headroom()), Admit)  # where it was not read
 
 
 def test_unread_gpus_stop_gpu_jobs_only():
     room = headroom(gpu_error="driver mismatch")
-    waits(demand(gpus=1), room, Resource.GPUS, 1, "cannot be read: driver mismatch")
+    waits(demand(gpus=1), room, Resource.GPUS, "cannot be read: driver mismatch")
     assert judge(demand(), room) == Admit("n1")
 
 
@@ -116,16 +125,15 @@ def test_gpu_memory_that_is_short_is_named_with_the_best_gpu():
         demand(gpu_gib=10, gpus=1),
         room,
         Resource.GPU_MEMORY,
-        2 * GIB,
         "10.0 GiB on one GPU",
         "8.0 GiB on n1/gpu1",
     )
-    waits(demand(gpu_gib=10, gpus=2), room, Resource.GPU_MEMORY, 2 * GIB, "on each of 2 GPUs")
+    waits(demand(gpu_gib=10, gpus=2), room, Resource.GPU_MEMORY, "on each of 2 GPUs")
 
 
 def test_too_few_gpus_with_room():
     room = headroom(gpu(0, 50), gpu(1, 5))
-    waits(demand(gpu_gib=10, gpus=2), room, Resource.GPUS, 1, "1 on n1 have it")
+    waits(demand(gpu_gib=10, gpus=2), room, Resource.GPUS, "1 on n1 have it")
 
 
 @pytest.mark.parametrize(
@@ -139,9 +147,10 @@ def test_too_few_gpus_with_room():
     ],
 )
 def test_utilisations_add_up_to_the_limit(busy, asked, limit, fits):
-    room = headroom(gpu(0, 50, busy=busy))
+    busy_gpu = replace(gpu(0, 50, busy=busy), load_limit=limit)
+    room = headroom(busy_gpu, utilisation_limit=limit)
     wanted = demand(gpu_gib=1, gpus=1, gpu_utilisation_frac=asked)
-    assert isinstance(judge(wanted, room, utilisation_limit=limit), Admit) is fits
+    assert isinstance(judge(wanted, room), Admit) is fits
 
 
 def test_a_gpu_without_a_byte_left_takes_nobody():
@@ -163,8 +172,7 @@ def test_whole_takes_an_idle_gpu_and_all_its_memory():
         demand(gpus=2, sharing=Sharing.WHOLE),
         room,
         Resource.GPUS,
-        1,
-        "needs 2 whole GPU(s); 1 of 2 on n1 are free",
+        "needs 2 whole GPU(s) on one node; at most 1 are free, on n1",
     )
 
 
@@ -270,7 +278,7 @@ def test_what_only_closed_nodes_could_hold_is_shut_out():
     small = replace(node("small"), capacity=Capacity(8.0, 16 * GIB))
     nodes = [big, small]
     answer = shut_out(demand(20), 1, "", nodes)
-    assert answer == Wait(Resource.NODE, 1, "node big is draining (new fan)")
+    assert answer == Wait(Resource.NODE, "node big is draining (new fan)")
     assert shut_out(demand(1), 1, "", nodes) is None
     assert shut_out(demand(1), 2, "", nodes) == answer
     assert shut_out(demand(1), 1, "big", nodes) == answer

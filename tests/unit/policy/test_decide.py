@@ -3,8 +3,9 @@ from collections.abc import Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headway.policy.board import Ask, Board, Place
+from headway.policy.board import Board, Place
 from headway.policy.decide import Held, Hold, Outcome, decide
+from headway.policy.fit import Ask
 from headway.policy.order import due_first
 from headway.policy.settings import PolicySettings, TeamSettings
 from tests.unit.policy.boards import ask, asks, board, check
@@ -134,7 +135,7 @@ def test_those_who_pass_delay_no_reservation(running: list[Ask], waiting: list[A
     outcomes = run(seen, due_first(waiting, {}, BUSY), now_s=60.0)
     reserved = [one for one in outcomes if one.reserved]
     # With only the promises of those before it, each still finds its place when it was told.
-    seen.look_anew(60.0, 0.25)
+    seen.refresh(60.0, 0.25)
     for one in reserved:
         start_s, _ = seen.earliest(one.ask, 60.0)
         assert start_s <= one.reserved_s

@@ -5,7 +5,7 @@ import pytest
 from headway.model.lease import Resource, Wait
 from headway.policy.news import Said, said_anew
 
-CPUS = Wait(Resource.CPUS, 1, "needs 2 CPUs; the largest headroom is 1 on a")
+CPUS = Wait(Resource.CPUS, "needs 2 CPUs; the largest headroom is 1 on a")
 
 
 def first(expected_s: float | None = 600.0) -> Said:
@@ -20,7 +20,7 @@ def test_the_same_words_are_said_once() -> None:
 
 
 def test_another_scarce_resource_is_news_at_once() -> None:
-    found = said_anew(first(), Wait(Resource.GPUS, 1, "a GPU"), "a GPU", 600.0, 1.0)
+    found = said_anew(first(), Wait(Resource.GPUS, "a GPU"), "a GPU", 600.0, 1.0)
     assert found is not None
     assert found.logged_s == 1.0
 

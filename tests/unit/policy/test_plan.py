@@ -17,8 +17,10 @@ from headway.model.node import (
     NodeState,
 )
 from headway.model.run import Span
+from headway.policy.fit import WaitingRun
 from headway.policy.headroom import compute_headroom
-from headway.policy.plan import NodeView, Plan, RunningRun, Start, Stay, WaitingRun, plan
+from headway.policy.plan import Plan, Start, Stay, plan
+from headway.policy.pool import NodeView, RunningRun
 from headway.policy.settings import PolicySettings, TeamSettings
 from headway.units import GIB
 
@@ -59,7 +61,7 @@ def waiting(run_id: str, *, gpus: int = 1, memory: int = 24, **more: object) -> 
         gpu_utilisation_frac=0.5,
     )
     values = {"submitted_at": NOW - HOUR, "median_s": 3600.0, "high_s": 7200.0} | more
-    return WaitingRun(run_id, demand, **values)  # type: ignore[arg-type]
+    return WaitingRun.of(run_id, demand, settings=PolicySettings(), **values)  # type: ignore[arg-type]
 
 
 def made(
@@ -90,7 +92,6 @@ def test_the_reason_has_the_numbers() -> None:
     full = NodeView(node("a", 1), (lease("x", "a", 0, memory=16),))
     stay = only_stay(made([full], [waiting("r", memory=12)]))
     assert stay.wait.resource is Resource.GPU_MEMORY
-    assert stay.wait.shortfall == 4 * GIB
     assert stay.wait.reason == (
         "needs 12.0 GiB on one GPU; the largest headroom is 8.0 GiB on a/gpu0"
     )
@@ -109,7 +110,8 @@ def test_the_expected_start_goes_by_what_is_left_of_those_who_run() -> None:
 def test_a_lack_of_cpus_is_said_with_its_node() -> None:
     full = NodeView(node("a", 0), (lease("x", "a", memory=1, predicted_end_at=NOW + HOUR),))
     full = replace(full, leases=(replace(full.leases[0], cpus=15.5),))
-    stay = only_stay(made([full], [WaitingRun("r", Demand(GIB, 1.0), NOW - HOUR)]))
+    line = [WaitingRun.of("r", Demand(GIB, 1.0), NOW - HOUR, settings=PolicySettings())]
+    stay = only_stay(made([full], line))
     assert stay.wait.resource is Resource.CPUS
     assert stay.wait.reason == "needs 1 CPU; the largest headroom is 0.5 on a"
 
@@ -121,13 +123,13 @@ def test_what_is_free_but_never_on_one_node_is_said_of_the_nearest() -> None:
     b = replace(b, leases=(replace(b.leases[0], host_memory_bytes=62 * GIB),))
     c = NodeView(node("c", 0))
     stay = only_stay(made([b, c], [waiting("r")]))
-    assert (stay.wait.resource, stay.wait.shortfall) == (Resource.HOST_MEMORY, 2 * GIB)
+    assert stay.wait.resource is Resource.HOST_MEMORY
     assert stay.wait.reason == (
         "needs 4.0 GiB of host memory; the largest headroom is 2.0 GiB on b, "
         "of the nodes that lack the least"
     )
     stay = only_stay(made([a, b, c], [waiting("r")]))
-    assert (stay.wait.resource, stay.wait.shortfall) == (Resource.GPUS, 1)
+    assert stay.wait.resource is Resource.GPUS
     assert stay.wait.reason == (
         "needs 1 whole GPU(s) on one node; at most 0 are free, on a, "
         "of the nodes that lack the least"
@@ -153,7 +155,7 @@ def test_a_wait_is_told_in_one_sentence(
     stay = Stay(
         "r",
         2,
-        Wait(Resource.CPUS, 1, "needs 1 CPU"),
+        Wait(Resource.CPUS, "needs 1 CPU"),
         NOW,
         expected_at=None if expected is None else NOW + expected,
         latest_at=None if latest is None else NOW + latest,
@@ -359,12 +361,12 @@ def test_the_plan_is_the_same_for_all_and_never_above_headroom(
         room = compute_headroom(view.node, view.leases, view.reading)
         starts = [one for one in got.entries if isinstance(one, Start)]
         mine = [a for one in starts for a in one.admits if a.node == view.node.name]
-        assert 4 * GIB * len(mine) <= max(room.host_memory_bytes, 0)
-        assert len(mine) <= max(room.cpus, 0)
+        assert 4 * GIB * len(mine) <= max(room.host.free_bytes, 0)
+        assert len(mine) <= max(room.host.free_load, 0)
         for gpu in room.gpus:
             grants = [g for admit in mine for g in admit.gpus if g.uuid == gpu.uuid]
-            assert sum(g.memory_bytes for g in grants) <= max(gpu.memory_bytes, 0)
-            assert sum(g.utilisation_frac for g in grants) + gpu.utilisation_frac <= 1 + 1e-9
+            assert sum(g.memory_bytes for g in grants) <= max(gpu.free_bytes, 0)
+            assert sum(g.utilisation_frac for g in grants) + gpu.load <= 1 + 1e-9
             if any(g.sharing is Sharing.WHOLE for g in grants):
                 assert gpu.idle
                 assert len(grants) == 1
@@ -375,7 +377,8 @@ def disk(free_gib: int) -> NodeReading:
 
 
 def on_disk(run_id: str, gib: int) -> WaitingRun:
-    return WaitingRun(run_id, Demand(GIB, disk_bytes=gib * GIB), NOW - HOUR, median_s=60.0)
+    demand = Demand(GIB, disk_bytes=gib * GIB)
+    return WaitingRun.of(run_id, demand, NOW - HOUR, settings=PolicySettings(), median_s=60.0)
 
 
 def test_a_disk_is_promised_once_and_what_it_lacks_is_said():
@@ -390,10 +393,11 @@ def test_a_disk_is_promised_once_and_what_it_lacks_is_said():
             stays[entry.run_id] = entry.wait
     assert starts == {"first": "b", "second": "a"}
     wait = stays["third"]
-    assert (wait.resource, wait.shortfall) == (Resource.NODE, 20 * GIB)
+    assert wait.resource is Resource.NODE
     assert wait.reason == "needs 40.0 GiB of disk; the largest headroom is 20.0 GiB on b"
 
 
 def test_a_lease_holds_the_disk_that_it_was_promised():
     view = NodeView(node("a"), (lease("x", "a", disk_bytes=30 * GIB),), disk(50))
-    assert only_stay(made([view], [on_disk("late", 30)])).wait.shortfall == 10 * GIB
+    said = only_stay(made([view], [on_disk("late", 30)])).wait.reason
+    assert said == "needs 30.0 GiB of disk; the largest headroom is 20.0 GiB on a"

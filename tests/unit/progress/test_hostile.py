@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from headway.errors import InvalidInput
 from headway.model.progress import ProgressPoint
-from headway.progress.layout import MAX_SHAPES, ByShape, Places, shape_of
 from headway.progress.lines import MAX_LINE_BYTES
 from headway.progress.metrics import MAX_METRICS, numbers_in
 from headway.progress.parser import LogParser
+from headway.progress.places import Places, Reader, by_shape, shape_of
 from headway.progress.seen import MAX_COUNT, Seen
 
 HOSTILE = [
@@ -136,11 +136,12 @@ def test_an_endless_line_is_bounded_in_memory_and_time() -> None:
     assert (point.iteration, dict(point.metrics)) == (1, {"loss": 0.5})
 
 
-def all_metrics() -> ByShape:
-    return ByShape(lambda line: Places({}, numbers_in(line, 0)))
+def all_metrics() -> Reader:
+    find = by_shape(lambda shape: Places({}, numbers_in(shape)))
+    return lambda line, shape: find(shape).read(line)
 
 
-def read(reader: ByShape, text: str) -> Seen | None:
+def read(reader: Reader, text: str) -> Seen | None:
     return reader(text, shape_of(text))
 
 
@@ -154,14 +155,6 @@ def test_the_memory_of_shapes_changes_no_result(text: str) -> None:
     other = text.translate(str.maketrans("159", "951"))
     read(remembering, other)  # same shape, other digits
     assert read(remembering, text) == fresh
-
-
-def test_the_memory_of_shapes_is_bounded() -> None:
-    reader = all_metrics()
-    for number in range(3 * MAX_SHAPES):
-        word = "".join(chr(ord("a") + int(digit)) for digit in str(number))
-        read(reader, f"{word}: 1.5")
-    assert len(reader._layouts) <= MAX_SHAPES
 
 
 def test_a_better_format_takes_over() -> None:
@@ -206,11 +199,3 @@ def test_a_better_format_takes_over_after_many_lines_of_words() -> None:
     assert len(parser.feed(words, 0.0)) == 499
     assert [p.iteration for p in parser.feed(said(7), 0.0)] == [7]
     assert parser.format == "headway"
-
-
-def test_the_memory_of_lines_nobody_reads_is_bounded() -> None:
-    parser = LogParser()
-    for number in range(10_000):
-        word = "".join(chr(ord("a") + int(digit)) for digit in str(number))
-        parser.feed(b"%s\n" % word.encode(), 0.0)
-    assert len(parser._dull) <= 4096

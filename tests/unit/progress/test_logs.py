@@ -138,8 +138,8 @@ LOGS: dict[str, tuple[str, int, Place, Place, dict[str, float]]] = {
     ),
     "lightning-mpi-ascii": (
         "lightning",
-        3,
-        (16, 0.5, None),
+        4,
+        (0, 0.0, None),
         (40, 1.25, None),
         {"loss": 1.95, "val_acc": 0.166},
     ),

@@ -20,28 +20,13 @@ from prefect.runner import Runner
 from prefect.serializers import PickleSerializer
 from prefect.settings import PREFECT_API_URL, temporary_settings
 from prefect.states import Completed
-from prefect.workers import process as prefect_process
 from prefect.workers.process import ProcessWorker
 
 import flows.train
 from headway.errors import HeadwayError
 from headway.project import FLOWS, PROJECT
-from headway.worker.gpu_node import (
-    ENTRYPOINT,
-    HOOKS_FROM,
-    SEAMS,
-    GpuNodeConfiguration,
-    GpuNodeWorker,
-)
-
-
-def test_the_seams_of_prefect_are_where_they_were() -> None:
-    worker = ProcessWorker(work_pool_name="p")
-    assert [name for name in SEAMS if not hasattr(worker, name)] == []
-    # It is looked up in its module each time, so that the worker can put another there.
-    assert hasattr(prefect_process, HOOKS_FROM)
-    names = {*ProcessWorker.run.__code__.co_names}
-    assert HOOKS_FROM in names
+from headway.worker.flow_process import ENTRYPOINT, GpuNodeConfiguration
+from headway.worker.gpu_node import GpuNodeWorker
 
 
 def test_it_shares_no_folder_with_another_user_of_the_machine(monkeypatch, tmp_path: Path) -> None:

@@ -10,7 +10,10 @@ import pytest
 from prefect.utilities.names import generate_slug
 
 from headway.testing.clock import FakeClock
-from headway.worker.gpu_node import WaitPages, is_made_up
+from headway.worker import wait_pages
+from headway.worker.names import is_made_up
+from headway.worker.pool import Pool
+from headway.worker.wait_pages import WaitPages
 
 RUN, OTHER = (str(UUID(int=at)) for at in (1, 2))
 
@@ -22,7 +25,20 @@ class Prefect:
         self.artifacts: dict[UUID, tuple[str, str]] = {}
         self.logs: list[tuple[str, str]] = []
         self.names: dict[str, str] = {}
+        self.states: dict[str, str] = {}
+        self.started: set[str] = set()
         self.away = False
+
+    async def read_flow_runs(self, flow_run_filter: Any) -> list[Any]:
+        return [
+            SimpleNamespace(id=run_id, next_scheduled_start_time=None)
+            for run_id in flow_run_filter.id.any_
+            if str(run_id) not in self.started
+        ]
+
+    async def set_flow_run_state(self, run_id: UUID, state: Any, *, force: bool) -> None:
+        assert force
+        self.states[str(run_id)] = f"{state.name}: {state.message}"
 
     async def create_logs(self, logs: Any) -> None:
         self.logs += [(str(each.flow_run_id), each.message) for each in logs]
@@ -54,52 +70,86 @@ def prefect() -> Prefect:
     return Prefect()
 
 
-def write(pages: WaitPages, prefect: Prefect) -> None:
-    asyncio.run(pages.write(prefect))  # type: ignore[arg-type]
+def pages_of(prefect: Any, claimed: Any = frozenset) -> WaitPages:
+    return WaitPages(prefect, Pool(prefect, "gpu", claimed), FakeClock())
+
+
+def write(pages: WaitPages) -> None:
+    asyncio.run(pages.write())
 
 
 def test_a_reason_is_a_line_when_it_is_news_and_always_the_one_artifact(prefect: Prefect) -> None:
-    pages = WaitPages(FakeClock())
+    pages = pages_of(prefect)
     pages.say(RUN, "needs 2 CPUs; number 1 in line", logged=True)
-    write(pages, prefect)
+    write(pages)
     pages.say(RUN, "needs *2* CPUs; number 2 in line", logged=False)
-    write(pages, prefect)
+    write(pages)
     assert prefect.logs == [(RUN, "waits: needs 2 CPUs; number 1 in line")]
+    assert prefect.states == {RUN: "AwaitingHeadroom: needs *2* CPUs; number 2 in line"}
     (text,) = prefect.artifacts.values()
     assert text[1].startswith("**It waits:** needs \\*2\\* CPUs; number 2 in line.\n\nSaid at ")
 
 
 def test_another_worker_goes_on_with_the_artifact_of_before(prefect: Prefect) -> None:
     for reason in ("needs 2 CPUs", "needs 4 CPUs"):
-        pages = WaitPages(FakeClock())
+        pages = pages_of(prefect)
         pages.say(RUN, reason, logged=False)
-        write(pages, prefect)
+        write(pages)
     (text,) = prefect.artifacts.values()
     assert "needs 4 CPUs" in text[1]
 
 
 def test_an_artifact_does_not_go_on_saying_that_a_run_waits(prefect: Prefect) -> None:
-    pages = WaitPages(FakeClock())
+    pages = pages_of(prefect)
     pages.say(RUN, "needs 2 CPUs", logged=False)
-    write(pages, prefect)
+    write(pages)
     for run_id in (RUN, OTHER):  # the other one never waited
         pages.over(run_id)
-    write(pages, prefect)
+    write(pages)
     (text,) = prefect.artifacts.values()
     assert text[1].startswith("It waits no more")
 
 
 def test_what_could_not_be_written_is_written_when_the_server_is_back(prefect: Prefect) -> None:
-    pages = WaitPages(FakeClock())
+    pages = pages_of(prefect)
     pages.rename(RUN, "digits")
     pages.say(RUN, "needs 2 CPUs", logged=True)
     prefect.away = True
     with pytest.raises(httpx.ConnectError):
-        write(pages, prefect)
+        write(pages)
     prefect.away = False
     assert pages.news.is_set()
-    write(pages, prefect)
+    write(pages)
     assert (prefect.names, len(prefect.logs), len(prefect.artifacts)) == ({RUN: "digits"}, 1, 1)
+
+
+def test_a_run_that_has_started_is_not_said_to_wait(prefect: Prefect) -> None:
+    prefect.started = {RUN}
+    pages = pages_of(prefect, lambda: {UUID(OTHER)})
+    for run_id in (RUN, OTHER):  # the other one is being claimed: its state is left alone
+        pages.say(run_id, "needs 2 CPUs", logged=True)
+    write(pages)
+    assert prefect.states == {}
+    assert [run_id for run_id, _ in prefect.artifacts.values()] == [OTHER]
+
+
+def test_news_of_many_runs_is_written_in_parts(prefect: Prefect) -> None:
+    pages = pages_of(prefect)
+    for at in range(60):
+        pages.say(str(UUID(int=at)), "needs 2 CPUs", logged=False)
+    written = []
+    while pages.news.is_set():
+        write(pages)
+        written.append(len(prefect.states))
+    assert written == [wait_pages.RUNS_AT_ONCE, 2 * wait_pages.RUNS_AT_ONCE, 60]
+
+
+def test_a_line_of_the_log_that_was_not_written_yet_is_not_lost(prefect: Prefect) -> None:
+    pages = pages_of(prefect)
+    pages.say(RUN, "needs 2 CPUs", logged=True)
+    pages.say(RUN, "needs 3 CPUs", logged=False)
+    write(pages)
+    assert prefect.logs == [(RUN, "waits: needs 3 CPUs")]
 
 
 def test_names_that_prefect_makes_up_are_told_from_those_that_people_give() -> None:

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from headway.estimate.remaining.backtest import backtest
 from headway.estimate.remaining.history import MAX_ENTRIES, History
 from headway.estimate.remaining.model import Basis, RemainingEstimate, RemainingTime
-from headway.estimate.remaining.replay import replay
 from headway.estimate.remaining.series import read_series
 
 
@@ -431,7 +431,7 @@ def test_real_runs_end_within_what_was_said_before_their_first_epoch_ended(
     shares = []
     for name in names:
         series = read_series((RECORDED / f"{name}.csv").read_bytes(), name)
-        score = replay(series)["headway"]
+        score = backtest(series)
         assert score.early_coverage_frac is not None
         shares.append(score.early_coverage_frac)
     assert min(shares) >= 0.75

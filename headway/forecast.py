@@ -1,0 +1,230 @@
+"""What a job will need, take and cost, and where: by what the site knows at one moment."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
+from typing import Any, TypedDict
+
+from headway.estimate.features import from_job
+from headway.estimate.prior import demand_for, fair_host_bytes
+from headway.estimate.recall import RECENT, of_any, said_of
+from headway.estimate.usual import LOOKED_AT, Usual, instead_of_prior, kind_of
+from headway.ledger.records import NodeRecord
+from headway.model.container_policy import GangNetwork, NetworkMode
+from headway.model.job import TrainingJob
+from headway.model.lease import Demand, Lease, Refuse
+from headway.model.node import Node, NodeSpace, is_of_type
+from headway.model.node_settings import NodeSettings
+from headway.model.run import Prediction
+from headway.policy.admission import over_quota, possible
+from headway.policy.demand import raised, within
+from headway.policy.headroom import empty_host_bytes
+from headway.policy.network import network_of
+from headway.runtime.port import RuntimeKind
+from headway.site import Site
+
+
+class LeaseTerms(TypedDict):
+    """What a lease is granted under, beside the demand."""
+
+    ttl_s: float
+    utilisation_limit: float
+    predicted_high_s: float | None
+
+
+def lease_terms(site: Site, predicted_high_s: float | None) -> LeaseTerms:
+    """The terms of a run whose runtime's upper quantile is *predicted_high_s*; None if unknown."""
+    return LeaseTerms(
+        ttl_s=site.settings.lease_ttl_s,
+        utilisation_limit=site.policy_settings.utilisation_limit,
+        predicted_high_s=predicted_high_s,
+    )
+
+
+class Forecaster:
+    """Forecasts of one moment: nodes and ended runs are read once, when they are first needed."""
+
+    def __init__(self, site: Site) -> None:
+        """For jobs of *site*."""
+        self._site = site
+
+    @cached_property
+    def nodes(self) -> list[NodeRecord]:
+        """Every node of the site."""
+        return self._site.ledger.nodes.all()
+
+    @cached_property
+    def _usual(self) -> Usual:
+        return Usual(self._site.ledger.runs.lasted(LOOKED_AT))
+
+    # -- where --------------------------------------------------------------------------
+
+    def spaces(self, pool: str = "", queue: str = "") -> list[NodeSpace]:
+        """Nodes that a run may go to, with what each could give if it were empty.
+
+        Args:
+            pool: Its work pool; empty for any of the site.
+            queue: Its work queue; one of a node's name binds it to that node.
+        """
+        records = [each for each in self.nodes if pool in ("", each.node.pool)]
+        able = [each for each in records if each.node.name == queue] or records
+        return [NodeSpace(each.node, empty_host_bytes(each.node, each.reading)) for each in able]
+
+    def network(self, nodes: int) -> NetworkMode | GangNetwork | Refuse | None:
+        """What the containers of a job over *nodes* nodes join; `Refuse` where it has none.
+
+        None without an engine: there are no networks, programs have the machine's.
+        """
+        if self._site.runtime.kind is RuntimeKind.PROCESS:
+            return None
+        return network_of(self._site.container_policy, nodes, self._site.settings.api_access)
+
+    def refusal(
+        self, demand: Demand, count: int, team: str, *, pool: str = "", queue: str = ""
+    ) -> Refuse | None:
+        """What of *demand* no *count* nodes could ever hold or join, or *team* may never hold.
+
+        Args:
+            demand: On each node.
+            count: Nodes it needs.
+            team: Whose quota counts; empty for a part of a gang, whose leader was asked.
+            pool: The work pool it goes to; empty for any of the site.
+            queue: Its work queue; one of a node's name binds it to that node.
+        """
+        network = self.network(count) if count > 1 else None
+        if isinstance(network, Refuse):
+            return network
+        never = possible(demand, [node for node, _ in self.spaces(pool, queue)], count=count)
+        if never is not None or not team:
+            return never
+        return over_quota(demand, team, self._site.policy_settings.team(team), count=count)
+
+    # -- what it needs and takes --------------------------------------------------------
+
+    def forecast(
+        self,
+        job: TrainingJob,
+        *,
+        dataset_bytes: int | None = None,
+        override: Mapping[str, Any] | None = None,
+        pool: str = "",
+        queue: str = "",
+        gpu_type: str = "",
+    ) -> tuple[Prediction, Demand]:
+        """What is predicted for *job* where it may go, and what it therefore demands.
+
+        Args:
+            job: What was asked for.
+            dataset_bytes: Real size of the staged data; None before staging.
+            override: What a run is given after an attempt that had too little.
+            pool: The work pool it goes to; empty for any of the site.
+            queue: Its work queue; one of a node's name binds it to that node.
+            gpu_type: Product name of the GPUs that it was granted; empty before, when the
+                prediction is about the slowest of those that it may get. What it demands is the
+                most that is known of any of them in either case.
+
+        Returns:
+            Both; on the CPU for a job that may run there where no node of the
+            site could ever give it the GPUs it asks for.
+        """
+        spaces = self.spaces(pool, queue)
+        said, demand = self._forecast(job, dataset_bytes, override, spaces, gpu_type)
+        count, nodes = job.resources.nodes, [node for node, _ in spaces]
+        if job.resources.cpu_fallback and possible(demand, nodes, count=count) is not None:
+            on_cpu = self._forecast(job.without_gpus(), dataset_bytes, override, spaces, "")
+            if possible(on_cpu[1], nodes, count=count) is None:
+                return on_cpu
+        return said, demand
+
+    def _forecast(
+        self,
+        job: TrainingJob,
+        dataset_bytes: int | None,
+        override: Mapping[str, Any] | None,
+        spaces: Sequence[NodeSpace],
+        gpu_type: str,
+    ) -> tuple[Prediction, Demand]:
+        if dataset_bytes is None and job.dataset is not None:
+            dataset_bytes = job.dataset.size
+        every = {gpu.name for node, _ in spaces for gpu in node.capacity.gpus}
+        types = sorted(name for name in every if is_of_type(job.resources.gpu_type, name))
+        if not job.resources.gpus:
+            types = ["cpu"]
+        elif gpu_type or not types:
+            types = sorted({*types, gpu_type})
+        says = self._predictions(job, dataset_bytes, types)
+        needs = of_any(list(says.values()))
+        fair_bytes = fair_host_bytes(job, spaces)
+        demand = raised(demand_for(job, needs, dataset_bytes, fair_bytes=fair_bytes), override)
+        demand = within(demand, spaces, job.resources.nodes)
+        prediction = says.get(gpu_type, needs)
+        said = replace(
+            prediction,
+            host_peak_bytes=needs.host_peak_bytes or demand.host_memory_bytes,
+            gpu_peak_bytes=needs.gpu_peak_bytes or demand.gpu_memory_bytes or None,
+            cost=_dearest(demand, prediction, [node for node, _ in spaces], job.resources.nodes),
+        )
+        return said, demand
+
+    def _predictions(
+        self, job: TrainingJob, dataset_bytes: int | None, types: Sequence[str]
+    ) -> dict[str, Prediction]:
+        """What is predicted of *job* on each of the GPU *types*."""
+        site, nodes = self._site, job.resources.nodes
+        asked = [
+            from_job(job, gpu_type=name, nodes=nodes, dataset_bytes=dataset_bytes) for name in types
+        ]
+        learnt = [Prediction()] * len(asked)
+        if any(site.settings.models_dir.glob("*.npz")):
+            learnt = site.estimators.predict(asked)
+        recent = site.ledger.traces.newest(job.recipe(), RECENT)
+        says = {
+            name: replace(said_of(each, known, recent, limit_s=job.max_runtime), gpu_type=name)
+            for name, each, known in zip(types, asked, learnt, strict=True)
+        }
+        if all(said.learnt is not None for said in says.values()):
+            return says
+        others = self._usual.of(kind_of(job.document(), job.owner))
+        return {
+            name: said if said.learnt is not None else instead_of_prior(said, others)
+            for name, said in says.items()
+        }
+
+    # -- what it was granted ------------------------------------------------------------
+
+    def gpu_type(self, lease: Lease) -> str:
+        """Product name of the GPUs of *lease*; ``cpu`` without any, empty where they differ."""
+        if not lease.gpus:
+            return "cpu"
+        node, held = self._node(lease.node), {grant.uuid for grant in lease.gpus}
+        gpus = node.capacity.gpus if node is not None else ()
+        names = {gpu.name for gpu in gpus if gpu.uuid in held}
+        return names.pop() if len(names) == 1 else ""
+
+    def cost(self, demand: Demand, runtime_s: float, *, nodes: int) -> float | None:
+        """Price of *runtime_s* with what *demand* holds of *nodes* such as this one."""
+        here = self._node(self._site.settings.node)
+        return None if here is None else nodes * _price(here, demand, runtime_s)
+
+    def _node(self, name: str) -> Node | None:
+        return next((each.node for each in self.nodes if each.node.name == name), None)
+
+
+def _dearest(demand: Demand, said: Prediction, nodes: Sequence[Node], count: int) -> float | None:
+    """Price of a run on *count* of *nodes* with the GPUs that *said* is about; the dearest."""
+    if said.runtime_s is None:
+        return None
+    prices = [
+        _price(node, demand, said.runtime_s)
+        for node in nodes
+        if not demand.gpus or any(gpu.name == said.gpu_type for gpu in node.capacity.gpus)
+    ]
+    return count * max(prices, default=0.0)
+
+
+def _price(node: Node, demand: Demand, runtime_s: float) -> float:
+    prices = NodeSettings(
+        price_per_hour=node.price_per_hour, gpu_price_per_hour=node.gpu_price_per_hour
+    )
+    cpu_frac = min(demand.cpus / node.capacity.cpus, 1.0)
+    return prices.cost(runtime_s, gpus=demand.gpus, cpu_frac=cpu_frac)

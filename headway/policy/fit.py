@@ -1,0 +1,218 @@
+"""Does a run fit on a node now? The one answer that plan, admission and reasons share.
+
+What is short has a name, a `Shortfall`; `policy.shortfall` makes the sentence of it.
+"""
+
+import enum
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Any
+
+from headway.model.lease import Demand, Sharing
+from headway.model.node import is_of_type
+from headway.model.run import Span
+from headway.policy.room import NOTHING, ROUNDING, Need, Room
+from headway.policy.settings import PolicySettings
+
+
+@dataclass(slots=True, eq=False)
+class Ask:
+    """What a run asks of the nodes: its demand, ready for deciding.
+
+    A run over several nodes asks for the same on each of them.
+    """
+
+    run_id: str
+    submitted_s: float
+    gpus: int
+    """On each node."""
+    gpu: Need
+    """Of each GPU."""
+    median_s: float
+    """Predicted runtime, median."""
+    high_s: float
+    """Predicted runtime, upper quantile."""
+    host: Need = NOTHING
+    nodes: int = 1
+    """Above 1: a gang, which starts on all of them or not at all."""
+    node: str = ""
+    """The only node it may run on; empty for any."""
+    gpu_type: str = ""
+    """Words of the GPU's product name; empty for any."""
+    ports: frozenset[int] = frozenset()
+    disk_bytes: int = 0
+    team: str = ""
+    priority: int = 0
+    """Larger goes first."""
+    overtaken: int = 0
+    """Later runs of at most its priority that have started while it could have had its turn."""
+    long_waited: bool = False
+    """Has waited so long that it goes to the front of its priority; see `order.waited_long`."""
+
+    @property
+    def work_s(self) -> float:
+        """Predicted GPU-seconds; a run without GPUs counts as one."""
+        return self.median_s * max(1, self.gpus) * self.nodes
+
+    @property
+    def share(self) -> float:
+        """GPUs it takes of the site; a run that shares one takes its part of it."""
+        each = 1.0 if self.gpu.whole else self.gpu.load
+        return self.gpus * self.nodes * each
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class WaitingRun(Ask):
+    """One run in the queue: what it asks, and what is said of it."""
+
+    demand: Demand
+    """On each node."""
+    queue: str = ""
+    """Its work queue."""
+    predicted_high_s: float | None = None
+    """Upper quantile of its runtime; None when nothing is known, then `high_s` is an assumption."""
+    lasts: Span | None = None
+    """How long it is expected to run, for what people are told; None when nothing is known."""
+    name: str = ""
+    """What people call it."""
+
+    @classmethod
+    def of(
+        cls,
+        run_id: str,
+        demand: Demand,
+        submitted_at: datetime,
+        *,
+        settings: PolicySettings,
+        median_s: float | None = None,
+        high_s: float | None = None,
+        **more: Any,
+    ) -> "WaitingRun":
+        """A run that waits.
+
+        Args:
+            run_id: The run.
+            demand: On each node.
+            submitted_at: Aware.
+            settings: Of what is taken where nothing is known.
+            median_s: Predicted runtime; None when nothing is known.
+            high_s: Its upper quantile.
+            more: Other fields, such as its team.
+        """
+        # An empty GPU takes anybody: a limit below one run's own utilisation would starve it.
+        load = min(demand.gpu_utilisation_frac, settings.utilisation_limit)
+        whole = demand.sharing is Sharing.WHOLE
+        median_known_s = settings.unknown_runtime_s if median_s is None else median_s
+        return cls(
+            run_id=run_id,
+            submitted_s=submitted_at.timestamp(),
+            demand=demand,
+            gpus=demand.gpus,
+            gpu=Need(max(demand.gpu_memory_bytes, 1), load, whole) if demand.gpus else NOTHING,
+            host=Need(demand.host_memory_bytes, demand.cpus),
+            gpu_type=demand.gpu_type,
+            ports=frozenset(demand.ports),
+            disk_bytes=demand.disk_bytes,
+            median_s=max(median_known_s, 1.0),
+            high_s=max(median_known_s if high_s is None else high_s, median_known_s, 1.0),
+            predicted_high_s=high_s,
+            **more,
+        )
+
+
+class Shortfall(enum.Enum):
+    """What a node has too little of for a run, in the order in which it is said."""
+
+    CLOSED = enum.auto()
+    """It takes no new runs, or not this one."""
+    DISK = enum.auto()
+    HOST_MEMORY = enum.auto()
+    GPUS = enum.auto()
+    """Too few with the memory and the utilisation left."""
+    PORTS = enum.auto()
+    CPUS = enum.auto()
+
+
+@dataclass(slots=True)
+class Headroom:
+    """What may still be promised on one node, by its host and its GPUs; the reserve is taken off.
+
+    Negative after a run has outgrown its lease.
+    """
+
+    name: str
+    host: Room
+    gpus: list[Room]
+    ports: set[int] = field(default_factory=set)
+    """Taken by runs."""
+    disk_bytes: float = math.inf
+    """May still be promised. When some of it comes free is not predicted."""
+    closed: str = ""
+    """Why it takes no new runs (drained, lost, unreadable); empty when it does."""
+    gpu_error: str = ""
+    """Why its GPUs cannot be used now; then it has none here."""
+    lost_gpus: tuple[str, ...] = ()
+    """GPUs that fell off the bus, in words: ``gpu1 lost: …``; they are not among `gpus`."""
+    utilisation_limit: float = 1.0
+    """Runs share a GPU while their utilisations add up to at most this."""
+
+    def copy(self) -> "Headroom":
+        """The same rooms, to try something out."""
+        gpus = [room.copy() for room in self.gpus]
+        return replace(self, host=self.host.copy(), gpus=gpus, ports=set(self.ports))
+
+    def shortfalls(self, ask: Ask) -> Iterator[Shortfall]:
+        """What *ask* lacks here now, promises aside; nothing where it fits."""
+        if not self.takes(ask):
+            yield Shortfall.CLOSED
+        if ask.disk_bytes > self.disk_bytes:
+            yield Shortfall.DISK
+        # A job of a replay needs nothing of the host, which a run that outgrew its lease leaves.
+        if ask.host.memory_bytes and ask.host.memory_bytes > self.host.free_bytes:
+            yield Shortfall.HOST_MEMORY
+        if ask.gpus and self.fitting_gpus(ask) < ask.gpus:
+            yield Shortfall.GPUS
+        if ask.ports and not ask.ports.isdisjoint(self.ports):
+            yield Shortfall.PORTS
+        if ask.host.load and self.host.load + ask.host.load > self.host.load_limit + ROUNDING:
+            yield Shortfall.CPUS
+
+    def fits(self, ask: Ask) -> bool:
+        """Does *ask* fit here now, promises aside?"""
+        return next(self.shortfalls(ask), None) is None
+
+    def admits(self, ask: Ask) -> bool:
+        """May *ask* come to fit here, as far as can be predicted?"""
+        return self.takes(ask) and ask.disk_bytes <= self.disk_bytes
+
+    def takes(self, ask: Ask) -> bool:
+        """Is it open for *ask*?"""
+        return not self.closed and ask.node in ("", self.name)
+
+    def could_hold(self, ask: Ask) -> bool:
+        """Would *ask* have the memory, CPUs and GPUs here if the node were empty?"""
+        large = sum(room.whole_bytes >= ask.gpu.memory_bytes for _, room in self.suitable(ask))
+        host = self.host
+        enough = host.whole_bytes >= ask.host.memory_bytes and host.load_limit >= ask.host.load
+        return enough and large >= ask.gpus
+
+    def rooms_for(self, ask: Ask, gpus: Iterable[int]) -> list[tuple[Room, Need]]:
+        """The rooms that *ask* takes here with *gpus*, by position, and what of each."""
+        rooms = [(self.gpus[at], ask.gpu) for at in gpus]
+        return rooms if ask.host == NOTHING else [(self.host, ask.host), *rooms]
+
+    def fitting_gpus(self, ask: Ask) -> int:
+        """How many GPUs have room for *ask* now."""
+        return sum(room.fits_now(ask.gpu) for _, room in self.suitable(ask))
+
+    def suitable(self, ask: Ask) -> Iterable[tuple[int, Room]]:
+        """GPUs of the type that *ask* wants, with their positions."""
+        if not ask.gpu_type:
+            return enumerate(self.gpus)
+        return [
+            (at, room)
+            for at, room in enumerate(self.gpus)
+            if is_of_type(ask.gpu_type, room.product)
+        ]

@@ -1,0 +1,99 @@
+"""The sentence for each `Shortfall`: what a run needs, and the most that a node has left of it."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+from headway.model.lease import Resource, Wait
+from headway.policy.fit import Ask, Headroom, Shortfall
+from headway.units import format_size
+
+
+def wait_for(short: Shortfall, ask: Ask, nodes: Sequence[Headroom]) -> Wait:
+    """Why *ask* waits that has *short* on each of *nodes*, with the numbers of the best of them."""
+    wait = _SENTENCES[short](ask, nodes)
+    return with_lost_gpus(wait, nodes)
+
+
+def with_lost_gpus(wait: Wait, nodes: Sequence[Headroom]) -> Wait:
+    """*wait*; one for GPUs with those that the run could have had if they were not lost."""
+    if wait.resource not in {Resource.GPUS, Resource.GPU_MEMORY}:
+        return wait
+    lost = [f"{text} (on {node.name})" for node in nodes for text in node.lost_gpus]
+    return replace(wait, reason="; ".join((wait.reason, *lost[:3])))
+
+
+def _closed(ask: Ask, nodes: Sequence[Headroom]) -> Wait:
+    shut = [node.closed for node in nodes if node.closed and ask.node in ("", node.name)]
+    missing = f"there is no node {ask.node}" if ask.node else "there is no node"
+    return Wait(Resource.NODE, "; ".join(shut[:3]) or f"{missing} in the pool")
+
+
+def _disk(ask: Ask, nodes: Sequence[Headroom]) -> Wait:
+    best = max(nodes, key=lambda node: (node.disk_bytes, node.name))
+    return Wait(
+        Resource.NODE,
+        f"needs {format_size(ask.disk_bytes)} of disk; the largest headroom is "
+        f"{format_size(max(int(best.disk_bytes), 0))} on {best.name}",
+    )
+
+
+def _host_memory(ask: Ask, nodes: Sequence[Headroom]) -> Wait:
+    best = max(nodes, key=lambda node: (node.host.free_bytes, node.name))
+    return Wait(
+        Resource.HOST_MEMORY,
+        f"needs {format_size(ask.host.memory_bytes)} of host memory; the largest headroom is "
+        f"{format_size(max(best.host.free_bytes, 0))} on {best.name}",
+    )
+
+
+def _ports(ask: Ask, nodes: Sequence[Headroom]) -> Wait:
+    taken = min(port for node in nodes for port in ask.ports & node.ports)
+    return Wait(Resource.PORTS, f"needs port {taken}, which another run has")
+
+
+def _cpus(ask: Ask, nodes: Sequence[Headroom]) -> Wait:
+    needed = ask.host.load
+    free, where = max((node.host.free_load, node.name) for node in nodes)
+    return Wait(
+        Resource.CPUS,
+        f"needs {needed:g} CPU{'' if needed == 1 else 's'}; the largest headroom is "
+        f"{max(free, 0):g} on {where}",
+    )
+
+
+def _gpus(ask: Ask, nodes: Sequence[Headroom]) -> Wait:
+    rooms = [(room, node) for node in nodes for _, room in node.suitable(ask)]
+    if not rooms:
+        error = next((node.gpu_error for node in nodes if node.gpu_error), "")
+        text = f"the GPUs cannot be read: {error}" if error else "no node has such a GPU now"
+        return Wait(Resource.GPUS, text)
+    have, where = max((node.fitting_gpus(ask), node.name) for node in nodes)
+    if ask.gpu.whole:
+        text = f"needs {ask.gpus} whole GPU(s) on one node; at most {have} are free, on {where}"
+        return Wait(Resource.GPUS, text)
+    room, node = max(
+        rooms, key=lambda each: (not each[0].taken_whole, each[0].free_bytes, each[1].name)
+    )
+    free_bytes = 0 if room.taken_whole else max(room.free_bytes, 0)
+    if free_bytes < ask.gpu.memory_bytes:
+        each = "on one GPU" if ask.gpus == 1 else f"on each of {ask.gpus} GPUs"
+        text = (
+            f"needs {format_size(ask.gpu.memory_bytes)} {each}; the largest headroom is "
+            f"{format_size(free_bytes)} on {node.name}/gpu{room.index}"
+        )
+        return Wait(Resource.GPU_MEMORY, text)
+    text = (
+        f"needs {ask.gpus} GPU(s) with room for its utilisation of {ask.gpu.load:.0%}; "
+        f"{have} on {where} have it (limit {room.load_limit:.0%})"
+    )
+    return Wait(Resource.GPUS, text)
+
+
+_SENTENCES: Mapping[Shortfall, Callable[[Ask, Sequence[Headroom]], Wait]] = {
+    Shortfall.CLOSED: _closed,
+    Shortfall.DISK: _disk,
+    Shortfall.HOST_MEMORY: _host_memory,
+    Shortfall.GPUS: _gpus,
+    Shortfall.PORTS: _ports,
+    Shortfall.CPUS: _cpus,
+}

@@ -1,0 +1,86 @@
+"""How the Prefect server is spoken to: who asks, and what is asked again."""
+
+import base64
+from collections.abc import Generator
+from contextlib import suppress
+from uuid import uuid4
+
+import httpx
+
+from headway.clock import Clock
+
+REFUSED = frozenset({401, 403})
+_BUSY = frozenset({429, 502, 503, 504})
+_PAUSES_S = (0.2, 0.5, 1.0, 2.0, 4.0, 8.0)
+
+
+class RetryTransport(httpx.HTTPTransport):
+    """Asks again while the server is busy: on SQLite it answers 503 when writers queue up.
+
+    Once in a while its own writers lock each other out, and nothing is answered until
+    SQLite gives up after a minute (measured): a time-out is asked again too.
+
+    Every call of `PrefectServer` may be repeated: reading changes nothing, a state is set
+    to the same value, and a run is created under an idempotency key.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        """Wait between the attempts by *clock*."""
+        # trust_env: a proxy meant for the internet must not see calls to loopback.
+        super().__init__(trust_env=False)
+        self._clock = clock
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        """The answer to *request*, the last one where the server stays busy."""
+        for pause_s in _PAUSES_S:
+            with suppress(httpx.ReadTimeout):
+                response = super().handle_request(request)
+                response.read()
+                if response.status_code not in _BUSY:
+                    return response
+            self._clock.sleep(pause_s)
+        return super().handle_request(request)
+
+
+class SiteAuth(httpx.Auth):
+    """Tells the auth string, and the token that the server wants of whoever is not just reading.
+
+    A token against cross-site requests is good for an hour, so with one that is refused a
+    new one is tried. Some servers want none.
+    """
+
+    requires_response_body = True
+
+    def __init__(self, auth: str | None, api_url: str) -> None:
+        """Tell *auth*, where there is one, to the server at *api_url*."""
+        encoded = base64.b64encode((auth or "").encode()).decode()
+        self._headers = {"Authorization": f"Basic {encoded}"} if auth else {}
+        self._token_url = f"{api_url}/csrf-token"
+        self._token: dict[str, str] | None = None
+
+    def auth_flow(self, request: httpx.Request) -> Generator[httpx.Request, httpx.Response, None]:
+        """Yield what is to be sent; the last answer is that to *request* or a refusal."""
+        request.headers.update(self._headers)
+        if request.method == "GET":
+            yield request
+            return
+        for anew in (self._token is None, True):
+            if anew:
+                client = uuid4().hex
+                answer = yield httpx.Request(
+                    "GET",
+                    self._token_url,
+                    params={"client": client},
+                    headers=self._headers,
+                    extensions=request.extensions,
+                )
+                if answer.status_code in REFUSED | _BUSY:
+                    return
+                self._token = {}
+                if answer.is_success:
+                    token = answer.json()["token"]
+                    self._token = {"Prefect-Csrf-Token": token, "Prefect-Csrf-Client": client}
+            request.headers.update(self._token or {})
+            response = yield request
+            if response.status_code != httpx.codes.FORBIDDEN:
+                return

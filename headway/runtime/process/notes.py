@@ -1,0 +1,103 @@
+"""What is noted of a program before it starts: for its shim, and for whoever reads it later."""
+
+import math
+import os
+import sys
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from headway.errors import PolicyViolation, RuntimeFailure
+from headway.project import PACKAGE, PROJECT
+from headway.runtime.port import ContainerSpec
+from headway.runtime.process import passage
+
+SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+_TOKEN = "HEADWAY_CONTAINER"  # noqa: S105 - names a process's container, opens nothing
+
+
+def noted(
+    spec: ContainerSpec,
+    user: tuple[int, int] | None,
+    token: str,
+    others: Iterable[Mapping[str, Any]],
+) -> dict[str, Any]:
+    """All but the environment, which may hold secrets and is kept apart.
+
+    Args:
+        spec: What is asked for.
+        user: uid and gid to become; None to stay.
+        token: Tells the program's processes from all others.
+        others: The notes of the programs that have not ended.
+    """
+    return {
+        "run_id": spec.run_id,
+        "attempt": spec.attempt,
+        "command": [*spec.wrapper, *spec.command],
+        "log_path": str(spec.log_path.resolve()),
+        "log_limit_bytes": spec.log_limit_bytes,
+        "host_memory_bytes": spec.host_memory_bytes,
+        "pids": spec.pids,
+        "working_dir": str(spec.log_path.resolve().parent),
+        "user": user,
+        "passage": passage.plan(user, _needs(spec)) if user is not None else None,
+        "affinity": _choose_cpus(spec.cpus, others),
+        "token": token,
+    }
+
+
+def _choose_cpus(cpus: float, others: Iterable[Mapping[str, Any]]) -> list[int]:
+    """The CPUs that the fewest other programs were given."""
+    if not hasattr(os, "sched_getaffinity"):
+        return []
+    taken = dict.fromkeys(os.sched_getaffinity(0), 0)
+    for cpu in (cpu for other in others for cpu in other["affinity"]):
+        if cpu in taken:
+            taken[cpu] += 1
+    free_first = sorted(taken, key=lambda cpu: (taken[cpu], cpu))
+    return sorted(free_first[: math.ceil(cpus)])
+
+
+def user_of(spec: ContainerSpec) -> tuple[int, int] | None:
+    """The user to become; None to stay. Never root: nothing would hold the program back."""
+    if os.geteuid() == 0 and spec.user.partition(":")[0].lstrip("0") == "":
+        raise PolicyViolation(
+            "user",
+            spec.user or "root",
+            "without a container engine programs do not run as root; set "
+            "HEADWAY_CONTAINER_USER to the uid:gid of another user",
+        )
+    if not spec.user:
+        return None
+    uid, gid = (int(part) for part in spec.user.split(":"))
+    if (uid, gid) == (os.geteuid(), os.getegid()):
+        return None
+    if os.geteuid() != 0:
+        raise RuntimeFailure(
+            f"container {spec.name} should run as {spec.user}, but headway is not root and can "
+            f"only start programs as {os.geteuid()}:{os.getegid()}; leave the user out"
+        )
+    return uid, gid
+
+
+def _needs(spec: ContainerSpec) -> list[tuple[Path, bool]]:
+    """What a program must be able to reach, and whether it writes there."""
+    own = (sys.prefix, sys.base_prefix, PACKAGE, PROJECT / "samples")
+    return [
+        *((Path(path), False) for path in own),
+        *((mount.source, not mount.read_only) for mount in spec.mounts),
+        (spec.log_path.resolve().parent, True),
+    ]
+
+
+def environment(spec: ContainerSpec, token: str) -> dict[str, str]:
+    """Built from nothing: what headway itself was given stays with headway."""
+    own = {
+        "PATH": f"{Path(sys.executable).parent}:{SYSTEM_PATH}",
+        "HOME": str(spec.log_path.resolve().parent),
+        "PYTHONPATH": str(PROJECT),  # the samples
+        "LANG": "C.UTF-8",
+        "OMP_NUM_THREADS": str(max(1, int(spec.cpus))),
+        "CUDA_VISIBLE_DEVICES": ",".join(spec.gpu_uuids),
+    }
+    return own | dict(spec.env) | {_TOKEN: token}

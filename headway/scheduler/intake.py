@@ -1,0 +1,91 @@
+"""What Prefect offers, put into the ledger as runs that wait, with what each will need."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
+
+from headway.errors import InvalidInput
+from headway.forecast import Forecaster
+from headway.ledger.records import RunRecord
+from headway.model.job import TrainingJob
+from headway.model.job_text import job_from_document
+from headway.model.run import RunState
+from headway.node.flowrun import live_flow
+from headway.scheduler.limits import Gates
+from headway.site import Site
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """A scheduled flow run as Prefect offers it."""
+
+    run_id: str
+    name: str
+    document: Mapping[str, Any] | None
+    """The job; None for a flow that is no training run."""
+    submitted_at: datetime
+    queue: str = ""
+
+
+class Intake:
+    """Takes in what one pass of one pool is offered."""
+
+    def __init__(self, site: Site, pool: str, gates: Gates) -> None:
+        """For runs of *pool*, whose work queues have the priorities of *gates*."""
+        self._site = site
+        self._pool = pool
+        self._gates = gates
+        self._forecaster = Forecaster(site)
+
+    def take_in(self, offers: Iterable[Offer]) -> list[str]:
+        """Put new runs into the queue; gives those to be started at once.
+
+        These are flows that are no training runs, unless they are handed to
+        another node; what can never run, because
+        its job is wrong or no node could hold it: its flow says so and fails;
+        and granted runs whose flow process died.
+        """
+        return [offer.run_id for offer in offers if self._starts_at_once(offer)]
+
+    def _starts_at_once(self, offer: Offer) -> bool:
+        site = self._site
+        if offer.document is None:
+            others = {each.node.name for each in self._forecaster.nodes} - {site.settings.node}
+            return offer.queue not in others
+        try:
+            job = job_from_document(offer.document)
+        except InvalidInput:
+            return True
+        record = site.ledger.runs.enqueue(
+            offer.run_id,
+            job.document(),
+            name=offer.name,
+            owner=job.owner,
+            team=job.team,
+            pool=self._pool,
+            queue=offer.queue,
+            priority=self._gates.priorities.get(offer.queue, 0),
+            submitted_at=offer.submitted_at,
+        )
+        if record.state is not RunState.WAITING:
+            here = record.node == site.settings.node
+            return here and live_flow(site.settings.state_dir, record.run_id) is None
+        return record.demand is None and self.predicted(record, job) is None
+
+    def predicted(self, record: RunRecord, job: TrainingJob | None = None) -> RunRecord | None:
+        """*record* with what it will need, kept in the ledger; None if no node could hold that.
+
+        Args:
+            record: A run that waits.
+            job: Its job where that has been read already.
+        """
+        job = job or job_from_document(record.job)
+        prediction, demand = self._forecaster.forecast(
+            job, override=record.demand_override, pool=record.pool, queue=record.queue
+        )
+        self._site.ledger.runs.predict(record.run_id, prediction, demand)
+        refusal = self._forecaster.refusal(
+            demand, job.resources.nodes, record.team, pool=record.pool, queue=record.queue
+        )
+        return None if refusal else replace(record, prediction=prediction, demand=demand)

@@ -1,0 +1,184 @@
+"""The folders of a node's cache: which sets lie there, which are fetched, and room for more.
+
+    sets/KEY/         manifest.json, data/…      complete, checked, read-only
+    tmp/KEY.TOKEN/    data/…                     being fetched, or left by a fetch that died
+    locks/KEY         held by whoever fetches, takes or evicts KEY
+
+A set appears in `sets` by one rename, after its manifest was written; so a
+fetch that dies at any moment leaves nothing there. Who uses a set is kept in
+the index (the ledger); it is asked and told only under the key's lock.
+"""
+
+import errno
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+
+from headway.clock import Clock
+from headway.errors import CacheFull, CacheUnusable
+from headway.home import passable
+from headway.staging.budget import Room, victims
+from headway.staging.index import StagedIndex
+from headway.staging.locks import FileLocks
+from headway.staging.manifest import Manifest
+from headway.staging.partial import Note, Partial
+
+_BUDGET_LOCK = "budget"
+
+
+class CacheFolders:
+    """What lies in one node's cache.
+
+    Args:
+        root: The cache's folder, on a local file system.
+        budget_bytes: All sets together take at most this much.
+        index: Who uses which set.
+        node: Name of this node in the index.
+        clock: Waits for locks.
+    """
+
+    def __init__(
+        self, root: Path, budget_bytes: int, index: StagedIndex, node: str, clock: Clock
+    ) -> None:
+        self._root = root
+        self._budget_bytes = budget_bytes
+        self._index = index
+        self._node = node
+        self.sets, self.tmp = root / "sets", root / "tmp"
+        locks = root / "locks"
+        with self.writing("", 0):
+            for folder in (root, self.sets, self.tmp, locks):
+                folder.mkdir(parents=True, exist_ok=True)
+            for passed in (root, self.sets):
+                passed.chmod(passable())
+            for own in (self.tmp, locks):
+                own.chmod(0o700)
+        self._locks = FileLocks(locks, clock)
+
+    def locked(self, key: str, waiting: Callable[[Note], None]) -> AbstractContextManager[None]:
+        """Hold the lock of *key*; *waiting* is told meanwhile how far the one who holds it is."""
+        return self._locks.held(key, lambda: waiting(self._note(key)))
+
+    def sound(self, key: str) -> Manifest | None:
+        """The manifest of the set that lies there; what is damaged is removed."""
+        folder = self.sets / key
+        if not folder.exists():
+            return None
+        manifest = Manifest.read(folder)
+        if manifest is not None and manifest.holds(folder):
+            return manifest
+        self._discard(key)
+        return None
+
+    def sweep(self) -> int:
+        """Remove what dead fetches and evictions left; how many folders that were."""
+        removed = 0
+        with self.writing("", 0):
+            removed += self._remove_dead()
+            known = self._known()
+            for folder in sorted(self.sets.iterdir()):
+                if folder.name not in known:
+                    removed += self._remove_unknown(folder.name)
+            for name in self._locks.names():
+                with self._locks.held_if_free(name) as free:
+                    if free and not (self.sets / name).exists():
+                        self._locks.forget(name)
+        return removed
+
+    def make_room(self, uri: str, partial: Partial, note: Note) -> None:
+        """Reserve what *note* says for *partial*, evicting unused sets. Raises `CacheFull`."""
+        passed_over = {partial.key}
+        with self._locks.held(_BUDGET_LOCK):
+            while True:
+                unused = [
+                    each
+                    for each in self._index.evictable(self._node)
+                    if each.key not in passed_over
+                ]
+                to_write = note.reserved_bytes - note.done_bytes
+                chosen = victims(self._room(partial), unused, note.reserved_bytes, to_write)
+                if isinstance(chosen, int):
+                    raise CacheFull(uri, note.reserved_bytes, chosen)
+                kept = {each.key for each in chosen if not self._evict(each.key)}
+                if not kept:
+                    break
+                # Somebody takes these this moment. Waiting for them, with the
+                # budget in hand, could be waiting for each other.
+                passed_over |= kept
+            partial.write_note(note)
+
+    def _room(self, partial: Partial) -> Room:
+        self._remove_dead()  # what nobody fetches any more must not hold room
+        notes = [each.note() for each in Partial.found_in(self.tmp) if each.key != partial.key]
+        sets = [each for each in self._index.list(self._node) if each.key != partial.key]
+        unwritten = sum(max(0, note.reserved_bytes - note.done_bytes) for note in notes)
+        return Room(
+            budget_bytes=self._budget_bytes,
+            used_bytes=sum(each.size_bytes for each in sets),
+            reserved_bytes=sum(note.reserved_bytes for note in notes),
+            disk_free_bytes=shutil.disk_usage(self._root).free - unwritten,
+        )
+
+    def _evict(self, key: str) -> bool:
+        with self._locks.held_if_free(key) as free:
+            if not free or not self._index.remove(self._node, key):
+                return False
+            self._discard(key)
+            return True
+
+    def _remove_unknown(self, key: str) -> bool:
+        """Remove a set that the index does not know, unless somebody is about to record it."""
+        with self._locks.held_if_free(key) as free:
+            if not free or key in self._known():
+                return False
+            self._discard(key)
+            return True
+
+    def _known(self) -> set[str]:
+        return {each.key for each in self._index.list(self._node)}
+
+    def _discard(self, key: str) -> None:
+        """Take the set out of `sets` at once, then remove it."""
+        folder = self.sets / key
+        if folder.exists():
+            partial = Partial(self.tmp / f"{key}.discarded")
+            if partial.folder.exists():
+                partial.remove()
+            folder.rename(partial.folder)
+            partial.remove()
+
+    def record(self, key: str, manifest: Manifest) -> None:
+        """Tell the index that the set is complete."""
+        self._index.record(self._node, key, manifest.uri, manifest.size_bytes, manifest.sha256)
+
+    def remove_partials(self, key: str) -> int:
+        """Remove what fetches of *key* left. Only while holding its lock."""
+        left = [each for each in Partial.found_in(self.tmp) if each.key == key]
+        for each in left:
+            each.remove()
+        return len(left)
+
+    def _remove_dead(self) -> int:
+        """Remove what fetches left whose lock nobody holds."""
+        removed = 0
+        for key in {each.key for each in Partial.found_in(self.tmp)}:
+            with self._locks.held_if_free(key) as free:
+                removed += self.remove_partials(key) if free else 0
+        return removed
+
+    def _note(self, key: str) -> Note:
+        """How far the fetch of *key* is."""
+        notes = [each.note() for each in Partial.found_in(self.tmp) if each.key == key]
+        return max(notes, key=lambda note: note.done_bytes, default=Note())
+
+    @contextmanager
+    def writing(self, uri: str, needed_bytes: int) -> Iterator[None]:
+        """Errors of the cache's own disk, made ours."""
+        try:
+            yield
+        except OSError as error:
+            if error.errno in {errno.ENOSPC, errno.EDQUOT}:
+                free = shutil.disk_usage(self._root).free
+                raise CacheFull(uri, needed_bytes, free) from error
+            raise CacheUnusable(str(self._root), error.strerror or str(error)) from error

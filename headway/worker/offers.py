@@ -1,0 +1,78 @@
+"""One pass over the queue, as values.
+
+From Prefect's runs to the scheduler's offers, and from what the scheduler
+decided to instructions for the worker. Nothing here asks or tells anybody.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from uuid import UUID
+
+from prefect.client.schemas.objects import FlowRun
+
+from headway.prefect.client import FLOW as TRAIN
+from headway.project import FLOWS
+from headway.scheduler.intake import Offer
+from headway.scheduler.queue import Pass
+from headway.worker.names import name_of
+
+_NEVER = datetime.max.replace(tzinfo=UTC)
+
+
+def foreign(runs: Sequence[FlowRun], flow_names: Mapping[UUID, str]) -> list[FlowRun]:
+    """Those of *runs* whose flow is not this installation's: nothing of them is started."""
+    return [run for run in runs if flow_names.get(run.flow_id) not in FLOWS]
+
+
+def offers(runs: Sequence[FlowRun], flow_names: Mapping[UUID, str]) -> list[Offer]:
+    """The others as the scheduler takes them in, the oldest first."""
+    own = [run for run in runs if flow_names.get(run.flow_id) in FLOWS]
+    made = [_offer(run, flow_names[run.flow_id]) for run in own]
+    return sorted(made, key=lambda offer: offer.submitted_at)
+
+
+def _offer(run: FlowRun, flow: str) -> Offer:
+    given = run.parameters.get("job") if flow == TRAIN else None
+    job = given if isinstance(given, dict) else None
+    return Offer(
+        run_id=str(run.id),
+        name=run.name if job is None else name_of(run.name, job),
+        document=job,
+        submitted_at=run.created or _NEVER,
+        queue=run.work_queue_name or "default",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Instructions:
+    """What the worker is to do after one pass, beside what the `Pass` itself says."""
+
+    start: tuple[FlowRun, ...]
+    """To be claimed from Prefect and started, in order."""
+    give_back: tuple[str, ...]
+    """Granted, but Prefect offers them no more: they were cancelled in the meantime."""
+    rename: Mapping[str, str]
+    """New names of runs, by id."""
+
+
+def instructions(
+    offered: Sequence[Offer],
+    at_once: Sequence[str],
+    decided: Pass,
+    found: Mapping[str, FlowRun],
+) -> Instructions:
+    """What to do now.
+
+    Args:
+        offered: What was taken in.
+        at_once: Runs that start without a plan.
+        decided: The plan's part for this node.
+        found: By id, the runs *offered*, and of those to be started all that Prefect still offers.
+    """
+    wanted = dict.fromkeys([*at_once, *decided.start])
+    return Instructions(
+        start=tuple(found[run_id] for run_id in wanted if run_id in found),
+        give_back=tuple(run_id for run_id in decided.start if run_id not in found),
+        rename={each.run_id: each.name for each in offered if each.name != found[each.run_id].name},
+    )

@@ -1,0 +1,155 @@
+"""What the worker reads from Prefect of its work pool and its runs, and what it writes there."""
+
+import asyncio
+from collections.abc import Callable, Collection, Iterable, Sequence
+from contextlib import suppress
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+import httpx
+from prefect.client.orchestration import PrefectClient
+from prefect.client.schemas.filters import FlowRunFilter, WorkPoolFilter
+from prefect.client.schemas.objects import FlowRun, State, StateType
+from prefect.client.schemas.sorting import FlowRunSort
+from prefect.exceptions import ObjectAlreadyExists, ObjectNotFound
+from prefect.logging import get_logger
+
+from headway.node.janitor import PrefectRun
+from headway.policy.reconcile import PrefectView
+from headway.scheduler.limits import Gates
+
+log = get_logger("worker.gpu-node")
+
+_PAGE = 200
+_IDS_A_QUESTION = 100
+_SCHEDULED = {"type": {"any_": [StateType.SCHEDULED]}}
+
+
+class Pool:
+    """One work pool of Prefect, as its worker on this node sees it.
+
+    Attributes:
+        claimed: Gives the runs that this worker is claiming or running now.
+        passing: Held during a pass over the queue, and by whoever must not come in between.
+        queues: Names of the pool's work queues, as they were last read.
+    """
+
+    def __init__(
+        self, client: PrefectClient, name: str, claimed: Callable[[], Collection[UUID]]
+    ) -> None:
+        """The pool called *name*, through Prefect's own *client*."""
+        self._client = client
+        self._name = name
+        self._flow_names: dict[UUID, str] = {}
+        self.claimed = claimed
+        self.passing = asyncio.Lock()
+        self.queues: frozenset[str] = frozenset()
+
+    async def new_runs(
+        self, known: Collection[str], orphans: Iterable[str], due: datetime
+    ) -> list[FlowRun]:
+        """Runs to be started before *due* that are not *known*, and *orphans* offered again.
+
+        Prefect's own question returns the oldest of the queue, again and again. So the
+        newest are asked for, until all of a page is known.
+        """
+        found: list[FlowRun] = []
+        while True:
+            page = await self._client.read_flow_runs(
+                work_pool_filter=WorkPoolFilter.model_validate({"name": {"any_": [self._name]}}),
+                flow_run_filter=FlowRunFilter.model_validate(
+                    {"state": _SCHEDULED, "next_scheduled_start_time": {"before_": due}}
+                ),
+                sort=FlowRunSort.EXPECTED_START_TIME_DESC,
+                limit=_PAGE,
+                offset=len(found),
+            )
+            found += page
+            if len(page) < _PAGE or all(str(run.id) in known for run in page):
+                break
+        new = {str(run.id): run for run in found if str(run.id) not in known}
+        new |= await self.scheduled(set(orphans) - new.keys())
+        claimed = self.claimed()
+        return [run for run in new.values() if run.id not in claimed]
+
+    async def scheduled(self, run_ids: Collection[str]) -> dict[str, FlowRun]:
+        """Those of *run_ids* that Prefect would let a worker start now, by id."""
+        if not run_ids:
+            return {}
+        runs = await self._client.read_flow_runs(flow_run_filter=_of(run_ids, state=_SCHEDULED))
+        return {str(run.id): run for run in runs}
+
+    async def flow_names(self, runs: Iterable[FlowRun]) -> dict[UUID, str]:
+        """Names of the flows of *runs* by the flow's id; a flow that was deleted has none."""
+        for flow_id in {run.flow_id for run in runs} - self._flow_names.keys():
+            with suppress(ObjectNotFound):
+                self._flow_names[flow_id] = (await self._client.read_flow(flow_id)).name
+        return self._flow_names
+
+    async def views(self, run_ids: Sequence[str]) -> dict[str, PrefectRun]:
+        """What Prefect says of each run; a run that is missing in the answer was deleted."""
+        found: dict[str, PrefectRun] = {}
+        for start in range(0, len(run_ids), _IDS_A_QUESTION):
+            page = run_ids[start : start + _IDS_A_QUESTION]
+            for run in await self._client.read_flow_runs(flow_run_filter=_of(page)):
+                message = (run.state.message if run.state is not None else None) or ""
+                view = PrefectView.of(run.state_type)
+                found[str(run.id)] = PrefectRun(view, run.run_count, message)
+        return found
+
+    async def write_state(self, run_id: UUID, state: State[Any]) -> None:
+        """Write a state, unless this worker has claimed the run in the meantime.
+
+        Prefect accepts SCHEDULED over PENDING and RUNNING (measured), so a
+        late annotation would un-claim a run. The lock that guards the claims
+        guards this too; and the ledger would still refuse a second lease.
+        """
+        if run_id in self.claimed():
+            return
+        try:
+            await self._client.set_flow_run_state(run_id, state, force=True)
+        except httpx.HTTPError as error:
+            log.warning("state of run %s not written: %s", run_id, error)
+
+    async def block(self, slug: str, document: str) -> dict[str, Any] | None:
+        """What the operator set in a block; None when there is none."""
+        try:
+            return (await self._client.read_block_document_by_name(document, slug)).data
+        except ObjectNotFound:
+            return None
+
+    async def gates(self, here: str, nodes: Collection[str]) -> Gates:
+        """What the operator set on the pool and its queues.
+
+        Each of the *nodes* has a queue of its name: what is handed to it runs there and
+        nowhere else. That of the node *here* is made where it is missing. In Prefect 1 is the
+        most urgent. A node's own queue is as urgent as the default one.
+        """
+        pool = await self._client.read_work_pool(self._name)
+        queues = await self._client.read_work_queues(work_pool_name=self._name)
+        if here not in {queue.name for queue in queues}:
+            with suppress(ObjectAlreadyExists):
+                about = f"Runs on node {here} only"
+                made = await self._client.create_work_queue(here, about, work_pool_name=self._name)
+                queues.append(made)
+        self.queues = frozenset(queue.name for queue in queues)
+        default = min((q.priority or 1 for q in queues if q.name == "default"), default=1)
+        return Gates(
+            priorities={
+                queue.name: -(default if queue.name in nodes else queue.priority or default)
+                for queue in queues
+            },
+            paused=frozenset(queue.name for queue in queues if queue.is_paused),
+            pool_paused=bool(pool.is_paused),
+            pool_limit=pool.concurrency_limit,
+            queue_limits={
+                queue.name: queue.concurrency_limit
+                for queue in queues
+                if queue.concurrency_limit is not None
+            },
+        )
+
+
+def _of(run_ids: Collection[str], **more: object) -> FlowRunFilter:
+    return FlowRunFilter.model_validate({"id": {"any_": list(run_ids)}, **more})

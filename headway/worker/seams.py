@@ -1,0 +1,51 @@
+"""The private parts of Prefect that headway leans on: one table.
+
+They may move with any version of Prefect. A test looks each of them up in the
+Prefect that is installed, and fails with the rows that are true no more.
+"""
+
+from typing import NamedTuple
+
+
+class Seam(NamedTuple):
+    """One private name of Prefect that headway overrides, replaces, reads or writes."""
+
+    owner: str
+    """Module, and the class in it if there is one, such as ``prefect.results:ResultStore``."""
+    name: str
+    asked_by: str = ""
+    """Function of the same module that must go on using it; empty where only headway does."""
+
+
+_WORKER = "prefect.workers.base:BaseWorker"
+_CONFIGURATION = "prefect.workers.process:ProcessJobConfiguration"
+
+SEAMS = (
+    # Overridden: what the queue starts here now, instead of what Prefect lists first.
+    Seam(_WORKER, "_get_scheduled_flow_runs", "BaseWorker.get_and_submit_flow_runs"),
+    # Overridden: a claim that Prefect refuses gives its lease back.
+    Seam(_WORKER, "_propose_pending_state", "BaseWorker._submit_run"),
+    # Read: runs that are being claimed.
+    Seam(_WORKER, "_submitting_flow_run_ids", "BaseWorker._submit_run"),
+    # Used: the worker's own tasks run in it, beside those of its runs.
+    Seam(_WORKER, "_runs_task_group", "BaseWorker.setup"),
+    # Read: how long before its time a run is taken in.
+    Seam(_WORKER, "_prefetch_seconds"),
+    # Set: the flow process is started with headway's own command.
+    Seam(_CONFIGURATION, "_command_configured", "ProcessWorker.run"),
+    # Replaced: hooks would be looked for in what a run's deployment names.
+    Seam("prefect.workers.process", "load_flow_from_flow_run", "ProcessWorker.run"),
+    # Replaced, in flows/: a stored result is a pickle.
+    Seam("prefect.results:ResultStore", "_from_metadata"),
+    # Replaced, in flows/: no storage that is named in Prefect's API.
+    Seam(
+        "prefect.results",
+        "_aread_server_default_result_storage_block_id",
+        "_aget_default_result_storage",
+    ),
+    Seam(
+        "prefect.results",
+        "_read_server_default_result_storage_block_id",
+        "_get_default_result_storage",
+    ),
+)

@@ -1,0 +1,128 @@
+"""Why runs wait, as Prefect shows it: states, lines of their logs, and one artifact for each."""
+
+import asyncio
+import logging
+from datetime import datetime
+from typing import NamedTuple
+from uuid import UUID
+
+import httpx
+from prefect.client.orchestration import PrefectClient
+from prefect.client.schemas.actions import ArtifactCreate, ArtifactUpdate, LogCreate
+from prefect.client.schemas.filters import ArtifactFilter
+
+from headway.clock import Clock
+from headway.views.run_report import waiting_text
+from headway.worker.pool import Pool
+from headway.worker.states import scheduled
+
+KEY = "waiting"
+RUNS_AT_ONCE = 25
+_PAGES_KNOWN = 10_000
+
+
+class News(NamedTuple):
+    """What a run's page does not say yet."""
+
+    at: datetime
+    sentence: str
+    """Why the run waits; empty once it was given its place."""
+    logged: bool
+    """Worth a line of its log."""
+
+
+class WaitPages:
+    """Collects what is to be said of runs that wait, and writes it when the server answers."""
+
+    def __init__(self, client: PrefectClient, pool: Pool, clock: Clock) -> None:
+        """Nothing is known yet of any page."""
+        self.news = asyncio.Event()
+        self._client = client
+        self._pool = pool
+        self._clock = clock
+        self._unwritten: dict[str, News] = {}
+        self._names: dict[str, str] = {}
+        self._artifacts: dict[str, UUID] = {}
+
+    def say(self, run_id: str, sentence: str, *, logged: bool) -> None:
+        """Why the run waits now; *logged* for its log, too."""
+        before = self._unwritten.pop(run_id, None)
+        logged |= before is not None and before.logged
+        self._unwritten[run_id] = News(self._clock.now(), sentence, logged)
+        self.news.set()
+
+    def over(self, run_id: str) -> None:
+        """The run was given its place; its artifact must not go on saying that it waits."""
+        self._unwritten.pop(run_id, None)
+        if run_id in self._artifacts:
+            self.say(run_id, "", logged=False)
+
+    def rename(self, run_id: str, name: str) -> None:
+        """Call the run by its job's name."""
+        self._names[run_id] = name
+        self.news.set()
+
+    async def write(self) -> None:
+        """Write of some runs what is new; what a server that is away did not take is kept."""
+        names, self._names = self._names, {}
+        batch = dict(list(self._unwritten.items())[:RUNS_AT_ONCE])
+        for run_id in batch:
+            del self._unwritten[run_id]
+        try:
+            for run_id, name in names.items():
+                await self._client.update_flow_run(UUID(run_id), name=name)
+            await self._write(batch)
+        except httpx.TransportError:
+            self._names, self._unwritten = names | self._names, batch | self._unwritten
+            raise
+        finally:
+            if not self._names and not self._unwritten:
+                self.news.clear()
+
+    async def _write(self, batch: dict[str, News]) -> None:
+        async with self._pool.passing:
+            waiting = [run_id for run_id, news in batch.items() if news.sentence]
+            still = await self._pool.scheduled(waiting)
+            for run_id, run in still.items():
+                at, due = self._clock.now(), run.next_scheduled_start_time
+                state = scheduled("AwaitingHeadroom", batch[run_id].sentence, at, due)
+                await self._pool.write_state(run.id, state)
+        told = {key: news for key, news in batch.items() if key in still or not news.sentence}
+        if lines := [_line(run_id, news) for run_id, news in told.items() if news.logged]:
+            await self._client.create_logs(lines)
+        for run_id, news in told.items():
+            await self._put(run_id, waiting_text(news.sentence, news.at))
+        self._artifacts = dict(list(self._artifacts.items())[-_PAGES_KNOWN:])
+
+    async def _put(self, run_id: str, text: str) -> None:
+        known = self._artifacts.pop(run_id, None) or await self._find(run_id)
+        if known is None:
+            wanted = ArtifactCreate(
+                key=KEY,
+                type="markdown",
+                description="What it waits for, and when it is expected to start",
+                data=text,
+                flow_run_id=UUID(run_id),
+            )
+            known = (await self._client.create_artifact(wanted)).id
+        else:
+            await self._client.update_artifact(known, ArtifactUpdate(data=text))
+        self._artifacts[run_id] = known  # the newest last
+
+    async def _find(self, run_id: str) -> UUID | None:
+        """The artifact that another worker has made, or this one before it was started anew."""
+        asked = {"key": {"any_": [KEY]}, "flow_run_id": {"any_": [run_id]}}
+        made = await self._client.read_artifacts(
+            artifact_filter=ArtifactFilter.model_validate(asked)
+        )
+        return made[0].id if made else None
+
+
+def _line(run_id: str, news: News) -> LogCreate:
+    return LogCreate(
+        name="headway",
+        level=logging.INFO,
+        message=f"waits: {news.sentence}",
+        timestamp=news.at,
+        flow_run_id=UUID(run_id),
+    )

@@ -1,0 +1,79 @@
+"""headway as it is installed: from the wheel, without a clone, into an empty environment."""
+
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.support import wheel as wheels
+from tests.support.site import free_port
+
+ROOT = wheels.ROOT
+CARRIED = ("flows", "blocks", "deployments", "samples")
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return wheels.build(tmp_path_factory.mktemp("wheel"))
+
+
+def test_it_installs_one_name(wheel: Path) -> None:
+    tops = {name.split("/")[0] for name in wheels.files(wheel)}
+    assert {top for top in tops if not top.endswith(".dist-info")} == {"headway"}
+
+
+def test_it_carries_what_lies_beside_the_package_in_a_clone(wheel: Path) -> None:
+    there = wheels.files(wheel)
+    tracked = subprocess.run(
+        ["git", "ls-files", "-z", "headway", *CARRIED],
+        cwd=ROOT, capture_output=True, text=True, check=True,
+    ).stdout.split("\0")  # fmt: skip
+    for path in filter(None, tracked):
+        home = "" if path.startswith("headway/") else "headway/_project/"
+        assert there.pop(home + path) == (ROOT / path).read_bytes(), path
+    assert all(".dist-info/" in name for name in there), "what git does not have"
+
+
+@pytest.mark.prefect
+@pytest.mark.timeout(600)
+def test_a_site_comes_up_and_trains_without_a_clone(wheel: Path, tmp_path: Path) -> None:
+    programs = wheels.install(wheel, tmp_path / "environment")
+    home, folder = tmp_path / "user", tmp_path / "folder"
+    home.mkdir()
+    folder.mkdir()
+
+    def headway(*arguments: str) -> str:
+        done = subprocess.run(
+            [programs / "headway", *arguments],
+            env={
+                "HOME": str(home),
+                "PATH": os.defpath,
+                "HEADWAY_HOME": str(home / "headway"),
+                "HEADWAY_PORT": port,
+                "HEADWAY_RUNTIME": "process",
+            },
+            cwd=folder, capture_output=True, text=True, timeout=300, check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    port = str(free_port())
+    job = {
+        "name": "digits",
+        "image": "headway-samples:local",
+        "command": ["python", "-m", "samples.digits.train", "--epochs", "2"],
+        "resources": {"host_memory": "512MiB", "cpus": 0.5},
+    }
+    (folder / "job.json").write_text(json.dumps(job))
+    assert headway("--version").startswith("headway 0.")
+    headway("up")
+    try:
+        headway("submit", "--watch", "job.json")
+        (run,) = json.loads(headway("runs", "--json"))
+        assert (run["name"], run["state"]) == ("digits", "Completed")
+        log = home / "headway/state/fork.log"  # the fork server goes on without what it lacks
+        assert "cannot be imported" not in log.read_text()
+    finally:
+        headway("down")

@@ -1,0 +1,129 @@
+"""Tasks that go on: what one raises costs one turn, and no other task waits for it."""
+
+import asyncio
+import logging
+import math
+import threading
+from asyncio import Event
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import anyio
+import pytest
+
+from headway.clock import SystemClock
+from headway.errors import HeadwayError
+from headway.worker import gpu_node
+from headway.worker.gpu_node import GpuNodeWorker
+from headway.worker.tasks import go_on
+
+
+def for_turns(*tasks: Callable[[], Awaitable[None]], until: Event) -> None:
+    async def main() -> None:
+        async with anyio.create_task_group() as group:
+            for task in tasks:
+                group.start_soon(task)
+            with anyio.fail_after(20):
+                await until.wait()
+            group.cancel_scope.cancel()
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("error", [HeadwayError("away"), KeyError("never foreseen")])
+def test_what_a_turn_raises_is_logged_and_costs_one_turn(
+    error: Exception, caplog: pytest.LogCaptureFixture
+) -> None:
+    turns, done = [], Event()
+
+    async def body() -> None:
+        turns.append(1)
+        if len(turns) == 3:
+            done.set()
+        raise error
+
+    logging.getLogger("prefect").propagate = True
+    with caplog.at_level(logging.WARNING):
+        for_turns(lambda: go_on(body, SystemClock(), "nothing done", 0.0, None), until=done)
+    first = next(each for each in caplog.records if "nothing done" in each.getMessage())
+    assert (first.exc_info is None) == isinstance(error, HeadwayError)
+
+
+def test_a_task_that_hangs_delays_no_other() -> None:
+    beats, done = [], Event()
+
+    async def hang() -> None:
+        await anyio.sleep(math.inf)
+
+    async def beat() -> None:
+        beats.append(1)
+        if len(beats) == 5:
+            done.set()
+
+    for_turns(
+        lambda: go_on(hang, SystemClock(), "house not kept", 0.0, None),
+        lambda: go_on(beat, SystemClock(), "no heartbeat", 0.0, None),
+        until=done,
+    )
+
+
+def test_a_turn_begins_when_it_is_woken() -> None:
+    wake, turns, done = Event(), [], Event()
+
+    async def body() -> None:
+        turns.append(1)
+        if len(turns) == 3:
+            done.set()
+
+    async def waker() -> None:
+        while True:
+            await anyio.sleep(0.01)
+            wake.set()
+
+    for_turns(lambda: go_on(body, SystemClock(), "", math.inf, wake), waker, until=done)
+
+
+def test_the_heartbeat_goes_on_while_the_engine_and_every_other_thread_hang(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(gpu_node, "_HEARTBEAT_EVERY_S", 0.05)
+    answer, beats = threading.Event(), threading.Semaphore(0)
+    worker: Any = GpuNodeWorker(work_pool_name="p")
+    hang = SimpleNamespace(trim_logs=answer.wait)
+    worker._site = SimpleNamespace(
+        clock=SystemClock(),
+        runtime=hang,
+        settings=SimpleNamespace(node="n", pool="gpu", state_dir=Path("/nowhere")),
+        heartbeat=lambda _: beats.release() or True,
+    )
+    worker._janitor, worker._reading = SimpleNamespace(stop_container=None), None
+    worker._sampler = SimpleNamespace(tick=answer.wait)
+    worker._wake, worker._housework, worker._mended = Event(), Event(), False
+    worker._client = worker._events = SimpleNamespace()
+    monkeypatch.setattr(gpu_node, "tidy", lambda _: answer.wait())
+    monkeypatch.setattr(gpu_node, "have_fork_server", lambda _: answer.wait())
+    monkeypatch.setattr(worker, "_listen", anyio.sleep_forever)
+
+    async def main() -> None:
+        own = anyio.CapacityLimiter(1)
+        limiter = anyio.to_thread.current_default_thread_limiter()
+        for _ in range(int(limiter.total_tokens) - 4):  # the others' four are those above
+            limiter.acquire_on_behalf_of_nowait(object())
+        async with anyio.create_task_group() as group:
+            worker._runs_task_group = group
+            worker._begin_tasks()
+            try:
+                with anyio.fail_after(20):
+                    for _ in range(5):
+                        await anyio.to_thread.run_sync(
+                            beats.acquire, limiter=own, abandon_on_cancel=True
+                        )
+                assert limiter.available_tokens == 0
+            finally:
+                answer.set()
+                beats.release()
+                group.cancel_scope.cancel()
+
+    asyncio.run(main())
