@@ -56,6 +56,6 @@ def test_containers_of_a_gang_meet_on_the_network_that_the_operator_named(
             lambda: str(docker_site.json("node", "list")),
         )
     finally:
-        docker_site.set_block("headway-container-policy", gang_network=None)
+        docker_site.set_block("headway-container-policy", gang_network="")
         network.remove()
         client.close()

@@ -35,8 +35,8 @@ for i in range(int(sys.argv[1])):
     print(json.dumps({"headway": {"iteration": i + 1, "total": int(sys.argv[1])}}), flush=True)
     time.sleep(0.25)
 """
-OF_ITS_OWN = (("up",), ("down",), ("demo",), ("serve",), ("node", "join"), ("node", "leave"))
-"""Commands that get a process of their own, since they start and end processes."""
+OF_ITS_OWN = (("up",), ("demo",), ("serve",), ("node", "join"))
+"""Commands that get a process of their own, since they start others."""
 
 
 class LiveSite:
