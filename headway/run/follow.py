@@ -10,7 +10,7 @@ from headway.errors import EngineUnreachable, LedgerUnreachable
 from headway.estimate.remaining.model import RemainingEstimate, RemainingTime
 from headway.model.progress import ProgressPoint
 from headway.model.run import Exit, Prediction
-from headway.model.silent import RunWarning
+from headway.model.run_warning import RunWarning
 from headway.progress.parser import LogParser
 from headway.run.followed import Followed, ran_out_of_time
 from headway.run.gpu_use import GpuUse

@@ -9,9 +9,9 @@ from headway.errors import PolicyViolation
 from headway.forecast import Forecaster
 from headway.home import have_passable
 from headway.ledger.records import RunRecord
+from headway.model.container_policy import GangNetwork, NetworkMode
 from headway.model.job import TrainingJob
 from headway.model.lease import Lease, Refuse
-from headway.model.policy import GangNetwork, NetworkMode
 from headway.model.run import Prediction
 from headway.run.rendezvous import Meeting, own_address
 from headway.runtime import secretfiles

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from headway.ledger.standings import NOT_KEPT_YET
-from headway.model.attempt import Standing
+from headway.model.attempt_record import Standing
 from headway.model.lease import Lease
 from headway.model.progress import ProgressPoint
 from headway.model.run import Exit, ExitKind

@@ -12,11 +12,11 @@ from pydantic import SecretStr
 
 from headway.clock import SystemClock
 from headway.ledger.standings import NOT_KEPT_YET
-from headway.model.attempt import Standing
+from headway.model.attempt_record import Standing
 from headway.model.lease import Demand, Lease
 from headway.model.node import Capacity, Gpu, Node
 from headway.model.progress import ProgressPoint
-from headway.model.silent import Silent
+from headway.model.run_warning import Silent
 from headway.model.telemetry import TelemetryPoint
 from headway.run.silent_check import SilentCheck
 from headway.runtime.port import Usage

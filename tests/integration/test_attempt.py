@@ -98,7 +98,6 @@ def test_what_a_run_holds_of_the_host_is_read_with_the_node(site: Site) -> None:
     site.runtime.start(create_container(site, RUN))
     held = wait_for(
         lambda: site.read_node().run_host_bytes.get(RUN),
-        20,
         lambda: f"not told: {site.read_node()}",
     )
     assert 0 < held < 64 * MIB

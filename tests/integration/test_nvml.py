@@ -248,7 +248,7 @@ def test_a_strangers_memory_is_not_offered_beside_what_is_promised(
     held = Lease(1, "run", 1, "n", "t", GIB, 1.0, grants, (), at, at)
     node = Node("n", "pool", Capacity(8, 32 * GIB, make().gpus()))
     (gpu,) = compute_headroom(node, [held], reading).gpus
-    assert gpu.memory_bytes == 10 * GIB
+    assert gpu.free_bytes == 10 * GIB
 
 
 @pytest.mark.parametrize("named", [{}, {4711: -1}])
@@ -261,7 +261,7 @@ def test_where_the_driver_tells_nothing_of_processes_all_use_is_a_strangers(
     held = Lease(1, "run", 1, "n", "t", GIB, 1.0, (GpuGrant("GPU-a", 20 * GIB),), (), at, at)
     node = Node("n", "pool", Capacity(8, 32 * GIB, make().gpus()))
     (gpu,) = compute_headroom(node, [held], reading).gpus
-    assert gpu.memory_bytes == 20 * GIB
+    assert gpu.free_bytes == 20 * GIB
 
 
 def test_what_the_driver_keeps_is_told_apart(stub: StubGpus, make: Make) -> None:
