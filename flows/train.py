@@ -38,7 +38,7 @@ from headway.model.lease import Lease, Wait
 from headway.model.run import Exit, ExitKind, cancelled_by
 from headway.node.flowlock import hold_flow
 from headway.run.attempt import Attempt, exit_of
-from headway.run.follow import Followed
+from headway.run.followed import Followed
 from headway.run.rendezvous import Meeting
 from headway.site import Site, current_site
 from headway.units import format_size

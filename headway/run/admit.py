@@ -66,8 +66,8 @@ def forecast(attempt: NodeAttempt) -> tuple[Prediction, Demand]:
     declared = attempt.job.dataset.size if attempt.job.dataset else None
     said, demand = record.prediction, record.demand
     gpu_type = attempt.forecaster.gpu_type(attempt.lease) if attempt.lease is not None else ""
-    stands = said is not None and gpu_type in ("", "cpu", said.gpu_type)
-    if said is not None and demand is not None and stands and size == declared:
+    about_it = said is not None and gpu_type in ("", "cpu", said.gpu_type)
+    if said is not None and demand is not None and about_it and size == declared:
         return said, demand
     on_cpu = demand is not None and not demand.gpus
     newly, needs = attempt.forecaster.forecast(

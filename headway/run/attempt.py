@@ -27,7 +27,8 @@ from headway.model.progress import ProgressPoint
 from headway.model.run import Exit, ExitKind, Measurement, RunState, StepState
 from headway.run import profiling
 from headway.run.admit import admit
-from headway.run.follow import Followed, Follower, Listener
+from headway.run.follow import Follower, Listener
+from headway.run.followed import Followed
 from headway.run.here import NodeAttempt, forget_secrets
 from headway.run.settle import conclude_attempt, settle
 from headway.run.silent_check import CHECKS

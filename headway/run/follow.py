@@ -12,9 +12,9 @@ from headway.model.progress import ProgressPoint
 from headway.model.run import Exit, Prediction
 from headway.model.run_warning import RunWarning
 from headway.progress.parser import LogParser
+from headway.run.followed import Followed, ran_out_of_time
 from headway.run.gpu_use import GpuUse
 from headway.run.log_progress import LogProgress
-from headway.runtime.outcome import classify_exit
 from headway.runtime.port import ContainerState, ContainerStatus, Runtime, Usage
 from headway.runtime.redact import Redactor
 from headway.telemetry.port import GpuSensors
@@ -25,8 +25,6 @@ _CANCELLATION_EVERY_S = 2.0
 _USAGE_EVERY_S = 0.5
 """The memory peak is put together from these readings; one costs 0.3 ms."""
 _SNAPSHOT_EVERY_S = 5.0
-_STOP_TAKES_S = 60.0
-"""At most, beside the grace time: the follower's tick, and an engine that has much to do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +40,7 @@ class Findings:
 
 @dataclass(frozen=True, slots=True)
 class Watched:
-    """How a run stands right now."""
+    """How far a run is right now."""
 
     elapsed_s: float
     point: ProgressPoint | None
@@ -73,7 +71,7 @@ class Listener(Protocol):
         ...
 
     def watched(self, now: Watched) -> None:
-        """How the run stands; called a few times a second, to be thinned by the listener."""
+        """How far the run is; called a few times a second, to be thinned by the listener."""
         ...
 
 
@@ -93,7 +91,7 @@ class Upkeep(Protocol):
         ...
 
     def keep_snapshot(self, now: Watched) -> None:
-        """Keep how the run stands."""
+        """Keep how far the run is."""
         ...
 
     def check(self, elapsed_s: float, usage: Usage) -> Findings:
@@ -107,33 +105,6 @@ class Upkeep(Protocol):
     def redact(self) -> None:
         """Take the secrets out of the log's file."""
         ...
-
-
-@dataclass(frozen=True, slots=True)
-class Followed:
-    """What following a container to its end found."""
-
-    status: ContainerStatus
-    timed_out: bool
-    runtime_s: float
-    log_tail: str
-    gpu_use: GpuUse | None
-    """None for a CPU job: no GPU's memory ran out."""
-    cancellation: Exit | None = None
-    """Why it was stopped from outside, if it was."""
-    stopped_early: bool = False
-    """Whether it ended before the iterations or epochs that its log had promised."""
-    disk_peak_bytes: int | None = None
-    """Most that it had written at once."""
-
-    def own_exit(self) -> Exit:
-        """How the container ended by itself, whoever may have stopped it."""
-        return classify_exit(
-            self.status,
-            timed_out=self.timed_out,
-            log_tail=self.log_tail,
-            gpus=self.gpu_use is not None,
-        )
 
 
 @dataclass(slots=True)
@@ -262,7 +233,7 @@ class Follower:
             lasted_s = max((status.ended_at - status.started_at).total_seconds(), 0.0)
         return Followed(
             status=status,
-            timed_out=self._timed_out or _ran_out_of_time(status, self.max_runtime_s, self.grace_s),
+            timed_out=self._timed_out or ran_out_of_time(status, self.max_runtime_s, self.grace_s),
             runtime_s=lasted_s,
             log_tail=self._log.tail,
             gpu_use=self._gpu_use,
@@ -283,7 +254,7 @@ class Follower:
             self._gpu_use.read(self.gpus, self._status)
 
     def _tell(self, now_s: float) -> None:
-        """Check for what goes wrong, and say how the run stands."""
+        """Check for what goes wrong, and say how far the run is."""
         self._findings = replace(self._findings, begun=())
         self._check.run(now_s)
         self._snapshot.run(now_s)
@@ -309,16 +280,3 @@ class Follower:
 
     def _ask_whether_to_cancel(self) -> None:
         self._cancellation = self.upkeep.cancellation(self._status)
-
-
-def _ran_out_of_time(status: ContainerStatus, max_runtime_s: float | None, grace_s: float) -> bool:
-    """Whether a flow process that has died since stopped it at its time limit.
-
-    Only an end soon after the limit tells: what the engine notes as the end of a
-    container that its node took along is the moment when both were back.
-    """
-    if max_runtime_s is None or status.started_at is None or status.ended_at is None:
-        return False
-    over_s = (status.ended_at - status.started_at).total_seconds() - max_runtime_s
-    ended_itself = status.exit_code == 0 or status.oom_killed
-    return not ended_itself and 0 <= over_s <= grace_s + _STOP_TAKES_S

@@ -8,7 +8,7 @@ from headway.model.node import GpuReading
 from headway.model.run import Exit
 from headway.policy.gpu_memory import tried_bytes
 from headway.policy.shortage import GpuShare, Holder, Shortage, shortage
-from headway.run.follow import Followed
+from headway.run.followed import Followed
 from headway.run.gpu_use import GpuUse
 from headway.site import Site
 

@@ -5,7 +5,7 @@ from headway.model.run import Exit, ExitKind, Measurement
 from headway.policy.conclude import AttemptEnd, Ended, Had, conclude, preempted
 from headway.policy.silent import exit_told
 from headway.run.admit import forecast
-from headway.run.follow import Followed
+from headway.run.followed import Followed
 from headway.run.here import NodeAttempt
 from headway.run.memory_shortage import shortage_of, with_shortage
 from headway.run.rendezvous import end_of_gang

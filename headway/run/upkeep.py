@@ -55,7 +55,7 @@ class AttemptUpkeep:
         self._site.ledger.progress.append(run_id, number, points, first=before)
 
     def keep_snapshot(self, now: Watched) -> None:
-        """Keep in the ledger how the run stands."""
+        """Keep in the ledger how far the run is."""
         left = now.remaining
         self._site.ledger.standings.keep(
             Standing(

@@ -17,7 +17,7 @@ from headway.model.node import GpuProcess, GpuReading, Reserve
 from headway.model.run import Exit, ExitKind, Prediction, RunState, Step, StepState
 from headway.model.trace import Trace
 from headway.run.attempt import Attempt, exit_of
-from headway.run.follow import Followed
+from headway.run.followed import Followed
 from headway.run.gpu_use import GpuUse
 from headway.runtime.port import ContainerState, ContainerStatus
 from headway.settings import Settings

@@ -17,7 +17,7 @@ from headway.model.lease import Demand, Lease, Resource, Wait
 from headway.model.run import Exit, ExitKind, Measurement, RunState
 from headway.policy.gang import TAKE_WITHIN_S, why_stop
 from headway.run.attempt import Attempt
-from headway.run.follow import Followed
+from headway.run.followed import Followed
 from headway.run.rendezvous import Meeting, other_ranks, why_leave
 from headway.runtime.port import ContainerState, ContainerStatus
 from headway.settings import Settings
