@@ -8,8 +8,8 @@ import pytest
 from prefect.client.schemas.objects import StateType
 from prefect.settings import PREFECT_API_URL, temporary_settings
 
-from flows.start_ranks import start_ranks
 from flows.rank import run_part
+from flows.start_ranks import start_ranks
 from headway.clock import SystemClock
 from headway.errors import SiteUnreachable
 from headway.model.job import Resources, TrainingJob
