@@ -18,7 +18,7 @@ from headway.errors import shown
 from headway.estimate.remaining.model import Basis
 from headway.model.profile import Profile
 from headway.model.run import Measurement, Prediction
-from headway.model.silent import RunWarning, Silent
+from headway.model.run_warning import RunWarning, Silent
 from headway.profile.text import rows, summary
 from headway.run.follow import Watched
 from headway.units import format_duration

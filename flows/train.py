@@ -38,7 +38,7 @@ from headway.model.lease import Lease, Wait
 from headway.model.run import Exit, ExitKind, cancelled_by
 from headway.node.flowlock import hold_flow
 from headway.run.attempt import Attempt, exit_of
-from headway.run.follow import Followed
+from headway.run.followed import Followed
 from headway.run.rendezvous import Meeting
 from headway.site import Site, current_site
 from headway.units import format_size
@@ -103,7 +103,7 @@ def train_container(
         display.close()
         if followed.stopped_early and followed.status.exit_code == 0:
             get_run_logger().info("it ended before all its iterations were done: stopped early")
-        exit_ = followed.halted or followed.own_exit()
+        exit_ = followed.cancellation or followed.own_exit()
         if exit_.kind is not ExitKind.OK:
             raise KeptResult(followed, exit_.message)
     return followed

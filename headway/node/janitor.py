@@ -27,7 +27,7 @@ from headway.node.flowrun import live_flow
 from headway.node.sweep import sweep
 from headway.policy.demand import attempts_left
 from headway.policy.reconcile import Action, PrefectView, Situation, reconcile
-from headway.run.attempt import container_name
+from headway.run.here import container_name
 from headway.site import Site
 
 log = logging.getLogger(__name__)

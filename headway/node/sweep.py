@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from headway.errors import HeadwayError, RunUnknown
 from headway.model.run import GRANTED, RunState
 from headway.node.flowrun import live_flow
-from headway.run.attempt import forget_secrets
+from headway.run.here import forget_secrets
 from headway.runtime.port import ContainerStatus
 from headway.site import Site
 

@@ -38,8 +38,7 @@ async def adopt_blocks(site: Site, pool: Pool) -> bool:
 
 async def adopt_gates(site: Site, pool: Pool) -> bool:
     """Take over what the operator set on the work pool and its queues; whether it is new."""
-    records = await anyio.to_thread.run_sync(site.ledger.nodes.all)
-    nodes = {record.node.name for record in records}
+    nodes = {each.node.name for each in await anyio.to_thread.run_sync(site.ledger.nodes.all)}
     document = gates_document(await pool.gates(site.settings.node, nodes))
     name = f"{GATES}/{site.settings.pool}"
     return await anyio.to_thread.run_sync(site.ledger.settings.put, name, document)

@@ -14,7 +14,7 @@ from flows import page
 from flows.display import Display, _line, _share, warnings_text
 from headway.estimate.remaining.model import Basis, RemainingEstimate
 from headway.model.progress import ProgressPoint
-from headway.model.silent import RunWarning, Silent, SilentFailure
+from headway.model.run_warning import RunWarning, Silent, SilentFailure
 from headway.run.follow import Watched
 from headway.testing.clock import FakeClock
 
