@@ -176,7 +176,7 @@ class Forecaster:
         ]
         learnt = [Prediction()] * len(asked)
         if any(site.settings.models_dir.glob("*.npz")):
-            learnt = site.estimators.predict_all(asked, [0.0] * len(asked))
+            learnt = site.estimators.predict(asked)
         recent = site.ledger.traces.newest(job.recipe(), RECENT)
         says = {
             name: replace(said_of(each, known, recent, limit_s=job.max_runtime), gpu_type=name)

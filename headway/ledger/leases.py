@@ -89,8 +89,11 @@ class Leases(Repository):
             for name in names:
                 record = node_record(rows[name])
                 seen = reading if name == node else record.reading
-                headroom = compute_headroom(record.node, live_leases(session, [name]), seen)
-                decision = judge(demand, headroom, utilisation_limit=utilisation_limit)
+                live = live_leases(session, [name])
+                headroom = compute_headroom(
+                    record.node, live, seen, utilisation_limit=utilisation_limit
+                )
+                decision = judge(demand, headroom)
                 if isinstance(decision, Wait):
                     return decision
                 admits.append(decision)
@@ -181,13 +184,14 @@ class Leases(Repository):
             lease = held_lease(session, lease_id, token)
             node_row = lock_nodes(session, [lease.node])[lease.node]
             others = [it for it in live_leases(session, [lease.node]) if it.lease_id != lease_id]
-            headroom = compute_headroom(node_record(node_row).node, others, reading)
+            node = node_record(node_row).node
+            headroom = compute_headroom(node, others, reading, utilisation_limit=utilisation_limit)
             held = {gpu.uuid for gpu in lease_from(session, lease).gpus}
             # The GPUs it holds, which its prediction is about, if they will do.
-            own = replace(headroom, gpus=tuple(it for it in headroom.gpus if it.uuid in held))
-            decision = judge(demand, own, utilisation_limit=utilisation_limit)
+            own = replace(headroom, gpus=[it for it in headroom.gpus if it.uuid in held])
+            decision = judge(demand, own)
             if isinstance(decision, Wait):
-                decision = judge(demand, headroom, utilisation_limit=utilisation_limit)
+                decision = judge(demand, headroom)
             if isinstance(decision, Wait):
                 return decision
             moment = now(session)

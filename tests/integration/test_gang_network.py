@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from flows import gang
-from flows.gang import start_ranks
+from flows.start_ranks import start_ranks
 from headway.clock import SystemClock
 from headway.errors import ImpossibleDemand, PolicyViolation
 from headway.gateway.submit import read_for, refuse_impossible
