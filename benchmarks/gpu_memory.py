@@ -65,7 +65,7 @@ def main() -> None:
     show("idle", before)
     node = Node("n", "pool", Capacity(1, GIB, known))
     idle = compute_headroom(node, [], node_reading(gpus, FakeHost(), SystemClock())).gpus[0]
-    print(f"idle by headway: {idle.idle}, headroom {format_size(idle.memory_bytes)}")
+    print(f"idle by headway: {idle.idle}, headroom {format_size(idle.free_bytes)}")
 
     driver = Driver()
     driver.check(driver.allocate(HELD_BYTES))
@@ -81,11 +81,11 @@ def main() -> None:
     lease = Lease(1, "run", 1, "n", "t", GIB, 1.0, grants, (), reading.at, reading.at)
     held = compute_headroom(node, [lease], reading).gpus[0]
     stranger = compute_headroom(node, [], reading).gpus[0]
-    print(f"beside a lease of half of it: {format_size(held.memory_bytes)}, foreign {held.foreign}")
-    print(f"as a stranger's: {format_size(stranger.memory_bytes)}, idle {stranger.idle}")
+    print(f"beside a lease of half of it: {format_size(held.free_bytes)}, foreign {held.foreign}")
+    print(f"as a stranger's: {format_size(stranger.free_bytes)}, idle {stranger.idle}")
     if stranger.idle:
         raise SystemExit("a GPU that somebody holds 2 GiB of is taken for idle")
-    if told and held.memory_bytes < half_bytes - before.used_bytes - GIB:
+    if told and held.free_bytes < half_bytes - before.used_bytes - GIB:
         raise SystemExit("the run's own use counts beside its grant")
 
     if importlib.util.find_spec("torch") is not None:

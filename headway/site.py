@@ -22,10 +22,10 @@ from headway.errors import (
 )
 from headway.home import have_passable, keep_private, samples, strip_set_ids
 from headway.ledger import Ledger
+from headway.model.container_policy import ContainerPolicy
 from headway.model.lease import Refuse
 from headway.model.node import Capacity, Node, NodeReading
-from headway.model.policy import ContainerPolicy
-from headway.model.site import NodeSettings
+from headway.model.node_settings import NodeSettings
 from headway.policy.network import network_of
 from headway.policy.settings import PolicySettings
 from headway.runtime.port import Runtime, RuntimeKind

@@ -5,8 +5,8 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from secrets import token_hex
 
-from sqlalchemy import ColumnElement, delete
-from sqlmodel import Session, col, select
+from sqlalchemy import delete
+from sqlmodel import col, select
 
 from headway.errors import LeaseLost
 from headway.ledger.attempts import note_claim, note_end
@@ -23,7 +23,7 @@ from headway.ledger.lease_rows import (
     live_lease,
     live_leases,
     lock_nodes,
-    release,
+    release_all,
 )
 from headway.ledger.nodes import node_record, of_the_site
 from headway.ledger.run_rows import move, run_row
@@ -89,8 +89,11 @@ class Leases(Repository):
             for name in names:
                 record = node_record(rows[name])
                 seen = reading if name == node else record.reading
-                headroom = compute_headroom(record.node, live_leases(session, [name]), seen)
-                decision = judge(demand, headroom, utilisation_limit=utilisation_limit)
+                live = live_leases(session, [name])
+                headroom = compute_headroom(
+                    record.node, live, seen, utilisation_limit=utilisation_limit
+                )
+                decision = judge(demand, headroom)
                 if isinstance(decision, Wait):
                     return decision
                 admits.append(decision)
@@ -181,13 +184,14 @@ class Leases(Repository):
             lease = held_lease(session, lease_id, token)
             node_row = lock_nodes(session, [lease.node])[lease.node]
             others = [it for it in live_leases(session, [lease.node]) if it.lease_id != lease_id]
-            headroom = compute_headroom(node_record(node_row).node, others, reading)
+            node = node_record(node_row).node
+            headroom = compute_headroom(node, others, reading, utilisation_limit=utilisation_limit)
             held = {gpu.uuid for gpu in lease_from(session, lease).gpus}
             # The GPUs it holds, which its prediction is about, if they will do.
-            own = replace(headroom, gpus=tuple(it for it in headroom.gpus if it.uuid in held))
-            decision = judge(demand, own, utilisation_limit=utilisation_limit)
+            own = replace(headroom, gpus=[it for it in headroom.gpus if it.uuid in held])
+            decision = judge(demand, own)
             if isinstance(decision, Wait):
-                decision = judge(demand, headroom, utilisation_limit=utilisation_limit)
+                decision = judge(demand, headroom)
             if isinstance(decision, Wait):
                 return decision
             moment = now(session)
@@ -217,7 +221,7 @@ class Leases(Repository):
         What its other ranks have not taken goes too: nothing runs there yet.
         """
         with self._database.transaction() as session:
-            return bool(_release_all(session, LeaseRow.run_id == run_id))
+            return bool(release_all(session, LeaseRow.run_id == run_id))
 
     def release_untaken(self, node: str, ttl_s: float) -> list[str]:
         """Release what gangs held on *node* for ranks, and did not renew for *ttl_s* more.
@@ -228,13 +232,13 @@ class Leases(Repository):
         with self._database.transaction() as session:
             expired = col(LeaseRow.expires_at) < now(session) - timedelta(seconds=ttl_s)
             on_node = LeaseRow.node == node
-            rows = _release_all(session, on_node, LeaseRow.gang_rank > 0, expired)
+            rows = release_all(session, on_node, LeaseRow.gang_rank > 0, expired)
             return [row.run_id for row in rows]
 
     def release_node(self, node: str) -> None:
         """Release all that is held on *node*, whose machine does not come back."""
         with self._database.transaction() as session:
-            _release_all(session, LeaseRow.node == node)
+            release_all(session, LeaseRow.node == node)
 
     def give_back(self, run_id: str, token: str) -> bool:
         """Undo a claim before anything started: same attempt, back to the line.
@@ -248,7 +252,7 @@ class Leases(Repository):
             lease = live_lease(session, run_id)
             if lease is not None and lease.token != token:
                 return False  # it was given back before, and is another's claim now
-            _release_all(session, LeaseRow.run_id == run_id)
+            release_all(session, LeaseRow.run_id == run_id)
             if run is None or run.state is not RunState.CLAIMED:
                 return False
             move(run, RunState.WAITING)
@@ -296,11 +300,3 @@ class Leases(Repository):
 
 def _after(moment: datetime, seconds: float | None) -> datetime | None:
     return None if seconds is None else moment + timedelta(seconds=seconds)
-
-
-def _release_all(session: Session, *which: ColumnElement[bool] | bool) -> Sequence[LeaseRow]:
-    """Release the live leases that are *which*."""
-    rows = session.exec(select(LeaseRow).where(LIVE, *which).with_for_update()).all()
-    for row in rows:
-        release(session, row)
-    return rows

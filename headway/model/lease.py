@@ -1,7 +1,6 @@
-"""Demand, lease and headroom: the three sides of a grant."""
+"""What a run demands, what a lease grants it, and the answers in between."""
 
 import enum
-import math
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -82,46 +81,6 @@ class Lease:
     disk_bytes: int = 0
     gang_rank: int = 0
     """Above 0: held for a part of the run on this node, which has not begun yet."""
-
-
-@dataclass(frozen=True, slots=True)
-class GpuHeadroom:
-    """What may still be promised of one GPU."""
-
-    uuid: str
-    index: int
-    name: str
-    memory_bytes: int
-    """See `policy.headroom`; negative after a run outgrew its lease."""
-    idle: bool
-    """No lease and no foreign process: may be given as a whole."""
-    utilisation_frac: float
-    """Sum of the utilisations of its leases, or what is observed where that is more."""
-    whole_bytes: int = 0
-    """Capacity minus reserve: what a whole grant promises."""
-    taken_whole: bool = False
-    """A lease holds it alone."""
-    foreign: bool = False
-    """Somebody outside headway is known to hold memory there."""
-
-
-@dataclass(frozen=True, slots=True)
-class Headroom:
-    """What may still be promised on one node. The reserve is already taken off."""
-
-    node: str
-    host_memory_bytes: int
-    cpus: float
-    gpus: tuple[GpuHeadroom, ...] = ()
-    gpu_error: str = ""
-    """Why the GPUs cannot be used now; empty when they can."""
-    lost_gpus: tuple[str, ...] = ()
-    """Those that fell off the bus, in words: ``gpu1 lost: …``."""
-    ports_taken: tuple[int, ...] = ()
-    disk_bytes: float = math.inf
-    """Free now, less what live leases were promised; infinite where it was not read."""
-    closed_reason: str = ""
-    """Why nothing may start here at all (draining, lost); empty when open."""
 
 
 @dataclass(frozen=True, slots=True)

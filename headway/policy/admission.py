@@ -2,53 +2,43 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
 from difflib import get_close_matches
 
-from headway.model.lease import (
-    Admit,
-    Demand,
-    GpuGrant,
-    GpuHeadroom,
-    Headroom,
-    Refuse,
-    Resource,
-    Sharing,
-    Wait,
-)
+from headway.model.lease import Admit, Demand, GpuGrant, Refuse, Resource, Sharing, Wait
 from headway.model.node import Gpu, Node, NodeState, is_of_type
-from headway.policy.fit import Ask, NodeRooms, needs
+from headway.policy.fit import Headroom, WaitingRun
 from headway.policy.headroom import closed_reason
-from headway.policy.settings import TeamSettings
+from headway.policy.settings import PolicySettings, TeamSettings
 from headway.policy.shortfall import wait_for
 from headway.units import format_size
 
+_ANY_TIME = datetime(2000, 1, 1, tzinfo=UTC)
+"""Since when a run waits does not matter to whether it fits."""
 
-def judge(demand: Demand, headroom: Headroom, *, utilisation_limit: float = 1.0) -> Admit | Wait:
+
+def judge(demand: Demand, headroom: Headroom) -> Admit | Wait:
     """Decide whether *demand* may start now on one node.
 
     Args:
         demand: What is needed; upper quantiles.
         headroom: What may still be promised. The reserve is already taken off.
-        utilisation_limit: Jobs share a GPU while their utilisations add up to
-            at most this.
 
     Returns:
         `Admit` with the GPUs chosen, those with the least memory left first; or
         `Wait` naming the first scarce resource. Never raises: scarcity is an
         answer, not an error.
     """
-    # Who asks, since when and for how long does not matter here.
-    ask = Ask("", 0.0, median_s=0.0, high_s=0.0, **needs(demand, utilisation_limit))
-    node = NodeRooms.of(headroom, utilisation_limit)
-    for short in node.shortfalls(ask):
-        return wait_for(short, ask, [node])
-    fitting = [(room.free_bytes, at) for at, room in node.suitable(ask) if room.fits_now(ask.gpu)]
-    chosen = [headroom.gpus[at] for _, at in sorted(fitting)[: demand.gpus]]
-    return admit(demand, headroom.node, chosen)
+    settings = PolicySettings(utilisation_limit=headroom.utilisation_limit)
+    run = WaitingRun.of("", demand, _ANY_TIME, settings=settings)
+    for short in headroom.shortfalls(run):
+        return wait_for(short, run, [headroom])
+    fitting = [(gpu.free_bytes, at) for at, gpu in headroom.suitable(run) if gpu.fits_now(run.gpu)]
+    return admit(demand, headroom, (at for _, at in sorted(fitting)[: demand.gpus]))
 
 
-def admit(demand: Demand, node: str, gpus: Iterable[GpuHeadroom]) -> Admit:
-    """What *demand* is granted on *node*, with these of its GPUs."""
+def admit(demand: Demand, headroom: Headroom, gpus: Iterable[int]) -> Admit:
+    """What *demand* is granted of *headroom*, with the GPUs at these positions."""
     whole = demand.sharing is Sharing.WHOLE
     grants = (
         GpuGrant(
@@ -57,9 +47,9 @@ def admit(demand: Demand, node: str, gpus: Iterable[GpuHeadroom]) -> Admit:
             sharing=demand.sharing,
             utilisation_frac=demand.gpu_utilisation_frac,
         )
-        for gpu in gpus
+        for gpu in (headroom.gpus[at] for at in gpus)
     )
-    return Admit(node, tuple(grants))
+    return Admit(headroom.name, tuple(grants))
 
 
 def possible(demand: Demand, nodes: Sequence[Node], *, count: int = 1) -> Refuse | None:

@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from headway.policy.fit import Ask, NodeRooms
+from headway.model.lease import Lease
+from headway.policy.fit import Ask, Headroom
 from headway.policy.room import NOTHING, Occupant, Promise
 
 
@@ -20,7 +21,7 @@ class Place(NamedTuple):
 class Board:
     """The nodes of a pool."""
 
-    nodes: list[NodeRooms]
+    nodes: list[Headroom]
 
     def copy(self) -> "Board":
         """The same board, to try something out."""
@@ -60,6 +61,13 @@ class Board:
         for place in places:
             for room, need in self.nodes[place.node].rooms_for(ask, place.gpus):
                 room.promises.append(Promise(start_s, end_s, need))
+
+    def place_of(self, node: int, lease: Lease) -> Place:
+        """Where *lease* of that node is, by the GPUs that can be read now."""
+        uuids = {grant.uuid for grant in lease.gpus}
+        return Place(
+            node, tuple(at for at, gpu in enumerate(self.nodes[node].gpus) if gpu.uuid in uuids)
+        )
 
     def has_room(self, ask: Ask) -> bool:
         """Would *ask* fit now if there were no promises?"""
@@ -123,7 +131,7 @@ class Board:
                 return start_s, tuple(places[: ask.nodes])
         return math.inf, ()
 
-    def _opens(self, node: NodeRooms, ask: Ask, now_s: float) -> list[float]:
+    def _opens(self, node: Headroom, ask: Ask, now_s: float) -> list[float]:
         """Times at which *ask* may come to fit on *node*, soonest first."""
         if not node.admits(ask):
             return []
@@ -144,7 +152,7 @@ class Board:
 
 
 def _choose(
-    node: NodeRooms, ask: Ask, now_s: float, end_s: float
+    node: Headroom, ask: Ask, now_s: float, end_s: float
 ) -> tuple[tuple[float, ...], tuple[int, ...]] | None:
     """The GPUs of *node* that suit best, with how well they do (smallest is best)."""
     if ask.gpus == 0:
@@ -165,7 +173,7 @@ def _choose(
     return score, tuple(sorted(at for _, _, at in chosen))
 
 
-def _free_during(node: NodeRooms, ask: Ask, start_s: float) -> tuple[int, ...] | None:
+def _free_during(node: Headroom, ask: Ask, start_s: float) -> tuple[int, ...] | None:
     """GPUs of *node* that can be promised from *start_s*; None when there are too few.
 
     Those that open last are taken, so that the ones that open sooner stay of use.

@@ -8,12 +8,12 @@ import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any, TypedDict
+from typing import Any
 
-from headway.model.lease import Demand, GpuHeadroom, Headroom, Sharing
+from headway.model.lease import Demand, Sharing
 from headway.model.node import is_of_type
 from headway.model.run import Span
-from headway.policy.room import NOTHING, ROUNDING, Need, Occupant, Room
+from headway.policy.room import NOTHING, ROUNDING, Need, Room
 from headway.policy.settings import PolicySettings
 
 
@@ -101,43 +101,25 @@ class WaitingRun(Ask):
             high_s: Its upper quantile.
             more: Other fields, such as its team.
         """
+        # An empty GPU takes anybody: a limit below one run's own utilisation would starve it.
+        load = min(demand.gpu_utilisation_frac, settings.utilisation_limit)
+        whole = demand.sharing is Sharing.WHOLE
         median_known_s = settings.unknown_runtime_s if median_s is None else median_s
         return cls(
             run_id=run_id,
             submitted_s=submitted_at.timestamp(),
             demand=demand,
-            **needs(demand, settings.utilisation_limit),
+            gpus=demand.gpus,
+            gpu=Need(max(demand.gpu_memory_bytes, 1), load, whole) if demand.gpus else NOTHING,
+            host=Need(demand.host_memory_bytes, demand.cpus),
+            gpu_type=demand.gpu_type,
+            ports=frozenset(demand.ports),
+            disk_bytes=demand.disk_bytes,
             median_s=max(median_known_s, 1.0),
             high_s=max(median_known_s if high_s is None else high_s, median_known_s, 1.0),
             predicted_high_s=high_s,
             **more,
         )
-
-
-class Needs(TypedDict):
-    """The part of an `Ask` that its demand decides."""
-
-    gpus: int
-    gpu: Need
-    host: Need
-    gpu_type: str
-    ports: frozenset[int]
-    disk_bytes: int
-
-
-def needs(demand: Demand, utilisation_limit: float) -> Needs:
-    """What *demand* takes of a node where runs share a GPU up to *utilisation_limit*."""
-    # An empty GPU takes anybody: a limit below one run's own utilisation would starve it.
-    load = min(demand.gpu_utilisation_frac, utilisation_limit)
-    whole = demand.sharing is Sharing.WHOLE
-    return Needs(
-        gpus=demand.gpus,
-        gpu=Need(max(demand.gpu_memory_bytes, 1), load, whole) if demand.gpus else NOTHING,
-        host=Need(demand.host_memory_bytes, demand.cpus),
-        gpu_type=demand.gpu_type,
-        ports=frozenset(demand.ports),
-        disk_bytes=demand.disk_bytes,
-    )
 
 
 class Shortfall(enum.Enum):
@@ -154,8 +136,11 @@ class Shortfall(enum.Enum):
 
 
 @dataclass(slots=True)
-class NodeRooms:
-    """One node: its host and its GPUs."""
+class Headroom:
+    """What may still be promised on one node, by its host and its GPUs; the reserve is taken off.
+
+    Negative after a run has outgrown its lease.
+    """
 
     name: str
     host: Room
@@ -169,24 +154,11 @@ class NodeRooms:
     gpu_error: str = ""
     """Why its GPUs cannot be used now; then it has none here."""
     lost_gpus: tuple[str, ...] = ()
-    """GPUs that fell off the bus, in words; they are not among `gpus`."""
+    """GPUs that fell off the bus, in words: ``gpu1 lost: …``; they are not among `gpus`."""
+    utilisation_limit: float = 1.0
+    """Runs share a GPU while their utilisations add up to at most this."""
 
-    @classmethod
-    def of(cls, headroom: Headroom, utilisation_limit: float) -> "NodeRooms":
-        """A node by its *headroom*; of who is there only that somebody is, for ever."""
-        free_bytes = headroom.host_memory_bytes
-        return cls(
-            headroom.node,
-            Room(free_bytes, headroom.cpus, free_bytes),
-            [_room(gpu, utilisation_limit) for gpu in headroom.gpus],
-            set(headroom.ports_taken),
-            disk_bytes=headroom.disk_bytes,
-            closed=headroom.closed_reason,
-            gpu_error=headroom.gpu_error,
-            lost_gpus=headroom.lost_gpus,
-        )
-
-    def copy(self) -> "NodeRooms":
+    def copy(self) -> "Headroom":
         """The same rooms, to try something out."""
         gpus = [room.copy() for room in self.gpus]
         return replace(self, host=self.host.copy(), gpus=gpus, ports=set(self.ports))
@@ -244,18 +216,3 @@ class NodeRooms:
             for at, room in enumerate(self.gpus)
             if is_of_type(ask.gpu_type, room.product)
         ]
-
-
-def _room(gpu: GpuHeadroom, utilisation_limit: float) -> Room:
-    held = not gpu.idle and not gpu.foreign
-    somebody = Occupant(math.inf, "", 0.0, math.inf, Need(0, 0.0, whole=gpu.taken_whole))
-    return Room(
-        gpu.whole_bytes,
-        utilisation_limit,
-        gpu.memory_bytes,
-        gpu.utilisation_frac,
-        foreign=gpu.foreign,
-        occupants=[somebody] if held or gpu.taken_whole else [],
-        index=gpu.index,
-        product=gpu.name,
-    )

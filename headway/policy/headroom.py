@@ -9,16 +9,23 @@ keeps a run waiting, too much has others killed.
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from headway.model.lease import GpuHeadroom, Headroom, Lease, Sharing
+from headway.model.lease import GpuGrant, Lease, Sharing
 from headway.model.node import Gpu, GpuReading, Node, NodeReading, NodeState
+from headway.policy.fit import Headroom
+from headway.policy.room import Need, Occupant, Room
 
 
 def compute_headroom(
-    node: Node, leases: Sequence[Lease], reading: NodeReading | None = None
+    node: Node,
+    leases: Sequence[Lease],
+    reading: NodeReading | None = None,
+    *,
+    utilisation_limit: float = 1.0,
+    end_s: Callable[[Lease], float] = lambda _lease: math.inf,
 ) -> Headroom:
-    """What may still be promised on *node*.
+    """What may still be promised on *node*, and who has the rest until when.
 
     The leases are the truth; a reading can only make headroom smaller. What is
     in use on the host is what could not be given to a new process (total minus
@@ -29,42 +36,62 @@ def compute_headroom(
         node: Capacity, reserve and state.
         leases: Every unreleased lease of the node, expired ones too.
         reading: The node now; None to go by the ledger alone.
+        utilisation_limit: See `Headroom`.
+        end_s: When the run of a lease is expected to end.
 
     Returns:
-        Bytes, CPUs and GPUs that a new lease may take; negative after a run
-        has outgrown its lease. GPUs that could not be read, and those that are
-        lost, offer nothing.
+        Bytes, CPUs and GPUs that a new lease may take. GPUs that could not be
+        read, and those that are lost, offer nothing.
     """
-    gpu_error = ""
-    readings: dict[str, GpuReading] | None = None
-    if reading is not None:
-        gpu_error = reading.gpu_error if reading.gpus is None else ""
-        readings = {gpu.uuid: gpu for gpu in reading.gpus or ()}
-    return Headroom(
-        node=node.name,
-        host_memory_bytes=_left(
-            node.capacity.host_memory_bytes,
-            node.reserve.host_memory_bytes,
+    capacity, reserve = node.capacity, node.reserve
+    held = [(lease, _occupant(lease, end_s(lease))) for lease in leases]
+    host = Room(
+        whole_bytes=capacity.host_memory_bytes - reserve.host_memory_bytes,
+        load_limit=capacity.cpus - reserve.cpus,
+        free_bytes=_left(
+            capacity.host_memory_bytes,
+            reserve.host_memory_bytes,
             granted=_by_run((lease.run_id, lease.host_memory_bytes) for lease in leases),
             used_bytes=reading.host.used_bytes if reading is not None else 0,
             own=reading.run_host_bytes if reading is not None else {},
         ),
-        cpus=node.capacity.cpus - node.reserve.cpus - sum(lease.cpus for lease in leases),
-        gpus=()
-        if gpu_error
-        else tuple(
-            _gpu_headroom(gpu, leases, readings)
-            for gpu in node.capacity.gpus
-            if readings is None or gpu.uuid in readings
-        ),
-        gpu_error=gpu_error,
-        lost_gpus=lost_gpus(node, reading),
+        load=sum(lease.cpus for lease in leases),
+        occupants=sorted(occupant for _, occupant in held),
+    )
+    return Headroom(
+        node.name,
+        host,
+        [
+            _gpu_room(gpu, held, seen, utilisation_limit)
+            for gpu, seen in _seen(capacity.gpus, reading)
+        ],
+        ports={port for lease in leases for port in lease.ports},
         disk_bytes=math.inf
         if reading is None
         else reading.host.disk_free_bytes - sum(lease.disk_bytes for lease in leases),
-        ports_taken=tuple(sorted(port for lease in leases for port in lease.ports)),
-        closed_reason=closed_reason(node),
+        closed=closed_reason(node),
+        gpu_error=reading.gpu_error if reading is not None and reading.gpus is None else "",
+        lost_gpus=lost_gpus(node, reading),
+        utilisation_limit=utilisation_limit,
     )
+
+
+def _seen(gpus: Sequence[Gpu], reading: NodeReading | None) -> list[tuple[Gpu, GpuReading | None]]:
+    """Those of *gpus* that can be read, each with its reading; all without a *reading*."""
+    if reading is None:
+        return [(gpu, None) for gpu in gpus]
+    readings = {gpu.uuid: gpu for gpu in reading.gpus or ()}
+    return [(gpu, readings[gpu.uuid]) for gpu in gpus if gpu.uuid in readings]
+
+
+def _occupant(lease: Lease, end_s: float) -> Occupant:
+    need = Need(lease.host_memory_bytes, lease.cpus)
+    return Occupant(end_s, lease.run_id, lease.granted_at.timestamp(), end_s, need)
+
+
+def grant_need(grant: GpuGrant) -> Need:
+    """What *grant* takes of its GPU."""
+    return Need(grant.memory_bytes, grant.utilisation_frac, grant.sharing is Sharing.WHOLE)
 
 
 def lost_gpus(node: Node, reading: NodeReading | None) -> tuple[str, ...]:
@@ -131,35 +158,44 @@ def gpu_bytes_of_runs(reading: GpuReading) -> dict[str, int]:
     )
 
 
-def _gpu_headroom(
-    gpu: Gpu, leases: Iterable[Lease], readings: dict[str, GpuReading] | None
-) -> GpuHeadroom:
-    held = [(it.run_id, grant) for it in leases for grant in it.gpus if grant.uuid == gpu.uuid]
-    seen = readings[gpu.uuid] if readings is not None else None
+def _gpu_room(
+    gpu: Gpu,
+    held: Iterable[tuple[Lease, Occupant]],
+    seen: GpuReading | None,
+    utilisation_limit: float,
+) -> Room:
+    here = [
+        (occupant, grant)
+        for lease, occupant in held
+        for grant in lease.gpus
+        if grant.uuid == gpu.uuid
+    ]
     own = gpu_bytes_of_runs(seen) if seen is not None else {}
     # Of an empty GPU, what is still shown is of a job that has just ended.
-    used_frac = seen.utilisation_frac or 0.0 if seen is not None and held else 0.0
-    foreign = seen is not None and _strangers(gpu, seen, {run_id for run_id, _ in held}, own)
-    return GpuHeadroom(
-        uuid=gpu.uuid,
-        index=gpu.index,
-        name=gpu.name,
-        memory_bytes=_left(
+    used_frac = seen.utilisation_frac or 0.0 if seen is not None and here else 0.0
+    runs = {occupant.run_id for occupant, _ in here}
+    return Room(
+        whole_bytes=gpu.memory_bytes - gpu.reserve_bytes,
+        load_limit=utilisation_limit,
+        free_bytes=_left(
             gpu.memory_bytes,
             gpu.reserve_bytes,
-            granted=_by_run((run_id, grant.memory_bytes) for run_id, grant in held),
+            granted=_by_run((occupant.run_id, grant.memory_bytes) for occupant, grant in here),
             used_bytes=seen.used_bytes if seen is not None else 0,
             own=own,
         ),
-        idle=not held and not foreign,
-        utilisation_frac=max(sum(grant.utilisation_frac for _, grant in held), used_frac),
-        whole_bytes=gpu.memory_bytes - gpu.reserve_bytes,
-        taken_whole=any(grant.sharing is Sharing.WHOLE for _, grant in held),
-        foreign=foreign,
+        load=max(sum(grant.utilisation_frac for _, grant in here), used_frac),
+        foreign=seen is not None and _has_foreign_processes(gpu, seen, runs, own),
+        occupants=sorted(occupant._replace(need=grant_need(grant)) for occupant, grant in here),
+        index=gpu.index,
+        product=gpu.name,
+        uuid=gpu.uuid,
     )
 
 
-def _strangers(gpu: Gpu, seen: GpuReading, runs: set[str], own: Mapping[str, int]) -> bool:
+def _has_foreign_processes(
+    gpu: Gpu, seen: GpuReading, runs: set[str], own: Mapping[str, int]
+) -> bool:
     """Whether somebody other than *runs*, who have leases on *gpu*, is on it.
 
     Where a run's own use is not known, the processes there are taken to be its.

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 
 from headway.errors import shown
 from headway.model.lease import Admit, Wait
+from headway.policy.admission import admit
 from headway.policy.decide import Held, decide, most_overtaken
 from headway.policy.fit import WaitingRun
 from headway.policy.order import bands, due_first
@@ -112,7 +113,8 @@ def plan(
     names = [*(one.team for one in waiting), *(one.team for one in running)]
     teams = dict.fromkeys(names, 0.0) | dict(usage or {})
     front = due_first(waiting, bands(teams, settings), settings)[: settings.window]
-    board, runners = pool.board(), pool.runners()
+    board = pool.board()
+    runners = pool.runners(board)
     held: dict[str, Held] = {}
     for one in runners:
         held.setdefault(one.ask.team, Held()).add(one.ask)
@@ -130,11 +132,11 @@ def plan(
     for position, (run, outcome) in enumerate(zip(front, outcomes, strict=True), start=1):
         expected = outlook.add(outcome, run.lasts, run.name or run.run_id[:8], board)
         if outcome.start:
-            admits = tuple(pool.admit(run, place) for place in outcome.start)
+            admits = tuple(admit(run.demand, board.nodes[at], gpus) for at, gpus in outcome.start)
             entries.append(Start(run, position, admits))
         else:
             wait = explain(outcome, board, held, settings=settings)
-            reserved = tuple(pool.name(place) for place in outcome.reserved)
+            reserved = tuple(board.nodes[place.node].name for place in outcome.reserved)
             stay = Stay(run.run_id, position, wait, now, reserved=reserved)
             entries.append(_until(stay, expected))
     preempts = (

@@ -1,19 +1,18 @@
 """The nodes of a pool and who runs there, as the boards that one plan is made on."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from headway.model.lease import Admit, GpuGrant, Headroom, Lease, Sharing
+from headway.model.lease import Lease
 from headway.model.node import GpuReading, Node, NodeReading
 from headway.model.run import Span
-from headway.policy.admission import admit
-from headway.policy.board import Board, Place
-from headway.policy.fit import Ask, NodeRooms, WaitingRun
-from headway.policy.headroom import compute_headroom
+from headway.policy.board import Board
+from headway.policy.fit import Ask
+from headway.policy.headroom import compute_headroom, grant_need
 from headway.policy.outlook import Outlook, Variance
 from headway.policy.preempt import Runner
-from headway.policy.room import NOTHING, Need, Occupant, Room
+from headway.policy.room import NOTHING, Need
 from headway.policy.settings import PolicySettings
 
 
@@ -47,7 +46,7 @@ class RunningRun:
 
 
 class Pool:
-    """The nodes with their headroom, which is computed once, and the running runs by id."""
+    """The nodes and the running runs, for one plan."""
 
     def __init__(
         self, nodes: Sequence[NodeView], running: Sequence[RunningRun], settings: PolicySettings
@@ -57,96 +56,58 @@ class Pool:
         self._views = _as_gangs(views, running)
         self._running = {run.run_id: run for run in running}
         self._settings = settings
-        self._headrooms: list[Headroom] = [
-            compute_headroom(view.node, view.leases, view.reading) for view in self._views
-        ]
 
-    def name(self, place: Place) -> str:
-        """The node of *place*."""
-        return self._views[place.node].node.name
-
-    def admit(self, run: WaitingRun, place: Place) -> Admit:
-        """What *run* is granted at *place*."""
-        headroom = self._headrooms[place.node]
-        return admit(run.demand, headroom.node, [headroom.gpus[at] for at in place.gpus])
-
-    def board(self, ends: Mapping[str, float] | None = None) -> Board:
-        """Headroom as it is now, and who leaves when: by *ends* by run, else by the leases."""
+    def board(self, end_s: Callable[[Lease], float] | None = None) -> Board:
+        """Headroom as it is now, and who leaves when: by *end_s*, else by upper quantiles."""
         return Board(
             [
-                self._rooms(view, headroom, ends or {})
-                for view, headroom in zip(self._views, self._headrooms, strict=True)
+                compute_headroom(
+                    view.node,
+                    view.leases,
+                    view.reading,
+                    utilisation_limit=self._settings.utilisation_limit,
+                    end_s=end_s or self._end_s,
+                )
+                for view in self._views
             ]
         )
 
-    def _rooms(self, view: NodeView, headroom: Headroom, ends: Mapping[str, float]) -> NodeRooms:
-        rooms = NodeRooms.of(headroom, self._settings.utilisation_limit)
-        capacity, reserve = view.node.capacity, view.node.reserve
-        cpus = capacity.cpus - reserve.cpus
-        rooms.host = Room(
-            capacity.host_memory_bytes - reserve.host_memory_bytes,
-            cpus,
-            headroom.host_memory_bytes,
-            cpus - headroom.cpus,
-        )
-        gpus = {gpu.uuid: room for gpu, room in zip(headroom.gpus, rooms.gpus, strict=True)}
-        for room in rooms.gpus:
-            room.occupants.clear()
-        for lease in view.leases:
-            started_s, end_s = self._times(lease, ends)
-            who = Occupant(end_s, lease.run_id, started_s, end_s, _host_need(lease))
-            rooms.host.occupants.append(who)
-            for grant in lease.gpus:
-                if grant.uuid in gpus:
-                    gpus[grant.uuid].occupants.append(who._replace(need=_grant_need(grant)))
-        for room in (rooms.host, *rooms.gpus):
-            room.occupants.sort()
-        return rooms
-
-    def _times(self, lease: Lease, ends: Mapping[str, float]) -> tuple[float, float]:
-        started_s = lease.granted_at.timestamp()
-        if lease.run_id in ends:
-            return started_s, ends[lease.run_id]
+    def _end_s(self, lease: Lease) -> float:
         if lease.predicted_end_at is None:
-            return started_s, started_s + self._settings.unknown_runtime_s
-        return started_s, lease.predicted_end_at.timestamp()
+            return lease.granted_at.timestamp() + self._settings.unknown_runtime_s
+        return lease.predicted_end_at.timestamp()
 
-    def runners(self) -> list[Runner]:
-        """Each running run with what it holds and where, by id."""
+    def runners(self, board: Board) -> list[Runner]:
+        """Each running run with what it holds and where on *board*, by id."""
         leases: dict[str, list[tuple[int, Lease]]] = {}
         for at, view in enumerate(self._views):
             for lease in view.leases:
                 leases.setdefault(lease.run_id, []).append((at, lease))
         return [
-            self._runner(run, leases[run_id])
+            self._runner(run, leases[run_id], board)
             for run_id, run in sorted(self._running.items())
             if run_id in leases
         ]
 
-    def _runner(self, run: RunningRun, leases: Sequence[tuple[int, Lease]]) -> Runner:
+    def _runner(self, run: RunningRun, leases: Sequence[tuple[int, Lease]], board: Board) -> Runner:
         first = leases[0][1]
-        started_s, end_s = self._times(first, {})
+        started_s = first.granted_at.timestamp()
+        lasts_s = self._end_s(first) - started_s
         ask = Ask(
             run_id=run.run_id,
             submitted_s=started_s,
             gpus=max(len(lease.gpus) for _, lease in leases),
-            gpu=_grant_need(first.gpus[0]) if first.gpus else NOTHING,
-            median_s=end_s - started_s,
-            high_s=end_s - started_s,
-            host=_host_need(first),
+            gpu=grant_need(first.gpus[0]) if first.gpus else NOTHING,
+            median_s=lasts_s,
+            high_s=lasts_s,
+            host=Need(first.host_memory_bytes, first.cpus),
             nodes=len(leases),
             ports=frozenset(first.ports),
             team=run.team,
             priority=run.priority,
         )
-        places = tuple(Place(at, self._positions(at, lease)) for at, lease in leases)
+        places = tuple(board.place_of(node, lease) for node, lease in leases)
         return Runner(ask, places, started_s, run.stopping, run.preemptible)
-
-    def _positions(self, node: int, lease: Lease) -> tuple[int, ...]:
-        """Positions of the lease's GPUs among those that can be read now."""
-        uuids = {grant.uuid for grant in lease.gpus}
-        gpus = self._headrooms[node].gpus
-        return tuple(at for at, gpu in enumerate(gpus) if gpu.uuid in uuids)
 
     def outlook(self, runners: Sequence[Runner], now_s: float) -> Outlook:
         """The pool as it is expected to go on; runs of unknown length never end there."""
@@ -156,7 +117,7 @@ class Pool:
             run_id: now_s + left[run_id].median_s if run_id in left else math.inf
             for _, run_id in held
         }
-        board = self.board(ends)
+        board = self.board(lambda lease: ends[lease.run_id])
         board.refresh(now_s, self._settings.overrun_frac)
         team_ends: dict[str, float] = {}
         for one in runners:
@@ -173,14 +134,6 @@ class Pool:
             },
             team_ends=team_ends,
         )
-
-
-def _host_need(lease: Lease) -> Need:
-    return Need(lease.host_memory_bytes, lease.cpus)
-
-
-def _grant_need(grant: GpuGrant) -> Need:
-    return Need(grant.memory_bytes, grant.utilisation_frac, grant.sharing is Sharing.WHOLE)
 
 
 def _as_gangs(views: Sequence[NodeView], running: Sequence[RunningRun]) -> list[NodeView]:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from headway.model.lease import Resource, Wait
 from headway.policy.board import Board
 from headway.policy.decide import Held, Hold, Outcome
-from headway.policy.fit import Ask, NodeRooms, Shortfall
+from headway.policy.fit import Ask, Headroom, Shortfall
 from headway.policy.settings import PolicySettings
 from headway.policy.shortfall import wait_for, with_lost_gpus
 from headway.units import format_size
@@ -81,7 +81,7 @@ def _no_room(ask: Ask, board: Board) -> Wait:
     return replace(wait, reason=f"{wait.reason}, of the nodes that lack the least")
 
 
-def _gang(ask: Ask, nodes: list[NodeRooms]) -> Wait:
+def _gang(ask: Ask, nodes: list[Headroom]) -> Wait:
     ready = [node.name for node in nodes if node.fits(ask)]
     each = f"{ask.gpus} GPU(s)" if ask.gpus else f"{format_size(ask.host.memory_bytes)}"
     have = f"{len(ready)} has" if len(ready) == 1 else f"{len(ready)} have"

@@ -68,6 +68,8 @@ class Room:
     """A GPU's number on its node, for people."""
     product: str = ""
     """A GPU's product name."""
+    uuid: str = ""
+    """A GPU's."""
 
     def copy(self) -> "Room":
         """The same room, to try something out."""
@@ -77,6 +79,16 @@ class Room:
     def taken_whole(self) -> bool:
         """One run has it alone."""
         return bool(self.occupants) and self.occupants[0].need.whole
+
+    @property
+    def idle(self) -> bool:
+        """Nobody is in it: it may be given as a whole."""
+        return not self.occupants and not self.foreign
+
+    @property
+    def free_load(self) -> float:
+        """What is left of the load that it takes."""
+        return self.load_limit - self.load
 
     def enter(self, occupant: Occupant) -> None:
         """Let *occupant* in; the caller has asked `fits_now`."""
@@ -109,7 +121,7 @@ class Room:
     def fits_now(self, need: Need) -> bool:
         """Does *need* fit beside those who are in the room, promises aside?"""
         if need.whole:
-            return not self.occupants and not self.foreign and self.whole_bytes >= need.memory_bytes
+            return self.idle and self.whole_bytes >= need.memory_bytes
         if self.free_bytes < need.memory_bytes:
             return False
         if self.load + need.load > self.load_limit + ROUNDING:

@@ -4,17 +4,17 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from headway.model.lease import Resource, Wait
-from headway.policy.fit import Ask, NodeRooms, Shortfall
+from headway.policy.fit import Ask, Headroom, Shortfall
 from headway.units import format_size
 
 
-def wait_for(short: Shortfall, ask: Ask, nodes: Sequence[NodeRooms]) -> Wait:
+def wait_for(short: Shortfall, ask: Ask, nodes: Sequence[Headroom]) -> Wait:
     """Why *ask* waits that has *short* on each of *nodes*, with the numbers of the best of them."""
     wait = _SENTENCES[short](ask, nodes)
     return with_lost_gpus(wait, nodes)
 
 
-def with_lost_gpus(wait: Wait, nodes: Sequence[NodeRooms]) -> Wait:
+def with_lost_gpus(wait: Wait, nodes: Sequence[Headroom]) -> Wait:
     """*wait*; one for GPUs with those that the run could have had if they were not lost."""
     if wait.resource not in {Resource.GPUS, Resource.GPU_MEMORY}:
         return wait
@@ -22,13 +22,13 @@ def with_lost_gpus(wait: Wait, nodes: Sequence[NodeRooms]) -> Wait:
     return replace(wait, reason="; ".join((wait.reason, *lost[:3])))
 
 
-def _closed(ask: Ask, nodes: Sequence[NodeRooms]) -> Wait:
+def _closed(ask: Ask, nodes: Sequence[Headroom]) -> Wait:
     shut = [node.closed for node in nodes if node.closed and ask.node in ("", node.name)]
     missing = f"there is no node {ask.node}" if ask.node else "there is no node"
     return Wait(Resource.NODE, "; ".join(shut[:3]) or f"{missing} in the pool")
 
 
-def _disk(ask: Ask, nodes: Sequence[NodeRooms]) -> Wait:
+def _disk(ask: Ask, nodes: Sequence[Headroom]) -> Wait:
     best = max(nodes, key=lambda node: (node.disk_bytes, node.name))
     return Wait(
         Resource.NODE,
@@ -37,7 +37,7 @@ def _disk(ask: Ask, nodes: Sequence[NodeRooms]) -> Wait:
     )
 
 
-def _host_memory(ask: Ask, nodes: Sequence[NodeRooms]) -> Wait:
+def _host_memory(ask: Ask, nodes: Sequence[Headroom]) -> Wait:
     best = max(nodes, key=lambda node: (node.host.free_bytes, node.name))
     return Wait(
         Resource.HOST_MEMORY,
@@ -46,14 +46,14 @@ def _host_memory(ask: Ask, nodes: Sequence[NodeRooms]) -> Wait:
     )
 
 
-def _ports(ask: Ask, nodes: Sequence[NodeRooms]) -> Wait:
+def _ports(ask: Ask, nodes: Sequence[Headroom]) -> Wait:
     taken = min(port for node in nodes for port in ask.ports & node.ports)
     return Wait(Resource.PORTS, f"needs port {taken}, which another run has")
 
 
-def _cpus(ask: Ask, nodes: Sequence[NodeRooms]) -> Wait:
+def _cpus(ask: Ask, nodes: Sequence[Headroom]) -> Wait:
     needed = ask.host.load
-    free, where = max((node.host.load_limit - node.host.load, node.name) for node in nodes)
+    free, where = max((node.host.free_load, node.name) for node in nodes)
     return Wait(
         Resource.CPUS,
         f"needs {needed:g} CPU{'' if needed == 1 else 's'}; the largest headroom is "
@@ -61,7 +61,7 @@ def _cpus(ask: Ask, nodes: Sequence[NodeRooms]) -> Wait:
     )
 
 
-def _gpus(ask: Ask, nodes: Sequence[NodeRooms]) -> Wait:
+def _gpus(ask: Ask, nodes: Sequence[Headroom]) -> Wait:
     rooms = [(room, node) for node in nodes for _, room in node.suitable(ask)]
     if not rooms:
         error = next((node.gpu_error for node in nodes if node.gpu_error), "")
@@ -89,7 +89,7 @@ def _gpus(ask: Ask, nodes: Sequence[NodeRooms]) -> Wait:
     return Wait(Resource.GPUS, text)
 
 
-_SENTENCES: Mapping[Shortfall, Callable[[Ask, Sequence[NodeRooms]], Wait]] = {
+_SENTENCES: Mapping[Shortfall, Callable[[Ask, Sequence[Headroom]], Wait]] = {
     Shortfall.CLOSED: _closed,
     Shortfall.DISK: _disk,
     Shortfall.HOST_MEMORY: _host_memory,

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 from headway.errors import InvalidInput
 from headway.policy.board import Board, Place
-from headway.policy.fit import Ask, NodeRooms
+from headway.policy.fit import Ask, Headroom
 from headway.policy.room import Need, Room
 from headway.replay.trace import GpuSharing, TraceJob
 from headway.units import format_size
@@ -43,7 +43,7 @@ class Shape:
         memory = self.gpu_memory_bytes
         return Board(
             [
-                NodeRooms(
+                Headroom(
                     f"node-{at}",
                     Room(0, 0.0, 0),
                     [Room(memory, utilisation_limit, memory) for _ in range(self.gpus)],

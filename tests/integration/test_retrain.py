@@ -70,6 +70,5 @@ def test_the_nightly_deployment_runs(process_site: LiveSite) -> None:
     assert [each["schedule"]["cron"] for each in deployment["schedules"]] == ["0 2 * * *"]
     wait_for(
         lambda: "estimators" in process_site.artifacts(run_id),
-        20,
         lambda: "no report artifact",
     )

@@ -3,7 +3,7 @@
 from hypothesis import strategies as st
 
 from headway.policy.board import Board
-from headway.policy.fit import Ask, NodeRooms
+from headway.policy.fit import Ask, Headroom
 from headway.policy.room import Need, Room
 
 MEMORY = 24
@@ -12,7 +12,7 @@ MEMORY = 24
 def board(nodes: int = 1, gpus: int = 1, *, limit: float = 1.0, host: int = 100) -> Board:
     return Board(
         [
-            NodeRooms(
+            Headroom(
                 f"node-{n}",
                 Room(host, 64.0, host),
                 [Room(MEMORY, limit, MEMORY, product="A100") for _ in range(gpus)],

@@ -1,5 +1,6 @@
 """`judge`: now or later, and why; `possible`: never, and what would do."""
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -8,8 +9,6 @@ from headway.errors import InvalidInput
 from headway.model.lease import (
     Admit,
     Demand,
-    GpuHeadroom,
-    Headroom,
     Refuse,
     Resource,
     Sharing,
@@ -17,6 +16,8 @@ from headway.model.lease import (
 )
 from headway.model.node import Capacity, Gpu, Node, NodeState, Reserve
 from headway.policy.admission import judge, over_quota, possible, shut_out
+from headway.policy.fit import Headroom
+from headway.policy.room import Need, Occupant, Room
 from headway.policy.settings import TeamSettings
 from headway.units import GIB
 
@@ -31,14 +32,22 @@ def gpu(
     idle: bool = False,
     busy: float = 0.0,
     whole: bool = False,
-) -> GpuHeadroom:
-    return GpuHeadroom(
-        f"GPU-{index}", index, name, round(free_gib * GIB), idle, busy, 100 * GIB, taken_whole=whole
+) -> Room:
+    somebody = Occupant(math.inf, "r", 0.0, math.inf, Need(0, 0.0, whole))
+    return Room(
+        100 * GIB,
+        1.0,
+        round(free_gib * GIB),
+        busy,
+        occupants=[] if idle else [somebody],
+        index=index,
+        product=name,
+        uuid=f"GPU-{index}",
     )
 
 
-def headroom(*gpus: GpuHeadroom, memory_gib: int = 60, cpus: float = 8.0, **more) -> Headroom:
-    return Headroom("n1", memory_gib * GIB, cpus, gpus, **more)
+def headroom(*gpus: Room, memory_gib: int = 60, cpus: float = 8.0, **more) -> Headroom:
+    return Headroom("n1", Room(60 * GIB, cpus, memory_gib * GIB), list(gpus), **more)
 
 
 def demand(memory_gib: float = 1, *, gpu_gib: int = 0, **more) -> Demand:
@@ -52,8 +61,8 @@ def waits(asked: Demand, room: Headroom, resource: Resource, *words: str) -> Non
     assert all(word in answer.reason for word in words), answer.reason
 
 
-def chosen(asked: Demand, room: Headroom, **more: float) -> list[int]:
-    answer = judge(asked, room, **more)
+def chosen(asked: Demand, room: Headroom) -> list[int]:
+    answer = judge(asked, room)
     assert isinstance(answer, Admit), answer
     return [int(grant.uuid[-1]) for grant in answer.gpus]
 
@@ -70,12 +79,12 @@ def test_a_node_that_outgrew_its_leases_is_shown_as_empty_not_negative():
 
 
 def test_a_closed_node_waits_with_its_reason_first():
-    room = headroom(memory_gib=0, closed_reason="node n1 is draining (new driver)")
+    room = headroom(memory_gib=0, closed="node n1 is draining (new driver)")
     waits(demand(), room, Resource.NODE, "draining (new driver)")
 
 
 def test_a_port_that_a_run_has_is_waited_for():
-    room = headroom(ports_taken=(6006, 8080))
+    room = headroom(ports={6006, 8080})
     waits(demand(ports=(8080, 6006, 9000)), room, Resource.PORTS, "needs port 6006")
     assert judge(demand(ports=(9000,)), room) == Admit("n1")
 
@@ -138,9 +147,10 @@ def test_too_few_gpus_with_room():
     ],
 )
 def test_utilisations_add_up_to_the_limit(busy, asked, limit, fits):
-    room = headroom(gpu(0, 50, busy=busy))
+    busy_gpu = replace(gpu(0, 50, busy=busy), load_limit=limit)
+    room = headroom(busy_gpu, utilisation_limit=limit)
     wanted = demand(gpu_gib=1, gpus=1, gpu_utilisation_frac=asked)
-    assert isinstance(judge(wanted, room, utilisation_limit=limit), Admit) is fits
+    assert isinstance(judge(wanted, room), Admit) is fits
 
 
 def test_a_gpu_without_a_byte_left_takes_nobody():

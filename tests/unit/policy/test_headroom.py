@@ -54,11 +54,11 @@ def gpu(of: Gpu, used_gib: int = 0, *pids: int) -> GpuReading:
 
 def test_an_empty_node_offers_all_but_its_reserve():
     headroom = compute_headroom(NODE, [])
-    assert (headroom.host_memory_bytes, headroom.cpus) == (60 * GIB, 7.0)
-    assert [it.memory_bytes for it in headroom.gpus] == [96 * GIB, 100 * GIB]
-    assert all(it.idle and it.utilisation_frac == 0 for it in headroom.gpus)
+    assert (headroom.host.free_bytes, headroom.host.free_load) == (60 * GIB, 7.0)
+    assert [it.free_bytes for it in headroom.gpus] == [96 * GIB, 100 * GIB]
+    assert all(it.idle and it.load == 0 for it in headroom.gpus)
     assert [it.whole_bytes for it in headroom.gpus] == [96 * GIB, 100 * GIB]
-    assert (headroom.closed_reason, headroom.gpu_error, headroom.ports_taken) == ("", "", ())
+    assert (headroom.closed, headroom.gpu_error, headroom.ports) == ("", "", set())
 
 
 @pytest.mark.parametrize(
@@ -78,7 +78,7 @@ def test_an_empty_node_offers_all_but_its_reserve():
 )
 def test_grants_or_own_use_and_foreign_use_count(promised_gib, used_gib, own_gib, left_gib):
     headroom = compute_headroom(NODE, [lease(promised_gib)], reading(used_gib, own_gib=own_gib))
-    assert headroom.host_memory_bytes == left_gib * GIB
+    assert headroom.host.free_bytes == left_gib * GIB
 
 
 gibs = st.integers(0, 40)
@@ -99,8 +99,8 @@ def test_nothing_is_offered_that_is_granted_or_in_use(runs, foreign_gib):
     ))  # fmt: skip
     headroom = compute_headroom(NODE, leases, reading(used_gib, gpus=[gpu(A), seen], own_gib=own))
     for offered_bytes, capacity_gib, reserve_gib in (
-        (headroom.host_memory_bytes, 64, 4),
-        (headroom.gpus[1].memory_bytes, 100, 0),
+        (headroom.host.free_bytes, 64, 4),
+        (headroom.gpus[1].free_bytes, 100, 0),
     ):
         granted_gib = sum(granted for granted, _, _ in runs)
         assert offered_bytes <= (capacity_gib - used_gib) * GIB
@@ -111,14 +111,14 @@ def test_nothing_is_offered_that_is_granted_or_in_use(runs, foreign_gib):
             assert offered_bytes == exact_gib * GIB
         # The ledger alone never offers less than it does with a reading.
     alone = compute_headroom(NODE, leases)
-    assert headroom.host_memory_bytes <= alone.host_memory_bytes
-    assert headroom.gpus[1].memory_bytes <= alone.gpus[1].memory_bytes
+    assert headroom.host.free_bytes <= alone.host.free_bytes
+    assert headroom.gpus[1].free_bytes <= alone.gpus[1].free_bytes
 
 
 def test_leases_add_up_whatever_their_age():
     headroom = compute_headroom(NODE, [lease(10, ports=(9, 7)), lease(5, cpus=0.5, ports=(8,))])
-    assert (headroom.host_memory_bytes, headroom.cpus) == (45 * GIB, 4.5)
-    assert headroom.ports_taken == (7, 8, 9)
+    assert (headroom.host.free_bytes, headroom.host.free_load) == (45 * GIB, 4.5)
+    assert headroom.ports == {7, 8, 9}
 
 
 @pytest.mark.parametrize(
@@ -142,7 +142,7 @@ def test_each_gpu_has_its_own_account(promised_gib, used_gib, own_gib, left_gib)
     if own_gib is not None:
         seen = replace(seen, processes=(*seen.processes, GpuProcess(1, own_gib * GIB, "r")))
     headroom = compute_headroom(NODE, [lease(gpus=grants)], reading(gpus=[seen, gpu(B)]))
-    assert [it.memory_bytes for it in headroom.gpus] == [left_gib * GIB, 100 * GIB]
+    assert [it.free_bytes for it in headroom.gpus] == [left_gib * GIB, 100 * GIB]
 
 
 def test_what_the_driver_keeps_is_part_of_the_reserve():
@@ -150,7 +150,7 @@ def test_what_the_driver_keeps_is_part_of_the_reserve():
     for driver_gib, left_gib in ((1, 96), (6, 94)):
         seen = replace(gpu(A, driver_gib), driver_bytes=driver_gib * GIB)
         first = compute_headroom(NODE, [], reading(gpus=[seen, gpu(B)])).gpus[0]
-        assert (first.memory_bytes, first.idle, first.foreign) == (left_gib * GIB, True, False)
+        assert (first.free_bytes, first.idle, first.foreign) == (left_gib * GIB, True, False)
 
 
 @pytest.mark.parametrize(
@@ -195,7 +195,7 @@ def test_what_the_rank_of_a_gang_holds_is_no_strangers_use():
 def test_grants_on_one_gpu_add_up():
     shared = lease(gpus=[GpuGrant("GPU-a", 10 * GIB, utilisation_frac=0.3)])
     first = compute_headroom(NODE, [shared, shared]).gpus[0]
-    assert (first.memory_bytes, first.utilisation_frac) == (76 * GIB, 0.6)
+    assert (first.free_bytes, first.load) == (76 * GIB, 0.6)
     assert not first.idle
     assert not first.taken_whole
 
@@ -217,8 +217,8 @@ def test_strangers_keep_a_gpu_from_being_given_whole(used_gib, pids, idle):
 
 def test_gpus_that_cannot_be_read_offer_nothing():
     headroom = compute_headroom(NODE, [], reading(error="driver mismatch"))
-    assert (headroom.gpus, headroom.gpu_error) == ((), "driver mismatch")
-    assert headroom.host_memory_bytes == 60 * GIB
+    assert (headroom.gpus, headroom.gpu_error) == ([], "driver mismatch")
+    assert headroom.host.free_bytes == 60 * GIB
 
 
 def test_a_gpu_that_is_gone_offers_nothing():
@@ -236,7 +236,7 @@ def test_a_gpu_that_is_gone_offers_nothing():
 )
 def test_a_node_that_takes_nothing_says_why(state, reason, closed):
     node = Node("n", "gpu", NODE.capacity, NODE.reserve, state, reason)
-    assert compute_headroom(node, []).closed_reason == closed
+    assert compute_headroom(node, []).closed == closed
 
 
 @pytest.mark.parametrize(
@@ -247,7 +247,7 @@ def test_a_job_that_is_busier_than_predicted_counts_as_it_is(promised, observed,
     leases = [lease(gpus=[GpuGrant("GPU-a", GIB, utilisation_frac=it)]) for it in promised]
     seen = replace(gpu(A), utilisation_frac=observed)
     headroom = compute_headroom(NODE, leases, reading(gpus=[seen, gpu(B)]))
-    assert headroom.gpus[0].utilisation_frac == counts
+    assert headroom.gpus[0].load == counts
 
 
 def test_a_lost_gpu_offers_nothing_and_is_named():

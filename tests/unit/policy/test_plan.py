@@ -361,12 +361,12 @@ def test_the_plan_is_the_same_for_all_and_never_above_headroom(
         room = compute_headroom(view.node, view.leases, view.reading)
         starts = [one for one in got.entries if isinstance(one, Start)]
         mine = [a for one in starts for a in one.admits if a.node == view.node.name]
-        assert 4 * GIB * len(mine) <= max(room.host_memory_bytes, 0)
-        assert len(mine) <= max(room.cpus, 0)
+        assert 4 * GIB * len(mine) <= max(room.host.free_bytes, 0)
+        assert len(mine) <= max(room.host.free_load, 0)
         for gpu in room.gpus:
             grants = [g for admit in mine for g in admit.gpus if g.uuid == gpu.uuid]
-            assert sum(g.memory_bytes for g in grants) <= max(gpu.memory_bytes, 0)
-            assert sum(g.utilisation_frac for g in grants) + gpu.utilisation_frac <= 1 + 1e-9
+            assert sum(g.memory_bytes for g in grants) <= max(gpu.free_bytes, 0)
+            assert sum(g.utilisation_frac for g in grants) + gpu.load <= 1 + 1e-9
             if any(g.sharing is Sharing.WHOLE for g in grants):
                 assert gpu.idle
                 assert len(grants) == 1
