@@ -29,6 +29,7 @@ from headway.policy.reconcile import Action, PrefectView, Situation, reconcile
 from headway.run.attempt import container_name, forget_secrets
 from headway.runtime.port import ContainerStatus
 from headway.site import Site
+from headway.this_node import remove_container
 
 log = logging.getLogger(__name__)
 
@@ -199,7 +200,7 @@ class Janitor:
                     return True  # its flow let go of it in this moment
                 # Nobody may hold what was promised to others: the container goes.
                 log.warning("%s", error)
-                self._site.remove_container(container, run.run_id)
+                remove_container(self._site, container, run.run_id)
         except HeadwayError as error:
             log.warning("%s of run %s: %s; tried again next round", action, run.run_id, error)
             return False
@@ -214,7 +215,7 @@ class Janitor:
                 ledger.leases.renew(lease.lease_id, token, self._site.settings.lease_ttl_s)
             case Action.STOP_CONTAINER:
                 self._site.runtime.stop(container, job_from_document(run.job).stop_grace)
-                self._site.remove_container(container, run.run_id)
+                remove_container(self._site, container, run.run_id)
             case Action.RELEASE:
                 self._site.cache.release(run.run_id)
                 ledger.leases.release(run.run_id)
@@ -325,7 +326,7 @@ class Janitor:
             log.warning("container %s belongs to no live attempt: removed", container.name)
             try:
                 self._site.runtime.stop(container.name, 10.0)
-                self._site.remove_container(container.name, container.run_id)
+                remove_container(self._site, container.name, container.run_id)
             except HeadwayError as error:
                 log.warning("container %s: %s; tried again next round", container.name, error)
 

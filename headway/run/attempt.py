@@ -62,6 +62,7 @@ from headway.runtime.redact import LEAST_CHARACTERS, MOST_CHARACTERS, FileRedact
 from headway.settings import Settings
 from headway.site import Site, as_ids
 from headway.staging.cache import StagedDataset
+from headway.this_node import lost_gpus, read_node, remove_container
 from headway.units import format_duration, format_size
 
 DATA, OUTPUTS, CHECKPOINT = "/data", "/outputs", "/checkpoint"
@@ -207,7 +208,7 @@ class Attempt:
         if refusal is not None:
             raise ImpossibleDemand(refusal.field, refusal.value, refusal.allowed)
         terms = lease_terms(self.site, prediction.runtime_high_s)
-        reading = self.site.read_node()
+        reading = read_node(self.site)
         if self._lease is None and self.job.resources.nodes > 1:
             # Its claim was given back while this process started: only the plan claims them all.
             return Wait(Resource.TURN, "all its nodes are claimed at once, by a worker's plan")
@@ -510,7 +511,7 @@ class Attempt:
         if not gpus:
             return exit_
         warnings = self.site.ledger.warnings.of_run(self.run_id, self.number)
-        return exit_told(exit_, warnings, self.site.lost_gpus(), gpus)
+        return exit_told(exit_, warnings, lost_gpus(self.site), gpus)
 
     def _runs_again(self, exit_: Exit, record: RunRecord) -> bool:
         return runs_again(
@@ -629,7 +630,7 @@ class Attempt:
         """
         if self._container_exists():
             self.site.runtime.stop(self.container, self.job.stop_grace)
-            self.site.remove_container(self.container, self.run_id)
+            remove_container(self.site, self.container, self.run_id)
         forget_secrets(self.site.settings, self.container)
         self.site.cache.release(self.run_id)
         self.site.ledger.leases.release(self.run_id)

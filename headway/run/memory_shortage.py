@@ -10,6 +10,7 @@ from headway.policy.gpu_memory import tried_bytes
 from headway.policy.shortage import GpuShare, Holder, Shortage, shortage
 from headway.run.follow import Followed
 from headway.site import Site
+from headway.this_node import read_node
 
 
 def shortage_of(site: Site, lease: Lease, followed: Followed) -> Shortage:
@@ -18,7 +19,7 @@ def shortage_of(site: Site, lease: Lease, followed: Followed) -> Shortage:
     Looked at are the GPUs as they were when it was last seen to run, and as
     they are now that it is gone: others may come or go between the two.
     """
-    now = {gpu.uuid: gpu for gpu in site.read_node().gpus or ()}
+    now = {gpu.uuid: gpu for gpu in read_node(site).gpus or ()}
     before = {gpu.uuid: gpu for gpu in followed.last_gpus}
     run_of = {each.pid: each.run_id for gpu in now.values() for each in gpu.processes}
     granted = {

@@ -7,6 +7,7 @@ from headway.policy.silent import silent_failures, to_end_for
 from headway.run.follow import Findings
 from headway.runtime.port import Usage
 from headway.site import Site
+from headway.this_node import lost_gpus
 
 LOOKS = 5
 """So many looks within the time after which a GPU counts as not used."""
@@ -46,7 +47,7 @@ class Vigil:
             lease,
             points,
             cpu_used=self._cpu_used(elapsed_s, usage, window_s),
-            lost=self._site.lost_gpus(),
+            lost=lost_gpus(self._site),
             after_s=settings.silent_after_s,
         )
         going_on, begun = ledger.warnings.keep(lease.run_id, lease.attempt, found)

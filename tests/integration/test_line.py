@@ -25,6 +25,7 @@ from headway.scheduler.planning import preview
 from headway.scheduler.queue import Line
 from headway.settings import Settings
 from headway.site import LINE, Site
+from headway.this_node import adopt, heartbeat, join_site, read_node
 from headway.views.queue_document import line_views, start_text, waiting_of
 from headway.views.site_snapshot import progress_of_runs
 from tests.support.api import serving
@@ -41,8 +42,8 @@ def sites(ledger_url: str, tmp_path: Path) -> Iterator[dict[str, Site]]:
             home=tmp_path / name, runtime="process", node=name, ledger_url=ledger_url
         )
         found[name] = Site(settings, SystemClock())
-        found[name].join()
-        found[name].heartbeat(found[name].read_node())
+        join_site(found[name])
+        heartbeat(found[name], read_node(found[name]))
     yield found
     for site in found.values():
         site.ledger.close()
@@ -219,7 +220,7 @@ def _end(site: Site, run_id: str) -> None:
 
 def test_a_quota_holds_a_team_back(sites) -> None:
     line = only_here(sites)
-    sites["here"].adopt(LINE, {"teams": {"vision": {"max_running": 1}}})
+    adopt(sites["here"], LINE, {"teams": {"vision": {"max_running": 1}}})
     team = {"job": {"team": "vision"}}
     line.take_in([offer(f"v{i}", share=0.1, age_s=9 - i, **team) for i in range(2)])
     line.take_in([offer("other", share=0.1)])
@@ -230,9 +231,9 @@ def test_a_quota_holds_a_team_back(sites) -> None:
 
 
 def test_wrong_settings_leave_the_last_good_ones(here) -> None:
-    here.adopt(LINE, {"window": 10})
+    adopt(here, LINE, {"window": 10})
     with pytest.raises(ValueError, match="window: got 0"):
-        here.adopt(LINE, {"window": 0})
+        adopt(here, LINE, {"window": 0})
     assert here.policy_settings.window == 10
 
 
@@ -327,7 +328,7 @@ def test_the_ledger_counts_who_was_overtaken(sites) -> None:
 
 def test_runs_that_wait_for_a_closed_node_leave_the_window_to_the_others(sites) -> None:
     site = sites["here"]
-    site.adopt(LINE, {"window": 2})
+    adopt(site, LINE, {"window": 2})
     line = only_here(sites)
     bound = [offer(f"bound-{i}", age_s=1e6 - i, share=0.1, queue="there") for i in range(3)]
     line.take_in([*bound, offer("free", share=0.1)])
@@ -348,7 +349,7 @@ def _with_a_gpu(site: Site) -> None:
     site.ledger.nodes.register(
         replace(node, capacity=replace(node.capacity, gpus=(gpu,))), boot_id="b", worker_token="w"
     )
-    blind = site.read_node()
+    blind = read_node(site)
     site.ledger.nodes.heartbeat(node.name, "w", replace(blind, gpus=(READ,)))
 
 
