@@ -26,7 +26,7 @@ from headway.clock import SystemClock  # noqa: E402
 from headway.ledger.tables import RunRow  # noqa: E402
 from headway.model.lease import Demand  # noqa: E402
 from headway.model.node import Capacity, Gpu, Node  # noqa: E402
-from headway.model.run import Prediction  # noqa: E402
+from headway.model.run import Prediction, RunState  # noqa: E402
 from headway.scheduler import grants  # noqa: E402
 from headway.scheduler.queue import Line  # noqa: E402
 from headway.settings import Settings  # noqa: E402
@@ -99,13 +99,13 @@ def fill(site: Site, count: int) -> None:
                 pool="gpu",
                 queue="default",
                 job=job,
-                state="waiting",
+                state=RunState.WAITING,
                 submitted_at=now - timedelta(minutes=random.randrange(5000)),
                 prediction=Prediction(length, length / 2, 2 * length),
                 demand=demand,
             )
         )
-    with Session(site.ledger.lines._database.engine) as session:  # noqa: SLF001
+    with Session(site.ledger.pools._database.engine) as session:  # noqa: SLF001
         session.add_all(rows)
         session.commit()
 

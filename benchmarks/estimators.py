@@ -158,7 +158,7 @@ def speed(count: int) -> None:
     print(f"fit of {count} traces: {fit_s:.1f} s, peak memory {peak}", flush=True)
     asked = [from_trace(t) for t in traces[:1000]]
     started_s = clock.monotonic_s()
-    estimators.predict_all(asked, [0.0] * 1000)
+    estimators.predict(asked)
     print(f"1,000 predictions: {clock.monotonic_s() - started_s:.2f} s", flush=True)
 
 

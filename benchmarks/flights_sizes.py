@@ -39,9 +39,8 @@ def main() -> None:
     errors, reserved = [], []
     for trace in sorted(traces, key=lambda t: (t.epochs or 0, t.dataset_samples or 0)):
         others = [t for t in traces if t.dataset_samples != trace.dataset_samples]
-        said = Estimators.fit(others, fitted_at=current_site().ledger.now()).predict(
-            from_trace(dataclasses.replace(trace, iterations=None))
-        )
+        fitted = Estimators.fit(others, fitted_at=current_site().ledger.now())
+        (said,) = fitted.predict([from_trace(dataclasses.replace(trace, iterations=None))])
         predicted = (said.runtime_s, said.runtime_low_s, said.runtime_high_s, said.host_peak_bytes)
         measured = (trace.runtime_s, trace.host_peak_bytes)
         runtime_s, low_s, high_s, host_bytes = (each or math.nan for each in predicted)

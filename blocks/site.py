@@ -5,8 +5,8 @@ from typing import ClassVar
 from prefect.blocks.core import Block
 from pydantic import Field, TypeAdapter
 
-from headway.model.policy import ContainerPolicy, NetworkMode, RootFilesystem
-from headway.model.site import NodeSettings
+from headway.model.container_policy import ContainerPolicy, NetworkMode, RootFilesystem
+from headway.model.node_settings import NodeSettings
 from headway.policy.settings import LEAST_SILENT_S, MOST_SILENT_S, OnSilentFailure, PolicySettings
 
 _LINE = PolicySettings()

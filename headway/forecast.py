@@ -10,12 +10,12 @@ from headway.estimate.prior import demand_for, fair_host_bytes
 from headway.estimate.recall import RECENT, of_any, said_of
 from headway.estimate.usual import LOOKED_AT, Usual, instead_of_prior, kind_of
 from headway.ledger.records import NodeRecord
+from headway.model.container_policy import GangNetwork, NetworkMode
 from headway.model.job import TrainingJob
 from headway.model.lease import Demand, Lease, Refuse
 from headway.model.node import Node, NodeSpace, is_of_type
-from headway.model.policy import GangNetwork, NetworkMode
+from headway.model.node_settings import NodeSettings
 from headway.model.run import Prediction
-from headway.model.site import NodeSettings
 from headway.policy.admission import over_quota, possible
 from headway.policy.demand import raised, within
 from headway.policy.headroom import empty_host_bytes
@@ -176,7 +176,7 @@ class Forecaster:
         ]
         learnt = [Prediction()] * len(asked)
         if any(site.settings.models_dir.glob("*.npz")):
-            learnt = site.estimators.predict_all(asked, [0.0] * len(asked))
+            learnt = site.estimators.predict(asked)
         recent = site.ledger.traces.newest(job.recipe(), RECENT)
         says = {
             name: replace(said_of(each, known, recent, limit_s=job.max_runtime), gpu_type=name)

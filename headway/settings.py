@@ -11,7 +11,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from headway.errors import InvalidInput
 from headway.home import ROOT_HOME
-from headway.model.policy import ApiAccess
+from headway.model.container_policy import ApiAccess
 from headway.units import MIB
 
 _PORTS = {"http": 80, "https": 443, "postgresql": 5432}

@@ -18,8 +18,8 @@ from headway.errors import (
 )
 from headway.home import have_passable, keep_private, samples
 from headway.ledger import Ledger
-from headway.model.policy import ContainerPolicy
-from headway.model.site import NodeSettings
+from headway.model.container_policy import ContainerPolicy
+from headway.model.node_settings import NodeSettings
 from headway.policy.settings import PolicySettings
 from headway.runtime.port import Runtime, RuntimeKind
 from headway.runtime.process.programs import ProcessRuntime

@@ -9,10 +9,10 @@ from pydantic import BaseModel
 
 from headway.errors import HeadwayError, InvalidInput, NodeNameTaken, TelemetryError
 from headway.home import strip_set_ids
+from headway.model.container_policy import ContainerPolicy
 from headway.model.lease import Refuse
 from headway.model.node import Capacity, Node, NodeReading
-from headway.model.policy import ContainerPolicy
-from headway.model.site import NodeSettings
+from headway.model.node_settings import NodeSettings
 from headway.policy.network import network_of
 from headway.site import LINE, POLICY, POLICY_SETTINGS, Site
 from headway.telemetry.host import boot_id

@@ -100,7 +100,7 @@ def options(
         )
         for w in ways
     ]
-    learnt = estimators.predict_all(configurations, [w.price_per_hour for w in ways])
+    learnt = estimators.predict(configurations)
     named = [replace(t, gpu_type=estimators.tables.gpu_name(t.gpu_type)) for t in recent]
     predictions = [
         _priced(said_of(c, each, named, limit_s=job.max_runtime), way.price_per_hour)

@@ -19,7 +19,6 @@ from headway.estimate.memory import GPU_TERMS, HOST_TERMS, MemoryModel, Peak
 from headway.estimate.physics import Tables, shipped
 from headway.model.run import Prediction
 from headway.model.trace import Trace
-from headway.units import HOUR_S
 
 FEWEST = 5
 """With fewer traces of a unit no time is learnt."""
@@ -98,23 +97,15 @@ class Estimators:
         """Number of traces of the same recipe."""
         return self.counts.get(configuration.recipe, 0)
 
-    def predict(self, configuration: Configuration, *, price_per_hour: float = 0.0) -> Prediction:
-        """What a run of *configuration* would take; None in it where nothing is known."""
-        return self.predict_all([configuration], [price_per_hour])[0]
+    def predict(self, configurations: Sequence[Configuration]) -> list[Prediction]:
+        """What a run of each of *configurations* would take; None in it where nothing is known.
 
-    def predict_all(
-        self, configurations: Sequence[Configuration], prices_per_hour: Sequence[float]
-    ) -> list[Prediction]:
-        """What each of *configurations* would take: many at once cost little more than one.
-
-        Args:
-            configurations: Runs, as `features.from_job` gives them.
-            prices_per_hour: For each, the price of all that it would hold, for an hour.
+        Many at once cost little more than one.
         """
         known = [self.tables.complete(c) for c in configurations]
         runtimes = self._runtimes(known)
         found = []
-        for c, seconds, price in zip(known, runtimes, prices_per_hour, strict=True):
+        for c, seconds in zip(known, runtimes, strict=True):
             host, gpu = self.host.upper_bytes(c), self.gpu.upper_bytes(c)
             nothing = seconds is None and host is None and gpu is None
             median_s, low_s, high_s = seconds or (None, None, None)
@@ -125,7 +116,6 @@ class Estimators:
                     runtime_high_s=high_s,
                     host_peak_bytes=host,
                     gpu_peak_bytes=gpu if c.gpu_type != "cpu" else None,
-                    cost=None if median_s is None else median_s / HOUR_S * price,
                     basis="prior: no trace is like it"
                     if nothing
                     else f"estimators v{self.version}: {self.like(c)} of {self.traces} traces "

@@ -71,17 +71,13 @@ class Tables:
         A product that the table does not have, be it by one word, is a type of
         its own and keeps its own words, so that it is the same each time.
         """
-        return self._gpu(product)[0]
+        return self.find_gpu(product)[0]
 
-    def gpu_facts(self, product: str) -> tuple[GpuFacts | None, bool]:
-        """What is known of *product*, and whether that is only its nearest relative's.
+    def find_gpu(self, product: str) -> tuple[str, GpuFacts | None, bool]:
+        """Name of *product*, what is known of it, and whether that is only its nearest relative's.
 
         Of a partition (MIG) it is the share that its profile names.
         """
-        return self._gpu(product)[1:]
-
-    def _gpu(self, product: str) -> tuple[str, GpuFacts | None, bool]:
-        """Name of *product*, its facts, and whether they are a relative's."""
         if product not in self._gpus_asked:
             words = gpu_words(product)
             nearest, more = self._nearest(words)
@@ -117,7 +113,7 @@ class Tables:
         What it brings itself wins; a network that brings anything is left as
         it is, since two sources may count operations differently.
         """
-        name, gpu, is_guessed = self._gpu(configuration.gpu_type)
+        name, gpu, is_guessed = self.find_gpu(configuration.gpu_type)
         c = replace(
             configuration,
             gpu_type=name,

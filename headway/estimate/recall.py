@@ -8,27 +8,27 @@ interval for what nobody has run yet. Cheap to import.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from statistics import NormalDist, median
 from typing import Any
 
 from headway.estimate.features import Configuration, from_trace
 from headway.estimate.prior import OVER_BOUND, UTILISATION_PRIOR
+from headway.estimate.spread import Z80, next_of
 from headway.model.run import Prediction
 from headway.model.trace import UTILISATION, Trace
 from headway.units import DAY_S, HOUR_S, MINUTE_S
 
 RECENT = 50
 """So many of the newest traces of a recipe are looked at."""
-_PRIOR_SD = 0.2
-_PRIOR_WEIGHT = 3.0
-"""Spread of log runtime between runs of one job, worth so many observations (an inverse
-chi-squared prior on its variance)."""
+_REPEAT_SD = 0.2
+"""Standard deviation of log runtime between runs of one job, before any is seen."""
 _SD_PER_LOG_WORK = 0.5
 """Extra spread where the work differs: by e-fold, half an e-fold."""
 _UTILISATION_WEIGHT = 1.0
 """The prior of a job's utilisation counts as so many traces."""
 _LEAST_UTILISATION = 0.05
 """Of any job: twenty on one GPU is where it ends, however idle they were."""
+_ALIKE = ("recipe", "gpu_type", "gpus", "nodes", "batch_size", "settings", "cpus")
+"""In what runs agree that differ in their amount of work alone."""
 _NEEDS = (
     "host_peak_bytes",
     "gpu_peak_bytes",
@@ -36,7 +36,6 @@ _NEEDS = (
     "host_above_bytes",
     "gpu_above_bytes",
 )
-_Z80 = NormalDist().inv_cdf(0.9)
 _PRIOR_RUNTIME_S = (2 * MINUTE_S, HOUR_S, DAY_S)
 """Low, median and high of a job of which nothing is known: four of five jobs of public cluster
 traces lie between."""
@@ -161,17 +160,8 @@ def _seen(configuration: Configuration, recent: Sequence[Trace]) -> list[_Seen]:
     found = []
     for trace in recent:
         other = from_trace(trace)
-        alike = (other.recipe, other.gpu_type, other.gpus, other.nodes, other.batch_size)
-        asked = (
-            configuration.recipe,
-            configuration.gpu_type,
-            configuration.gpus,
-            configuration.nodes,
-            configuration.batch_size,
-        )
-        if trace.exit != "ok" or not trace.runtime_s or alike != asked:
-            continue
-        if other.settings == configuration.settings and other.cpus == configuration.cpus:
+        alike = all(getattr(other, name) == getattr(configuration, name) for name in _ALIKE)
+        if trace.exit == "ok" and trace.runtime_s and alike:
             log_work = _log_work(configuration, other)
             found.append(_Seen(math.log(trace.runtime_s) + log_work, log_work, trace))
     return found
@@ -190,11 +180,8 @@ def _log_work(wanted: Configuration, other: Configuration) -> float:
 
 
 def _of(seen: Sequence[_Seen], basis: str) -> Prediction:
-    centre = median(each.log_runtime for each in seen)
-    squares = sum((each.log_runtime - centre) ** 2 for each in seen)
-    variance = (_PRIOR_WEIGHT * _PRIOR_SD**2 + squares) / (_PRIOR_WEIGHT + len(seen) - 1)
-    stretch = _SD_PER_LOG_WORK * min(abs(each.log_work) for each in seen)
-    half = _Z80 * (math.sqrt(variance * (1 + 1 / len(seen))) + stretch)
+    centre, sd = next_of([each.log_runtime for each in seen], _REPEAT_SD)
+    half = Z80 * (sd + _SD_PER_LOG_WORK * min(abs(each.log_work) for each in seen))
     same = [each.trace for each in seen if each.log_work == 0.0]
     return Prediction(
         runtime_s=math.exp(centre),

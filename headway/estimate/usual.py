@@ -7,17 +7,14 @@ else those of its owner, image and size, at last all. Cheap to import.
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from statistics import NormalDist, median
 from typing import Any
 
+from headway.estimate.spread import Z80, next_of
 from headway.model.run import OTHERS, Prediction, Span
 from headway.units import parse_duration
 
 LOOKED_AT = 200
 """So many of the newest ended runs are looked at."""
-_Z80 = NormalDist().inv_cdf(0.9)
-_PRIOR_WEIGHT = 3.0
-"""The spread that a group is taken to have counts as so many of its runs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,9 +125,7 @@ def _key(group: _Group, kind: Kind) -> tuple[object, ...] | None:
     return None if "" in values else (group.words, *values)
 
 
-def _span(logs: list[float], sd: float) -> Span:
-    centre = median(logs)
-    squares = sum((each - centre) ** 2 for each in logs)
-    variance = (_PRIOR_WEIGHT * sd**2 + squares) / (_PRIOR_WEIGHT + len(logs) - 1)
-    half = _Z80 * math.sqrt(variance * (1 + 1 / len(logs)))
+def _span(logs: list[float], prior_sd: float) -> Span:
+    centre, sd = next_of(logs, prior_sd)
+    half = Z80 * sd
     return Span(math.exp(centre - half), math.exp(centre), math.exp(centre + half))

@@ -8,8 +8,8 @@ from headway.ledger.attempts import Attempts
 from headway.ledger.columns import now
 from headway.ledger.database import Database, is_absent, open_engine, shown
 from headway.ledger.leases import Leases
-from headway.ledger.lines import Lines
 from headway.ledger.nodes import Nodes, SiteSettings
+from headway.ledger.pools import Pools
 from headway.ledger.runs import Runs
 from headway.ledger.series import Progress, Traces
 from headway.ledger.staged import Staged
@@ -29,7 +29,7 @@ class Ledger:
         self.runs = Runs(database)
         self.attempts = Attempts(database)
         self.leases = Leases(database)
-        self.lines = Lines(database)
+        self.pools = Pools(database)
         self.progress = Progress(database)
         self.traces = Traces(database)
         self.staged = Staged(database)

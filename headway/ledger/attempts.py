@@ -6,7 +6,7 @@ from headway.ledger.codec import record
 from headway.ledger.columns import now
 from headway.ledger.database import Repository
 from headway.ledger.tables import AttemptRow, RunRow
-from headway.model.attempt import AttemptRecord
+from headway.model.attempt_record import AttemptRecord
 from headway.model.run import Exit, Measurement
 
 

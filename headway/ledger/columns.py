@@ -4,10 +4,20 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any
 
-from sqlalchemy import JSON, DateTime, Dialect, String, TypeDecorator
+from sqlalchemy import (
+    JSON,
+    BigInteger,
+    CheckConstraint,
+    Column,
+    DateTime,
+    Dialect,
+    Integer,
+    String,
+    TypeDecorator,
+)
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.functions import FunctionElement
-from sqlmodel import Session, select
+from sqlmodel import Field, Session, select
 
 from headway.ledger.codec import adapter
 
@@ -97,3 +107,28 @@ def _postgresql_now(_element: Any, _compiler: Any, **_: Any) -> str:
 def _sqlite_now(_element: Any, _compiler: Any, **_: Any) -> str:
     # The text form in which SQLAlchemy stores times on SQLite.
     return "strftime('%Y-%m-%d %H:%M:%f000', 'now')"
+
+
+# SQLite numbers only columns of exactly INTEGER by itself.
+ID: Any = BigInteger().with_variant(Integer, "sqlite")
+
+
+def one_of(column: str, kind: type[StrEnum], name: str = "") -> CheckConstraint:
+    """*column* has a member of *kind*, where it has anything."""
+    listed = ", ".join(f"'{member}'" for member in kind)
+    return CheckConstraint(f"{column} IN ({listed})", name=name or f"{column}_known")
+
+
+def at_least(column: str, least: int, name: str | None = None) -> CheckConstraint:
+    """*column* has a number that is not below *least*."""
+    return CheckConstraint(f"{column} >= {least}", name=name or f"{column}_at_least_{least}")
+
+
+def word(kind: type[StrEnum], *, nullable: bool = False) -> Any:
+    """A field for one word of *kind*."""
+    return Field(default=None, sa_column=Column(Word(kind), nullable=nullable))
+
+
+def value(kind: Any, *, nullable: bool = True) -> Any:
+    """A field for a frozen value of *kind*."""
+    return Field(default=None, sa_column=Column(Value(kind), nullable=nullable))

@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import URL, Engine, create_engine, event, make_url, text
-from sqlalchemy.exc import ArgumentError, DBAPIError, IntegrityError, OperationalError
+from sqlalchemy import URL, Engine, create_engine, event, inspect, make_url, text
+from sqlalchemy.exc import ArgumentError, DBAPIError, IntegrityError
 from sqlmodel import Session
 
 from headway.errors import InvalidInput, LedgerError, LedgerUnreachable, SchemaMismatch
@@ -112,12 +112,7 @@ class Database:
                 "nothing was changed"
             ) from error
         except DBAPIError as error:
-            raise LedgerUnreachable(self.shown_url, _cause(error)) from error
-
-    @property
-    def shown_url(self) -> str:
-        """The address without its password."""
-        return shown(self.engine)
+            raise LedgerUnreachable(shown(self.engine), _cause(error)) from error
 
     def migrate(self) -> None:
         """Bring the tables to this code's schema. Safe when several start at once.
@@ -140,33 +135,30 @@ class Database:
 
         config = Config()
         config.set_main_option("script_location", str(Path(__file__).parent / "migrations"))
-        try:
-            with self.engine.connect() as connection, connection.begin():
-                # On SQLite the transaction is the lock, and a schema change is part of it.
-                if connection.dialect.name == "postgresql":
-                    connection.execute(
-                        text("SELECT pg_advisory_xact_lock(:number)"), {"number": _MIGRATION_LOCK}
-                    )
-                config.attributes["connection"] = connection
-                command.upgrade(config, "head")
-        except DBAPIError as error:
-            raise LedgerUnreachable(self.shown_url, _cause(error)) from error
+        with self._reached(), self.engine.connect() as connection, connection.begin():
+            # On SQLite the transaction is the lock, and a schema change is part of it.
+            if connection.dialect.name == "postgresql":
+                lock = text("SELECT pg_advisory_xact_lock(:number)")
+                connection.execute(lock, {"number": _MIGRATION_LOCK})
+            config.attributes["connection"] = connection
+            command.upgrade(config, "head")
 
     def schema_version(self) -> str | None:
         """The schema that the database has; None when it is empty."""
+        with self._reached(), self.engine.connect() as connection:
+            if not inspect(connection).has_table("alembic_version"):
+                return None
+            return str(
+                connection.execute(text("SELECT version_num FROM alembic_version")).scalar_one()
+            )
+
+    @contextmanager
+    def _reached(self) -> Iterator[None]:
+        """A driver's error as ours."""
         try:
-            with self.engine.connect() as connection:
-                return str(
-                    connection.execute(text("SELECT version_num FROM alembic_version")).scalar_one()
-                )
-        except OperationalError as error:
-            if "no such table" in str(error):
-                return None
-            raise LedgerUnreachable(self.shown_url, _cause(error)) from error
+            yield
         except DBAPIError as error:
-            if "alembic_version" in str(error):  # PostgreSQL: undefined table
-                return None
-            raise LedgerUnreachable(self.shown_url, _cause(error)) from error
+            raise LedgerUnreachable(shown(self.engine), _cause(error)) from error
 
 
 def _cause(error: DBAPIError) -> str:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import asdict
 
-from sqlalchemy import delete
+from sqlalchemy import ColumnElement, delete
 from sqlmodel import Session, col, select
 
 from headway.errors import LeaseLost
@@ -64,11 +64,15 @@ def grant(session: Session, row: LeaseRow, gpus: Sequence[GpuGrant], ports: Sequ
     session.flush()
 
 
-def release(session: Session, row: LeaseRow) -> None:
-    """The lease counts no more. Idempotent."""
-    row.released_at = now(session)
+def release_all(session: Session, *which: ColumnElement[bool] | bool) -> Sequence[LeaseRow]:
+    """Release the live leases that are *which*; they count no more."""
+    rows = session.exec(select(LeaseRow).where(LIVE, *which).with_for_update()).all()
+    for row in rows:
+        row.released_at = now(session)
     # The ports' rows go, so that the unique constraint guards live ones only.
-    session.exec(delete(LeasePortRow).where(col(LeasePortRow.lease_id) == row.lease_id))
+    ids = [row.lease_id for row in rows]
+    session.exec(delete(LeasePortRow).where(col(LeasePortRow.lease_id).in_(ids)))
+    return rows
 
 
 def live_leases(session: Session, nodes: Sequence[str]) -> list[Lease]:

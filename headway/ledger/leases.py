@@ -5,8 +5,8 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from secrets import token_hex
 
-from sqlalchemy import ColumnElement, delete
-from sqlmodel import Session, col, select
+from sqlalchemy import delete
+from sqlmodel import col, select
 
 from headway.errors import LeaseLost
 from headway.ledger.attempts import note_claim, note_end
@@ -23,7 +23,7 @@ from headway.ledger.lease_rows import (
     live_lease,
     live_leases,
     lock_nodes,
-    release,
+    release_all,
 )
 from headway.ledger.nodes import node_record, of_the_site
 from headway.ledger.run_rows import move, run_row
@@ -221,7 +221,7 @@ class Leases(Repository):
         What its other ranks have not taken goes too: nothing runs there yet.
         """
         with self._database.transaction() as session:
-            return bool(_release_all(session, LeaseRow.run_id == run_id))
+            return bool(release_all(session, LeaseRow.run_id == run_id))
 
     def release_untaken(self, node: str, ttl_s: float) -> list[str]:
         """Release what gangs held on *node* for ranks, and did not renew for *ttl_s* more.
@@ -232,13 +232,13 @@ class Leases(Repository):
         with self._database.transaction() as session:
             expired = col(LeaseRow.expires_at) < now(session) - timedelta(seconds=ttl_s)
             on_node = LeaseRow.node == node
-            rows = _release_all(session, on_node, LeaseRow.gang_rank > 0, expired)
+            rows = release_all(session, on_node, LeaseRow.gang_rank > 0, expired)
             return [row.run_id for row in rows]
 
     def release_node(self, node: str) -> None:
         """Release all that is held on *node*, whose machine does not come back."""
         with self._database.transaction() as session:
-            _release_all(session, LeaseRow.node == node)
+            release_all(session, LeaseRow.node == node)
 
     def give_back(self, run_id: str, token: str) -> bool:
         """Undo a claim before anything started: same attempt, back to the line.
@@ -252,7 +252,7 @@ class Leases(Repository):
             lease = live_lease(session, run_id)
             if lease is not None and lease.token != token:
                 return False  # it was given back before, and is another's claim now
-            _release_all(session, LeaseRow.run_id == run_id)
+            release_all(session, LeaseRow.run_id == run_id)
             if run is None or run.state is not RunState.CLAIMED:
                 return False
             move(run, RunState.WAITING)
@@ -300,11 +300,3 @@ class Leases(Repository):
 
 def _after(moment: datetime, seconds: float | None) -> datetime | None:
     return None if seconds is None else moment + timedelta(seconds=seconds)
-
-
-def _release_all(session: Session, *which: ColumnElement[bool] | bool) -> Sequence[LeaseRow]:
-    """Release the live leases that are *which*."""
-    rows = session.exec(select(LeaseRow).where(LIVE, *which).with_for_update()).all()
-    for row in rows:
-        release(session, row)
-    return rows

@@ -96,7 +96,7 @@ class Runs(Repository):
         Raises:
             RunUnknown: None, or a prefix that several runs share.
         """
-        if "\0" in text or _half_a_pair(text):
+        if any(each == "\0" or "\ud800" <= each <= "\udfff" for each in text):
             raise RunUnknown(text)  # no database takes such text, not even in a question
         with self._database.transaction() as session:
             row = session.get(RunRow, text)
@@ -302,8 +302,3 @@ class Runs(Repository):
             query = select(RunRow.state, func.count()).group_by(col(RunRow.state))
             found = dict(session.exec(query).all())
             return {state: found.get(state, 0) for state in RunState}
-
-
-def _half_a_pair(text: str) -> bool:
-    """Whether *text* has a lone surrogate, as an argument that is not UTF-8 has."""
-    return any("\ud800" <= character <= "\udfff" for character in text)

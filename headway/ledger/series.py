@@ -7,7 +7,7 @@ from sqlmodel import Session, col, select
 
 from headway.ledger.columns import now
 from headway.ledger.database import Repository
-from headway.ledger.tables import ProgressRow, TraceRow
+from headway.ledger.observed_tables import ProgressRow, TraceRow
 from headway.model.progress import ProgressPoint
 from headway.model.trace import Trace
 

@@ -9,8 +9,8 @@ from sqlmodel import col, select
 from headway.ledger.codec import record
 from headway.ledger.columns import now
 from headway.ledger.database import Repository
-from headway.ledger.tables import StandingRow
-from headway.model.attempt import Standing
+from headway.ledger.observed_tables import StandingRow
+from headway.model.attempt_record import Standing
 
 
 class Standings(Repository):

@@ -5,56 +5,32 @@ number and every enumeration has a CHECK constraint.
 """
 
 from datetime import datetime
-from enum import StrEnum
 from typing import Any
 
 from sqlalchemy import (
     JSON,
     BigInteger,
     CheckConstraint,
-    Column,
     Index,
-    Integer,
     UniqueConstraint,
     text,
 )
 from sqlmodel import Field, SQLModel
 
-from headway.ledger.columns import UtcDateTime, Value, Word
+from headway.ledger.columns import ID, UtcDateTime, Word, at_least, one_of, value, word
 from headway.model.lease import Demand, Resource, Sharing
 from headway.model.node import Gpu, NodeReading, NodeState
 from headway.model.run import Exit, ExitKind, Measurement, Prediction, RunState, StepState
-from headway.model.silent import Silent
-from headway.model.trace import Trace
 
-# SQLite numbers only columns of exactly INTEGER by itself.
-_Id: Any = BigInteger().with_variant(Integer, "sqlite")
-_ExitKind: Any = Word(ExitKind)
-_Plain: Any = JSON(none_as_null=True)
+_EXIT_KIND: Any = Word(ExitKind)
+_PLAIN: Any = JSON(none_as_null=True)
 _LIVE: Any = dict.fromkeys(("sqlite_where", "postgresql_where"), text("released_at IS NULL"))
-
-
-def _one_of(column: str, kind: type[StrEnum], name: str = "") -> CheckConstraint:
-    listed = ", ".join(f"'{member}'" for member in kind)
-    return CheckConstraint(f"{column} IN ({listed})", name=name or f"{column}_known")
-
-
-def _at_least(column: str, least: int, name: str | None = None) -> CheckConstraint:
-    return CheckConstraint(f"{column} >= {least}", name=name or f"{column}_at_least_{least}")
-
-
-def _word(kind: type[StrEnum], *, nullable: bool = False) -> Any:
-    return Field(default=None, sa_column=Column(Word(kind), nullable=nullable))
-
-
-def _value(kind: Any, *, nullable: bool = True) -> Any:
-    return Field(default=None, sa_column=Column(Value(kind), nullable=nullable))
 
 
 class _WithExit(SQLModel):
     """How an attempt ended, in three columns."""
 
-    exit_kind: ExitKind | None = Field(default=None, sa_type=_ExitKind)
+    exit_kind: ExitKind | None = Field(default=None, sa_type=_EXIT_KIND)
     exit_code: int | None = None
     exit_message: str = ""
 
@@ -74,7 +50,7 @@ class NodeRow(SQLModel, table=True):
 
     __tablename__ = "node"
     __table_args__ = (
-        _one_of("state", NodeState),
+        one_of("state", NodeState),
         CheckConstraint("cpus > 0", name="cpus_positive"),
         CheckConstraint("host_memory_bytes > 0", name="host_memory_positive"),
         CheckConstraint(
@@ -86,11 +62,11 @@ class NodeRow(SQLModel, table=True):
     )
     name: str = Field(primary_key=True, max_length=63)
     pool: str
-    state: NodeState = _word(NodeState)
+    state: NodeState = word(NodeState)
     state_reason: str = ""
     cpus: float
     host_memory_bytes: int = Field(sa_type=BigInteger)
-    gpus: tuple[Gpu, ...] = _value(tuple[Gpu, ...], nullable=False)
+    gpus: tuple[Gpu, ...] = value(tuple[Gpu, ...], nullable=False)
     reserve_cpus: float
     reserve_host_memory_bytes: int = Field(sa_type=BigInteger)
     price_per_hour: float = 0.0
@@ -98,7 +74,7 @@ class NodeRow(SQLModel, table=True):
     boot_id: str
     worker_token: str
     heartbeat_at: datetime = Field(sa_type=UtcDateTime)
-    reading: NodeReading | None = _value(NodeReading)
+    reading: NodeReading | None = value(NodeReading)
     removed_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
     """Since when it is no node any more; its row stays for the runs that it had."""
 
@@ -108,10 +84,10 @@ class RunRow(_WithExit, table=True):
 
     __tablename__ = "run"
     __table_args__ = (
-        _one_of("state", RunState),
-        _one_of("exit_kind", ExitKind, "exit_kind_known"),
-        _one_of("resource", Resource, "resource_known"),
-        _at_least("attempt", 1),
+        one_of("state", RunState),
+        one_of("exit_kind", ExitKind, "exit_kind_known"),
+        one_of("resource", Resource, "resource_known"),
+        at_least("attempt", 1),
         CheckConstraint("preemptions BETWEEN 0 AND attempt", name="preemptions_are_attempts"),
         CheckConstraint("(state = 'ended') = (ended_at IS NOT NULL)", name="ended_has_its_time"),
         CheckConstraint("state <> 'ended' OR exit_kind IS NOT NULL", name="ended_has_its_exit"),
@@ -140,9 +116,9 @@ class RunRow(_WithExit, table=True):
     gang_rank: int = 0
     """Which part: 1, 2, …; the run itself is rank 0."""
     job: dict[str, Any] = Field(sa_type=JSON)
-    state: RunState = _word(RunState)
+    state: RunState = word(RunState)
     attempt: int = 1
-    resource: Resource | None = _word(Resource, nullable=True)
+    resource: Resource | None = word(Resource, nullable=True)
     reason: str = ""
     expected_start_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
     node: str | None = Field(default=None, max_length=63, foreign_key="node.name")
@@ -152,10 +128,10 @@ class RunRow(_WithExit, table=True):
     claimed_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
     started_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
     ended_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
-    prediction: Prediction | None = _value(Prediction)
-    demand: Demand | None = _value(Demand)
-    demand_override: dict[str, Any] | None = Field(default=None, sa_type=_Plain)
-    measurement: Measurement | None = _value(Measurement)
+    prediction: Prediction | None = value(Prediction)
+    demand: Demand | None = value(Demand)
+    demand_override: dict[str, Any] | None = Field(default=None, sa_type=_PLAIN)
+    measurement: Measurement | None = value(Measurement)
 
 
 class LeaseRow(SQLModel, table=True):
@@ -165,9 +141,9 @@ class LeaseRow(SQLModel, table=True):
     __table_args__ = (
         CheckConstraint("host_memory_bytes > 0", name="lease_memory_positive"),
         CheckConstraint("cpus > 0", name="lease_cpus_positive"),
-        _at_least("attempt", 1, "lease_attempt_at_least_1"),
-        _at_least("gang_rank", 0, "lease_rank_not_negative"),
-        _at_least("disk_bytes", 0, "lease_disk_not_negative"),
+        at_least("attempt", 1, "lease_attempt_at_least_1"),
+        at_least("gang_rank", 0, "lease_rank_not_negative"),
+        at_least("disk_bytes", 0, "lease_disk_not_negative"),
         Index(
             "one_live_lease_per_rank",
             "run_id",
@@ -181,7 +157,7 @@ class LeaseRow(SQLModel, table=True):
             **_LIVE,
         ),
     )
-    lease_id: int | None = Field(default=None, sa_type=_Id, primary_key=True)
+    lease_id: int | None = Field(default=None, sa_type=ID, primary_key=True)
     run_id: str = Field(max_length=36, foreign_key="run.run_id")
     gang_rank: int = 0
     """Above 0: held for a part of the run on another node, which has not begun there yet."""
@@ -202,14 +178,14 @@ class LeaseGpuRow(SQLModel, table=True):
 
     __tablename__ = "lease_gpu"
     __table_args__ = (
-        _one_of("sharing", Sharing),
+        one_of("sharing", Sharing),
         CheckConstraint("memory_bytes >= 0", name="gpu_memory_not_negative"),
         CheckConstraint("utilisation_frac >= 0", name="utilisation_not_negative"),
     )
-    lease_id: int = Field(sa_type=_Id, primary_key=True, foreign_key="lease.lease_id")
+    lease_id: int = Field(sa_type=ID, primary_key=True, foreign_key="lease.lease_id")
     uuid: str = Field(primary_key=True, max_length=96)
     memory_bytes: int = Field(sa_type=BigInteger)
-    sharing: Sharing = _word(Sharing)
+    sharing: Sharing = word(Sharing)
     utilisation_frac: float = 1.0
 
 
@@ -221,7 +197,7 @@ class LeasePortRow(SQLModel, table=True):
         CheckConstraint("port BETWEEN 1024 AND 65535", name="port_in_range"),
         UniqueConstraint("node", "port", name="one_lease_per_port"),
     )
-    lease_id: int = Field(sa_type=_Id, primary_key=True, foreign_key="lease.lease_id")
+    lease_id: int = Field(sa_type=ID, primary_key=True, foreign_key="lease.lease_id")
     port: int = Field(primary_key=True)
     node: str
 
@@ -230,11 +206,11 @@ class StepRow(SQLModel, table=True):
     """One step of one attempt."""
 
     __tablename__ = "step"
-    __table_args__ = (_one_of("state", StepState),)
+    __table_args__ = (one_of("state", StepState),)
     run_id: str = Field(primary_key=True, max_length=36, foreign_key="run.run_id")
     attempt: int = Field(primary_key=True)
     name: str = Field(primary_key=True)
-    state: StepState = _word(StepState)
+    state: StepState = word(StepState)
     started_at: datetime = Field(sa_type=UtcDateTime)
     ended_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
     message: str = ""
@@ -245,8 +221,8 @@ class AttemptRow(_WithExit, table=True):
 
     __tablename__ = "attempt"
     __table_args__ = (
-        _at_least("attempt", 1, "attempt_number_at_least_1"),
-        _one_of("exit_kind", ExitKind, "attempt_exit_known"),
+        at_least("attempt", 1, "attempt_number_at_least_1"),
+        one_of("exit_kind", ExitKind, "attempt_exit_known"),
         CheckConstraint(
             "(ended_at IS NULL) = (exit_kind IS NULL)", name="attempt_ends_with_its_exit"
         ),
@@ -254,83 +230,14 @@ class AttemptRow(_WithExit, table=True):
     run_id: str = Field(primary_key=True, max_length=36, foreign_key="run.run_id")
     attempt: int = Field(primary_key=True)
     node: str | None = None
-    resource: Resource | None = _word(Resource, nullable=True)
+    resource: Resource | None = word(Resource, nullable=True)
     reason: str = ""
     claimed_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
     started_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
     ended_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
-    prediction: Prediction | None = _value(Prediction)
-    demand: Demand | None = _value(Demand)
-    measurement: Measurement | None = _value(Measurement)
-
-
-class WarningRow(SQLModel, table=True):
-    """A silent failure of one attempt on one GPU: when it began last, and whether it is over."""
-
-    __tablename__ = "warning"
-    __table_args__ = (_one_of("kind", Silent),)
-    run_id: str = Field(primary_key=True, max_length=36, foreign_key="run.run_id")
-    attempt: int = Field(primary_key=True)
-    kind: Silent = Field(sa_column=Column(Word(Silent, 16), primary_key=True))
-    gpu: str = Field(primary_key=True, max_length=96)
-    began_at: datetime = Field(sa_type=UtcDateTime)
-    ended_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
-    stopped_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
-    measured: float
-    limit: float
-    text: str
-
-
-class StandingRow(SQLModel, table=True):
-    """How far a run's newest attempt is: one row a run, written every few seconds."""
-
-    __tablename__ = "standing"
-    __table_args__ = (
-        CheckConstraint("done_frac BETWEEN 0 AND 1", name="standing_share"),
-        CheckConstraint("remaining_s >= 0", name="standing_remaining_not_negative"),
-    )
-    run_id: str = Field(primary_key=True, max_length=36, foreign_key="run.run_id")
-    attempt: int
-    at: datetime = Field(sa_type=UtcDateTime)
-    elapsed_s: float
-    done_frac: float | None = None
-    remaining_s: float | None = None
-    low_s: float | None = None
-    high_s: float | None = None
-
-
-class ProgressRow(SQLModel, table=True):
-    """One progress point, numbered within its attempt."""
-
-    __tablename__ = "progress"
-    __table_args__ = (_at_least("number", 0),)
-    run_id: str = Field(primary_key=True, max_length=36, foreign_key="run.run_id")
-    attempt: int = Field(primary_key=True)
-    number: int = Field(primary_key=True)
-    t_s: float
-    iteration: int | None = Field(default=None, sa_type=BigInteger)
-    epoch: float | None = None
-    total: int | None = Field(default=None, sa_type=BigInteger)
-    metrics: dict[str, float] = Field(sa_type=JSON)
-
-
-class TraceRow(SQLModel, table=True):
-    """One finished run or imported measurement, from which estimators learn."""
-
-    __tablename__ = "trace"
-    __table_args__ = (
-        CheckConstraint("exit IN ('ok', 'oom', 'failed')", name="trace_exit_known"),
-        _at_least("gpus", 0),
-    )
-    trace_id: int | None = Field(default=None, sa_type=_Id, primary_key=True)
-    run_id: str | None = Field(default=None, max_length=64, unique=True)
-    source: str
-    network: str
-    gpu_type: str
-    gpus: int
-    exit: str
-    recorded_at: datetime = Field(sa_type=UtcDateTime)
-    document: Trace = _value(Trace, nullable=False)
+    prediction: Prediction | None = value(Prediction)
+    demand: Demand | None = value(Demand)
+    measurement: Measurement | None = value(Measurement)
 
 
 class StagedRow(SQLModel, table=True):
@@ -362,29 +269,3 @@ class SettingRow(SQLModel, table=True):
     name: str = Field(primary_key=True, max_length=128)
     document: dict[str, Any] = Field(sa_type=JSON)
     updated_at: datetime = Field(sa_type=UtcDateTime)
-
-
-class TelemetryRow(SQLModel, table=True):
-    """A node's host (`gpu` empty) or one of its GPUs over one period."""
-
-    __tablename__ = "telemetry"
-    __table_args__ = (
-        CheckConstraint("period_s IN (1, 60)", name="telemetry_period_known"),
-        CheckConstraint("used_bytes >= 0", name="telemetry_used_not_negative"),
-        Index("telemetry_by_time", "node", "period_s", "at"),
-    )
-    point_id: int | None = Field(default=None, sa_type=_Id, primary_key=True)
-    node: str = Field(max_length=63)
-    gpu: str = Field(max_length=96)
-    period_s: int
-    at: datetime = Field(sa_type=UtcDateTime)
-    used_bytes: int | None = Field(default=None, sa_type=BigInteger)
-    busy_frac: float | None = None
-    disk_free_bytes: int | None = Field(default=None, sa_type=BigInteger)
-    temperature_c: float | None = None
-    power_w: float | None = None
-    pcie_rx_bytes_per_s: float | None = None
-    pcie_tx_bytes_per_s: float | None = None
-    nvlink_rx_bytes_per_s: float | None = None
-    nvlink_tx_bytes_per_s: float | None = None
-    run_bytes: dict[str, int] = Field(sa_type=JSON)

@@ -10,7 +10,7 @@ from sqlmodel import col, select
 from headway.ledger.codec import record
 from headway.ledger.columns import now
 from headway.ledger.database import Repository
-from headway.ledger.tables import TelemetryRow
+from headway.ledger.observed_tables import TelemetryRow
 from headway.model.telemetry import TelemetryPoint
 
 RETENTION = {1: timedelta(hours=1), 60: timedelta(days=7)}

@@ -8,8 +8,8 @@ from sqlmodel import Session, col, select
 from headway.ledger.codec import record
 from headway.ledger.columns import now
 from headway.ledger.database import Repository
-from headway.ledger.tables import WarningRow
-from headway.model.silent import RunWarning, SilentFailure
+from headway.ledger.observed_tables import WarningRow
+from headway.model.run_warning import RunWarning, SilentFailure
 
 
 class Warnings(Repository):

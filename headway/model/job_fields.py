@@ -7,11 +7,11 @@ that every refusal is one sentence of ours and a union never shows its members.
 import difflib
 import enum
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, core_schema
 
@@ -58,22 +58,25 @@ class Kind:
     write: Callable[[Any], Any] | None = None
     """The value as `read` takes it again; None where it is plain data already."""
 
-    def __get_pydantic_core_schema__(
-        self, source: object, handler: GetCoreSchemaHandler
-    ) -> CoreSchema:
+    def __get_pydantic_core_schema__(self, _source: Any, _handler: Any) -> CoreSchema:
         """Let `read` do all the validation."""
-        del source, handler
-        if self.write is None:
-            return core_schema.no_info_plain_validator_function(self.read)
-        written = core_schema.plain_serializer_function_ser_schema(self.write)
+        write = self.write
+        written = write and core_schema.plain_serializer_function_ser_schema(write)
         return core_schema.no_info_plain_validator_function(self.read, serialization=written)
 
-    def __get_pydantic_json_schema__(
-        self, schema: CoreSchema, handler: GetJsonSchemaHandler
-    ) -> JsonSchemaValue:
+    def __get_pydantic_json_schema__(self, _schema: Any, _handler: Any) -> JsonSchemaValue:
         """Describe what may be written."""
-        del schema, handler
         return dict(self.schema)
+
+
+@contextmanager
+def below(*path: str | int, hidden: bool = False) -> Iterator[None]:
+    """Say of a value that is refused in the block that it lies below *path*."""
+    try:
+        yield
+    except Refused as refused:
+        hidden = hidden or refused.hidden
+        raise Refused(refused.allowed, *path, *refused.path, hidden=hidden) from None
 
 
 # --- numbers ---
@@ -251,10 +254,8 @@ def each(item: Kind, *, example: str, low: int, high: int) -> Kind:
             raise Refused(f"give a list of {amount}, such as {example}")
         items = []
         for position, entry in enumerate(value):
-            try:
+            with below(position):
                 items.append(item.read(entry))
-            except Refused as refused:
-                raise Refused(refused.allowed, position, *refused.path) from None
         return items
 
     schema = {"type": "array", "items": dict(item.schema), "maxItems": high}

@@ -10,7 +10,7 @@ import shlex
 from collections.abc import Mapping
 
 from headway.model.image import GIVE_IMAGE, is_image
-from headway.model.job_fields import Kind, Refused, checked_text
+from headway.model.job_fields import Kind, Refused, below, checked_text, each, pattern
 from headway.model.pattern import MAX_PATTERN, compile_pattern
 
 _ENV_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,254}")
@@ -29,7 +29,11 @@ SECRET_TEXT = re.compile(
     r"|\bgithub_pat_|\bhf_[A-Za-z0-9]{20}|\bxox[abprs]-|\bsk-[A-Za-z0-9-]{20}"
     r"|://[^/\s:@]*:[^/\s@]+@"
 )
-_PREFECT_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
+_BLOCK = pattern(
+    r"[a-z0-9][a-z0-9-]{0,62}",
+    "give the name of a Prefect Secret block: lower-case letters, digits, dashes",
+    limit=63,
+)
 
 MAX_ENV_CHARACTERS = 32_768
 MAX_COMMAND_CHARACTERS = 1 << 20
@@ -53,14 +57,7 @@ def read_command(value: object) -> list[str]:
     """A program and its arguments, one an item; never a line for a shell."""
     if isinstance(value, str):
         raise Refused(f"give a list, one argument an item, such as {_as_list(value)}")
-    if not isinstance(value, list | tuple) or not 1 <= len(value) <= 1000:
-        raise Refused('give a list of 1 to 1000 items, such as ["python", "train.py"]')
-    command = []
-    for position, argument in enumerate(value):
-        try:
-            command.append(read_argument(argument))
-        except Refused as refused:
-            raise Refused(refused.allowed, position, hidden=refused.hidden) from None
+    command: list[str] = _ARGUMENTS.read(value)
     program = command[0]
     if not program or program.startswith("-") or set(program) & set(" \t\n;|&<>$`"):
         allowed = "give the program alone as the first item, such as python; no shell reads it"
@@ -81,6 +78,11 @@ def read_argument(value: object) -> str:
     return text
 
 
+_ARGUMENTS = each(
+    Kind(read_argument, {"type": "string"}), example='["python", "train.py"]', low=1, high=1000
+)
+
+
 def _as_list(line: str) -> str:
     """*line* as the list its author meant, short enough for a message."""
     try:
@@ -98,10 +100,8 @@ def read_environment(value: object) -> dict[str, str]:
     """Variables with plain values: nothing that is headway's to set, nothing secret."""
     environment = {}
     for key, text in _entries(value, "LEARNING_RATE: '0.1'").items():
-        try:
+        with below(key, hidden=may_be_secret(key, text)):
             environment[key] = _variable(key, text)
-        except Refused as refused:
-            raise Refused(refused.allowed, key, hidden=may_be_secret(key, text)) from None
     return environment
 
 
@@ -137,18 +137,9 @@ def read_secrets(value: object) -> dict[str, str]:
     """Variable name → name of the Prefect Secret block that has its value."""
     blocks = {}
     for key, block in _entries(value, "HF_TOKEN: team-hf-token").items():
-        try:
+        with below(key, hidden=True):  # what stands here by mistake may be the secret itself
             check_env_key(key)
-        except Refused as refused:
-            raise Refused(refused.allowed, key, hidden=True) from None
-        if not isinstance(block, str) or _PREFECT_NAME.fullmatch(block) is None:
-            # What stands here by mistake may be the secret itself.
-            raise Refused(
-                "give the name of a Prefect Secret block: lower-case letters, digits, dashes",
-                key,
-                hidden=True,
-            )
-        blocks[key] = block
+            blocks[key] = _BLOCK.read(block)
     return blocks
 
 
@@ -168,8 +159,9 @@ def check_env_key(key: str) -> None:
         raise Refused("this variable is headway's to set; leave it out")
 
 
-ENVIRONMENT = Kind(read_environment, {"type": "object", "additionalProperties": {"type": "string"}})
-SECRETS = Kind(read_secrets, {"type": "object", "additionalProperties": {"type": "string"}})
+_TEXTS = {"type": "object", "additionalProperties": {"type": "string"}}
+ENVIRONMENT = Kind(read_environment, _TEXTS)
+SECRETS = Kind(read_secrets, _TEXTS)
 IMAGE = Kind(read_image, {"type": "string", "minLength": 1, "maxLength": 255})
 COMMAND = Kind(read_command, {"type": "array", "items": {"type": "string"}, "minItems": 1})
 

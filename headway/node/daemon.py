@@ -82,7 +82,9 @@ class Daemon:
 
     def _note(self, process: psutil.Process) -> None:
         record = {"pid": process.pid, "created": process.create_time()}
-        self._record.write_text(json.dumps(record))
+        beside = self._record.with_name(f"{self.name}.{process.pid}.new")
+        beside.write_text(json.dumps(record))
+        beside.replace(self._record)  # whoever reads half of it would take the process for dead
 
     def stop(self, how: signal.Signals, grace_s: float) -> bool:
         """Stop it: *how*, then SIGKILL after *grace_s*. False when it did not run."""

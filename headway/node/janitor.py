@@ -26,7 +26,7 @@ from headway.model.run import (
 from headway.node.flowrun import live_flow
 from headway.policy.demand import attempts_left
 from headway.policy.reconcile import Action, PrefectView, Situation, reconcile
-from headway.run.attempt import container_name, forget_secrets
+from headway.run.here import container_name, forget_secrets
 from headway.runtime.port import ContainerStatus
 from headway.site import Site
 from headway.this_node import remove_container

@@ -1,7 +1,7 @@
 """Which network the containers of a run join: a pure function of the site's policy."""
 
+from headway.model.container_policy import ApiAccess, ContainerPolicy, GangNetwork, NetworkMode
 from headway.model.lease import Refuse
-from headway.model.policy import ApiAccess, ContainerPolicy, GangNetwork, NetworkMode
 
 _SETTING = "gang_network of the block headway-container-policy/site"
 _NO_AUTH = (

@@ -5,7 +5,7 @@ from datetime import datetime
 
 from headway.model.lease import GpuGrant, Lease, Sharing
 from headway.model.run import Exit, ExitKind
-from headway.model.silent import RunWarning, Silent, SilentFailure
+from headway.model.run_warning import RunWarning, Silent, SilentFailure
 from headway.model.telemetry import TelemetryPoint
 from headway.policy.settings import OnSilentFailure, PolicySettings
 from headway.units import format_duration, format_size

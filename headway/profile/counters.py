@@ -33,18 +33,14 @@ def from_counters(
         own = [by_uuid[gpu]] if gpu in by_uuid else []
         for direction, over, rate_of in _RATES:
             seen = [(rate, p.period_s) for p in points if (rate := rate_of(p)) is not None]
-            if over == "nvlink" and not any(rate for rate, _ in seen):
-                continue  # no NVLink, or nobody used it
-            if not seen:
-                continue
-            link, limit = limit_of(direction, own)
+            if not seen or (over == "nvlink" and not any(rate for rate, _ in seen)):
+                continue  # not told; no NVLink, or nobody used it
             copies.append(
                 Copies(
                     direction,
                     int(sum(rate * period_s for rate, period_s in seen)),
                     float(sum(period_s for _, period_s in seen)),
-                    link,
-                    limit,
+                    *limit_of(direction, own),
                     gpu=gpu,
                     peak_bytes_per_s=max(rate for rate, _ in seen),
                 )

@@ -8,9 +8,11 @@ was made where the program could write, so nothing in it is trusted.
 import math
 import sqlite3
 import stat
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 from headway.clock import Clock
 from headway.errors import ProfileUnreadable
@@ -23,7 +25,7 @@ MAX_S = 30.0
 """For all questions to one report."""
 _KERNELS = 10
 _NAME_CHARACTERS = 200
-_STEPS_BETWEEN_LOOKS = 100_000
+_STEPS_BETWEEN_CHECKS = 100_000
 """Of SQLite's virtual machine: some milliseconds."""
 _MOST_NS = 10**18
 """Thirty years; a number beyond is damage."""
@@ -80,7 +82,9 @@ class _Report:
     def __init__(self, database: sqlite3.Connection, clock: Clock) -> None:
         self._database = database
         give_up_s = clock.monotonic_s() + MAX_S
-        database.set_progress_handler(lambda: clock.monotonic_s() > give_up_s, _STEPS_BETWEEN_LOOKS)
+        database.set_progress_handler(
+            lambda: clock.monotonic_s() > give_up_s, _STEPS_BETWEEN_CHECKS
+        )
         database.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, 64 << 20)
         database.execute("PRAGMA trusted_schema = OFF")
         # Tables, not views: a view could ask for anything.
@@ -162,38 +166,30 @@ class _Report:
             f"COUNT(*), TOTAL(bytes), TOTAL(end - start) FROM {table} "
             f"WHERE {_SANE} AND bytes BETWEEN 0 AND {1 << 50} GROUP BY 1, 2, 3, 4 LIMIT 10000"
         )
-        sums: dict[Direction, list[float]] = {}
-        for kind, source, target, apart, count, size_bytes, took_ns in self._database.execute(
-            query
-        ):
+        sums: defaultdict[Direction, Counter[str]] = defaultdict(Counter)
+        rows = self._database.execute(query)
+        for kind, source, target, apart, count, size_bytes, took_ns in rows:
             direction = _DIRECTIONS.get(kind)
             if direction is None:
                 continue  # host to host, or of a later version
             if direction is Direction.DEVICE_TO_DEVICE and apart:
                 direction = Direction.PEER_TO_PEER
             host_side = {"srcKind": source, "dstKind": target}.get(_HOST_SIDE.get(direction, ""))
-            pageable = size_bytes if host_side == _PAGEABLE else 0.0
-            known = sums.setdefault(direction, [0.0, 0.0, 0.0, 0.0])
-            for at, value in enumerate((count, size_bytes, took_ns, pageable)):
-                known[at] += value
+            pageable: Any = size_bytes if host_side == _PAGEABLE else 0
+            sums[direction].update(count=count, size=size_bytes, ns=took_ns, pageable=pageable)
         memory = self._memory_bytes_per_s()
-        made = []
-        for direction in Direction:
-            if direction in sums:
-                count, size_bytes, took_ns, pageable = sums[direction]
-                link, limit = limit_of(direction, links, memory_bytes_per_s=memory)
-                made.append(
-                    Copies(
-                        direction,
-                        int(size_bytes),
-                        took_ns / 1e9,
-                        link,
-                        limit,
-                        count=int(count),
-                        pageable_bytes=int(pageable) if direction in _HOST_SIDE else None,
-                    )
-                )
-        return tuple(made)
+        return tuple(
+            Copies(
+                direction,
+                int(seen["size"]),
+                seen["ns"] / 1e9,
+                *limit_of(direction, links, memory_bytes_per_s=memory),
+                count=int(seen["count"]),
+                pageable_bytes=int(seen["pageable"]) if direction in _HOST_SIDE else None,
+            )
+            for direction in Direction
+            if (seen := sums.get(direction))
+        )
 
     def _memory_bytes_per_s(self) -> float | None:
         if "memoryBandwidth" not in self._columns("TARGET_INFO_GPU"):

@@ -6,7 +6,7 @@ from headway.progress.places import Reader, by_shape
 from headway.progress.rows import PatternReader
 from headway.progress.seen import Seen
 from headway.progress.tables import Table
-from headway.progress.words import Words, plain_counts
+from headway.progress.words import Words, thousands, without
 
 
 class BarsAndWords:
@@ -55,13 +55,14 @@ class HuggingFace:
         self._bars = bars
         self._lines = PatternReader(HUGGING_FACE)
         self._is_settings = by_shape(is_settings)
+        self._commas = by_shape(thousands)
         self._has_bar = False
         self._has_spoken = False
 
     def __call__(self, line: str, shape: str) -> Seen | None:
         """Read one line."""
-        if " = " in line:
-            line, shape = plain_counts(line), plain_counts(shape)
+        if commas := self._commas(shape):
+            line, shape = without(line, commas), without(shape, commas)
         is_settings = "{'" in line and self._is_settings(shape)
         said = None if is_settings else self._lines(line, shape)
         self._has_spoken = self._has_spoken or said is not None

@@ -16,7 +16,7 @@ from headway.progress.seen import Seen
 MAX_SHAPES = 2048
 """So many shapes are remembered by one reader."""
 MAX_SHAPE_CHARS = 1024
-"""Longer lines are not remembered, so that a hostile log fills no memory."""
+"""Patterns read so much of a line, so that a hostile log fills no memory."""
 
 Reader = Callable[[str, str], Seen | None]
 """Reads a line, given with its shape; may remember what it needs for the next; never raises.
@@ -24,22 +24,17 @@ Reader = Callable[[str, str], Seen | None]
 An empty `Seen` means: a line of this format, which tells no progress."""
 
 Found = TypeVar("Found")
-_ZEROS = str.maketrans("123456789", "000000000")
+_ZEROS = bytes.maketrans(b"123456789", b"000000000")
 
 
 def shape_of(line: str) -> str:
-    """*line* with each digit as 0."""
-    return line.translate(_ZEROS)
+    """The beginning of *line* with each digit as 0."""
+    return line[:MAX_SHAPE_CHARS].encode().translate(_ZEROS).decode()
 
 
 def by_shape(find: Callable[[str], Found]) -> Callable[[str], Found]:
     """As *find*, which is given a shape, but it is asked only once for each of the newest."""
-    remembered = lru_cache(MAX_SHAPES)(find)
-
-    def found(shape: str) -> Found:
-        return remembered(shape) if len(shape) <= MAX_SHAPE_CHARS else find(shape)
-
-    return found
+    return lru_cache(MAX_SHAPES)(find)
 
 
 class Places(NamedTuple):

@@ -22,7 +22,7 @@ from headway.progress.seen import Seen
 from headway.progress.tables import Table
 
 _EPOCH = counts_pattern(
-    r"(?<![A-Za-z_])(?<!for 0 )[Ee](?:poch|POCH)s?\b(?:\.{3})?[\s:=#\[(|'\"]{0,12}%epoch%"
+    r"(?<![A-Za-z_])(?<!for 0 )[Ee](?:poch|POCH)s?\b(?:\.{3}|\(train\))?[\s:=#\[(|'\"]{0,12}%epoch%"
     r"(?:(?P<part>\.[0-9]{1,9})|\s{0,3}(?:/|of)\s{0,6}%epochs%)?(?![0-9.]*[\w%])[\])]?"
     r"(?:[\s,:;|-]{0,6}[\[(]?\s{0,8}%step%\s{0,3}/\s{0,6}%steps%)?"
 )
@@ -37,7 +37,7 @@ class Words:
 
     def __init__(self) -> None:
         self._spelled = PatternReader(SPELLED)
-        self._is_spelled_otherwise = by_shape(lambda shape: plain_counts(shape) != shape)
+        self._commas = by_shape(thousands)
         self._find = by_shape(_places)
         self._table = Table()
         self._batches = _Batches()
@@ -61,8 +61,8 @@ class Words:
         return seen
 
     def _counted(self, line: str, shape: str) -> Seen | None:
-        if self._is_spelled_otherwise(shape):
-            line, shape = plain_counts(line), plain_counts(shape)
+        if commas := self._commas(shape):
+            line, shape = without(line, commas), without(shape, commas)
         seen = self._spelled(line, shape)
         if seen is None and (places := self._find(shape)) is not None:
             return places.read(line)
@@ -98,11 +98,18 @@ class _Batches:
         return Seen({})
 
 
-def plain_counts(line: str) -> str:
-    """*line* with 1,000 as 1000, and MMEngine's ``Epoch(train) [1][50/100]`` as others have it."""
-    if "(train)" in line:
-        line = line.replace("(train)", "").replace("][", "] [")
-    return _THOUSANDS.sub(lambda match: match[0].replace(",", ""), line)
+def thousands(shape: str) -> list[int]:
+    """Where commas stand between thousands, the last one first."""
+    numbers = _THOUSANDS.finditer(shape) if ",000" in shape else ()
+    places = [at for match in numbers for at in range(*match.span()) if shape[at] == ","]
+    return places[::-1]
+
+
+def without(line: str, places: list[int]) -> str:
+    """*line* without the characters at *places*, of which the last one is given first."""
+    for at in places:
+        line = line[:at] + line[at + 1 :]
+    return line
 
 
 def _places(line: str) -> Places | None:

@@ -1,4 +1,4 @@
-"""Looks at a running attempt for silent failures, and keeps what it finds in the ledger."""
+"""Checks a running attempt for silent failures, and keeps what it finds in the ledger."""
 
 from collections import deque
 
@@ -9,11 +9,11 @@ from headway.runtime.port import Usage
 from headway.site import Site
 from headway.this_node import lost_gpus
 
-LOOKS = 5
-"""So many looks within the time after which a GPU counts as not used."""
+CHECKS = 5
+"""So many checks within the time after which a GPU counts as not used."""
 
 
-class Vigil:
+class SilentCheck:
     """Watches what one lease's run does with its GPUs."""
 
     def __init__(self, site: Site, lease: Lease) -> None:
@@ -22,7 +22,7 @@ class Vigil:
         self._lease = lease
         self._cpu: deque[tuple[float, float]] = deque()
 
-    def look(self, elapsed_s: float, usage: Usage) -> Findings:
+    def check(self, elapsed_s: float, usage: Usage) -> Findings:
         """Read, decide and keep: what goes wrong now, and whether the run is to end for it.
 
         Args:

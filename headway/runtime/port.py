@@ -12,7 +12,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Protocol
 
-from headway.model.policy import GangNetwork, NetworkMode
+from headway.model.container_policy import GangNetwork, NetworkMode
 
 
 class RuntimeKind(enum.StrEnum):

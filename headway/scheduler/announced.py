@@ -5,7 +5,7 @@ from dataclasses import replace
 from datetime import datetime
 from itertools import islice
 
-from headway.ledger.lines import Snapshot
+from headway.ledger.pools import PoolSnapshot
 from headway.ledger.runs import Reason
 from headway.model.lease import Resource, Wait
 from headway.policy.news import Said, said_anew
@@ -30,7 +30,7 @@ class Announced:
     def news(
         self,
         made: Plan,
-        seen: Snapshot,
+        seen: PoolSnapshot,
         waiting: Waiting,
         held_back: Mapping[str, Wait],
         paused: str,

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from headway.forecast import Forecaster
-from headway.ledger.lines import Snapshot
+from headway.ledger.pools import PoolSnapshot
 from headway.ledger.records import NodeRecord, RunRecord
 from headway.model.job_text import job_from_document
 from headway.model.lease import Admit, Demand, Resource
@@ -32,7 +32,9 @@ class Fallbacks:
         """The run waits no more, or what it demands has changed."""
         self._on_cpu.pop(run_id, None)
 
-    def due(self, site: Site, made: Plan, waiting: Waiting, seen: Snapshot) -> Iterator[RunRecord]:
+    def due(
+        self, site: Site, made: Plan, waiting: Waiting, seen: PoolSnapshot
+    ) -> Iterator[RunRecord]:
         """Runs that would end sooner on the CPU, where there is room now; with what that needs.
 
         Args:
@@ -69,7 +71,7 @@ class Fallbacks:
         return self._on_cpu[record.run_id]
 
 
-def _has_room(demand: Demand, entry: Entry, node: NodeRecord, seen: Snapshot) -> bool:
+def _has_room(demand: Demand, entry: Entry, node: NodeRecord, seen: PoolSnapshot) -> bool:
     if entry.run.node not in ("", node.node.name):
         return False
     view = node_view(node, seen)

@@ -4,7 +4,7 @@ from collections.abc import Collection
 from dataclasses import replace
 from heapq import nsmallest
 
-from headway.ledger.lines import Snapshot
+from headway.ledger.pools import PoolSnapshot
 from headway.model.lease import Demand, Resource, Wait
 from headway.model.node import NodeState
 from headway.policy.admission import shut_out
@@ -15,7 +15,7 @@ from headway.scheduler.snapshot import node_view
 from headway.scheduler.waiting import Waiting
 
 
-def held_back(waiting: Waiting, seen: Snapshot) -> dict[str, Wait]:
+def held_back(waiting: Waiting, seen: PoolSnapshot) -> dict[str, Wait]:
     """Runs of paused queues, and those that only nodes could hold that are closed now."""
     nodes = [node_view(record, seen).node for record in seen.nodes]
     closed = any(node.state is not NodeState.READY for node in nodes)
@@ -36,7 +36,7 @@ def held_back(waiting: Waiting, seen: Snapshot) -> dict[str, Wait]:
 
 
 def due(
-    waiting: Waiting, seen: Snapshot, left_out: Collection[str], settings: PolicySettings
+    waiting: Waiting, seen: PoolSnapshot, left_out: Collection[str], settings: PolicySettings
 ) -> dict[str, WaitingRun]:
     """Runs that go to the front of their priority: overtaken most, or waiting long."""
     overtaken = {
@@ -57,7 +57,7 @@ def due(
 
 
 def _waited_long(
-    waiting: Waiting, seen: Snapshot, left_out: Collection[str], settings: PolicySettings
+    waiting: Waiting, seen: PoolSnapshot, left_out: Collection[str], settings: PolicySettings
 ) -> list[Ask]:
     now_s = seen.at.timestamp()
     held = (

@@ -1,7 +1,7 @@
 """What of a plan starts or stops on this node: claimed in the ledger, by live readings."""
 
 from headway.forecast import lease_terms
-from headway.ledger.lines import Snapshot
+from headway.ledger.pools import PoolSnapshot
 from headway.model.lease import Lease
 from headway.node.flowrun import live_flow
 from headway.policy.plan import Plan, Start
@@ -10,7 +10,7 @@ from headway.site import Site
 from headway.this_node import read_node
 
 
-def grant(site: Site, made: Plan, seen: Snapshot, gates: Gates) -> list[str]:
+def grant(site: Site, made: Plan, seen: PoolSnapshot, gates: Gates) -> list[str]:
     """Claim what *made* starts on this node, and give the runs that got their leases."""
     node, started = site.settings.node, []
     starts = [entry for entry in made.entries if isinstance(entry, Start)]
@@ -37,7 +37,7 @@ def grant(site: Site, made: Plan, seen: Snapshot, gates: Gates) -> list[str]:
     return started
 
 
-def preempted(site: Site, made: Plan, seen: Snapshot) -> list[str]:
+def preempted(site: Site, made: Plan, seen: PoolSnapshot) -> list[str]:
     """Runs of this node that are to stop for others: told now, or told before and still there."""
     mine = [lease for lease in seen.leases if lease.node == site.settings.node]
     here = {lease.run_id for lease in mine if lease.gang_rank == 0}

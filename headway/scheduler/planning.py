@@ -3,7 +3,7 @@
 from collections.abc import Callable, Collection, Sequence
 
 from headway.ledger import Ledger
-from headway.ledger.lines import Snapshot
+from headway.ledger.pools import PoolSnapshot
 from headway.policy.fit import WaitingRun
 from headway.policy.plan import Plan, plan
 from headway.policy.settings import PolicySettings
@@ -17,9 +17,9 @@ from headway.site import Site
 
 def read_pool(
     ledger: Ledger, pool: str, waiting: Waiting, settings: PolicySettings, gates: Gates
-) -> Snapshot:
+) -> PoolSnapshot:
     """The rows of *pool* now; of the runs that wait those that *waiting* does not know yet."""
-    return ledger.lines.snapshot(
+    return ledger.pools.snapshot(
         pool,
         waiting.attempts(),
         overtaken_from=settings.overtake_limit,
@@ -29,7 +29,7 @@ def read_pool(
 
 def make_plan(
     waiting: Waiting,
-    seen: Snapshot,
+    seen: PoolSnapshot,
     known: Known,
     left_out: Collection[str],
     also: Sequence[WaitingRun] = (),

@@ -8,7 +8,7 @@ others wait.
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from headway.ledger.lines import Snapshot
+from headway.ledger.pools import PoolSnapshot
 from headway.model.lease import Wait
 from headway.node.flowrun import live_flow
 from headway.policy.plan import Plan
@@ -92,7 +92,7 @@ class Line:
         stop = tuple(preempted(site, made, seen))
         return Pass(start, waits, logged or frozenset(), stop)
 
-    def _keep_up(self, seen: Snapshot, nodes: set[str]) -> list[str]:
+    def _keep_up(self, seen: PoolSnapshot, nodes: set[str]) -> list[str]:
         """Remember who waits now; gives runs whose next attempt no node could hold."""
         waiting = self._waiting
         for run_id in waiting.entries.keys() - seen.waiting.keys():
@@ -114,12 +114,12 @@ class Line:
         self._announced.forget(run_id)
         self._fallbacks.forget(run_id)
 
-    def _hold_back(self, seen: Snapshot) -> None:
+    def _hold_back(self, seen: PoolSnapshot) -> None:
         before, self._held_back = self._held_back, held_back(self._waiting, seen)
         for run_id in before.keys() - self._held_back.keys():
             self._announced.forget(run_id)
 
-    def _fall_back(self, made: Plan, seen: Snapshot, nodes: set[str]) -> bool:
+    def _fall_back(self, made: Plan, seen: PoolSnapshot, nodes: set[str]) -> bool:
         """Let runs do without GPUs where they end sooner so; whether any does.
 
         Every worker decides alike from the same rows; one of them writes it down.
@@ -132,11 +132,11 @@ class Line:
             self._waiting.put(record, nodes)
         return bool(due)
 
-    def _speaks_for_the_pool(self, seen: Snapshot) -> bool:
+    def _speaks_for_the_pool(self, seen: PoolSnapshot) -> bool:
         heard = [r.node.name for r in seen.nodes if not is_lost(r, seen.at)]
         return bool(heard) and min(heard) == self._site.settings.node
 
-    def _tell(self, made: Plan, seen: Snapshot) -> tuple[dict[str, str], frozenset[str]]:
+    def _tell(self, made: Plan, seen: PoolSnapshot) -> tuple[dict[str, str], frozenset[str]]:
         """Write down what runs wait for, where that is news."""
         paused = f"work pool {self._pool} is paused" if self._waiting.gates.pool_paused else ""
         reasons, sentences, logged = self._announced.news(

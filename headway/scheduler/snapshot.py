@@ -6,9 +6,9 @@ from datetime import datetime
 
 from headway.estimate.usual import LOOKED_AT, Kind, Lasted, Usual, kind_of
 from headway.ledger import Ledger
-from headway.ledger.lines import Snapshot
+from headway.ledger.pools import PoolSnapshot
 from headway.ledger.records import NodeRecord, RunRecord
-from headway.model.attempt import Standing
+from headway.model.attempt_record import Standing
 from headway.model.node import NodeState
 from headway.model.run import RunState, Span
 from headway.policy.pool import NodeView, RunningRun
@@ -27,7 +27,7 @@ def is_lost(record: NodeRecord, now: datetime) -> bool:
     return (now - record.heartbeat_at).total_seconds() > LOST_AFTER_S
 
 
-def node_view(record: NodeRecord, seen: Snapshot) -> NodeView:
+def node_view(record: NodeRecord, seen: PoolSnapshot) -> NodeView:
     """A node with its leases; one that is silent is lost, whatever its row says."""
     node = record.node
     if node.state is NodeState.READY and is_lost(record, seen.at):
@@ -64,9 +64,11 @@ class Known:
     """What runs of the site last."""
 
 
-def read_known(ledger: Ledger, seen: Snapshot, teams: TeamUsage, settings: PolicySettings) -> Known:
+def read_known(
+    ledger: Ledger, seen: PoolSnapshot, teams: TeamUsage, settings: PolicySettings
+) -> Known:
     """What is known now; *teams* has counted what ended before, and counts on."""
-    teams.catch_up(ledger.lines.used(teams.since(seen.at, settings)), seen.at, settings)
+    teams.catch_up(ledger.pools.used(teams.since(seen.at, settings)), seen.at, settings)
     team_of = {record.run_id: record.team for record in seen.holders}
     running = [record.run_id for record in seen.holders if record.state is RunState.RUNNING]
     said = ledger.standings.of(running)
@@ -111,7 +113,7 @@ def _cut(span: Span) -> Span:
 
 
 def running_run(
-    record: RunRecord, seen: Snapshot, gates: Gates, said: Standing | None, usual: Usual
+    record: RunRecord, seen: PoolSnapshot, gates: Gates, said: Standing | None, usual: Usual
 ) -> RunningRun:
     """A run that holds leases, with its end as its log tells it, else as it was predicted.
 

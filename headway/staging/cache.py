@@ -124,7 +124,7 @@ class DataCache:
     def _stage_once(
         self, dataset: Dataset, run_id: str, progress: Progress, reading: Reading
     ) -> StagedDataset:
-        source = reading.look()
+        source = reading.inspect()
         key = source.key(dataset.sha256, self._reader.user)
         if source.size_bytes == 0:
             raise empty(dataset.uri)
@@ -169,7 +169,7 @@ class DataCache:
             sha256 = partial.copy(source, reading.pieces, meter.count)
             if meter.done_bytes == 0:
                 raise empty(dataset.uri)
-            if reading.look().identity != source.identity:
+            if reading.inspect().identity != source.identity:
                 raise SourceChanged(dataset.uri, "its size, time or version is another now")
             if dataset.sha256 not in {None, sha256}:
                 raise ChecksumMismatch(dataset.uri, str(dataset.sha256), sha256)

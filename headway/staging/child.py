@@ -24,7 +24,7 @@ from typing import Any
 from headway.errors import SourceChanged, SourceMissing, SourceUnreachable
 from headway.model.address import local_path
 from headway.staging.rules import Network, SourceRules, closed_address
-from headway.staging.source import CHUNK_BYTES, Source, look, reading
+from headway.staging.source import CHUNK_BYTES, Source, inspect, reading
 
 _PR_SET_PDEATHSIG, _PR_SET_NO_NEW_PRIVS = 1, 38
 _CONNECT_S, _STALL_S = 30.0, 60.0
@@ -53,8 +53,8 @@ def _answer(
     """Look or send a file, as often as it is asked for. What goes wrong ends this process."""
     source: Source | None = None
     while asked := json.loads(parent.recv_bytes()):
-        if asked["do"] == "look":
-            source = look(uri, rules, web() if web else None)
+        if asked["do"] == "inspect":
+            source = inspect(uri, rules, web() if web else None)
             files = [[each.name, each.size_bytes] for each in source.files]
             told = {"is_directory": source.is_directory, "identity": source.identity}
             _send(parent, {**told, "files": files})

@@ -39,12 +39,12 @@ Check = Callable[[], None]
 class Reading(Protocol):
     """One data set that is being read."""
 
-    def look(self) -> Source:
+    def inspect(self) -> Source:
         """What is there now. Raises `StagingError`."""
         ...
 
     def pieces(self, file: SourceFile) -> Iterator[bytes]:
-        """The bytes of a file of the last look, in order. Raises `StagingError`."""
+        """The bytes of a file as it was inspected last, in order. Raises `StagingError`."""
         ...
 
 
@@ -123,9 +123,9 @@ class _Child:
         self._check = check
         self._send({"uri": uri, "rules": reader.rules.write(), "user": reader.user})
 
-    def look(self) -> Source:
+    def inspect(self) -> Source:
         """What is there now."""
-        self._send({"do": "look"})
+        self._send({"do": "inspect"})
         told = self._answer()
         try:
             files = tuple(_file(number, *each) for number, each in enumerate(told["files"]))
@@ -163,7 +163,7 @@ class _Child:
 
 
 def _file(number: int, name: object, size: object) -> SourceFile:
-    """A file by the child's word, which may be a stranger's: it is written below its set only."""
+    """A file by the child's word, which is not trusted: it is written below its set only."""
     parts = PurePosixPath(str(name)).parts
     if not parts or parts[0] == "/" or ".." in parts or "\0" in str(name):
         raise ValueError(name)

@@ -1,8 +1,8 @@
 """Where a data set comes from: what is there, which version, and how to read it.
 
 A local file or directory is read directly, so that no symbolic link can lead
-out of it; everything else through fsspec. What a source is, is looked at
-before and after the copy: two looks that differ mean that it changed.
+out of it; everything else through fsspec. Each source is inspected
+before and after the copy: two results that differ mean that it changed.
 
 What is here runs in a process that has become the job's user
 (`headway.staging.child`); only that process opens what a job names.
@@ -62,7 +62,7 @@ class SourceFile:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A data set as it was when it was looked at."""
+    """A data set as it was when it was inspected."""
 
     uri: str
     is_directory: bool
@@ -102,7 +102,7 @@ class Source:
             return _open_local(self.uri, file, rules)
 
 
-def look(uri: str, rules: SourceRules, web: Any = None) -> Source:
+def inspect(uri: str, rules: SourceRules, web: Any = None) -> Source:
     """What is at *uri* now.
 
     Args:
@@ -118,15 +118,15 @@ def look(uri: str, rules: SourceRules, web: Any = None) -> Source:
     with reading(uri):
         path = local_path(uri)
         if path is not None:
-            return _look_local(uri, Path(path), rules)
+            return _inspect_local(uri, Path(path), rules)
         file_system, place = (web, uri) if web is not None else url_to_fs(uri)
-        return _look_remote(uri, file_system, place)
+        return _inspect_remote(uri, file_system, place)
 
 
 def nothing_at(uri: str) -> bool:
     """Whether *uri* is a path of this machine at which nothing is.
 
-    What may not be looked at, and any other storage, may hold it.
+    What may not be inspected, and any other storage, may hold it.
     """
     path = local_path(uri)
     if path is None:
@@ -169,7 +169,7 @@ def _words(error: Exception) -> str:
 # --- this machine's own files ---
 
 
-def _look_local(uri: str, path: Path, rules: SourceRules) -> Source:
+def _inspect_local(uri: str, path: Path, rules: SourceRules) -> Source:
     root = path.resolve(strict=True)
     if why := rules.why_not(str(root)):
         raise SourceMissing(uri, why)
@@ -256,7 +256,7 @@ def _opened(descriptor: int) -> str | None:
 # --- everything else ---
 
 
-def _look_remote(uri: str, file_system: Any, path: str) -> Source:
+def _inspect_remote(uri: str, file_system: Any, path: str) -> Source:
     file_system.invalidate_cache()
     root = file_system.info(path)
     is_directory = root["type"] == "directory"

@@ -17,7 +17,7 @@ from headway.errors import (
     ImageMissing,
     RuntimeFailure,
 )
-from headway.model.policy import ContainerPolicy, GangNetwork
+from headway.model.container_policy import ContainerPolicy, GangNetwork
 from headway.runtime.port import (
     BindMount,
     ContainerSpec,

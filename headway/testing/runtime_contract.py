@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import pytest
 
 from headway.errors import ContainerExists, ContainerMissing, PolicyViolation
-from headway.model.policy import ContainerPolicy
+from headway.model.container_policy import ContainerPolicy
 from headway.runtime.port import BindMount, ContainerSpec, ContainerState, ContainerStatus, Runtime
 from headway.testing.runtime import OnTerm, Script
 from headway.units import MIB

@@ -8,7 +8,7 @@ from dataclasses import replace
 from headway.model.staged import StagedSet
 from headway.staging.reader import Check, Reading
 from headway.staging.rules import SourceRules
-from headway.staging.source import CHUNK_BYTES, Source, SourceFile, look, reading
+from headway.staging.source import CHUNK_BYTES, Source, SourceFile, inspect, reading
 
 
 class MemoryIndex:
@@ -78,12 +78,12 @@ class _Open:
         self._uri = uri
         self._source: Source | None = None
 
-    def look(self) -> Source:
-        self._source = look(self._uri, SourceRules())
+    def inspect(self) -> Source:
+        self._source = inspect(self._uri, SourceRules())
         return self._source
 
     def pieces(self, file: SourceFile) -> Iterator[bytes]:
-        assert self._source is not None  # noqa: S101 - only files of a look are asked for
+        assert self._source is not None  # noqa: S101 - only files of an inspected source are asked for
         with reading(self._uri), self._source.open(file, SourceRules()) as opened:
             while piece := opened.read(CHUNK_BYTES):
                 yield piece

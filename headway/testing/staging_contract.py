@@ -74,19 +74,19 @@ class ReaderContract:
         (tmp_path / "set" / "b" / "x").write_bytes(b"0" * 5_000_000)
         (tmp_path / "set" / "a").write_bytes(b"one")
         with reader.reading(str(tmp_path / "set"), lambda: None) as reading:
-            source = reading.look()
+            source = reading.inspect()
             assert source.is_directory
             found = [(each.name, each.size_bytes) for each in source.files]
             assert found == [("a", 3), ("b/x", 5_000_000)]
             assert b"".join(reading.pieces(source.files[1])) == b"0" * 5_000_000
             assert b"".join(reading.pieces(source.files[0])) == b"one"
-            assert reading.look().identity == source.identity
+            assert reading.inspect().identity == source.identity
 
     def test_what_is_not_there_is_missing(self, reader: Reader, tmp_path: Path) -> None:
         """With the address as it was given."""
         uri = str(tmp_path / "none")
         with reader.reading(uri, lambda: None) as reading, pytest.raises(SourceMissing) as missing:
-            reading.look()
+            reading.inspect()
         assert missing.value.uri == uri
 
     def test_another_file_in_its_place_is_a_change(self, reader: Reader, tmp_path: Path) -> None:
@@ -94,7 +94,7 @@ class ReaderContract:
         path = tmp_path / "set.csv"
         path.write_text("one")
         with reader.reading(str(path), lambda: None) as reading:
-            (file,) = reading.look().files
+            (file,) = reading.inspect().files
             (tmp_path / "other").write_text("two")
             (tmp_path / "other").replace(path)
             with pytest.raises(SourceChanged):
@@ -111,4 +111,4 @@ class ReaderContract:
             pytest.raises(_GaveUpError),
             reader.reading(str(tmp_path / "set.csv"), check) as reading,
         ):
-            reading.look()
+            reading.inspect()

@@ -5,11 +5,11 @@ from typing import Any
 
 from headway.estimate.remaining.diagnostics import Diagnostics
 from headway.ledger.records import RunRecord
-from headway.model.attempt import AttemptRecord
+from headway.model.attempt_record import AttemptRecord
 from headway.model.lease import Lease
 from headway.model.progress import ProgressPoint
 from headway.model.run import Exit, ExitKind, Measurement, Prediction, RunState, Step
-from headway.model.silent import RunWarning
+from headway.model.run_warning import RunWarning
 from headway.prefect.client import FlowRun
 from headway.units import format_duration, format_size
 from headway.views.fields import fields, iso_time

@@ -6,12 +6,12 @@ from pathlib import Path
 
 from headway.estimate.remaining.diagnostics import Diagnostics, diagnose_points
 from headway.ledger.records import RunRecord
-from headway.model.attempt import AttemptRecord
+from headway.model.attempt_record import AttemptRecord
 from headway.model.lease import Lease
 from headway.model.profile import Profile
 from headway.model.progress import ProgressPoint
 from headway.model.run import Step
-from headway.model.silent import RunWarning
+from headway.model.run_warning import RunWarning
 from headway.run.profiling import kept
 from headway.site import Site
 

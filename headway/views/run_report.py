@@ -13,10 +13,10 @@ from pathlib import Path
 
 from headway.errors import shown
 from headway.ledger.records import RunRecord
-from headway.model.attempt import AttemptRecord
+from headway.model.attempt_record import AttemptRecord
 from headway.model.lease import Demand, Lease, Sharing
 from headway.model.run import Exit, ExitKind, Measurement, Prediction, Step
-from headway.model.silent import RunWarning
+from headway.model.run_warning import RunWarning
 from headway.profile.text import profile_view
 from headway.units import format_duration, format_size
 from headway.views.run_document import comparison

@@ -6,10 +6,10 @@ from datetime import datetime
 
 from headway.estimate.usual import LOOKED_AT, Usual
 from headway.ledger.records import NodeRecord, RunRecord
-from headway.model.attempt import Standing
+from headway.model.attempt_record import Standing
 from headway.model.lease import Lease
 from headway.model.run import RunState
-from headway.model.silent import RunWarning
+from headway.model.run_warning import RunWarning
 from headway.scheduler.snapshot import left_of, usual_of
 from headway.site import Site
 

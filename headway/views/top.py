@@ -9,7 +9,7 @@ from rich.text import Text
 
 from headway.clock import SystemClock
 from headway.errors import shown
-from headway.model.silent import RunWarning
+from headway.model.run_warning import RunWarning
 from headway.site import Site
 from headway.units import format_duration, format_size
 from headway.views.fields import fields

@@ -90,7 +90,6 @@ def test_a_run_is_started_from_its_form_and_watched_on_its_page(
         lambda: next(
             (r["run_id"] for r in process_site.json("runs") if r["run_id"] not in before), None
         ),
-        20,
         lambda: f"no run was made; the page says {page.inner_text('body')[-500:]}",
     )
     page.goto(f"{process_site.url}/runs/flow-run/{run_id}")

@@ -26,7 +26,7 @@ from headway.errors import (
 )
 from headway.ledger import Ledger, database
 from headway.ledger.gang_rows import FIRST_MEETING_PORT
-from headway.model.attempt import Standing
+from headway.model.attempt_record import Standing
 from headway.model.lease import Demand, GpuGrant, Lease, Resource, Sharing, Wait
 from headway.model.node import Capacity, Gpu, HostReading, Node, NodeReading, NodeState, Reserve
 from headway.model.progress import ProgressPoint
@@ -39,7 +39,7 @@ from headway.model.run import (
     RunState,
     StepState,
 )
-from headway.model.silent import Silent, SilentFailure
+from headway.model.run_warning import Silent, SilentFailure
 from headway.model.trace import Trace
 from headway.units import GIB
 
@@ -778,7 +778,7 @@ def test_a_gang_overtakes_once_however_many_nodes_it_has(ledger: Ledger) -> None
     enqueue(ledger, "old", submitted_at=NOON - timedelta(hours=1))
     gang(ledger, "a")
     ledger.leases.take(untaken(ledger, "a"), "a", 1, "rank-one")
-    assert ledger.lines.snapshot("gpu", {}, overtaken_from=1, priorities={}).overtaken == {"old": 1}
+    assert ledger.pools.snapshot("gpu", {}, overtaken_from=1, priorities={}).overtaken == {"old": 1}
 
 
 def test_a_gang_renews_what_its_ranks_have_not_taken(ledger: Ledger) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from headway.clock import SystemClock
-from headway.model.policy import ContainerPolicy
+from headway.model.container_policy import ContainerPolicy
 from headway.runtime.docker.containers import DockerRuntime
 from headway.runtime.port import Runtime
 from headway.runtime.process.programs import ProcessRuntime

@@ -17,7 +17,8 @@ from headway.model.node import GpuProcess, GpuReading, Reserve
 from headway.model.run import Exit, ExitKind, Prediction, RunState, Step, StepState
 from headway.model.trace import Trace
 from headway.run.attempt import Attempt, exit_of
-from headway.run.follow import Followed
+from headway.run.followed import Followed
+from headway.run.gpu_use import GpuUse
 from headway.runtime.port import ContainerState, ContainerStatus
 from headway.settings import Settings
 from headway.site import Site
@@ -98,7 +99,6 @@ def test_what_a_run_holds_of_the_host_is_read_with_the_node(site: Site) -> None:
     site.runtime.start(create_container(site, RUN))
     held = wait_for(
         lambda: read_node(site).run_host_bytes.get(RUN),
-        20,
         lambda: f"not told: {read_node(site)}",
     )
     assert 0 < held < 64 * MIB
@@ -128,12 +128,18 @@ def run_once(attempt: Attempt) -> Lease:
     return lease
 
 
-def ended(attempt: Attempt, code: int = 1, *, log: str = OOM, oom: bool = False, **more: object):
+def ended(
+    attempt: Attempt,
+    code: int = 1,
+    *,
+    log: str = OOM,
+    oom: bool = False,
+    gpu_peaks: dict[str, int] | None = None,
+) -> Followed:
     status = ContainerStatus(
         attempt.container, RUN, attempt.number, ContainerState.EXITED, code, oom_killed=oom
     )
-    peak = max(more.get("gpu_peaks", {"": 0}).values()) or None
-    return Followed(status, False, 60.0, peak, log, **more)
+    return Followed(status, False, 60.0, log, GpuUse(gpu_peaks or {}))
 
 
 def settled(attempt: Attempt, followed: Followed) -> Exit:

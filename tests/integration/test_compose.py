@@ -59,12 +59,12 @@ def test_what_compose_starts_is_a_site_with_a_node(postgresql: str, tmp_path: Pa
                     )
                 )  # fmt: skip
         ready = homes["node"] / "state/worker.ready"
-        wait_for(ready.exists, 200, lambda: logs(tmp_path))
+        wait_for(ready.exists, lambda: logs(tmp_path))
         assert node.auth() == sites["server"].auth() == "headway:shipped"
         run_id = node.submit(tmp_path)
-        assert node.until(run_id, "Completed", "Failed", timeout_s=90)["node"] == "node-1"
+        assert node.until(run_id, "Completed", "Failed")["node"] == "node-1"
     finally:
-        node.run("down", timeout_s=150)
+        node.run("down")
         for process in started:
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)

@@ -77,7 +77,7 @@ class Run:
         self.bench, self.id, self.stub = bench, run_id, stub
 
     def end(self) -> tuple[int, str, str]:
-        out, err = self.stub.communicate(timeout=20)
+        out, err = self.stub.communicate(timeout=60)
         return self.stub.returncode, out, err
 
     def pid(self) -> int:
@@ -87,7 +87,7 @@ class Run:
         return int(began.read_text())
 
 
-def until(condition: Callable[[], bool], timeout_s: float = 10) -> None:
+def until(condition: Callable[[], bool], timeout_s: float = 60) -> None:
     deadline = time.monotonic() + timeout_s
     while not condition():
         assert time.monotonic() < deadline, "waited in vain"

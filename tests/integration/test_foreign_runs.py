@@ -68,7 +68,6 @@ class Attacker:
     def until(self, run_id: str, *types: str) -> dict[str, Any]:
         return wait_for(
             lambda: found if (found := self.state(run_id))["type"] in types else None,
-            90,
             lambda: f"{run_id} is {self.state(run_id)}\n{self.site.worker_log()}",
         )
 
@@ -138,7 +137,6 @@ def test_no_hook_is_looked_for_in_what_a_deployment_names(
     process_site.kill(flow)
     wait_for(
         lambda: live_flow(process_site.home / "state", run_id) not in {None, flow},
-        60,
         lambda: f"{run_id} was not taken up\n{process_site.worker_log()}",
     )
     process_site.until(run_id, "Running")

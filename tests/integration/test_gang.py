@@ -54,46 +54,45 @@ def nobody_holds_anything(site: LiveSite) -> bool:
 def test_both_parts_meet_and_end_together(four_nodes, tmp_path) -> None:
     head = four_nodes["head"]
     run_id = head.submit(tmp_path, **job(MEET, "1", name="pair"))
-    view = head.until(run_id, "Completed", "Failed", timeout_s=90)
+    view = head.until(run_id, "Completed", "Failed")
     assert view["state"] == "Completed", view
     (rank,) = view["ranks"]
     assert {view["node"], rank["node"]} == set(NAMES)
     assert rank["exit"]["kind"] == "ok"
     log = four_nodes[view["node"]].home / "runs" / run_id / "log/attempt-1.log"
     assert log.read_text() == "heard rank 1 of 2\n"
-    part = head.until(rank["run_id"], "Completed", timeout_s=30)
+    part = head.until(rank["run_id"], "Completed")
     assert part["name"] == "pair-rank1"
-    wait_for(lambda: nobody_holds_anything(head), 30, lambda: str(head.json("node", "list")))
+    wait_for(lambda: nobody_holds_anything(head), lambda: str(head.json("node", "list")))
 
 
 def test_the_failure_of_one_part_ends_the_other_and_is_named(four_nodes, tmp_path) -> None:
     head = four_nodes["head"]
     run_id = head.submit(tmp_path, **job(FAIL, name="halves"))
-    view = head.until(run_id, "Completed", "Failed", timeout_s=90)
+    view = head.until(run_id, "Completed", "Failed")
     assert view["state"] == "Failed", view
     assert view["exit"]["kind"] == "failed"
     assert view["exit"]["message"].startswith(f"rank 1 on {view['ranks'][0]['node']}: ")
     assert view["attempt"] == 1
-    wait_for(lambda: nobody_holds_anything(head), 30, lambda: str(head.json("node", "list")))
+    wait_for(lambda: nobody_holds_anything(head), lambda: str(head.json("node", "list")))
 
 
 def test_a_gang_holds_nothing_until_all_of_it_can_start(four_nodes, tmp_path) -> None:
     head = four_nodes["head"]
     blocker = job("import time; time.sleep(600)", name="blocker", resources={"nodes": 1})
     first = head.submit(tmp_path, **blocker)
-    head.until(first, "Running", timeout_s=60)
+    head.until(first, "Running")
     run_id = head.submit(tmp_path, **job(MEET, "0", name="patient"))
     head.until(run_id, "AwaitingHeadroom")
     said = wait_for(
         lambda: reason if "2 nodes" in (reason := head.show(run_id)["reason"]) else None,
-        60,
         lambda: head.show(run_id)["reason"],
     )
     assert said.startswith("needs 2 nodes at once with 2 GPU(s) on each; 1 has room now")
     held = [run for node in head.json("node", "list") for run in node["runs"]]
     assert held == [first]
     assert head.run("cancel", first).returncode == 0
-    assert head.until(run_id, "Completed", "Failed", timeout_s=90)["state"] == "Completed"
+    assert head.until(run_id, "Completed", "Failed")["state"] == "Completed"
 
 
 def test_a_part_whose_flow_dies_goes_on_and_one_whose_program_dies_starts_all_anew(
@@ -105,13 +104,12 @@ def test_a_part_whose_flow_dies_goes_on_and_one_whose_program_dies_starts_all_an
         lambda: (
             seen if (seen := head.show(run_id)).get("ranks") and _runs(seen["ranks"][0]) else None
         ),
-        60,
         lambda: str(head.show(run_id)),
     )
     (rank,) = view["ranks"]
     there = four_nodes[rank["node"]]
     there.kill(there.flow_pid(rank["run_id"]))
-    assert head.until(run_id, "Completed", "Failed", timeout_s=120)["state"] == "Completed"
+    assert head.until(run_id, "Completed", "Failed")["state"] == "Completed"
     assert head.show(run_id)["attempt"] == 1
 
     run_id = head.submit(tmp_path, **job(MEET, "10", name="tougher"))
@@ -119,13 +117,12 @@ def test_a_part_whose_flow_dies_goes_on_and_one_whose_program_dies_starts_all_an
         lambda: (
             seen if (seen := head.show(run_id)).get("ranks") and _runs(seen["ranks"][0]) else None
         ),
-        60,
         lambda: str(head.show(run_id)),
     )
     rank = head.show(run_id)["ranks"][0]
     status = four_nodes[rank["node"]]
     status.kill(_program(status, rank["run_id"]), signal.SIGKILL)
-    view = head.until(run_id, "Completed", "Failed", timeout_s=150)
+    view = head.until(run_id, "Completed", "Failed")
     assert (view["state"], view["attempt"]) == ("Completed", 2), view
 
 

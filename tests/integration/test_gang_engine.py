@@ -47,16 +47,15 @@ def test_containers_of_a_gang_meet_on_the_network_that_the_operator_named(
     try:
         docker_site.set_block("headway-container-policy", gang_network=network.name)
         run_id = docker_site.submit(tmp_path, **pair)
-        view = docker_site.until(run_id, "Completed", "Failed", timeout_s=120)
+        view = docker_site.until(run_id, "Completed", "Failed")
         assert view["state"] == "Completed", view
         log = homes[view["node"]] / "runs" / run_id / "log/attempt-1.log"
         assert log.read_text() == "heard rank 1 of 2\n"
         wait_for(
             lambda: all(not node["runs"] for node in docker_site.json("node", "list")),
-            30,
             lambda: str(docker_site.json("node", "list")),
         )
     finally:
-        docker_site.set_block("headway-container-policy", gang_network=None)
+        docker_site.set_block("headway-container-policy", gang_network="")
         network.remove()
         client.close()

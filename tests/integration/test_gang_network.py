@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from flows import gang
-from flows.gang import start_ranks
+from flows.start_ranks import start_ranks
 from headway.clock import SystemClock
 from headway.errors import ImpossibleDemand, PolicyViolation
 from headway.gateway.submit import read_for, refuse_impossible
+from headway.model.container_policy import GangNetwork, NetworkMode
 from headway.model.job import Resources, TrainingJob
 from headway.model.lease import Demand, Lease
-from headway.model.policy import GangNetwork, NetworkMode
 from headway.node.janitor import Janitor
 from headway.run.attempt import Attempt
 from headway.run.rendezvous import Meeting

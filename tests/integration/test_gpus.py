@@ -74,7 +74,6 @@ def warned(site: LiveSite, run_id: str) -> dict:
     """The run's view once it has a warning."""
     return wait_for(
         lambda: view if (view := site.show(run_id)).get("warnings") else None,
-        60,
         lambda: f"no warning on {run_id}: {site.show(run_id)}\n{site.worker_log()}",
     )
 
@@ -94,14 +93,12 @@ def test_a_gpu_that_is_held_and_idle_is_a_warning_on_the_run(stub_site, tmp_path
         assert [each["kind"] for each in top["warnings"]] == ["gpu_unused"]
         page = wait_for(
             lambda: made if "warnings" in (made := stub_site.artifacts(run_id)) else None,
-            20,
             lambda: f"no artifact: {stub_site.artifacts(run_id)}",
         )
         assert said in page["warnings"]
         assert "**holds a GPU and does not use it**" in page["remaining-time"]
         lines = wait_for(
             lambda: [line for line in stub_site.logged(run_id) if said in line],
-            20,
             lambda: f"not in the log: {stub_site.logged(run_id)}",
         )
         assert len(lines) == 1
@@ -119,7 +116,7 @@ def test_the_site_may_end_a_run_that_does_not_use_its_gpu(stub_site, tmp_path) -
         run_id = stub_site.submit(
             tmp_path, name="stopped", retries=3, **job(gpus=1, gpu_memory="1GiB")
         )
-        view = stub_site.until(run_id, "Failed", "Completed", "Cancelled", timeout_s=90)
+        view = stub_site.until(run_id, "Failed", "Completed", "Cancelled")
     finally:
         stub_site.set_knobs(silent_after_s=300.0, silent_grace_s=900.0, on_silent_failure="warn")
     assert (view["state"], view["attempt"], view["exit"]["kind"]) == ("Failed", 1, "failed")
@@ -139,7 +136,7 @@ if os.environ['HEADWAY_ATTEMPT'] == '1':
 def test_a_run_out_of_gpu_memory_is_tried_again_with_more(stub_site, tmp_path) -> None:
     asked = job(gpus=1, gpu_memory="4GiB") | {"command": ["python", "-c", NEEDS_MORE]}
     run_id = stub_site.submit(tmp_path, name="needs-more", **asked)
-    view = stub_site.until(run_id, "Completed", "Failed", timeout_s=90)
+    view = stub_site.until(run_id, "Completed", "Failed")
     assert (view["state"], view["attempt"]) == ("Completed", 2), view
     assert view["demand"]["gpu_memory_bytes"] == 6 * GIB
     told = " ".join(stub_site.run("show", run_id).stdout.split())
@@ -169,12 +166,11 @@ def test_a_gpu_that_falls_off_the_bus_drains_itself_alone(stub_site, stub, tmp_p
     )
     (gone,) = granted(stub_site.until(run_id, "Running"))
     index, other = (0, "GPU-b") if gone == "GPU-a" else (1, "GPU-a")
-    wait_for(lambda: gone in stub_site.run("logs", run_id).stdout, 20, lambda: "not started")
+    wait_for(lambda: gone in stub_site.run("logs", run_id).stdout, lambda: "not started")
     stub.set(gone, error=GPU_IS_LOST)
     try:
         wait_for(
             lambda: stub_site.show(run_id)["attempt"] == 2,
-            60,
             lambda: f"{stub_site.show(run_id)}\n{stub_site.worker_log()}",
         )
         view = stub_site.until(run_id, "Running")
@@ -198,7 +194,7 @@ def test_a_gpu_that_falls_off_the_bus_drains_itself_alone(stub_site, stub, tmp_p
 
         # A worker that is started anew does not forget the GPU: the machine was not.
         stub_site.kill(stub_site.worker_pid())
-        assert stub_site.run("up", timeout_s=240).returncode == 0
+        assert stub_site.run("up").returncode == 0
         lost = {gpu["uuid"]: bool(gpu["lost"]) for gpu in stub_site.json("nodes")[0]["gpus"]}
         assert lost == {gone: True, other: False}
     finally:

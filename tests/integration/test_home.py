@@ -47,7 +47,7 @@ def finished(site: LiveSite, tmp_path: Path) -> str:
         command=["python", "-c", WRITES],
         dataset={"uri": str(tmp_path / "set.csv")},
     )
-    site.until(run_id, "Completed", "Failed", timeout_s=120)
+    site.until(run_id, "Completed", "Failed")
     return run_id
 
 

@@ -12,7 +12,7 @@ import pytest
 from headway.clock import SystemClock
 from headway.gateway.submit import rehearse
 from headway.ledger.standings import NOT_KEPT_YET
-from headway.model.attempt import Standing
+from headway.model.attempt_record import Standing
 from headway.model.job_text import job_from_document
 from headway.model.lease import Demand, Lease
 from headway.model.node import Gpu, GpuReading, NodeState
@@ -316,7 +316,7 @@ def test_the_ledger_counts_who_was_overtaken(sites) -> None:
         site.ledger.leases.admit(run.run_id, "here", demand, reading=None, ttl_s=60)
 
     def overtaken(least: int, **priorities: int) -> Mapping[str, int]:
-        seen = site.ledger.lines.snapshot("gpu", {}, overtaken_from=least, priorities=priorities)
+        seen = site.ledger.pools.snapshot("gpu", {}, overtaken_from=least, priorities=priorities)
         assert seen.at >= now
         return seen.overtaken
 

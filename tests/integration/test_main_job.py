@@ -50,7 +50,6 @@ def assert_nothing_is_left(site: LiveSite, run_id: str) -> None:
     """No lease and no process of the run outlives it."""
     wait_for(
         lambda: all(run_id not in node["runs"] for node in site.json("nodes")),
-        60,
         lambda: f"a lease of {run_id} is left: {site.json('nodes')}",
     )
     assert list((site.home / "containers").glob(f"*{run_id}*")) == []
@@ -66,7 +65,6 @@ def test_prefects_own_command_starts_a_run(process_site: LiveSite) -> None:
         lambda: next(
             (r["run_id"] for r in process_site.json("runs") if r["name"] == "by-prefect"), None
         ),
-        10,
         lambda: "the run is not listed",
     )
     assert process_site.until(run_id, "Completed")["exit"]["kind"] == "ok"
@@ -103,7 +101,7 @@ def test_prefect_shows_deployment_and_queue_as_ready(process_site: LiveSite) -> 
         queue = process_site.call("GET", "work_pools/gpu/queues/default")
         return deployment["status"], queue["status"]
 
-    wait_for(lambda: states() == ("READY", "READY") or None, 45, lambda: str(states()))
+    wait_for(lambda: states() == ("READY", "READY") or None, lambda: str(states()))
 
 
 def test_watching_ends_with_the_runs_outcome(process_site: LiveSite, tmp_path: Path) -> None:
@@ -165,7 +163,6 @@ def test_who_stops_watching_learns_that_the_run_goes_on(
                 "message": f"cancelled by OS user {me} (headway cancel)",
             }
         ),
-        20,
         lambda: str(process_site.show(run_id)["exit"]),
     )
     assert view["owner"] == me
@@ -215,7 +212,6 @@ def test_what_does_not_fit_waits_with_its_reason_and_without_a_process(
     ]
     for_two = wait_for(
         lambda: _two_run_eight_wait(_views(process_site, runs)),
-        60,
         lambda: str([(v["name"], v["state"], v["reason"]) for v in _views(process_site, runs)]),
     )
     waiting = [view for view in for_two if view["state"] == "AwaitingHeadroom"]
@@ -227,9 +223,7 @@ def test_what_does_not_fit_waits_with_its_reason_and_without_a_process(
     for view in waiting:
         assert not (locks / f"{view['run_id']}.lock").exists()
     waits = queue[0]["run_id"]
-    said = wait_for(
-        lambda: process_site.artifacts(waits).get("waiting"), 20, process_site.worker_log
-    )
+    said = wait_for(lambda: process_site.artifacts(waits).get("waiting"), process_site.worker_log)
     assert "of host memory; the largest headroom is" in said
     assert "number 1 in line" in said
     lines = [line for line in process_site.logged(waits) if line.startswith("waits: ")]
@@ -237,12 +231,9 @@ def test_what_does_not_fit_waits_with_its_reason_and_without_a_process(
     assert len(lines) <= 2
     gate.touch()
     for run_id in runs:
-        assert process_site.until(run_id, "Completed", "Failed", timeout_s=150)["state"] == (
-            "Completed"
-        )
+        assert process_site.until(run_id, "Completed", "Failed")["state"] == ("Completed")
     wait_for(
         lambda: process_site.artifacts(waits)["waiting"].startswith("It waits no more"),
-        20,
         lambda: str(process_site.artifacts(waits)),
     )
 
@@ -281,7 +272,6 @@ def test_a_time_limit_ends_the_run(process_site: LiveSite, tmp_path: Path) -> No
             and set(found.values()) <= {"COMPLETED", "FAILED"}
             else None
         ),
-        30,
         lambda: str(process_site._post("task_runs/filter", asked)),
     )
     assert [name for name, state in shown.items() if state == "FAILED"] == ["train"]
@@ -296,7 +286,7 @@ def test_a_run_killed_for_memory_comes_back_with_more(site: LiveSite, tmp_path: 
     ]
     resources = {"host_memory": "64MiB", "cpus": 0.25}
     run_id = site.submit(tmp_path, name="hungry", command=command, resources=resources)
-    view = site.until(run_id, "Completed", "Failed", timeout_s=120)
+    view = site.until(run_id, "Completed", "Failed")
     assert view["state"] == "Completed", view
     assert view["attempt"] in {2, 3}
     assert view["demand"]["host_memory_basis"] == "retry"
@@ -393,14 +383,13 @@ def test_a_preempted_run_goes_on_from_its_checkpoint(docker_site: LiveSite, tmp_
     docker_site.until(low, "Running")
     wait_for(
         lambda: "from step 0" in docker_site.run("logs", low).stdout,
-        30,
         lambda: docker_site.run("logs", low).stdout,
     )
     path = tmp_path / "urgent.json"
     path.write_text(json.dumps(sleeper(2, name="urgent", resources=most)))
     high = docker_site.json("submit", str(path), "--queue", "urgent")["run_id"]
-    assert docker_site.until(high, "Completed", "Failed", timeout_s=120)["state"] == "Completed"
-    view = docker_site.until(low, "Completed", "Failed", timeout_s=120)
+    assert docker_site.until(high, "Completed", "Failed")["state"] == "Completed"
+    view = docker_site.until(low, "Completed", "Failed")
     assert (view["state"], view["attempt"]) == ("Completed", 2), view
     assert "from step 7" in docker_site.run("logs", low).stdout
     assert_nothing_is_left(docker_site, low)

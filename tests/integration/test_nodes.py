@@ -34,14 +34,14 @@ def test_each_job_finds_the_node_that_has_its_gpu(four_nodes, tmp_path) -> None:
         for kind, node in wanted.items()
     }
     for run_id, node in runs.items():
-        view = head.until(run_id, "Completed", "Failed", timeout_s=90)
+        view = head.until(run_id, "Completed", "Failed")
         assert (view["state"], view["node"]) == ("Completed", node), view
 
 
 def test_a_job_that_needs_much_goes_where_it_fits_best(four_nodes, tmp_path) -> None:
     head = four_nodes["head"]
     run_id = submit(head, tmp_path, "large", **job(gpu_memory="20GiB"))
-    view = head.until(run_id, "Completed", "Failed", timeout_s=60)
+    view = head.until(run_id, "Completed", "Failed")
     # Best fit: 24 GiB are enough, so the GPUs of 40 and 80 stay free.
     assert (view["state"], view["node"]) == ("Completed", "right"), view
 
@@ -50,7 +50,7 @@ def test_a_job_is_bound_to_the_node_it_names(four_nodes, tmp_path) -> None:
     head = four_nodes["head"]
     for node in ("middle", "left"):
         run_id = submit(head, tmp_path, f"on-{node}", "--node", node, **job(gpu_memory="1GiB"))
-        assert head.until(run_id, "Completed", "Failed", timeout_s=60)["node"] == node
+        assert head.until(run_id, "Completed", "Failed")["node"] == node
     refused = head.run("submit", str(tmp_path / "on-left.json"), "--node", "elsewhere")
     assert refused.returncode == 2
     assert "elsewhere" in refused.stderr
@@ -64,13 +64,12 @@ def test_a_drained_node_takes_nothing_and_says_so(four_nodes, tmp_path) -> None:
         view = head.until(run_id, "AwaitingHeadroom")
         wait_for(
             lambda: "new fan" in head.show(run_id)["reason"],
-            30,
             lambda: head.show(run_id)["reason"],
         )
         assert view["node"] is None
     finally:
         assert head.run("node", "resume", "left").returncode == 0
-    assert head.until(run_id, "Completed", "Failed", timeout_s=60)["node"] == "left"
+    assert head.until(run_id, "Completed", "Failed")["node"] == "left"
 
 
 def test_a_burst_of_jobs_uses_every_node_and_none_is_lost(four_nodes, tmp_path) -> None:
@@ -84,11 +83,11 @@ def test_a_burst_of_jobs_uses_every_node_and_none_is_lost(four_nodes, tmp_path) 
     runs = [submit(head, tmp_path, f"burst-{i}", **whole) for i in range(8)]
     for node in KINDS:
         assert head.run("node", "resume", node).returncode == 0
-    views = [head.until(run_id, "Running", "Completed", "Failed", timeout_s=150) for run_id in runs]
+    views = [head.until(run_id, "Running", "Completed", "Failed") for run_id in runs]
     gate.touch()
     assert Counter(view["node"] for view in views) == dict.fromkeys(KINDS, 2)
     for run_id in runs:
-        view = head.until(run_id, "Completed", "Failed", timeout_s=60)
+        view = head.until(run_id, "Completed", "Failed")
         assert (view["state"], view["attempt"]) == ("Completed", 1), view
 
 

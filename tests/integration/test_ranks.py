@@ -8,8 +8,8 @@ import pytest
 from prefect.client.schemas.objects import StateType
 from prefect.settings import PREFECT_API_URL, temporary_settings
 
-from flows.gang import start_ranks
 from flows.rank import run_part
+from flows.start_ranks import start_ranks
 from headway.clock import SystemClock
 from headway.errors import SiteUnreachable
 from headway.model.job import Resources, TrainingJob
@@ -17,7 +17,7 @@ from headway.model.lease import Demand, Lease, Resource, Wait
 from headway.model.run import Exit, ExitKind, Measurement, RunState
 from headway.policy.gang import TAKE_WITHIN_S, why_stop
 from headway.run.attempt import Attempt
-from headway.run.follow import Followed
+from headway.run.followed import Followed
 from headway.run.rendezvous import Meeting, other_ranks, why_leave
 from headway.runtime.port import ContainerState, ContainerStatus
 from headway.settings import Settings
@@ -109,7 +109,7 @@ def test_a_gang_whose_claim_was_given_back_waits_for_the_plan(site: Site) -> Non
 def ended(code: int) -> Followed:
     at = datetime.now(UTC)
     status = ContainerStatus("c", GANG, 1, ContainerState.EXITED, code, started_at=at, ended_at=at)
-    return Followed(status, timed_out=False, runtime_s=1.0, gpu_peak_bytes=None, log_tail="")
+    return Followed(status, timed_out=False, runtime_s=1.0, log_tail="", gpu_use=None)
 
 
 def test_a_gang_stopped_for_another_run_goes_on_later_also_when_rank_0_obeyed_with_exit_0(

@@ -47,7 +47,7 @@ def test_the_first_to_learn_is_used_and_a_worse_one_is_not(tmp_path: Path) -> No
     first = retrain(traces(60), tmp_path, fitted_at=NOON)
     assert (first.version, first.verdict.promoted) == (1, True)
     (unseen,) = traces(61)[-1:]
-    said = store.load(tmp_path).predict(from_trace(unseen)).runtime_s
+    said = store.load(tmp_path).predict([from_trace(unseen)])[0].runtime_s
     assert said is not None
     assert unseen.runtime_s is not None
     assert math.isclose(said, unseen.runtime_s, rel_tol=0.2)
@@ -70,6 +70,5 @@ def test_the_nightly_deployment_runs(process_site: LiveSite) -> None:
     assert [each["schedule"]["cron"] for each in deployment["schedules"]] == ["0 2 * * *"]
     wait_for(
         lambda: "estimators" in process_site.artifacts(run_id),
-        20,
         lambda: "no report artifact",
     )

@@ -17,7 +17,8 @@ from headway.model.job import Resources, TrainingJob
 from headway.model.lease import Lease
 from headway.node.janitor import Janitor
 from headway.run.attempt import Attempt
-from headway.run.follow import Followed, Watched
+from headway.run.follow import Watched
+from headway.run.followed import Followed
 from headway.runtime.port import RuntimeKind
 from headway.settings import Settings
 from headway.site import POLICY, Site

@@ -13,7 +13,7 @@ from headway.model.job import Dataset
 from headway.staging.cache import DataCache, StagedDataset
 from headway.staging.reader import UserReader
 from headway.staging.rules import SourceRules
-from headway.staging.source import look
+from headway.staging.source import inspect
 from headway.testing.staging import MemoryIndex
 from headway.units import MIB
 from tests.conftest import NOBODY
@@ -140,7 +140,7 @@ def test_what_is_opened_is_what_was_judged(tmp_path: Path) -> None:
     folder, home = tmp_path / "set", tmp_path / "home"
     folder.mkdir()
     (folder / "x").write_text("y")
-    source = look(str(folder), SourceRules(closed=(str(home),)))
+    source = inspect(str(folder), SourceRules(closed=(str(home),)))
     folder.rename(home)
     folder.symlink_to(home)
     with pytest.raises(SourceChanged, match="moved"):

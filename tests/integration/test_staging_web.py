@@ -15,7 +15,7 @@ from headway.staging import child
 from headway.staging.cache import DataCache, StagedDataset
 from headway.staging.reader import UserReader
 from headway.staging.rules import SourceRules
-from headway.staging.source import look
+from headway.staging.source import inspect
 from headway.testing.staging import MemoryIndex
 from headway.units import MIB
 
@@ -131,7 +131,7 @@ def test_a_name_that_means_another_address_later_is_not_followed(
     web = child._web(SourceRules(hosts=("data.test",)))
     uri = f"http://data.test:{site.rpartition(':')[2]}/set.bin"
     with pytest.raises(SourceMissing, match=r"127\.0\.0\.1, which is no public address"):
-        look(uri, SourceRules(), web())
+        inspect(uri, SourceRules(), web())
 
 
 @pytest.mark.parametrize("bytes_at_once", [b"x", b""], ids=["drips", "is silent"])

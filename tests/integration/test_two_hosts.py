@@ -43,9 +43,9 @@ def second_host() -> Iterator[None]:
 class FarSite(LiveSite):
     """A site whose commands run on the other host."""
 
-    def run(self, *arguments: str, timeout_s: float = 120) -> subprocess.CompletedProcess[str]:
+    def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """`headway ARGUMENTS` there."""
-        return self.command(["ip", "netns", "exec", SPACE], arguments, timeout_s)
+        return self.command(["ip", "netns", "exec", SPACE], arguments)
 
 
 def test_a_run_goes_to_the_other_host(tmp_path) -> None:
@@ -63,23 +63,22 @@ def test_a_run_goes_to_the_other_host(tmp_path) -> None:
         )  # fmt: skip
         far = FarSite(tmp_path / "far", "process", port, HEADWAY_NODE="far")
         try:
-            started = near.run("up", timeout_s=240)
+            started = near.run("up")
             assert started.returncode == 0, started.stderr + started.stdout
             api = f"http://{HERE}:{port}/api"
             join = ("node", "join", "--server", api, "--ledger", ledger)
-            refused = far.run(*join, timeout_s=240)
+            refused = far.run(*join)
             assert refused.returncode == 3
             assert "give it as PREFECT_API_AUTH_STRING" in refused.stderr
             assert not (tmp_path / "far" / "server.url").exists()
             far.env["PREFECT_API_AUTH_STRING"] = near.auth()
-            joined = far.run(*join, timeout_s=240)
+            joined = far.run(*join)
             assert joined.returncode == 0, joined.stderr + joined.stdout
             del far.env["PREFECT_API_AUTH_STRING"]  # it is kept there
             assert (tmp_path / "far" / "auth").stat().st_mode & 0o077 == 0
             assert far.run("runs").returncode == 0
             wait_for(
                 lambda: len(near.json("node", "list")) == 2,
-                60,
                 lambda: str(near.json("node", "list")) + far.worker_log(),
             )
             # Another pool's deployment does not exist, its own node's queue does.
@@ -90,10 +89,10 @@ def test_a_run_goes_to_the_other_host(tmp_path) -> None:
                 '"resources": {"host_memory": "64MiB", "cpus": 0.1}}'
             )
             run_id = near.json("submit", str(path), "--node", "far")["run_id"]
-            view = near.until(run_id, "Completed", "Failed", timeout_s=90)
+            view = near.until(run_id, "Completed", "Failed")
             assert (view["state"], view["node"]) == ("Completed", "far"), view
             # It ran over there: its log is in the other host's home, its network the other's.
             assert "cable" in far.run("logs", run_id).stdout
         finally:
-            far.run("down", timeout_s=150)
-            near.run("down", timeout_s=150)
+            far.run("down")
+            near.run("down")

@@ -3,12 +3,12 @@
 from datetime import UTC, datetime
 
 from headway.ledger import Ledger
-from headway.model.attempt import Standing
+from headway.model.attempt_record import Standing
 from headway.model.lease import Demand, Lease, Resource
 from headway.model.node import Capacity, Gpu, GpuReading, HostReading, Node, NodeReading
 from headway.model.progress import ProgressPoint
 from headway.model.run import STEPS, Exit, ExitKind, Measurement, Prediction, StepState
-from headway.model.silent import Silent, SilentFailure
+from headway.model.run_warning import Silent, SilentFailure
 from headway.model.telemetry import TelemetryPoint
 from headway.model.trace import Trace
 from headway.units import GIB

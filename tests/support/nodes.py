@@ -57,16 +57,15 @@ def several_nodes(
                 env["HEADWAY_LEDGER_URL"] = ledger_url
                 env["HEADWAY_SERVER_DATABASE_URL"] = new_database(server)
             site = sites[name] = LiveSite(folder / name, "process", port, **env)
-            stack.callback(site.run, "down", timeout_s=150)
+            stack.callback(site.run, "down")
             command = ["up"]
             if name != head:
                 api = f"{sites[head].url}/api"
                 command = ["node", "join", "--server", api, "--ledger", ledger_url]
-            started = site.run(*command, timeout_s=240)
+            started = site.run(*command)
             assert started.returncode == 0, f"{name}: {started.stderr}{started.stdout}"
         wait_for(
             lambda: len(sites[head].json("node", "list")) == len(nodes),
-            60,
             lambda: f"only {sites[head].json('node', 'list')}",
         )
         yield sites

@@ -3,7 +3,7 @@
 from alembic import context
 from sqlmodel import SQLModel
 
-from headway.ledger import tables  # noqa: F401 - fills the metadata
+from headway.ledger import observed_tables, tables  # noqa: F401 - fill the metadata
 
 connection = context.config.attributes["connection"]
 context.configure(

@@ -17,8 +17,8 @@ from docker.errors import APIError, DockerException, NotFound
 from headway.cgroups import Cgroups
 from headway.clock import Clock
 from headway.errors import ContainerMissing, RuntimeFailure
+from headway.model.container_policy import ContainerPolicy
 from headway.model.image import ImageReference
-from headway.model.policy import ContainerPolicy
 from headway.runtime import logfile
 from headway.runtime.docker import creation, images
 from headway.runtime.docker.engine import Engine, asking, ordering

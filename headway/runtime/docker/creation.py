@@ -10,8 +10,8 @@ from docker.errors import APIError
 from docker.types import DeviceRequest, LogConfig, Mount
 
 from headway.errors import ContainerExists, RuntimeFailure
+from headway.model.container_policy import ContainerPolicy, GangNetwork, NetworkMode, RootFilesystem
 from headway.model.image import ImageReference
-from headway.model.policy import ContainerPolicy, GangNetwork, NetworkMode, RootFilesystem
 from headway.runtime import logfile
 from headway.runtime.docker.engine import Engine, asking, ordering
 from headway.runtime.docker.images import have_image

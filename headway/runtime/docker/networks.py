@@ -11,7 +11,7 @@ from docker.errors import APIError, NotFound
 from psutil import net_if_addrs
 
 from headway.errors import RuntimeFailure
-from headway.model.policy import OWN_NETWORK, ContainerPolicy, GangNetwork, NetworkMode
+from headway.model.container_policy import OWN_NETWORK, ContainerPolicy, GangNetwork, NetworkMode
 from headway.runtime.docker import firewall
 from headway.runtime.docker.engine import SOCKET, Engine, asking
 

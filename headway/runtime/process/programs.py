@@ -22,7 +22,7 @@ import psutil
 import headway
 from headway.clock import Clock
 from headway.errors import ContainerExists, ContainerMissing, RuntimeFailure
-from headway.model.policy import ContainerPolicy
+from headway.model.container_policy import ContainerPolicy
 from headway.runtime import logfile
 from headway.runtime.port import (
     BindMount,

@@ -17,7 +17,7 @@ import pytest
 
 from headway.clock import SystemClock
 from headway.errors import ImageMissing, PolicyViolation, RuntimeFailure
-from headway.model.policy import ContainerPolicy, NetworkMode, RootFilesystem
+from headway.model.container_policy import ContainerPolicy, NetworkMode, RootFilesystem
 from headway.profile.wrap import wrapper
 from headway.runtime.docker.containers import DockerRuntime
 from headway.runtime.port import BindMount, ContainerSpec, ContainerState

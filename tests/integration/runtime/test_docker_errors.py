@@ -10,7 +10,7 @@ import pytest
 
 from headway.clock import SystemClock
 from headway.errors import EngineUnreachable, RuntimeFailure
-from headway.model.policy import ContainerPolicy, NetworkMode
+from headway.model.container_policy import ContainerPolicy, NetworkMode
 from headway.runtime.docker.containers import DockerRuntime
 from headway.runtime.port import ContainerSpec
 from headway.units import MIB

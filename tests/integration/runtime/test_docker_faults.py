@@ -12,7 +12,7 @@ import pytest
 
 from headway.clock import SystemClock
 from headway.errors import EngineUnreachable
-from headway.model.policy import ContainerPolicy, NetworkMode
+from headway.model.container_policy import ContainerPolicy, NetworkMode
 from headway.model.run import ExitKind
 from headway.runtime.docker.containers import DockerRuntime
 from headway.runtime.outcome import classify_exit

@@ -16,7 +16,7 @@ import pytest
 
 from headway.clock import SystemClock
 from headway.errors import RuntimeFailure
-from headway.model.policy import ContainerPolicy, GangNetwork, NetworkMode
+from headway.model.container_policy import ContainerPolicy, GangNetwork, NetworkMode
 from headway.runtime.docker.containers import DockerRuntime
 from headway.runtime.port import ContainerSpec, ContainerState
 from headway.testing.runtime import Script

@@ -15,7 +15,7 @@ import pytest
 
 from headway.clock import SystemClock
 from headway.errors import PolicyViolation, RuntimeFailure
-from headway.model.policy import ContainerPolicy
+from headway.model.container_policy import ContainerPolicy
 from headway.model.run import ExitKind
 from headway.runtime.outcome import classify_exit
 from headway.runtime.port import BindMount, ContainerState
@@ -112,7 +112,7 @@ def test_it_outlives_its_starter(harness: Harness) -> None:
     runtime.create(spec)
     code = (
         "import os, signal\nfrom pathlib import Path\nfrom headway.clock import SystemClock\n"
-        "from headway.model.policy import ContainerPolicy\n"
+        "from headway.model.container_policy import ContainerPolicy\n"
         "from headway.runtime.process.programs import ProcessRuntime\n"
         f"ProcessRuntime(Path({str(harness.folder / harness.site)!r}), ContainerPolicy(), "
         f"SystemClock()).start({spec.name!r})\nos.killpg(0, signal.SIGKILL)\n"

@@ -122,7 +122,7 @@ def test_every_row_is_named_by_its_own_name() -> None:
 
 @pytest.mark.parametrize("product", sorted(GPUS.keys() - {"cpu"}))
 def test_what_the_table_has_is_not_guessed(product: str) -> None:
-    facts, is_guessed = shipped().gpu_facts(product)
+    _, facts, is_guessed = shipped().find_gpu(product)
     assert facts is not None
     assert not is_guessed
 
@@ -135,8 +135,8 @@ def test_of_an_unknown_variant_the_base_is_a_guess(product: str) -> None:
 
 
 def test_a_partition_has_its_share() -> None:
-    whole, _ = shipped().gpu_facts("NVIDIA A100-SXM4-40GB")
-    part, _ = shipped().gpu_facts("NVIDIA A100-SXM4-40GB MIG 1g.5gb")
+    _, whole, _ = shipped().find_gpu("NVIDIA A100-SXM4-40GB")
+    _, part, _ = shipped().find_gpu("NVIDIA A100-SXM4-40GB MIG 1g.5gb")
     assert whole is not None
     assert part is not None
     assert part.half_flops_per_s == pytest.approx(whole.half_flops_per_s / 7)
@@ -148,7 +148,7 @@ def test_a_partition_has_its_share() -> None:
     "product", ["NVIDIA RTX PRO 4000 Blackwell", "AMD Instinct MI300X", "NVIDIA Wonder 9"]
 )
 def test_another_chip_with_the_same_number_says_nothing(product: str) -> None:
-    assert shipped().gpu_facts(product) == (None, False)
+    assert shipped().find_gpu(product)[1:] == (None, False)
 
 
 def test_a_sites_row_knows_the_product_by_the_shipped_words(tmp_path) -> None:  # type: ignore[no-untyped-def]
@@ -157,7 +157,7 @@ def test_a_sites_row_knows_the_product_by_the_shipped_words(tmp_path) -> None:  
         "v100,1,2,3,4\nh100-mega,5,6,7,8\n"
     )
     tables = with_site(tmp_path)
-    facts, is_guessed = tables.gpu_facts("Tesla V100-SXM2-16GB")
+    _, facts, is_guessed = tables.find_gpu("Tesla V100-SXM2-16GB")
     assert facts is not None
     assert (facts.fp32_flops_per_s, is_guessed) == (1e12, False)
     assert tables.gpu_name("nvidia-h100-mega-80gb") == "h100-mega-80gb"

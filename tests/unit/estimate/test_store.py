@@ -28,12 +28,12 @@ def test_what_is_loaded_predicts_what_was_saved(tmp_path):
     estimators = fitted()
     store.save(estimators, tmp_path)
     loaded = store.load(tmp_path)
-    assert loaded.predict(ASKED) == estimators.predict(ASKED)
+    assert loaded.predict([ASKED]) == estimators.predict([ASKED])
     assert (loaded.fitted_at, loaded.fingerprint) == (AT, estimators.fingerprint)
 
 
 def test_nothing_saved_means_nothing_known(tmp_path):
-    assert store.load(tmp_path / "none").predict(ASKED).runtime_s is None
+    assert store.load(tmp_path / "none").predict([ASKED])[0].runtime_s is None
 
 
 @pytest.mark.parametrize("damage", [b"", b"PK\x03\x04", b"\x80\x04cos\nsystem\n"])

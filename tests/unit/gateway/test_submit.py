@@ -8,9 +8,9 @@ import pytest
 
 from headway.errors import InvalidInput
 from headway.gateway.submit import limit, os_user, read_for, refuse_missing
+from headway.model.container_policy import ContainerPolicy
 from headway.model.job_text import read_job
 from headway.model.node import Capacity, Gpu, Node, Reserve
-from headway.model.policy import ContainerPolicy
 from headway.telemetry.host import boot_id
 from headway.units import GIB
 

@@ -2,8 +2,8 @@
 
 import pytest
 
+from headway.model.container_policy import ContainerPolicy
 from headway.model.image import ImageReference, is_image
-from headway.model.policy import ContainerPolicy
 
 DIGEST = "sha256:" + "0123456789abcdef" * 4
 OTHER = "sha256:" + "f" * 64

@@ -2,8 +2,8 @@
 
 import pytest
 
+from headway.model.container_policy import ApiAccess, ContainerPolicy, GangNetwork, NetworkMode
 from headway.model.lease import Refuse
-from headway.model.policy import ApiAccess, ContainerPolicy, GangNetwork, NetworkMode
 from headway.policy.network import network_of
 
 OPEN, PASSWORD = ApiAccess.OPEN, ApiAccess.PASSWORD

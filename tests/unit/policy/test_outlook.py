@@ -7,9 +7,9 @@ import pytest
 
 from headway.estimate.remaining.model import RemainingTime
 from headway.estimate.usual import Lasted, Usual, instead_of_prior, kind_of
-from headway.ledger.lines import Snapshot
+from headway.ledger.pools import PoolSnapshot
 from headway.ledger.records import RunRecord
-from headway.model.attempt import Standing
+from headway.model.attempt_record import Standing
 from headway.model.job import TrainingJob
 from headway.model.lease import Demand, Lease
 from headway.model.node import Capacity, Node
@@ -95,7 +95,7 @@ class Slot:
         now, said = T0 + timedelta(seconds=self.now_s), self.standing()
         holders = [self.record(self.running)] if self.running is not None else []
         usual = usual_of(self.ended, holders, said)
-        seen = Snapshot(now, (), (), tuple(holders), {}, (), {})
+        seen = PoolSnapshot(now, (), (), tuple(holders), {}, (), {})
         node = Node("a", "pool", Capacity(1.0, 64 * GIB))
         leases = tuple(
             Lease(1, r.run_id, 1, "a", "t", GIB, 1.0, granted_at=r.started_at, expires_at=now,

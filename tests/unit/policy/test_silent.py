@@ -8,7 +8,7 @@ import pytest
 from headway.errors import InvalidInput
 from headway.model.lease import GpuGrant, Lease, Sharing
 from headway.model.run import Exit, ExitKind
-from headway.model.silent import RunWarning, Silent, SilentFailure
+from headway.model.run_warning import RunWarning, Silent, SilentFailure
 from headway.model.telemetry import TelemetryPoint
 from headway.policy.settings import OnSilentFailure, PolicySettings
 from headway.policy.silent import exit_told, silent_failures, to_end_for

@@ -66,13 +66,8 @@ def test_what_is_remembered_of_shapes_is_bounded() -> None:
     assert asked == [*shapes, shapes[0]]  # the first is forgotten
 
 
-def test_long_lines_are_not_remembered() -> None:
-    asked: list[str] = []
-    find = by_shape(asked.append)
-    for length in (MAX_SHAPE_CHARS, MAX_SHAPE_CHARS + 1):
-        find("x" * length)
-        find("x" * length)
-    assert list(map(len, asked)) == [MAX_SHAPE_CHARS, *2 * [MAX_SHAPE_CHARS + 1]]
+def test_what_is_remembered_of_a_long_line_is_bounded() -> None:
+    assert shape_of("7" * 10_000) == "0" * MAX_SHAPE_CHARS
 
 
 def test_what_is_remembered_of_bars_is_bounded() -> None:

@@ -8,7 +8,7 @@ import docker
 import pytest
 from docker.errors import APIError, NotFound
 
-from headway.model.policy import ContainerPolicy
+from headway.model.container_policy import ContainerPolicy
 from headway.runtime.docker.engine import Engine as Connection
 from headway.runtime.docker.networks import Networks
 

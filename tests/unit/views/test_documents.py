@@ -7,10 +7,10 @@ from pathlib import Path
 
 from headway.estimate.remaining.diagnostics import diagnose_points
 from headway.ledger.records import RunRecord
-from headway.model.attempt import AttemptRecord
+from headway.model.attempt_record import AttemptRecord
 from headway.model.lease import Basis, Demand, Sharing
 from headway.model.run import Exit, ExitKind, Measurement, Prediction, RunState, Step, StepState
-from headway.model.silent import RunWarning, Silent, SilentFailure
+from headway.model.run_warning import RunWarning, Silent, SilentFailure
 from headway.prefect.client import FlowRun
 from headway.units import GIB
 from headway.views.queue_document import rehearsal_view

@@ -10,7 +10,7 @@ from headway.ledger.records import NodeRecord, RunRecord
 from headway.model.lease import GpuGrant, Lease
 from headway.model.node import Capacity, Gpu, GpuReading, HostReading, Node, NodeReading
 from headway.model.run import Exit, ExitKind, Measurement, Prediction, RunState
-from headway.model.silent import RunWarning, Silent, SilentFailure
+from headway.model.run_warning import RunWarning, Silent, SilentFailure
 from headway.units import GIB
 from headway.views.metrics import estimate_quality, exposition
 from headway.views.site_snapshot import RunProgress, SiteSnapshot

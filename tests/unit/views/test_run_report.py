@@ -10,10 +10,10 @@ import pytest
 
 from headway.estimate.remaining.diagnostics import diagnose_points
 from headway.ledger.records import RunRecord
-from headway.model.attempt import AttemptRecord
+from headway.model.attempt_record import AttemptRecord
 from headway.model.lease import Basis, Demand, GpuGrant, Lease
 from headway.model.run import Exit, ExitKind, Measurement, Prediction, RunState, Step, StepState
-from headway.model.silent import RunWarning, Silent, SilentFailure
+from headway.model.run_warning import RunWarning, Silent, SilentFailure
 from headway.units import GIB, MIB
 from headway.views.run_history import RunHistory
 from headway.views.run_report import Section, ending, headline, markdown, run_report

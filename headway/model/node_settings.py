@@ -1,5 +1,6 @@
 """What an operator sets for a node; edited as a Prefect block, kept in the ledger's rows."""
 
+from dataclasses import replace
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -62,7 +63,7 @@ class NodeSettings(BaseModel):
 
     def with_reserve(self, gpu: Gpu) -> Gpu:
         """*gpu* with its reserve."""
-        return Gpu(gpu.uuid, gpu.index, gpu.name, gpu.memory_bytes, self.reserve_gpu_memory)
+        return replace(gpu, reserve_bytes=self.reserve_gpu_memory)
 
     def cost(self, runtime_s: float, *, gpus: int, cpu_frac: float) -> float:
         """Price of a run: its GPUs by the hour, or its share of the node's processors.

@@ -20,7 +20,7 @@ from headway.model.run import RunState
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
+class PoolSnapshot:
     """A pool at one moment of the database's clock."""
 
     at: datetime
@@ -38,7 +38,7 @@ class Snapshot:
 
 
 @dataclass(frozen=True, slots=True)
-class Use:
+class GpuUse:
     """GPUs that a team held for a while."""
 
     lease_id: int
@@ -49,7 +49,7 @@ class Use:
     until_at: datetime
 
 
-class Lines(Repository):
+class Pools(Repository):
     """Reads of the run, lease and node tables for planning."""
 
     def snapshot(
@@ -59,7 +59,7 @@ class Lines(Repository):
         *,
         overtaken_from: int,
         priorities: Mapping[str, int],
-    ) -> Snapshot:
+    ) -> PoolSnapshot:
         """The pool now.
 
         Args:
@@ -75,7 +75,7 @@ class Lines(Repository):
             leases = tuple(live_leases(session, [record.node.name for record in records]))
             holders = runs_of(session, [lease.run_id for lease in leases])
             unknown = [run for run, attempt in waiting.items() if known.get(run) != attempt]
-            return Snapshot(
+            return PoolSnapshot(
                 at=now(session),
                 nodes=records,
                 leases=leases,
@@ -85,7 +85,7 @@ class Lines(Repository):
                 overtaken=_overtaken(session, pool, overtaken_from, priorities),
             )
 
-    def used(self, since: datetime) -> list[Use]:
+    def used(self, since: datetime) -> list[GpuUse]:
         """What leases that were released at or after *since* held of GPUs, oldest first."""
         with self._database.transaction() as session:
             query = (
@@ -96,7 +96,7 @@ class Lines(Repository):
                 .order_by(col(LeaseRow.released_at), col(LeaseRow.lease_id))
             )
             return [
-                Use(
+                GpuUse(
                     number(lease),
                     team,
                     1.0 if gpu.sharing is Sharing.WHOLE else gpu.utilisation_frac,

@@ -1,0 +1,105 @@
+"""The ledger's tables of what was observed: progress, warnings, traces, telemetry."""
+
+from datetime import datetime
+
+from sqlalchemy import JSON, BigInteger, CheckConstraint, Column, Index
+from sqlmodel import Field, SQLModel
+
+from headway.ledger.columns import ID, UtcDateTime, Word, at_least, one_of, value
+from headway.model.run_warning import Silent
+from headway.model.trace import Trace
+
+
+class WarningRow(SQLModel, table=True):
+    """A silent failure of one attempt on one GPU: when it began last, and whether it is over."""
+
+    __tablename__ = "warning"
+    __table_args__ = (one_of("kind", Silent),)
+    run_id: str = Field(primary_key=True, max_length=36, foreign_key="run.run_id")
+    attempt: int = Field(primary_key=True)
+    kind: Silent = Field(sa_column=Column(Word(Silent, 16), primary_key=True))
+    gpu: str = Field(primary_key=True, max_length=96)
+    began_at: datetime = Field(sa_type=UtcDateTime)
+    ended_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
+    stopped_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
+    measured: float
+    limit: float
+    text: str
+
+
+class StandingRow(SQLModel, table=True):
+    """How far a run's newest attempt is: one row a run, written every few seconds."""
+
+    __tablename__ = "standing"
+    __table_args__ = (
+        CheckConstraint("done_frac BETWEEN 0 AND 1", name="standing_share"),
+        CheckConstraint("remaining_s >= 0", name="standing_remaining_not_negative"),
+    )
+    run_id: str = Field(primary_key=True, max_length=36, foreign_key="run.run_id")
+    attempt: int
+    at: datetime = Field(sa_type=UtcDateTime)
+    elapsed_s: float
+    done_frac: float | None = None
+    remaining_s: float | None = None
+    low_s: float | None = None
+    high_s: float | None = None
+
+
+class ProgressRow(SQLModel, table=True):
+    """One progress point, numbered within its attempt."""
+
+    __tablename__ = "progress"
+    __table_args__ = (at_least("number", 0),)
+    run_id: str = Field(primary_key=True, max_length=36, foreign_key="run.run_id")
+    attempt: int = Field(primary_key=True)
+    number: int = Field(primary_key=True)
+    t_s: float
+    iteration: int | None = Field(default=None, sa_type=BigInteger)
+    epoch: float | None = None
+    total: int | None = Field(default=None, sa_type=BigInteger)
+    metrics: dict[str, float] = Field(sa_type=JSON)
+
+
+class TraceRow(SQLModel, table=True):
+    """One finished run or imported measurement, from which estimators learn."""
+
+    __tablename__ = "trace"
+    __table_args__ = (
+        CheckConstraint("exit IN ('ok', 'oom', 'failed')", name="trace_exit_known"),
+        at_least("gpus", 0),
+    )
+    trace_id: int | None = Field(default=None, sa_type=ID, primary_key=True)
+    run_id: str | None = Field(default=None, max_length=64, unique=True)
+    source: str
+    network: str
+    gpu_type: str
+    gpus: int
+    exit: str
+    recorded_at: datetime = Field(sa_type=UtcDateTime)
+    document: Trace = value(Trace, nullable=False)
+
+
+class TelemetryRow(SQLModel, table=True):
+    """A node's host (`gpu` empty) or one of its GPUs over one period."""
+
+    __tablename__ = "telemetry"
+    __table_args__ = (
+        CheckConstraint("period_s IN (1, 60)", name="telemetry_period_known"),
+        CheckConstraint("used_bytes >= 0", name="telemetry_used_not_negative"),
+        Index("telemetry_by_time", "node", "period_s", "at"),
+    )
+    point_id: int | None = Field(default=None, sa_type=ID, primary_key=True)
+    node: str = Field(max_length=63)
+    gpu: str = Field(max_length=96)
+    period_s: int
+    at: datetime = Field(sa_type=UtcDateTime)
+    used_bytes: int | None = Field(default=None, sa_type=BigInteger)
+    busy_frac: float | None = None
+    disk_free_bytes: int | None = Field(default=None, sa_type=BigInteger)
+    temperature_c: float | None = None
+    power_w: float | None = None
+    pcie_rx_bytes_per_s: float | None = None
+    pcie_tx_bytes_per_s: float | None = None
+    nvlink_rx_bytes_per_s: float | None = None
+    nvlink_tx_bytes_per_s: float | None = None
+    run_bytes: dict[str, int] = Field(sa_type=JSON)
