@@ -70,12 +70,12 @@ def measure(url: str, home: Path, waiting: int, passes: int) -> list[float]:
     # Every slot is taken first, so that the looks that count find a busy site.
     for n in range(4):
         other = Site(settings.model_copy(update={"node": f"n{n}"}), SystemClock())
-        Line(other).look()
+        Line(other).run_pass()
         other.ledger.close()
     looks = []
     for _ in range(passes + 1):
         begun = time.perf_counter()
-        line.look()
+        line.run_pass()
         looks.append(time.perf_counter() - begun)
     site.ledger.close()
     return looks

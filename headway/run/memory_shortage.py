@@ -6,8 +6,8 @@ from dataclasses import replace
 from headway.model.lease import Lease
 from headway.model.node import GpuReading
 from headway.model.run import Exit
-from headway.policy.gpu_memory import tried_bytes
-from headway.policy.shortage import GpuShare, Holder, Shortage, shortage
+from headway.policy.oom_cause import GpuShare, Holder, Shortage, cause_of
+from headway.policy.oom_log import tried_bytes
 from headway.run.followed import Followed
 from headway.run.gpu_use import GpuUse
 from headway.site import Site
@@ -48,7 +48,7 @@ def shortage_of(site: Site, lease: Lease, followed: Followed) -> Shortage:
                 ),
             )
         )
-    return shortage(shares, tried_bytes(followed.log_tail))
+    return cause_of(shares, tried_bytes(followed.log_tail))
 
 
 def with_shortage(exit_: Exit, found: Shortage) -> Exit:

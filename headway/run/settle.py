@@ -3,7 +3,7 @@
 from headway.model.lease import Demand
 from headway.model.run import Exit, ExitKind, Measurement
 from headway.policy.conclude import AttemptEnd, Ended, Had, conclude, preempted
-from headway.policy.silent import exit_told
+from headway.policy.silent_failures import exit_told
 from headway.run.admit import forecast
 from headway.run.followed import Followed
 from headway.run.here import NodeAttempt

@@ -3,7 +3,7 @@
 from collections import deque
 
 from headway.model.lease import Lease
-from headway.policy.silent import silent_failures, to_end_for
+from headway.policy.silent_failures import silent_failures, to_end_for
 from headway.run.follow import Findings
 from headway.runtime.port import Usage
 from headway.site import Site

@@ -170,7 +170,7 @@ class GpuNodeWorker(ProcessWorker):
         if not {offer.queue for offer in offered} <= self._pool.queues:
             await adopt_gates(self._site, self._pool)
         at_once = await in_thread(self._line.take_in, offered)
-        decided = await in_thread(self._line.look)
+        decided = await in_thread(self._line.run_pass)
         found = {str(run.id): run for run in new}
         found |= await self._pool.scheduled({*at_once, *decided.start} - found.keys())
         todo = instructions(offered, at_once, decided, found)

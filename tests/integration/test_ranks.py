@@ -15,7 +15,7 @@ from headway.errors import SiteUnreachable
 from headway.model.job import Resources, TrainingJob
 from headway.model.lease import Demand, Lease, Resource, Wait
 from headway.model.run import Exit, ExitKind, Measurement, RunState
-from headway.policy.gang import TAKE_WITHIN_S, why_stop
+from headway.policy.gang_end import TAKE_WITHIN_S, why_stop
 from headway.run.attempt import Attempt
 from headway.run.followed import Followed
 from headway.run.rendezvous import Meeting, other_ranks, why_leave
