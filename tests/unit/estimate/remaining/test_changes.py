@@ -54,8 +54,7 @@ def test_a_wandering_speed_is_no_drift_and_less_sure() -> None:
     rng = np.random.default_rng(3)
     waves = np.repeat(np.exp(rng.normal(0.0, 0.04, 50)), 20)
     said, steady = (
-        ahead(speeds, 2000, noise=0.02)
-        for speeds in (waves, np.exp(rng.normal(0.0, 0.02, 1000)))
+        ahead(speeds, 2000, noise=0.02) for speeds in (waves, np.exp(rng.normal(0.0, 0.02, 1000)))
     )
     widths = [np.ptp(mixture.quantiles(0.1, 0.9)) for mixture in (said, steady)]
     assert widths[0] > 3.0 * widths[1]
