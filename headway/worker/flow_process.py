@@ -10,7 +10,7 @@ from prefect.workers.process import ProcessJobConfiguration
 from pydantic import PrivateAttr
 
 from headway.errors import HeadwayError, shown
-from headway.node.forkserver import start_server
+from headway.node.forkstart import start_server
 from headway.project import FLOWS, PROJECT
 
 PRELOAD = (
@@ -20,7 +20,7 @@ PRELOAD = (
     "fastapi.encoders",  # Prefect encodes a flow's parameters with it
     "flows.train",
     "headway.runtime.docker",
-    "headway.estimate.run_picture",
+    "headway.views.charts",
 )
 """What the fork server imports once, so that no run waits or pays for it."""
 
