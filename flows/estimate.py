@@ -8,7 +8,7 @@ from prefect.cache_policies import NO_CACHE
 from prefect.client.schemas.objects import State
 from prefect.states import Completed, Failed
 
-from flows.pictures import show_picture
+from flows.page import show_picture
 from headway.errors import InvalidInput
 from headway.model.job import TrainingJob
 from headway.model.job_text import job_from_document

@@ -8,13 +8,12 @@ one to know something.
 import json
 from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
-from functools import partial, wraps
-from typing import Any, ParamSpec, TypeVar, cast
+from functools import partial
+from typing import Any, cast
 
 import httpx
-from prefect import flow, task
+from prefect import flow
 from prefect.blocks.system import Secret
-from prefect.cache_policies import NO_CACHE
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.objects import State, StateDetails, StateType
 from prefect.exceptions import Abort, TerminationSignal
@@ -22,9 +21,10 @@ from prefect.logging import get_run_logger
 from prefect.runtime import deployment, flow_run
 from prefect.states import Cancelled, Completed, Failed, Scheduled
 
-from flows.display import Display, show_comparison, show_profile, show_story
-from flows.gang import start_ranks
-from flows.portrait import Portrait
+from flows.display import Display, show_comparison, show_profile, show_report
+from flows.run_chart import RunChart
+from flows.start_ranks import start_ranks
+from flows.steps import KeptResult, step
 from headway.errors import (
     EngineUnreachable,
     HeadwayError,
@@ -38,7 +38,7 @@ from headway.model.lease import Lease, Wait
 from headway.model.run import Exit, ExitKind, cancelled_by
 from headway.node.flowlock import hold_flow
 from headway.run.attempt import Attempt, exit_of
-from headway.run.follow import Followed
+from headway.run.followed import Followed
 from headway.run.rendezvous import Meeting
 from headway.site import Site, current_site
 from headway.units import format_size
@@ -53,45 +53,6 @@ DIGITS = TrainingJob(
 """What `train` runs when it is given nothing: a few seconds of real training."""
 
 _RETRY_S = 5.0
-
-P = ParamSpec("P")
-R = TypeVar("R")
-
-
-class _Kept(Exception):
-    """Raised by a step that is to be shown as failed; the flow goes on with its *result*.
-
-    It is an exception because the data of Prefect's failed states have to be one.
-    """
-
-    def __init__(self, result: Any, message: str) -> None:
-        self.result = result
-        super().__init__(message)
-
-
-def step(name: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Make a function a Prefect task whose failure shows the error's one line, nothing else."""
-
-    def decorate(body: Callable[P, R]) -> Callable[P, R]:
-        @task(name=name, task_run_name=name, cache_policy=NO_CACHE, persist_result=False)
-        @wraps(body)
-        def run(*args: P.args, **kwargs: P.kwargs) -> Any:
-            try:
-                return body(*args, **kwargs)
-            except (HeadwayError, _Kept) as error:
-                return Failed(message=str(error), data=error)
-
-        @wraps(body)
-        def call(*args: P.args, **kwargs: P.kwargs) -> R:
-            state = cast("Any", run)(*args, **kwargs, return_state=True)
-            try:
-                return cast("R", state.result())
-            except _Kept as kept:
-                return cast("R", kept.result)
-
-        return call
-
-    return decorate
 
 
 @step("stage_data")
@@ -133,18 +94,18 @@ def train_container(
     attempt: Attempt,
     lease: Lease,
     secrets: Callable[[], Mapping[str, str]],
-    portrait: Portrait,
+    chart: RunChart,
 ) -> Followed:
     """Run the container under its limits and follow it to its end."""
-    display = Display(get_run_logger(), attempt.site.clock, portrait)
+    display = Display(get_run_logger(), attempt.site.clock, chart)
     with attempt.step("train"):
         followed = attempt.train(lease, secrets, display)
         display.close()
         if followed.stopped_early and followed.status.exit_code == 0:
             get_run_logger().info("it ended before all its iterations were done: stopped early")
-        exit_ = followed.halted or followed.own_exit()
+        exit_ = followed.cancellation or followed.own_exit()
         if exit_.kind is not ExitKind.OK:
-            raise _Kept(followed, exit_.message)
+            raise KeptResult(followed, exit_.message)
     return followed
 
 
@@ -198,7 +159,7 @@ def run_attempt(
         meeting: Where a rank of a gang meets the others; None for the run that leads.
     """
     attempt: Attempt | None = None
-    portrait: Portrait | None = None
+    chart: RunChart | None = None
     leave = False
     try:
         job = document if isinstance(document, TrainingJob) else job_from_document(document)
@@ -209,8 +170,8 @@ def run_attempt(
             return _not_now(attempt, lease)
         secrets = partial(_secrets, attempt)
         start_ranks(attempt, lease, secrets)
-        portrait = Portrait(get_run_logger(), attempt.points, lease.host_memory_bytes)
-        followed = train_container(attempt, lease, secrets, portrait)
+        chart = RunChart(get_run_logger(), attempt.points, lease.host_memory_bytes)
+        followed = train_container(attempt, lease, secrets, chart)
         return _state_of(attempt, update_estimates(attempt, followed))
     except (LedgerUnreachable, EngineUnreachable) as error:
         leave = True  # nothing can be recorded or removed now; the next process goes on here
@@ -230,10 +191,10 @@ def run_attempt(
             attempt.end(Exit(ExitKind.CANCELLED, None, words))
         raise
     finally:
-        _tidy(None if leave else attempt, portrait)
+        _tidy(None if leave else attempt, chart)
 
 
-def _tidy(attempt: Attempt | None, portrait: Portrait | None) -> None:
+def _tidy(attempt: Attempt | None, chart: RunChart | None) -> None:
     """Clean up; only then draw and tell, since nobody should wait for a picture."""
     if attempt is not None:
         try:
@@ -241,19 +202,19 @@ def _tidy(attempt: Attempt | None, portrait: Portrait | None) -> None:
         except HeadwayError as error:
             # How the run ended is in the ledger, and the janitor removes what is left.
             get_run_logger().warning("not all was cleaned up: %s", error)
-    if portrait is not None:
-        portrait.close()
+    if chart is not None:
+        chart.close()
     if attempt is not None and attempt.ended:
         _tell(attempt)
 
 
 def _tell(attempt: Attempt) -> None:
-    """Put the run's story on its page; `headway show` tells it too, should Prefect be away."""
+    """Put the run's report on its page; `headway show` tells it too, should Prefect be away."""
     try:
         record = attempt.site.ledger.runs.get(attempt.run_id)
-        show_story(markdown(history_of(attempt.site, record)))
-    except Exception as error:  # noqa: BLE001 - the run has ended; its story must not change how
-        get_run_logger().debug("the story of the run could not be shown: %s", error)
+        show_report(markdown(history_of(attempt.site, record)))
+    except Exception as error:  # noqa: BLE001 - the run has ended; its report must not change how
+        get_run_logger().debug("the report of the run could not be shown: %s", error)
 
 
 def _state_of(attempt: Attempt, exit_: Exit) -> State[Any]:

@@ -23,7 +23,7 @@ def profile(run: str, window: str, machine: bool) -> None:
     """
     from headway.errors import InvalidInput
     from headway.profile.text import profile_view, rows, summary
-    from headway.run.profiling import look
+    from headway.run.profiling import profile_of
     from headway.units import parse_duration
 
     try:
@@ -33,7 +33,7 @@ def profile(run: str, window: str, machine: bool) -> None:
             "window", window, "give a duration with its unit, such as 5min"
         ) from None
     site = this_site()
-    found = look(site, site.ledger.runs.find(run), window_s)
+    found = profile_of(site, site.ledger.runs.find(run), window_s)
     if machine:
         print_json(profile_view(found))
         return

@@ -1,53 +1,46 @@
-"""Follows one container: its log becomes progress, progress becomes remaining time."""
+"""Follows one container to its end: its lease is renewed, its log read, its use measured."""
 
-from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Protocol
 
 from headway.clock import Clock
-from headway.errors import EngineUnreachable, LedgerUnreachable, TelemetryError
+from headway.errors import EngineUnreachable, LedgerUnreachable
 from headway.estimate.remaining.model import RemainingEstimate, RemainingTime
-from headway.ledger.series import MAX_POINTS
-from headway.model.node import GpuReading
 from headway.model.progress import ProgressPoint
 from headway.model.run import Exit, Prediction
 from headway.model.run_warning import RunWarning
 from headway.progress.parser import LogParser
-from headway.runtime.outcome import classify_exit
+from headway.run.followed import Followed, ran_out_of_time
+from headway.run.gpu_use import GpuUse
+from headway.run.log_progress import LogProgress
 from headway.runtime.port import ContainerState, ContainerStatus, Runtime, Usage
 from headway.runtime.redact import Redactor
 from headway.telemetry.port import GpuSensors
-from headway.telemetry.reading import with_runs
 
 _TICK_S = 0.25
 _GPU_EVERY_S = 2.0
-_HALT_EVERY_S = 2.0
+_CANCELLATION_EVERY_S = 2.0
 _USAGE_EVERY_S = 0.5
-"""The memory peak is put together from these looks; one costs 0.3 ms."""
-_FEWEST_READINGS = 5
-"""Of utilisation; a run of a few seconds has hardly begun."""
-_STANDING_EVERY_S = 5.0
-_TAIL_BYTES = 16_384
-_STOP_TAKES_S = 60.0
-"""At most, beside the grace time: the follower's tick, and an engine that has much to do."""
+"""The memory peak is put together from these readings; one costs 0.3 ms."""
+_SNAPSHOT_EVERY_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """What a look for silent failures found."""
+    """What a check for silent failures found."""
 
     going_on: tuple[RunWarning, ...] = ()
     begun: tuple[RunWarning, ...] = ()
-    """Those of them that began with this look."""
+    """Those of them that began with this check."""
     end: bool = False
     """The site's policy ends the run for one of them; the ledger has which."""
 
 
 @dataclass(frozen=True, slots=True)
 class Watched:
-    """How a run stands right now."""
+    """How far a run is right now."""
 
     elapsed_s: float
     point: ProgressPoint | None
@@ -78,315 +71,212 @@ class Listener(Protocol):
         ...
 
     def watched(self, now: Watched) -> None:
-        """How the run stands; called a few times a second, to be thinned by the listener."""
+        """How far the run is; called a few times a second, to be thinned by the listener."""
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class Followed:
-    """What following a container to its end found."""
+class Upkeep(Protocol):
+    """What the site does for a container while it runs.
 
-    status: ContainerStatus
-    timed_out: bool
-    runtime_s: float
-    gpu_peak_bytes: int | None
-    """Most that its processes held together of any one GPU; None without GPUs or readings."""
-    log_tail: str
-    halted: Exit | None = None
-    """Why it was stopped from outside, if it was."""
-    gpu_utilisation_frac: float | None = None
-    """Mean of its GPUs over the readings in which only it was on them; None with too few."""
-    stopped_early: bool = False
-    """Whether it ended before the iterations or epochs that its log had promised."""
-    gpu_peaks: Mapping[str, int] = field(default_factory=dict)
-    """The same of each GPU by uuid."""
-    last_gpus: tuple[GpuReading, ...] = ()
-    """The newest reading of the node's GPUs while it ran."""
-    held_gpus: bool = True
-    """Without any, none of them ran out of memory."""
+    Whatever raises `LedgerUnreachable` or `EngineUnreachable` is done again
+    soon: the container goes on without them.
+    """
 
-    def own_exit(self) -> Exit:
-        """How the container ended by itself, whoever may have stopped it."""
-        return classify_exit(
-            self.status,
-            timed_out=self.timed_out,
-            log_tail=self.log_tail,
-            gpus=self.held_gpus,
-        )
+    def renew(self) -> None:
+        """Renew the lease; any other error that it raises ends the following."""
+        ...
+
+    def keep_points(self, before: int, points: Sequence[ProgressPoint]) -> None:
+        """Keep progress points; *before* says how many came before them."""
+        ...
+
+    def keep_snapshot(self, now: Watched) -> None:
+        """Keep how far the run is."""
+        ...
+
+    def check(self, elapsed_s: float, usage: Usage) -> Findings:
+        """Look for silent failures."""
+        ...
+
+    def cancellation(self, status: ContainerStatus) -> Exit | None:
+        """Why the container has to stop; None while it may go on."""
+        ...
+
+    def redact(self) -> None:
+        """Take the secrets out of the log's file."""
+        ...
 
 
+@dataclass(slots=True)
+class _Periodic:
+    """Something that is done again and again."""
+
+    step: Callable[[], None]
+    every_s: float
+    next_s: float = 0.0
+
+    def run(self, now_s: float) -> None:
+        """Do it if its time has come; again at once where the database or the engine was away."""
+        if now_s >= self.next_s and tolerated(self.step):
+            self.next_s = now_s + self.every_s
+
+
+def tolerated(step: Callable[[], None]) -> bool:
+    """Run *step*; False when the database or the engine was away: the run goes on."""
+    try:
+        step()
+    except (LedgerUnreachable, EngineUnreachable):
+        return False
+    return True
+
+
+@dataclass(kw_only=True)
 class Follower:
     """Follows one container of this node until it has ended."""
 
-    def __init__(
-        self,
-        runtime: Runtime,
-        clock: Clock,
-        listener: Listener,
-        *,
-        renew: Callable[[], None],
-        record: Callable[[int, Sequence[ProgressPoint]], None],
-        stand: Callable[[Watched], None],
-        look: Callable[[float, Usage], Findings],
-        gpus: GpuSensors | None,
-        renew_every_s: float,
-        look_every_s: float,
-        halt: Callable[[], Exit | None] = lambda: None,
-        secrets: Iterable[bytes] = (),
-        strike: Callable[[], None] = lambda: None,
-    ) -> None:
-        """Set up.
+    runtime: Runtime
+    clock: Clock
+    name: str
+    """The container's."""
+    listener: Listener
+    upkeep: Upkeep
+    gpus: GpuSensors | None
+    """Read for its GPU memory peak; None for a CPU job."""
+    prediction: Prediction
+    """What was said before its start."""
+    epochs: int | None
+    """So many it trains for; None where the job does not say."""
+    progress_pattern: str | None = None
+    """The job's own pattern of progress in the log."""
+    max_runtime_s: float | None
+    """After so long it is stopped; None for no limit."""
+    grace_s: float
+    """So long it may take to stop."""
+    renew_every_s: float
+    check_every_s: float
+    """Between checks for silent failures."""
+    secrets: Iterable[bytes] = ()
+    """Values that nobody may see in the log."""
 
-        Args:
-            runtime: Where the container is.
-            clock: Time and waiting.
-            listener: Who is told.
-            renew: Renews the lease; what it raises ends the following.
-            record: Keeps progress points; the number says how many came before.
-            stand: Keeps how the run stands, every few seconds.
-            look: Looks for silent failures.
-            gpus: Read for the GPU memory peak; None for a CPU job.
-            renew_every_s: Seconds between renewals.
-            look_every_s: Seconds between looks.
-            halt: Asked every other second why the container has to stop; None while it may go on.
-            secrets: Values that nobody may see in the log.
-            strike: Strikes them out of the log's file, as often as it is read.
-        """
-        self._runtime = runtime
-        self._clock = clock
-        self._listener = listener
-        self._renew = renew
-        self._record = record
-        self._stand = stand
-        self._look = look
-        self._gpus = gpus
-        self._renew_every_s = renew_every_s
-        self._halt = halt
-        self._halted: Exit | None = None
-        self._halt_asked_s = 0.0
-        self._timed_out = False
-        self._look_every_s = look_every_s
-        self._redactor = Redactor(secrets)
-        self._strike = strike
-        self._offset = 0
-        self._recorded = 0
-        self._unsaved: list[ProgressPoint] = []
-        self._tail: deque[bytes] = deque()
-        self._point: ProgressPoint | None = None
-        self._gpu_peaks: dict[str, int] = {}
-        self._last_gpus: tuple[GpuReading, ...] = ()
-        self._busy: list[float] = []
+    def __post_init__(self) -> None:
+        # What is but a guess tells no remaining time.
+        told = self.prediction.told
+        self._remaining = (
+            RemainingTime(told.median_s, told.low_s, told.high_s) if told else RemainingTime()
+        )
+        self._log = LogProgress(
+            partial(self.runtime.read_log, self.name),
+            LogParser(self.progress_pattern, epochs=self.epochs),
+            self._remaining,
+            Redactor(self.secrets),
+            self.listener.lines,
+        )
+        self._gpu_use = GpuUse() if self.gpus is not None else None
+        self._status = self.runtime.wait(self.name, 0.0)
+        self._elapsed_s = 0.0
         self._usage = Usage()
         self._findings = Findings()
-        self._next_standing = self._next_look = 0.0
-
-    def follow(
-        self,
-        name: str,
-        *,
-        prediction: Prediction,
-        epochs: int | None,
-        progress_pattern: str | None = None,
-        max_runtime_s: float | None,
-        grace_s: float,
-    ) -> Followed:
-        """Follow container *name* to its end.
-
-        The log is read from its start, also by a process that takes over:
-        points are numbered, so none is kept twice.
-
-        Raises:
-            LeaseLost: From *renew*; the container still runs.
-            ContainerMissing: It was removed by somebody else.
-        """
-        parser = LogParser(progress_pattern, epochs=epochs)
-        remaining = RemainingTime()
-        if (told := prediction.told) is not None:  # what is but a guess tells no remaining time
-            remaining = RemainingTime(told.median_s, told.low_s, told.high_s)
-        status = self._runtime.wait(name, 0.0)
+        self._cancellation: Exit | None = None
+        self._timed_out = False
         # The wall clock is asked once; from here on only the monotonic one counts,
         # so that a clock that jumps by days ends no job.
-        started = self._clock.monotonic_s()
-        if status.started_at is not None:
-            age_s = (self._clock.now() - status.started_at).total_seconds()
-            started -= max(age_s, 0.0)
-        next_renewal = self._clock.monotonic_s()
-        next_gpu = next_usage = next_renewal
-        self._next_standing, self._next_look = next_renewal, next_renewal + self._look_every_s
-        stopping = False
-        while True:
-            now = self._clock.monotonic_s()
-            elapsed_s = now - started
-            if now >= next_renewal and self._tolerated(self._renew):
-                next_renewal = now + self._renew_every_s
-            if now >= next_gpu:
-                self._read_gpus(status)
-                next_gpu = now + _GPU_EVERY_S
-            if now >= next_usage:
-                self._tolerated(partial(self._read_usage, name))
-                next_usage = now + _USAGE_EVERY_S
-            self._tolerated(partial(self._read_log, name, parser, remaining, elapsed_s))
-            self._tell(elapsed_s, remaining.at(elapsed_s))
-            if status.state is ContainerState.EXITED:
-                break
-            if not stopping and self._must_stop(elapsed_s, max_runtime_s):
-                stopping = True
-                self._runtime.stop(name, grace_s)
-            try:
-                status = self._runtime.wait(name, _TICK_S)
-            except EngineUnreachable:
-                # The container goes on without its engine; so do we.
-                self._clock.sleep(_TICK_S)
-        self._read_log(name, parser, remaining, elapsed_s, last=True)
-        return Followed(
-            status=status,
-            timed_out=self._timed_out or _ran_out_of_time(status, max_runtime_s, grace_s),
-            runtime_s=_runtime_s(status, elapsed_s),
-            gpu_peak_bytes=max(self._gpu_peaks.values(), default=None),
-            gpu_peaks=self._gpu_peaks,
-            last_gpus=self._last_gpus,
-            held_gpus=self._gpus is not None,
-            halted=self._halted,
-            gpu_utilisation_frac=sum(self._busy) / len(self._busy)
-            if len(self._busy) >= _FEWEST_READINGS
-            else None,
-            stopped_early=remaining.ended_early,
-            log_tail=b"".join(self._tail)[-_TAIL_BYTES:].decode(errors="replace"),
+        now_s = self.clock.monotonic_s()
+        age_s = 0.0
+        if self._status.started_at is not None:
+            age_s = (self.clock.now() - self._status.started_at).total_seconds()
+        self._started_s = now_s - max(age_s, 0.0)
+        self._before_reading = (
+            _Periodic(self.upkeep.renew, self.renew_every_s),
+            _Periodic(self._read_gpus, _GPU_EVERY_S),
+            _Periodic(self._read_usage, _USAGE_EVERY_S),
+        )
+        self._check = _Periodic(self._check_once, self.check_every_s, now_s + self.check_every_s)
+        self._snapshot = _Periodic(self._keep_snapshot, _SNAPSHOT_EVERY_S)
+        self._cancel = _Periodic(
+            self._ask_whether_to_cancel,
+            _CANCELLATION_EVERY_S,
+            self._started_s + _CANCELLATION_EVERY_S,
         )
 
-    def _tell(self, elapsed_s: float, left: RemainingEstimate) -> None:
-        """Look for what goes wrong, and say how the run stands."""
-        now = self._clock.monotonic_s()
-        self._findings = replace(self._findings, begun=())
-        if now >= self._next_look:
-            self._tolerated(partial(self._look_once, elapsed_s))
-            self._next_look = now + self._look_every_s
-        found = self._findings
-        watched = Watched(elapsed_s, self._point, left, self._usage, found.going_on, found.begun)
-        if now >= self._next_standing and self._tolerated(partial(self._stand, watched)):
-            self._next_standing = now + _STANDING_EVERY_S
-        self._listener.watched(watched)
+    def follow(self) -> Followed:
+        """Follow the container to its end.
 
-    def _look_once(self, elapsed_s: float) -> None:
-        self._findings = self._look(elapsed_s, self._usage)
-
-    def _tolerated(self, step: Callable[[], object]) -> bool:
-        """Run *step*; False when the database or the engine was away: the run goes on."""
-        try:
-            step()
-        except (LedgerUnreachable, EngineUnreachable):
-            return False
-        return True
-
-    def _read_log(
-        self,
-        name: str,
-        parser: LogParser,
-        remaining: RemainingTime,
-        elapsed_s: float,
-        *,
-        last: bool = False,
-    ) -> None:
-        """Read what is new and keep its points; those before that could not be kept, too."""
+        Raises:
+            LeaseLost: The lease could not be renewed; the container still runs.
+            ContainerMissing: It was removed by somebody else.
+        """
+        stopping = False
         while True:
-            chunk = self._runtime.read_log(name, self._offset)
-            if not chunk.data and not chunk.skipped_bytes:
+            now_s = self.clock.monotonic_s()
+            self._elapsed_s = now_s - self._started_s
+            for periodic in self._before_reading:
+                periodic.run(now_s)
+            tolerated(self._read_log)
+            self._tell(now_s)
+            if self._status.state is ContainerState.EXITED:
                 break
-            self._offset = chunk.next_offset
-            held = self._redactor.rest() if chunk.skipped_bytes else b""
-            data = held + self._redactor.feed(chunk.data)
-            self._take(data, chunk.skipped_bytes, parser, remaining, elapsed_s)
-        if last:
-            self._take(self._redactor.rest(), 0, parser, remaining, elapsed_s)
-        self._strike()
-        if self._unsaved:
-            self._record(self._recorded, self._unsaved)
-            self._recorded += len(self._unsaved)
-            self._unsaved = []
+            if not stopping and self._must_stop(now_s):
+                stopping = True
+                self.runtime.stop(self.name, self.grace_s)
+            try:
+                self._status = self.runtime.wait(self.name, _TICK_S)
+            except EngineUnreachable:
+                # The container goes on without its engine; so do we.
+                self.clock.sleep(_TICK_S)
+        self._read_log(last=True)
+        return self._followed()
 
-    def _take(
-        self,
-        data: bytes,
-        skipped_bytes: int,
-        parser: LogParser,
-        remaining: RemainingTime,
-        elapsed_s: float,
-    ) -> None:
-        """Pass on a piece of the log, and take progress from it."""
-        if not data and not skipped_bytes:
-            return
-        self._listener.lines(data, skipped_bytes)
-        self._tail.append(data[-_TAIL_BYTES:])
-        while len(self._tail) > 4:
-            self._tail.popleft()
-        points = parser.feed(data, elapsed_s)
-        if not points:
-            return
-        self._point = points[-1]
-        for point in points:
-            done = point.iteration if point.iteration is not None else point.epoch
-            if done is not None:
-                epoch = None if point.iteration is None else point.epoch
-                remaining.update(point.t_s, done, point.total, epoch=epoch)
-        self._unsaved += points
-        # All that come later replace the newest one there.
-        del self._unsaved[MAX_POINTS - 1 : -1]
+    def _followed(self) -> Followed:
+        status = self._status
+        lasted_s = self._elapsed_s
+        if status.started_at is not None and status.ended_at is not None:
+            lasted_s = max((status.ended_at - status.started_at).total_seconds(), 0.0)
+        return Followed(
+            status=status,
+            timed_out=self._timed_out or ran_out_of_time(status, self.max_runtime_s, self.grace_s),
+            runtime_s=lasted_s,
+            log_tail=self._log.tail,
+            gpu_use=self._gpu_use,
+            cancellation=self._cancellation,
+            stopped_early=self._remaining.ended_early,
+        )
 
-    def _must_stop(self, elapsed_s: float, max_runtime_s: float | None) -> bool:
-        self._timed_out = max_runtime_s is not None and elapsed_s >= max_runtime_s
-        if elapsed_s >= self._halt_asked_s + _HALT_EVERY_S:
-            self._halt_asked_s = elapsed_s
-            self._tolerated(self._ask_whether_to_halt)
-        return self._timed_out or self._halted is not None or self._findings.end
+    def _read_log(self, *, last: bool = False) -> None:
+        self._log.read(self._elapsed_s, last=last)
+        self.upkeep.redact()
+        self._log.keep(self.upkeep.keep_points)
 
-    def _ask_whether_to_halt(self) -> None:
-        self._halted = self._halt()
+    def _read_usage(self) -> None:
+        self._usage = self.runtime.usage(self.name)
 
-    def _read_usage(self, name: str) -> None:
-        self._usage = self._runtime.usage(name)
+    def _read_gpus(self) -> None:
+        if self.gpus is not None and self._gpu_use is not None:
+            self._gpu_use.read(self.gpus, self._status)
 
-    def _read_gpus(self, status: ContainerStatus) -> None:
-        if self._gpus is None or not status.pids:
-            return
-        try:
-            readings = self._gpus.read()
-        except TelemetryError:
-            return  # the node's worker reports it; a peak is never guessed
-        mine = set(status.pids)
-        # NVML does not say whose kernels run: only a GPU that it has alone tells of it.
-        self._busy += [
-            gpu.utilisation_frac
-            for gpu in readings
-            if gpu.utilisation_frac is not None
-            and gpu.processes
-            and mine.issuperset(process.pid for process in gpu.processes)
-        ]
-        run_of_pid = dict.fromkeys(mine, status.run_id)
-        self._last_gpus = tuple(with_runs(gpu, run_of_pid) for gpu in readings)
-        for gpu in readings:
-            held = [
-                each.memory_bytes
-                for each in gpu.processes
-                if each.pid in mine and each.memory_bytes is not None
-            ]
-            if held:
-                self._gpu_peaks[gpu.uuid] = max(self._gpu_peaks.get(gpu.uuid, 0), sum(held))
+    def _tell(self, now_s: float) -> None:
+        """Check for what goes wrong, and say how far the run is."""
+        self._findings = replace(self._findings, begun=())
+        self._check.run(now_s)
+        self._snapshot.run(now_s)
+        self.listener.watched(self._watched())
 
+    def _keep_snapshot(self) -> None:
+        self.upkeep.keep_snapshot(self._watched())
 
-def _ran_out_of_time(status: ContainerStatus, max_runtime_s: float | None, grace_s: float) -> bool:
-    """Whether a flow process that has died since stopped it at its time limit.
+    def _check_once(self) -> None:
+        self._findings = self.upkeep.check(self._elapsed_s, self._usage)
 
-    Only an end soon after the limit tells: what the engine notes as the end of a
-    container that its node took along is the moment when both were back.
-    """
-    if max_runtime_s is None or status.started_at is None or status.ended_at is None:
-        return False
-    over_s = (status.ended_at - status.started_at).total_seconds() - max_runtime_s
-    ended_itself = status.exit_code == 0 or status.oom_killed
-    return not ended_itself and 0 <= over_s <= grace_s + _STOP_TAKES_S
+    def _watched(self) -> Watched:
+        found, left = self._findings, self._remaining.at(self._elapsed_s)
+        return Watched(
+            self._elapsed_s, self._log.point, left, self._usage, found.going_on, found.begun
+        )
 
+    def _must_stop(self, now_s: float) -> bool:
+        limit_s = self.max_runtime_s
+        self._timed_out = limit_s is not None and self._elapsed_s >= limit_s
+        self._cancel.run(now_s)
+        return self._timed_out or self._cancellation is not None or self._findings.end
 
-def _runtime_s(status: ContainerStatus, watched_s: float) -> float:
-    if status.started_at is None or status.ended_at is None:
-        return watched_s
-    return max((status.ended_at - status.started_at).total_seconds(), 0.0)
+    def _ask_whether_to_cancel(self) -> None:
+        self._cancellation = self.upkeep.cancellation(self._status)

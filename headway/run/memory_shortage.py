@@ -6,10 +6,12 @@ from dataclasses import replace
 from headway.model.lease import Lease
 from headway.model.node import GpuReading
 from headway.model.run import Exit
-from headway.policy.gpu_memory import tried_bytes
-from headway.policy.shortage import GpuShare, Holder, Shortage, shortage
-from headway.run.follow import Followed
+from headway.policy.oom_cause import GpuShare, Holder, Shortage, cause_of
+from headway.policy.oom_log import tried_bytes
+from headway.run.followed import Followed
+from headway.run.gpu_use import GpuUse
 from headway.site import Site
+from headway.this_node import read_node
 
 
 def shortage_of(site: Site, lease: Lease, followed: Followed) -> Shortage:
@@ -18,8 +20,9 @@ def shortage_of(site: Site, lease: Lease, followed: Followed) -> Shortage:
     Looked at are the GPUs as they were when it was last seen to run, and as
     they are now that it is gone: others may come or go between the two.
     """
-    now = {gpu.uuid: gpu for gpu in site.read_node().gpus or ()}
-    before = {gpu.uuid: gpu for gpu in followed.last_gpus}
+    now = {gpu.uuid: gpu for gpu in read_node(site).gpus or ()}
+    use = followed.gpu_use or GpuUse()
+    before = {gpu.uuid: gpu for gpu in use.newest}
     run_of = {each.pid: each.run_id for gpu in now.values() for each in gpu.processes}
     granted = {
         (each.run_id, grant.uuid): grant.memory_bytes
@@ -39,17 +42,17 @@ def shortage_of(site: Site, lease: Lease, followed: Followed) -> Shortage:
                 uuid=grant.uuid,
                 memory_bytes=gpu.memory_bytes - gpu.driver_bytes if gpu is not None else 0,
                 granted_bytes=grant.memory_bytes,
-                held_bytes=followed.gpu_peaks.get(grant.uuid),
+                held_bytes=use.peaks.get(grant.uuid),
                 others=tuple(
                     max(views, key=lambda view: sum(each.bytes_ for each in view), default=())
                 ),
             )
         )
-    return shortage(shares, tried_bytes(followed.log_tail))
+    return cause_of(shares, tried_bytes(followed.log_tail))
 
 
-def said_so(exit_: Exit, found: Shortage) -> Exit:
-    """*exit_* with what was found."""
+def with_shortage(exit_: Exit, found: Shortage) -> Exit:
+    """*exit_* with the words for what was found."""
     return replace(exit_, message=f"{exit_.message}; {found.words}") if found.words else exit_
 
 

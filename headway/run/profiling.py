@@ -55,15 +55,14 @@ def wrapping(site: Site, job: TrainingJob, attempt: int, outputs: BindMount) -> 
     return Wrapping(wrapper(folder, job.stop_grace, offered), (mount,))
 
 
-def conclude(site: Site, run_id: str, attempt: int, runtime_s: float) -> Profile | None:
+def summarise(site: Site, run_id: str, attempt: int, runtime_s: float) -> Profile | None:
     """Summarise an attempt whose program has ended, and keep it with the run.
 
     From nsys's report where there is one, else from NVML's counters. None
     only when the ledger or the disk refuses: a profile never ends a run.
     """
     try:
-        lease = site.ledger.leases.of_run(run_id)
-        gpus = [grant.uuid for grant in lease.gpus] if lease is not None else []
+        gpus = _gpus(site, run_id)
         links = _links(site, gpus)
         profile = _of_report(site, run_id, attempt, links)
         if isinstance(profile, str):
@@ -77,7 +76,7 @@ def conclude(site: Site, run_id: str, attempt: int, runtime_s: float) -> Profile
 
 
 def kept(site: Site, run_id: str) -> Profile | None:
-    """The profile that `conclude` kept on this node; None where there is none."""
+    """The profile that `summarise` kept on this node; None where there is none."""
     try:
         return from_json(Profile, json.loads(_kept_at(site, run_id).read_text()))
     except FileNotFoundError:
@@ -87,7 +86,7 @@ def kept(site: Site, run_id: str) -> Profile | None:
         return None
 
 
-def look(site: Site, record: RunRecord, window_s: float) -> Profile:
+def profile_of(site: Site, record: RunRecord, window_s: float) -> Profile:
     """The profile of a run: of the last *window_s* while it runs, afterwards the one kept.
 
     Raises:
@@ -99,8 +98,7 @@ def look(site: Site, record: RunRecord, window_s: float) -> Profile:
             allowed = "give a run that is running, or that ran on this node with `profile: true`"
             raise InvalidInput("run", record.name, allowed)
         return profile
-    lease = site.ledger.leases.of_run(record.run_id)
-    gpus = [grant.uuid for grant in lease.gpus] if lease is not None else []
+    gpus = _gpus(site, record.run_id)
     why, links = _TOO_LATE, _links(site, gpus) if record.node == site.settings.node else ()
     if record.job.get("profile"):
         why = "nsys writes its report when the program has ended"
@@ -133,6 +131,12 @@ def _of_report(site: Site, run_id: str, attempt: int, links: Sequence[GpuLinks])
     except ProfileUnreadable as error:
         return str(error)
     return replace(profile, report=str(report if report.exists() else export))
+
+
+def _gpus(site: Site, run_id: str) -> list[str]:
+    """Uuids of the GPUs that the run holds."""
+    lease = site.ledger.leases.of_run(run_id)
+    return [grant.uuid for grant in lease.gpus] if lease is not None else []
 
 
 def _links(site: Site, gpus: Sequence[str]) -> tuple[GpuLinks, ...]:

@@ -8,10 +8,11 @@ from urllib.parse import urlsplit
 
 from headway.ledger.records import RunRecord
 from headway.model.run import GRANTED, Exit, ExitKind, RunState
-from headway.policy.gang import SILENT_S, Rank
+from headway.policy.gang_end import SILENT_S, Rank, verdict, why_stop
 from headway.settings import Settings
 from headway.site import Site
 
+_RANKS_EVERY_S = 1.0
 _NOWHERE = "192.0.2.1"  # TEST-NET-1 (RFC 5737): asks for the default route, sends nothing
 
 
@@ -96,6 +97,28 @@ def other_ranks(site: Site, meeting: Meeting) -> list[Rank]:
         found.get(number, Rank(number, "a node that gave it up", False, None, 0.0))
         for number in range(1, meeting.nodes)
     ]
+
+
+def why_end(site: Site, meeting: Meeting) -> Exit | None:
+    """Why this rank has to stop for what became of its gang; None while it may go on."""
+    if meeting.rank > 0:
+        return why_leave(site, meeting)
+    begun = site.ledger.runs.get(meeting.gang_id).started_at
+    waited_s = (site.ledger.now() - begun).total_seconds() if begun else 0.0
+    return why_stop(other_ranks(site, meeting), waited_s)
+
+
+def end_of_gang(site: Site, meeting: Meeting | None, own: Exit) -> Exit:
+    """How the run ended of which this attempt ended as *own*: rank 0 waits for the others' ends."""
+    if meeting is None or meeting.rank > 0:
+        return own
+    begun_s = site.clock.monotonic_s()
+    while True:
+        waited_s = site.clock.monotonic_s() - begun_s
+        found = verdict(own, other_ranks(site, meeting), waited_s)
+        if found is not None:
+            return found
+        site.clock.sleep(_RANKS_EVERY_S)
 
 
 def why_leave(site: Site, meeting: Meeting) -> Exit | None:

@@ -1,18 +1,19 @@
-"""Looks at a running attempt for silent failures, and keeps what it finds in the ledger."""
+"""Checks a running attempt for silent failures, and keeps what it finds in the ledger."""
 
 from collections import deque
 
 from headway.model.lease import Lease
-from headway.policy.silent import silent_failures, to_end_for
+from headway.policy.silent_failures import silent_failures, to_end_for
 from headway.run.follow import Findings
 from headway.runtime.port import Usage
 from headway.site import Site
+from headway.this_node import lost_gpus
 
-LOOKS = 5
-"""So many looks within the time after which a GPU counts as not used."""
+CHECKS = 5
+"""So many checks within the time after which a GPU counts as not used."""
 
 
-class Vigil:
+class SilentCheck:
     """Watches what one lease's run does with its GPUs."""
 
     def __init__(self, site: Site, lease: Lease) -> None:
@@ -21,7 +22,7 @@ class Vigil:
         self._lease = lease
         self._cpu: deque[tuple[float, float]] = deque()
 
-    def look(self, elapsed_s: float, usage: Usage) -> Findings:
+    def check(self, elapsed_s: float, usage: Usage) -> Findings:
         """Read, decide and keep: what goes wrong now, and whether the run is to end for it.
 
         Args:
@@ -46,7 +47,7 @@ class Vigil:
             lease,
             points,
             cpu_used=self._cpu_used(elapsed_s, usage, window_s),
-            lost=self._site.lost_gpus(),
+            lost=lost_gpus(self._site),
             after_s=settings.silent_after_s,
         )
         going_on, begun = ledger.warnings.keep(lease.run_id, lease.attempt, found)

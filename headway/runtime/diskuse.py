@@ -92,20 +92,18 @@ class DiskMeter:
     """Measures some places again and again, without ever taking long.
 
     Args:
-        clock: Tells when a look has taken long enough.
+        clock: Tells when a measurement has taken long enough.
         places: What each is called → gives its directories.
-        processes: Gives the pids of who writes there: what they removed and hold open counts.
     """
 
     def __init__(
         self,
         clock: Clock,
         places: Mapping[str, Callable[[], Sequence[Path]]],
-        processes: Callable[[], Iterable[int]] = tuple,
     ) -> None:
         self._clock = clock
         self._places = places
-        self._processes = processes
+        self._pids: Iterable[int] = ()
         self._names = (*places, _REMOVED)
         self._known = dict.fromkeys(self._names, 0)
         self._counted = dict.fromkeys(self._names, 0)
@@ -113,13 +111,19 @@ class DiskMeter:
         self.peak_bytes = 0
         """Most that all places had together."""
 
-    def look(self, budget_s: float = 0.1) -> tuple[DiskUse, ...]:
-        """What the places have: by the last full count, or by this one where that is more."""
+    def measure(self, pids: Iterable[int] = (), budget_s: float = 0.1) -> tuple[DiskUse, ...]:
+        """What the places have: by the last full count, or by this one where that is more.
+
+        Args:
+            pids: Processes that write there: what they removed and hold open counts.
+            budget_s: Time after which the count goes on with the next call.
+        """
+        self._pids = pids
         end_s = self._clock.monotonic_s() + budget_s
         for number, (name, size) in enumerate(self._walk):
             self._counted[name] += size
             if number % 256 == 255 and self._clock.monotonic_s() > end_s:
-                break  # it goes on there with the next look
+                break
         else:
             self._known, self._counted = self._counted, dict.fromkeys(self._names, 0)
             self._walk = self._entries()
@@ -135,17 +139,17 @@ class DiskMeter:
             return uses
         return (*uses, replace(uses[0], what=_REMOVED, used_bytes=removed))
 
-    def look_at_all(self) -> tuple[DiskUse, ...]:
-        """One full count, however long it takes."""
+    def measure_all(self) -> tuple[DiskUse, ...]:
+        """One full count, however long it takes, where nobody writes any more."""
         self._walk, self._counted = self._entries(), dict.fromkeys(self._names, 0)
-        return self.look(float("inf"))
+        return self.measure(budget_s=float("inf"))
 
     def _entries(self) -> Iterator[tuple[str, int]]:
         for name, folders in self._places.items():
             for size in entries(folders()):
                 yield name, size
         beside = [folder for folders in self._places.values() for folder in folders()]
-        for size in removed_but_open(self._processes(), beside):
+        for size in removed_but_open(self._pids, beside):
             yield _REMOVED, size
 
 

@@ -1,4 +1,4 @@
-"""Strikes secrets out of logs: each byte of one becomes a star, so that offsets stay what they are.
+"""Redacts secrets in logs: each byte of one becomes a star, so that offsets stay what they are.
 
 Covered are the value itself, each line of one that has several, and its forms in URLs, JSON and
 base64, also where base64 has something before it. A program that turns a secret into anything
@@ -15,14 +15,14 @@ from urllib.parse import quote, quote_plus
 from headway.runtime.logfile import first_data, opened
 
 LEAST_CHARACTERS = 4
-"""A shorter value would strike out half of a log, and may be guessed from what is left."""
+"""A shorter value would hide half of a log, and may be guessed from what is left."""
 _LEAST_ENCODED = 8
 MOST_CHARACTERS = 1 << 16
 _CHUNK_BYTES = 1 << 20
 
 
 class Redactor:
-    """Strikes some secrets out of one stream that comes in pieces.
+    """Redacts some secrets in one stream that comes in pieces.
 
     Args:
         values: The secrets. Without any, everything passes as it is.
@@ -51,7 +51,7 @@ class Redactor:
 
 
 class FileRedactor:
-    """Strikes secrets out of a log file, in place, while its program goes on appending.
+    """Redacts secrets in a log file, in place, while its program goes on appending.
 
     Args:
         path: The file.
@@ -63,8 +63,8 @@ class FileRedactor:
         self._forms = _forms_of(values)
         self._done = 0
 
-    def strike(self) -> None:
-        """Strike out what has come since the last call. A file that is not there is fine.
+    def redact(self) -> None:
+        """Redact what has come since the last call. A file that is not there is fine.
 
         Raises:
             OSError: The file cannot be written.
@@ -75,12 +75,12 @@ class FileRedactor:
         if fd is None:
             return
         try:
-            while self._strike_some(fd):
+            while self._redact_some(fd):
                 pass
         finally:
             os.close(fd)
 
-    def _strike_some(self, fd: int) -> bool:
+    def _redact_some(self, fd: int) -> bool:
         """Whether there may be more to do."""
         size = os.fstat(fd).st_size
         if self._done >= size:
@@ -95,7 +95,7 @@ class FileRedactor:
 
 
 def _found(forms: Sequence[bytes], text: bytes) -> Iterator[tuple[int, int]]:
-    """Where one of *forms* stands in *text*: from, to."""
+    """Where one of *forms* occurs in *text*: from, to."""
     for form in forms:
         at = text.find(form)
         while at >= 0:
@@ -121,7 +121,7 @@ def _forms_of(values: Iterable[bytes]) -> tuple[bytes, ...]:
 
 
 def _forms(value: bytes) -> Iterator[bytes]:
-    """How *value* may stand in a log."""
+    """The forms in which *value* may occur in a log."""
     text = value.decode(errors="surrogateescape")
     stripped = text.strip()
     lines = [line.strip() for line in stripped.splitlines()]

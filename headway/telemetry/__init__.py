@@ -1,1 +1,1 @@
-"""Readings of GPUs (`gpu.py`, the only import of pynvml) and of the host (`host.py`)."""
+"""Readings of the GPUs (`gpu.py`, `nvml.py`: the only imports of pynvml) and of the host."""

@@ -1,6 +1,5 @@
 """A call with a deadline: whoever waits goes on, even if the call never returns."""
 
-import os
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -24,11 +23,7 @@ class DeadlineReader:
         self._what = what
         self._deadline_s = deadline_s
         self._clock = clock
-        self._reset()
-
-    def _reset(self) -> None:
         self._turn = threading.Lock()
-        self._pid = os.getpid()
         self._pending: Future[object] | None = None
         self._since_s = 0.0
 
@@ -39,8 +34,6 @@ class DeadlineReader:
             TelemetryTimeout: No answer within the deadline, or an earlier
                 call has not returned yet.
         """
-        if self._pid != os.getpid():
-            self._reset()  # a fork copies the lock, but no thread that could release it
         if not self._turn.acquire(timeout=self._deadline_s):
             raise self._timeout()
         try:

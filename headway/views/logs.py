@@ -7,7 +7,7 @@ from pathlib import Path
 from headway.errors import LogElsewhere, RunUnknown
 from headway.ledger.records import RunRecord
 from headway.prefect.client import FlowRun, PrefectServer
-from headway.run.attempt import container_name
+from headway.run.here import container_name
 from headway.runtime import secretfiles
 from headway.runtime.logfile import read_chunk
 from headway.runtime.redact import Redactor

@@ -1,6 +1,5 @@
 """The real pynvml over the stub library: what the contract does not ask of a fake."""
 
-import os
 import subprocess
 import sys
 import threading
@@ -232,23 +231,6 @@ def test_a_hang_costs_one_thread_and_later_reads_no_time(stub: StubGpus, make: M
             gpus.read()
     assert time.monotonic() - started < 0.2
     assert threading.active_count() == before + 1
-
-
-@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")  # Python 3.12 warns of it
-def test_a_forked_process_reads_for_itself(stub: StubGpus, make: Make) -> None:
-    """Also when it was forked while its parent's reader hung."""
-    gpus = make()
-    stub.fail(hang=1)
-    with pytest.raises(TelemetryTimeout):
-        gpus.read()
-    pid = os.fork()
-    if pid == 0:
-        stub.heal()
-        try:
-            os._exit(0 if len(gpus.read()) == 1 else 1)
-        except BaseException:
-            os._exit(2)
-    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
 
 
 @pytest.mark.parametrize("own_gib", [0, 12, 40])

@@ -8,20 +8,21 @@ import pytest
 from prefect.client.schemas.objects import StateType
 from prefect.settings import PREFECT_API_URL, temporary_settings
 
-from flows.gang import start_ranks
 from flows.rank import run_part
+from flows.start_ranks import start_ranks
 from headway.clock import SystemClock
 from headway.errors import SiteUnreachable
 from headway.model.job import Resources, TrainingJob
 from headway.model.lease import Demand, Lease, Resource, Wait
 from headway.model.run import Exit, ExitKind, Measurement, RunState
-from headway.policy.gang import TAKE_WITHIN_S, why_stop
+from headway.policy.gang_end import TAKE_WITHIN_S, why_stop
 from headway.run.attempt import Attempt
-from headway.run.follow import Followed
+from headway.run.followed import Followed
 from headway.run.rendezvous import Meeting, other_ranks, why_leave
 from headway.runtime.port import ContainerState, ContainerStatus
 from headway.settings import Settings
 from headway.site import Site
+from headway.this_node import join_site
 from headway.units import MIB
 
 GANG = "00000000-0000-4000-8000-000000000001"
@@ -39,7 +40,7 @@ FAILED = Exit(ExitKind.FAILED, 1, "exit 1")
 @pytest.fixture
 def site(tmp_path: Path) -> Site:
     site = Site(Settings(home=tmp_path, runtime="process", node="head"), SystemClock())
-    site.join()
+    join_site(site)
     for name in ("one", "two"):
         node = replace(site.ledger.nodes.all()[0].node, name=name)
         site.ledger.nodes.register(node, boot_id="b", worker_token="w")
@@ -108,7 +109,7 @@ def test_a_gang_whose_claim_was_given_back_waits_for_the_plan(site: Site) -> Non
 def ended(code: int) -> Followed:
     at = datetime.now(UTC)
     status = ContainerStatus("c", GANG, 1, ContainerState.EXITED, code, started_at=at, ended_at=at)
-    return Followed(status, timed_out=False, runtime_s=1.0, gpu_peak_bytes=None, log_tail="")
+    return Followed(status, timed_out=False, runtime_s=1.0, log_tail="", gpu_use=None)
 
 
 def test_a_gang_stopped_for_another_run_goes_on_later_also_when_rank_0_obeyed_with_exit_0(

@@ -1,6 +1,6 @@
 """Containers of attempts, as a flow process that has died left them."""
 
-from headway.run.attempt import container_name
+from headway.run.here import container_name
 from headway.runtime.port import ContainerSpec
 from headway.site import Site
 from headway.units import MIB

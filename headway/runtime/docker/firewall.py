@@ -2,7 +2,7 @@
 
 The engine's own rules keep bridges apart; they leave open the way from a
 container to every address of its host, and to the addresses at which clouds
-hand out a machine's credentials. The rules stand in a chain of their own that
+hand out a machine's credentials. The rules are in a chain of their own that
 packets pass before any address is translated and before any other filter, so
 that nothing that is accepted later opens a way again.
 """
@@ -98,7 +98,7 @@ def hold(interfaces: Sequence[str], apart: Sequence[Network], closed: Iterable[S
         closed: Services on other machines that may not be reached either.
 
     Returns:
-        Why they could not be set; empty when they stand.
+        Why they could not be set; empty when they are in place.
     """
     addresses = sorted({found for service in closed for found in _addresses(service)})
     why = _unbridged()

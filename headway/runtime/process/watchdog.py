@@ -81,7 +81,7 @@ class Watchdog:
         """Compare the program's processes with its limits; have them killed beyond."""
         self._used_bytes = sum(proctree.rss_bytes(pid) for pid in pids)
         # Shared pages count once for each process in RSS: forked loaders would be
-        # killed for memory they never took. The exact sum is dear, so it is asked
+        # killed for memory they never took. The exact sum takes long, so it is asked
         # for only near a limit or a new peak.
         near = min(self._limit_bytes, self._peak_bytes * (1 + _NEW_PEAK_FRAC))
         if len(pids) > 1 and self._used_bytes > near:

@@ -1,13 +1,16 @@
 """What a run shows of itself while it runs."""
 
 import logging
+from contextlib import nullcontext
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from prefect.client.schemas.actions import ArtifactUpdate
 
 from flows import display as module
+from flows import page
 from flows.display import Display, _line, _share, warnings_text
 from headway.estimate.remaining.model import Basis, RemainingEstimate
 from headway.model.progress import ProgressPoint
@@ -89,6 +92,16 @@ def warning(measured: float = 0.0) -> RunWarning:
     return RunWarning(1, failure, datetime(2026, 1, 1, 12, tzinfo=UTC))
 
 
+class Updates:
+    """Prefect's client, of which only one call is made."""
+
+    def __init__(self, pages: dict[str, Any]) -> None:
+        self.pages = pages
+
+    def update_artifact(self, key: str, artifact: ArtifactUpdate) -> None:
+        self.pages[key] = artifact.data
+
+
 def test_a_silent_failure_is_logged_when_it_begins_and_shown_while_it_goes_on(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -99,7 +112,7 @@ def test_a_silent_failure_is_logged_when_it_begins_and_shown_while_it_goes_on(
             f"create_{kind}_artifact",
             lambda data, *, key, **_: pages.__setitem__(key, data) or key,
         )
-    monkeypatch.setattr(Display, "_write", lambda _, key, data: pages.__setitem__(key, data))
+    monkeypatch.setattr(page, "get_client", lambda **_: nullcontext(Updates(pages)))
     clock = FakeClock()
     display = Display(logging.getLogger("display-test"), clock)
     idle = replace(HALF, warnings=(warning(),))

@@ -1,7 +1,7 @@
 """Following one container, on a fake engine and a fake clock."""
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,9 +14,11 @@ from headway.ledger.series import MAX_POINTS
 from headway.model.container_policy import ContainerPolicy
 from headway.model.node import GpuProcess, GpuReading
 from headway.model.progress import ProgressPoint
-from headway.model.run import Prediction
+from headway.model.run import Exit, ExitKind, Prediction
 from headway.model.run_warning import RunWarning, Silent, SilentFailure
-from headway.run.follow import Findings, Followed, Follower, Watched
+from headway.run.follow import Findings, Follower, Watched
+from headway.run.followed import Followed
+from headway.run.gpu_use import GpuUse
 from headway.runtime.port import ContainerSpec, ContainerState, ContainerStatus, Usage
 from headway.testing.clock import FakeClock
 from headway.testing.runtime import FakeMachine, FakeRuntime, Script
@@ -60,6 +62,35 @@ SPEC = ContainerSpec(
 )
 
 
+class Site:
+    """Keeps what it is given (port `Upkeep`); a test may replace what it does."""
+
+    def __init__(self, clock: FakeClock) -> None:
+        self.clock = clock
+        self.kept: dict[int, ProgressPoint] = {}
+        self.renewals: list[float] = []
+        self.snapshots: list[float] = []
+        self.redacted = 0
+
+    def renew(self) -> None:
+        self.renewals.append(self.clock.monotonic_s())
+
+    def keep_points(self, before: int, points: Sequence[ProgressPoint]) -> None:
+        self.kept |= dict(enumerate(points, start=before))
+
+    def keep_snapshot(self, now: Watched) -> None:
+        self.snapshots.append(now.elapsed_s)
+
+    def check(self, elapsed_s: float, usage: Usage) -> Findings:
+        return Findings()
+
+    def cancellation(self, status: ContainerStatus) -> Exit | None:
+        return None
+
+    def redact(self) -> None:
+        self.redacted += 1
+
+
 class Bench:
     """One container on a fake engine, and someone to follow it."""
 
@@ -70,45 +101,28 @@ class Bench:
         self.runtime.create(SPEC)
         self.runtime.start("run-1")
         self.listener = Listener()
-        self.kept: dict[int, ProgressPoint] = {}
-        self.renewals: list[float] = []
-        self.renew: Callable[[], None] = lambda: self.renewals.append(self.clock.monotonic_s())
+        self.site = Site(self.clock)
         self.gpus: FakeGpus | None = None
-        self.stood: list[float] = []
         told = (200.0, 200.0 / 1.9, 200.0 * 1.9)
         self.prediction = Prediction(*told, basis="4 run(s) of the same job")
-        self.look: Callable[[float, Usage], Findings] = lambda *_: Findings()
         self.secrets: tuple[bytes, ...] = ()
-        self.struck = 0
-
-    def strike(self) -> None:
-        self.struck += 1
-
-    def keep(self, before: int, points: Sequence[ProgressPoint]) -> None:
-        self.kept |= dict(enumerate(points, start=before))
 
     def follow(self, max_runtime_s: float | None = None) -> Followed:
-        follower = Follower(
-            self.runtime,
-            self.clock,
-            self.listener,
-            renew=self.renew,
-            record=self.keep,
-            stand=lambda now: self.stood.append(now.elapsed_s),
-            look=self.look,
+        return Follower(
+            runtime=self.runtime,
+            clock=self.clock,
+            name="run-1",
+            listener=self.listener,
+            upkeep=self.site,
             gpus=self.gpus,
-            renew_every_s=15.0,
-            look_every_s=20.0,
-            secrets=self.secrets,
-            strike=self.strike,
-        )
-        return follower.follow(
-            "run-1",
             prediction=self.prediction,
             epochs=None,
             max_runtime_s=max_runtime_s,
             grace_s=5.0,
-        )
+            renew_every_s=15.0,
+            check_every_s=20.0,
+            secrets=self.secrets,
+        ).follow()
 
 
 def test_a_guess_is_no_remaining_time() -> None:
@@ -123,9 +137,9 @@ def test_the_log_becomes_points_and_remaining_time() -> None:
     followed = bench.follow()
     assert followed.status.state is ContainerState.EXITED
     assert followed.runtime_s == pytest.approx(101.0, abs=1.0)
-    assert [bench.kept[i].iteration for i in range(100)] == list(range(1, 101))
+    assert [bench.site.kept[i].iteration for i in range(100)] == list(range(1, 101))
     assert bench.listener.data == b"".join(point(i) for i in range(1, 101))
-    assert bench.kept[49].t_s == pytest.approx(50.0, abs=1.0)
+    assert bench.site.kept[49].t_s == pytest.approx(50.0, abs=1.0)
     halfway = next(s for s in bench.listener.seen if s.elapsed_s > 50)
     assert halfway.remaining is not None
     assert halfway.remaining.remaining_s == pytest.approx(50.0, rel=0.1)
@@ -165,15 +179,15 @@ def test_a_secret_is_in_nothing_that_the_log_becomes() -> None:
     assert bench.listener.data == clean
     assert clean.endswith(followed.log_tail.encode())
     assert "*" * 16 in followed.log_tail
-    assert [bench.kept[0].iteration] == [1]
-    assert bench.struck > 3
+    assert [bench.site.kept[0].iteration] == [1]
+    assert bench.site.redacted > 3
 
 
 def test_the_lease_is_renewed_while_it_runs() -> None:
     bench = Bench(TRAINING)
     bench.follow()
-    gaps = [b - a for a, b in zip(bench.renewals, bench.renewals[1:], strict=False)]
-    assert bench.renewals[0] < 1.0
+    gaps = [b - a for a, b in zip(bench.site.renewals, bench.site.renewals[1:], strict=False)]
+    assert bench.site.renewals[0] < 1.0
     assert max(gaps) < 16.0
     assert len(gaps) >= 5
 
@@ -184,22 +198,22 @@ def test_a_database_that_is_away_disturbs_nothing() -> None:
     def away() -> None:
         raise LedgerUnreachable("postgresql://x", "no answer")
 
-    bench.renew = away
+    bench.site.renew = away  # type: ignore[method-assign]
     assert bench.follow().status.exit_code == 0
 
 
 def test_no_point_is_lost_while_the_database_is_away() -> None:
     bench = Bench(TRAINING)
-    keep = bench.keep
+    keep = bench.site.keep_points
 
     def away(before: int, points: Sequence[ProgressPoint]) -> None:
         if 20.0 < bench.clock.monotonic_s() < 40.0:
             raise LedgerUnreachable("postgresql://x", "no answer")
         keep(before, points)
 
-    bench.keep = away  # type: ignore[method-assign]  # the ledger of this test
+    bench.site.keep_points = away  # type: ignore[method-assign]
     bench.follow()
-    assert [bench.kept[i].iteration for i in range(100)] == list(range(1, 101))
+    assert [bench.site.kept[i].iteration for i in range(100)] == list(range(1, 101))
 
 
 def test_what_waits_for_the_database_is_no_more_than_it_keeps() -> None:
@@ -215,7 +229,7 @@ def test_what_waits_for_the_database_is_no_more_than_it_keeps() -> None:
         for number, each in enumerate(points, start=before):
             kept[min(number, MAX_POINTS - 1)] = each.iteration  # as the ledger does
 
-    bench.keep = away  # type: ignore[method-assign]  # the ledger of this test
+    bench.site.keep_points = away  # type: ignore[method-assign]
     bench.follow()
     assert max(waited) == MAX_POINTS
     assert list(kept.values()) == [*range(1, MAX_POINTS), many]
@@ -227,7 +241,7 @@ def test_a_lost_lease_ends_the_following() -> None:
     def lost() -> None:
         raise LeaseLost(7, "run", "released")
 
-    bench.renew = lost
+    bench.site.renew = lost  # type: ignore[method-assign]
     with pytest.raises(LeaseLost):
         bench.follow()
 
@@ -266,7 +280,7 @@ def test_a_clock_that_jumps_ten_days_ends_nothing() -> None:
             bench.clock.jump(10 * DAY_S)
             jumped.append(True)
 
-    bench.renew = jump
+    bench.site.renew = jump  # type: ignore[method-assign]
     followed = bench.follow(max_runtime_s=150.0)
     assert jumped
     assert not followed.timed_out
@@ -276,10 +290,10 @@ def test_the_next_process_reads_the_log_again_and_keeps_each_point_once() -> Non
     bench = Bench(TRAINING)
     bench.clock.sleep(60.0)  # what the killed process saw is not known here
     bench.follow()
-    assert [bench.kept[i].iteration for i in range(100)] == list(range(1, 101))
+    assert [bench.site.kept[i].iteration for i in range(100)] == list(range(1, 101))
 
 
-def follow_on_a_gpu(*others: GpuProcess, busy_frac: float | None) -> Followed:
+def follow_on_a_gpu(*others: GpuProcess, busy_frac: float | None) -> GpuUse:
     bench = Bench(TRAINING)
     bench.gpus = FakeGpus.idle(1)
     pids = bench.runtime.wait("run-1", 0.0).pids or (4711,)
@@ -293,20 +307,22 @@ def follow_on_a_gpu(*others: GpuProcess, busy_frac: float | None) -> Followed:
     assert isinstance(gpu, GpuReading)
     on_it = (GpuProcess(pids[0], 5 * GIB), *others)
     bench.gpus.show(gpu.uuid, processes=on_it, utilisation_frac=busy_frac)
-    return bench.follow()
+    use = bench.follow().gpu_use
+    assert use is not None
+    return use
 
 
-STRANGER = GpuProcess(pid=1, memory_bytes=30 * GIB)
+FOREIGN = GpuProcess(pid=1, memory_bytes=30 * GIB)
 
 
 def test_the_gpu_peak_is_the_containers_own() -> None:
-    assert follow_on_a_gpu(STRANGER, busy_frac=0.4).gpu_peak_bytes == 5 * GIB
+    assert follow_on_a_gpu(FOREIGN, busy_frac=0.4).peak_bytes == 5 * GIB
 
 
 def test_utilisation_is_measured_while_nobody_else_is_on_the_gpu() -> None:
-    assert follow_on_a_gpu(busy_frac=0.4).gpu_utilisation_frac == pytest.approx(0.4)
-    assert follow_on_a_gpu(STRANGER, busy_frac=0.4).gpu_utilisation_frac is None
-    assert follow_on_a_gpu(busy_frac=None).gpu_utilisation_frac is None
+    assert follow_on_a_gpu(busy_frac=0.4).utilisation_frac == pytest.approx(0.4)
+    assert follow_on_a_gpu(FOREIGN, busy_frac=0.4).utilisation_frac is None
+    assert follow_on_a_gpu(busy_frac=None).utilisation_frac is None
 
 
 def test_a_run_that_ends_before_its_total_stopped_early() -> None:
@@ -336,42 +352,58 @@ WARNING = RunWarning(
 
 def test_a_warning_is_told_from_its_beginning_and_begins_once() -> None:
     bench = Bench(TRAINING)
-    looks: list[float] = []
+    checks: list[float] = []
 
-    def look(elapsed_s: float, _: Usage) -> Findings:
-        looks.append(elapsed_s)
-        return Findings((WARNING,), (WARNING,) if len(looks) == 2 else ()) if looks[1:] else NONE
+    def check(elapsed_s: float, _: Usage) -> Findings:
+        checks.append(elapsed_s)
+        return Findings((WARNING,), (WARNING,) if len(checks) == 2 else ()) if checks[1:] else NONE
 
-    bench.look = look
+    bench.site.check = check  # type: ignore[method-assign]
     followed = bench.follow()
     assert followed.runtime_s == pytest.approx(101.0, abs=1.0)
-    assert looks == pytest.approx([20.0, 40.0, 60.0, 80.0, 100.0], abs=2.0)
+    assert checks == pytest.approx([20.0, 40.0, 60.0, 80.0, 100.0], abs=2.0)
     told = [now for now in bench.listener.seen if now.warnings]
     assert [now.elapsed_s for now in bench.listener.seen if now.begun] == [told[0].elapsed_s]
-    assert told[0].elapsed_s == looks[1]
+    assert told[0].elapsed_s == checks[1]
     assert bench.listener.seen[-1].warnings == (WARNING,)
 
 
 def test_what_the_policy_ends_is_stopped_once_in_its_grace_time() -> None:
     bench = Bench(TRAINING)
-    bench.look = lambda *_: Findings((WARNING,), end=True)
+    bench.site.check = lambda *_: Findings((WARNING,), end=True)  # type: ignore[method-assign]
     followed = bench.follow()
     assert followed.runtime_s == pytest.approx(20.0, abs=2.0)
     assert followed.status.state is ContainerState.EXITED
     assert not followed.timed_out
 
 
-def test_a_look_that_fails_changes_nothing() -> None:
+def test_a_check_that_fails_changes_nothing() -> None:
     bench = Bench(TRAINING)
 
-    def look(*_: object) -> Findings:
+    def check(*_: object) -> Findings:
         raise LedgerUnreachable("db", "gone")
 
-    bench.look = look
+    bench.site.check = check  # type: ignore[method-assign]
     assert bench.follow().runtime_s == pytest.approx(101.0, abs=1.0)
 
 
 def test_how_it_stands_is_kept_every_few_seconds() -> None:
     bench = Bench(TRAINING)
     bench.follow()
-    assert len(bench.stood) == pytest.approx(20, abs=2)
+    assert len(bench.site.snapshots) == pytest.approx(20, abs=2)
+
+
+def test_a_cancellation_is_asked_for_now_and_then_and_stops_it_once() -> None:
+    bench = Bench(TRAINING)
+    asked: list[float] = []
+    why = Exit(ExitKind.FAILED, None, "its disk is full")
+
+    def cancellation(status: ContainerStatus) -> Exit | None:
+        asked.append(bench.clock.monotonic_s())
+        return why if asked[-1] > asked[0] + 9.0 else None
+
+    bench.site.cancellation = cancellation  # type: ignore[method-assign]
+    followed = bench.follow()
+    assert followed.cancellation == why
+    assert followed.runtime_s == pytest.approx(10.0, abs=2.0)
+    assert len(asked) == pytest.approx(6, abs=1)

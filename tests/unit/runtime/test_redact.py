@@ -90,13 +90,13 @@ def test_the_file_is_struck_out_while_its_program_goes_on(
     monkeypatch.setattr(redact, "_CHUNK_BYTES", 64)
     path = tmp_path / "log"
     redactor = FileRedactor(path, [RAW])
-    redactor.strike()  # not there yet
+    redactor.redact()  # not there yet
     written = b""
     for piece in (b"x" * 60 + RAW[:5], RAW[5:] + b" and ", RAW + b"y" * 200, RAW, b" end\n"):
         with path.open("ab") as log:
             log.write(piece)
         written += piece
-        redactor.strike()
+        redactor.redact()
     assert path.read_bytes() == struck(written, RAW)
     assert RAW[:4] not in path.read_bytes()
 
@@ -106,8 +106,8 @@ def test_nothing_but_a_file_is_touched(tmp_path: Path) -> None:
     victim.write_bytes(RAW)
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "link").symlink_to(victim)
-    FileRedactor(tmp_path / "pipe", [RAW]).strike()
-    FileRedactor(tmp_path / "link", [RAW]).strike()
+    FileRedactor(tmp_path / "pipe", [RAW]).redact()
+    FileRedactor(tmp_path / "link", [RAW]).redact()
     assert victim.read_bytes() == RAW
 
 
@@ -116,7 +116,7 @@ def test_what_was_given_up_of_a_log_is_not_read_again(tmp_path: Path) -> None:
     with path.open("wb") as log:
         log.seek(1 << 42)  # to read so many zeros takes an hour
         log.write(b"key " + RAW)
-    FileRedactor(path, [RAW]).strike()
+    FileRedactor(path, [RAW]).redact()
     with path.open("rb") as log:
         log.seek(1 << 42)
         assert log.read() == b"key " + b"*" * len(RAW)

@@ -26,9 +26,9 @@ def test_both_ends_of_the_range_are_here() -> None:
 
 
 def test_the_worker_runs_on_the_newest_prefect() -> None:
-    tests = "tests/unit/worker/test_gpu_node.py"
+    tests = [f"tests/unit/worker/test_{name}.py" for name in ("seams", "gpu_node")]
     ran = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", tests],
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", *tests],
         env={**os.environ, "PYTHONPATH": str(NEWEST)},
         cwd=ROOT, capture_output=True, text=True, timeout=150, check=False,
     )  # fmt: skip

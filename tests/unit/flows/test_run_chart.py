@@ -1,11 +1,11 @@
-"""The picture of a run never ends the run, and is not drawn before it is time."""
+"""The chart of a run never ends the run, and is not drawn before it is time."""
 
 import logging
 
 import pytest
 
-from flows import portrait as module
-from flows.portrait import Portrait
+from flows import run_chart as module
+from flows.run_chart import RunChart
 from headway.run.follow import Watched
 from headway.runtime.port import Usage
 
@@ -24,13 +24,13 @@ def shown(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 def test_nothing_is_drawn_in_the_first_half_minute(shown: list[str]) -> None:
     asked: list[int] = []
-    portrait = Portrait(logging.getLogger("portrait"), lambda: asked.append(1) or [], 2)
+    chart = RunChart(logging.getLogger("run-chart"), lambda: asked.append(1) or [], 2)
     for elapsed_s in (0.2, 10.0, 29.0):
-        portrait.watched(at(elapsed_s))
+        chart.watched(at(elapsed_s))
     assert (asked, shown) == ([], [])
-    portrait.watched(at(31.0))
+    chart.watched(at(31.0))
     assert asked == [1]
-    portrait.close()
+    chart.close()
     assert [text.partition("](")[2][:22] for text in shown] == ["data:image/png;base64,"]
 
 
@@ -38,8 +38,8 @@ def test_a_ledger_that_is_away_costs_only_the_picture(shown: list[str]) -> None:
     def away() -> list[object]:
         raise ConnectionError("gone")
 
-    portrait = Portrait(logging.getLogger("portrait"), away, 2)  # type: ignore[arg-type]
+    chart = RunChart(logging.getLogger("run-chart"), away, 2)  # type: ignore[arg-type]
     for elapsed_s in (0.2, 31.0, 62.0):
-        portrait.watched(at(elapsed_s))
-    portrait.close()
+        chart.watched(at(elapsed_s))
+    chart.close()
     assert shown == []

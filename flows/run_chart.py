@@ -1,17 +1,13 @@
-"""The picture of a run on its page: drawn beside the run, about twice a minute, and at its end."""
+"""The chart of a run on its page: drawn beside the run, about twice a minute, and at its end."""
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from logging import Logger
-from typing import cast
-from uuid import UUID
 
 from prefect.artifacts import create_markdown_artifact
-from prefect.client.orchestration import get_client
-from prefect.client.schemas.actions import ArtifactUpdate
 from prefect.logging.loggers import LoggingAdapter
 
-from flows.pictures import picture_text
+from flows.page import Artifact, picture_text
 from headway.model.progress import ProgressPoint
 from headway.run.follow import Watched
 
@@ -21,14 +17,14 @@ _MAX_SAMPLES = 2000
 _TEXT = "What the log says, how long iterations take, and host memory against its limit."
 
 
-class Portrait:
+class RunChart:
     """Keeps memory samples, and draws them with the run's points while it goes on.
 
-    Drawing happens in a thread of its own, since the first picture loads
+    Drawing happens in a thread of its own, since the first chart loads
     matplotlib; the log is followed meanwhile. Nothing here ever ends the run.
 
     Args:
-        logger: Told why a picture could not be shown.
+        logger: Told why a chart could not be shown.
         points: Gives what the log has said so far.
         limit_bytes: The run's limit of host memory.
     """
@@ -45,11 +41,11 @@ class Portrait:
         self._memory: list[tuple[float, int]] = []
         self._next_s = 0.0
         self._drawing: Future[bytes] | None = None
-        self._thread = ThreadPoolExecutor(1, "portrait")
-        self._artifact: UUID | None = None
+        self._thread = ThreadPoolExecutor(1, "run-chart")
+        self._page = Artifact(create_markdown_artifact, key="picture", description=_TEXT)
 
     def watched(self, now: Watched) -> None:
-        """Take a sample; show a picture that is ready, and begin the next when it is time."""
+        """Take a sample; show a chart that is ready, and begin the next when it is time."""
         self._sample(now)
         if self._next_s == 0.0:
             self._next_s = now.elapsed_s + _EVERY_S
@@ -60,15 +56,15 @@ class Portrait:
             if self._drawing is None and now.elapsed_s >= self._next_s:
                 self._next_s = now.elapsed_s + _EVERY_S
                 self._drawing = self._begin()
-        except Exception as error:  # noqa: BLE001 - the picture must never end the run
-            self._logger.debug("the picture of the run could not be shown: %s", error)
+        except Exception as error:  # noqa: BLE001 - the chart must never end the run
+            self._logger.debug("the chart of the run could not be shown: %s", error)
 
     def close(self) -> None:
-        """The container has ended: leave a picture of all of it."""
+        """The container has ended: leave a chart of all of it."""
         try:
             self._show(self._begin().result(_WAIT_AT_END_S))
-        except Exception as error:  # noqa: BLE001 - the picture must never end the run
-            self._logger.debug("the picture of the run could not be shown: %s", error)
+        except Exception as error:  # noqa: BLE001 - the chart must never end the run
+            self._logger.debug("the chart of the run could not be shown: %s", error)
         finally:
             self._thread.shutdown(wait=False, cancel_futures=True)
 
@@ -80,18 +76,11 @@ class Portrait:
         if len(self._memory) > _MAX_SAMPLES:
             del self._memory[1::2]
 
-    def _begin(self) -> "Future[bytes]":
+    def _begin(self) -> Future[bytes]:
         return self._thread.submit(_draw, self._points(), list(self._memory), self._limit_bytes)
 
     def _show(self, png: bytes) -> None:
-        text = picture_text(png, _TEXT)
-        if self._artifact is None:
-            # Called from a synchronous flow, so this is an id, not a coroutine.
-            made = create_markdown_artifact(text, key="picture", description=_TEXT)
-            self._artifact = cast("UUID", made)
-            return
-        with get_client(sync_client=True) as client:
-            client.update_artifact(self._artifact, ArtifactUpdate(data=text))
+        self._page.show(picture_text(png, _TEXT))
 
 
 def _draw(

@@ -1,0 +1,83 @@
+"""Admits an attempt: its lease is confirmed, or what is missing is said."""
+
+from headway.errors import ImpossibleDemand, LeaseLost
+from headway.forecast import lease_terms
+from headway.model.lease import Demand, Lease, Resource, Wait
+from headway.model.run import Prediction
+from headway.run.here import NodeAttempt
+from headway.this_node import read_node
+
+
+def admit(attempt: NodeAttempt) -> Lease | Wait:
+    """Confirm the lease now that the data's real size is known, or say what is missing.
+
+    Raises:
+        ImpossibleDemand: No node of the site could ever hold it.
+    """
+    if attempt.container_exists():
+        # It was admitted before a flow process died; it is only followed now, whatever
+        # the node may still offer, and beside what was predicted before its start.
+        if attempt.lease is None:
+            raise LeaseLost(0, attempt.run_id, "its container outlived it")
+        return attempt.lease
+    prediction, demand = forecast(attempt)
+    attempt.site.ledger.runs.predict(attempt.run_id, prediction, demand)
+    record, rank = attempt.record, attempt.is_rank
+    # A gang's parts are its leader's, which was asked.
+    refusal = attempt.forecaster.refusal(
+        demand,
+        1 if rank else attempt.job.resources.nodes,
+        "" if rank else record.team,
+        pool=record.pool,
+        queue=record.queue,
+    )
+    if refusal is not None:
+        raise ImpossibleDemand(refusal.field, refusal.value, refusal.allowed)
+    terms = lease_terms(attempt.site, prediction.runtime_high_s)
+    reading = read_node(attempt.site)
+    if attempt.lease is None and attempt.job.resources.nodes > 1:
+        # Its claim was given back while this process started: only the plan claims them all.
+        return Wait(Resource.TURN, "all its nodes are claimed at once, by a worker's plan")
+    if attempt.lease is None:
+        answer = attempt.site.ledger.leases.admit(
+            attempt.run_id, attempt.site.settings.node, demand, reading=reading, **terms
+        )
+    else:
+        answer = attempt.site.ledger.leases.resize(
+            attempt.lease.lease_id, attempt.lease.token, demand, reading=reading, **terms
+        )
+    if isinstance(answer, Lease):
+        attempt.lease = answer
+        about = attempt.forecaster.gpu_type(answer)
+        if about not in ("", "cpu", prediction.gpu_type):  # it was given another GPU after all
+            attempt.site.ledger.runs.predict(attempt.run_id, forecast(attempt)[0], demand)
+    return answer
+
+
+def forecast(attempt: NodeAttempt) -> tuple[Prediction, Demand]:
+    """What is predicted and demanded, with the data's real size once it is staged.
+
+    The worker said it before the claim; it is said anew only when staging
+    found another size than the job declares, or the GPU is of another type
+    than it is about, since loading the estimators takes longer than
+    starting the container.
+    """
+    record = attempt.record
+    size = attempt.dataset_bytes
+    declared = attempt.job.dataset.size if attempt.job.dataset else None
+    said, demand = record.prediction, record.demand
+    gpu_type = attempt.forecaster.gpu_type(attempt.lease) if attempt.lease is not None else ""
+    about_it = said is not None and gpu_type in ("", "cpu", said.gpu_type)
+    if said is not None and demand is not None and about_it and size == declared:
+        return said, demand
+    on_cpu = demand is not None and not demand.gpus
+    newly, needs = attempt.forecaster.forecast(
+        attempt.job.without_gpus() if on_cpu else attempt.job,
+        dataset_bytes=size,
+        override=attempt.override,
+        pool=record.pool,
+        queue=record.queue,
+        gpu_type="" if on_cpu else gpu_type,
+    )
+    # Only another size changes what it needs: it was granted that already.
+    return newly, needs if demand is None or size != declared else demand

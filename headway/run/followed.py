@@ -1,0 +1,51 @@
+"""What following a container to its end found."""
+
+from dataclasses import dataclass
+
+from headway.model.run import Exit
+from headway.run.gpu_use import GpuUse
+from headway.runtime.outcome import classify_exit
+from headway.runtime.port import ContainerStatus
+
+_STOP_TAKES_S = 60.0
+"""At most, beside the grace time: the follower's tick, and an engine that has much to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Followed:
+    """What following a container to its end found."""
+
+    status: ContainerStatus
+    timed_out: bool
+    runtime_s: float
+    log_tail: str
+    gpu_use: GpuUse | None
+    """None for a CPU job: no GPU's memory ran out."""
+    cancellation: Exit | None = None
+    """Why it was stopped from outside, if it was."""
+    stopped_early: bool = False
+    """Whether it ended before the iterations or epochs that its log had promised."""
+    disk_peak_bytes: int | None = None
+    """Most that it had written at once."""
+
+    def own_exit(self) -> Exit:
+        """How the container ended by itself, whoever may have stopped it."""
+        return classify_exit(
+            self.status,
+            timed_out=self.timed_out,
+            log_tail=self.log_tail,
+            gpus=self.gpu_use is not None,
+        )
+
+
+def ran_out_of_time(status: ContainerStatus, max_runtime_s: float | None, grace_s: float) -> bool:
+    """Whether a flow process that has died since stopped it at its time limit.
+
+    Only an end soon after the limit tells: what the engine notes as the end of a
+    container that its node took along is the moment when both were back.
+    """
+    if max_runtime_s is None or status.started_at is None or status.ended_at is None:
+        return False
+    over_s = (status.ended_at - status.started_at).total_seconds() - max_runtime_s
+    ended_itself = status.exit_code == 0 or status.oom_killed
+    return not ended_itself and 0 <= over_s <= grace_s + _STOP_TAKES_S

@@ -1,0 +1,162 @@
+"""One attempt on its node: what it is called there, and where its files lie."""
+
+import os
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+from headway.errors import PolicyViolation
+from headway.forecast import Forecaster
+from headway.home import have_passable
+from headway.ledger.records import RunRecord
+from headway.model.container_policy import GangNetwork, NetworkMode
+from headway.model.job import TrainingJob
+from headway.model.lease import Lease, Refuse
+from headway.model.run import Prediction
+from headway.run.rendezvous import Meeting, own_address
+from headway.runtime import secretfiles
+from headway.runtime.redact import FileRedactor
+from headway.settings import Settings
+from headway.site import Site, as_ids
+from headway.staging.cache import StagedDataset
+
+
+def container_name(run_id: str, attempt: int) -> str:
+    """The one name of an attempt's container: one name, so one container, whatever dies."""
+    return f"headway-{run_id}-{attempt}"
+
+
+def log_path(settings: Settings, run_id: str, attempt: int | str) -> Path:
+    """The file on this node that gets what the program of an attempt prints."""
+    return settings.runs_dir / run_id / "log" / f"attempt-{attempt}.log"
+
+
+class NodeAttempt:
+    """The current attempt of one run, on this node: what is known of it."""
+
+    def __init__(
+        self, site: Site, run_id: str, job: TrainingJob, meeting: Meeting | None = None
+    ) -> None:
+        """Take up the run; it is put into the ledger if it is not there yet.
+
+        Args:
+            site: This node's.
+            run_id: The run.
+            job: What it runs.
+            meeting: Where a rank of a gang meets the others.
+        """
+        self.site = site
+        self.run_id = run_id
+        self.job = job
+        site.ledger.runs.enqueue(
+            run_id,
+            job.document(),
+            name=job.name,
+            owner=job.owner,
+            team=job.team,
+            pool=site.settings.pool,
+            priority=0,
+            submitted_at=site.clock.now(),
+        )
+        self.number = self.record.attempt
+        self.override = self.record.demand_override or {}
+        self.lease = self.site.ledger.leases.of_run(run_id)
+        self.dataset: StagedDataset | None = None
+        self.meeting = meeting
+        """Where it meets the other ranks of its gang; None for a job on one node."""
+
+    @property
+    def container(self) -> str:
+        """Name of this attempt's container."""
+        return container_name(self.run_id, self.number)
+
+    @property
+    def is_rank(self) -> bool:
+        """Whether this is a part of a gang that another node's run leads."""
+        return self.meeting is not None and self.meeting.rank > 0
+
+    @property
+    def record(self) -> RunRecord:
+        """The run as the ledger has it now."""
+        return self.site.ledger.runs.get(self.run_id)
+
+    @property
+    def prediction(self) -> Prediction:
+        """What was said before the start."""
+        return self.record.prediction or Prediction()
+
+    @property
+    def forecaster(self) -> Forecaster:
+        """Asked about the nodes as they are now."""
+        return Forecaster(self.site)
+
+    @property
+    def dataset_bytes(self) -> int | None:
+        """Real size of its staged data; None without any."""
+        return self.dataset.size_bytes if self.dataset is not None else None
+
+    @property
+    def folder(self) -> Path:
+        """Log, outputs and checkpoints of the run."""
+        return self.site.settings.runs_dir / self.run_id
+
+    @property
+    def log(self) -> Path:
+        """What its program prints."""
+        return log_path(self.site.settings, self.run_id, self.number)
+
+    @property
+    def secrets(self) -> Path:
+        """Where the secrets of its container lie."""
+        return self.site.settings.secrets_dir / self.container
+
+    def made(self, name: str) -> Path:
+        """A directory of the run that is the program's user's alone."""
+        have_passable(self.folder)
+        folder = self.folder / name
+        folder.mkdir(mode=0o700, exist_ok=True)
+        user = as_ids(self.site.container_user)
+        if user is not None:
+            os.chown(folder, *user)
+        return folder
+
+    def container_exists(self) -> bool:
+        """Whether its container was created, and not removed yet."""
+        return self.site.runtime.inspect(self.container) is not None
+
+    def meet(self, lease: Lease) -> Meeting | None:
+        """Lead the job's gang from this node; None for a job on one node."""
+        nodes = self.job.resources.nodes
+        if nodes > 1 and self.meeting is None:
+            port = next(port for port in lease.ports if port not in self.job.ports)
+            # On a network of gangs the container's address is known once it runs; until
+            # then, and to itself, its head goes by its own name.
+            on_network = isinstance(self.network(), GangNetwork)
+            address = self.container if on_network else own_address(self.site.settings)
+            self.meeting = Meeting(self.run_id, self.number, address, port, 0, nodes)
+        return self.meeting
+
+    def meeting_place(self) -> Meeting | None:
+        """Where the other ranks find this one, once its container runs; None if it has ended."""
+        if self.meeting is None or not isinstance(self.network(), GangNetwork):
+            return self.meeting
+        status = self.site.runtime.inspect(self.container)
+        if status is None or not status.address:
+            return None
+        return replace(self.meeting, address=status.address)
+
+    def network(self) -> NetworkMode | GangNetwork | None:
+        """The network its container joins; raises `PolicyViolation` where the site has none."""
+        found = self.forecaster.network(self.job.resources.nodes)
+        if isinstance(found, Refuse):
+            raise PolicyViolation("network", f"{found.value} node(s)", found.allowed)
+        return found
+
+
+def forget_secrets(settings: Settings, container: str) -> None:
+    """Redact the secrets of *container*, which is gone, in its log, and remove them."""
+    folder = settings.secrets_dir / container
+    run_id, _, attempt = container.removeprefix("headway-").rpartition("-")
+    with suppress(OSError):  # what lies there is no log; the secrets go in any case
+        FileRedactor(log_path(settings, run_id, attempt), secretfiles.read(folder)).redact()
+    secretfiles.remove(folder)

@@ -1,0 +1,130 @@
+"""Settles an attempt that has ended: how, what it used, what it teaches, and what follows."""
+
+from headway.model.lease import Demand
+from headway.model.run import Exit, ExitKind, Measurement
+from headway.policy.conclude import AttemptEnd, Ended, Had, conclude, preempted
+from headway.policy.silent_failures import exit_told
+from headway.run.admit import forecast
+from headway.run.followed import Followed
+from headway.run.here import NodeAttempt
+from headway.run.memory_shortage import shortage_of, with_shortage
+from headway.run.rendezvous import end_of_gang
+from headway.run.traces import lesson, trace_of
+from headway.this_node import lost_gpus
+
+
+def settle(attempt: NodeAttempt, followed: Followed) -> tuple[Exit, Measurement]:
+    """Classify the end of *attempt*, learn from it, and put what follows into the ledger."""
+    demand = attempt.record.demand or forecast(attempt)[1]
+    exit_, above_bytes = _exit(attempt, followed)
+    measured = _measured(attempt, followed, demand)
+    # A profiler takes time and memory of its own: nothing is learned from such a run.
+    if not attempt.is_rank and not attempt.job.profile:
+        _learn(attempt, exit_, measured, demand, above_bytes)
+    record = attempt.record
+    held = [grant.memory_bytes for grant in attempt.lease.gpus] if attempt.lease else []
+    had = Had(
+        demand,
+        host_peak_bytes=measured.host_peak_bytes,
+        gpu_bytes=max(held, default=0),
+        gpu_above_bytes=above_bytes,
+        spaces=attempt.forecaster.spaces(record.pool, record.queue),
+        nodes=attempt.job.resources.nodes,
+    )
+    return conclude_attempt(attempt, exit_, measured, had), measured
+
+
+def conclude_attempt(
+    attempt: NodeAttempt, exit_: Exit, measured: Measurement | None = None, had: Had | None = None
+) -> Exit:
+    """Decide what follows an attempt that ended so, and put it into the ledger.
+
+    Args:
+        attempt: The attempt.
+        exit_: How it ended.
+        measured: What it used; None where it ended before its container did.
+        had: What it had; None in the same case.
+
+    Returns:
+        The exit, with what follows.
+    """
+    runs, run_id = attempt.site.ledger.runs, attempt.run_id
+    end = AttemptEnd(
+        exit_,
+        attempt.number,
+        attempt.job.retries,
+        attempt.record.preemptions,
+        attempt.override,
+        had,
+    )
+    found = conclude(end)
+    if isinstance(found, Ended):
+        runs.finish(run_id, found.exit_, measured or Measurement())
+    else:
+        more = found.override or None
+        runs.requeue(run_id, found.exit_, measured, demand_override=more)
+    return found.exit_
+
+
+def _exit(attempt: NodeAttempt, followed: Followed) -> tuple[Exit, int | None]:
+    """How the attempt ended, and what it needs more than if it ran out of GPU memory."""
+    own = followed.own_exit()
+    other = attempt.record.preempted_for
+    if other is not None and own.kind is not ExitKind.OK:
+        return preempted(own, other), 0
+    own = _told(attempt, own)
+    exit_ = followed.cancellation or end_of_gang(attempt.site, attempt.meeting, own)
+    # Ranks fail when rank 0, told to stop for another run, leaves them with exit 0.
+    if other is not None and exit_ is not own and exit_.kind is not ExitKind.OK:
+        return preempted(exit_, other), 0
+    # Of another rank of its gang nothing is known here.
+    if exit_.kind is not ExitKind.GPU_OUT_OF_MEMORY or exit_ is not own or not attempt.lease:
+        return exit_, 0
+    short = shortage_of(attempt.site, attempt.lease, followed)
+    return with_shortage(exit_, short), short.above_bytes
+
+
+def _told(attempt: NodeAttempt, exit_: Exit) -> Exit:
+    """*exit_*, unless the site's policy or a lost GPU ended the attempt."""
+    if attempt.lease is None or not attempt.lease.gpus:
+        return exit_
+    site = attempt.site
+    warnings = site.ledger.warnings.of_run(attempt.run_id, attempt.number)
+    gpus = [grant.uuid for grant in attempt.lease.gpus]
+    return exit_told(exit_, warnings, lost_gpus(site), gpus)
+
+
+def _measured(attempt: NodeAttempt, followed: Followed, demand: Demand) -> Measurement:
+    site, gpus = attempt.site, followed.gpu_use
+    usage, nodes = site.runtime.usage(attempt.container), attempt.job.resources.nodes
+    # What a gang costs is said once, on the run that leads.
+    price = None if attempt.is_rank else attempt.forecaster.cost
+    return Measurement(
+        runtime_s=followed.runtime_s,
+        host_peak_bytes=usage.host_peak_bytes,
+        host_cache_bytes=usage.host_cache_bytes,
+        gpu_peak_bytes=gpus.peak_bytes if gpus else None,
+        gpu_utilisation_frac=gpus.utilisation_frac if gpus else None,
+        cpu_s=usage.cpu_s,
+        disk_peak_bytes=followed.disk_peak_bytes,
+        cost=price(demand, followed.runtime_s, nodes=nodes) if price else None,
+    )
+
+
+def _learn(
+    attempt: NodeAttempt,
+    exit_: Exit,
+    measured: Measurement,
+    demand: Demand,
+    gpu_above_bytes: int | None,
+) -> None:
+    """Keep the trace of an attempt that teaches something.
+
+    Nothing of a run on GPUs of several types, which is as slow as the slowest.
+    """
+    site = attempt.site
+    gpu_type = attempt.forecaster.gpu_type(attempt.lease) if attempt.lease is not None else ""
+    learnt = lesson(exit_, measured, demand, gpu_above_bytes)
+    if gpu_type and learnt is not None:
+        trace = trace_of(attempt, demand, learnt, gpu_type)
+        site.ledger.traces.add([trace])

@@ -1,0 +1,75 @@
+"""What one attempt asks its runtime for."""
+
+from collections.abc import Mapping
+
+from headway.errors import InvalidInput
+from headway.model.lease import Lease
+from headway.run.here import NodeAttempt
+from headway.run.profiling import wrapping
+from headway.runtime import secretfiles
+from headway.runtime.port import BindMount, ContainerSpec
+from headway.runtime.redact import LEAST_CHARACTERS, MOST_CHARACTERS
+from headway.site import as_ids
+
+DATA, OUTPUTS, CHECKPOINT = "/data", "/outputs", "/checkpoint"
+
+
+def container_spec(attempt: NodeAttempt, lease: Lease) -> ContainerSpec:
+    """The container of an attempt that may use *lease*; its directories are made."""
+    site, job = attempt.site, attempt.job
+    attempt.made("log")
+    mounts = {
+        "HEADWAY_OUTPUTS": BindMount(attempt.made("outputs"), OUTPUTS, read_only=False),
+        "HEADWAY_CHECKPOINT": BindMount(attempt.made("checkpoint"), CHECKPOINT, read_only=False),
+    }
+    if attempt.dataset is not None:
+        path = attempt.dataset.path
+        mounts["HEADWAY_DATA"] = BindMount(path, f"{DATA}/{path.name}")
+    path_in = site.runtime.path_in_container
+    secrets = BindMount(attempt.secrets, secretfiles.TARGET)
+    profiling = wrapping(site, job, attempt.number, mounts["HEADWAY_OUTPUTS"])
+    return ContainerSpec(
+        name=attempt.container,
+        run_id=attempt.run_id,
+        attempt=attempt.number,
+        image=job.image,
+        command=tuple(job.command),
+        env={
+            **(attempt.meeting.environment(len(lease.gpus)) if attempt.meeting else {}),
+            **job.env,
+            **{f"{variable}_FILE": f"{path_in(secrets)}/{variable}" for variable in job.secrets},
+            **{variable: path_in(mount) for variable, mount in mounts.items()},
+            "HEADWAY_RUN_ID": attempt.run_id,
+            "HEADWAY_ATTEMPT": str(attempt.number),
+        },
+        mounts=(*mounts.values(), *profiling.mounts, *((secrets,) if job.secrets else ())),
+        wrapper=profiling.words,
+        log_path=attempt.log,
+        host_memory_bytes=lease.host_memory_bytes,
+        cpus=lease.cpus,
+        shm_bytes=job.resources.shm,
+        gpu_uuids=tuple(grant.uuid for grant in lease.gpus),
+        # The port where ranks meet is theirs: nobody else on the node may speak to it.
+        ports=tuple(job.ports),
+        network=attempt.network(),
+        user=site.container_user,
+        log_limit_bytes=site.settings.log_limit_bytes,
+        disk_bytes=job.resources.disk or None,
+    )
+
+
+def keep_secrets(attempt: NodeAttempt, values: Mapping[str, str]) -> None:
+    """Lay *values* down where the program, and nobody else, reads them.
+
+    Raises:
+        InvalidInput: One of them cannot be redacted in logs.
+    """
+    for variable, value in values.items():
+        if not LEAST_CHARACTERS <= len(value.strip()) <= MOST_CHARACTERS:
+            raise InvalidInput(
+                f"secrets.{variable}",
+                attempt.job.secrets[variable],
+                f"a secret of {LEAST_CHARACTERS} to {MOST_CHARACTERS} characters can be struck "
+                "out of logs; give the block such a value",
+            )
+    secretfiles.write(attempt.secrets, values, as_ids(attempt.site.container_user))

@@ -1,0 +1,111 @@
+"""What the site does for one attempt while its container runs (port `follow.Upkeep`)."""
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from headway.ledger.standings import NOT_KEPT_YET
+from headway.model.attempt_record import Standing
+from headway.model.lease import Lease
+from headway.model.progress import ProgressPoint
+from headway.model.run import Exit, ExitKind
+from headway.policy.disk import DiskUse, why_too_much
+from headway.run.follow import Watched
+from headway.run.here import NodeAttempt
+from headway.run.rendezvous import why_end
+from headway.run.silent_check import SilentCheck
+from headway.runtime.diskuse import DiskMeter
+from headway.runtime.port import ContainerStatus
+from headway.runtime.redact import FileRedactor
+
+_DISK_GRACE_S = 3.0
+
+
+class AttemptUpkeep:
+    """Upkeep of an attempt.
+
+    Args:
+        attempt: The attempt.
+        lease: What it may use.
+        secrets: Values that nobody may see in its log.
+    """
+
+    def __init__(self, attempt: NodeAttempt, lease: Lease, secrets: Iterable[bytes]) -> None:
+        self._attempt = attempt
+        self._site = attempt.site
+        self._lease = lease
+        self.check = SilentCheck(attempt.site, lease).check
+        self.redact = FileRedactor(attempt.log, secrets).redact
+        self._container_folders: tuple[Path, ...] = ()
+        self._disk = DiskMeter(
+            attempt.site.clock,
+            {
+                "outputs, checkpoint and log": lambda: (attempt.folder,),
+                "elsewhere in its container": self._own_folders,
+            },
+        )
+
+    def renew(self) -> None:
+        """Renew the lease. Raises `LeaseLost`."""
+        lease, ttl_s = self._lease, self._site.settings.lease_ttl_s
+        self._site.ledger.leases.renew(lease.lease_id, lease.token, ttl_s)
+
+    def keep_points(self, before: int, points: Sequence[ProgressPoint]) -> None:
+        """Keep progress points in the ledger."""
+        run_id, number = self._attempt.run_id, self._attempt.number
+        self._site.ledger.progress.append(run_id, number, points, first=before)
+
+    def keep_snapshot(self, now: Watched) -> None:
+        """Keep in the ledger how far the run is."""
+        left = now.remaining
+        self._site.ledger.standings.keep(
+            Standing(
+                self._attempt.run_id,
+                self._attempt.number,
+                NOT_KEPT_YET,
+                now.elapsed_s,
+                done_frac=now.done_frac,
+                remaining_s=left.remaining_s if left else None,
+                low_s=left.low_s if left else None,
+                high_s=left.high_s if left else None,
+            )
+        )
+
+    def cancellation(self, status: ContainerStatus) -> Exit | None:
+        """Why the container has to stop: for the disk it takes, or with its gang."""
+        too_much = self._why_too_much(self._disk.measure(status.pids))
+        if too_much:
+            # It goes on writing in its grace time: it gets little of it.
+            grace_s = min(self._attempt.job.stop_grace, _DISK_GRACE_S)
+            self._site.runtime.stop(self._attempt.container, grace_s)
+            return Exit(ExitKind.FAILED, None, too_much)
+        meeting = self._attempt.meeting
+        return why_end(self._site, meeting) if meeting is not None else None
+
+    def last_cancellation(self, status: ContainerStatus) -> Exit | None:
+        """Why a container that has ended had to, whatever ended it; None where it had not.
+
+        What it wrote last is measured too, and what it was stopped for by a flow that has
+        died since.
+        """
+        too_much = self._why_too_much(self._disk.measure_all())
+        if not too_much or not self._asked_bytes:
+            return None
+        return Exit(ExitKind.FAILED, status.exit_code, too_much)
+
+    @property
+    def disk_peak_bytes(self) -> int:
+        """Most that it was seen to have written at once."""
+        return self._disk.peak_bytes
+
+    @property
+    def _asked_bytes(self) -> int | None:
+        return self._attempt.job.resources.disk or None
+
+    def _why_too_much(self, uses: Sequence[DiskUse]) -> str:
+        reserve = self._site.node_settings.reserve_disk
+        return why_too_much(uses, self._asked_bytes, None if isinstance(reserve, str) else reserve)
+
+    def _own_folders(self) -> tuple[Path, ...]:
+        if not self._container_folders:  # they stay the same while there is a container
+            self._container_folders = self._site.runtime.own_folders(self._attempt.container)
+        return self._container_folders

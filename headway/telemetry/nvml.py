@@ -1,0 +1,224 @@
+"""One GPU as NVML shows it. This file and gpu.py beside it are the only home of pynvml.
+
+Of a GPU that is divided by MIG, the slices are the GPUs: each has a uuid and
+memory of its own, and a container is given a slice by that uuid.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple, TypeVar
+
+import pynvml
+
+from headway.errors import NvmlUnavailable
+from headway.model.link import GpuLinks, NvLink, Pcie
+from headway.model.node import Gpu, GpuProcess, GpuReading
+from headway.units import KIB
+
+T = TypeVar("T")
+_ALL_LINKS = 0xFFFF_FFFF
+"""NVML's scope for the sum over all NVLinks of a GPU."""
+_NVLINK_VERSIONS = {1: "1.0", 2: "2.0", 3: "2.2", 4: "3.0", 5: "3.1", 6: "4.0", 7: "5.0"}
+"""nvmlNvlinkVersion_t; older bindings lack names for the later ones."""
+LOST = (pynvml.NVML_ERROR_GPU_IS_LOST, pynvml.NVML_ERROR_RESET_REQUIRED)
+"""Errors of one GPU that leave the others alone."""
+_NOT_OFFERED = (
+    pynvml.NVML_ERROR_NOT_SUPPORTED,
+    pynvml.NVML_ERROR_NO_PERMISSION,
+    pynvml.NVML_ERROR_FUNCTION_NOT_FOUND,
+    pynvml.NVML_ERROR_ARGUMENT_VERSION_MISMATCH,
+    pynvml.NVML_ERROR_NO_DATA,
+)
+
+
+class _Traffic(NamedTuple):
+    """What went over all NVLinks of a GPU since some reset."""
+
+    at_s: float
+    rx_kib: int
+    tx_kib: int
+
+
+@dataclass(slots=True)
+class Device:
+    """One GPU, or one slice of a divided GPU. Its methods raise NVML's own errors."""
+
+    handle: Any
+    gpu: Gpu
+    _traffic: _Traffic | None = None
+
+    def _offered(self, read: Callable[..., T], *args: object) -> T | None:
+        return _offered(lambda: read(self.handle, *args))
+
+    def read(self, now_s: float) -> GpuReading:
+        """What it does at *now_s* of the monotonic clock; NVLink's rates since the reading before.
+
+        Raises:
+            NvmlUnavailable: It does not report its memory.
+        """
+        gpu = self.gpu
+        total, used, kept = _memory(self.handle, gpu.uuid)
+        utilisation = self._offered(pynvml.nvmlDeviceGetUtilizationRates)
+        power_mw = self._offered(pynvml.nvmlDeviceGetPowerUsage)
+        pcie = pynvml.nvmlDeviceGetPcieThroughput
+        rx = self._offered(pcie, pynvml.NVML_PCIE_UTIL_RX_BYTES)
+        tx = self._offered(pcie, pynvml.NVML_PCIE_UTIL_TX_BYTES)
+        nvlink_rx, nvlink_tx = self._nvlink_rates(now_s)
+        return GpuReading(
+            uuid=gpu.uuid,
+            index=gpu.index,
+            name=gpu.name,
+            memory_bytes=total,
+            used_bytes=used,
+            driver_bytes=kept,
+            utilisation_frac=None if utilisation is None else utilisation.gpu / 100,
+            temperature_c=self._offered(
+                pynvml.nvmlDeviceGetTemperature, pynvml.NVML_TEMPERATURE_GPU
+            ),
+            power_w=None if power_mw is None else power_mw / 1000,
+            pcie_rx_bytes_per_s=None if rx is None else float(rx * KIB),
+            pcie_tx_bytes_per_s=None if tx is None else float(tx * KIB),
+            nvlink_rx_bytes_per_s=nvlink_rx,
+            nvlink_tx_bytes_per_s=nvlink_tx,
+            processes=self._offered(_processes) or (),
+        )
+
+    def _nvlink_rates(self, now_s: float) -> tuple[float, float] | tuple[None, None]:
+        counters = self._offered(_nvlink_counters)
+        before, now = self._traffic, counters and _Traffic(now_s, *counters)
+        self._traffic = now or before
+        if now is None or before is None or now.at_s <= before.at_s:
+            return None, None
+        rx_kib, tx_kib = now.rx_kib - before.rx_kib, now.tx_kib - before.tx_kib
+        if rx_kib < 0 or tx_kib < 0:
+            return None, None  # the counters were reset
+        elapsed_s = now.at_s - before.at_s
+        return rx_kib * KIB / elapsed_s, tx_kib * KIB / elapsed_s
+
+    def links(self) -> GpuLinks:
+        """How it is connected now."""
+        return GpuLinks(
+            self.gpu.uuid,
+            pcie=self._pcie(
+                pynvml.nvmlDeviceGetCurrPcieLinkGeneration, pynvml.nvmlDeviceGetCurrPcieLinkWidth
+            ),
+            pcie_at_most=self._pcie(
+                pynvml.nvmlDeviceGetMaxPcieLinkGeneration, pynvml.nvmlDeviceGetMaxPcieLinkWidth
+            ),
+            nvlink=self._nvlink(),
+        )
+
+    def _pcie(self, generation_of: Callable[[Any], int], lanes_of: Callable[[Any], int]) -> Any:
+        generation, lanes = self._offered(generation_of), self._offered(lanes_of)
+        return Pcie(generation, lanes) if generation and lanes else None
+
+    def _nvlink(self) -> NvLink | None:
+        """The links that are up, taken to be of one version."""
+        up = []
+        for link in range(pynvml.NVML_NVLINK_MAX_LINKS):
+            try:
+                state = pynvml.nvmlDeviceGetNvLinkState(self.handle, link)
+            except pynvml.NVMLError as error:
+                if error.value not in (*_NOT_OFFERED, pynvml.NVML_ERROR_INVALID_ARGUMENT):
+                    raise
+                break  # no NVLink at all, or the GPU has no more of them
+            if state == pynvml.NVML_FEATURE_ENABLED:
+                up.append(link)
+        if not up:
+            return None
+        number = self._offered(pynvml.nvmlDeviceGetNvLinkVersion, up[0])
+        return NvLink(_NVLINK_VERSIONS.get(number or 0, "of an unknown version"), len(up))
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The GPUs of a node as NVML counts them."""
+
+    devices: list[Device]
+    """Those that answer; of a divided one its slices."""
+    lost: dict[int, str]
+    """Those that cannot be reached, by index, with NVML's words: their uuid cannot be asked."""
+    divided: set[str]
+    """Uuids of those that are divided."""
+
+
+def find() -> Found:
+    """Every GPU of this node. One that is lost is left out: nothing is ever started on it."""
+    found = Found([], {}, set())
+    for index in range(pynvml.nvmlDeviceGetCount()):
+        try:
+            handle = pynvml.nvmlDeviceGetHandleByIndex(index)
+            parts = _slices(handle)
+            found.devices.extend([_device(part, index) for part in parts])
+            if parts != [handle]:
+                found.divided.add(pynvml.nvmlDeviceGetUUID(handle))
+        except pynvml.NVMLError as error:
+            if error.value not in LOST:
+                raise
+            found.lost[index] = words(error)
+    return found
+
+
+def _slices(handle: Any) -> list[Any]:
+    mode = _offered(lambda: pynvml.nvmlDeviceGetMigMode(handle))
+    if mode is None or mode[0] != pynvml.NVML_DEVICE_MIG_ENABLE:
+        return [handle]
+    slices = []
+    for index in range(pynvml.nvmlDeviceGetMaxMigDeviceCount(handle)):
+        try:
+            slices.append(pynvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, index))
+        except pynvml.NVMLError as error:
+            if error.value != pynvml.NVML_ERROR_NOT_FOUND:
+                raise
+    return slices
+
+
+def _device(handle: Any, index: int) -> Device:
+    uuid, name = pynvml.nvmlDeviceGetUUID(handle), pynvml.nvmlDeviceGetName(handle)
+    total, _, _ = _memory(handle, uuid)
+    return Device(handle, Gpu(uuid=uuid, index=index, name=name, memory_bytes=total))
+
+
+def _memory(handle: Any, uuid: str) -> tuple[int, int, int]:
+    """Total and used bytes, and those of the used ones that the driver keeps for itself."""
+    memory = _offered(lambda: pynvml.nvmlDeviceGetMemoryInfo(handle, pynvml.nvmlMemory_v2))
+    if memory is None:
+        memory = _offered(lambda: pynvml.nvmlDeviceGetMemoryInfo(handle))
+    if memory is None:
+        raise NvmlUnavailable(f"GPU {uuid} does not report its memory")
+    return memory.total, memory.total - memory.free, getattr(memory, "reserved", 0)
+
+
+def _nvlink_counters(handle: Any) -> tuple[int, int] | None:
+    """KiB received and sent over all links since some reset; None without NVLink."""
+    fields = (
+        pynvml.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_RX,
+        pynvml.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX,
+    )
+    values = pynvml.nvmlDeviceGetFieldValues(handle, [(field, _ALL_LINKS) for field in fields])
+    if any(value.nvmlReturn != pynvml.NVML_SUCCESS for value in values):
+        return None
+    return values[0].value.ullVal, values[1].value.ullVal
+
+
+def _processes(handle: Any) -> tuple[GpuProcess, ...]:
+    try:
+        found = pynvml.nvmlDeviceGetComputeRunningProcesses_v3(handle)
+    except pynvml.NVMLError_FunctionNotFound:
+        found = pynvml.nvmlDeviceGetComputeRunningProcesses_v2(handle)
+    return tuple(GpuProcess(pid=each.pid, memory_bytes=each.usedGpuMemory) for each in found)
+
+
+def _offered(read: Callable[[], T]) -> T | None:
+    """*read*, or None where this GPU or driver does not offer it."""
+    try:
+        return read()
+    except pynvml.NVMLError as error:
+        if error.value in _NOT_OFFERED:
+            return None
+        raise
+
+
+def words(error: Any) -> str:
+    """An error of NVML in a message."""
+    return f"NVML error {error.value}: {error}"
