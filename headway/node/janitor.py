@@ -29,6 +29,7 @@ from headway.policy.demand import attempts_left
 from headway.policy.reconcile import Action, PrefectView, Situation, reconcile
 from headway.run.here import container_name
 from headway.site import Site
+from headway.this_node import remove_container
 
 log = logging.getLogger(__name__)
 
@@ -185,7 +186,7 @@ class Janitor:
                     return True  # its flow let go of it in this moment
                 # Nobody may hold what was promised to others: the container goes.
                 log.warning("%s", error)
-                self._site.remove_container(case.container, run.run_id)
+                remove_container(self._site, case.container, run.run_id)
         except HeadwayError as error:
             log.warning("%s of run %s: %s; tried again next round", action, run.run_id, error)
             return False
@@ -200,7 +201,7 @@ class Janitor:
                 ledger.leases.renew(lease.lease_id, token, self._site.settings.lease_ttl_s)
             case Action.STOP_CONTAINER:
                 self._site.runtime.stop(container, job_from_document(run.job).stop_grace)
-                self._site.remove_container(container, run.run_id)
+                remove_container(self._site, container, run.run_id)
             case Action.RELEASE:
                 self._site.cache.release(run.run_id)
                 ledger.leases.release(run.run_id)

@@ -12,6 +12,7 @@ from headway.node.flowrun import live_flow
 from headway.run.here import forget_secrets
 from headway.runtime.port import ContainerStatus
 from headway.site import Site
+from headway.this_node import remove_container
 
 log = logging.getLogger(__name__)
 
@@ -49,7 +50,7 @@ def _remove(site: Site, container: ContainerStatus) -> None:
         return  # it began after the runs were read, as a gang's rank does at any time
     log.warning("container %s belongs to no live attempt: removed", container.name)
     site.runtime.stop(container.name, 10.0)
-    site.remove_container(container.name, container.run_id)
+    remove_container(site, container.name, container.run_id)
 
 
 def _remove_secrets(site: Site) -> None:

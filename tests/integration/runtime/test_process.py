@@ -22,7 +22,7 @@ from headway.runtime.port import BindMount, ContainerState
 from headway.runtime.process import programs
 from headway.runtime.process.programs import ProcessRuntime
 from headway.testing.runtime import Script
-from headway.testing.runtime_contract import SLEEPS, Harness, Program, until, whole_log
+from headway.testing.runtime_harness import SLEEPS, Harness, Program, until, whole_log
 from headway.units import MIB
 
 if not sys.platform.startswith("linux"):
@@ -149,7 +149,7 @@ def test_the_environment_is_what_was_given(
     runtime.wait(spec.name, 10.0)
     lines = whole_log(runtime, spec.name).decode().splitlines()
     keys = {line.split("=")[0] for line in lines if "=" in line} - {"PWD", "_", "OLDPWD", "SHLVL"}
-    assert keys == {"PATH", "HOME", "LANG", "OMP_NUM_THREADS", "CUDA_VISIBLE_DEVICES",
+    assert keys == {"PATH", "PYTHONPATH", "HOME", "LANG", "OMP_NUM_THREADS", "CUDA_VISIBLE_DEVICES",
                     "HEADWAY_CONTAINER", "GIVEN"}  # fmt: skip
     assert "GIVEN=a value with spaces" in lines
     assert "CUDA_VISIBLE_DEVICES=" in lines
