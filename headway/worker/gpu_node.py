@@ -28,7 +28,7 @@ from prefect.workers import process as prefect_process
 from prefect.workers.process import ProcessJobConfiguration, ProcessWorker, ProcessWorkerResult
 
 from headway.node.daemon import worker_daemon
-from headway.node.forkserver import stub_command
+from headway.node.forkstart import stub_command
 from headway.node.janitor import Janitor
 from headway.node.prune import tidy
 from headway.node.sampler import SAMPLE_EVERY_S, Sampler

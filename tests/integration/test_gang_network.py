@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from flows import gang
+from flows import start_ranks as ranks
 from flows.start_ranks import start_ranks
 from headway.clock import SystemClock
 from headway.errors import ImpossibleDemand, PolicyViolation
@@ -68,8 +68,8 @@ def handed(monkeypatch: pytest.MonkeyPatch) -> list[Meeting]:
         assert attempt.site.runtime.inspect(attempt.container) is not None
         told.append(meeting)
 
-    monkeypatch.setattr(gang, "_start", start)
-    monkeypatch.setattr(gang, "_deployment", lambda pool: "rank/default")
+    monkeypatch.setattr(ranks, "_start", start)
+    monkeypatch.setattr(ranks, "_deployment", lambda pool: "rank/default")
     return told
 
 

@@ -27,13 +27,10 @@ class Intervals:
     """Seconds for each of them."""
     end: Array
     """Units done in all at its end."""
-    holds_end: npt.NDArray[np.bool_] | None = None
-    """Whether an epoch ended in it; None where the run has none, or does not say."""
 
     def since(self, first: int) -> "Intervals":
         """Without the *first* entries."""
-        holds = None if self.holds_end is None else self.holds_end[first:]
-        return Intervals(self.units[first:], self.unit_s[first:], self.end[first:], holds)
+        return Intervals(self.units[first:], self.unit_s[first:], self.end[first:])
 
 
 @dataclass(slots=True)
@@ -46,19 +43,12 @@ class History:
     _units: list[float] = field(default_factory=list)
     _seconds: list[float] = field(default_factory=list)
     _end: list[float] = field(default_factory=list)
-    _holds_end: list[bool] = field(default_factory=list)
     _cached: Intervals | None = None
     _first_end: float | None = None
     """The first epoch to end while it was watched, counted in epochs."""
     _reports_since: int = 0
     """Reports at or after that end; the second one shows what came there."""
     _has_many_epochs: bool = True
-    _epoch: float = 0.0
-
-    @property
-    def has_epochs(self) -> bool:
-        """Whether the log tells of epochs."""
-        return self._first_end is not None
 
     @property
     def before_first_epoch_end(self) -> bool:
@@ -71,9 +61,8 @@ class History:
             return
         if total is not None and math.isfinite(total) and total > 0:
             self._new_total(total)
-        epoch_ended = False
         if epoch is not None and epoch >= 0 and done > self.done:
-            epoch_ended = self._in_epoch(epoch, done)
+            self._in_epoch(epoch, done)
         if abs(done - self.done) <= LEAST_STEP * max(done, 1.0):
             if not self._units:
                 self.t_s = t_s  # the first iteration begins now: what was before is no part of it
@@ -82,9 +71,8 @@ class History:
             # Read in one piece with the report before: all of them took that one's time.
             self._units[-1] += done - self.done
             self._end[-1] = done
-            self._holds_end[-1] |= epoch_ended
         elif done > self.done:
-            self._append(done - self.done, t_s - self.t_s, done, epoch_ended=epoch_ended)
+            self._append(done - self.done, t_s - self.t_s, done)
         elif self._end:
             # Began again: the speed still holds, the places of the pauses do not.
             shift = self.done - done
@@ -98,59 +86,36 @@ class History:
             units = np.asarray(self._units, dtype=np.float64)
             seconds = np.asarray(self._seconds, dtype=np.float64)
             end = np.asarray(self._end, dtype=np.float64)
-            holds = np.asarray(self._holds_end) if self._first_end is not None else None
-            self._cached = Intervals(units, seconds / units if len(units) else seconds, end, holds)
+            self._cached = Intervals(units, seconds / units if len(units) else seconds, end)
         return self._cached
 
-    def _in_epoch(self, epoch: float, done: float) -> bool:
-        """Take in where in its epochs the run is; whether one ended since the last report."""
+    def _in_epoch(self, epoch: float, done: float) -> None:
+        """Take in where in its epochs the run is."""
         if self._first_end is None:
             self._first_end = math.floor(epoch) + 1.0
-            self._epoch = epoch
         self._reports_since += epoch >= self._first_end
         if epoch > 0 and self.total is not None:
             self._has_many_epochs = self.total * epoch > 1.05 * done * self._first_end
-        # The report of an epoch's last unit comes before what its end brings.
-        ended = math.ceil(epoch) > max(math.ceil(self._epoch), 1)
-        self._epoch = epoch
-        return ended
 
     def _new_total(self, total: float) -> None:
         """Another total, ten times away, counts in another unit: begin afresh."""
         if self.total is not None and not 0.1 < total / self.total < 10.0:
-            self._units, self._seconds, self._end, self._holds_end = [], [], [], []
+            self._units, self._seconds, self._end = [], [], []
             self.done = 0.0
             self._cached = None
         self.total = total
 
-    def _append(self, units: float, seconds: float, end: float, *, epoch_ended: bool) -> None:
+    def _append(self, units: float, seconds: float, end: float) -> None:
         self._units.append(units)
         self._seconds.append(max(seconds, 1e-9))
         self._end.append(end)
-        self._holds_end.append(epoch_ended)
         if len(self._units) > MAX_ENTRIES:
             self._merge()
 
     def _merge(self) -> None:
-        """Make one entry of two, in the older half; pauses stay by themselves, with their places.
-
-        Where slow entries are many they are no pauses, and are merged as all others.
-        """
+        """Make one entry of two in the older half."""
         kept, last = KEPT_ENTRIES, KEPT_ENTRIES + MAX_ENTRIES // 2
-        units, seconds = np.asarray(self._units[kept:last]), np.asarray(self._seconds[kept:last])
-        unit_s = seconds / units
-        slow = unit_s > 1.5 * np.median(unit_s)
-        if slow.mean() > 0.3:
-            slow[:] = False
-        ended = np.asarray(self._holds_end[kept:last])
-        if (slow | ended).mean() <= 0.3:
-            slow |= ended
-        starts, row = [], 0
-        while row < len(units):
-            starts.append(row)
-            row += 1 if slow[row] or row + 1 == len(units) or slow[row + 1] else 2
-        ends = np.append(starts[1:], len(units)) - 1
-        self._units[kept:last] = np.add.reduceat(units, starts).tolist()
-        self._seconds[kept:last] = np.add.reduceat(seconds, starts).tolist()
-        self._end[kept:last] = [self._end[kept + int(end)] for end in ends]
-        self._holds_end[kept:last] = np.logical_or.reduceat(ended, starts).tolist()
+        for values in (self._units, self._seconds):
+            pairs = zip(values[kept:last:2], values[kept + 1 : last : 2], strict=True)
+            values[kept:last] = [first + second for first, second in pairs]
+        self._end[kept:last] = self._end[kept + 1 : last : 2]

@@ -10,31 +10,32 @@ from headway.estimate.remaining.history import Array, Intervals
 
 STARTUP_FACTOR = 1.5
 """At the beginning, slower than this many times what follows is start-up."""
-STARTUP_FAR = 3.0
-"""So many times slower early on is start-up even after a step that was not."""
 STARTUP_ENTRIES = 8
-"""So many at the beginning may be start-up even when little has followed them."""
-STARTUP_LOG = 5.3
+"""Of at most so many entries the fastest says what follows: most may be start-up. Nor does a
+pause among so many first ones say that others will come."""
+FIRST_LOG = 5.3
 """Natural logarithm of how many times slower the very first iteration usually is: 200."""
-BELIEVED = 0.4
-"""With this power of its units the doubt of a first report leaves the estimate for the interval."""
-STARTUP_LOG_MOST = 6.7
+FIRST_LOG_MOST = 6.7
 """Natural logarithm of how many times slower it is at most: 800."""
+NEXT_LOG = (1.2, 0.6, 0.4)
+"""The same for the fastest of one, two or three entries of which it is not the very first."""
+FEW_UNITS, MANY_UNITS = 60, 100
+"""Runs of fewer units (epochs) have a first one that is hardly slower; of more, one as above."""
 SPIKE_SDS = 4.0
-"""So far above both its neighbours an entry stands out."""
-WANDER = 0.007
-"""Standard deviation of the log by which the mean of a whole run leaves what was seen."""
-EARLY = 0.3
-"""The same from one entry, by what may still be start-up."""
-MIN_SD = 0.003
+"""Standard deviations above both its neighbours at which an entry stands out."""
+UNSEEN_SD = 0.05
+"""Standard deviation of the log by which the rest of a whole run leaves what was seen: what
+nothing has shown yet. With it four of five intervals hold on the made-up and the real runs."""
+EARLY_SD = 0.5
+"""The same after a single entry, and so much less after more: what is left of the start-up."""
 QUANTILE_80 = 1.2816
 """Half width of an 80 % interval, in standard deviations."""
 MEDIAN_TO_SD = 0.6745
 """Median of the absolute value of a standard normal."""
+LEAST_NOISE = 0.002
+"""Standard deviation of the log of single entries; less is not believed."""
 FEW_ENTRIES = 12
 """Of fewer the mean square says little without its largest."""
-BLOCKS = (8, 32, 128)
-MIN_BLOCKS = 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,27 +50,13 @@ class Level:
 
 
 def startup_entries(seen: Intervals) -> int:
-    """How many entries at the beginning are start-up; at least one entry is left."""
-    unit_s = seen.unit_s
-    entries = len(unit_s)
-    if entries < 2:
+    """How many entries at the beginning are start-up: those before the first usual one."""
+    unit_s, half = seen.unit_s, len(seen.unit_s) // 2
+    if half == 0:
         return 0
-    usual = float(np.median(unit_s[entries // 2 :]))
-    judged = max(entries // 2, min(STARTUP_ENTRIES, entries - 3), 1)
-    if entries <= STARTUP_ENTRIES:
-        # So early most of what was seen may be start-up: the fastest is what follows.
-        usual, judged = float(unit_s[1:].min()), entries - 1
-    # A quiet run shows a start-up that a noisy one would hide.
-    factor = min(max(1.0 + 4.0 * noise_of(unit_s[1:]), 1.04), STARTUP_FACTOR)
-    slow = unit_s[:judged] > factor * usual
-    # The last slow one of the first few counts: start-up is not always one piece.
-    ends = np.flatnonzero(slow[: max(3, entries // 50)])
-    if entries <= STARTUP_ENTRIES:
-        ends = np.append(ends, np.flatnonzero(unit_s[:judged] > STARTUP_FAR * usual))
-    first = int(ends[-1]) + 1 if len(ends) else 0
-    while first and first < len(slow) and slow[first]:
-        first += 1
-    return min(first, entries - 1)
+    follows = unit_s[half:] if len(unit_s) > STARTUP_ENTRIES else unit_s[1:].min(keepdims=True)
+    usual = np.flatnonzero(unit_s[:half] <= STARTUP_FACTOR * float(np.median(follows)))
+    return int(usual[0]) if len(usual) else half
 
 
 def level_of(settled: Intervals, pauses: Array, startup: int, total: float) -> Level:
@@ -93,16 +80,13 @@ def level_of(settled: Intervals, pauses: Array, startup: int, total: float) -> L
     newest = np.minimum(newest[1:], (1.0 + SPIKE_SDS * noise) * beside)
     unit_s = np.append(unit_s[: -len(newest)], newest)
     left = max(total - float(settled.end[-1]), 0.0)
-    as_it_is, with_changes = mean_ahead(unit_s, units, noise, total, left)
-    now_s = max(float(as_it_is.quantiles(0.5)[0]), 0.05 * float(np.median(unit_s)))
-    low_s, high_s = with_changes.quantiles(0.1, 0.9)
-    spread = max(high_s, now_s) / max(min(low_s, now_s), 0.1 * now_s)
+    low_s, median_s, high_s = mean_ahead(unit_s, units, noise, total, left).quantiles(0.1, 0.5, 0.9)
+    now_s = max(float(median_s), 0.05 * float(np.median(unit_s)))
+    spread = max(float(high_s), now_s) / max(min(float(low_s), now_s), 0.1 * now_s)
     sd = math.log(spread) / (2.0 * QUANTILE_80)
-    # What nothing shows yet: the rest scatters itself, and its speed wanders.
     scatter = noise * math.sqrt(float(np.median(units)) / max(left, 1e-9))
-    wander = WANDER * math.sqrt(min(left / total, 1.0))
-    early = EARLY / entries
-    sd = math.sqrt(sd**2 + scatter**2 + wander**2 + early**2 + MIN_SD**2)
+    unseen = UNSEEN_SD * math.sqrt(min(left / total, 1.0))
+    sd = math.sqrt(sd**2 + scatter**2 + unseen**2 + (EARLY_SD / entries) ** 2)
     return Level(now_s, sd, sd)
 
 
@@ -112,26 +96,26 @@ def _first_guess(unit_s: Array, units: Array, startup: int, total: float) -> Lev
     Many units: the first is often hundreds of times slower than the rest, and
     an estimate much too high is worse than one too low. Few units (epochs):
     the first is hardly slower. A report of many units has few slow ones among
-    them, so that its mean says more, and what it may be too high is doubt.
+    them, so that its mean says more.
     """
     fastest = int(unit_s.argmin())
     entries = len(unit_s)
     covered = max(float(units[fastest]), 1.0)
-    many = min(max((math.log10(max(total, 1.0)) - 1.8) / 0.2, 0.0), 1.0)
+    many = math.log(max(total, 1.0) / FEW_UNITS) / math.log(MANY_UNITS / FEW_UNITS)
+    many = min(max(many, 0.0), 1.0)
     if entries == 1 and startup == 0:
-        doubt = 0.15 + _shared(STARTUP_LOG, covered) * many
-        most = _shared(STARTUP_LOG_MOST, covered) * many
+        doubt = 0.15 + _shared(FIRST_LOG, covered) * many
+        most = _shared(FIRST_LOG_MOST, covered) * many
     else:
-        doubt = _shared((1.2, 0.6, 0.4)[entries - 1], covered) * many
+        doubt = _shared(NEXT_LOG[entries - 1], covered) * many
         alike = float(unit_s.max()) < STARTUP_FACTOR * float(unit_s[fastest])
         if entries + (startup == 0) >= 3 and alike:
             doubt *= 0.1  # three alike are no start-up any more, nor two at the very beginning
         most = 2.0 * doubt
-    believed = doubt / covered**BELIEVED
     return Level(
-        float(unit_s[fastest]) * math.exp(-believed),
-        sd=0.3 / entries + 0.7 * believed,
-        down=0.3 / entries + 0.7 * max(most - believed, 0.15),
+        float(unit_s[fastest]) * math.exp(-doubt),
+        sd=0.3 / entries + 0.7 * doubt,
+        down=0.3 / entries + 0.7 * max(most - doubt, 0.15),
     )
 
 
@@ -145,22 +129,13 @@ def noise_of(unit_s: Array) -> float:
 
     From the differences of neighbours, so that a change of level does not raise
     it: by their median, and by their mean square without the two largest, which
-    is more where some entries scatter far. Noise that remembers averages out more
-    slowly than its entries say; blocks of them show how much more.
+    is more where some entries scatter far.
     """
     if len(unit_s) < 3:
         return STARTUP_FACTOR
-    logs = np.log(unit_s)
-    noise = max(float(np.median(np.abs(np.diff(logs)))) / MEDIAN_TO_SD / math.sqrt(2.0), 0.002)
+    steps = np.abs(np.diff(np.log(unit_s)))
+    noise = max(float(np.median(steps)) / MEDIAN_TO_SD / math.sqrt(2.0), LEAST_NOISE)
     if len(unit_s) > FEW_ENTRIES:
         calm = np.sort(np.abs(np.diff(unit_s)))[:-2]
         noise = max(noise, math.sqrt(float(calm @ calm) / len(calm) / 2.0) / float(unit_s.mean()))
-    for size in BLOCKS:
-        count = len(logs) // size
-        if count < MIN_BLOCKS:
-            break
-        means = logs[-count * size :].reshape(count, size).mean(axis=1)
-        steps = np.diff(means)
-        scatter = float(np.median(np.abs(steps - np.median(steps))))
-        noise = max(noise, scatter / MEDIAN_TO_SD * math.sqrt(size / 2.0))
     return noise

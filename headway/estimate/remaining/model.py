@@ -21,24 +21,15 @@ import numpy as np
 
 from headway.estimate.remaining.history import History, Intervals
 from headway.estimate.remaining.level import QUANTILE_80, level_of, startup_entries
-from headway.estimate.remaining.pauses import (
-    at_epoch_ends,
-    pause_flags,
-    pauses_ahead,
-    without_common,
-)
+from headway.estimate.remaining.pauses import pause_flags, pauses_ahead
 
 PRIOR_SD = 0.5
 """Standard deviation of the log of a prior that comes without an interval."""
 FIRST_END = 0.06
 """Until an epoch has ended: so much longer what is left is, for a validation or a checkpoint …"""
-FIRST_END_UP, FIRST_END_DOWN = 0.28, 0.14
+FIRST_END_UP, FIRST_END_DOWN = 0.35, 0.14
 """… or much more than that, or nothing; and later epochs may be faster, as when data has been
 cached (standard deviations of the log of what is left)."""
-FIRST_PAUSE_UP, FIRST_PAUSE_BY = 0.15, 0.2
-"""Where the log names no epochs a first pause may still come until so much of the run is done."""
-FEWEST_UNITS = 100
-"""Fewer units are epochs themselves, and hold what comes at their end."""
 MOST_SD = 4.5
 """Standard deviation of the log of what nearly nothing is known of."""
 STALL_UNITS = 10.0
@@ -131,8 +122,6 @@ class RemainingTime:
         waited_s = max(t_s - history.t_s, 0.0)
         if history.before_first_epoch_end:
             speed = speed.before_an_end()
-        elif not (history.has_epochs or speed.has_paused) and history.total >= FEWEST_UNITS:
-            speed = speed.before_a_pause(history.done / history.total)
         remaining_s, up, down, basis = self._blend(speed, left, history.total)
         # The unit that is under way has used up part of its time already.
         credit_s = min(waited_s, speed.report_s, 0.9 * remaining_s)
@@ -203,14 +192,6 @@ class _Speed:
     stall_s: float
     """Longer than this without progress is a stall."""
 
-    has_paused: bool = False
-    """Whether any pause was told from noise."""
-
-    def before_a_pause(self, done_frac: float) -> "_Speed":
-        """The same where no pause has come yet: some may still come, at a steady distance."""
-        may_come = FIRST_PAUSE_UP * max(1.0 - done_frac / FIRST_PAUSE_BY, 0.0)
-        return replace(self, sd=math.hypot(self.sd, may_come))
-
     def before_an_end(self) -> "_Speed":
         """The same where no epoch has ended yet: what comes at its end is not known."""
         return replace(
@@ -224,8 +205,7 @@ class _Speed:
     def of(seen: Intervals, total: float, left: float) -> "_Speed":
         first = startup_entries(seen)
         settled = seen.since(first)
-        flags = without_common(settled, pause_flags(settled.unit_s))
-        flags = at_epoch_ends(settled, flags)
+        flags = pause_flags(settled.unit_s)
         level = level_of(settled, flags, first, total)
         ahead_s, ahead_sd_s = pauses_ahead(settled, flags, level.unit_s, total, left)
         running_s = left * level.unit_s
@@ -240,7 +220,7 @@ class _Speed:
         lengths_s = settled.units * settled.unit_s
         longest_s = float(lengths_s.max()) if len(lengths_s) > 1 else 10.0 * float(lengths_s[0])
         stall_s = max(STALL_UNITS * report_s, STALL_PAUSES * longest_s, STALL_MIN_S)
-        return _Speed(left_s, up, down, max(startup_s, 0.0), report_s, stall_s, bool(flags.any()))
+        return _Speed(left_s, up, down, max(startup_s, 0.0), report_s, stall_s)
 
 
 def _prior_sd(low_s: float | None, high_s: float | None) -> float:

@@ -7,7 +7,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from headway.model.silent import RunWarning, Silent, SilentFailure
 
 from headway.errors import LeaseLost, LedgerUnreachable
 from headway.estimate.remaining.model import Basis
@@ -16,6 +15,7 @@ from headway.model.container_policy import ContainerPolicy
 from headway.model.node import GpuProcess, GpuReading
 from headway.model.progress import ProgressPoint
 from headway.model.run import Exit, ExitKind, Prediction
+from headway.model.run_warning import RunWarning, Silent, SilentFailure
 from headway.run.follow import Findings, Follower, Watched
 from headway.run.followed import Followed
 from headway.run.gpu_use import GpuUse
