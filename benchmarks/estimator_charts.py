@@ -9,7 +9,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from scipy.stats import norm
 
-from headway.estimate.duration.model import COVERAGE
+from headway.estimate.duration.time_model import COVERAGE
 from headway.estimate.encode import Floats
 from headway.estimate.evaluation.evaluate import HeldOut
 

@@ -19,7 +19,7 @@ import numpy as np
 from benchmarks.estimator_charts import calibration_chart, cumulative_error
 from benchmarks.paper_models import PAPER_MODELS, paper_model
 from headway.clock import SystemClock
-from headway.estimate.duration.model import CHAMPION, Forecast
+from headway.estimate.duration.time_model import CHAMPION, Forecast
 from headway.estimate.estimator import Estimators
 from headway.estimate.evaluation.evaluate import (
     Fit,

@@ -22,7 +22,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeRegressor
 
-from headway.estimate.duration.model import Forecast
+from headway.estimate.duration.time_model import Forecast
 from headway.estimate.encode import Encoder, Floats
 from headway.estimate.evaluation.evaluate import Fit, Predictor
 from headway.estimate.features import Configuration

@@ -20,7 +20,7 @@ from headway.policy.pool import NodeView, RunningRun
 from headway.policy.settings import PolicySettings
 from headway.replay.cluster import Shape
 from headway.replay.simulate import PolicyName, simulate
-from headway.replay.trace import Estimates, GpuSharing, read_jobs
+from headway.replay.trace_jobs import Estimates, GpuSharing, read_jobs
 from headway.units import GIB
 
 NOW = datetime(2026, 1, 5, tzinfo=UTC)

@@ -26,7 +26,7 @@ import numpy as np
 from benchmarks.progress_baselines import BASELINES, errors_of
 from benchmarks.progress_families import HELD_OUT, TUNED, Draw, Family, Now, oracle
 from headway.estimate.remaining.backtest import Scores, backtest
-from headway.estimate.remaining.model import RemainingTime
+from headway.estimate.remaining.remaining_time import RemainingTime
 from headway.estimate.remaining.series import Series, read_series
 
 LOGS = Path(__file__).parents[1] / "tests" / "data" / "remaining"

@@ -20,7 +20,7 @@ from headway.policy.settings import PolicySettings
 from headway.replay.cluster import Shape
 from headway.replay.metrics import document
 from headway.replay.simulate import PolicyName, simulate
-from headway.replay.trace import Estimates, GpuSharing, read_jobs
+from headway.replay.trace_jobs import Estimates, GpuSharing, read_jobs
 from headway.units import DAY_S, GIB, HOUR_S
 
 Document = dict[str, str | int | float]

@@ -15,7 +15,7 @@ from flows.page import Artifact
 from flows.run_chart import RunChart
 from headway.clock import Clock
 from headway.errors import shown
-from headway.estimate.remaining.model import Basis
+from headway.estimate.remaining.remaining_time import Basis
 from headway.model.profile import Profile
 from headway.model.run import Measurement, Prediction
 from headway.model.run_warning import RunWarning, Silent

@@ -23,8 +23,8 @@ def options(
     """Predict every way to run the job; a table, a picture and the choice."""
     # SciPy and matplotlib take seconds: only here.
     from headway.estimate.choice import Prefer
-    from headway.estimate.option_chart import cost_against_time
     from headway.gateway.estimate import estimate_options
+    from headway.views.charts import draw_options
 
     job = document if isinstance(document, TrainingJob) else job_from_document(document)
     found = estimate_options(
@@ -43,7 +43,7 @@ def options(
         "* where no other is both as fast and as cheap.",
     )
     show_picture(
-        cost_against_time(found),
+        draw_options(found),
         key="cost-against-time",
         description="Each option with its 80 % interval; the Pareto set is joined.",
     )

@@ -11,9 +11,9 @@ from typing import Any
 from prefect import flow
 from prefect.client.schemas.objects import State, StateType
 from prefect.runtime import flow_run
-from prefect.states import Failed
+from prefect.states import Failed, Scheduled
 
-from flows.train import back_to_the_line, run_attempt, waiting
+from flows.train import back_to_the_line, run_attempt
 from headway.errors import HeadwayError, LeaseLost, LedgerUnreachable
 from headway.node.flowlock import hold_flow
 from headway.prefect.client import RANK
@@ -52,7 +52,7 @@ def run_part(site: Site, run_id: str, lease: int, meeting: Meeting) -> State[Any
         job = site.ledger.runs.get(run_id).job
     except LedgerUnreachable as error:
         # Its container may run already: a database that was away for a moment must not end it.
-        return waiting("AwaitingRetry", str(error))
+        return Scheduled(name="AwaitingRetry", message=str(error))
     except LeaseLost as error:
         return Failed(message=f"nothing is held for this part any more: {error.cause}")
     except HeadwayError as error:

@@ -86,6 +86,6 @@ class RunChart:
 def _draw(
     points: Sequence[ProgressPoint], memory: Sequence[tuple[float, int]], limit_bytes: int
 ) -> bytes:
-    from headway.estimate.run_picture import run_picture  # matplotlib takes a second to load
+    from headway.views.charts import draw_run  # matplotlib takes a second to load
 
-    return run_picture(points, memory, limit_bytes)
+    return draw_run(points, memory, limit_bytes)

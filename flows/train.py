@@ -15,11 +15,11 @@ import httpx
 from prefect import flow
 from prefect.blocks.system import Secret
 from prefect.client.orchestration import get_client
-from prefect.client.schemas.objects import State, StateDetails, StateType
+from prefect.client.schemas.objects import State, StateType
 from prefect.exceptions import Abort, TerminationSignal
 from prefect.logging import get_run_logger
 from prefect.runtime import deployment, flow_run
-from prefect.states import Cancelled, Completed, Failed, Scheduled
+from prefect.states import Completed, Failed, Scheduled
 
 from flows.display import Display, show_comparison, show_profile, show_report
 from flows.run_chart import RunChart
@@ -44,6 +44,7 @@ from headway.site import Site, current_site
 from headway.units import format_size
 from headway.views.run_history import history_of
 from headway.views.run_report import markdown
+from headway.worker.states import ended
 
 DIGITS = TrainingJob(
     name="digits",
@@ -175,7 +176,7 @@ def run_attempt(
         return _state_of(attempt, update_estimates(attempt, followed))
     except (LedgerUnreachable, EngineUnreachable) as error:
         leave = True  # nothing can be recorded or removed now; the next process goes on here
-        return waiting("AwaitingRetry", str(error))
+        return Scheduled(name="AwaitingRetry", message=str(error))
     except InvalidInput as error:
         if attempt is not None:
             attempt.end(Exit(ExitKind.REFUSED, None, str(error)))
@@ -219,14 +220,10 @@ def _tell(attempt: Attempt) -> None:
 
 def _state_of(attempt: Attempt, exit_: Exit) -> State[Any]:
     if not attempt.ended:
-        return waiting("AwaitingRetry", exit_.message)
+        return Scheduled(name="AwaitingRetry", message=exit_.message)
     if exit_.kind is ExitKind.OK:
         return Completed(message=attempt.summary())
-    if exit_.kind is ExitKind.CANCELLED:
-        return Cancelled(message=exit_.message)
-    if exit_.kind is ExitKind.TIMED_OUT:
-        return Failed(name="TimedOut", message=exit_.message)
-    return Failed(message=exit_.message)
+    return ended(exit_)
 
 
 def _not_now(attempt: Attempt, wait: Wait) -> State[Any]:
@@ -235,23 +232,15 @@ def _not_now(attempt: Attempt, wait: Wait) -> State[Any]:
         exit_ = Exit(ExitKind.INFRASTRUCTURE, None, f"no room after all: {wait.reason}")
         return _state_of(attempt, attempt.fail(exit_))
     attempt.give_back(wait)
-    return waiting("AwaitingHeadroom", wait.reason)
-
-
-def waiting(name: str, reason: str) -> State[Any]:
-    """A SCHEDULED state: there is to be another process for this run."""
-    state: State[Any] = Scheduled(message=reason)
-    return state.model_copy(update={"name": name})
+    return Scheduled(name="AwaitingHeadroom", message=wait.reason)
 
 
 def back_to_the_line(run_id: str, state: State[Any], now: datetime) -> None:
     """Make the run claimable again and leave; the worker starts it when it fits."""
     soon = now + timedelta(seconds=_RETRY_S)
-    details = StateDetails(scheduled_time=soon)
+    again: State[Any] = Scheduled(scheduled_time=soon, name=state.name, message=state.message)
     with get_client(sync_client=True) as client:
-        client.set_flow_run_state(
-            cast("Any", run_id), state.model_copy(update={"state_details": details}), force=True
-        )
+        client.set_flow_run_state(cast("Any", run_id), again, force=True)
     raise Abort(f"back to the line: {state.message}")
 
 

@@ -51,9 +51,9 @@ def estimate(
     if not found:
         refuse_impossible(site, read, pool="", queue="")
     if plot is not None:
-        from headway.estimate.option_chart import cost_against_time
+        from headway.views.charts import draw_options
 
-        plot.write_bytes(cost_against_time(found))
+        plot.write_bytes(draw_options(found))
     if machine:
         print_json({"options": [document(option) for option in found]})
         return

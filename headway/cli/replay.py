@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from headway.policy.settings import PolicySettings
     from headway.replay.cluster import Shape
     from headway.replay.simulate import PolicyName, Result
-    from headway.replay.trace import GpuSharing, TraceJob
+    from headway.replay.trace_jobs import GpuSharing, TraceJob
 
 _OUTPUT = click.Path(dir_okay=False, path_type=Path)
 _POLICIES = ("fifo", "easy", "headway")
@@ -76,7 +76,7 @@ def replay(
     from headway.replay.cluster import Shape
     from headway.replay.metrics import document
     from headway.replay.simulate import PolicyName
-    from headway.replay.trace import Estimates, GpuSharing, read_jobs
+    from headway.replay.trace_jobs import Estimates, GpuSharing, read_jobs
 
     shape = Shape(nodes, gpus, _size(gpu_memory))
     settings = _settings(knobs)

@@ -13,7 +13,7 @@ from datetime import datetime
 import numpy as np
 from pydantic import InstanceOf
 
-from headway.estimate.duration.model import TimeModel
+from headway.estimate.duration.time_model import TimeModel
 from headway.estimate.features import Configuration, Unit, from_trace, measured_times
 from headway.estimate.memory import GPU_TERMS, HOST_TERMS, MemoryModel, Peak
 from headway.estimate.physics import Tables, shipped

@@ -9,7 +9,8 @@ node, and a GPU to itself: too much for one run beats a program that is killed.
 import math
 from collections.abc import Iterable
 
-from headway.model.job import MIN_MEMORY_BYTES, TrainingJob
+from headway.model.job import TrainingJob
+from headway.model.job_types import MIN_MEMORY_BYTES
 from headway.model.lease import Basis, Demand, Sharing
 from headway.model.node import NodeSpace
 from headway.model.run import Prediction

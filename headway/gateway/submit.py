@@ -9,8 +9,9 @@ from datetime import datetime
 
 from headway.errors import ImpossibleDemand, InvalidInput, LedgerError
 from headway.forecast import Forecaster
-from headway.model.job import MIN_MEMORY_BYTES, OWNER, TrainingJob
+from headway.model.job import TrainingJob
 from headway.model.job_text import JobText, read_job
+from headway.model.job_types import MIN_MEMORY_BYTES, OWNER
 from headway.model.lease import Demand
 from headway.model.node import Node
 from headway.model.run import Prediction

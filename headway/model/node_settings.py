@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from headway.model.job import AnySize, MemorySize
+from headway.model.job_types import AnySize, MemorySize
 from headway.model.node import Capacity, Gpu, Reserve
 from headway.units import GIB, MIB
 

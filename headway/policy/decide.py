@@ -12,7 +12,7 @@ from headway.model.node import is_of_type
 from headway.policy.board import Board, Place
 from headway.policy.fit import Ask
 from headway.policy.preempt import Runner, choose
-from headway.policy.settings import PolicySettings
+from headway.policy.settings import PolicySettings, TeamSettings
 
 
 class Hold(enum.StrEnum):
@@ -24,6 +24,15 @@ class Hold(enum.StrEnum):
     """Its team has as much as it may have."""
     BARRIER = "barrier"
     """A run before it has been overtaken as often as may be: nobody passes."""
+
+
+class Quota(enum.Enum):
+    """What a team's quota may limit."""
+
+    GPUS = enum.auto()
+    HOST_MEMORY = enum.auto()
+    RUNNING = enum.auto()
+    """Its runs at once."""
 
 
 @dataclass(slots=True)
@@ -39,6 +48,15 @@ class Held:
         self.gpus += times * ask.gpus * ask.nodes
         self.host_memory_bytes += times * ask.host.memory_bytes * ask.nodes
         self.running += times
+
+    def exceeded(self, ask: Ask, limits: TeamSettings) -> Quota | None:
+        """The quota that *ask* would exceed beside these; None when it may start."""
+        host_bytes = self.host_memory_bytes + ask.host.memory_bytes * ask.nodes
+        if _above(self.gpus + ask.gpus * ask.nodes, limits.max_gpus):
+            return Quota.GPUS
+        if _above(host_bytes, limits.max_host_memory_bytes):
+            return Quota.HOST_MEMORY
+        return Quota.RUNNING if _above(self.running + 1, limits.max_running) else None
 
 
 @dataclass(slots=True, eq=False)
@@ -105,16 +123,8 @@ class _Decision:
         return True
 
     def quota_left(self, ask: Ask) -> bool:
-        if ask.team not in self.settings.teams:
-            return True
-        limits = self.settings.team(ask.team)
         held = self.held.get(ask.team) or Held()
-        host_bytes = held.host_memory_bytes + ask.host.memory_bytes * ask.nodes
-        return not (
-            _above(held.gpus + ask.gpus * ask.nodes, limits.max_gpus)
-            or _above(host_bytes, limits.max_host_memory_bytes)
-            or _above(held.running + 1, limits.max_running)
-        )
+        return held.exceeded(ask, self.settings.team(ask.team)) is None
 
     def barrier(self, ask: Ask) -> Ask | None:
         """The run that *ask* must not overtake any more, if there is one."""

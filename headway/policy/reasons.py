@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from headway.model.lease import Resource, Wait
 from headway.policy.board import Board
-from headway.policy.decide import Held, Hold, Outcome
+from headway.policy.decide import Held, Hold, Outcome, Quota
 from headway.policy.fit import Ask, Headroom, Shortfall
 from headway.policy.settings import PolicySettings
 from headway.policy.shortfall import wait_for, with_lost_gpus
@@ -39,18 +39,17 @@ def explain(
 
 
 def _quota(ask: Ask, held: Held, settings: PolicySettings) -> Wait:
-    limits = settings.team(ask.team)
-    host_bytes = ask.host.memory_bytes * ask.nodes
-    gpus = ask.gpus * ask.nodes
-    team = f"team {ask.team}" if ask.team else "its team"
+    limits, team = settings.team(ask.team), f"team {ask.team}" if ask.team else "its team"
+    exceeded = held.exceeded(ask, limits)
     text = f"{team} may have {limits.max_running} run(s) at once and has them"
-    most_bytes = limits.max_host_memory_bytes
-    if limits.max_gpus is not None and held.gpus + gpus > limits.max_gpus:
+    if exceeded is Quota.GPUS:
+        gpus = ask.gpus * ask.nodes
         text = f"needs {gpus} GPU(s); {team} holds {held.gpus} of its {limits.max_gpus}"
-    elif most_bytes is not None and held.host_memory_bytes + host_bytes > most_bytes:
+    elif exceeded is Quota.HOST_MEMORY:
         text = (
-            f"needs {format_size(host_bytes)} of host memory; {team} holds "
-            f"{format_size(held.host_memory_bytes)} of its {format_size(most_bytes)}"
+            f"needs {format_size(ask.host.memory_bytes * ask.nodes)} of host memory; {team} holds "
+            f"{format_size(held.host_memory_bytes)} of its "
+            f"{format_size(limits.max_host_memory_bytes or 0)}"
         )
     return Wait(Resource.QUOTA, text)
 

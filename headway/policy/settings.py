@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar
 from pydantic import AliasChoices, BeforeValidator, ConfigDict, Field
 
 from headway.errors import InvalidInput
-from headway.model.job import MIN_MEMORY_BYTES
+from headway.model.job_types import MIN_MEMORY_BYTES
 from headway.units import DAY_S, parse_size
 
 

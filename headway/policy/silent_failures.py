@@ -45,39 +45,59 @@ def silent_failures(
     found = []
     for grant in lease.gpus:
         if grant.uuid in lost:
-            found.append(_lost(lease.run_id, grant.uuid, lost[grant.uuid]))
+            cause = f"which fell off the bus ({lost[grant.uuid]})"
+            text = f"holds {grant.uuid}, {cause}. Cancel it if it does not end by itself"
+            found.append(SilentFailure(Silent.GPU_LOST, lease.run_id, grant.uuid, 0.0, 0.0, text))
             continue
         seen = points.get(grant.uuid, ())
         held = seen[-1].run_bytes.get(lease.run_id, 0) if seen else 0
         # Of a GPU that it has alone, the run may take the reserve too: nobody is promised it.
         if held > grant.memory_bytes and grant.sharing is Sharing.SHARED:
-            found.append(_over(lease.run_id, grant.uuid, held, grant.memory_bytes))
-        found += _misused(lease, grant, seen, cpu_used, after_s)
+            text = (
+                f"holds {format_size(held)} on {grant.uuid}, was granted "
+                f"{format_size(grant.memory_bytes)}; others may run out of memory. "
+                "Raise resources.gpu_memory"
+            )
+            found.append(
+                SilentFailure(
+                    Silent.OVER_GRANT, lease.run_id, grant.uuid, held, grant.memory_bytes, text
+                )
+            )
+        if len(seen) >= after_s and (misuse := _misuse(lease, grant, seen, cpu_used, after_s)):
+            found.append(misuse)
     return found
 
 
-def _misused(
+def _misuse(
     lease: Lease,
     grant: GpuGrant,
     seen: Sequence[TelemetryPoint],
     cpu_used: float | None,
     after_s: float,
-) -> list[SilentFailure]:
-    if len(seen) < after_s:
-        return []
-    if not all(set(point.run_bytes) <= {lease.run_id} for point in seen):
-        present = any(point.run_bytes.get(lease.run_id) for point in seen)
-        return [] if present else [_absent(lease.run_id, grant.uuid, len(seen))]
+) -> SilentFailure | None:
+    run_id, gpu = lease.run_id, grant.uuid
+    on_cpu = "it may run on the CPU. See that the framework finds the GPU (CUDA build, driver)"
+    if not all(set(point.run_bytes) <= {run_id} for point in seen):
+        if any(point.run_bytes.get(run_id) for point in seen):
+            return None
+        lasted = format_duration(len(seen))
+        text = f"holds a share of {gpu}, and had no memory there over {lasted}; {on_cpu}"
+        return SilentFailure(Silent.GPU_UNUSED, run_id, gpu, 0.0, UNUSED_FRAC, text)
     busy = [point.busy_frac for point in seen if point.busy_frac is not None]
     if len(busy) < after_s:
-        return []
-    mean_frac = sum(busy) / len(busy)
+        return None
+    mean_frac, used = sum(busy) / len(busy), cpu_used or 0.0
     if mean_frac < UNUSED_FRAC:
-        return [_unused(lease.run_id, grant.uuid, mean_frac, len(busy))]
-    used = cpu_used or 0.0
+        lasted = format_duration(len(busy))
+        text = f"holds {gpu}, which was {mean_frac:.1%} busy over {lasted}; {on_cpu}"
+        return SilentFailure(Silent.GPU_UNUSED, run_id, gpu, mean_frac, UNUSED_FRAC, text)
     if mean_frac < STARVED_FRAC and used >= BUSY_HOST_FRAC * lease.cpus:
-        return [_starved(lease, grant.uuid, mean_frac, used)]
-    return []
+        text = (
+            f"leaves {gpu} {mean_frac:.0%} busy while {used:.1f} of its {lease.cpus:g} CPUs are "
+            "used; the GPU waits for data. Raise resources.cpus and the number of loading threads"
+        )
+        return SilentFailure(Silent.STARVED, run_id, gpu, mean_frac, STARVED_FRAC, text)
+    return None
 
 
 def to_end_for(
@@ -124,40 +144,3 @@ def exit_told(
     code = "without an exit code" if exit_.code is None else f"with exit {exit_.code}"
     said = f"GPU {gone} was lost while it ran ({lost[gone]}), and it ended {code}"
     return Exit(ExitKind.INFRASTRUCTURE, exit_.code, f"{said}; other GPUs go on taking runs")
-
-
-def _over(run_id: str, gpu: str, held: int, granted: int) -> SilentFailure:
-    text = (
-        f"holds {format_size(held)} on {gpu}, was granted {format_size(granted)}; others may run "
-        "out of memory. Raise resources.gpu_memory"
-    )
-    return SilentFailure(Silent.OVER_GRANT, run_id, gpu, held, granted, text)
-
-
-def _unused(run_id: str, gpu: str, mean_frac: float, seen_s: float) -> SilentFailure:
-    text = (
-        f"holds {gpu}, which was {mean_frac:.1%} busy over {format_duration(seen_s)}; it may run "
-        "on the CPU. See that the framework finds the GPU (CUDA build, driver)"
-    )
-    return SilentFailure(Silent.GPU_UNUSED, run_id, gpu, mean_frac, UNUSED_FRAC, text)
-
-
-def _absent(run_id: str, gpu: str, seen_s: float) -> SilentFailure:
-    text = (
-        f"holds a share of {gpu}, and had no memory there over {format_duration(seen_s)}; it may "
-        "run on the CPU. See that the framework finds the GPU (CUDA build, driver)"
-    )
-    return SilentFailure(Silent.GPU_UNUSED, run_id, gpu, 0.0, UNUSED_FRAC, text)
-
-
-def _starved(lease: Lease, gpu: str, mean_frac: float, cpu_used: float) -> SilentFailure:
-    text = (
-        f"leaves {gpu} {mean_frac:.0%} busy while {cpu_used:.1f} of its {lease.cpus:g} CPUs are "
-        "used; the GPU waits for data. Raise resources.cpus and the number of loading threads"
-    )
-    return SilentFailure(Silent.STARVED, lease.run_id, gpu, mean_frac, STARVED_FRAC, text)
-
-
-def _lost(run_id: str, gpu: str, cause: str) -> SilentFailure:
-    text = f"holds {gpu}, which fell off the bus ({cause}). Cancel it if it does not end by itself"
-    return SilentFailure(Silent.GPU_LOST, run_id, gpu, 0.0, 0.0, text)

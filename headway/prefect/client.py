@@ -276,14 +276,7 @@ class PrefectServer:
         Cancelling and ends within its grace time. *message* says who asked.
         """
         try:
-            answer = self._call(
-                "POST",
-                f"/flow_runs/{run_id}/set_state",
-                {
-                    "state": {"type": "CANCELLING", "name": "Cancelling", "message": message},
-                    "force": False,
-                },
-            )
+            answer = self._set_state(run_id, "CANCELLING", message, force=False)
         except LookupError:
             raise RunUnknown(run_id) from None
         state = answer.get("state") or {}
@@ -293,9 +286,14 @@ class PrefectServer:
 
     def end(self, run_id: str, state_type: str, message: str) -> None:
         """Set the run's last state, such as FAILED, whatever it was before. Nothing if deleted."""
-        state = {"type": state_type, "name": state_type.title(), "message": message}
         with suppress(LookupError):
-            self._call("POST", f"/flow_runs/{run_id}/set_state", {"state": state, "force": True})
+            self._set_state(run_id, state_type, message, force=True)
+
+    def _set_state(self, run_id: str, state_type: str, message: str, *, force: bool) -> Any:
+        state = {"type": state_type, "name": state_type.title(), "message": message}
+        return self._call(
+            "POST", f"/flow_runs/{run_id}/set_state", {"state": state, "force": force}
+        )
 
 
 def _part(name: str) -> str:

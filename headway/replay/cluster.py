@@ -9,7 +9,7 @@ from headway.errors import InvalidInput
 from headway.policy.board import Board, Place
 from headway.policy.fit import Ask, Headroom
 from headway.policy.room import Need, Room
-from headway.replay.trace import GpuSharing, TraceJob
+from headway.replay.trace_jobs import GpuSharing, TraceJob
 from headway.units import format_size
 
 # Speed of jobs that share a GPU against the sum of their utilisations alone:

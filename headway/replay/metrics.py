@@ -3,7 +3,7 @@
 import numpy as np
 
 from headway.replay.simulate import PolicyName, Result
-from headway.replay.trace import Estimates, GpuSharing
+from headway.replay.trace_jobs import Estimates, GpuSharing
 
 BOUND_S = 10.0
 """Bounded slowdown takes shorter jobs for this long (Feitelson & Rudolph 1998)."""

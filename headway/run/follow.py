@@ -7,7 +7,7 @@ from typing import Protocol
 
 from headway.clock import Clock
 from headway.errors import EngineUnreachable, LedgerUnreachable
-from headway.estimate.remaining.model import RemainingEstimate, RemainingTime
+from headway.estimate.remaining.remaining_time import RemainingEstimate, RemainingTime
 from headway.model.progress import ProgressPoint
 from headway.model.run import Exit, Prediction
 from headway.model.run_warning import RunWarning

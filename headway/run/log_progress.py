@@ -4,7 +4,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from headway.estimate.remaining.model import RemainingTime
+from headway.estimate.remaining.remaining_time import RemainingTime
 from headway.ledger.series import MAX_POINTS
 from headway.model.progress import ProgressPoint
 from headway.progress.parser import LogParser

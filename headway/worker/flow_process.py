@@ -20,7 +20,7 @@ PRELOAD = (
     "fastapi.encoders",  # Prefect encodes a flow's parameters with it
     "flows.train",
     "headway.runtime.docker",
-    "headway.estimate.run_picture",
+    "headway.views.charts",
 )
 """What the fork server imports once, so that no run waits or pays for it."""
 

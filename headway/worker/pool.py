@@ -109,7 +109,7 @@ class Pool:
             return
         try:
             await self._client.set_flow_run_state(run_id, state, force=True)
-        except httpx.HTTPError as error:
+        except (httpx.HTTPError, ObjectNotFound) as error:
             log.warning("state of run %s not written: %s", run_id, error)
 
     async def block(self, slug: str, document: str) -> dict[str, Any] | None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from contextlib import suppress
 from datetime import datetime
 from typing import NamedTuple
 from uuid import UUID
@@ -10,6 +11,7 @@ import httpx
 from prefect.client.orchestration import PrefectClient
 from prefect.client.schemas.actions import ArtifactCreate, ArtifactUpdate, LogCreate
 from prefect.client.schemas.filters import ArtifactFilter
+from prefect.exceptions import ObjectNotFound
 
 from headway.clock import Clock
 from headway.views.run_report import waiting_text
@@ -70,7 +72,8 @@ class WaitPages:
             del self._unwritten[run_id]
         try:
             for run_id, name in names.items():
-                await self._client.update_flow_run(UUID(run_id), name=name)
+                with suppress(ObjectNotFound):  # deleted in the meantime
+                    await self._client.update_flow_run(UUID(run_id), name=name)
             await self._write(batch)
         except httpx.TransportError:
             self._names, self._unwritten = names | self._names, batch | self._unwritten

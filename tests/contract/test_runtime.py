@@ -11,7 +11,8 @@ from headway.runtime.docker.containers import DockerRuntime
 from headway.runtime.port import Runtime
 from headway.runtime.process.programs import ProcessRuntime
 from headway.testing.runtime import FakeMachine, FakeRuntime
-from headway.testing.runtime_contract import PROGRAMS, Harness, RuntimeContract
+from headway.testing.runtime_contract import RuntimeContract
+from headway.testing.runtime_harness import PROGRAMS, Harness
 
 
 class TestFake(RuntimeContract):

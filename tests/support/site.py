@@ -107,7 +107,7 @@ class LiveSite:
             return found
 
         final = {"COMPLETED", "FAILED", "CRASHED", "CANCELLED"}
-        wait_for(lambda: state()["type"] in final, 90, lambda: f"{state()}\n{self.worker_log()}")
+        wait_for(lambda: state()["type"] in final, lambda: f"{state()}\n{self.worker_log()}")
         return state()
 
     def show(self, run_id: str) -> dict[str, Any]:
@@ -169,7 +169,6 @@ class LiveSite:
         self.call("PATCH", f"block_documents/{block['id']}", body)
         wait_for(
             lambda: log.read_text().count(read) > before,
-            40,
             lambda: f"the worker did not read {knobs}: {self.worker_log()}",
         )
 
@@ -202,7 +201,7 @@ class LiveSite:
         """Signal a process of this site and, for SIGKILL, wait until it is gone."""
         os.kill(pid, number)
         if number is signal.SIGKILL:
-            wait_for(lambda: not _lives(pid), 10, lambda: f"{pid} still lives")
+            wait_for(lambda: not _lives(pid), lambda: f"{pid} still lives")
 
     def worker_log(self) -> str:
         """The end of the worker's log, for messages of failed tests."""

@@ -10,7 +10,7 @@ from sklearn.model_selection import KFold
 
 from headway.clock import Clock
 from headway.errors import InvalidInput
-from headway.estimate.duration.model import CHAMPION, Forecast, TimeModel, contradicting
+from headway.estimate.duration.time_model import CHAMPION, Forecast, TimeModel, contradicting
 from headway.estimate.encode import Floats
 from headway.estimate.features import Configuration, Unit, from_trace, measured_times
 from headway.estimate.physics import Tables

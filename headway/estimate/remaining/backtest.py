@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from headway.estimate.remaining.history import Array
-from headway.estimate.remaining.model import RemainingTime
+from headway.estimate.remaining.remaining_time import RemainingTime
 from headway.estimate.remaining.series import Series
 
 MAX_MOMENTS = 1000

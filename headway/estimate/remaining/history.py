@@ -113,9 +113,21 @@ class History:
             self._merge()
 
     def _merge(self) -> None:
-        """Make one entry of two in the older half."""
+        """Make one entry of two, in the older half; pauses stay by themselves, with their places.
+
+        Where slow entries are many they are no pauses, and are merged as all others.
+        """
         kept, last = KEPT_ENTRIES, KEPT_ENTRIES + MAX_ENTRIES // 2
-        for values in (self._units, self._seconds):
-            pairs = zip(values[kept:last:2], values[kept + 1 : last : 2], strict=True)
-            values[kept:last] = [first + second for first, second in pairs]
-        self._end[kept:last] = self._end[kept + 1 : last : 2]
+        units, seconds = np.asarray(self._units[kept:last]), np.asarray(self._seconds[kept:last])
+        unit_s = seconds / units
+        slow = unit_s > 1.5 * np.median(unit_s)
+        if slow.mean() > 0.3:
+            slow[:] = False
+        starts, row = [], 0
+        while row < len(units):
+            starts.append(row)
+            row += 1 if slow[row] or row + 1 == len(units) or slow[row + 1] else 2
+        ends = np.append(starts[1:], len(units)) - 1
+        self._units[kept:last] = np.add.reduceat(units, starts).tolist()
+        self._seconds[kept:last] = np.add.reduceat(seconds, starts).tolist()
+        self._end[kept:last] = [self._end[kept + int(end)] for end in ends]

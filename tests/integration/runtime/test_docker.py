@@ -22,7 +22,7 @@ from headway.profile.wrap import wrapper
 from headway.runtime.docker.containers import DockerRuntime
 from headway.runtime.port import BindMount, ContainerSpec, ContainerState
 from headway.testing.runtime import Script
-from headway.testing.runtime_contract import SPEAKS, Harness, Program, until, whole_log
+from headway.testing.runtime_harness import SPEAKS, Harness, Program, until, whole_log
 from headway.units import MIB
 
 pytestmark = pytest.mark.docker

@@ -18,7 +18,7 @@ from headway.runtime.docker.containers import DockerRuntime
 from headway.runtime.outcome import classify_exit
 from headway.runtime.port import ContainerState
 from headway.testing.runtime import Script
-from headway.testing.runtime_contract import SLEEPS, Harness, Program, until, whole_log
+from headway.testing.runtime_harness import SLEEPS, Harness, Program, until, whole_log
 from samples.local_image import BUSYBOX, build
 from tests.support import dockerd
 

@@ -20,7 +20,7 @@ from headway.model.container_policy import ContainerPolicy, GangNetwork, Network
 from headway.runtime.docker.containers import DockerRuntime
 from headway.runtime.port import ContainerSpec, ContainerState
 from headway.testing.runtime import Script
-from headway.testing.runtime_contract import Harness, Program, until, whole_log
+from headway.testing.runtime_harness import Harness, Program, until, whole_log
 from samples.local_image import BUSYBOX, build
 from tests.support import dockerd, netns
 

@@ -22,7 +22,7 @@ from headway.runtime.port import BindMount, ContainerState
 from headway.runtime.process import programs
 from headway.runtime.process.programs import ProcessRuntime
 from headway.testing.runtime import Script
-from headway.testing.runtime_contract import SLEEPS, Harness, Program, until, whole_log
+from headway.testing.runtime_harness import SLEEPS, Harness, Program, until, whole_log
 from headway.units import MIB
 
 if not sys.platform.startswith("linux"):

@@ -12,7 +12,7 @@ from prefect.client.schemas.actions import ArtifactUpdate
 from flows import display as module
 from flows import page
 from flows.display import Display, _line, _share, warnings_text
-from headway.estimate.remaining.model import Basis, RemainingEstimate
+from headway.estimate.remaining.remaining_time import Basis, RemainingEstimate
 from headway.model.progress import ProgressPoint
 from headway.model.run_warning import RunWarning, Silent, SilentFailure
 from headway.run.follow import Watched

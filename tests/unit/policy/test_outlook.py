@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from headway.estimate.remaining.model import RemainingTime
+from headway.estimate.remaining.remaining_time import RemainingTime
 from headway.estimate.usual import Lasted, Usual, instead_of_prior, kind_of
 from headway.ledger.pools import PoolSnapshot
 from headway.ledger.records import RunRecord

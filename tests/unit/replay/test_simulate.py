@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 
 from headway.errors import InvalidInput
 from headway.replay.cluster import Shape, shared_speed
-from headway.replay.trace import TraceJob
+from headway.replay.trace_jobs import TraceJob
 from tests.unit.replay.traces import job, run, starts, traces
 
 ONE = Shape(1, 2, 24)

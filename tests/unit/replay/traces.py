@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from headway.policy.settings import PolicySettings
 from headway.replay.cluster import Shape
 from headway.replay.simulate import PolicyName, Result, simulate
-from headway.replay.trace import GpuSharing, TraceJob
+from headway.replay.trace_jobs import GpuSharing, TraceJob
 
 SHAPE = Shape(2, 2, 24)
 

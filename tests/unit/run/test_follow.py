@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from headway.errors import LeaseLost, LedgerUnreachable
-from headway.estimate.remaining.model import Basis
+from headway.estimate.remaining.remaining_time import Basis
 from headway.ledger.series import MAX_POINTS
 from headway.model.container_policy import ContainerPolicy
 from headway.model.node import GpuProcess, GpuReading

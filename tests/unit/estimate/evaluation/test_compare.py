@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from benchmarks.estimator_charts import calibration, calibration_chart, cumulative_error
-from headway.estimate.duration.model import Forecast
+from headway.estimate.duration.time_model import Forecast
 from headway.estimate.estimator import Estimators
 from headway.estimate.evaluation.compare import compare, split
 from headway.estimate.evaluation.evaluate import HeldOut

@@ -3,9 +3,9 @@
 import pytest
 
 from headway.estimate.remaining.diagnostics import diagnose_points, rising
-from headway.estimate.run_picture import run_picture
 from headway.model.progress import ProgressPoint
 from headway.units import GIB
+from headway.views.charts import draw_run
 
 POINTS = [
     ProgressPoint(0.1 * n, iteration=n, total=3000, metrics={"loss $_{": 1 / n, "\u202e": n})
@@ -22,7 +22,7 @@ POINTS = [
     ],
 )
 def test_a_picture_is_a_small_png(points, memory, limit_bytes) -> None:
-    png = run_picture(points, memory, limit_bytes)
+    png = draw_run(points, memory, limit_bytes)
     assert png.startswith(b"\x89PNG")
     assert len(png) < 60_000
 

@@ -3,7 +3,7 @@ import pytest
 from headway.errors import InvalidInput
 from headway.replay.metrics import document
 from headway.replay.simulate import PolicyName
-from headway.replay.trace import Estimates, GpuSharing, TraceJob, read_jobs
+from headway.replay.trace_jobs import Estimates, GpuSharing, TraceJob, read_jobs
 from tests.unit.replay.traces import job, run
 
 HEADER = (

@@ -1,7 +1,7 @@
-"""The picture of one run: what its log says, how steady it is, and its host memory.
+"""Charts as PNG bytes: one run (metrics, iteration times, host memory), and the options of a job.
 
 Only numbers go in and PNG bytes come out. Importing this costs a second for
-matplotlib: import it where a picture is drawn, and nowhere on the way to a start.
+matplotlib: import it where a chart is drawn, and nowhere on the way to a start.
 """
 
 import io
@@ -13,10 +13,11 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from headway.errors import shown
+from headway.estimate.choice import Option
 from headway.estimate.remaining.diagnostics import rising
 from headway.estimate.remaining.history import Array
 from headway.model.progress import ProgressPoint
-from headway.units import GIB, HOUR_S, MIB, MINUTE_S
+from headway.units import GIB, HOUR_S, MIB, MINUTE_S, format_duration
 
 _MAX_POINTS = 800
 """More than there are pixels across would only make the file large."""
@@ -25,7 +26,7 @@ _LOG_RATIO = 20.0
 """Times that differ by more than this are drawn on a log scale."""
 
 
-def run_picture(
+def draw_run(
     points: Sequence[ProgressPoint],
     memory: Sequence[tuple[float, int]],
     limit_bytes: int | None,
@@ -54,8 +55,12 @@ def run_picture(
         axes.grid(alpha=0.3)
     third.set_xlabel(f"Time since the start, {name}")
     third.set_xlim(0, max(last_s / scale_s, 1e-9))
+    return _png(figure, dpi=80)
+
+
+def _png(figure: Figure, *, dpi: int) -> bytes:
     buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", dpi=80)
+    figure.savefig(buffer, format="png", dpi=dpi)
     return buffer.getvalue()
 
 
@@ -134,3 +139,40 @@ def _unit_of_time(last_s: float) -> tuple[float, str]:
     if last_s < 5 * MINUTE_S:
         return 1.0, "seconds"
     return (MINUTE_S, "minutes") if last_s < 5 * HOUR_S else (HOUR_S, "hours")
+
+
+def draw_options(found: Sequence[Option]) -> bytes:
+    """PNG: each option with a predicted runtime, its interval, and the Pareto set joined."""
+    figure = Figure(figsize=(6.4, 4.2), layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.add_subplot()
+    axes.set_xlabel("Hours until it is done")
+    axes.set_ylabel("Cost")
+    axes.grid(alpha=0.3)
+    shown = [o for o in found if o.done_s is not None]
+    for option in shown:
+        done_s, cost = option.done_s or 0.0, option.prediction.cost or 0.0
+        low_s = option.prediction.runtime_low_s or 0.0
+        high_s = option.prediction.runtime_high_s or 0.0
+        runtime_s = option.prediction.runtime_s or 0.0
+        axes.errorbar(
+            done_s / HOUR_S,
+            cost,
+            xerr=[[(runtime_s - low_s) / HOUR_S], [(high_s - runtime_s) / HOUR_S]],
+            marker="*" if option.chosen else "o",
+            color="tab:blue" if option.pareto else "lightgrey",
+        )
+        on = f"{option.gpus} × {option.gpu_type}" if option.gpus else "CPU"
+        axes.annotate(
+            f"{on}, {format_duration(runtime_s)}",
+            (done_s / HOUR_S, cost),
+            (3, 4),
+            textcoords="offset points",
+            fontsize=7,
+        )
+    front = sorted((o.done_s or 0.0, o.prediction.cost or 0.0) for o in shown if o.pareto)
+    axes.plot([s / HOUR_S for s, _ in front], [c for _, c in front], color="tab:blue", linewidth=1)
+    dearest = max((o.prediction.cost or 0.0 for o in shown), default=0.0)
+    # A site without prices has only zeros: no room for costs below them.
+    axes.set_ylim(-0.02 * (dearest or 1.0), 1.1 * (dearest or 1.0))
+    return _png(figure, dpi=110)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from headway.estimate.remaining.backtest import backtest
 from headway.estimate.remaining.history import MAX_ENTRIES, History
-from headway.estimate.remaining.model import Basis, RemainingEstimate, RemainingTime
+from headway.estimate.remaining.remaining_time import Basis, RemainingEstimate, RemainingTime
 from headway.estimate.remaining.series import read_series
 
 

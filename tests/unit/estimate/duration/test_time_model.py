@@ -4,7 +4,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from headway.estimate.duration.model import TimeModel
+from headway.estimate.duration.time_model import TimeModel
 from headway.estimate.evaluation.evaluate import Rows
 from headway.estimate.features import Configuration
 from headway.estimate.physics import shipped

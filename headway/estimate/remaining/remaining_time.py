@@ -4,11 +4,11 @@ The time that is left is (units left) × (seconds per unit) + (pauses left). A
 unit is an iteration, or an epoch where nothing finer is known.
 
 - *Seconds per unit*: every place where the speed may have changed last is
-  weighed (`remaining_changes`), so that a steady run is averaged over long, a
+  weighed (`changes`), so that a steady run is averaged over long, a
   slow-down is followed at once and a drift is carried on. Start-up is left out:
-  the first iterations may be hundreds of times slower (`remaining_level`).
+  the first iterations may be hundreds of times slower (`level`).
 - *Pauses* (validation, checkpoints) are told from noise by their length, and
-  come again at their own period (`remaining_pauses`).
+  come again at their own period (`pauses`).
 - The *prior* weighs as much as its interval is narrow, the evidence as much
   as it is long and agrees with itself; both on a log scale.
 """
