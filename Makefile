@@ -7,7 +7,7 @@ TESTERS ?= 2
 READY   = $(VENV)/.ready
 DEV     = $(VENV)/.dev
 
-.PHONY: help demo down test test-deps check bench lock clean
+.PHONY: help demo down test test-deps check bench wheel lock clean
 help:            ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
 
@@ -48,6 +48,9 @@ bench: $(DEV)    ## beside a stock Prefect worker; a long line; short jobs over 
 	$(BIN)/python benchmarks/submit_latency.py
 	$(BIN)/python benchmarks/decisions.py
 	$(BIN)/python benchmarks/short_jobs.py
+
+wheel: $(READY)  ## build dist/headway-….whl, which needs no clone where it is installed
+	$(BIN)/python -m hatchling build -t wheel
 
 lock:            ## resolve pyproject.toml again into the hashed lock files
 	uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-header \

@@ -27,6 +27,7 @@ from headway.ledger.tables import RunRow  # noqa: E402
 from headway.model.lease import Demand  # noqa: E402
 from headway.model.node import Capacity, Gpu, Node  # noqa: E402
 from headway.model.run import Prediction, RunState  # noqa: E402
+from headway.scheduler import grants  # noqa: E402
 from headway.scheduler.queue import Line  # noqa: E402
 from headway.settings import Settings  # noqa: E402
 from headway.site import Site  # noqa: E402
@@ -65,17 +66,16 @@ def measure(url: str, home: Path, waiting: int, passes: int) -> list[float]:
         )
     fill(site, waiting + 40)
     line = Line(site)
+    grants.read_node = lambda _site: None  # type: ignore[assignment,return-value]
     # Every slot is taken first, so that the looks that count find a busy site.
     for n in range(4):
         other = Site(settings.model_copy(update={"node": f"n{n}"}), SystemClock())
-        other.read_node = lambda: None  # type: ignore[assignment,return-value]
-        Line(other).look()
+        Line(other).run_pass()
         other.ledger.close()
-    site.read_node = lambda: None  # type: ignore[assignment,return-value]
     looks = []
     for _ in range(passes + 1):
         begun = time.perf_counter()
-        line.look()
+        line.run_pass()
         looks.append(time.perf_counter() - begun)
     site.ledger.close()
     return looks

@@ -7,6 +7,7 @@ from typing import Any, ParamSpec, TypeVar, cast
 
 from prefect import task
 from prefect.cache_policies import NO_CACHE
+from prefect.exceptions import FailedRun
 from prefect.states import Failed
 
 from headway.errors import HeadwayError
@@ -14,11 +15,19 @@ from headway.errors import HeadwayError
 P = ParamSpec("P")
 R = TypeVar("R")
 
-# Prefect says twice that a step has returned a failed state: with the state's name and
-# message, and before as an error with the traceback of no exception.
-logging.getLogger("prefect.task_runs").addFilter(
-    lambda record: record.exc_info != (None, None, None)
-)
+
+def _says_something(record: logging.LogRecord) -> bool:
+    """Whether a line of Prefect's belongs on the run's page.
+
+    That a step or the flow has returned a failed state it says with the state's own message. It
+    says so once more, with a traceback: of no exception for a step, of its own code for the flow.
+    """
+    kind = record.exc_info[0] if record.exc_info else Exception
+    return kind is not None and not issubclass(kind, FailedRun)
+
+
+for _name in ("prefect.flow_runs", "prefect.task_runs"):
+    logging.getLogger(_name).addFilter(_says_something)
 
 
 class KeptResult(Exception):

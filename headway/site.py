@@ -3,30 +3,23 @@
 import hashlib
 import logging
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from pydantic import BaseModel, TypeAdapter
+from pydantic import TypeAdapter
 
 from headway.clock import Clock, SystemClock
 from headway.errors import (
     EngineSilent,
     EngineUnreachable,
-    HeadwayError,
-    InvalidInput,
-    NodeNameTaken,
-    TelemetryError,
 )
-from headway.home import have_passable, keep_private, samples, strip_set_ids
+from headway.home import have_passable, keep_private, samples
 from headway.ledger import Ledger
 from headway.model.container_policy import ContainerPolicy
-from headway.model.lease import Refuse
-from headway.model.node import Capacity, Node, NodeReading
 from headway.model.node_settings import NodeSettings
-from headway.policy.network import network_of
 from headway.policy.settings import PolicySettings
 from headway.runtime.port import Runtime, RuntimeKind
 from headway.runtime.process.programs import ProcessRuntime
@@ -35,18 +28,14 @@ from headway.staging.cache import DataCache
 from headway.staging.reader import UserReader
 from headway.staging.rules import SourceRules
 from headway.telemetry.gpu import NvmlGpus
-from headway.telemetry.host import NodeHost, boot_id
+from headway.telemetry.host import NodeHost
 from headway.telemetry.port import GpuSensors, HostSensors
-from headway.telemetry.reading import node_reading, with_owners
 
 if TYPE_CHECKING:
     from headway.estimate.estimator import Estimators
     from headway.runtime.docker.containers import DockerRuntime
 
 log = logging.getLogger(__name__)
-
-_SILENT_S = 30.0
-"""A worker that lives reports every five seconds."""
 
 
 class Site:
@@ -66,8 +55,10 @@ class Site:
         self.settings = settings
         self.clock = clock
         self._open_ledger = open_ledger
-        self._worker_token = uuid4().hex
-        self._adopted: dict[str, dict[str, Any]] = {}
+        self.worker_token = uuid4().hex
+        """Of this process, while it is the node's worker."""
+        self.adopted: dict[str, dict[str, Any]] = {}
+        """By name, the settings that this process has adopted."""
 
     @cached_property
     def ledger(self) -> Ledger:
@@ -136,13 +127,6 @@ class Site:
 
     def _noted(self) -> RuntimeKind | None:
         return RuntimeKind(self._runtime_note.read_text()) if self._runtime_note.exists() else None
-
-    def remove_container(self, name: str, run_id: str) -> None:
-        """Remove a container of a run, and the power over others from what it wrote."""
-        self.runtime.remove(name)
-        stripped = strip_set_ids(self.settings.runs_dir / Path(run_id).name)
-        if stripped:
-            log.warning("run %s left %d set-uid or set-gid files: stripped", run_id, stripped)
 
     def _engine(self) -> "DockerRuntime":
         # 0.2 s of imports
@@ -233,119 +217,12 @@ class Site:
     @property
     def policy_settings(self) -> PolicySettings:
         """What the operator set for the line in its block."""
-        return _LINE.validate_python(self.ledger.settings.get(LINE) or {})
+        return POLICY_SETTINGS.validate_python(self.ledger.settings.get(LINE) or {})
 
-    def adopt(self, name: str, document: dict[str, Any]) -> bool:
-        """Keep what an operator set under *name*, and let it take effect; whether it is new.
-
-        Raises:
-            ValueError: The document is not valid; what held before goes on to hold.
-        """
-        if name == LINE:
-            document = {key: value for key, value in document.items() if value is not None}
-            try:
-                for team, limits in _LINE.validate_python(document).teams.items():
-                    limits.check_quotas(team)
-            except InvalidInput as error:
-                raise ValueError(str(error)) from error
-        else:
-            kind: type[BaseModel] = ContainerPolicy if name == POLICY else NodeSettings
-            wanted = kind.model_validate(document)
-            if isinstance(wanted, ContainerPolicy):
-                refused = network_of(wanted, 1, self.settings.api_access)
-                if isinstance(refused, Refuse):
-                    raise ValueError(refused.allowed)
-        before = self._adopted.get(name, document)
-        self._adopted[name] = document
-        # Another node's worker may have been the first to write it down.
-        if not self.ledger.settings.put(name, document) and before == document:
-            return False
-        # Built anew from the new settings when they are next asked for.
+    def rebuild(self) -> None:
+        """Let runtime and cache be built anew, from new settings, when they are next asked for."""
         for built in ("runtime", "cache"):
             self.__dict__.pop(built, None)
-        self.join()
-        return True
-
-    def take_name(self) -> None:
-        """Make sure that no other machine works under this node's name.
-
-        A machine that was started anew is another boot under the same name:
-        it waits until the worker of before has been silent for a while.
-
-        Raises:
-            NodeNameTaken: A worker on another machine goes on reporting.
-        """
-        known = self.ledger.nodes.get(self.settings.node)
-        if known is None or known.boot_id == boot_id():
-            return
-        while (self.ledger.now() - known.heartbeat_at).total_seconds() < _SILENT_S:
-            self.clock.sleep(1.0)
-            newest = self.ledger.nodes.get(self.settings.node)
-            if newest is not None and newest.heartbeat_at != known.heartbeat_at:
-                raise NodeNameTaken(self.settings.node)
-
-    def join(self) -> None:
-        """Put this node into the ledger with what it has; takes over from a worker before."""
-        settings = self.node_settings
-        known = self.ledger.nodes.get(self.settings.node)
-        before = known.node.capacity.gpus if known is not None else ()
-        if known is not None and known.boot_id == boot_id():
-            # Nothing is taken out of a machine that runs: what is not there is lost.
-            self.gpus.expect(before)
-        try:
-            gpus = tuple(settings.with_reserve(gpu) for gpu in self.gpus.gpus())
-        except TelemetryError as error:
-            log.warning("%s", error)
-            gpus = before
-        for gone in {gpu.uuid for gpu in before} - {gpu.uuid for gpu in gpus}:
-            log.warning("GPU %s was there before the machine was started anew; it is gone", gone)
-        capacity = Capacity(self.host.cpus(), self.host.read().memory_bytes, gpus)
-        node = Node(
-            name=self.settings.node,
-            pool=self.settings.pool,
-            capacity=capacity,
-            reserve=settings.reserve(capacity),
-            price_per_hour=settings.price_per_hour,
-            gpu_price_per_hour=settings.gpu_price_per_hour,
-        )
-        self.ledger.nodes.register(node, boot_id=boot_id(), worker_token=self._worker_token)
-
-    def heartbeat(self, reading: NodeReading) -> bool:
-        """Keep the node's newest *reading*; False when another worker has the node now."""
-        return self.ledger.nodes.heartbeat(self.settings.node, self._worker_token, reading)
-
-    def read_node(self) -> NodeReading:
-        """This node now, with what the containers of each run hold, as far as the engine tells."""
-        return with_owners(node_reading(self.gpus, self.host, self.clock), *self.owners())
-
-    def owners(self) -> tuple[dict[int, str], dict[str, int]]:
-        """The run of each process in a container, and what each run holds of the host's memory."""
-        run_of_pid: dict[int, str] = {}
-        held: dict[str, int] = {}
-        try:
-            running = [each for each in self.runtime.containers() if each.pids]
-            for each in running:
-                run_of_pid |= dict.fromkeys(each.pids, each.run_id)
-                used_bytes = self.runtime.usage(each.name).host_used_bytes
-                if used_bytes is not None:
-                    held[each.run_id] = held.get(each.run_id, 0) + used_bytes
-        except HeadwayError as error:
-            log.debug("what runs hold of this node is not known: %s", error)
-        return run_of_pid, held
-
-    def lost_gpus(self) -> Mapping[str, str]:
-        """GPUs of this node that fell off the bus, by uuid, with the cause; read now.
-
-        By the worker's last reading where they cannot be read.
-        """
-        record = self.ledger.nodes.get(self.settings.node)
-        if record is not None:
-            self.gpus.expect(record.node.capacity.gpus)
-        try:
-            self.gpus.read()
-        except TelemetryError:
-            return record.reading.lost_gpus if record is not None and record.reading else {}
-        return self.gpus.lost()
 
 
 def as_ids(user: str) -> tuple[int, int] | None:
@@ -364,7 +241,7 @@ POLICY = "policy"
 LINE = "line"
 """Name under which the ledger keeps the settings of the line."""
 
-_LINE = TypeAdapter(PolicySettings)
+POLICY_SETTINGS = TypeAdapter(PolicySettings)
 
 
 @lru_cache(maxsize=1)

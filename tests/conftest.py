@@ -142,7 +142,7 @@ def docker_site(tmp_path_factory: pytest.TempPathFactory, python_image: str) -> 
 
 
 @pytest.fixture(scope="session")
-def four_nodes(postgresql: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, LiveSite]:
+def three_nodes(postgresql: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, LiveSite]:
     """A site of `KINDS` on PostgreSQL, without an engine."""
     return _SITES.enter_context(several_nodes(tmp_path_factory.mktemp("nodes"), postgresql, KINDS))
 

@@ -24,7 +24,7 @@ from headway.home import ROOT_HOME, settle
 from headway.model.job_text import job_from_document
 from headway.model.run import CANCELLED_BY
 from headway.node.daemon import server_daemon, worker_daemon
-from headway.node.forkserver import running_server
+from headway.node.forkstart import running_server
 from headway.prefect.auth import site_auth
 from headway.prefect.client import PrefectServer
 from headway.site import Site

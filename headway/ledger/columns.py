@@ -86,7 +86,8 @@ class Word(TypeDecorator[Any]):
 
 def now(session: Session) -> datetime:
     """The database's time, at this moment of the transaction."""
-    moment: datetime | None = session.scalar(select(db_now()))
+    with session.no_autoflush:  # SQLAlchemy 2.1 would first write rows that are half changed
+        moment: datetime | None = session.scalar(select(db_now()))
     assert moment is not None  # noqa: S101 - a database always has a time; for the type checker
     return moment
 

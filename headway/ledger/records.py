@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from headway.model.lease import Demand
+from headway.model.lease import Demand, Resource
 from headway.model.node import Node, NodeReading
 from headway.model.run import Exit, Measurement, Prediction, RunState
 
@@ -37,7 +37,7 @@ class RunRecord:
     job: Mapping[str, Any]
     state: RunState
     attempt: int
-    resource: str | None
+    resource: Resource | None
     reason: str
     expected_start_at: datetime | None
     node: str | None

@@ -6,7 +6,7 @@ symbolic link leads to, and whether anything is there, is seen only then.
 
 import re
 
-from headway.model.job_fields import Kind, Refused, checked_text
+from headway.model.job_fields import FieldKind, Refused, checked_text
 from headway.model.job_rules import SECRET_TEXT
 
 _SCHEME = re.compile(r"([a-z][a-z0-9+.-]{0,31})://(.*)")
@@ -59,4 +59,4 @@ def _check_local(path: str, example: str) -> None:
         raise Refused("give a directory or file with data; this belongs to the system")
 
 
-URI = Kind(read_uri, {"type": "string", "minLength": 1, "maxLength": 2000})
+URI = FieldKind(read_uri, {"type": "string", "minLength": 1, "maxLength": 2000})

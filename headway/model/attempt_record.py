@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from datetime import datetime
 
-from headway.model.lease import Demand
+from headway.model.lease import Demand, Resource
 from headway.model.run import Exit, Measurement, Prediction
 
 
@@ -15,7 +15,7 @@ class AttemptRecord:
     attempt: int
     node: str | None = None
     """Where it was granted; None when it never was."""
-    resource: str | None = None
+    resource: Resource | None = None
     """What was scarce when it last waited; None when it did not wait."""
     reason: str = ""
     """The same in words and numbers."""

@@ -48,7 +48,7 @@ class Refused(ValueError):
 
 
 @dataclass(frozen=True, eq=False)
-class Kind:
+class FieldKind:
     """How one kind of value is read, written, and described to the run form."""
 
     read: Callable[[object], Any]
@@ -82,7 +82,7 @@ def below(*path: str | int, hidden: bool = False) -> Iterator[None]:
 # --- numbers ---
 
 
-def whole(low: int, high: int) -> Kind:
+def whole(low: int, high: int) -> FieldKind:
     """An integer from *low* to *high*; neither ``true`` nor ``3.0`` is one."""
 
     def read(value: object) -> int:
@@ -90,10 +90,10 @@ def whole(low: int, high: int) -> Kind:
             raise Refused(f"give a whole number between {_count(low)} and {_count(high)}")
         return value
 
-    return Kind(read, {"type": "integer", "minimum": low, "maximum": high})
+    return FieldKind(read, {"type": "integer", "minimum": low, "maximum": high})
 
 
-def number(low: float, high: float) -> Kind:
+def number(low: float, high: float) -> FieldKind:
     """A finite number from *low* to *high*."""
 
     def read(value: object) -> float:
@@ -103,14 +103,14 @@ def number(low: float, high: float) -> Kind:
             raise Refused(f"give a number between {low:g} and {high:g}")
         return float(value)  # type: ignore[arg-type]
 
-    return Kind(read, {"type": "number", "minimum": low, "maximum": high})
+    return FieldKind(read, {"type": "number", "minimum": low, "maximum": high})
 
 
 def _count(value: int) -> str:
     return f"{value:,}" if value >= 10**6 else str(value)
 
 
-def yes_no() -> Kind:
+def yes_no() -> FieldKind:
     """A boolean; 1 and "yes" are none."""
 
     def read(value: object) -> bool:
@@ -118,7 +118,7 @@ def yes_no() -> Kind:
             raise Refused("give true or false")
         return value
 
-    return Kind(read, {"type": "boolean"})
+    return FieldKind(read, {"type": "boolean"})
 
 
 # --- sizes and durations ---
@@ -127,7 +127,7 @@ _SIZE_PATTERN = r"^[0-9.]+ ?[KMGTkmgt]?([iI]?[bB])?$"
 _DURATION_PATTERN = r"^([0-9.]+ ?(ms|s|sec|min|m|h|d|w) ?)+$"
 
 
-def size(low: int, high: int, *, word: str = "") -> Kind:
+def size(low: int, high: int, *, word: str = "") -> FieldKind:
     """Bytes, written with a unit such as ``2GiB``, or the one *word*.
 
     An int is bytes, for those who build a job in Python. A bare number below
@@ -153,7 +153,7 @@ def size(low: int, high: int, *, word: str = "") -> Kind:
         return size_bytes
 
     pattern = _SIZE_PATTERN if not word else f"^{word}$|{_SIZE_PATTERN}"
-    return Kind(read, {"type": "string", "pattern": pattern}, write_size)
+    return FieldKind(read, {"type": "string", "pattern": pattern}, write_size)
 
 
 def write_size(size_bytes: int | str) -> str:
@@ -166,7 +166,7 @@ def write_size(size_bytes: int | str) -> str:
     return f"{size_bytes}B"
 
 
-def duration(low_s: float, high_s: float, *, example: str = "4h") -> Kind:
+def duration(low_s: float, high_s: float, *, example: str = "4h") -> FieldKind:
     """Seconds, to the millisecond, written with a unit such as ``4h``; never a bare number."""
     allowed = (
         f"give a duration with its unit between {format_duration(low_s)} and "
@@ -182,7 +182,7 @@ def duration(low_s: float, high_s: float, *, example: str = "4h") -> Kind:
             raise Refused(allowed)
         return round(seconds, 3)
 
-    return Kind(read, {"type": "string", "pattern": _DURATION_PATTERN}, write_duration)
+    return FieldKind(read, {"type": "string", "pattern": _DURATION_PATTERN}, write_duration)
 
 
 def write_duration(duration_s: float) -> str:
@@ -212,7 +212,7 @@ def checked_text(value: object, *, limit: int, keep: str = "") -> str:
     return value
 
 
-def pattern(regex: str, allowed: str, *, limit: int) -> Kind:
+def pattern(regex: str, allowed: str, *, limit: int) -> FieldKind:
     """Text of at most *limit* characters that *regex* matches from end to end."""
     compiled = re.compile(regex)
 
@@ -222,10 +222,10 @@ def pattern(regex: str, allowed: str, *, limit: int) -> Kind:
             raise Refused(allowed)
         return text
 
-    return Kind(read, {"type": "string", "pattern": f"^{regex}$", "maxLength": limit})
+    return FieldKind(read, {"type": "string", "pattern": f"^{regex}$", "maxLength": limit})
 
 
-def choice(*values: str, kind: Callable[[str], Any] = str) -> Kind:
+def choice(*values: str, kind: Callable[[str], Any] = str) -> FieldKind:
     """One of *values*; made a *kind*, such as an enum."""
 
     def read(value: object) -> Any:
@@ -235,7 +235,7 @@ def choice(*values: str, kind: Callable[[str], Any] = str) -> Kind:
         hint = f"; did you mean {near[0]}?" if near else ""
         raise Refused(f"give one of {', '.join(values)}{hint}")
 
-    return Kind(read, {"type": "string", "enum": list(values)}, _plain)
+    return FieldKind(read, {"type": "string", "enum": list(values)}, _plain)
 
 
 def _plain(value: str) -> str:
@@ -245,7 +245,7 @@ def _plain(value: str) -> str:
 # --- several ---
 
 
-def each(item: Kind, *, example: str, low: int, high: int) -> Kind:
+def each(item: FieldKind, *, example: str, low: int, high: int) -> FieldKind:
     """A list of *low* to *high* items of one kind."""
     amount = f"{low} to {high} items" if low else f"at most {high} items"
 
@@ -259,4 +259,4 @@ def each(item: Kind, *, example: str, low: int, high: int) -> Kind:
         return items
 
     schema = {"type": "array", "items": dict(item.schema), "maxItems": high}
-    return Kind(read, schema | ({"minItems": low} if low else {}))
+    return FieldKind(read, schema | ({"minItems": low} if low else {}))

@@ -10,7 +10,7 @@ import shlex
 from collections.abc import Mapping
 
 from headway.model.image import GIVE_IMAGE, is_image
-from headway.model.job_fields import Kind, Refused, below, checked_text, each, pattern
+from headway.model.job_fields import FieldKind, Refused, below, checked_text, each, pattern
 from headway.model.pattern import MAX_PATTERN, compile_pattern
 
 _ENV_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,254}")
@@ -79,7 +79,7 @@ def read_argument(value: object) -> str:
 
 
 _ARGUMENTS = each(
-    Kind(read_argument, {"type": "string"}), example='["python", "train.py"]', low=1, high=1000
+    FieldKind(read_argument, {"type": "string"}), example='["python", "train.py"]', low=1, high=1000
 )
 
 
@@ -160,10 +160,10 @@ def check_env_key(key: str) -> None:
 
 
 _TEXTS = {"type": "object", "additionalProperties": {"type": "string"}}
-ENVIRONMENT = Kind(read_environment, _TEXTS)
-SECRETS = Kind(read_secrets, _TEXTS)
-IMAGE = Kind(read_image, {"type": "string", "minLength": 1, "maxLength": 255})
-COMMAND = Kind(read_command, {"type": "array", "items": {"type": "string"}, "minItems": 1})
+ENVIRONMENT = FieldKind(read_environment, _TEXTS)
+SECRETS = FieldKind(read_secrets, _TEXTS)
+IMAGE = FieldKind(read_image, {"type": "string", "minLength": 1, "maxLength": 255})
+COMMAND = FieldKind(read_command, {"type": "array", "items": {"type": "string"}, "minItems": 1})
 
 
 def read_output_pattern(value: object) -> str:
@@ -174,7 +174,7 @@ def read_output_pattern(value: object) -> str:
     return text
 
 
-OUTPUT = Kind(read_output_pattern, {"type": "string", "minLength": 1, "maxLength": 200})
+OUTPUT = FieldKind(read_output_pattern, {"type": "string", "minLength": 1, "maxLength": 200})
 
 
 def read_progress(value: object) -> str:
@@ -187,4 +187,4 @@ def read_progress(value: object) -> str:
     return text
 
 
-PROGRESS = Kind(read_progress, {"type": "string", "maxLength": MAX_PATTERN})
+PROGRESS = FieldKind(read_progress, {"type": "string", "maxLength": MAX_PATTERN})

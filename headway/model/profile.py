@@ -15,7 +15,7 @@ class Direction(enum.StrEnum):
     """From one GPU to another."""
 
 
-class Source(enum.StrEnum):
+class ProfileSource(enum.StrEnum):
     """Who counted. The consequence: nsys counts copies, NVML all traffic of a GPU."""
 
     NSYS = "nsys"
@@ -61,7 +61,7 @@ class Kernel:
 class Profile:
     """A profile of one run, or of a part of it."""
 
-    source: Source
+    source: ProfileSource
     window_s: float
     """How long was looked at."""
     copies: tuple[Copies, ...] = ()

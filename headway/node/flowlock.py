@@ -4,13 +4,17 @@ The kernel releases the lock when the process dies, however it dies; so a lock
 that is held is proof of a live flow, and nothing else is.
 """
 
+import fcntl
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from headway.errors import HeadwayError
 from headway.node.flowrun import live_flow, lock_flow
+
+KEPT_LOCKS_S = 7 * 86_400.0
+"""Lock files of flow runs that ended longer ago are removed."""
 
 
 class FlowAlive(HeadwayError):
@@ -43,3 +47,12 @@ def hold_flow(state_dir: Path, run_id: str) -> Iterator[None]:
         yield
     finally:
         os.close(lock)
+
+
+def prune_locks(state_dir: Path, now_s: float) -> None:
+    """Remove the lock files of flow runs that ended long ago."""
+    for path in (state_dir / "flows").glob("*.lock"):
+        with suppress(OSError), path.open("rb") as file:
+            if now_s - path.stat().st_mtime > KEPT_LOCKS_S:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                path.unlink()

@@ -16,106 +16,27 @@ import importlib
 import logging
 import os
 import selectors
-import shlex
 import signal
 import socket
-import struct
 import subprocess
 import sys
-import sysconfig
 import threading
-import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from headway.clock import SystemClock
-from headway.errors import HeadwayError
 from headway.node import flowrun
+from headway.node.flowlock import prune_locks
 from headway.node.flowprocess import ExitNote, run_flow_process
+from headway.node.forkstart import spawn
+from headway.node.imported import Imported
 
 TICK_S = 2.0
 """How often an idle server looks whether its code or its socket changed."""
-KEPT_LOCKS_S = 7 * 86_400.0
-"""Lock files of flow runs that ended longer ago are removed."""
-LOG_LIMIT_BYTES = 1 << 20
 
 _log = logging.getLogger("headway.node.forkserver")
-
-
-def start_server(state_dir: Path, preload: Sequence[str], env: Mapping[str, str]) -> int:
-    """Start the node's fork server, unless it runs already.
-
-    Cheap when it runs (one connect): call it in a loop to keep one running.
-    It listens at once and imports afterwards; who asks meanwhile waits.
-
-    Args:
-        state_dir: Where its socket, log and locks lie.
-        preload: Modules to import, such as ``flows.train``. One that cannot be
-            imported is left to the flow process, which then shows the error.
-        env: The server's environment. A flow process gets its own, but
-            what the preloaded modules read at import comes from here.
-
-    Returns:
-        The server's pid.
-
-    Raises:
-        HeadwayError: It did not start; runs start the slow way until it does.
-    """
-    if (pid := running_server(state_dir)) is not None:
-        return pid
-    state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
-    for _ in range(50):
-        _spawn(state_dir, preload, env)
-        if (pid := running_server(state_dir)) is not None:
-            return pid
-        time.sleep(0.1)  # another one won the race and is about to listen
-    raise HeadwayError(
-        f"the fork server does not start; see {state_dir / 'fork.log'}. "
-        "Flow runs start without it, a second or two slower each"
-    )
-
-
-def running_server(state_dir: Path) -> int | None:
-    """Pid of the fork server that listens below *state_dir*; None when there is none."""
-    directory = -1
-    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as connection:
-        connection.settimeout(1.0)
-        try:
-            directory = os.open(state_dir, os.O_PATH | os.O_DIRECTORY)
-            connection.connect(flowrun.socket_address(directory))
-        except OSError:
-            return None
-        finally:
-            if directory >= 0:
-                os.close(directory)
-        return int(struct.unpack("3i", connection.getsockopt(*_PEER))[0])
-
-
-_PEER = (socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
-
-
-def stub_command(state_dir: Path) -> str:
-    """The job variable `command` that starts flow runs through the fork server."""
-    return shlex.join([sys.executable, "-I", "-S", flowrun.__file__, str(state_dir)])
-
-
-def _spawn(state_dir: Path, preload: Sequence[str], env: Mapping[str, str]) -> None:
-    """Run the server's launcher; it returns once the server listens, or lost the race."""
-    with (state_dir / "fork.log").open("ab") as log:
-        if log.tell() > LOG_LIMIT_BYTES:
-            log.truncate(0)
-        subprocess.run(
-            [sys.executable, "-P", "-m", "headway.node.forkserver", str(state_dir), *preload],
-            env={name: value for name, value in env.items() if not name.startswith("PREFECT__")},
-            cwd=state_dir,
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            check=False,
-            timeout=30,
-        )
 
 
 @dataclass
@@ -134,7 +55,6 @@ class _Server:
         self.preload = preload
         self.lock = lock
         self.refusal = b""
-        self.sources: dict[str, int] = {}
         self.flows: dict[int, _Flow] = {}
         # poll, not epoll: a forked child that closes its copies must not change ours.
         self.selector = selectors.PollSelector()
@@ -170,7 +90,7 @@ class _Server:
                 "and a process with threads must not fork"
             ).encode()[:1000]
             _log.error("%s", self.refusal.decode())
-        self.sources = {path: _changed_at(path) for path in _source_paths()}
+        self.imported = Imported()
         gc.collect()
         gc.freeze()  # what is imported stays shared: a collection in a child must not touch it
 
@@ -204,7 +124,7 @@ class _Server:
         if self._socket_inode() != self.inode:
             _log.warning("another server took the socket, or it was removed; this one ends")
             self._retire()
-        elif self._outdated():
+        elif self.imported.outdated():
             self._hand_over()
 
     def _hear(self, connection: socket.socket, flow: _Flow | None) -> Sequence[int] | None:
@@ -227,7 +147,7 @@ class _Server:
         return None
 
     def _reason_not_to_fork(self) -> bytes:
-        if self.lock >= 0 and self._outdated():
+        if self.lock >= 0 and self.imported.outdated():
             self._hand_over()
         return flowrun.AGAIN if self.lock < 0 else self.refusal
 
@@ -286,14 +206,11 @@ class _Server:
         self.selector.unregister(connection)
         connection.close()
 
-    def _outdated(self) -> bool:
-        return any(_changed_at(path) != seen for path, seen in self.sources.items())
-
     def _hand_over(self) -> None:
         self._retire()
         _log.info("the code changed: a successor takes over, %d flows go on", len(self.flows))
         try:
-            _spawn(self.state_dir, self.preload, os.environ)
+            spawn(self.state_dir, self.preload, os.environ)
         except (OSError, subprocess.SubprocessError):
             _log.exception("the successor did not start")
 
@@ -319,32 +236,6 @@ def _hung_up(connection: socket.socket) -> bool:
         return True
 
 
-def _changed_at(path: str) -> int:
-    try:
-        return Path(path).stat().st_mtime_ns
-    except OSError:
-        return -1
-
-
-def _source_paths() -> list[str]:
-    """Files of imported modules that a person may edit, and where pip installs the others."""
-    places = sysconfig.get_paths()
-    installed = sorted({places["purelib"], places["platlib"]})
-    known = (*installed, places["stdlib"], places["platstdlib"])
-    files = {getattr(module, "__file__", None) for module in list(sys.modules.values())}
-    own = [file for file in files if file and not file.startswith(known)]
-    return [*installed, *sorted(own)]
-
-
-def _prune(state_dir: Path, now_s: float) -> None:
-    """Remove the lock files of flow runs that ended long ago."""
-    for path in (state_dir / "flows").glob("*.lock"):
-        with suppress(OSError), path.open("rb") as file:
-            if now_s - path.stat().st_mtime > KEPT_LOCKS_S:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                path.unlink()
-
-
 def _main(state_dir: Path, preload: Sequence[str]) -> None:
     note = ExitNote()
     atexit.register(note.write)
@@ -361,7 +252,7 @@ def _main(state_dir: Path, preload: Sequence[str]) -> None:
         return  # another server won
     server = _Server(state_dir, preload, lock)
     _detach(server.listener)
-    _prune(state_dir, SystemClock().now().timestamp())
+    prune_locks(state_dir, SystemClock().now().timestamp())
     server.import_modules()
     _log.info("serving %s", state_dir)
     if (request := server.run()) is not None:

@@ -9,6 +9,7 @@ import logging
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from headway.errors import HeadwayError, LeaseLost, LedgerUnreachable, RunUnknown
 from headway.ledger.records import RunRecord
@@ -16,7 +17,6 @@ from headway.model.job_text import job_from_document
 from headway.model.lease import Lease
 from headway.model.run import (
     DELETED,
-    GRANTED,
     Exit,
     ExitKind,
     Measurement,
@@ -24,11 +24,12 @@ from headway.model.run import (
     cancelled_by,
 )
 from headway.node.flowrun import live_flow
+from headway.node.sweep import sweep
 from headway.policy.demand import attempts_left
 from headway.policy.reconcile import Action, PrefectView, Situation, reconcile
-from headway.run.here import container_name, forget_secrets
-from headway.runtime.port import ContainerStatus
+from headway.run.here import container_name
 from headway.site import Site
+from headway.this_node import remove_container
 
 log = logging.getLogger(__name__)
 
@@ -58,6 +59,16 @@ class Mending:
     """How the run ended, for `SET_FINAL`."""
 
 
+class _Case(NamedTuple):
+    """One run that the janitor looks after."""
+
+    run: RunRecord
+    container: str
+    """Name of the container that its lease stands for, or its attempt."""
+    prefect: PrefectRun
+
+
+_DELETED = PrefectRun(PrefectView.MISSING)
 _WAITING_A_ROUND = 200
 
 
@@ -69,7 +80,6 @@ class Janitor:
         self._site = site
         self._turn = ""
         self._amiss = ""
-        self._prefect: Mapping[str, PrefectRun] = {}
 
     def unsettled(self) -> list[RunRecord]:
         """Runs of this node that Prefect must be asked about, and some of the line's.
@@ -103,7 +113,6 @@ class Janitor:
             prefect: What Prefect says; a run that is missing here was deleted.
             starting: Runs whose flow process this worker is starting right now.
         """
-        self._prefect = prefect
         containers = {c.name: c for c in self._site.runtime.containers()}
         wanted: set[str] = set()
         mendings: list[Mending] = []
@@ -111,26 +120,27 @@ class Janitor:
             lease = self._lease_here(run)
             name = container_name(run.run_id, lease.attempt if lease is not None else run.attempt)
             wanted.add(name)
+            case = _Case(run, name, prefect.get(run.run_id, _DELETED))
+            alive = live_flow(self._site.settings.state_dir, run.run_id) is not None
             try:
-                situation = self._situation(run, prefect, containers.get(name), lease, starting)
-                mendings += self._mend(run, name, reconcile(situation))
+                situation = Situation(
+                    state=run.state,
+                    prefect=case.prefect.view,
+                    flow_alive=alive or run.run_id in starting,
+                    container=name in containers,
+                    has_lease=lease is not None,
+                    flow_starts=case.prefect.flow_starts,
+                    attempts_left=_attempts_left(run),
+                    is_rank=run.gang_id is not None,
+                )
+                mendings += self._mend(case, reconcile(situation))
             except LedgerUnreachable:
                 raise  # it would be the same for every other run, each after a long wait
             except HeadwayError as error:
                 log.warning("run %s (%s) was not looked after: %s", run.name, run.run_id, error)
-        settings = self._site.settings
-        for gang_id in self._site.ledger.leases.release_untaken(
-            settings.node, settings.lease_ttl_s
-        ):
-            log.warning("gang %s did not begin its part here: its lease is released", gang_id)
         self._guard_network()
-        self._sweep(c for name, c in containers.items() if name not in wanted)
-        self._sweep_secrets()
-        try:
-            self._release_data(containers.values())
-            self._site.cache.sweep()
-        except HeadwayError as error:
-            log.warning("the cache was not swept: %s; tried again next round", error)
+        without_run = [each for name, each in containers.items() if name not in wanted]
+        sweep(self._site, containers.values(), without_run)
         return mendings
 
     def _guard_network(self) -> None:
@@ -142,16 +152,16 @@ class Janitor:
             log.warning("%s", amiss)
         self._amiss = amiss
 
-    def _mend(self, run: RunRecord, container: str, actions: Iterable[Action]) -> list[Mending]:
+    def _mend(self, case: _Case, actions: Iterable[Action]) -> list[Mending]:
         """Carry *actions* out as far as they succeed; those that are left to the worker."""
-        mendings = []
+        mendings, run = [], case.run
         for action in actions:
             if action in ON_PREFECT:
                 mendings.append(Mending(run.run_id, action, self._exit_of(run.run_id)))
                 continue
             if action is not Action.RENEW:
                 log.warning("run %s (%s): %s", run.name, run.run_id, action.value)
-            if not self._carried_out(action, run, container):
+            if not self._carried_out(action, case):
                 break  # the instructions build on each other
         return mendings
 
@@ -166,47 +176,24 @@ class Janitor:
         claimed_since = run.state is RunState.WAITING and lease.attempt >= run.attempt
         return None if claimed_since else lease
 
-    def _situation(
-        self,
-        run: RunRecord,
-        prefect: Mapping[str, PrefectRun],
-        container: ContainerStatus | None,
-        lease: Lease | None,
-        starting: frozenset[str],
-    ) -> Situation:
-        seen = prefect.get(run.run_id, PrefectRun(PrefectView.MISSING))
-        alive = live_flow(self._site.settings.state_dir, run.run_id) is not None
-        return Situation(
-            state=run.state,
-            prefect=seen.view,
-            flow_alive=alive or run.run_id in starting,
-            container=container is not None,
-            has_lease=lease is not None,
-            flow_starts=seen.flow_starts,
-            attempts_left=self._attempts_left(run),
-            is_rank=run.gang_id is not None,
-        )
-
-    def _attempts_left(self, run: RunRecord) -> bool:
-        return attempts_left(run.attempt, job_from_document(run.job).retries, run.preemptions)
-
-    def _carried_out(self, action: Action, run: RunRecord, container: str) -> bool:
+    def _carried_out(self, action: Action, case: _Case) -> bool:
+        run = case.run
         try:
             try:
-                self._carry_out(action, run, container)
+                self._carry_out(action, case)
             except LeaseLost as error:
                 if self._site.ledger.runs.get(run.run_id).state is RunState.ENDED:
                     return True  # its flow let go of it in this moment
                 # Nobody may hold what was promised to others: the container goes.
                 log.warning("%s", error)
-                self._site.remove_container(container, run.run_id)
+                remove_container(self._site, case.container, run.run_id)
         except HeadwayError as error:
             log.warning("%s of run %s: %s; tried again next round", action, run.run_id, error)
             return False
         return True
 
-    def _carry_out(self, action: Action, run: RunRecord, container: str) -> None:
-        ledger = self._site.ledger
+    def _carry_out(self, action: Action, case: _Case) -> None:
+        ledger, (run, container, prefect) = self._site.ledger, case
         lease = ledger.leases.of_run(run.run_id)
         token = lease.token if lease is not None else ""
         match action:
@@ -214,22 +201,15 @@ class Janitor:
                 ledger.leases.renew(lease.lease_id, token, self._site.settings.lease_ttl_s)
             case Action.STOP_CONTAINER:
                 self._site.runtime.stop(container, job_from_document(run.job).stop_grace)
-                self._site.remove_container(container, run.run_id)
+                remove_container(self._site, container, run.run_id)
             case Action.RELEASE:
                 self._site.cache.release(run.run_id)
                 ledger.leases.release(run.run_id)
-            case Action.END_CANCELLED:
-                seen = self._prefect.get(run.run_id)
-                words = cancelled_by(seen.message) if seen is not None else DELETED
-                exit_ = Exit(ExitKind.CANCELLED, None, words)
-                ledger.runs.finish(run.run_id, exit_, Measurement())
-            case Action.END_BROKEN:
-                exit_ = Exit(ExitKind.INFRASTRUCTURE, None, "its flow broke: see the run's log")
-                ledger.runs.finish(run.run_id, exit_, Measurement())
-            case Action.END_INFRASTRUCTURE:
-                ledger.runs.finish(run.run_id, _vanished(run, again=False), Measurement())
+            case Action.END_CANCELLED | Action.END_BROKEN | Action.END_INFRASTRUCTURE:
+                ledger.runs.finish(run.run_id, _exit(action, run, prefect), Measurement())
             case Action.REQUEUE:
-                ledger.runs.requeue(run.run_id, _vanished(run, again=True))
+                then = f"the run goes back to the line as attempt {run.attempt + 1}"
+                ledger.runs.requeue(run.run_id, _vanished(run, then))
                 self._site.cache.release(run.run_id)  # the next attempt may be on another node
                 ledger.leases.release(run.run_id)
             case Action.GIVE_BACK:
@@ -252,24 +232,25 @@ class Janitor:
         Returns:
             What remains to be done on Prefect's side for each run, `RESCHEDULE` included.
         """
-        self._prefect = prefect
         ledger, done = self._site.ledger, []
         for run in ledger.runs.on_node(node):
+            said = prefect.get(run.run_id, _DELETED)
             situation = Situation(
                 state=run.state,
-                prefect=prefect.get(run.run_id, PrefectRun(PrefectView.MISSING)).view,
+                prefect=said.view,
                 flow_alive=False,
                 container=False,
                 has_lease=True,
                 # Of a gang, only the run that leads it is tried again.
-                attempts_left=run.gang_id is None and self._attempts_left(run),
+                attempts_left=run.gang_id is None and _attempts_left(run),
                 is_rank=run.gang_id is not None,
             )
             for action in reconcile(situation):
                 if action in ON_PREFECT:
                     done.append(Mending(run.run_id, action, self._exit_of(run.run_id)))
                 else:
-                    self._carry_out(action, run, container_name(run.run_id, run.attempt))
+                    name = container_name(run.run_id, run.attempt)
+                    self._carry_out(action, _Case(run, name, said))
         ledger.leases.release_node(node)
         return done
 
@@ -282,60 +263,22 @@ class Janitor:
     def _exit_of(self, run_id: str) -> Exit | None:
         return self._site.ledger.runs.get(run_id).exit
 
-    def _release_data(self, containers: Iterable[ContainerStatus]) -> None:
-        """Let go of the data sets of runs that need them here no more."""
-        sets = self._site.ledger.staged.list(self._site.settings.node)
-        users = {run_id for each in sets for run_id in each.run_ids}
-        for run_id in users - {container.run_id for container in containers}:
-            alive = live_flow(self._site.settings.state_dir, run_id) is not None
-            if not alive and self._is_over_here(run_id):
-                log.warning("run %s still held a data set here: released", run_id)
-                self._site.cache.release(run_id)
 
-    def _is_over_here(self, run_id: str) -> bool:
-        """Has the run ended, or gone to another node? A waiting one may be granted here next."""
-        try:
-            run = self._site.ledger.runs.get(run_id)
-        except RunUnknown:  # of a ledger before this one
-            return True
-        elsewhere = run.state in GRANTED and run.node != self._site.settings.node
-        return elsewhere or run.state is RunState.ENDED
-
-    def _sweep_secrets(self) -> None:
-        """Remove the secrets of containers that are gone, whoever was killed before it did."""
-        settings = self._site.settings
-        folders = list(settings.secrets_dir.glob("headway-*"))
-        containers = {each.name for each in self._site.runtime.containers()} if folders else set()
-        for folder in folders:
-            run_id = folder.name.removeprefix("headway-").rpartition("-")[0]
-            # A flow lays them down before it creates the container.
-            if folder.name not in containers and live_flow(settings.state_dir, run_id) is None:
-                log.warning("secrets of %s were left: removed", folder.name)
-                forget_secrets(settings, folder.name)
-
-    def _sweep(self, strangers: Iterable[ContainerStatus]) -> None:
-        """Remove containers that stand for no attempt the ledger knows."""
-        for container in strangers:
-            lease = self._site.ledger.leases.of_run(container.run_id)
-            if lease is not None and (lease.node, lease.attempt) == (
-                self._site.settings.node,
-                container.attempt,
-            ):
-                continue  # it began after the runs were read, as a gang's rank does at any time
-            log.warning("container %s belongs to no live attempt: removed", container.name)
-            try:
-                self._site.runtime.stop(container.name, 10.0)
-                self._site.remove_container(container.name, container.run_id)
-            except HeadwayError as error:
-                log.warning("container %s: %s; tried again next round", container.name, error)
+def _attempts_left(run: RunRecord) -> bool:
+    return attempts_left(run.attempt, job_from_document(run.job).retries, run.preemptions)
 
 
-def _vanished(run: RunRecord, *, again: bool) -> Exit:
-    then = (
-        f"the run goes back to the line as attempt {run.attempt + 1}"
-        if again
-        else "it was tried as often as the job allows; submit it again"
-    )
+def _exit(action: Action, run: RunRecord, prefect: PrefectRun) -> Exit:
+    """How a run ends that the janitor ends."""
+    if action is Action.END_BROKEN:
+        return Exit(ExitKind.INFRASTRUCTURE, None, "its flow broke: see the run's log")
+    if action is Action.END_INFRASTRUCTURE:
+        return _vanished(run, "it was tried as often as the job allows; submit it again")
+    deleted = prefect.view is PrefectView.MISSING
+    return Exit(ExitKind.CANCELLED, None, DELETED if deleted else cancelled_by(prefect.message))
+
+
+def _vanished(run: RunRecord, then: str) -> Exit:
     return Exit(
         ExitKind.INFRASTRUCTURE,
         None,

@@ -10,6 +10,7 @@ from headway.site import Site
 from headway.telemetry.host import NodeHost
 from headway.telemetry.port import HostSensors
 from headway.telemetry.reading import node_reading, with_owners
+from headway.this_node import owners
 
 log = logging.getLogger(__name__)
 
@@ -45,7 +46,7 @@ class Sampler:
         of one series at most.
         """
         if self._ticks % _OWNERS_EVERY == 0:
-            self._owners = self._site.owners()
+            self._owners = owners(self._site)
         self._ticks += 1
         reading = node_reading(self._site.gpus, self._host, self._site.clock)
         points = points_of(reading, self._owners[0])

@@ -13,6 +13,7 @@ from headway.policy.settings import PolicySettings, TeamSettings
 from headway.policy.shortfall import wait_for
 from headway.units import format_size
 
+_LESS = "ask for at most that"
 _ANY_TIME = datetime(2000, 1, 1, tzinfo=UTC)
 """Since when a run waits does not matter to whether it fits."""
 
@@ -57,17 +58,16 @@ def possible(demand: Demand, nodes: Sequence[Node], *, count: int = 1) -> Refuse
 
     A node's state does not count: what fits only a drained node waits for it.
     """
-    able = sum(_refusal(demand, node) is None for node in nodes)
+    lacks = [_lack(demand, node) for node in nodes]
+    able = lacks.count(None)
     if not nodes or able >= count:
         return None
     if able:
         which = "is" if able == 1 else "are"
         there = f"there {which} {able} that could take a part of it; ask for at most that"
         return Refuse("resources.nodes", count, there)
-    refusals = [(_refusal(demand, node), node) for node in nodes]
     # The node that comes closest has the most useful thing to say.
-    refused = [(refusal, node) for refusal, node in refusals if refusal is not None]
-    closest = max(refused, key=lambda pair: _closeness(*pair))[0]
+    closest = max((each for each in lacks if each is not None), key=lambda each: each[:2])[2]
     if closest.field == "resources.gpu_type":
         gpus = [gpu for node in nodes for gpu in node.capacity.gpus]
         return replace(closest, allowed=_known_types(demand.gpu_type, gpus))
@@ -105,7 +105,7 @@ def shut_out(demand: Demand, count: int, only: str, nodes: Sequence[Node]) -> Wa
     Returns:
         The wait; None when enough nodes that take runs could hold it.
     """
-    fit = [one for one in nodes if only in ("", one.name) and _refusal(demand, one) is None]
+    fit = [one for one in nodes if only in ("", one.name) and _lack(demand, one) is None]
     closed = [one for one in fit if one.state is not NodeState.READY]
     if not closed or len(fit) - len(closed) >= count:
         return None
@@ -113,64 +113,53 @@ def shut_out(demand: Demand, count: int, only: str, nodes: Sequence[Node]) -> Wa
     return Wait(Resource.NODE, why)
 
 
-def _closeness(refusal: Refuse, node: Node) -> tuple[int, float]:
-    """How many checks *node* passed, and how much it has of what it lacks."""
-    capacity, reserve = node.capacity, node.reserve
-    usable_bytes = [gpu.memory_bytes - gpu.reserve_bytes for gpu in capacity.gpus]
-    closeness: dict[str, tuple[int, float]] = {
-        "resources.host_memory": (0, capacity.host_memory_bytes - reserve.host_memory_bytes),
-        "resources.cpus": (1, capacity.cpus - reserve.cpus),
-        "resources.gpu_type": (3, len(usable_bytes)),
-        # A node without any GPU is further away than one with others.
-        "resources.gpus": (4 if usable_bytes else 2, len(usable_bytes)),
-        "resources.gpu_memory": (5, max(usable_bytes, default=0)),
-    }
-    return closeness[refusal.field]
+_Lack = tuple[int, float, Refuse]
+"""How many checks a node passed, how much it has of what it lacks, and what is said of that."""
 
 
-def _refusal(demand: Demand, node: Node) -> Refuse | None:
+def _lack(demand: Demand, node: Node) -> _Lack | None:
+    """What *node* lacks of *demand* even when it is empty."""
     capacity, reserve = node.capacity, node.reserve
     usable_bytes = capacity.host_memory_bytes - reserve.host_memory_bytes
     if demand.host_memory_bytes > usable_bytes:
         held = ""
         if demand.host_memory_bytes <= capacity.host_memory_bytes:
             held = f" after its reserve of {format_size(reserve.host_memory_bytes)}"
-        return Refuse(
-            "resources.host_memory",
-            format_size(demand.host_memory_bytes),
-            f"largest node {node.name} has {format_size(usable_bytes)}{held}; ask for at most that",
-        )
-    if demand.cpus > capacity.cpus - reserve.cpus:
-        return Refuse(
-            "resources.cpus",
-            demand.cpus,
-            f"largest node {node.name} has {capacity.cpus - reserve.cpus:g}; ask for at most that",
-        )
-    return _gpu_refusal(demand, node) if demand.gpus else None
+        asked = format_size(demand.host_memory_bytes)
+        most = f"largest node {node.name} has {format_size(usable_bytes)}{held}; {_LESS}"
+        return 0, usable_bytes, Refuse("resources.host_memory", asked, most)
+    cpus = capacity.cpus - reserve.cpus
+    if demand.cpus > cpus:
+        most = f"largest node {node.name} has {cpus:g}; {_LESS}"
+        return 1, cpus, Refuse("resources.cpus", demand.cpus, most)
+    return _gpu_lack(demand, node) if demand.gpus else None
 
 
-def _gpu_refusal(demand: Demand, node: Node) -> Refuse | None:
+def _gpu_lack(demand: Demand, node: Node) -> _Lack | None:
     gpus = node.capacity.gpus
     matching = [gpu for gpu in gpus if is_of_type(demand.gpu_type, gpu.name)]
     if gpus and not matching:
-        return Refuse("resources.gpu_type", demand.gpu_type, _known_types(demand.gpu_type, gpus))
-    large = [g for g in matching if g.memory_bytes - g.reserve_bytes >= demand.gpu_memory_bytes]
-    if matching and not large:
-        best = max(matching, key=lambda gpu: gpu.memory_bytes - gpu.reserve_bytes)
-        usable_bytes = best.memory_bytes - best.reserve_bytes
-        return Refuse(
-            "resources.gpu_memory",
-            format_size(demand.gpu_memory_bytes),
-            f"the largest GPU of {node.name} ({best.name}) has {format_size(usable_bytes)} after "
-            f"its reserve of {format_size(best.reserve_bytes)}; ask for at most that",
+        known = _known_types(demand.gpu_type, gpus)
+        return 3, len(gpus), Refuse("resources.gpu_type", demand.gpu_type, known)
+    best = max(matching, key=_usable_bytes, default=None)
+    if best is not None and _usable_bytes(best) < demand.gpu_memory_bytes:
+        most = (
+            f"the largest GPU of {node.name} ({best.name}) has {format_size(_usable_bytes(best))} "
+            f"after its reserve of {format_size(best.reserve_bytes)}; {_LESS}"
         )
-    if len(large) < demand.gpus:
-        return Refuse(
-            "resources.gpus",
-            demand.gpus,
-            f"largest node {node.name} has {len(large)} that would do; ask for at most that",
-        )
+        asked = format_size(demand.gpu_memory_bytes)
+        largest_bytes = max(_usable_bytes(gpu) for gpu in gpus)
+        return 5, largest_bytes, Refuse("resources.gpu_memory", asked, most)
+    large = sum(_usable_bytes(gpu) >= demand.gpu_memory_bytes for gpu in matching)
+    if large < demand.gpus:
+        most = f"largest node {node.name} has {large} that would do; {_LESS}"
+        # A node without any GPU is further away than one with others.
+        return 4 if gpus else 2, len(gpus), Refuse("resources.gpus", demand.gpus, most)
     return None
+
+
+def _usable_bytes(gpu: Gpu) -> int:
+    return gpu.memory_bytes - gpu.reserve_bytes
 
 
 def _known_types(asked: str, gpus: Sequence[Gpu]) -> str:

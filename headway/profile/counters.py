@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 
 from headway.model.link import GpuLinks
-from headway.model.profile import Copies, Direction, Profile, Source
+from headway.model.profile import Copies, Direction, Profile, ProfileSource
 from headway.model.telemetry import TelemetryPoint
 from headway.profile.limits import limit_of, link_notes
 
@@ -51,7 +51,7 @@ def from_counters(
         notes[1:] = [nothing if series else "the run held no GPU, whose copies could be counted"]
     observed_s = sum(period_s for _, period_s in busy)
     return Profile(
-        Source.NVML,
+        ProfileSource.NVML,
         window_s,
         copies=tuple(copies),
         busy_frac=sum(f * period_s for f, period_s in busy) / observed_s if observed_s else None,

@@ -17,7 +17,7 @@ from typing import Any
 from headway.clock import Clock
 from headway.errors import ProfileUnreadable
 from headway.model.link import GpuLinks
-from headway.model.profile import Copies, Direction, Kernel, Profile, Source
+from headway.model.profile import Copies, Direction, Kernel, Profile, ProfileSource
 from headway.profile.limits import limit_of, link_notes
 
 MAX_BYTES = 8 << 30
@@ -102,7 +102,7 @@ class _Report:
         if not kernels and not copies:
             notes.append("nsys recorded no kernel and no copy: the program used no CUDA")
         return Profile(
-            Source.NSYS,
+            ProfileSource.NSYS,
             self._window_s(),
             copies=copies,
             kernels=kernels,

@@ -5,6 +5,7 @@ from headway.forecast import lease_terms
 from headway.model.lease import Demand, Lease, Resource, Wait
 from headway.model.run import Prediction
 from headway.run.here import NodeAttempt
+from headway.this_node import read_node
 
 
 def admit(attempt: NodeAttempt) -> Lease | Wait:
@@ -33,7 +34,7 @@ def admit(attempt: NodeAttempt) -> Lease | Wait:
     if refusal is not None:
         raise ImpossibleDemand(refusal.field, refusal.value, refusal.allowed)
     terms = lease_terms(attempt.site, prediction.runtime_high_s)
-    reading = attempt.site.read_node()
+    reading = read_node(attempt.site)
     if attempt.lease is None and attempt.job.resources.nodes > 1:
         # Its claim was given back while this process started: only the plan claims them all.
         return Wait(Resource.TURN, "all its nodes are claimed at once, by a worker's plan")

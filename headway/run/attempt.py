@@ -36,6 +36,7 @@ from headway.run.spec import container_spec, keep_secrets
 from headway.run.upkeep import AttemptUpkeep
 from headway.runtime import secretfiles
 from headway.staging.cache import StagedDataset
+from headway.this_node import remove_container
 from headway.units import format_duration, format_size
 
 
@@ -245,7 +246,7 @@ class Attempt(NodeAttempt):
         """
         if self.container_exists():
             self.site.runtime.stop(self.container, self.job.stop_grace)
-            self.site.remove_container(self.container, self.run_id)
+            remove_container(self.site, self.container, self.run_id)
         forget_secrets(self.site.settings, self.container)
         self.site.cache.release(self.run_id)
         self.site.ledger.leases.release(self.run_id)

@@ -6,11 +6,12 @@ from dataclasses import replace
 from headway.model.lease import Lease
 from headway.model.node import GpuReading
 from headway.model.run import Exit
-from headway.policy.gpu_memory import tried_bytes
-from headway.policy.shortage import GpuShare, Holder, Shortage, shortage
+from headway.policy.oom_cause import GpuShare, Holder, Shortage, cause_of
+from headway.policy.oom_log import tried_bytes
 from headway.run.followed import Followed
 from headway.run.gpu_use import GpuUse
 from headway.site import Site
+from headway.this_node import read_node
 
 
 def shortage_of(site: Site, lease: Lease, followed: Followed) -> Shortage:
@@ -19,7 +20,7 @@ def shortage_of(site: Site, lease: Lease, followed: Followed) -> Shortage:
     Looked at are the GPUs as they were when it was last seen to run, and as
     they are now that it is gone: others may come or go between the two.
     """
-    now = {gpu.uuid: gpu for gpu in site.read_node().gpus or ()}
+    now = {gpu.uuid: gpu for gpu in read_node(site).gpus or ()}
     use = followed.gpu_use or GpuUse()
     before = {gpu.uuid: gpu for gpu in use.newest}
     run_of = {each.pid: each.run_id for gpu in now.values() for each in gpu.processes}
@@ -47,7 +48,7 @@ def shortage_of(site: Site, lease: Lease, followed: Followed) -> Shortage:
                 ),
             )
         )
-    return shortage(shares, tried_bytes(followed.log_tail))
+    return cause_of(shares, tried_bytes(followed.log_tail))
 
 
 def with_shortage(exit_: Exit, found: Shortage) -> Exit:

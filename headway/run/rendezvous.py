@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 from headway.ledger.records import RunRecord
 from headway.model.run import GRANTED, Exit, ExitKind, RunState
-from headway.policy.gang import SILENT_S, Rank, verdict, why_stop
+from headway.policy.gang_end import SILENT_S, Rank, verdict, why_stop
 from headway.settings import Settings
 from headway.site import Site
 

@@ -3,13 +3,14 @@
 from headway.model.lease import Demand
 from headway.model.run import Exit, ExitKind, Measurement
 from headway.policy.conclude import AttemptEnd, Ended, Had, conclude, preempted
-from headway.policy.silent import exit_told
+from headway.policy.silent_failures import exit_told
 from headway.run.admit import forecast
 from headway.run.followed import Followed
 from headway.run.here import NodeAttempt
 from headway.run.memory_shortage import shortage_of, with_shortage
 from headway.run.rendezvous import end_of_gang
 from headway.run.traces import lesson, trace_of
+from headway.this_node import lost_gpus
 
 
 def settle(attempt: NodeAttempt, followed: Followed) -> tuple[Exit, Measurement]:
@@ -90,7 +91,7 @@ def _told(attempt: NodeAttempt, exit_: Exit) -> Exit:
     site = attempt.site
     warnings = site.ledger.warnings.of_run(attempt.run_id, attempt.number)
     gpus = [grant.uuid for grant in attempt.lease.gpus]
-    return exit_told(exit_, warnings, site.lost_gpus(), gpus)
+    return exit_told(exit_, warnings, lost_gpus(site), gpus)
 
 
 def _measured(attempt: NodeAttempt, followed: Followed, demand: Demand) -> Measurement:

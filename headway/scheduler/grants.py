@@ -7,6 +7,7 @@ from headway.node.flowrun import live_flow
 from headway.policy.plan import Plan, Start
 from headway.scheduler.limits import Counts, Gates
 from headway.site import Site
+from headway.this_node import read_node
 
 
 def grant(site: Site, made: Plan, seen: PoolSnapshot, gates: Gates) -> list[str]:
@@ -14,7 +15,7 @@ def grant(site: Site, made: Plan, seen: PoolSnapshot, gates: Gates) -> list[str]
     node, started = site.settings.node, []
     starts = [entry for entry in made.entries if isinstance(entry, Start)]
     mine = [start for start in starts if start.admits[0].node == node]  # of a gang, rank 0
-    reading = site.read_node() if mine else None
+    reading = read_node(site) if mine else None
     counts = Counts.of(seen.holders)
     for start in mine:
         run = start.run

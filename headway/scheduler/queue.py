@@ -73,7 +73,7 @@ class Line:
         if lease is not None and lease.node == self._site.settings.node:
             self._site.ledger.leases.give_back(run_id, lease.token)
 
-    def look(self, gates: Gates | None = None) -> Pass:
+    def run_pass(self, gates: Gates | None = None) -> Pass:
         """One pass: plan, grant what starts on this node, say why the others wait."""
         site, waiting = self._site, self._waiting
         settings, gates = site.policy_settings, gates or read_gates(site.ledger, self._pool)

@@ -7,7 +7,7 @@ from headway.model.staged import StagedSet
 
 
 @dataclass(frozen=True, slots=True)
-class Room:
+class CacheSpace:
     """What the cache may take, and what it has taken, without the set in question."""
 
     budget_bytes: int
@@ -20,7 +20,7 @@ class Room:
 
 
 def victims(
-    room: Room, evictable: Sequence[StagedSet], needed_bytes: int, to_write_bytes: int
+    room: CacheSpace, evictable: Sequence[StagedSet], needed_bytes: int, to_write_bytes: int
 ) -> list[StagedSet] | int:
     """Sets to evict, least recently used first, so that *needed_bytes* fit.
 

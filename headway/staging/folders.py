@@ -18,7 +18,7 @@ from pathlib import Path
 from headway.clock import Clock
 from headway.errors import CacheFull, CacheUnusable
 from headway.home import passable
-from headway.staging.budget import Room, victims
+from headway.staging.budget import CacheSpace, victims
 from headway.staging.index import StagedIndex
 from headway.staging.locks import FileLocks
 from headway.staging.manifest import Manifest
@@ -108,12 +108,12 @@ class CacheFolders:
                 passed_over |= kept
             partial.write_note(note)
 
-    def _room(self, partial: Partial) -> Room:
+    def _room(self, partial: Partial) -> CacheSpace:
         self._remove_dead()  # what nobody fetches any more must not hold room
         notes = [each.note() for each in Partial.found_in(self.tmp) if each.key != partial.key]
         sets = [each for each in self._index.list(self._node) if each.key != partial.key]
         unwritten = sum(max(0, note.reserved_bytes - note.done_bytes) for note in notes)
-        return Room(
+        return CacheSpace(
             budget_bytes=self._budget_bytes,
             used_bytes=sum(each.size_bytes for each in sets),
             reserved_bytes=sum(note.reserved_bytes for note in notes),

@@ -9,7 +9,6 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
-from pathlib import PurePosixPath
 from typing import Any, Protocol
 
 from headway.errors import (
@@ -22,7 +21,7 @@ from headway.model.address import read_uri
 from headway.model.document import HIDDEN
 from headway.model.job_fields import Refused
 from headway.staging.rules import SourceRules
-from headway.staging.source import CHUNK_BYTES, FIELD, Source, SourceFile
+from headway.staging.source import CHUNK_BYTES, FIELD, Source, SourceFile, stored_name
 
 _ERRORS = {each.__name__: each for each in (SourceMissing, SourceUnreachable, SourceChanged)}
 _CHECK_EVERY_S = 0.5
@@ -164,7 +163,7 @@ class _Child:
 
 def _file(number: int, name: object, size: object) -> SourceFile:
     """A file by the child's word, which is not trusted: it is written below its set only."""
-    parts = PurePosixPath(str(name)).parts
-    if not parts or parts[0] == "/" or ".." in parts or "\0" in str(name):
+    stored = stored_name(str(name))
+    if stored is None:
         raise ValueError(name)
-    return SourceFile("/".join(parts), str(number), None if size is None else int(str(size)))
+    return SourceFile(stored, str(number), None if size is None else int(str(size)))

@@ -289,8 +289,16 @@ def _open_remote(file_system: Any, file: SourceFile) -> BinaryIO:
 
 def _relative(uri: str, name: str, prefix: str) -> str:
     """*name* below *prefix*; refused where it could be written elsewhere."""
-    relative = name.removeprefix(prefix)
-    parts = PurePosixPath(relative).parts
-    if not parts or relative.startswith("/") or ".." in parts or "\0" in relative:
-        raise SourceMissing(uri, f"it names a file {relative!r}, which cannot be stored")
+    stored = stored_name(name.removeprefix(prefix))
+    if stored is None:
+        named = name.removeprefix(prefix)
+        raise SourceMissing(uri, f"it names a file {named!r}, which cannot be stored")
+    return stored
+
+
+def stored_name(name: str) -> str | None:
+    """*name* as a path below its set's folder; None where it would lie elsewhere."""
+    parts = PurePosixPath(name).parts
+    if not parts or name.startswith("/") or ".." in parts or "\0" in name:
+        return None
     return "/".join(parts)

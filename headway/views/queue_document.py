@@ -50,7 +50,7 @@ def waiting_view(position: int, record: RunRecord, entry: Start | Stay | None) -
     demand = record.demand
     resource, reason = record.resource, record.reason
     if isinstance(entry, Stay):
-        resource, reason = entry.wait.resource.value, entry.wait.reason
+        resource, reason = entry.wait.resource, entry.wait.reason
     elif isinstance(entry, Start):
         nodes = ", ".join(admit.node for admit in entry.admits)
         resource, reason = None, f"starts now on {nodes}"

@@ -10,7 +10,7 @@ from prefect.workers.process import ProcessJobConfiguration
 from pydantic import PrivateAttr
 
 from headway.errors import HeadwayError, shown
-from headway.node.forkserver import start_server
+from headway.node.forkstart import start_server
 from headway.project import FLOWS, PROJECT
 
 PRELOAD = (

@@ -28,13 +28,14 @@ from prefect.workers import process as prefect_process
 from prefect.workers.process import ProcessJobConfiguration, ProcessWorker, ProcessWorkerResult
 
 from headway.node.daemon import worker_daemon
-from headway.node.forkserver import stub_command
+from headway.node.forkstart import stub_command
 from headway.node.janitor import Janitor
 from headway.node.prune import tidy
 from headway.node.sampler import SAMPLE_EVERY_S, Sampler
 from headway.scheduler.queue import Line
 from headway.settings import read_settings
 from headway.site import current_site
+from headway.this_node import heartbeat, join_site, take_name
 from headway.worker.cancellation import Preemption, end_flow_process
 from headway.worker.flow_process import GpuNodeConfiguration, have_fork_server, refusal
 from headway.worker.housekeeping import adopt_blocks, adopt_gates, mend
@@ -102,9 +103,9 @@ class GpuNodeWorker(ProcessWorker):
     def _open_site(self) -> None:
         self._site = current_site()
         worker_daemon(self._site.settings).claim()
-        self._site.take_name()
+        take_name(self._site)
         self._site.choose_runtime()
-        self._site.join()
+        join_site(self._site)
         self._line = Line(self._site)
         self._sampler = Sampler(self._site)
         self._janitor = Janitor(self._site)
@@ -169,7 +170,7 @@ class GpuNodeWorker(ProcessWorker):
         if not {offer.queue for offer in offered} <= self._pool.queues:
             await adopt_gates(self._site, self._pool)
         at_once = await in_thread(self._line.take_in, offered)
-        decided = await in_thread(self._line.look)
+        decided = await in_thread(self._line.run_pass)
         found = {str(run.id): run for run in new}
         found |= await self._pool.scheduled({*at_once, *decided.start} - found.keys())
         todo = instructions(offered, at_once, decided, found)
@@ -249,7 +250,7 @@ class GpuNodeWorker(ProcessWorker):
     async def _heartbeat(self) -> None:
         """Tell the ledger that this node lives, with what the sampler read last."""
         if not await anyio.to_thread.run_sync(
-            self._site.heartbeat, self._reading, limiter=self._heartbeat_thread
+            heartbeat, self._site, self._reading, limiter=self._heartbeat_thread
         ):
             # Two workers of a node would take each other's runs for lost.
             log.error("node %s has another worker, or was removed", self._site.settings.node)

@@ -8,6 +8,7 @@ from prefect.logging import get_logger
 from headway.node.janitor import Janitor
 from headway.scheduler.limits import GATES, gates_document
 from headway.site import LINE, POLICY, Site
+from headway.this_node import adopt
 from headway.worker.pool import Pool
 from headway.worker.states import mended
 
@@ -27,7 +28,7 @@ async def adopt_blocks(site: Site, pool: Pool) -> bool:
     ):
         data = await pool.block(slug, document)
         try:
-            if data is not None and await anyio.to_thread.run_sync(site.adopt, name, data):
+            if data is not None and await anyio.to_thread.run_sync(adopt, site, name, data):
                 new = True
                 log.info("block %s/%s was read: its settings hold now", slug, document)
         except ValueError as error:

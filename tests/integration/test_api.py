@@ -22,6 +22,7 @@ from headway.run.silent_check import SilentCheck
 from headway.runtime.port import Usage
 from headway.settings import Settings
 from headway.site import LINE, Site
+from headway.this_node import adopt
 from headway.units import GIB
 from tests.support.api import serving
 
@@ -143,7 +144,7 @@ def test_a_gpu_that_is_held_and_not_used_is_a_warning_on_the_run(
     assert any("was granted 1.0 GiB" in each["text"] for each in warnings)
     assert 'kind="over_grant"' in client.get("/metrics").text
 
-    assert site.adopt(LINE, {"on_silent_failure": "stop", "silent_grace_s": 0.0})
+    assert adopt(site, LINE, {"on_silent_failure": "stop", "silent_grace_s": 0.0})
     again = SilentCheck(site, lease).check(299.0, Usage())
     assert (again.begun, again.end) == ((), True)
     (stopped,) = [each for each in site.ledger.warnings.of_run("r1") if each.stopped_at]

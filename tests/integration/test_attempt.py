@@ -23,6 +23,7 @@ from headway.runtime.port import ContainerState, ContainerStatus
 from headway.settings import Settings
 from headway.site import Site
 from headway.testing.telemetry import FakeGpus
+from headway.this_node import heartbeat, join_site, read_node
 from headway.units import GIB, MIB
 from tests.support.containers import create_container
 from tests.support.site import wait_for
@@ -39,7 +40,7 @@ JOB = TrainingJob(
 @pytest.fixture
 def site(tmp_path: Path) -> Iterator[Site]:
     site = Site(Settings(home=tmp_path, runtime="process", node="here"), SystemClock())
-    site.join()
+    join_site(site)
     yield site
     for container in site.runtime.containers():
         site.runtime.remove(container.name)
@@ -97,8 +98,8 @@ def test_what_a_run_holds_of_the_host_is_read_with_the_node(site: Site) -> None:
     assert isinstance(Attempt(site, RUN, JOB).admit(), Lease)
     site.runtime.start(create_container(site, RUN))
     held = wait_for(
-        lambda: site.read_node().run_host_bytes.get(RUN),
-        lambda: f"not told: {site.read_node()}",
+        lambda: read_node(site).run_host_bytes.get(RUN),
+        lambda: f"not told: {read_node(site)}",
     )
     assert 0 < held < 64 * MIB
 
@@ -115,7 +116,7 @@ def gpu_site(site: Site) -> Site:
     small = GpuReading("GPU-0", 0, "NVIDIA T4", 16 * GIB, 0)
     large = GpuReading("GPU-1", 1, "NVIDIA A100-SXM4-80GB", 80 * GIB, 0)
     site.gpus = FakeGpus(small, large)
-    site.join()
+    join_site(site)
     return site
 
 
@@ -217,7 +218,7 @@ def test_a_run_of_which_nothing_is_known_gets_twice_the_memory_and_then_all_ther
     site: Site,
 ) -> None:
     job = JOB.model_copy(update={"resources": Resources(cpus=site.host.cpus() / 4)})
-    site.heartbeat(site.read_node())  # what strangers use is known
+    heartbeat(site, read_node(site))  # what strangers use is known
     killed = []
     for number in (1, 2, 3):
         attempt = Attempt(site, RUN, job)

@@ -16,6 +16,7 @@ from headway.run.attempt import Attempt
 from headway.run.follow import Watched
 from headway.settings import Settings
 from headway.site import POLICY, Site
+from headway.this_node import adopt, join_site
 from headway.units import GIB, MIB
 
 RUN = "00000000-0000-4000-8000-000000000007"
@@ -50,7 +51,7 @@ def docker_node(tmp_path: Path, busybox_image: str) -> Iterator[Site]:
 
 def _site(home: Path, runtime: str) -> Iterator[Site]:
     site = Site(Settings(home=home, runtime=runtime, node="here"), SystemClock())  # type: ignore[arg-type]
-    site.join()
+    join_site(site)
     yield site
     for container in site.runtime.containers():
         site.runtime.remove(container.name)
@@ -109,7 +110,7 @@ def test_without_a_word_a_run_leaves_the_nodes_reserve(
     # A disk that is nearly full, though this machine's is not.
     full = SimpleNamespace(free=MIB, total=GIB)
     monkeypatch.setattr("headway.runtime.diskuse._disk", lambda folders: full if folders else None)
-    site.adopt("node/here", {"reserve_disk": "16MiB"})
+    adopt(site, "node/here", {"reserve_disk": "16MiB"})
     exit_ = run(site, write("$HEADWAY_OUTPUTS", 8) + "; exec sleep 120", disk=None)
     assert exit_.kind is ExitKind.FAILED
     assert "1.0 MiB left, its reserve is 16 MiB, and this run has used 8.0" in exit_.message
@@ -128,7 +129,7 @@ def test_what_is_written_elsewhere_in_a_container_counts(docker_node: Site, plac
 
 @pytest.mark.docker
 def test_a_read_only_root_has_no_volume_on_the_disk(docker_node: Site) -> None:
-    docker_node.adopt(POLICY, {"root_filesystem": "read_only"})
+    adopt(docker_node, POLICY, {"root_filesystem": "read_only"})
     docker_node.__dict__["container_user"] = "0:0"
     exit_ = run(
         docker_node, write("/scratch", 2) + "; grep ' /scratch ' /proc/mounts", VOLUME_IMAGE

@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 from headway.node.flowrun import live_flow
-from headway.node.forkserver import running_server, start_server, stub_command
+from headway.node.forkstart import running_server, start_server, stub_command
 
 from .prefect_site import PrefectSite
 

@@ -51,23 +51,23 @@ def nobody_holds_anything(site: LiveSite) -> bool:
     return all(not node["runs"] for node in site.json("node", "list"))
 
 
-def test_both_parts_meet_and_end_together(four_nodes, tmp_path) -> None:
-    head = four_nodes["head"]
+def test_both_parts_meet_and_end_together(three_nodes, tmp_path) -> None:
+    head = three_nodes["head"]
     run_id = head.submit(tmp_path, **job(MEET, "1", name="pair"))
     view = head.until(run_id, "Completed", "Failed")
     assert view["state"] == "Completed", view
     (rank,) = view["ranks"]
     assert {view["node"], rank["node"]} == set(NAMES)
     assert rank["exit"]["kind"] == "ok"
-    log = four_nodes[view["node"]].home / "runs" / run_id / "log/attempt-1.log"
+    log = three_nodes[view["node"]].home / "runs" / run_id / "log/attempt-1.log"
     assert log.read_text() == "heard rank 1 of 2\n"
     part = head.until(rank["run_id"], "Completed")
     assert part["name"] == "pair-rank1"
     wait_for(lambda: nobody_holds_anything(head), lambda: str(head.json("node", "list")))
 
 
-def test_the_failure_of_one_part_ends_the_other_and_is_named(four_nodes, tmp_path) -> None:
-    head = four_nodes["head"]
+def test_the_failure_of_one_part_ends_the_other_and_is_named(three_nodes, tmp_path) -> None:
+    head = three_nodes["head"]
     run_id = head.submit(tmp_path, **job(FAIL, name="halves"))
     view = head.until(run_id, "Completed", "Failed")
     assert view["state"] == "Failed", view
@@ -77,8 +77,8 @@ def test_the_failure_of_one_part_ends_the_other_and_is_named(four_nodes, tmp_pat
     wait_for(lambda: nobody_holds_anything(head), lambda: str(head.json("node", "list")))
 
 
-def test_a_gang_holds_nothing_until_all_of_it_can_start(four_nodes, tmp_path) -> None:
-    head = four_nodes["head"]
+def test_a_gang_holds_nothing_until_all_of_it_can_start(three_nodes, tmp_path) -> None:
+    head = three_nodes["head"]
     blocker = job("import time; time.sleep(600)", name="blocker", resources={"nodes": 1})
     first = head.submit(tmp_path, **blocker)
     head.until(first, "Running")
@@ -96,9 +96,9 @@ def test_a_gang_holds_nothing_until_all_of_it_can_start(four_nodes, tmp_path) ->
 
 
 def test_a_part_whose_flow_dies_goes_on_and_one_whose_program_dies_starts_all_anew(
-    four_nodes, tmp_path
+    three_nodes, tmp_path
 ) -> None:
-    head = four_nodes["head"]
+    head = three_nodes["head"]
     run_id = head.submit(tmp_path, **job(MEET, "10", name="tough"))
     view = wait_for(
         lambda: (
@@ -107,7 +107,7 @@ def test_a_part_whose_flow_dies_goes_on_and_one_whose_program_dies_starts_all_an
         lambda: str(head.show(run_id)),
     )
     (rank,) = view["ranks"]
-    there = four_nodes[rank["node"]]
+    there = three_nodes[rank["node"]]
     there.kill(there.flow_pid(rank["run_id"]))
     assert head.until(run_id, "Completed", "Failed")["state"] == "Completed"
     assert head.show(run_id)["attempt"] == 1
@@ -120,14 +120,14 @@ def test_a_part_whose_flow_dies_goes_on_and_one_whose_program_dies_starts_all_an
         lambda: str(head.show(run_id)),
     )
     rank = head.show(run_id)["ranks"][0]
-    status = four_nodes[rank["node"]]
+    status = three_nodes[rank["node"]]
     status.kill(_program(status, rank["run_id"]), signal.SIGKILL)
     view = head.until(run_id, "Completed", "Failed")
     assert (view["state"], view["attempt"]) == ("Completed", 2), view
 
 
-def test_what_two_nodes_could_never_hold_is_refused(four_nodes, tmp_path) -> None:
-    head = four_nodes["head"]
+def test_what_two_nodes_could_never_hold_is_refused(three_nodes, tmp_path) -> None:
+    head = three_nodes["head"]
     path = tmp_path / "wide.json"
     path.write_text(json.dumps(job(MEET, "0", name="wide", resources={"nodes": 3})))
     refused = head.run("submit", str(path))

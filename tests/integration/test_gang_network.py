@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from flows import gang
 from flows.start_ranks import start_ranks
 from headway.clock import SystemClock
 from headway.errors import ImpossibleDemand, PolicyViolation
@@ -21,6 +20,7 @@ from headway.run.rendezvous import Meeting
 from headway.settings import Settings
 from headway.site import POLICY, Site
 from headway.testing.runtime import FakeMachine, FakeRuntime, Script
+from headway.this_node import adopt, join_site
 from headway.units import MIB
 
 GANG = "00000000-0000-4000-8000-000000000001"
@@ -42,7 +42,7 @@ def site(tmp_path: Path, machine: FakeMachine, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(
         site, "_engine", lambda: FakeRuntime("s", site._runtime_policy(), site.clock, machine)
     )
-    site.join()
+    join_site(site)
     other = replace(site.ledger.nodes.all()[0].node, name="other")
     site.ledger.nodes.register(other, boot_id="b", worker_token="w")
     return site
@@ -67,15 +67,15 @@ def handed(monkeypatch: pytest.MonkeyPatch) -> list[Meeting]:
         assert attempt.site.runtime.inspect(attempt.container) is not None
         told.append(meeting)
 
-    monkeypatch.setattr(gang, "_start", start)
-    monkeypatch.setattr(gang, "_deployment", lambda pool: "rank/default")
+    monkeypatch.setattr("flows.start_ranks._start", start)
+    monkeypatch.setattr("flows.start_ranks._deployment", lambda pool: "rank/default")
     return told
 
 
 def test_the_parts_are_told_the_address_of_a_head_that_runs(
     site: Site, machine: FakeMachine, handed: list[Meeting]
 ) -> None:
-    site.adopt(POLICY, {"gang_network": "gangs"})
+    adopt(site, POLICY, {"gang_network": "gangs"})
     attempt, lease = granted(site)
     start_ranks(attempt, lease, {})
     (told,) = handed
@@ -97,7 +97,7 @@ def test_a_head_that_has_ended_calls_for_nobody(
     site: Site, machine: FakeMachine, handed: list[Meeting]
 ) -> None:
     machine.default = Script()
-    site.adopt(POLICY, {"gang_network": "gangs"})
+    adopt(site, POLICY, {"gang_network": "gangs"})
     start_ranks(*granted(site), {})
     assert handed == []
 
@@ -105,7 +105,7 @@ def test_a_head_that_has_ended_calls_for_nobody(
 def test_with_an_auth_string_a_gang_may_have_the_nodes_own_network(
     site: Site, machine: FakeMachine, handed: list[Meeting], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    site.adopt(POLICY, {"gang_network": "host"})
+    adopt(site, POLICY, {"gang_network": "host"})
     attempt, lease = granted(site)
     with pytest.raises(PolicyViolation, match=AUTH):
         start_ranks(attempt, lease, {})
@@ -128,7 +128,7 @@ def test_a_gang_without_a_network_is_refused_before_it_is_queued(site: Site) -> 
     # And once more where it is claimed, should the policy have changed meanwhile.
     with pytest.raises(ImpossibleDemand, match="gang_network"):
         Attempt(site, GANG, JOB).admit()
-    site.adopt(POLICY, {"gang_network": "gangs"})
+    adopt(site, POLICY, {"gang_network": "gangs"})
     refuse_impossible(site, read, pool="", queue="")
 
 
@@ -136,9 +136,9 @@ def test_the_nodes_own_network_for_all_is_no_policy_without_an_auth_string(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(ValueError, match=AUTH):
-        site.adopt(POLICY, {"network": "host"})
+        adopt(site, POLICY, {"network": "host"})
     monkeypatch.setenv(AUTH, "admin:secret")
-    assert site.adopt(POLICY, {"network": "host"})
+    assert adopt(site, POLICY, {"network": "host"})
 
 
 def test_every_node_goes_by_a_policy_that_another_one_has_read_first(
@@ -147,12 +147,12 @@ def test_every_node_goes_by_a_policy_that_another_one_has_read_first(
     other = Site(site.settings, site.clock)
     monkeypatch.setattr(other, "_engine", site._engine)
     for each in (site, other):
-        each.adopt(POLICY, {"gang_network": "gangs"})
+        adopt(each, POLICY, {"gang_network": "gangs"})
     before = other.runtime
-    assert site.adopt(POLICY, {"gang_network": "others"})
-    assert other.adopt(POLICY, {"gang_network": "others"})
+    assert adopt(site, POLICY, {"gang_network": "others"})
+    assert adopt(other, POLICY, {"gang_network": "others"})
     assert other.runtime is not before
-    assert not other.adopt(POLICY, {"gang_network": "others"})
+    assert not adopt(other, POLICY, {"gang_network": "others"})
 
 
 def test_the_janitor_says_once_what_is_amiss_with_the_network(

@@ -14,6 +14,7 @@ from headway.node.janitor import Janitor, PrefectRun
 from headway.policy.reconcile import PrefectView
 from headway.settings import Settings
 from headway.site import Site
+from headway.this_node import join_site
 from headway.units import MIB
 from tests.support.containers import create_container
 
@@ -25,7 +26,7 @@ DEMAND = Demand(host_memory_bytes=64 * MIB, cpus=0.1)
 @pytest.fixture
 def site(tmp_path: Path) -> Site:
     site = Site(Settings(home=tmp_path, runtime="process", node="here"), SystemClock())
-    site.join()
+    join_site(site)
     job = TrainingJob(name="job", image="image:1", command=["true"])
     site.ledger.runs.enqueue(
         RUN,
@@ -100,7 +101,7 @@ def test_a_run_on_another_node_is_left_to_its_janitor(site: Site, tmp_path: Path
         ),
         SystemClock(),
     )
-    other.join()
+    join_site(other)
     lease = admit(site)
     site.ledger.runs.begin(RUN, 1, lease.token, container="c", runtime="process")
     site.ledger.runs.requeue(RUN, Exit(ExitKind.INFRASTRUCTURE, None, "lost"))

@@ -25,6 +25,7 @@ from headway.scheduler.planning import preview
 from headway.scheduler.queue import Line
 from headway.settings import Settings
 from headway.site import LINE, Site
+from headway.this_node import adopt, heartbeat, join_site, read_node
 from headway.views.queue_document import line_views, start_text, waiting_of
 from headway.views.site_snapshot import progress_of_runs
 from tests.support.api import serving
@@ -41,8 +42,8 @@ def sites(ledger_url: str, tmp_path: Path) -> Iterator[dict[str, Site]]:
             home=tmp_path / name, runtime="process", node=name, ledger_url=ledger_url
         )
         found[name] = Site(settings, SystemClock())
-        found[name].join()
-        found[name].heartbeat(found[name].read_node())
+        join_site(found[name])
+        heartbeat(found[name], read_node(found[name]))
     yield found
     for site in found.values():
         site.ledger.close()
@@ -91,9 +92,9 @@ def test_what_fits_starts_and_the_others_learn_why(sites) -> None:
     line = only_here(sites)
     first, second = offer("first", age_s=10), offer("second")
     assert line.take_in([first, second]) == []
-    seen = line.look()
+    seen = line.run_pass()
     assert names(sites["here"], seen.start) == ["first"]
-    assert line.look().start == ()
+    assert line.run_pass().start == ()
     record = sites["here"].ledger.runs.get(second.run_id)
     assert record.state is RunState.WAITING
     assert "of host memory; the largest headroom is" in record.reason
@@ -104,7 +105,7 @@ def test_what_fits_starts_and_the_others_learn_why(sites) -> None:
     )
     assert seen.logged == {second.run_id}
     # The reason is news once.
-    assert line.look().waiting == {}
+    assert line.run_pass().waiting == {}
 
 
 def test_the_expected_start_follows_what_a_running_log_tells(sites) -> None:
@@ -115,7 +116,7 @@ def test_the_expected_start_follows_what_a_running_log_tells(sites) -> None:
         for name, age_s in (("first", 10), ("second", 0))
     )
     line.take_in([first, second])
-    assert names(here, line.look().start) == ["first"]
+    assert names(here, line.run_pass().start) == ["first"]
     token = here.ledger.leases.of_run(first.run_id).token
     here.ledger.runs.begin(first.run_id, 1, token, container="c", runtime="process")
     (before,) = preview(here)(()).entries
@@ -136,13 +137,13 @@ def test_everybody_is_told_the_same_start(sites) -> None:
     here, line = sites["here"], only_here(sites)
     offers = [offer(f"job-{at}", age_s=10 - at) for at in range(4)]
     line.take_in(offers[:3])
-    assert line.look().start == (offers[0].run_id,)
+    assert line.run_pass().start == (offers[0].run_id,)
     token = here.ledger.leases.of_run(offers[0].run_id).token
     here.ledger.runs.begin(offers[0].run_id, 1, token, container="c", runtime="process")
     left = Standing(offers[0].run_id, 1, NOT_KEPT_YET, 60.0, 0.5, 60.0, 50.0, 80.0)
     here.ledger.standings.keep(left)
     at = here.ledger.now()
-    told = Line(here).look().waiting
+    told = Line(here).run_pass().waiting
 
     def near(moment: str | datetime | None, seconds: float) -> bool:
         when = datetime.fromisoformat(moment) if isinstance(moment, str) else moment
@@ -173,9 +174,9 @@ def test_a_run_whose_last_process_is_still_leaving_is_not_started(sites) -> None
     again = offer("again")
     line.take_in([again])
     with hold_flow(sites["here"].settings.state_dir, again.run_id):
-        assert line.look().start == ()
+        assert line.run_pass().start == ()
         assert sites["here"].ledger.leases.of_run(again.run_id) is None
-    assert line.look().start == (again.run_id,)
+    assert line.run_pass().start == (again.run_id,)
 
 
 def test_two_nodes_share_the_line_and_no_run_starts_twice(sites) -> None:
@@ -183,7 +184,7 @@ def test_two_nodes_share_the_line_and_no_run_starts_twice(sites) -> None:
     offers = [offer(f"run-{i}", age_s=10 - i) for i in range(4)]
     for line in lines.values():
         line.take_in(offers)
-    started = {name: line.look().start for name, line in lines.items()}
+    started = {name: line.run_pass().start for name, line in lines.items()}
     everywhere = [run_id for runs in started.values() for run_id in runs]
     assert len(set(everywhere)) == 2
     assert all(len(runs) == 1 for runs in started.values())
@@ -200,14 +201,14 @@ def test_shortest_first_and_priority_before_it(sites) -> None:
         line.take_in([each])
         demand = runs.get(each.run_id).demand
         runs.predict(each.run_id, Prediction(seconds, seconds / 2, seconds * 2), demand)
-    line.look(gates)
+    line.run_pass(gates)
     order = []
     for _ in range(3):
         (lease,) = sites["here"].ledger.leases.live()
         order.append(runs.get(lease.run_id).name)
         sites["here"].ledger.leases.give_back(lease.run_id, lease.token)
         _end(sites["here"], lease.run_id)
-        line.look(gates)
+        line.run_pass(gates)
     assert order == ["urgent", "short", "long"]
 
 
@@ -219,33 +220,33 @@ def _end(site: Site, run_id: str) -> None:
 
 def test_a_quota_holds_a_team_back(sites) -> None:
     line = only_here(sites)
-    sites["here"].adopt(LINE, {"teams": {"vision": {"max_running": 1}}})
+    adopt(sites["here"], LINE, {"teams": {"vision": {"max_running": 1}}})
     team = {"job": {"team": "vision"}}
     line.take_in([offer(f"v{i}", share=0.1, age_s=9 - i, **team) for i in range(2)])
     line.take_in([offer("other", share=0.1)])
-    seen = line.look()
+    seen = line.run_pass()
     assert sorted(names(sites["here"], seen.start)) == ["other", "v0"]
     (reason,) = seen.waiting.values()
     assert reason.startswith("team vision may have 1 run(s) at once and has them; number 1 in")
 
 
 def test_wrong_settings_leave_the_last_good_ones(here) -> None:
-    here.adopt(LINE, {"window": 10})
+    adopt(here, LINE, {"window": 10})
     with pytest.raises(ValueError, match="window: got 0"):
-        here.adopt(LINE, {"window": 0})
+        adopt(here, LINE, {"window": 0})
     assert here.policy_settings.window == 10
 
 
 def test_paused_queues_and_limits_hold(sites) -> None:
     line = only_here(sites)
     line.take_in([offer("a", share=0.1, queue="slow"), offer("b", share=0.1, queue="fast")])
-    seen = line.look(Gates(paused=frozenset({"slow"}), queue_limits={"fast": 0}))
+    seen = line.run_pass(Gates(paused=frozenset({"slow"}), queue_limits={"fast": 0}))
     assert seen.start == ()
     reasons = {site_name(sites, run_id): reason for run_id, reason in seen.waiting.items()}
     assert reasons["a"] == "work queue slow is paused"
-    assert names(sites["here"], line.look(Gates(pool_limit=1)).start) in (["a"], ["b"])
-    assert line.look(Gates(pool_paused=True)).start == ()
-    assert len(line.look().start) == 1
+    assert names(sites["here"], line.run_pass(Gates(pool_limit=1)).start) in (["a"], ["b"])
+    assert line.run_pass(Gates(pool_paused=True)).start == ()
+    assert len(line.run_pass().start) == 1
 
 
 def test_a_run_bound_to_a_node_starts_there_only(sites) -> None:
@@ -253,15 +254,15 @@ def test_a_run_bound_to_a_node_starts_there_only(sites) -> None:
     bound = offer("bound", queue="there")
     for line in lines.values():
         line.take_in([bound])
-    assert lines["here"].look().start == ()
-    assert lines["there"].look().start == (bound.run_id,)
+    assert lines["here"].run_pass().start == ()
+    assert lines["there"].run_pass().start == (bound.run_id,)
 
 
 def test_a_lost_node_takes_nothing_and_its_leases_stay(sites, monkeypatch) -> None:
     monkeypatch.setattr("headway.scheduler.snapshot.LOST_AFTER_S", -1.0)
     line = Line(sites["here"])
     line.take_in([offer("waits")])
-    assert line.look().start == ()
+    assert line.run_pass().start == ()
 
 
 def test_a_preemptible_run_makes_room_for_a_higher_priority(sites) -> None:
@@ -269,18 +270,18 @@ def test_a_preemptible_run_makes_room_for_a_higher_priority(sites) -> None:
     site = sites["here"]
     low = offer("low", job={"preemptible": True})
     line.take_in([low])
-    line.look()
+    line.run_pass()
     lease = site.ledger.leases.of_run(low.run_id)
     assert isinstance(lease, Lease)
     site.ledger.runs.begin(low.run_id, 1, lease.token, container="c", runtime="process")
     line.take_in([offer("same")])
-    assert line.look().preempt == ()
+    assert line.run_pass().preempt == ()
     high, gates = offer("high", queue="high"), Gates(priorities={"high": 3})
     line.take_in([high])
-    assert line.look(gates).preempt == (low.run_id,)
+    assert line.run_pass(gates).preempt == (low.run_id,)
     assert site.ledger.runs.get(low.run_id).preempted_for == high.run_id
     # Told once, it stays told until it has gone.
-    assert line.look(gates).preempt == (low.run_id,)
+    assert line.run_pass(gates).preempt == (low.run_id,)
 
 
 def test_what_can_never_run_is_started_so_that_it_says_so(here) -> None:
@@ -305,7 +306,7 @@ def test_the_ledger_counts_who_was_overtaken(sites) -> None:
     line = only_here(sites)
     old = offer("old", age_s=100, share=0.9)
     line.take_in([offer("holder", age_s=200, share=0.2), old])
-    line.look()
+    line.run_pass()
     for i in range(3):
         line.take_in([offer(f"young-{i}", age_s=10 - i, share=0.05, queue="young")])
     now: datetime = site.ledger.now()
@@ -327,17 +328,17 @@ def test_the_ledger_counts_who_was_overtaken(sites) -> None:
 
 def test_runs_that_wait_for_a_closed_node_leave_the_window_to_the_others(sites) -> None:
     site = sites["here"]
-    site.adopt(LINE, {"window": 2})
+    adopt(site, LINE, {"window": 2})
     line = only_here(sites)
     bound = [offer(f"bound-{i}", age_s=1e6 - i, share=0.1, queue="there") for i in range(3)]
     line.take_in([*bound, offer("free", share=0.1)])
-    seen = line.look()
+    seen = line.run_pass()
     assert names(site, seen.start) == ["free"]
     assert set(seen.waiting.values()) == {"node there is draining (new fan)"}
     assert len(seen.waiting) == 3
     site.ledger.nodes.set_state("there", NodeState.READY, "")
-    line.look()
-    assert names(site, Line(sites["there"]).look().start) == ["bound-0", "bound-1"]
+    line.run_pass()
+    assert names(site, Line(sites["there"]).run_pass().start) == ["bound-0", "bound-1"]
 
 
 def _with_a_gpu(site: Site) -> None:
@@ -348,7 +349,7 @@ def _with_a_gpu(site: Site) -> None:
     site.ledger.nodes.register(
         replace(node, capacity=replace(node.capacity, gpus=(gpu,))), boot_id="b", worker_token="w"
     )
-    blind = site.read_node()
+    blind = read_node(site)
     site.ledger.nodes.heartbeat(node.name, "w", replace(blind, gpus=(READ,)))
 
 
@@ -384,7 +385,7 @@ def test_a_run_that_waits_for_a_gpu_takes_the_cpu_if_it_ends_sooner_so(
     line.take_in([thrifty])
     before = site.ledger.runs.get(thrifty.run_id)
     assert before.demand.gpus == 1
-    started = line.look().start
+    started = line.run_pass().start
     after = site.ledger.runs.get(thrifty.run_id)
     if falls_back:
         assert started == (thrifty.run_id,)

@@ -18,6 +18,7 @@ from headway.node.flowlock import hold_flow
 from headway.node.prune import remove, tidy
 from headway.settings import Settings
 from headway.site import Site, current_site
+from headway.this_node import adopt, join_site
 from headway.units import MIB
 from tests.support.containers import create_container
 
@@ -32,7 +33,7 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
     monkeypatch.setenv("HEADWAY_NODE", "here")
     current_site.cache_clear()
     site = Site(Settings(home=home, runtime="process", node="here"), SystemClock())
-    site.join()
+    join_site(site)
     yield site
     for container in site.runtime.containers():
         site.runtime.remove(container.name)
@@ -130,7 +131,7 @@ def test_the_nodes_settings_are_kept_by_its_worker_and_the_command(site: Site) -
     got = prune()
     assert got.exit_code == 2
     assert 'headway-node/here: got "no limits"; give --older-than 90d' in got.stderr
-    site.adopt("node/here", {"keep_days": 30, "keep_size": "1500KiB"})
+    adopt(site, "node/here", {"keep_days": 30, "keep_size": "1500KiB"})
     assert "1 finished runs" in prune("--dry-run").stdout
     assert tidy(site) == 1
     assert len(left(site)) == 1

@@ -15,13 +15,14 @@ from headway.errors import SiteUnreachable
 from headway.model.job import Resources, TrainingJob
 from headway.model.lease import Demand, Lease, Resource, Wait
 from headway.model.run import Exit, ExitKind, Measurement, RunState
-from headway.policy.gang import TAKE_WITHIN_S, why_stop
+from headway.policy.gang_end import TAKE_WITHIN_S, why_stop
 from headway.run.attempt import Attempt
 from headway.run.followed import Followed
 from headway.run.rendezvous import Meeting, other_ranks, why_leave
 from headway.runtime.port import ContainerState, ContainerStatus
 from headway.settings import Settings
 from headway.site import Site
+from headway.this_node import join_site
 from headway.units import MIB
 
 GANG = "00000000-0000-4000-8000-000000000001"
@@ -39,7 +40,7 @@ FAILED = Exit(ExitKind.FAILED, 1, "exit 1")
 @pytest.fixture
 def site(tmp_path: Path) -> Site:
     site = Site(Settings(home=tmp_path, runtime="process", node="head"), SystemClock())
-    site.join()
+    join_site(site)
     for name in ("one", "two"):
         node = replace(site.ledger.nodes.all()[0].node, name=name)
         site.ledger.nodes.register(node, boot_id="b", worker_token="w")

@@ -22,6 +22,7 @@ from headway.run.followed import Followed
 from headway.runtime.port import RuntimeKind
 from headway.settings import Settings
 from headway.site import POLICY, Site
+from headway.this_node import adopt, join_site
 from headway.views.logs import log_pieces
 from tests.support.site import LiveSite
 from tests.unit.views.test_watch import OVER
@@ -44,7 +45,7 @@ def site(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Site]:
         request.getfixturevalue("busybox_image")
     # A site of its own: its home names its containers.
     site = Site(Settings(home=tmp_path, runtime=runtime, node="here"), SystemClock())
-    site.join()
+    join_site(site)
     yield site
     for container in site.runtime.containers():
         site.runtime.remove(container.name)
@@ -155,9 +156,9 @@ def test_a_block_that_jobs_may_not_use_is_refused_before_anything_is_done(site: 
         'secrets.HUB: got "admin-password"; jobs may not use this block on this site; '
         "name a block job-…"
     )
-    site.adopt(POLICY, {"secret_prefixes": ["admin-"]})
+    adopt(site, POLICY, {"secret_prefixes": ["admin-"]})
     attempt.stage_data(lambda *_: None)
-    site.adopt(POLICY, {"secret_prefixes": [""]})
+    adopt(site, POLICY, {"secret_prefixes": [""]})
     with pytest.raises(InvalidInput, match="leave it out"):
         attempt.stage_data(lambda *_: None)
 

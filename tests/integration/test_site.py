@@ -15,6 +15,7 @@ from headway.model.lease import Demand, Lease
 from headway.runtime.port import RuntimeKind
 from headway.settings import Settings
 from headway.site import Site
+from headway.this_node import heartbeat, join_site, read_node, take_name
 from headway.units import MIB
 
 NO_ENGINE = "unix:///nowhere/docker.sock"
@@ -86,7 +87,7 @@ def test_that_an_engine_answered_is_remembered(tmp_path: Path, docker_engine: No
 
 def test_an_engine_that_does_not_answer_is_waited_for_while_a_container_runs(tmp_path) -> None:
     site = node(tmp_path)
-    site.join()
+    join_site(site)
     document = TrainingJob(name="job", image="image:1", command=["true"]).document()
     site.ledger.runs.enqueue(
         RUN, document, name="job", owner="me", team="default", pool="gpu", priority=0,
@@ -117,7 +118,7 @@ class Meanwhile(SystemClock):
 def before(tmp_path: Path) -> Site:
     """The node as another boot has left it."""
     site = node(tmp_path)
-    site.join()
+    join_site(site)
     there = site.ledger.nodes.all()[0].node
     site.ledger.nodes.register(
         replace(there, pool="theirs"), boot_id="another", worker_token="theirs"
@@ -127,20 +128,20 @@ def before(tmp_path: Path) -> Site:
 
 def test_two_machines_cannot_work_under_one_name(before: Site, tmp_path: Path) -> None:
     def report() -> None:
-        assert before.ledger.nodes.heartbeat("here", "theirs", before.read_node())
+        assert before.ledger.nodes.heartbeat("here", "theirs", read_node(before))
 
     with pytest.raises(NodeNameTaken, match="HEADWAY_NODE"):
-        node(tmp_path, Meanwhile(report)).take_name()
+        take_name(node(tmp_path, Meanwhile(report)))
 
 
 def test_a_machine_started_anew_has_its_name_still(
     before: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("headway.site._SILENT_S", 0.5)
+    monkeypatch.setattr("headway.this_node._SILENT_S", 0.5)
     waits: list[None] = []
-    node(tmp_path, Meanwhile(lambda: waits.append(None))).take_name()
+    take_name(node(tmp_path, Meanwhile(lambda: waits.append(None))))
     assert waits
 
 
 def test_a_worker_whose_node_another_one_has_is_told_so(before: Site) -> None:
-    assert not before.heartbeat(before.read_node())
+    assert not heartbeat(before, read_node(before))

@@ -14,6 +14,7 @@ from headway.model.node import Capacity, Gpu, Node, Reserve
 from headway.policy.plan import Start, Stay
 from headway.scheduler.limits import GATES, Gates, gates_document
 from headway.site import LINE, POLICY, current_site
+from headway.this_node import adopt
 from headway.units import GIB
 
 GOOD = "name: t\nimage: python:3.11\ncommand: [python, train.py]\n"
@@ -114,8 +115,8 @@ def test_what_a_team_may_never_hold_is_refused(tmp_path, site):
     assert done.exit_code == 2
     assert said.startswith('job.yaml:1 team: got "default"; its quota lets it run nothing; ask')
     with pytest.raises(ValueError, match=r"teams\.default\.max_running: got 0; give at least 1"):
-        site.adopt(LINE, {"teams": {"default": {"max_running": 0}}})
-    site.adopt(LINE, {"teams": {"default": {"max_gpus": 0}}})
+        adopt(site, LINE, {"teams": {"default": {"max_running": 0}}})
+    adopt(site, LINE, {"teams": {"default": {"max_gpus": 0}}})
     assert submit(tmp_path, GOOD)[0].exit_code == 3  # it gets as far as the server
     done, said = submit(tmp_path, GOOD + "resources:\n  gpus: 1\n")
     assert (done.exit_code, said) == (
@@ -178,7 +179,7 @@ def test_an_override_names_itself(tmp_path):
 
 
 def test_an_image_that_the_site_forbids(tmp_path, site):
-    assert site.adopt(POLICY, {"images": ["ml/*"]})
+    assert adopt(site, POLICY, {"images": ["ml/*"]})
     done, said = submit(tmp_path, GOOD)
     assert done.exit_code == 2
     assert said == 'job.yaml:2 image: got "python:3.11"; this site allows ml/*\n'

@@ -26,7 +26,6 @@ KINDS = {
     "head": StubNode(2, "NVIDIA A100-SXM4-40GB", 40, env=_HERE),
     "left": StubNode(2, "Tesla V100-SXM2-16GB", 16, env=_HERE),
     "middle": StubNode(2, "NVIDIA H100 80GB HBM3", 80, env=_HERE),
-    "right": StubNode(2, "NVIDIA GeForce RTX 3090", 24, env=_HERE),
 }
 """A node of each kind."""
 

@@ -29,7 +29,7 @@ _LIVE = {
 SITES = {
     "process_site": "one node",
     "docker_site": "one node",
-    "four_nodes": "several nodes",
+    "three_nodes": "several nodes",
     "stub_site": "gpus",
 }
 """The fixtures that are these sites."""

@@ -149,7 +149,7 @@ def test_the_environment_is_what_was_given(
     runtime.wait(spec.name, 10.0)
     lines = whole_log(runtime, spec.name).decode().splitlines()
     keys = {line.split("=")[0] for line in lines if "=" in line} - {"PWD", "_", "OLDPWD", "SHLVL"}
-    assert keys == {"PATH", "HOME", "LANG", "OMP_NUM_THREADS", "CUDA_VISIBLE_DEVICES",
+    assert keys == {"PATH", "PYTHONPATH", "HOME", "LANG", "OMP_NUM_THREADS", "CUDA_VISIBLE_DEVICES",
                     "HEADWAY_CONTAINER", "GIVEN"}  # fmt: skip
     assert "GIVEN=a value with spaces" in lines
     assert "CUDA_VISIBLE_DEVICES=" in lines

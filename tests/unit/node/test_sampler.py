@@ -69,7 +69,7 @@ def sampler(kept: Kept) -> Sampler:
         gpus=FakeGpus.idle(1),
         clock=FakeClock(),
         ledger=SimpleNamespace(telemetry=kept),
-        owners=lambda: ({}, {}),
+        runtime=SimpleNamespace(containers=list),
         settings=SimpleNamespace(node="node-a"),
     )
     return Sampler(site, FakeHost())

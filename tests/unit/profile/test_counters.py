@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from headway.model.link import GpuLinks, NvLink, Pcie
-from headway.model.profile import Direction, Source
+from headway.model.profile import Direction, ProfileSource
 from headway.model.telemetry import TelemetryPoint
 from headway.profile.counters import from_counters
 from headway.profile.text import copies_text, profile_view, summary
@@ -27,7 +27,7 @@ def test_what_a_gpu_receives_comes_from_the_host() -> None:
         pcie_rx_bytes_per_s=[8e9, 10e9], pcie_tx_bytes_per_s=[1e9, 1e9], busy_frac=[0.5, 1.0]
     )
     profile = from_counters({"GPU-a": series}, [LINKS], "there is no nsys")
-    assert profile.source is Source.NVML
+    assert profile.source is ProfileSource.NVML
     assert [copies_text(each) for each in profile.copies] == [
         "HtoD 9.0 of 15.8 GB/s (57 %), 16.8 GiB in 2.0 s, at most 10.0 GB/s",
         "DtoH 1.0 of 15.8 GB/s (6 %), 1.9 GiB in 2.0 s, at most 1.0 GB/s",

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headway.model.staged import StagedSet
-from headway.staging.budget import Room, victims
+from headway.staging.budget import CacheSpace, victims
 
 sizes = st.integers(0, 1000)
 
@@ -36,7 +36,7 @@ def test_eviction_keeps_the_budget_and_the_order(
     written_frac: float,
 ) -> None:
     evictable = unused(idle)
-    room = Room(budget, in_use + sum(idle), reserved, disk_free)
+    room = CacheSpace(budget, in_use + sum(idle), reserved, disk_free)
     to_write = needed - int(needed * written_frac)
 
     def fits(evicted: list[StagedSet]) -> bool:
@@ -55,5 +55,5 @@ def test_eviction_keeps_the_budget_and_the_order(
 
 
 def test_what_could_be_had_is_said() -> None:
-    room = Room(budget_bytes=100, used_bytes=70, reserved_bytes=10, disk_free_bytes=1000)
+    room = CacheSpace(budget_bytes=100, used_bytes=70, reserved_bytes=10, disk_free_bytes=1000)
     assert victims(room, unused([30]), 80, 80) == 50

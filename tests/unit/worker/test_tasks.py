@@ -96,8 +96,8 @@ def test_the_heartbeat_goes_on_while_the_engine_and_every_other_thread_hang(
         clock=SystemClock(),
         runtime=hang,
         settings=SimpleNamespace(node="n", pool="gpu", state_dir=Path("/nowhere")),
-        heartbeat=lambda _: beats.release() or True,
     )
+    monkeypatch.setattr(gpu_node, "heartbeat", lambda *_: beats.release() or True)
     worker._janitor, worker._reading = SimpleNamespace(stop_container=None), None
     worker._sampler = SimpleNamespace(tick=answer.wait)
     worker._wake, worker._housework, worker._mended = Event(), Event(), False

@@ -20,7 +20,7 @@ class Holder:
 
     @property
     def over_bytes(self) -> int:
-        """What it held beyond its grant; a stranger was granted nothing."""
+        """What it held beyond its grant; a foreign process was granted nothing."""
         return self.bytes_ - self.granted_bytes
 
     def __str__(self) -> str:
@@ -65,7 +65,7 @@ class Shortage:
     """Each GPU needs more than this; None when others held what it was granted."""
 
 
-def shortage(shares: Sequence[GpuShare], tried_bytes: int | None) -> Shortage:
+def cause_of(shares: Sequence[GpuShare], tried_bytes: int | None) -> Shortage:
     """Why an attempt ran out of GPU memory.
 
     A run that stayed within its grant, while others held part of that, was

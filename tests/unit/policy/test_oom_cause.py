@@ -2,7 +2,7 @@
 
 import pytest
 
-from headway.policy.shortage import GpuShare, Holder, shortage
+from headway.policy.oom_cause import GpuShare, Holder, cause_of
 from headway.units import GIB
 
 
@@ -26,7 +26,7 @@ UNNAMED = Holder(50 * GIB)
 )
 def test_a_run_within_its_grant_was_refused_and_is_told_by_whom(tried_gib, others, who):
     tried = None if tried_gib is None else tried_gib * GIB
-    found = shortage([share(10, 9), share(40, 30, *others)], tried)
+    found = cause_of([share(10, 9), share(40, 30, *others)], tried)
     assert found.above_bytes is None
     assert found.words.startswith("it stayed within the 40.0 GiB that it was granted of GPU-a: ")
     assert who in found.words
@@ -47,10 +47,10 @@ def test_a_run_that_asked_for_more_than_its_grant_needs_more(
     held_gib, tried_gib, others, above_gib, words
 ):
     tried = None if tried_gib is None else tried_gib * GIB
-    found = shortage([share(40, held_gib, *others)], tried)
+    found = cause_of([share(40, held_gib, *others)], tried)
     assert found.above_bytes == above_gib * GIB
     assert found.words.startswith(words)
 
 
 def test_nothing_is_said_of_a_run_without_gpus():
-    assert shortage([], None).words == ""
+    assert cause_of([], None).words == ""

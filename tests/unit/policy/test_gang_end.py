@@ -1,5 +1,5 @@
 from headway.model.run import Exit, ExitKind
-from headway.policy.gang import (
+from headway.policy.gang_end import (
     BLAME_WITHIN_S,
     END_TOGETHER_S,
     SILENT_S,

@@ -11,7 +11,7 @@ from headway.model.run import Exit, ExitKind
 from headway.model.run_warning import RunWarning, Silent, SilentFailure
 from headway.model.telemetry import TelemetryPoint
 from headway.policy.settings import OnSilentFailure, PolicySettings
-from headway.policy.silent import exit_told, silent_failures, to_end_for
+from headway.policy.silent_failures import exit_told, silent_failures, to_end_for
 from headway.units import GIB
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)

@@ -1,0 +1,149 @@
+"""This machine as a node of the site: its name, what it has, its readings and its settings."""
+
+import logging
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel
+
+from headway.errors import HeadwayError, InvalidInput, NodeNameTaken, TelemetryError
+from headway.home import strip_set_ids
+from headway.model.container_policy import ContainerPolicy
+from headway.model.lease import Refuse
+from headway.model.node import Capacity, Node, NodeReading
+from headway.model.node_settings import NodeSettings
+from headway.policy.network import network_of
+from headway.site import LINE, POLICY, POLICY_SETTINGS, Site
+from headway.telemetry.host import boot_id
+from headway.telemetry.reading import node_reading, with_owners
+
+log = logging.getLogger(__name__)
+
+_SILENT_S = 30.0
+"""A worker that lives reports every five seconds."""
+
+
+def remove_container(site: Site, name: str, run_id: str) -> None:
+    """Remove a container of a run, and the power over others from what it wrote."""
+    site.runtime.remove(name)
+    stripped = strip_set_ids(site.settings.runs_dir / Path(run_id).name)
+    if stripped:
+        log.warning("run %s left %d set-uid or set-gid files: stripped", run_id, stripped)
+
+
+def adopt(site: Site, name: str, document: dict[str, Any]) -> bool:
+    """Keep what an operator set under *name*, and let it take effect; whether it is new.
+
+    Raises:
+        ValueError: The document is not valid; what held before goes on to hold.
+    """
+    if name == LINE:
+        document = {key: value for key, value in document.items() if value is not None}
+        try:
+            for team, limits in POLICY_SETTINGS.validate_python(document).teams.items():
+                limits.check_quotas(team)
+        except InvalidInput as error:
+            raise ValueError(str(error)) from error
+    else:
+        kind: type[BaseModel] = ContainerPolicy if name == POLICY else NodeSettings
+        wanted = kind.model_validate(document)
+        if isinstance(wanted, ContainerPolicy):
+            refused = network_of(wanted, 1, site.settings.api_access)
+            if isinstance(refused, Refuse):
+                raise ValueError(refused.allowed)
+    before = site.adopted.get(name, document)
+    site.adopted[name] = document
+    # Another node's worker may have been the first to write it down.
+    if not site.ledger.settings.put(name, document) and before == document:
+        return False
+    site.rebuild()
+    join_site(site)
+    return True
+
+
+def take_name(site: Site) -> None:
+    """Make sure that no other machine works under this node's name.
+
+    A machine that was started anew is another boot under the same name:
+    it waits until the worker of before has been silent for a while.
+
+    Raises:
+        NodeNameTaken: A worker on another machine goes on reporting.
+    """
+    known = site.ledger.nodes.get(site.settings.node)
+    if known is None or known.boot_id == boot_id():
+        return
+    while (site.ledger.now() - known.heartbeat_at).total_seconds() < _SILENT_S:
+        site.clock.sleep(1.0)
+        newest = site.ledger.nodes.get(site.settings.node)
+        if newest is not None and newest.heartbeat_at != known.heartbeat_at:
+            raise NodeNameTaken(site.settings.node)
+
+
+def join_site(site: Site) -> None:
+    """Put this node into the ledger with what it has; takes over from a worker before."""
+    settings = site.node_settings
+    known = site.ledger.nodes.get(site.settings.node)
+    before = known.node.capacity.gpus if known is not None else ()
+    if known is not None and known.boot_id == boot_id():
+        # Nothing is taken out of a machine that runs: what is not there is lost.
+        site.gpus.expect(before)
+    try:
+        gpus = tuple(settings.with_reserve(gpu) for gpu in site.gpus.gpus())
+    except TelemetryError as error:
+        log.warning("%s", error)
+        gpus = before
+    for gone in {gpu.uuid for gpu in before} - {gpu.uuid for gpu in gpus}:
+        log.warning("GPU %s was there before the machine was started anew; it is gone", gone)
+    capacity = Capacity(site.host.cpus(), site.host.read().memory_bytes, gpus)
+    node = Node(
+        name=site.settings.node,
+        pool=site.settings.pool,
+        capacity=capacity,
+        reserve=settings.reserve(capacity),
+        price_per_hour=settings.price_per_hour,
+        gpu_price_per_hour=settings.gpu_price_per_hour,
+    )
+    site.ledger.nodes.register(node, boot_id=boot_id(), worker_token=site.worker_token)
+
+
+def heartbeat(site: Site, reading: NodeReading) -> bool:
+    """Keep the node's newest *reading*; False when another worker has the node now."""
+    return site.ledger.nodes.heartbeat(site.settings.node, site.worker_token, reading)
+
+
+def read_node(site: Site) -> NodeReading:
+    """This node now, with what the containers of each run hold, as far as the engine tells."""
+    return with_owners(node_reading(site.gpus, site.host, site.clock), *owners(site))
+
+
+def owners(site: Site) -> tuple[dict[int, str], dict[str, int]]:
+    """The run of each process in a container, and what each run holds of the host's memory."""
+    run_of_pid: dict[int, str] = {}
+    held: dict[str, int] = {}
+    try:
+        running = [each for each in site.runtime.containers() if each.pids]
+        for each in running:
+            run_of_pid |= dict.fromkeys(each.pids, each.run_id)
+            used_bytes = site.runtime.usage(each.name).host_used_bytes
+            if used_bytes is not None:
+                held[each.run_id] = held.get(each.run_id, 0) + used_bytes
+    except HeadwayError as error:
+        log.debug("what runs hold of this node is not known: %s", error)
+    return run_of_pid, held
+
+
+def lost_gpus(site: Site) -> Mapping[str, str]:
+    """GPUs of this node that fell off the bus, by uuid, with the cause; read now.
+
+    By the worker's last reading where they cannot be read.
+    """
+    record = site.ledger.nodes.get(site.settings.node)
+    if record is not None:
+        site.gpus.expect(record.node.capacity.gpus)
+    try:
+        site.gpus.read()
+    except TelemetryError:
+        return record.reading.lost_gpus if record is not None and record.reading else {}
+    return site.gpus.lost()
