@@ -160,6 +160,8 @@ def evaluate(
     machine: bool,
 ) -> None:
     """Score the model that predicts times on times that it has not seen."""
+    from dataclasses import asdict
+
     from headway.clock import SystemClock
     from headway.estimate.evaluation.evaluate import LeaveOut
     from headway.estimate.evaluation.evaluate import evaluate as score_model
@@ -174,7 +176,7 @@ def evaluate(
         seed=seed,
     )
     if machine:
-        print_json(got.document())
+        print_json(asdict(got))
         return
     click.echo(f"{got.rows} rows, {got.folds} folds, seed {got.seed}; champion: {got.champion}")
     if got.left_out:

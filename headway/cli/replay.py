@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from headway.replay.simulate import PolicyName, Result
     from headway.replay.trace_jobs import GpuSharing, TraceJob
 
-_OUTPUT = click.Path(dir_okay=False, path_type=Path)
 _POLICIES = ("fifo", "easy", "headway")
 
 
@@ -52,7 +51,6 @@ _POLICIES = ("fifo", "easy", "headway")
     metavar="KNOB=VALUE",
     help="A knob of headway's policy, such as patience=5; may be given several times.",
 )
-@click.option("--plot", type=_OUTPUT, help="Write waits and the length of the line as PNG.")
 @as_json
 def replay(
     *,
@@ -64,7 +62,6 @@ def replay(
     estimates: str | None,
     sharing: str | None,
     knobs: tuple[str, ...],
-    plot: Path | None,
     machine: bool,
 ) -> None:
     """Replay the jobs of TRACE on a cluster of equal nodes and say how long they wait.
@@ -83,7 +80,6 @@ def replay(
     asked = _POLICIES if "all" in policies else tuple(dict.fromkeys(policies))
     data, file_name = read_data(trace), Path(name_of(trace)).name
     documents: list[dict[str, str | int | float]] = []
-    results: dict[str, Result] = {}
     for name in map(PolicyName, asked):
         ours = name is PolicyName.HEADWAY
         told = Estimates(estimates or ("learned" if ours else "user"))
@@ -92,11 +88,6 @@ def replay(
             read_jobs(data, file_name, told, shared), shape, name, shared, settings=settings
         )
         documents.append(document(result, name, told, shared))
-        results[f"{name} ({told}, {shared})"] = result
-    if plot is not None:
-        from headway.replay.plot import waits
-
-        plot.write_bytes(waits(results))
     if machine:
         print_json(documents)
     else:

@@ -270,23 +270,14 @@ def _ranked(found: Sequence[Option], prefer: Prefer) -> list[Option]:
 
 def document(option: Option) -> dict[str, object]:
     """*option* as plain data, for JSON."""
-    said = option.prediction
+    said = ("runtime_s", "runtime_low_s", "runtime_high_s", "cost", "basis")
+    own = (
+        *("gpu_type", "node_count", "gpus", "host_memory_bytes", "gpu_memory_bytes"),
+        *("price_per_hour", "wait_s", "pareto", "within", "chosen"),
+    )
     return {
-        "gpu_type": option.gpu_type,
+        **{name: getattr(option, name) for name in own},
+        **{name: getattr(option.prediction, name) for name in said},
         "nodes": list(option.nodes),
-        "node_count": option.node_count,
-        "gpus": option.gpus,
-        "runtime_s": said.runtime_s,
-        "runtime_low_s": said.runtime_low_s,
-        "runtime_high_s": said.runtime_high_s,
-        "host_memory_bytes": option.host_memory_bytes,
-        "gpu_memory_bytes": option.gpu_memory_bytes,
         "whole_gpus": option.whole,
-        "cost": said.cost,
-        "price_per_hour": option.price_per_hour,
-        "wait_s": option.wait_s,
-        "pareto": option.pareto,
-        "within": option.within,
-        "chosen": option.chosen,
-        "basis": said.basis,
     }

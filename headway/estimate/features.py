@@ -112,28 +112,23 @@ def from_job(
     )
 
 
+_SAME_IN_A_TRACE = (
+    *("nodes", "batch_size", "precision", "data_threads", "cpus", "dataset_bytes"),
+    *("dataset_samples", "epochs", "iterations", "flops", "params", "activations", "layers"),
+)
+"""Fields of a trace that a configuration has under the same name and as they are."""
+
+
 def from_trace(trace: Trace) -> Configuration:
     """What was known of *trace* before it started."""
     return Configuration(
         network=trace.network.lower(),
         gpu_type=trace.gpu_type.lower(),
         gpus=max(trace.gpus, 1),
-        nodes=trace.nodes,
-        batch_size=trace.batch_size,
-        precision=trace.precision,
         framework=trace.framework.lower(),
         recipe=trace.recipe or trace.network,
-        data_threads=trace.data_threads,
-        cpus=trace.cpus,
-        dataset_bytes=trace.dataset_bytes,
-        dataset_samples=trace.dataset_samples,
-        epochs=trace.epochs,
-        iterations=trace.iterations,
-        flops=trace.flops,
-        params=trace.params,
-        activations=trace.activations,
-        layers=trace.layers,
         settings={k: v for k, v in trace.metrics.items() if k.startswith("--")},
+        **{name: getattr(trace, name) for name in _SAME_IN_A_TRACE},
     )
 
 

@@ -7,7 +7,7 @@ and columns in a directory of the site's add to them and win over them.
 import math
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cache
 from importlib import resources
 from pathlib import Path
@@ -122,13 +122,7 @@ class Tables:
         network = self.network_facts(configuration.network)
         own = (c.flops, c.params, c.activations, c.layers)
         if network is not None and own == (None, None, None, None):
-            c = replace(
-                c,
-                flops=network.flops,
-                params=network.params,
-                activations=network.activations,
-                layers=network.layers,
-            )
+            c = replace(c, **asdict(network))
         if gpu is None:
             return c
         half = c.precision != "fp32"

@@ -2,7 +2,7 @@
 
 import enum
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -66,19 +66,8 @@ class Evaluation:
     seed: int
     champion: str
     models: dict[str, Score]
-    left_out: tuple[str, ...] = ()
+    left_out: list[str]
     """Rows that contradict all that are like them, in words; nobody is scored on them."""
-
-    def document(self) -> dict[str, object]:
-        """The evaluation as plain data."""
-        return {
-            "rows": self.rows,
-            "folds": self.folds,
-            "seed": self.seed,
-            "champion": self.champion,
-            "models": {name: asdict(score) for name, score in self.models.items()},
-            "left_out": list(self.left_out),
-        }
 
 
 @dataclass(frozen=True)
@@ -107,7 +96,7 @@ class Rows:
             raise InvalidInput("traces", len(traces), "give at least one that measured a time")
         return cls(unit, [c for c, _ in pairs], np.array([s for _, s in pairs]))
 
-    def believable(self, tables: Tables, seed: int) -> tuple["Rows", tuple[str, ...]]:
+    def believable(self, tables: Tables, seed: int) -> tuple["Rows", list[str]]:
         """The rows that others do not contradict, and those that they do, in words.
 
         A time a thousand times too short, of one broken row, would be the mean
@@ -116,12 +105,12 @@ class Rows:
         known = [tables.complete(c) for c in self.configurations]
         broken = {int(i) for i in contradicting(known, self.seconds, seed)}
         kept = [i for i in range(len(known)) if i not in broken]
-        said = tuple(
+        said = [
             f"{c.network} on {c.gpus} × {c.gpu_type}, batch {c.batch_size}: "
             f"{self.seconds[i]:.3g} s for one {self.unit}"
             for i, c in enumerate(self.configurations)
             if i in broken
-        )
+        ]
         return Rows(self.unit, [self.configurations[i] for i in kept], self.seconds[kept]), said
 
     def folds(

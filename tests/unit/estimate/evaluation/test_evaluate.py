@@ -1,6 +1,6 @@
 import json
 import math
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
@@ -30,7 +30,7 @@ def test_every_gavel_row_is_a_row(gavel):
 
 
 def test_the_document_is_the_one_promised(gavel):
-    got = scored(gavel[:60], folds=3, seed=7).document()
+    got = asdict(scored(gavel[:60], folds=3, seed=7))
     assert json.loads(json.dumps(got)) == got
     assert got.keys() == {"rows", "folds", "seed", "champion", "models", "left_out"}
     assert (got["rows"], got["folds"], got["seed"], got["champion"]) == (60, 3, 7, "gp")

@@ -1,14 +1,22 @@
-"""A picture of replays: how long jobs waited, and how many did."""
+"""Draws replays of a trace: how long jobs waited, and how many did.
 
+PYTHONPATH=. python benchmarks/replay_chart.py TRACE.csv NODES GPUS OUTPUT.png
+"""
+
+import argparse
 import io
 from collections.abc import Mapping
+from pathlib import Path
 
 import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from headway.replay.simulate import Result
-from headway.units import DAY_S, MINUTE_S
+from headway.policy.settings import PolicySettings
+from headway.replay.cluster import Shape
+from headway.replay.simulate import PolicyName, Result, simulate
+from headway.replay.trace_jobs import Estimates, GpuSharing, read_jobs
+from headway.units import DAY_S, GIB, MINUTE_S
 
 
 def waits(results: Mapping[str, Result]) -> bytes:
@@ -37,3 +45,28 @@ def waits(results: Mapping[str, Result]) -> bytes:
     buffer = io.BytesIO()
     figure.savefig(buffer, format="png")
     return buffer.getvalue()
+
+
+def main() -> None:
+    """Replay under each policy, as the command does by default, and draw it."""
+    ask = argparse.ArgumentParser(description=__doc__)
+    ask.add_argument("trace", type=Path)
+    ask.add_argument("nodes", type=int)
+    ask.add_argument("gpus", type=int, help="on each node, of 24 GiB")
+    ask.add_argument("output", type=Path)
+    asked = ask.parse_args()
+    results = {}
+    for policy in PolicyName:
+        ours = policy is PolicyName.HEADWAY
+        told = Estimates.LEARNED if ours else Estimates.USER
+        sharing = GpuSharing.HEADWAY if ours else GpuSharing.WHOLE
+        rows = read_jobs(asked.trace.read_bytes(), asked.trace.name, told, sharing)
+        shape = Shape(asked.nodes, asked.gpus, 24 * GIB)
+        results[f"{policy} ({told}, {sharing})"] = simulate(
+            rows, shape, policy, sharing, settings=PolicySettings()
+        )
+    asked.output.write_bytes(waits(results))
+
+
+if __name__ == "__main__":
+    main()
