@@ -38,6 +38,7 @@ class Sampler:
         self._minute: list[TelemetryPoint] = []
         self._unwritten: list[TelemetryPoint] = []
         self._owners: tuple[dict[int, str], dict[str, int]] = ({}, {})
+        self._gpu_pids: set[int] = set()
 
     def tick(self) -> NodeReading:
         """Read the node once; every tenth time write, every sixtieth thin to a minute.
@@ -45,10 +46,13 @@ class Sampler:
         A database that is away costs no tick: points wait for it, ten minutes
         of one series at most.
         """
-        if self._ticks % _OWNERS_EVERY == 0:
-            self._owners = owners(self._site)
-        self._ticks += 1
         reading = node_reading(self._site.gpus, self._host, self._site.clock)
+        pids = {each.pid for gpu in reading.gpus or () for each in gpu.processes}
+        # A process that has just begun on a GPU would count as foreign without its owner.
+        if self._ticks % _OWNERS_EVERY == 0 or not pids <= self._gpu_pids:
+            self._owners = owners(self._site)
+        self._gpu_pids = pids
+        self._ticks += 1
         points = points_of(reading, self._owners[0])
         self._minute += points
         self._unwritten += points

@@ -23,13 +23,18 @@ def grant(site: Site, made: Plan, seen: PoolSnapshot, gates: Gates) -> list[str]
             continue
         if live_flow(site.settings.state_dir, run.run_id) is not None:
             continue  # the process of its last attempt is leaving; its end wakes the worker
+        # The plan goes by what this worker has kept. A flow that gave its place back, or the
+        # worker that speaks for the pool, may have found another demand since.
+        record = site.ledger.runs.get(run.run_id)
+        if record.demand is None or record.prediction is None:
+            continue
         answer = site.ledger.leases.admit(
             run.run_id,
             node,
-            run.demand,
+            record.demand,
             reading=reading,
             others=[admit.node for admit in start.admits[1:]],
-            **lease_terms(site, run.predicted_high_s),
+            **lease_terms(site, record.prediction.runtime_high_s),
         )
         if isinstance(answer, Lease):
             started.append(run.run_id)

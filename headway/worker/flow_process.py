@@ -19,7 +19,7 @@ PRELOAD = (
     "prefect.task_engine",
     "fastapi.encoders",  # Prefect encodes a flow's parameters with it
     "flows.train",
-    "headway.runtime.docker",
+    "headway.runtime.docker.containers",
     "headway.views.charts",
 )
 """What the fork server imports once, so that no run waits or pays for it."""

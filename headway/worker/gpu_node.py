@@ -269,6 +269,8 @@ class GpuNodeWorker(ProcessWorker):
         self._reading = await anyio.to_thread.run_sync(self._sampler.tick)
 
     async def _prune(self) -> None:
+        if not self._mended:
+            return  # how long runs are kept may have changed: the blocks are read first
         await anyio.to_thread.run_sync(tidy, self._site)
 
     async def _trim_logs(self) -> None:

@@ -6,14 +6,23 @@ from typing import Any
 from coolname import data as coolname
 
 _LISTS: dict[str, Any] = dict(coolname.config)
-_MADE_UP_FROM = frozenset(word for part in _LISTS.values() for word in part.get("words", ()))
 _LONGEST_NAME = 63
+
+
+def _words(name: str) -> frozenset[str]:
+    """The words of a list of coolname and of the lists that it is made of."""
+    part = _LISTS[name]
+    inner = (_words(each) for each in part.get("lists", ()))
+    return frozenset(part.get("words", ())).union(*inner)
+
+
+_ADJECTIVES, _ANIMALS = (_words(name) for name in _LISTS["an"]["lists"])
 
 
 def is_made_up(name: str) -> bool:
     """Whether Prefect made up a run's *name*, such as ``vague-kakapo``, since nobody gave one."""
-    first, _, second = name.partition("-")
-    return first in _MADE_UP_FROM and second in _MADE_UP_FROM
+    adjective, _, animal = name.partition("-")
+    return adjective in _ADJECTIVES and animal in _ANIMALS
 
 
 def name_of(run_name: str, job: Mapping[str, Any]) -> str:

@@ -179,6 +179,21 @@ def test_a_run_whose_last_process_is_still_leaving_is_not_started(sites) -> None
     assert line.run_pass().start == (again.run_id,)
 
 
+def test_a_run_is_granted_what_the_ledger_says_it_needs_now(sites) -> None:
+    """A flow that gave its place back between two passes has found that it needs more."""
+    line, here = only_here(sites), sites["here"]
+    grown = offer("grown")
+    line.take_in([grown])
+    capacity = here.ledger.nodes.get("here").node.capacity
+    with hold_flow(here.settings.state_dir, grown.run_id):
+        line.look()
+    record = here.ledger.runs.get(grown.run_id)
+    more = replace(record.demand, host_memory_bytes=capacity.host_memory_bytes)
+    here.ledger.runs.predict(grown.run_id, record.prediction, more)
+    assert line.look().start == ()
+    assert here.ledger.leases.of_run(grown.run_id) is None
+
+
 def test_two_nodes_share_the_line_and_no_run_starts_twice(sites) -> None:
     lines = {name: Line(site) for name, site in sites.items()}
     offers = [offer(f"run-{i}", age_s=10 - i) for i in range(4)]

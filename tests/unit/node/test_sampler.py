@@ -93,3 +93,13 @@ def test_points_wait_for_a_ledger_that_is_away_but_not_without_bound() -> None:
     for _ in range(10):
         sampled.tick()
     assert 1000 < len(kept.points) <= 1220
+
+
+def test_the_first_reading_of_a_new_process_on_a_gpu_has_its_owner() -> None:
+    sampling = sampler(Kept())
+    site: Any = sampling._site
+    sampling.tick()
+    site.owners = lambda: ({7: "a"}, {})
+    site.gpus.show("GPU-0", used_bytes=GIB, processes=(GpuProcess(7, GIB),))
+    (gpu,) = sampling.tick().gpus or ()
+    assert [each.run_id for each in gpu.processes] == ["a"]

@@ -102,14 +102,13 @@ def test_the_heartbeat_goes_on_while_the_engine_and_every_other_thread_hang(
     worker._sampler = SimpleNamespace(tick=answer.wait)
     worker._wake, worker._housework, worker._mended = Event(), Event(), False
     worker._client = worker._events = SimpleNamespace()
-    monkeypatch.setattr(gpu_node, "tidy", lambda _: answer.wait())
     monkeypatch.setattr(gpu_node, "have_fork_server", lambda _: answer.wait())
     monkeypatch.setattr(worker, "_listen", anyio.sleep_forever)
 
     async def main() -> None:
         own = anyio.CapacityLimiter(1)
         limiter = anyio.to_thread.current_default_thread_limiter()
-        for _ in range(int(limiter.total_tokens) - 4):  # the others' four are those above
+        for _ in range(int(limiter.total_tokens) - 3):  # the others' three are those above
             limiter.acquire_on_behalf_of_nowait(object())
         async with anyio.create_task_group() as group:
             worker._runs_task_group = group
@@ -127,3 +126,18 @@ def test_the_heartbeat_goes_on_while_the_engine_and_every_other_thread_hang(
                 group.cancel_scope.cancel()
 
     asyncio.run(main())
+
+
+def test_nothing_is_pruned_before_the_operators_settings_were_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """How long runs are kept may have been changed while no worker was there."""
+    pruned: list[object] = []
+    monkeypatch.setattr(gpu_node, "tidy", pruned.append)
+    worker: Any = GpuNodeWorker(work_pool_name="p")
+    worker._site, worker._mended = "site", False
+    asyncio.run(worker._prune())
+    assert pruned == []
+    worker._mended = True
+    asyncio.run(worker._prune())
+    assert pruned == ["site"]

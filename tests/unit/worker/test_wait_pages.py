@@ -154,5 +154,14 @@ def test_a_line_of_the_log_that_was_not_written_yet_is_not_lost(prefect: Prefect
 
 def test_names_that_prefect_makes_up_are_told_from_those_that_people_give() -> None:
     assert all(is_made_up(generate_slug(2)) for _ in range(200))
-    for name in ("mnist-bert", "digits", "big-run", "vague-kakapo-2", "", "-", "vague-"):
+    for name in (
+        "mnist-bert",
+        "digits",
+        "big-run",
+        "blue-green",
+        "vague-kakapo-2",
+        "",
+        "-",
+        "vague-",
+    ):
         assert not is_made_up(name)
