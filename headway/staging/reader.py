@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
@@ -26,6 +27,8 @@ from headway.staging.source import CHUNK_BYTES, FIELD, Source, SourceFile, store
 _ERRORS = {each.__name__: each for each in (SourceMissing, SourceUnreachable, SourceChanged)}
 _CHECK_EVERY_S = 0.5
 _END_S = 5.0
+_MESSAGE_S = 60.0
+"""A message that has begun has to be whole within this time: it comes out of memory."""
 _MOST_BYTES = 1 << 30
 """A longer message is no answer: a set of ten million files has a shorter one."""
 _KEPT_FROM_IT = ("PREFECT", "HEADWAY")
@@ -85,7 +88,7 @@ class UserReader:
             with its:
                 child = _start(its.fileno())
             try:
-                yield _Child(uri, ours, self, check)
+                yield _Child(uri, ours, self, check, child.kill)
             finally:
                 child.kill()
                 with suppress(subprocess.TimeoutExpired):  # it hangs in a file system that is gone
@@ -116,10 +119,18 @@ def _start(end: int) -> subprocess.Popen[bytes]:
 class _Child:
     """Port `Reading`, by asking the process. Nothing it says is trusted to be more than JSON."""
 
-    def __init__(self, uri: str, child: Connection, reader: UserReader, check: Check) -> None:
+    def __init__(
+        self,
+        uri: str,
+        child: Connection,
+        reader: UserReader,
+        check: Check,
+        kill: Callable[[], None],
+    ) -> None:
         self._uri = uri
         self._child = child
         self._check = check
+        self._kill = kill
         self._send({"uri": uri, "rules": reader.rules.write(), "user": reader.user})
 
     def inspect(self) -> Source:
@@ -155,10 +166,19 @@ class _Child:
             self._check()
             try:
                 if self._child.poll(_CHECK_EVERY_S):
-                    return self._child.recv_bytes(most_bytes)
+                    return self._whole(most_bytes)
             except (EOFError, OSError) as error:
                 cause = "the process that reads it has ended"
                 raise SourceUnreachable(self._uri, cause) from error
+
+    def _whole(self, most_bytes: int) -> bytes:
+        """The message that has begun; a child that stops in its middle is ended."""
+        limit = threading.Timer(_MESSAGE_S, self._kill)
+        limit.start()
+        try:
+            return self._child.recv_bytes(most_bytes)
+        finally:
+            limit.cancel()
 
 
 def _file(number: int, name: object, size: object) -> SourceFile:

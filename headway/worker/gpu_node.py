@@ -48,6 +48,8 @@ log = get_logger("worker.gpu-node")
 
 _BEFORE_ANY_RUN = datetime(2000, 1, 1, tzinfo=UTC)
 _HEARTBEAT_EVERY_S = 5.0
+_READING_HOLDS_S = 60.0
+"""A node that could not be read for so long says nothing, and so counts as lost."""
 _TRIM_LOGS_EVERY_S = 5.0
 _JANITOR_EVERY_S = 10.0
 _PRUNE_EVERY_S = 3600.0
@@ -249,6 +251,10 @@ class GpuNodeWorker(ProcessWorker):
 
     async def _heartbeat(self) -> None:
         """Tell the ledger that this node lives, with what the sampler read last."""
+        age_s = (self._site.clock.now() - self._reading.at).total_seconds()
+        if age_s > _READING_HOLDS_S:
+            log.error("the node could not be read for %.0f s: it takes no new runs", age_s)
+            return
         if not await anyio.to_thread.run_sync(
             heartbeat, self._site, self._reading, limiter=self._heartbeat_thread
         ):

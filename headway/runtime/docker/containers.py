@@ -99,7 +99,10 @@ class DockerRuntime:
             ),
             (
                 self._own_group,
-                "The memory peak is read while a container runs; a later one may be missed.",
+                (
+                    "The memory peak is read while a container runs; one in its last second "
+                    "may be missed."
+                ),
             ),
             (not amiss, amiss),
         )
@@ -391,5 +394,8 @@ def _address(found: Mapping[str, Any], network: str) -> str:
 
 
 def _moment(text: str) -> datetime | None:
-    """The engine's time; None for its zero."""
-    return None if text.startswith("0001-") else datetime.fromisoformat(text)
+    """The engine's time; None for its zero, and for what is no time."""
+    try:
+        return None if text.startswith("0001-") else datetime.fromisoformat(text)
+    except ValueError:  # not every engine writes a time that is not known in the same way
+        return None

@@ -4,6 +4,8 @@ from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
 from headway.errors import LedgerUnreachable
 from headway.model.node import GpuProcess, HostReading, NodeReading
 from headway.model.telemetry import TelemetryPoint
@@ -95,11 +97,13 @@ def test_points_wait_for_a_ledger_that_is_away_but_not_without_bound() -> None:
     assert 1000 < len(kept.points) <= 1220
 
 
-def test_the_first_reading_of_a_new_process_on_a_gpu_has_its_owner() -> None:
+def test_the_first_reading_of_a_new_process_on_a_gpu_has_its_owner(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     sampling = sampler(Kept())
     site: Any = sampling._site
     sampling.tick()
-    site.owners = lambda: ({7: "a"}, {})
+    monkeypatch.setattr("headway.node.sampler.owners", lambda _: ({7: "a"}, {}))
     site.gpus.show("GPU-0", used_bytes=GIB, processes=(GpuProcess(7, GIB),))
     (gpu,) = sampling.tick().gpus or ()
     assert [each.run_id for each in gpu.processes] == ["a"]
