@@ -123,6 +123,8 @@ class _Decision:
         return True
 
     def quota_left(self, ask: Ask) -> bool:
+        if ask.team not in self.settings.teams:
+            return True
         held = self.held.get(ask.team) or Held()
         return held.exceeded(ask, self.settings.team(ask.team)) is None
 
