@@ -11,7 +11,7 @@ from headway.policy.fit import Ask
 from headway.policy.settings import PolicySettings
 from headway.replay.cluster import Cluster, Job, Shape, to_job
 from headway.replay.ours import Headway
-from headway.replay.rivals import Easy, Fifo
+from headway.replay.reference_policies import Easy, Fifo
 from headway.replay.trace_jobs import GpuSharing, TraceJob
 
 _REPORT_EVERY = 250

@@ -1,4 +1,4 @@
-"""The policies that ours is compared with. They live here only."""
+"""The policies that ours is compared with in a replay: first come first served, and EASY."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
