@@ -98,7 +98,8 @@ def test_the_heartbeat_goes_on_while_the_engine_and_every_other_thread_hang(
         settings=SimpleNamespace(node="n", pool="gpu", state_dir=Path("/nowhere")),
     )
     monkeypatch.setattr(gpu_node, "heartbeat", lambda *_: beats.release() or True)
-    worker._janitor, worker._reading = SimpleNamespace(stop_container=None), None
+    worker._janitor = SimpleNamespace(stop_container=None)
+    worker._reading = SimpleNamespace(at=SystemClock().now())
     worker._sampler = SimpleNamespace(tick=answer.wait)
     worker._wake, worker._housework, worker._mended = Event(), Event(), False
     worker._client = worker._events = SimpleNamespace()
