@@ -314,14 +314,14 @@ def first_report(t_s: float, done: float, total: float) -> RemainingEstimate:
     return remaining.at(t_s)
 
 
-def test_a_first_report_of_many_iterations_may_be_start_up_in_the_main_or_not_at_all() -> None:
+def test_the_first_report_of_many_iterations_is_about_their_mean_and_wide_downwards() -> None:
     """20 of 200 after 14 s: 126 s are left without a start-up, 12 s if the first one took ten."""
     said = first_report(14.0, 20.0, 200.0)
-    assert said.low_s is not None
     assert said.remaining_s is not None
+    assert said.low_s is not None
     assert said.high_s is not None
+    assert 40.0 < said.remaining_s < 126.0
     assert said.low_s < 12.0
-    assert said.remaining_s < 30.0  # much too high is worse than too low
     assert 126.0 < said.high_s < 250.0
 
 
@@ -336,7 +336,7 @@ def test_the_more_iterations_a_first_report_covers_the_surer_it_is() -> None:
         shares.append(said.remaining_s / (0.7 * (20_000 - covered)))
     assert widths == sorted(widths, reverse=True)
     assert shares == sorted(shares)
-    assert shares[-1] > 0.7
+    assert shares[-1] > 0.9
     assert widths[-1] < 6.0
 
 
