@@ -28,7 +28,7 @@ from headway.model.lease import Demand  # noqa: E402
 from headway.model.node import Capacity, Gpu, Node  # noqa: E402
 from headway.model.run import Prediction, RunState  # noqa: E402
 from headway.scheduler import grants  # noqa: E402
-from headway.scheduler.queue import Line  # noqa: E402
+from headway.scheduler.queue import PoolQueue  # noqa: E402
 from headway.settings import Settings  # noqa: E402
 from headway.site import Site  # noqa: E402
 from headway.units import GIB  # noqa: E402
@@ -37,7 +37,7 @@ from tests.support.postgresql import new_database  # noqa: E402
 
 
 def main() -> None:
-    """Measure each length of the line on a database of its own."""
+    """Measure each length of the queue on a database of its own."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--waiting", type=int, nargs="+", default=[100, 1_000, 10_000])
     parser.add_argument("--passes", type=int, default=15)
@@ -65,12 +65,12 @@ def measure(url: str, home: Path, waiting: int, passes: int) -> list[float]:
             Node(f"n{n}", "gpu", Capacity(64, 512 * GIB, gpus)), boot_id="b", worker_token="w"
         )
     fill(site, waiting + 40)
-    line = Line(site)
+    line = PoolQueue(site)
     grants.read_node = lambda _site: None  # type: ignore[assignment,return-value]
     # Every slot is taken first, so that the looks that count find a busy site.
     for n in range(4):
         other = Site(settings.model_copy(update={"node": f"n{n}"}), SystemClock())
-        Line(other).run_pass()
+        PoolQueue(other).run_pass()
         other.ledger.close()
     looks = []
     for _ in range(passes + 1):
@@ -82,7 +82,7 @@ def measure(url: str, home: Path, waiting: int, passes: int) -> list[float]:
 
 
 def fill(site: Site, count: int) -> None:
-    """Put *count* runs into the line, as a worker would have."""
+    """Put *count* runs into the queue, as a worker would have."""
     now = site.ledger.now()
     job = {"name": "x", "image": "i:1", "command": ["true"]}
     rows = []

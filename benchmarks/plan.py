@@ -1,4 +1,4 @@
-"""Cost of one plan against the length of the line, and of a replay of many jobs.
+"""Cost of one plan against the length of the queue, and of a replay of many jobs.
 
 python benchmarks/plan.py                     plans for 4 nodes × 8 GPUs, 100 to 10,000 waiting
 python benchmarks/plan.py TRACE.csv [JOBS]    TRACE repeated to JOBS jobs, on 2 × 8 GPUs
@@ -63,7 +63,7 @@ def _waiting(count: int) -> list[WaitingRun]:
 
 
 def plans() -> None:
-    """Time a plan against the length of the line."""
+    """Time a plan against the length of the queue."""
     views, running = _site()
     for count in (100, 1000, 10_000):
         line, took = _waiting(count), []

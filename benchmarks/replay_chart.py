@@ -20,7 +20,7 @@ from headway.units import DAY_S, GIB, MINUTE_S
 
 
 def waits(results: Mapping[str, Result]) -> bytes:
-    """PNG with the share of jobs within each wait, and the length of the line over time.
+    """PNG with the share of jobs within each wait, and the length of the queue over time.
 
     Args:
         results: By the name that the legend shows.
@@ -38,7 +38,7 @@ def waits(results: Mapping[str, Result]) -> bytes:
         waiting = np.searchsorted(submit, times, "right") - np.searchsorted(start, times, "right")
         length.plot(times / DAY_S, waiting, label=name)
     within.set(xscale="log", xlabel="Wait, min", ylabel="Share of jobs within it", ylim=(0, 1))
-    length.set(xlabel="Day", ylabel="Jobs in the line", ylim=(0, None))
+    length.set(xlabel="Day", ylabel="Jobs in the queue", ylim=(0, None))
     for axes in (within, length):
         axes.grid(visible=True, alpha=0.3)
         axes.legend()

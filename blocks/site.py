@@ -113,11 +113,11 @@ class HeadwayContainerPolicy(Block):
 
 
 class HeadwayLine(Block):
-    """How the line is ordered. The document is called ``site``."""
+    """How the queue is ordered. The document is called ``site``."""
 
     _block_type_name: ClassVar[str] = "Headway line"
     _block_type_slug: ClassVar[str] = "headway-line"
-    _description: ClassVar[str] = "Order, fair share and quotas of the line of a headway site."
+    _description: ClassVar[str] = "Order, fair share and quotas of the queue of a headway site."
 
     teams: dict[str, dict[str, float | str]] = Field(
         {},
@@ -180,7 +180,7 @@ class HeadwayLine(Block):
         _LINE.reservations,
         ge=1,
         title="Reservations",
-        description="Runs at the front of the line whose start nobody may delay.",
+        description="Runs at the front of the queue whose start nobody may delay.",
     )
     window: int = Field(
         _LINE.window,

@@ -227,7 +227,7 @@ def _state_of(attempt: Attempt, exit_: Exit) -> State[Any]:
 
 
 def _not_now(attempt: Attempt, wait: Wait) -> State[Any]:
-    """Back to the line; a rank, which cannot wait alone, ends and its gang with it."""
+    """Back to the queue; a rank, which cannot wait alone, ends and its gang with it."""
     if attempt.is_rank:
         exit_ = Exit(ExitKind.INFRASTRUCTURE, None, f"no room after all: {wait.reason}")
         return _state_of(attempt, attempt.fail(exit_))
@@ -241,7 +241,7 @@ def back_to_the_line(run_id: str, state: State[Any], now: datetime) -> None:
     again: State[Any] = Scheduled(scheduled_time=soon, name=state.name, message=state.message)
     with get_client(sync_client=True) as client:
         client.set_flow_run_state(cast("Any", run_id), again, force=True)
-    raise Abort(f"back to the line: {state.message}")
+    raise Abort(f"back to the queue: {state.message}")
 
 
 def _cancelled(run_id: str) -> str | None:

@@ -172,7 +172,7 @@ class LeaseLost(LedgerError):
         self.cause = cause
         super().__init__(
             f"lease {lease_id} of run {run_id} is lost ({cause}); its memory may already be "
-            "promised to others. The container is stopped; the run goes back to the line"
+            "promised to others. The container is stopped; the run goes back to the queue"
         )
 
 

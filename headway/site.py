@@ -216,7 +216,7 @@ class Site:
 
     @property
     def policy_settings(self) -> PolicySettings:
-        """What the operator set for the line in its block."""
+        """What the operator set for the queue in its block."""
         return POLICY_SETTINGS.validate_python(self.ledger.settings.get(LINE) or {})
 
     def rebuild(self) -> None:
@@ -239,7 +239,7 @@ POLICY = "policy"
 """Name under which the ledger keeps the container policy."""
 
 LINE = "line"
-"""Name under which the ledger keeps the settings of the line."""
+"""Name under which the ledger keeps the settings of the queue."""
 
 POLICY_SETTINGS = TypeAdapter(PolicySettings)
 

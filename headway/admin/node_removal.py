@@ -18,7 +18,7 @@ class Removed(NamedTuple):
     run_id: str
     name: str
     then: str
-    """In words, such as ``goes back to the line as attempt 2``."""
+    """In words, such as ``goes back to the queue as attempt 2``."""
 
 
 def remove_node(site: Site, server: PrefectServer, name: str) -> list[Removed]:
@@ -66,4 +66,4 @@ def _then(site: Site, run_id: str) -> str:
     run = site.ledger.runs.get(run_id)
     if run.exit is not None and run.ended_at is not None:
         return f"has ended: {run.exit.message}"
-    return f"goes back to the line as attempt {run.attempt}"
+    return f"goes back to the queue as attempt {run.attempt}"

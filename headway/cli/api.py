@@ -11,7 +11,7 @@ LOOPBACK = ("127.0.0.1", "localhost")
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to bind to.")
 @click.option("--port", default=4280, show_default=True, type=click.IntRange(1, 65_535))
 def api(host: str, port: int) -> None:
-    """Serve runs, nodes, the line, estimates and Prometheus metrics over HTTP.
+    """Serve runs, nodes, the queue, estimates and Prometheus metrics over HTTP.
 
     There are no accounts: bind to another address than loopback only behind
     something that knows who asks.

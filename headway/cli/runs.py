@@ -176,7 +176,7 @@ def _standing(view: dict[str, Any]) -> str:
         return str(view["exit"]["message"])
     if view.get("waiting"):
         line = view["waiting"]
-        return f"{line['reason']}; number {line['position']} in line, start {start_of(line)}"
+        return f"{line['reason']}; number {line['position']} in the queue, start {start_of(line)}"
     if view["state"] != "Running" or "progress" not in view:
         return str(view["reason"])
     seen = view["progress"]

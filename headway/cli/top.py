@@ -11,7 +11,7 @@ from headway.cli.output import as_json, print_json
 @click.option("--interval", default=1.0, show_default=True, type=click.FloatRange(0.2, 3600.0))
 @as_json
 def top(once: bool, interval: float, machine: bool) -> None:
-    """Nodes, GPUs, runs and the line, live; leave with Ctrl-C."""
+    """Nodes, GPUs, runs and the queue, live; leave with Ctrl-C."""
     from rich.console import Console
     from rich.live import Live
 

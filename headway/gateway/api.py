@@ -1,4 +1,4 @@
-"""`headway api`: runs, nodes, the line and estimates over HTTP, and metrics for Prometheus.
+"""`headway api`: runs, nodes, the queue and estimates over HTTP, and metrics for Prometheus.
 
 Everything is read from the ledger, so it answers while Prefect is away. It
 has no accounts: it binds to loopback unless an operator says otherwise.
@@ -58,7 +58,7 @@ def create_app(site: Site, *, allowed_hosts: Sequence[str] = ("*",)) -> FastAPI:
         allowed_hosts: Host headers that are answered: a web page that rebinds its
             name to loopback must not read the site through a user's browser.
     """
-    app = FastAPI(title="headway", description="Runs, nodes, the line and estimates of a site.")
+    app = FastAPI(title="headway", description="Runs, nodes, the queue and estimates of a site.")
     app.add_middleware(TrustedHostMiddleware, allowed_hosts=list(allowed_hosts))
     app.add_middleware(StrictBodies)
     app.add_exception_handler(HeadwayError, _refused)
@@ -95,7 +95,7 @@ def create_app(site: Site, *, allowed_hosts: Sequence[str] = ("*",)) -> FastAPI:
 
     @app.get("/queue")
     def queue() -> list[dict[str, Any]]:
-        """The line of this node's pool, first in line first, with reasons."""
+        """The queue of this node's pool in its order, with reasons."""
         return line_views(site)
 
     @app.post("/estimates")

@@ -10,10 +10,10 @@ from headway.ledger.database import Database, is_absent, open_engine, shown
 from headway.ledger.leases import Leases
 from headway.ledger.nodes import Nodes, SiteSettings
 from headway.ledger.pools import Pools
+from headway.ledger.progress_snapshots import ProgressSnapshots
 from headway.ledger.runs import Runs
 from headway.ledger.series import Progress, Traces
 from headway.ledger.staged import Staged
-from headway.ledger.standings import Standings
 from headway.ledger.telemetry import Telemetry
 from headway.ledger.warnings import Warnings
 
@@ -33,7 +33,7 @@ class Ledger:
         self.progress = Progress(database)
         self.traces = Traces(database)
         self.staged = Staged(database)
-        self.standings = Standings(database)
+        self.progress_snapshots = ProgressSnapshots(database)
         self.telemetry = Telemetry(database)
         self.warnings = Warnings(database)
 

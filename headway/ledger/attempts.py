@@ -39,7 +39,7 @@ def note_start(session: Session, run: RunRow) -> None:
 def note_end(session: Session, run: RunRow, exit_: Exit, measurement: Measurement | None) -> None:
     """*run*'s attempt has ended. Call before its row moves on to the next attempt."""
     row = _row(session, run)
-    if row.node is None and run.resource is not None:  # it ended in the line
+    if row.node is None and run.resource is not None:  # it ended in the queue
         row.resource, row.reason = run.resource, run.reason
     row.ended_at = now(session)
     row.end(exit_)

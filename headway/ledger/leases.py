@@ -63,7 +63,7 @@ class Leases(Repository):
         the ranks meet.
 
         Args:
-            run_id: A run in the line.
+            run_id: A run in the queue.
             node: Where it would run; of a gang, where rank 0 would.
             demand: What it needs there, and on each of *others*.
             reading: *node* now; can only make headroom smaller. The others go
@@ -241,7 +241,7 @@ class Leases(Repository):
             release_all(session, LeaseRow.node == node)
 
     def give_back(self, run_id: str, token: str) -> bool:
-        """Undo a claim before anything started: same attempt, back to the line.
+        """Undo a claim before anything started: same attempt, back to the queue.
 
         Nothing for a part of a gang: it is no run that could wait by itself.
         """

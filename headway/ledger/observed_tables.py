@@ -27,7 +27,7 @@ class WarningRow(SQLModel, table=True):
     text: str
 
 
-class StandingRow(SQLModel, table=True):
+class ProgressSnapshotRow(SQLModel, table=True):
     """How far a run's newest attempt is: one row a run, written every few seconds."""
 
     __tablename__ = "standing"

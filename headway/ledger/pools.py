@@ -1,4 +1,4 @@
-"""The line of a pool, as a plan needs it: light rows, read at one moment."""
+"""The queue of a pool, as a plan needs it: light rows, read at one moment."""
 
 from bisect import bisect_right
 from collections.abc import Mapping
@@ -30,9 +30,9 @@ class PoolSnapshot:
     holders: tuple[RunRecord, ...]
     """The runs that the leases belong to."""
     waiting: Mapping[str, int]
-    """The attempt of every run in the line."""
+    """The attempt of every run in the queue."""
     changed: tuple[RunRecord, ...]
-    """Those of the line that the reader does not know at this attempt."""
+    """Those of the queue that the reader does not know at this attempt."""
     overtaken: Mapping[str, int]
     """How many later runs of at most its priority have started; only where it matters."""
 

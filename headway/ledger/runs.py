@@ -1,4 +1,4 @@
-"""Runs: their place in the line, their attempts, steps and exits."""
+"""Runs: their place in the queue, their attempts, steps and exits."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -62,7 +62,7 @@ class Runs(Repository):
         submitted_at: datetime,
         queue: str = "",
     ) -> RunRecord:
-        """Put a run into the line. Idempotent: a known run is given back as it is.
+        """Put a run into the queue. Idempotent: a known run is given back as it is.
 
         Several workers may see it at the same moment; the first one's row counts.
         """
@@ -211,7 +211,7 @@ class Runs(Repository):
         *,
         demand_override: Mapping[str, Any] | None = None,
     ) -> None:
-        """Back to the line as the next attempt. The lease stays until the container is gone."""
+        """Back to the queue as the next attempt. The lease stays until the container is gone."""
         with self._database.transaction() as session:
             row = run_row(session, run_id, lock=True)
             note_end(session, row, exit_, measurement)

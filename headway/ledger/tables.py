@@ -80,7 +80,7 @@ class NodeRow(SQLModel, table=True):
 
 
 class RunRow(_WithExit, table=True):
-    """One run, from its place in the line to its exit."""
+    """One run, from its place in the queue to its exit."""
 
     __tablename__ = "run"
     __table_args__ = (

@@ -31,7 +31,7 @@ class AttemptRecord:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class ProgressSnapshot:
     """How far an attempt is, as whoever follows it last said."""
 
     run_id: str

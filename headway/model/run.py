@@ -12,7 +12,7 @@ class RunState(enum.StrEnum):
     """Where a run is. `TRANSITIONS` says what may follow what."""
 
     WAITING = "waiting"
-    """In the line; holds nothing. Its reason says what it waits for."""
+    """In the queue; holds nothing. Its reason says what it waits for."""
     CLAIMED = "claimed"
     """A node holds a lease for it; its flow is starting, staging or being admitted."""
     RUNNING = "running"

@@ -82,7 +82,7 @@ class Janitor:
         self._amiss = ""
 
     def unsettled(self) -> list[RunRecord]:
-        """Runs of this node that Prefect must be asked about, and some of the line's.
+        """Runs of this node that Prefect must be asked about, and some of the queue's.
 
         A long line is asked about in turns: its runs cost nothing meanwhile, and
         a cancelled one that comes to its turn is not started in any case.
@@ -208,7 +208,7 @@ class Janitor:
             case Action.END_CANCELLED | Action.END_BROKEN | Action.END_INFRASTRUCTURE:
                 ledger.runs.finish(run.run_id, _exit(action, run, prefect), Measurement())
             case Action.REQUEUE:
-                then = f"the run goes back to the line as attempt {run.attempt + 1}"
+                then = f"the run goes back to the queue as attempt {run.attempt + 1}"
                 ledger.runs.requeue(run.run_id, _vanished(run, then))
                 self._site.cache.release(run.run_id)  # the next attempt may be on another node
                 ledger.leases.release(run.run_id)
@@ -222,7 +222,7 @@ class Janitor:
         """End or requeue what *node* has, whose machine does not come back; release all it holds.
 
         Only an operator can know that: a node that is merely silent may go on
-        training. Those that go back to the line are offered to it again by the
+        training. Those that go back to the queue are offered to it again by the
         janitors of the nodes that are left.
 
         Args:

@@ -1,4 +1,4 @@
-"""One decision: who of the front of the line starts now, who is promised when, who waits.
+"""One decision: who of the front of the queue starts now, who is promised when, who waits.
 
 The same function serves the workers' plan and the replay.
 """
@@ -166,7 +166,7 @@ def decide(
     settings: PolicySettings,
     runners: Sequence[Runner] = (),
 ) -> list[Outcome]:
-    """Decide for the front of the line.
+    """Decide for the front of the queue.
 
     Reservations are made anew in each decision, from the upper quantiles of
     the ends as they are known now: a run that outlives its prediction moves
@@ -175,7 +175,7 @@ def decide(
     Args:
         board: Who is where. Those who start are entered; promises are left
             on it until the next decision.
-        front: The first `window` runs of the line, in order.
+        front: The first `window` runs of the queue, in order.
         most_overtaken: Waiting runs that may reach `overtake_bound` in this decision:
             those overtaken at least `overtake_bound - window` times.
         held: What each team's running runs hold. Not changed.

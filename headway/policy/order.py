@@ -1,4 +1,4 @@
-"""The order of the line: priority, then fair share, then shortest first with ageing."""
+"""The order of the queue: priority, then fair share, then shortest first with ageing."""
 
 import math
 from bisect import bisect_right
@@ -50,7 +50,7 @@ def bands(usage: Mapping[str, float], settings: PolicySettings) -> dict[str, int
 
 
 def rank(ask: Ask, above: Mapping[str, int], settings: PolicySettings) -> Rank:
-    """Place of *ask* in the line, for sorting; total, so that every worker sorts alike."""
+    """Place of *ask* in the queue, for sorting; total, so that every worker sorts alike."""
     return (
         -ask.priority,
         above.get(ask.team, 0),
@@ -88,7 +88,7 @@ def first_come_wait_s(
     that keeps the GPUs busy changes it, so it is a fair measure of a long wait.
 
     Args:
-        waiting_work_s: Predicted GPU-seconds of the whole line.
+        waiting_work_s: Predicted GPU-seconds of the whole queue.
         held: GPUs and predicted end of each run that runs.
         gpus: In the pool; 0 counts as 1.
         now_s: The time of the decision.
@@ -103,7 +103,7 @@ def waited_long(
     """Runs that have waited so long that they go to the front of their priority.
 
     That is `long_wait` × *first_come_s*. Shortest first keeps the largest runs
-    for the end; a first-come line would have started them by then. A run as
+    for the end; a first-come queue would have started them by then. A run as
     large as the pool makes all others wait, so that several of them in a row
     undo what shortest first has gained: it lets runs of less than `SMALLER`
     of its work go first that have waited `yield_frac` of its own wait, until

@@ -1,4 +1,4 @@
-"""When the runs of the line may start: the line played forward by what runs usually last.
+"""When the runs of the queue may start: the queue played forward by what runs usually last.
 
 This is what people are told. What is guaranteed, and who may pass whom, goes by
 the upper quantiles of the board that decides; nothing here changes that.
@@ -45,7 +45,7 @@ class Expected(NamedTuple):
 
 
 class Outlook:
-    """The pool and its line, run by run in order, each at the earliest that those ahead leave.
+    """The pool and its queue, run by run in order, each at the earliest that those ahead leave.
 
     A run of unknown length never leaves; who depends on it starts at no known time.
     """
@@ -80,7 +80,7 @@ class Outlook:
         ]
 
     def add(self, outcome: Outcome, lasts: Span | None, name: str, decided: Board) -> Expected:
-        """Put the next run of the line in, as it was decided on *decided*; when it may start.
+        """Put the next run of the queue in, as it was decided on *decided*; when it may start.
 
         Args:
             outcome: Its outcome.

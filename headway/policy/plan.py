@@ -41,7 +41,7 @@ class Stay:
 
     run_id: str
     position: int
-    """1 for the first of the line."""
+    """1 for the first of the queue."""
     wait: Wait
     """What is scarce, in words and numbers."""
     said_at: datetime
@@ -58,7 +58,7 @@ class Stay:
 
     def sentence(self) -> str:
         """Why it waits, its place, and when it may start: the state's message on its page."""
-        said = f"{self.wait.reason}; number {self.position} in line"
+        said = f"{self.wait.reason}; number {self.position} in the queue"
         if self.unknown:
             return f"{said}, start not known: {self.unknown}"
         if self.expected_at is None:
@@ -77,10 +77,10 @@ class Preempt:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What becomes of the first `window` runs of the line."""
+    """What becomes of the first `window` runs of the queue."""
 
     entries: tuple[Start | Stay, ...] = ()
-    """In the order of the line."""
+    """In the order of the queue."""
     preempts: tuple[Preempt, ...] = ()
 
 
@@ -107,7 +107,7 @@ def plan(
         usage: Decayed GPU-seconds of the teams; see `order.interval_usage`.
 
     Returns:
-        What becomes of the first runs of the line.
+        What becomes of the first runs of the queue.
     """
     pool, now_s = Pool(nodes, running, settings), now.timestamp()
     names = [*(one.team for one in waiting), *(one.team for one in running)]

@@ -3,7 +3,7 @@
 Whatever was killed, one of the four still knows. The ledger is the truth
 about grants, the engine about containers, Prefect about what the user wants;
 a flow process only follows. So: what the user ended is ended; what still runs
-is followed by a new flow process; what vanished goes back to the line.
+is followed by a new flow process; what vanished goes back to the queue.
 """
 
 import enum
@@ -89,9 +89,9 @@ class Action(enum.StrEnum):
     END_INFRASTRUCTURE = "end_infrastructure"
     """End the run in the ledger: the site failed it too often."""
     REQUEUE = "requeue"
-    """Back to the line as the next attempt; the lease is released with it."""
+    """Back to the queue as the next attempt; the lease is released with it."""
     GIVE_BACK = "give_back"
-    """Back to the line as the same attempt: it never started."""
+    """Back to the queue as the same attempt: it never started."""
     RESCHEDULE = "reschedule"
     """Make Prefect's state SCHEDULED, so that a worker starts a flow process again."""
     SET_RUNNING = "set_running"

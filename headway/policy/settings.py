@@ -1,4 +1,4 @@
-"""The knobs of the line, as one frozen value that an operator edits."""
+"""The settings of the queue, as one frozen value that an operator edits."""
 
 import enum
 from collections.abc import Mapping
@@ -84,10 +84,10 @@ class TeamSettings:
 
 @dataclass(frozen=True, slots=True)
 class PolicySettings:
-    """How the line is ordered, how many runs a decision considers and what it promises."""
+    """How the queue is ordered, how many runs a decision considers and what it promises."""
 
     window: int = 64
-    """Runs from the front of the line that one decision considers; bounds its cost."""
+    """Runs from the front of the queue that one decision considers; bounds its cost."""
     reservations: int = 2
     """Runs that cannot start and are promised their earliest start in one decision."""
     patience: float = 1000.0
@@ -96,7 +96,7 @@ class PolicySettings:
     """Later runs that may start before a waiting one until it goes to the front of its
     priority, with a reservation."""
     long_wait: float = 0.6
-    """Waiting, against what a first-come line of the same work would make a newcomer wait, after
+    """Waiting, against what a first-come queue of the same work would make a newcomer wait, after
     which a run goes to the front of its priority unless it then keeps smaller ones waiting."""
     longest_wait: float = 2.7
     """The same, after which it goes to the front in any case."""

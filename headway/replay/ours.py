@@ -1,4 +1,4 @@
-"""headway's own policy in a replay: the line and the decision that the workers use."""
+"""headway's own policy in a replay: the queue and the decision that the workers use."""
 
 from dataclasses import dataclass, field
 
@@ -12,7 +12,7 @@ from headway.replay.queue import ReplayQueue
 
 @dataclass(slots=True)
 class Headway:
-    """Keeps what the ledger keeps on a site: the line, the teams' use, what they hold."""
+    """Keeps what the ledger keeps on a site: the queue, the teams' use, what they hold."""
 
     settings: PolicySettings
     line: ReplayQueue = field(init=False)
@@ -26,7 +26,7 @@ class Headway:
         self.usage = Usage(self.settings.fair_share_half_life_s)
 
     def add(self, ask: Ask) -> None:
-        """*ask* joins the line."""
+        """*ask* joins the queue."""
         self.line.add(ask)
         self.usage.used.setdefault(ask.team, 0.0)
 
@@ -37,7 +37,7 @@ class Headway:
         del self.running[ask.run_id]
 
     def decide(self, board: Board, now_s: float) -> list[Outcome]:
-        """The runs of the front of the line that start now."""
+        """The runs of the front of the queue that start now."""
         self.usage.advance(now_s)
         gpus = sum(len(node.gpus) for node in board.nodes)
         work_s = self.line.sorted.work_s

@@ -9,7 +9,7 @@ from headway.policy.fit import Ask
 from headway.policy.room import Need
 from headway.policy.settings import PolicySettings
 
-# Where not even this fits, the rest of the line need not be looked at.
+# Where not even this fits, the rest of the queue need not be looked at.
 _SMALLEST = Ask("", 0.0, 1, Need(1, 0.0), 1.0, 1.0)
 
 
@@ -21,14 +21,14 @@ class Fifo:
     waiting: dict[str, Ask] = field(default_factory=dict)
 
     def add(self, ask: Ask) -> None:
-        """*ask* joins the line."""
+        """*ask* joins the queue."""
         self.waiting[ask.run_id] = ask
 
     def ended(self, ask: Ask, now_s: float) -> None:
         """A run has ended; FIFO does not care whose it was."""
 
     def decide(self, board: Board, now_s: float) -> list[Outcome]:
-        """Start from the front of the line until one does not fit."""
+        """Start from the front of the queue until one does not fit."""
         board.refresh(now_s, self.settings.overrun_frac)
         started = _start_in_order(board, self.waiting.values(), now_s)
         for outcome in started:
@@ -40,8 +40,8 @@ class Fifo:
 class Easy(Fifo):
     """First come, first served with backfill (Lifka 1995), as Slurm does.
 
-    The head of the line holds a reservation at its earliest start; others
-    start, in the order of the line, if they do not delay it.
+    The head of the queue holds a reservation at its earliest start; others
+    start, in the order of the queue, if they do not delay it.
     """
 
     def decide(self, board: Board, now_s: float) -> list[Outcome]:

@@ -29,7 +29,7 @@ class Policy(Protocol):
     """What decides in a replay."""
 
     def add(self, ask: Ask) -> None:
-        """*ask* joins the line."""
+        """*ask* joins the queue."""
         ...
 
     def ended(self, ask: Ask, now_s: float) -> None:
@@ -37,7 +37,7 @@ class Policy(Protocol):
         ...
 
     def decide(self, board: Board, now_s: float) -> list[Outcome]:
-        """Who starts now; they are on the board and out of the line."""
+        """Who starts now; they are on the board and out of the queue."""
         ...
 
 

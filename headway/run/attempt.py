@@ -201,7 +201,7 @@ class Attempt(NodeAttempt):
         self.site.ledger.runs.finish(self.run_id, exit_, measured or Measurement())
 
     def give_back(self, wait: Wait) -> None:
-        """Not now after all: back to the line as the same attempt, with the reason."""
+        """Not now after all: back to the queue as the same attempt, with the reason."""
         token = self.lease.token if self.lease is not None else ""
         self.site.ledger.leases.give_back(self.run_id, token)
         self.site.ledger.runs.set_reason(

@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from headway.ledger.standings import NOT_KEPT_YET
-from headway.model.attempt_record import Standing
+from headway.ledger.progress_snapshots import NOT_KEPT_YET
+from headway.model.attempt_record import ProgressSnapshot
 from headway.model.lease import Lease
 from headway.model.progress import ProgressPoint
 from headway.model.run import Exit, ExitKind
@@ -57,8 +57,8 @@ class AttemptUpkeep:
     def keep_snapshot(self, now: Watched) -> None:
         """Keep in the ledger how far the run is."""
         left = now.remaining
-        self._site.ledger.standings.keep(
-            Standing(
+        self._site.ledger.progress_snapshots.keep(
+            ProgressSnapshot(
                 self._attempt.run_id,
                 self._attempt.number,
                 NOT_KEPT_YET,

@@ -39,7 +39,7 @@ class Pass:
     """Runs of this node whose containers are to be stopped for others."""
 
 
-class Line:
+class PoolQueue:
     """Plans for the pool of one node, and grants on that node."""
 
     def __init__(self, site: Site) -> None:

@@ -8,7 +8,7 @@ from headway.estimate.usual import LOOKED_AT, Kind, Lasted, Usual, kind_of
 from headway.ledger import Ledger
 from headway.ledger.pools import PoolSnapshot
 from headway.ledger.records import NodeRecord, RunRecord
-from headway.model.attempt_record import Standing
+from headway.model.attempt_record import ProgressSnapshot
 from headway.model.node import NodeState
 from headway.model.run import RunState, Span
 from headway.policy.pool import NodeView, RunningRun
@@ -38,7 +38,7 @@ def node_view(record: NodeRecord, seen: PoolSnapshot) -> NodeView:
 
 
 def usual_of(
-    ended: Sequence[Lasted], holders: Sequence[RunRecord], said: Mapping[str, Standing]
+    ended: Sequence[Lasted], holders: Sequence[RunRecord], said: Mapping[str, ProgressSnapshot]
 ) -> Usual:
     """What runs of the site last: those that have ended, and those whose logs tell already."""
     telling = (
@@ -58,7 +58,7 @@ class Known:
 
     usage: Mapping[str, float]
     """Decayed GPU-seconds of the teams that have run."""
-    said: Mapping[str, Standing]
+    said: Mapping[str, ProgressSnapshot]
     """What was last kept of how far each run is."""
     usual: Usual
     """What runs of the site last."""
@@ -71,7 +71,7 @@ def read_known(
     teams.catch_up(ledger.pools.used(teams.since(seen.at, settings)), seen.at, settings)
     team_of = {record.run_id: record.team for record in seen.holders}
     running = [record.run_id for record in seen.holders if record.state is RunState.RUNNING]
-    said = ledger.standings.of(running)
+    said = ledger.progress_snapshots.of(running)
     return Known(
         teams.with_live(seen.leases, team_of, seen.at, settings),
         said,
@@ -86,7 +86,9 @@ def length(learnt: Span | None, kind: Kind, usual: Usual) -> Span | None:
     return None if learnt is None else _cut(learnt)
 
 
-def left_of(record: RunRecord, said: Standing | None, usual: Usual, now: datetime) -> Span | None:
+def left_of(
+    record: RunRecord, said: ProgressSnapshot | None, usual: Usual, now: datetime
+) -> Span | None:
     """How long a run that holds its place goes on from *now*; None when nothing is known.
 
     By its log where that tells; else by what was learnt of it, or of its like.
@@ -113,7 +115,7 @@ def _cut(span: Span) -> Span:
 
 
 def running_run(
-    record: RunRecord, seen: PoolSnapshot, gates: Gates, said: Standing | None, usual: Usual
+    record: RunRecord, seen: PoolSnapshot, gates: Gates, said: ProgressSnapshot | None, usual: Usual
 ) -> RunningRun:
     """A run that holds leases, with its end as its log tells it, else as it was predicted.
 

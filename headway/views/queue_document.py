@@ -16,7 +16,7 @@ from headway.views.run_document import predicted_view
 
 
 def line_views(site: Site, pool: str = "") -> list[dict[str, Any]]:
-    """The line of a pool, first in line first, as `headway queue --json` prints it.
+    """The queue of a pool in its order, as `headway queue --json` prints it.
 
     The runs near the front are planned for at this moment; those behind them
     follow by submission.
@@ -43,7 +43,7 @@ def waiting_view(position: int, record: RunRecord, entry: Start | Stay | None) -
     """One waiting run as `headway queue --json` lists it.
 
     Args:
-        position: 1 is the front of the line.
+        position: 1 is the front of the queue.
         record: The run.
         entry: What the plan says now of a run near the front; None for those behind.
     """

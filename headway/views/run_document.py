@@ -76,7 +76,7 @@ def _lasted_s(record: RunRecord | None) -> float | None:
 
 
 def _reason(seen: FlowRun, record: RunRecord | None) -> str:
-    # A run that was cancelled in line waits no more, though no worker has noted it yet.
+    # A run that was cancelled in the queue waits no more, though no worker has noted it yet.
     if record is not None and record.state is RunState.WAITING and not is_over(seen):
         return record.reason or seen.message
     return seen.message

@@ -6,7 +6,7 @@ from datetime import datetime
 
 from headway.estimate.usual import LOOKED_AT, Usual
 from headway.ledger.records import NodeRecord, RunRecord
-from headway.model.attempt_record import Standing
+from headway.model.attempt_record import ProgressSnapshot
 from headway.model.lease import Lease
 from headway.model.run import RunState
 from headway.model.run_warning import RunWarning
@@ -77,16 +77,18 @@ def progress_of_runs(site: Site, records: Sequence[RunRecord]) -> list[RunProgre
     if not following:
         return [RunProgress(record, None, None, None) for record in records]
     running = ledger.runs.all(states=(RunState.RUNNING,))
-    said = ledger.standings.of([r.run_id for r in (*following, *running)])
+    said = ledger.progress_snapshots.of([r.run_id for r in (*following, *running)])
     usual = usual_of(ledger.runs.lasted(LOOKED_AT), running, said)
     now = ledger.now()
     return [_progress(record, said.get(record.run_id), usual, now) for record in records]
 
 
-def _progress(record: RunRecord, last: Standing | None, usual: Usual, now: datetime) -> RunProgress:
+def _progress(
+    record: RunRecord, last: ProgressSnapshot | None, usual: Usual, now: datetime
+) -> RunProgress:
     if record.state is not RunState.RUNNING or record.started_at is None:
         return RunProgress(record, None, None, None)
     elapsed_s = max((now - record.started_at).total_seconds(), 0.0)
     done = last.done_frac if last is not None and last.attempt == record.attempt else None
-    left = left_of(record, last, usual, now)  # what the line goes by, too
+    left = left_of(record, last, usual, now)  # what the queue goes by, too
     return RunProgress(record, elapsed_s, done, None if left is None else left.median_s)

@@ -1,4 +1,4 @@
-"""`headway top`: nodes, GPUs, runs and the line as one picture."""
+"""`headway top`: nodes, GPUs, runs and the queue as one picture."""
 
 from collections.abc import Sequence
 from typing import Any

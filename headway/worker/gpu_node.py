@@ -32,7 +32,7 @@ from headway.node.forkstart import stub_command
 from headway.node.janitor import Janitor
 from headway.node.prune import tidy
 from headway.node.sampler import SAMPLE_EVERY_S, Sampler
-from headway.scheduler.queue import Line
+from headway.scheduler.queue import PoolQueue
 from headway.settings import read_settings
 from headway.site import current_site
 from headway.this_node import heartbeat, join_site, take_name
@@ -108,7 +108,7 @@ class GpuNodeWorker(ProcessWorker):
         take_name(self._site)
         self._site.choose_runtime()
         join_site(self._site)
-        self._line = Line(self._site)
+        self._queue = PoolQueue(self._site)
         self._sampler = Sampler(self._site)
         self._janitor = Janitor(self._site)
         self._command = stub_command(self._site.settings.state_dir)
@@ -162,8 +162,8 @@ class GpuNodeWorker(ProcessWorker):
         """Take in what is new, and plan: what starts here now."""
         in_thread = anyio.to_thread.run_sync
         due = self._site.clock.now() + timedelta(seconds=self._prefetch_seconds)
-        orphans = await in_thread(self._line.orphans)
-        new = await self._pool.new_runs(self._line.known, orphans, due)
+        orphans = await in_thread(self._queue.orphans)
+        new = await self._pool.new_runs(self._queue.known, orphans, due)
         flow_names = await self._pool.flow_names(new)
         for run in foreign(new, flow_names):
             why = refusal(flow_names.get(run.flow_id, ""))
@@ -171,15 +171,15 @@ class GpuNodeWorker(ProcessWorker):
         offered = offers(new, flow_names)
         if not {offer.queue for offer in offered} <= self._pool.queues:
             await adopt_gates(self._site, self._pool)
-        at_once = await in_thread(self._line.take_in, offered)
-        decided = await in_thread(self._line.run_pass)
+        at_once = await in_thread(self._queue.take_in, offered)
+        decided = await in_thread(self._queue.run_pass)
         found = {str(run.id): run for run in new}
         found |= await self._pool.scheduled({*at_once, *decided.start} - found.keys())
         todo = instructions(offered, at_once, decided, found)
         for run_id in decided.preempt:
             self._preemption.begin(run_id)
         for run_id in todo.give_back:
-            await in_thread(self._line.give_back, run_id)
+            await in_thread(self._queue.give_back, run_id)
         for run_id, name in todo.rename.items():
             self._pages.rename(run_id, name)
         for run_id in decided.start:
@@ -198,7 +198,7 @@ class GpuNodeWorker(ProcessWorker):
     async def _propose_pending_state(self, flow_run: FlowRun) -> bool:
         claimed = await super()._propose_pending_state(flow_run)
         if not claimed:
-            await anyio.to_thread.run_sync(self._line.give_back, str(flow_run.id))
+            await anyio.to_thread.run_sync(self._queue.give_back, str(flow_run.id))
             self._alive.discard(flow_run.id)
         return claimed
 

@@ -26,7 +26,7 @@ from headway.errors import (
 )
 from headway.ledger import Ledger, database
 from headway.ledger.gang_rows import FIRST_MEETING_PORT
-from headway.model.attempt_record import Standing
+from headway.model.attempt_record import ProgressSnapshot
 from headway.model.lease import Demand, GpuGrant, Lease, Resource, Sharing, Wait
 from headway.model.node import Capacity, Gpu, HostReading, Node, NodeReading, NodeState, Reserve
 from headway.model.progress import ProgressPoint
@@ -431,12 +431,12 @@ def test_the_newest_standing_of_a_run_is_kept(ledger: Ledger) -> None:
     enqueue(ledger, "a")
     long_ago = datetime(2026, 1, 1, tzinfo=UTC)
     for done_frac in (0.25, 0.5):
-        ledger.standings.keep(Standing("a", 1, long_ago, 10.0, done_frac, 30.0))
-    found = ledger.standings.of(["a", "b"])
+        ledger.progress_snapshots.keep(ProgressSnapshot("a", 1, long_ago, 10.0, done_frac, 30.0))
+    found = ledger.progress_snapshots.of(["a", "b"])
     assert list(found) == ["a"]
     assert (found["a"].done_frac, found["a"].low_s) == (0.5, None)
     assert abs((found["a"].at - ledger.now()).total_seconds()) < 5
-    assert ledger.standings.of([]) == {}
+    assert ledger.progress_snapshots.of([]) == {}
 
 
 def test_a_reason_is_news_once(ledger: Ledger) -> None:

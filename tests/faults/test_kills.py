@@ -123,7 +123,7 @@ def test_a_waiting_run_is_cancelled_at_once(process_site: LiveSite, tmp_path: Pa
     process_site.until(holder, "Cancelled")
     wait_for(
         lambda: waiter not in {entry["run_id"] for entry in process_site.json("queue")},
-        lambda: "it is still in the line",
+        lambda: "it is still in the queue",
     )
 
 

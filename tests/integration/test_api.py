@@ -11,8 +11,8 @@ import pytest
 from pydantic import SecretStr
 
 from headway.clock import SystemClock
-from headway.ledger.standings import NOT_KEPT_YET
-from headway.model.attempt_record import Standing
+from headway.ledger.progress_snapshots import NOT_KEPT_YET
+from headway.model.attempt_record import ProgressSnapshot
 from headway.model.lease import Demand, Lease
 from headway.model.node import Capacity, Gpu, Node
 from headway.model.progress import ProgressPoint
@@ -160,7 +160,7 @@ def test_how_far_a_run_is_comes_from_its_follower_not_from_its_points(
     site.ledger.runs.begin("r1", 1, lease.token, container="c", runtime="process")
     before = client.get("/runs/r1/progress").json()
     assert (before["done_frac"], before["remaining_s"]) == (None, None)
-    site.ledger.standings.keep(Standing("r1", 1, NOT_KEPT_YET, 30.0, 0.25, 90.0))
+    site.ledger.progress_snapshots.keep(ProgressSnapshot("r1", 1, NOT_KEPT_YET, 30.0, 0.25, 90.0))
     after = client.get("/runs/r1/progress").json()
     assert after["done_frac"] == 0.25
     assert after["remaining_s"] == pytest.approx(90.0, abs=5.0)

@@ -49,7 +49,7 @@ def site(tmp_path: Path, machine: FakeMachine, monkeypatch: pytest.MonkeyPatch) 
 
 
 def granted(site: Site) -> tuple[Attempt, Lease]:
-    Attempt(site, GANG, JOB)  # puts it into the line
+    Attempt(site, GANG, JOB)  # puts it into the queue
     demand = Demand(host_memory_bytes=64 * MIB, cpus=0.1, ports=(6006,))
     lease = site.ledger.leases.admit(
         GANG, "head", demand, reading=None, ttl_s=60.0, others=["other"]

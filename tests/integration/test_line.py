@@ -1,4 +1,4 @@
-"""A node's look at the line, on a real ledger: what starts, what waits and why."""
+"""A node's look at the queue, on a real ledger: what starts, what waits and why."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -11,8 +11,8 @@ import pytest
 
 from headway.clock import SystemClock
 from headway.gateway.submit import rehearse
-from headway.ledger.standings import NOT_KEPT_YET
-from headway.model.attempt_record import Standing
+from headway.ledger.progress_snapshots import NOT_KEPT_YET
+from headway.model.attempt_record import ProgressSnapshot
 from headway.model.job_text import job_from_document
 from headway.model.lease import Demand, Lease
 from headway.model.node import Gpu, GpuReading, NodeState
@@ -22,7 +22,7 @@ from headway.node.flowlock import hold_flow
 from headway.scheduler.intake import Offer
 from headway.scheduler.limits import Gates
 from headway.scheduler.planning import preview
-from headway.scheduler.queue import Line
+from headway.scheduler.queue import PoolQueue
 from headway.settings import Settings
 from headway.site import LINE, Site
 from headway.this_node import adopt, heartbeat, join_site, read_node
@@ -82,10 +82,10 @@ def site_name(sites: dict[str, Site], run_id: str) -> str:
     return sites["here"].ledger.runs.get(run_id).name
 
 
-def only_here(sites: dict[str, Site]) -> Line:
-    """The line of a pool whose other node takes nothing."""
+def only_here(sites: dict[str, Site]) -> PoolQueue:
+    """The queue of a pool whose other node takes nothing."""
     sites["there"].ledger.nodes.set_state("there", NodeState.DRAINING, "new fan")
-    return Line(sites["here"])
+    return PoolQueue(sites["here"])
 
 
 def test_what_fits_starts_and_the_others_learn_why(sites) -> None:
@@ -100,7 +100,7 @@ def test_what_fits_starts_and_the_others_learn_why(sites) -> None:
     assert "of host memory; the largest headroom is" in record.reason
     told = seen.waiting[second.run_id]
     assert told == (
-        f"{record.reason}; number 1 in line, start not known: "
+        f"{record.reason}; number 1 in the queue, start not known: "
         "nothing is known of how long first runs"
     )
     assert seen.logged == {second.run_id}
@@ -121,13 +121,13 @@ def test_the_expected_start_follows_what_a_running_log_tells(sites) -> None:
     here.ledger.runs.begin(first.run_id, 1, token, container="c", runtime="process")
     (before,) = preview(here)(()).entries
     assert before.unknown == "nothing is known of how long first runs"  # whatever its time limit
-    said = Standing(first.run_id, 1, NOT_KEPT_YET, 5.0, done_frac=0.1, remaining_s=60.0)
-    here.ledger.standings.keep(said)
+    said = ProgressSnapshot(first.run_id, 1, NOT_KEPT_YET, 5.0, done_frac=0.1, remaining_s=60.0)
+    here.ledger.progress_snapshots.keep(said)
     (after,) = preview(here)(()).entries
     assert after.expected_at == pytest.approx(
         here.ledger.now() + timedelta(seconds=60), abs=timedelta(seconds=20)
     )
-    here.ledger.standings.keep(replace(said, remaining_s=1e300))
+    here.ledger.progress_snapshots.keep(replace(said, remaining_s=1e300))
     (endless,) = preview(here)(()).entries
     assert endless.expected_at <= endless.latest_at
 
@@ -140,10 +140,10 @@ def test_everybody_is_told_the_same_start(sites) -> None:
     assert line.run_pass().start == (offers[0].run_id,)
     token = here.ledger.leases.of_run(offers[0].run_id).token
     here.ledger.runs.begin(offers[0].run_id, 1, token, container="c", runtime="process")
-    left = Standing(offers[0].run_id, 1, NOT_KEPT_YET, 60.0, 0.5, 60.0, 50.0, 80.0)
-    here.ledger.standings.keep(left)
+    left = ProgressSnapshot(offers[0].run_id, 1, NOT_KEPT_YET, 60.0, 0.5, 60.0, 50.0, 80.0)
+    here.ledger.progress_snapshots.keep(left)
     at = here.ledger.now()
-    told = Line(here).run_pass().waiting
+    told = PoolQueue(here).run_pass().waiting
 
     def near(moment: str | datetime | None, seconds: float) -> bool:
         when = datetime.fromisoformat(moment) if isinstance(moment, str) else moment
@@ -195,7 +195,7 @@ def test_a_run_is_granted_what_the_ledger_says_it_needs_now(sites) -> None:
 
 
 def test_two_nodes_share_the_line_and_no_run_starts_twice(sites) -> None:
-    lines = {name: Line(site) for name, site in sites.items()}
+    lines = {name: PoolQueue(site) for name, site in sites.items()}
     offers = [offer(f"run-{i}", age_s=10 - i) for i in range(4)]
     for line in lines.values():
         line.take_in(offers)
@@ -265,7 +265,7 @@ def test_paused_queues_and_limits_hold(sites) -> None:
 
 
 def test_a_run_bound_to_a_node_starts_there_only(sites) -> None:
-    lines = {name: Line(site) for name, site in sites.items()}
+    lines = {name: PoolQueue(site) for name, site in sites.items()}
     bound = offer("bound", queue="there")
     for line in lines.values():
         line.take_in([bound])
@@ -275,7 +275,7 @@ def test_a_run_bound_to_a_node_starts_there_only(sites) -> None:
 
 def test_a_lost_node_takes_nothing_and_its_leases_stay(sites, monkeypatch) -> None:
     monkeypatch.setattr("headway.scheduler.snapshot.LOST_AFTER_S", -1.0)
-    line = Line(sites["here"])
+    line = PoolQueue(sites["here"])
     line.take_in([offer("waits")])
     assert line.run_pass().start == ()
 
@@ -300,7 +300,7 @@ def test_a_preemptible_run_makes_room_for_a_higher_priority(sites) -> None:
 
 
 def test_what_can_never_run_is_started_so_that_it_says_so(here) -> None:
-    line = Line(here)
+    line = PoolQueue(here)
     wrong = Offer("wrong", "wrong", {"name": "x"}, here.ledger.now())
     other = Offer("other", "nightly", None, here.ledger.now())
     huge = offer("huge", share=1.5)
@@ -309,7 +309,7 @@ def test_what_can_never_run_is_started_so_that_it_says_so(here) -> None:
 
 def test_a_preview_writes_nothing(sites) -> None:
     site = sites["here"]
-    Line(site).take_in([offer("a"), offer("b")])
+    PoolQueue(site).take_in([offer("a"), offer("b")])
     entries = preview(site)(()).entries
     assert len(entries) == 2
     assert site.ledger.leases.live() == []
@@ -353,7 +353,7 @@ def test_runs_that_wait_for_a_closed_node_leave_the_window_to_the_others(sites) 
     assert len(seen.waiting) == 3
     site.ledger.nodes.set_state("there", NodeState.READY, "")
     line.run_pass()
-    assert names(site, Line(sites["there"]).run_pass().start) == ["bound-0", "bound-1"]
+    assert names(site, PoolQueue(sites["there"]).run_pass().start) == ["bound-0", "bound-1"]
 
 
 def _with_a_gpu(site: Site) -> None:

@@ -225,7 +225,7 @@ def test_what_does_not_fit_waits_with_its_reason_and_without_a_process(
     waits = queue[0]["run_id"]
     said = wait_for(lambda: process_site.artifacts(waits).get("waiting"), process_site.worker_log)
     assert "of host memory; the largest headroom is" in said
-    assert "number 1 in line" in said
+    assert "number 1 in the queue" in said
     lines = [line for line in process_site.logged(waits) if line.startswith("waits: ")]
     assert lines[0].startswith("waits: needs ")
     assert len(lines) <= 2

@@ -49,7 +49,7 @@ def site(tmp_path: Path) -> Site:
 
 @pytest.fixture
 def attempt(site: Site) -> Attempt:
-    Attempt(site, GANG, JOB)  # puts it into the line
+    Attempt(site, GANG, JOB)  # puts it into the queue
     terms = {"reading": None, "ttl_s": 60.0, "others": ["one", "two"]}
     lease = site.ledger.leases.admit(GANG, "head", DEMAND, **terms)
     assert isinstance(lease, Lease)

@@ -69,7 +69,7 @@ def test_its_runs_go_elsewhere_or_end(
     monkeypatch.setattr("headway.scheduler.snapshot.LOST_AFTER_S", -1.0)
     with process_site.server() as server:
         removed = {each.run_id: each.then for each in remove_node(gone, server, name)}
-    assert removed[again] == "goes back to the line as attempt 2"
+    assert removed[again] == "goes back to the queue as attempt 2"
     assert "has ended" in removed[never]
     assert name not in {node.name for node in gone.nodes()}
     assert not [each for each in (again, never) if gone.ledger.leases.of_run(each)]

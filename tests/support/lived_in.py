@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 
 from headway.ledger import Ledger
-from headway.model.attempt_record import Standing
+from headway.model.attempt_record import ProgressSnapshot
 from headway.model.lease import Demand, Lease, Resource
 from headway.model.node import Capacity, Gpu, GpuReading, HostReading, Node, NodeReading
 from headway.model.progress import ProgressPoint
@@ -74,7 +74,9 @@ def _start(ledger: Ledger, run_id: str) -> None:
         ledger.runs.step_started(run_id, 1, step)
     points = [ProgressPoint(0.1 * n, 10 * n, None, 1000, {"loss": 1 / n}) for n in range(1, 6)]
     ledger.progress.append(run_id, 1, points, first=0)
-    ledger.standings.keep(Standing(run_id, 1, ledger.now(), 0.5, 0.05, 9.5, 8.0, 11.0))
+    ledger.progress_snapshots.keep(
+        ProgressSnapshot(run_id, 1, ledger.now(), 0.5, 0.05, 9.5, 8.0, 11.0)
+    )
     unused = SilentFailure(Silent.GPU_UNUSED, run_id, lease.gpus[0].uuid, 0.0, 0.02, "idles")
     ledger.warnings.keep(run_id, 1, [unused])
     held = TelemetryPoint(

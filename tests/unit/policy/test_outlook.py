@@ -9,7 +9,7 @@ from headway.estimate.remaining.remaining_time import RemainingTime
 from headway.estimate.usual import Lasted, Usual, instead_of_prior, kind_of
 from headway.ledger.pools import PoolSnapshot
 from headway.ledger.records import RunRecord
-from headway.model.attempt_record import Standing
+from headway.model.attempt_record import ProgressSnapshot
 from headway.model.job import TrainingJob
 from headway.model.lease import Demand, Lease
 from headway.model.node import Capacity, Node
@@ -62,7 +62,7 @@ class Slot:
             }
         )
 
-    def standing(self) -> dict[str, Standing]:
+    def standing(self) -> dict[str, ProgressSnapshot]:
         if self.running is None or self.following is None:
             return {}
         elapsed_s = self.now_s - self.started[self.running]
@@ -71,7 +71,7 @@ class Slot:
         tells = self.logs and elapsed_s >= STEP_S
         done = share if tells else None
         at = T0 + timedelta(seconds=self.now_s)
-        said = Standing(
+        said = ProgressSnapshot(
             self.running, 1, at, elapsed_s, done, left.remaining_s, left.low_s, left.high_s
         )
         return {self.running: said}

@@ -139,14 +139,14 @@ def test_what_is_free_but_never_on_one_node_is_said_of_the_nearest() -> None:
 @pytest.mark.parametrize(
     ("expected", "latest", "said"),
     [
-        (HOUR, 4 * HOUR, "number 2 in line, expected to start about 13:00 (13:00–16:00) UTC"),
+        (HOUR, 4 * HOUR, "number 2 in the queue, expected to start about 13:00 (13:00–16:00) UTC"),
         (
             HOUR,
             24 * HOUR,
-            "number 2 in line, expected to start about 13:00 (13:00–06 Jan 12:00) UTC",
+            "number 2 in the queue, expected to start about 13:00 (13:00–06 Jan 12:00) UTC",
         ),
-        (13 * HOUR, 13 * HOUR, "number 2 in line, expected to start about 06 Jan 01:00 UTC"),
-        (None, None, "number 2 in line"),
+        (13 * HOUR, 13 * HOUR, "number 2 in the queue, expected to start about 06 Jan 01:00 UTC"),
+        (None, None, "number 2 in the queue"),
     ],
 )
 def test_a_wait_is_told_in_one_sentence(
@@ -284,7 +284,7 @@ def test_behind_a_run_of_unknown_length_no_date_is_made_up() -> None:
     stay = only_stay(made([view], [waiting("r")], [RunningRun("x", name="vgg\n16")]))
     assert (stay.expected_at, stay.latest_at) == (None, None)
     assert stay.sentence().endswith(
-        "number 1 in line, start not known: nothing is known of how long vgg\\n16 runs"
+        "number 1 in the queue, start not known: nothing is known of how long vgg\\n16 runs"
     )
     assert stay.reserved == ("a",)
 

@@ -55,7 +55,7 @@ def test_a_log_that_is_here_is_read_whoever_wrote_it(tmp_path: Path) -> None:
     [
         replace(RECORD, node="here"),
         replace(RECORD, node=None, started_at=None, state=RunState.WAITING),
-        replace(RECORD, started_at=None, state=RunState.WAITING),  # back in the line
+        replace(RECORD, started_at=None, state=RunState.WAITING),  # back in the queue
     ],
 )
 def test_a_run_that_has_written_nothing_has_an_empty_log(tmp_path: Path, record: RunRecord) -> None:

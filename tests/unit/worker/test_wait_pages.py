@@ -80,14 +80,16 @@ def write(pages: WaitPages) -> None:
 
 def test_a_reason_is_a_line_when_it_is_news_and_always_the_one_artifact(prefect: Prefect) -> None:
     pages = pages_of(prefect)
-    pages.say(RUN, "needs 2 CPUs; number 1 in line", logged=True)
+    pages.say(RUN, "needs 2 CPUs; number 1 in the queue", logged=True)
     write(pages)
-    pages.say(RUN, "needs *2* CPUs; number 2 in line", logged=False)
+    pages.say(RUN, "needs *2* CPUs; number 2 in the queue", logged=False)
     write(pages)
-    assert prefect.logs == [(RUN, "waits: needs 2 CPUs; number 1 in line")]
-    assert prefect.states == {RUN: "AwaitingHeadroom: needs *2* CPUs; number 2 in line"}
+    assert prefect.logs == [(RUN, "waits: needs 2 CPUs; number 1 in the queue")]
+    assert prefect.states == {RUN: "AwaitingHeadroom: needs *2* CPUs; number 2 in the queue"}
     (text,) = prefect.artifacts.values()
-    assert text[1].startswith("**It waits:** needs \\*2\\* CPUs; number 2 in line.\n\nSaid at ")
+    assert text[1].startswith(
+        "**It waits:** needs \\*2\\* CPUs; number 2 in the queue.\n\nSaid at "
+    )
 
 
 def test_another_worker_goes_on_with_the_artifact_of_before(prefect: Prefect) -> None:

@@ -1,0 +1,32 @@
+"""ProgressSnapshots: how far each running run is, as its follower says; one row a run."""
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from datetime import UTC, datetime
+
+from sqlmodel import col, select
+
+from headway.ledger.codec import record
+from headway.ledger.columns import now
+from headway.ledger.database import Repository
+from headway.ledger.observed_tables import ProgressSnapshotRow
+from headway.model.attempt_record import ProgressSnapshot
+
+
+class ProgressSnapshots(Repository):
+    """The standing table. Reading it costs the same however long a run has lasted."""
+
+    def keep(self, standing: ProgressSnapshot) -> None:
+        """Replace what was said of the run before; the time is the database's."""
+        with self._database.transaction() as session:
+            session.merge(ProgressSnapshotRow(**{**asdict(standing), "at": now(session)}))
+
+    def of(self, run_ids: Sequence[str]) -> dict[str, ProgressSnapshot]:
+        """What was said last of each run, by its id; nothing of those not followed yet."""
+        with self._database.transaction() as session:
+            query = select(ProgressSnapshotRow).where(col(ProgressSnapshotRow.run_id).in_(run_ids))
+            return {row.run_id: record(ProgressSnapshot, row) for row in session.exec(query)}
+
+
+NOT_KEPT_YET = datetime.min.replace(tzinfo=UTC)
+"""The time of a `ProgressSnapshot` that is about to be kept: the ledger sets it."""
