@@ -11,6 +11,7 @@ from headway.errors import ImpossibleDemand, InvalidInput
 from headway.model.node import Capacity, Gpu, Node
 from headway.site import current_site
 from headway.units import GIB
+from tests.support.site import forget_site
 
 GAVEL = Path(__file__).parents[1] / "data" / "runtime-gavel.csv"
 
@@ -18,11 +19,10 @@ GAVEL = Path(__file__).parents[1] / "data" / "runtime-gavel.csv"
 @pytest.fixture
 def site(tmp_path, monkeypatch):
     monkeypatch.setenv("HEADWAY_HOME", str(tmp_path / "home"))
-    current_site.cache_clear()
+    forget_site()
     current_site().make_ledger()
     yield current_site()
-    current_site().ledger.close()
-    current_site.cache_clear()
+    forget_site()
 
 
 def run(command, *arguments):

@@ -17,10 +17,11 @@ from headway.model.run import Exit, ExitKind, Measurement
 from headway.node.flowlock import hold_flow
 from headway.node.prune import remove, tidy
 from headway.settings import Settings
-from headway.site import Site, current_site
+from headway.site import Site
 from headway.this_node import adopt, join_site
 from headway.units import MIB
 from tests.support.containers import create_container
+from tests.support.site import forget_site
 
 DONE = Exit(ExitKind.OK, 0, "done")
 
@@ -31,13 +32,14 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
     monkeypatch.setenv("HEADWAY_HOME", str(home))
     monkeypatch.setenv("HEADWAY_RUNTIME", "process")
     monkeypatch.setenv("HEADWAY_NODE", "here")
-    current_site.cache_clear()
+    forget_site()
     site = Site(Settings(home=home, runtime="process", node="here"), SystemClock())
     join_site(site)
     yield site
     for container in site.runtime.containers():
         site.runtime.remove(container.name)
-    current_site.cache_clear()
+    site.ledger.close()
+    forget_site()
 
 
 def add(site: Site, number: int, *, ended: bool = True) -> str:

@@ -16,6 +16,7 @@ from headway.scheduler.limits import GATES, Gates, gates_document
 from headway.site import LINE, POLICY, current_site
 from headway.this_node import adopt
 from headway.units import GIB
+from tests.support.site import forget_site
 
 GOOD = "name: t\nimage: python:3.11\ncommand: [python, train.py]\n"
 
@@ -27,15 +28,14 @@ def site(tmp_path, monkeypatch):
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         monkeypatch.setenv("HEADWAY_PORT", str(unused.getsockname()[1]))
-    current_site.cache_clear()
+    forget_site()
     site = current_site()
     site.make_ledger()
     gpus = (Gpu("GPU-a", 0, "NVIDIA A100", 80 * GIB),)
     node = Node("h2", "gpu", Capacity(8, 44 * GIB, gpus), Reserve(1.0, 4 * GIB))
     site.ledger.nodes.register(node, boot_id="b", worker_token="t")
     yield site
-    site.ledger.close()
-    current_site.cache_clear()
+    forget_site()
 
 
 def submit(tmp_path, text, *more):

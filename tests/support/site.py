@@ -214,19 +214,24 @@ def within_this_process(
 ) -> subprocess.CompletedProcess[str]:
     """`headway ARGUMENTS` with the environment *env*, as a process of its own would do it."""
     before = os.umask(0o022)
-    current_site.cache_clear()
+    forget_site()
     try:
         with mock.patch.dict(os.environ, env, clear=True):
             done = CliRunner().invoke(headway, arguments, prog_name="headway")
-            if current_site.cache_info().currsize and "ledger" in vars(current_site()):
-                current_site().ledger.close()
     finally:
-        current_site.cache_clear()
+        forget_site()
         os.umask(before)
     said = done.stderr
     if done.exception is not None and not isinstance(done.exception, SystemExit):
         said += "".join(traceback.format_exception(done.exception))
     return subprocess.CompletedProcess(list(arguments), done.exit_code, done.stdout, said)
+
+
+def forget_site() -> None:
+    """Let the next command of this process make its site anew; the last one's ledger is closed."""
+    if current_site.cache_info().currsize and (ledger := vars(current_site()).get("ledger")):
+        ledger.close()
+    current_site.cache_clear()
 
 
 def sleeper(steps: int = 4, **job: Any) -> dict[str, Any]:

@@ -11,14 +11,15 @@ from headway.cli import inputs
 from headway.cli.main import headway
 from headway.errors import HeadwayError
 from headway.site import current_site
+from tests.support.site import forget_site
 
 
 @pytest.fixture(autouse=True)
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setenv("HEADWAY_HOME", str(tmp_path / "home"))
-    current_site.cache_clear()
+    forget_site()
     yield
-    current_site.cache_clear()
+    forget_site()
 
 
 @pytest.mark.parametrize(

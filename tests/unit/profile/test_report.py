@@ -2,6 +2,7 @@
 
 import os
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -151,7 +152,8 @@ def _empty(path: Path) -> None:
 
 
 def _foreign(path: Path) -> None:
-    sqlite3.connect(path).executescript("CREATE TABLE mine (a); INSERT INTO mine VALUES (1);")
+    with closing(sqlite3.connect(path)) as database:
+        database.executescript("CREATE TABLE mine (a); INSERT INTO mine VALUES (1);")
 
 
 def _link(path: Path) -> None:
