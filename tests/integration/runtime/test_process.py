@@ -150,7 +150,7 @@ def test_the_environment_is_what_was_given(
     lines = whole_log(runtime, spec.name).decode().splitlines()
     keys = {line.split("=")[0] for line in lines if "=" in line} - {"PWD", "_", "OLDPWD", "SHLVL"}
     assert keys == {"PATH", "HOME", "LANG", "OMP_NUM_THREADS", "CUDA_VISIBLE_DEVICES",
-                    "HEADWAY_CONTAINER", "GIVEN"}  # fmt: skip
+                    "HEADWAY_CONTAINER", "GIVEN", "PYTHONPATH"}  # fmt: skip
     assert "GIVEN=a value with spaces" in lines
     assert "CUDA_VISIBLE_DEVICES=" in lines
     assert "0" in lines
