@@ -71,7 +71,7 @@ def test_its_runs_go_elsewhere_or_end(
         removed = {each.run_id: each.then for each in remove_node(gone, server, name)}
     assert removed[again] == "goes back to the queue as attempt 2"
     assert "has ended" in removed[never]
-    assert name not in {node.name for node in gone.nodes()}
+    assert name not in {each.node.name for each in gone.ledger.nodes.all()}
     assert not [each for each in (again, never) if gone.ledger.leases.of_run(each)]
     assert gone.ledger.runs.get(never).state is RunState.ENDED
     assert process_site.until(never, "Failed")["exit"]["kind"] == "infrastructure"

@@ -54,7 +54,7 @@ class LiveSite:
             "PREFECT_HOME": str(home / "p"),  # whose profiles `up` writes
             **more,
         }
-        self.url = f"http://127.0.0.1:{port}"
+        self.url = f"http://{more.get('HEADWAY_HOST', '127.0.0.1')}:{port}"
 
     def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """`headway ARGUMENTS`, whatever becomes of it."""

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -56,14 +57,15 @@ def private(folder: Path, daemon: dockerd.Daemon, timeout_s: int = 60) -> Iterat
         daemon.stop()
 
 
-def folder_of(tmp_path: Path) -> Path:
-    folder = tmp_path / "d"
-    folder.mkdir()
-    return folder
+@pytest.fixture
+def short() -> Iterator[Path]:
+    """A folder with a short path: an address of a socket has 107 bytes."""
+    with tempfile.TemporaryDirectory(prefix="hw-") as folder:
+        yield Path(folder)
 
 
-def test_a_frozen_engine_is_unreachable_in_time(tmp_path: Path) -> None:
-    daemon = dockerd.Daemon(folder_of(tmp_path))
+def test_a_frozen_engine_is_unreachable_in_time(short: Path, tmp_path: Path) -> None:
+    daemon = dockerd.Daemon(short)
     with private(tmp_path, daemon, timeout_s=2) as harness:
         spec = harness.spec(SLEEPS)
         runtime = harness.started(spec)
@@ -87,8 +89,8 @@ def test_a_frozen_engine_is_unreachable_in_time(tmp_path: Path) -> None:
         assert status.state is ContainerState.RUNNING
 
 
-def test_with_live_restore_a_killed_engine_loses_nothing(tmp_path: Path) -> None:
-    daemon = dockerd.Daemon(folder_of(tmp_path), live_restore="on")
+def test_with_live_restore_a_killed_engine_loses_nothing(short: Path, tmp_path: Path) -> None:
+    daemon = dockerd.Daemon(short, live_restore="on")
     with private(tmp_path, daemon) as harness:
         shell = "i=0; while [ $i -lt 40 ]; do echo line $i; i=$((i+1)); sleep 0.1; done; exit 6"
         spec = harness.spec(Program(shell, Script()))
@@ -102,8 +104,8 @@ def test_with_live_restore_a_killed_engine_loses_nothing(tmp_path: Path) -> None
         assert lines == [f"line {i}" for i in range(40)]
 
 
-def test_without_live_restore_it_is_the_infrastructure(tmp_path: Path) -> None:
-    daemon = dockerd.Daemon(folder_of(tmp_path))
+def test_without_live_restore_it_is_the_infrastructure(short: Path, tmp_path: Path) -> None:
+    daemon = dockerd.Daemon(short)
     with private(tmp_path, daemon) as harness:
         spec = harness.spec(SLEEPS)
         runtime = harness.started(spec)
@@ -116,14 +118,14 @@ def test_without_live_restore_it_is_the_infrastructure(tmp_path: Path) -> None:
         assert classify_exit(ended).kind is ExitKind.INFRASTRUCTURE
 
 
-def test_a_gpu_request_reaches_the_hook(tmp_path: Path) -> None:
+def test_a_gpu_request_reaches_the_hook(short: Path, tmp_path: Path) -> None:
     """The engine takes any program of this name for NVIDIA's runtime."""
     bin_folder = tmp_path / "bin"
     bin_folder.mkdir()
     hook = bin_folder / "nvidia-container-runtime-hook"
     hook.write_text("#!/bin/sh\ncat >/dev/null\nexit 0\n")
     hook.chmod(0o755)
-    daemon = dockerd.Daemon(folder_of(tmp_path), path_first=bin_folder)
+    daemon = dockerd.Daemon(short, path_first=bin_folder)
     with private(tmp_path, daemon) as harness:
         runtime = harness.runtime()
         uuids = ("GPU-11111111-aaaa-bbbb-cccc-000000000001", "GPU-11111111-aaaa-bbbb-cccc-2")
