@@ -176,10 +176,12 @@ def test_a_gpu_that_falls_off_the_bus_drains_itself_alone(stub_site, stub, tmp_p
         view = stub_site.until(run_id, "Running")
         assert granted(view) == [other]
 
+        lost = {gone: f"NVML error {GPU_IS_LOST}: GPU is lost", other: ""}
+        wait_for(  # the node's next heartbeat tells the ledger
+            lambda: {g["uuid"]: g["lost"] for g in stub_site.json("nodes")[0]["gpus"]} == lost,
+            lambda: str(stub_site.json("nodes")),
+        )
         (node,) = stub_site.json("nodes")
-        assert {gpu["uuid"]: gpu["lost"] for gpu in node["gpus"]} == {
-            gone: f"NVML error {GPU_IS_LOST}: GPU is lost", other: "",
-        }  # fmt: skip
         assert (node["state"], node["gpu_error"]) == ("ready", "")
         said = f"gpu{index} lost: NVML error 15: GPU is lost"
         for command in (["nodes"], ["node", "list"], ["top", "--once"]):

@@ -186,11 +186,11 @@ def test_a_run_is_granted_what_the_ledger_says_it_needs_now(sites) -> None:
     line.take_in([grown])
     capacity = here.ledger.nodes.get("here").node.capacity
     with hold_flow(here.settings.state_dir, grown.run_id):
-        line.look()
+        line.run_pass()
     record = here.ledger.runs.get(grown.run_id)
     more = replace(record.demand, host_memory_bytes=capacity.host_memory_bytes)
     here.ledger.runs.predict(grown.run_id, record.prediction, more)
-    assert line.look().start == ()
+    assert line.run_pass().start == ()
     assert here.ledger.leases.of_run(grown.run_id) is None
 
 
