@@ -85,6 +85,9 @@ def _start_shared(folder: Path) -> None:
     daemon.process = _spawn(["dockerd"], daemon.log)
     (folder / "pid").write_text(str(daemon.process.pid))
     daemon.wait(None)
+    # It goes on while tests use it, in this process or another: `_stop_shared` ends it, and
+    # Popen is not to complain that nobody has waited for it.
+    daemon.process.returncode = 0
 
 
 def _stop_shared(folder: Path) -> None:
