@@ -15,7 +15,7 @@ from flows.page import Artifact
 from flows.run_chart import RunChart
 from headway.clock import Clock
 from headway.errors import shown
-from headway.estimate.remaining.remaining_time import Basis
+from headway.estimate.remaining.remaining_time import RemainingBasis
 from headway.model.profile import Profile
 from headway.model.run import Measurement, Prediction
 from headway.model.run_warning import RunWarning, Silent
@@ -117,7 +117,7 @@ def _line(now: Watched, *, over: bool = False) -> str:
         parts.append(f"**{format_duration(left.remaining_s)} left**{spread}")
     else:
         parts.append("remaining time not known yet")
-    if left is not None and left.basis is Basis.STALLED:
+    if left is not None and left.basis is RemainingBasis.STALLED:
         parts.append(f"**no progress for {left.overdue:.0f} expected reports**")
     parts += [f"**{_WORDS[each.failure.kind]}**" for each in now.warnings]
     return ", ".join(part for part in parts if part)

@@ -134,7 +134,7 @@ def owners(site: Site) -> tuple[dict[int, str], dict[str, int]]:
     return run_of_pid, held
 
 
-def lost_gpus(site: Site) -> Mapping[str, str]:
+def lost_here(site: Site) -> Mapping[str, str]:
     """GPUs of this node that fell off the bus, by uuid, with the cause; read now.
 
     By the worker's last reading where they cannot be read.

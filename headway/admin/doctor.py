@@ -17,7 +17,7 @@ from headway.node.daemon import worker_daemon
 from headway.prefect.client import PrefectServer
 from headway.runtime.port import RuntimeKind
 from headway.site import Site
-from headway.this_node import lost_gpus
+from headway.this_node import lost_here
 from headway.units import GIB, format_size
 
 
@@ -80,7 +80,7 @@ def _runtime(site: Site) -> str:
 def _gpus(site: Site) -> str:
     gpus = site.gpus.gpus()
     site.gpus.read()
-    for uuid, cause in lost_gpus(site).items():
+    for uuid, cause in lost_here(site).items():
         raise GpuLost(uuid, cause)
     if not gpus:
         return "none on this node: it takes CPU jobs"

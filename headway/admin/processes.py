@@ -43,7 +43,7 @@ def only_one(settings: Settings) -> Iterator[None]:
         yield
 
 
-def start_server(settings: Settings, clock: Clock, say: Callable[[str], None]) -> bool:
+def start_prefect(settings: Settings, clock: Clock, say: Callable[[str], None]) -> bool:
     """Start the Prefect server unless it answers already; whether it was started.
 
     Raises:

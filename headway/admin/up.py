@@ -10,7 +10,7 @@ from typing import Any
 from headway.admin.environment import prefect_command
 from headway.admin.processes import (
     only_one,
-    start_server,
+    start_prefect,
     start_worker,
 )
 from headway.admin.register import register, write_profile
@@ -44,7 +44,7 @@ def bring_up(site: Site, say: Say) -> dict[str, Any]:
         site.make_ledger()
         if worker_daemon(settings).process() is None:
             site.choose_runtime()  # here, where somebody reads why it cannot be
-        server = start_server(settings, site.clock, say)
+        server = start_prefect(settings, site.clock, say)
         registered = register(settings, say)
         if registered:
             write_profile(settings, say)

@@ -12,7 +12,7 @@ from headway.cli.output import as_json, print_json, print_table, say
 if TYPE_CHECKING:
     from headway.estimate.choice import Option
     from headway.estimate.evaluation.evaluate import Score
-    from headway.estimate.trace_files import Imported
+    from headway.estimate.trace_files import ImportedTraces
     from headway.model.trace import Trace
 
 OUTPUT = click.Path(dir_okay=False, path_type=Path)
@@ -111,7 +111,7 @@ def import_(file: BinaryIO, source: str, machine: bool) -> None:
     sys.exit(_status(got))
 
 
-def _status(got: "Imported") -> int:
+def _status(got: "ImportedTraces") -> int:
     """Exit status: bad input where there is no good row in it."""
     return 0 if got.traces else 2
 
@@ -252,7 +252,7 @@ def _seconds(text: str | None) -> float | None:
         raise InvalidInput("--deadline", text, "give a duration such as 8h") from None
 
 
-def _read(file: BinaryIO, source: str) -> "Imported":
+def _read(file: BinaryIO, source: str) -> "ImportedTraces":
     from headway.estimate.trace_files import parse
 
     return parse(read_data(file), Path(name_of(file)).name, source)

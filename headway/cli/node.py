@@ -127,14 +127,14 @@ def remove(name: str, machine: bool) -> None:
 @as_json
 def list_(machine: bool) -> None:
     """Nodes, their state and what runs on them."""
-    from headway.views.node_document import node_view, state_text
+    from headway.views.node_document import node_shown, state_text
 
     site = this_site()
     leases = site.ledger.leases.live()
     now = site.ledger.now()
     views = []
     for record in site.ledger.nodes.all():
-        view = node_view(record, leases)
+        view = node_shown(record, leases)
         view["heard_s_ago"] = round((now - record.heartbeat_at).total_seconds(), 1)
         views.append(view)
     if machine:

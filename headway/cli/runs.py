@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from headway.ledger.records import RunRecord
-    from headway.prefect.client import FlowRun, PrefectServer
+    from headway.prefect.client import ListedRun, PrefectServer
     from headway.site import Site
 
 
@@ -130,7 +130,9 @@ def _run_row(view: dict[str, Any]) -> list[str]:
     ]
 
 
-def _found(site: "Site", server: "PrefectServer", text: str) -> "tuple[FlowRun, RunRecord | None]":
+def _found(
+    site: "Site", server: "PrefectServer", text: str
+) -> "tuple[ListedRun, RunRecord | None]":
     """The run called *text*: its id, the beginning of it, or its name."""
     from headway.errors import RunUnknown
 

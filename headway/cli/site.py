@@ -70,11 +70,11 @@ def demo(rows: int, rounds: int, machine: bool) -> None:
 def nodes(machine: bool) -> None:
     """What each node has, what is promised of it, and what is in use."""
     from headway.units import format_size
-    from headway.views.node_document import gpu_text, node_view, state_text
+    from headway.views.node_document import gpu_text, node_shown, state_text
 
     site = this_site()
     leases = site.ledger.leases.live()
-    views = [node_view(record, leases) for record in site.ledger.nodes.all()]
+    views = [node_shown(record, leases) for record in site.ledger.nodes.all()]
     if machine:
         print_json(views)
         return

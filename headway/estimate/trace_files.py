@@ -51,7 +51,7 @@ _Positive = Annotated[float, above_zero(1e24, "units")]
 _Count = Annotated[int, whole(1, _LARGEST)]
 
 
-class TraceRow(BaseModel):
+class TraceFileRow(BaseModel):
     """One row of a file of traces: the columns that headway knows; empty cells are left out."""
 
     network: str
@@ -83,12 +83,12 @@ class TraceRow(BaseModel):
     layers: _Positive | None = None
 
 
-_MAY_BE_MISSING = TraceRow.model_fields.keys() - {"network", "gpu_type", "gpus", *TIMES}
+_MAY_BE_MISSING = TraceFileRow.model_fields.keys() - {"network", "gpu_type", "gpus", *TIMES}
 """Columns in which a program's way of writing nothing is read as nothing."""
 
 
 @dataclass(frozen=True, slots=True)
-class Imported:
+class ImportedTraces:
     """What a file held."""
 
     traces: tuple[Trace, ...]
@@ -100,7 +100,7 @@ class Imported:
     """Columns the schema does not know and that hold no number."""
 
 
-def parse(data: bytes, name: str, source: str) -> Imported:
+def parse(data: bytes, name: str, source: str) -> ImportedTraces:
     """The traces in *data*, the content of the file called *name*.
 
     Args:
@@ -123,7 +123,9 @@ def parse(data: bytes, name: str, source: str) -> Imported:
     file.need(REQUIRED)
     if not set(TIMES) & set(file.columns):
         file.need(TIMES[:1], f" or another of {', '.join(TIMES)}")
-    others = [column for column in file.columns if column and column not in TraceRow.model_fields]
+    others = [
+        column for column in file.columns if column and column not in TraceFileRow.model_fields
+    ]
     traces: list[Trace] = []
     problems: list[InvalidInput] = []
     seen: Counter[str] = Counter()
@@ -138,7 +140,7 @@ def parse(data: bytes, name: str, source: str) -> Imported:
         raise InvalidInput("rows", 0, "give at least one row below the header", where=name)
     numeric = {name for trace in traces for name in trace.metrics}
     dropped = tuple(column for column in others if column not in numeric)
-    return Imported(tuple(traces), tuple(problems), tuple(sorted(numeric)), dropped)
+    return ImportedTraces(tuple(traces), tuple(problems), tuple(sorted(numeric)), dropped)
 
 
 def write(traces: Sequence[Trace]) -> str:
@@ -186,8 +188,8 @@ def _own_id(trace: Trace, row: Mapping[str, str], seen: Counter[str]) -> str:
 def _trace(row: Mapping[str, str], others: Sequence[str], source: str, where: str) -> Trace:
     """One row; raises `InvalidInput` with the first cell that cannot be used."""
     plain = {column: _plain(text, column, where) for column, text in row.items()}
-    given = {name: plain[name] for name in TraceRow.model_fields if plain.get(name)}
-    known = checked(TraceRow, given, where)
+    given = {name: plain[name] for name in TraceFileRow.model_fields if plain.get(name)}
+    known = checked(TraceFileRow, given, where)
     bound = known.exit == "oom" and (known.host_peak_bytes or known.gpu_peak_bytes)
     if not set(TIMES) & known.model_fields_set and not bound:
         raise InvalidInput(" | ".join(TIMES), "", "give one, or exit oom with a peak", where=where)

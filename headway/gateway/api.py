@@ -27,7 +27,7 @@ from headway.site import Site
 from headway.units import format_size
 from headway.views.fields import fields
 from headway.views.metrics import exposition
-from headway.views.node_document import node_view
+from headway.views.node_document import node_shown
 from headway.views.queue_document import line_views
 from headway.views.run_details import ledger_details
 from headway.views.run_document import exit_view, ledger_state
@@ -91,7 +91,7 @@ def create_app(site: Site, *, allowed_hosts: Sequence[str] = ("*",)) -> FastAPI:
     def nodes() -> list[dict[str, Any]]:
         """What each node has, what is promised of it, and what is in use."""
         leases = site.ledger.leases.live()
-        return [node_view(record, leases) for record in site.ledger.nodes.all()]
+        return [node_shown(record, leases) for record in site.ledger.nodes.all()]
 
     @app.get("/queue")
     def queue() -> list[dict[str, Any]]:

@@ -64,7 +64,7 @@ class Value(TypeDecorator[Any]):
         return None if value is None else adapter(self.kind).validate_python(value)
 
 
-class Word(TypeDecorator[Any]):
+class EnumWord(TypeDecorator[Any]):
     """A member of one enumeration, kept as its text."""
 
     impl = String
@@ -127,7 +127,7 @@ def at_least(column: str, least: int, name: str | None = None) -> CheckConstrain
 
 def word(kind: type[StrEnum], *, nullable: bool = False) -> Any:
     """A field for one word of *kind*."""
-    return Field(default=None, sa_column=Column(Word(kind), nullable=nullable))
+    return Field(default=None, sa_column=Column(EnumWord(kind), nullable=nullable))
 
 
 def value(kind: Any, *, nullable: bool = True) -> Any:

@@ -5,7 +5,7 @@ from datetime import datetime
 from sqlalchemy import JSON, BigInteger, CheckConstraint, Column, Index
 from sqlmodel import Field, SQLModel
 
-from headway.ledger.columns import ID, UtcDateTime, Word, at_least, one_of, value
+from headway.ledger.columns import ID, EnumWord, UtcDateTime, at_least, one_of, value
 from headway.model.run_warning import Silent
 from headway.model.trace import Trace
 
@@ -17,7 +17,7 @@ class WarningRow(SQLModel, table=True):
     __table_args__ = (one_of("kind", Silent),)
     run_id: str = Field(primary_key=True, max_length=36, foreign_key="run.run_id")
     attempt: int = Field(primary_key=True)
-    kind: Silent = Field(sa_column=Column(Word(Silent, 16), primary_key=True))
+    kind: Silent = Field(sa_column=Column(EnumWord(Silent, 16), primary_key=True))
     gpu: str = Field(primary_key=True, max_length=96)
     began_at: datetime = Field(sa_type=UtcDateTime)
     ended_at: datetime | None = Field(default=None, sa_type=UtcDateTime)

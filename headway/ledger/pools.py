@@ -38,7 +38,7 @@ class PoolSnapshot:
 
 
 @dataclass(frozen=True, slots=True)
-class GpuUse:
+class TeamGpuUse:
     """GPUs that a team held for a while."""
 
     lease_id: int
@@ -85,7 +85,7 @@ class Pools(Repository):
                 overtaken=_overtaken(session, pool, overtaken_from, priorities),
             )
 
-    def used(self, since: datetime) -> list[GpuUse]:
+    def used(self, since: datetime) -> list[TeamGpuUse]:
         """What leases that were released at or after *since* held of GPUs, oldest first."""
         with self._database.transaction() as session:
             query = (
@@ -96,7 +96,7 @@ class Pools(Repository):
                 .order_by(col(LeaseRow.released_at), col(LeaseRow.lease_id))
             )
             return [
-                GpuUse(
+                TeamGpuUse(
                     number(lease),
                     team,
                     1.0 if gpu.sharing is Sharing.WHOLE else gpu.utilisation_frac,

@@ -17,12 +17,12 @@ from sqlalchemy import (
 )
 from sqlmodel import Field, SQLModel
 
-from headway.ledger.columns import ID, UtcDateTime, Word, at_least, one_of, value, word
+from headway.ledger.columns import ID, EnumWord, UtcDateTime, at_least, one_of, value, word
 from headway.model.lease import Demand, Resource, Sharing
 from headway.model.node import Gpu, NodeReading, NodeState
 from headway.model.run import Exit, ExitKind, Measurement, Prediction, RunState, StepState
 
-_EXIT_KIND: Any = Word(ExitKind)
+_EXIT_KIND: Any = EnumWord(ExitKind)
 _PLAIN: Any = JSON(none_as_null=True)
 _LIVE: Any = dict.fromkeys(("sqlite_where", "postgresql_where"), text("released_at IS NULL"))
 

@@ -49,7 +49,7 @@ class Copies:
 
 
 @dataclass(frozen=True, slots=True)
-class Kernel:
+class GpuKernel:
     """All launches of one kernel."""
 
     name: str
@@ -65,7 +65,7 @@ class Profile:
     window_s: float
     """How long was looked at."""
     copies: tuple[Copies, ...] = ()
-    kernels: tuple[Kernel, ...] = ()
+    kernels: tuple[GpuKernel, ...] = ()
     """Those that took most time, longest first."""
     kernels_s: float | None = None
     """Time of all kernels, summed; more than the window where they ran side by side."""

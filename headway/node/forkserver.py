@@ -31,7 +31,7 @@ from headway.node import flowrun
 from headway.node.flowlock import prune_locks
 from headway.node.flowprocess import ExitNote, run_flow_process
 from headway.node.forkstart import spawn
-from headway.node.imported import Imported
+from headway.node.imported import ImportedModules
 
 TICK_S = 2.0
 """How often an idle server looks whether its code or its socket changed."""
@@ -90,7 +90,7 @@ class _Server:
                 "and a process with threads must not fork"
             ).encode()[:1000]
             _log.error("%s", self.refusal.decode())
-        self.imported = Imported()
+        self.imported = ImportedModules()
         gc.collect()
         gc.freeze()  # what is imported stays shared: a collection in a child must not touch it
 

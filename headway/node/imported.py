@@ -5,7 +5,7 @@ import sysconfig
 from pathlib import Path
 
 
-class Imported:
+class ImportedModules:
     """Files of imported modules that a person may edit, and where pip installs the others."""
 
     def __init__(self) -> None:

@@ -166,7 +166,7 @@ def interval_usage(
 
 
 @dataclass(slots=True)
-class Usage:
+class DecayedUsage:
     """Decayed GPU-seconds of the teams, kept up as runs start and end."""
 
     half_life_s: float

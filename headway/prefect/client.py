@@ -49,7 +49,7 @@ def checked_address(field: str, url: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class FlowRun:
+class ListedRun:
     """A run as Prefect knows it."""
 
     run_id: str
@@ -135,7 +135,7 @@ class PrefectServer:
         key: str | None,
         pool: str | None = None,
         queue: str | None = None,
-    ) -> FlowRun:
+    ) -> ListedRun:
         """Create a run of the `train` flow.
 
         Args:
@@ -223,8 +223,8 @@ class PrefectServer:
         name: str = "",
         states: Sequence[str] = (),
         since: datetime | None = None,
-        keep: Callable[[FlowRun], bool] = lambda _: True,
-    ) -> list[FlowRun]:
+        keep: Callable[[ListedRun], bool] = lambda _: True,
+    ) -> list[ListedRun]:
         """The newest *limit* runs of the `train` flow, newest first.
 
         Args:
@@ -241,7 +241,7 @@ class PrefectServer:
             wanted["state"] = {"name": {"any_": list(states)}}
         if since is not None:  # no run is due before it is made
             wanted["expected_start_time"] = {"after_": since.isoformat()}
-        found: list[FlowRun] = []
+        found: list[ListedRun] = []
         seen, size = 0, min(_PAGE, limit)
         while len(found) < limit:
             page = self._call(
@@ -262,7 +262,7 @@ class PrefectServer:
                 break
         return found[:limit]
 
-    def run(self, run_id: str) -> FlowRun:
+    def run(self, run_id: str) -> ListedRun:
         """One run. Raises `RunUnknown`."""
         try:
             return _flow_run(self._call("GET", f"/flow_runs/{_part(run_id)}"))
@@ -301,15 +301,15 @@ def _part(name: str) -> str:
     return quote(name, safe="", errors="surrogateescape")
 
 
-def _is_wanted(run: FlowRun, name: str, since: datetime | None) -> bool:
+def _is_wanted(run: ListedRun, name: str, since: datetime | None) -> bool:
     """What Prefect's filters leave to be looked at: its `like_` reads ``_`` as any character."""
     late = since is None or not run.created_at or datetime.fromisoformat(run.created_at) >= since
     return late and name.lower() in run.name.lower()
 
 
-def _flow_run(document: Mapping[str, Any]) -> FlowRun:
+def _flow_run(document: Mapping[str, Any]) -> ListedRun:
     state = document.get("state") or {}
-    return FlowRun(
+    return ListedRun(
         run_id=document["id"],
         name=document["name"],
         state_type=state.get("type") or "",

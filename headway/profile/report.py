@@ -17,7 +17,7 @@ from typing import Any
 from headway.clock import Clock
 from headway.errors import ProfileUnreadable
 from headway.model.link import GpuLinks
-from headway.model.profile import Copies, Direction, Kernel, Profile, ProfileSource
+from headway.model.profile import Copies, Direction, GpuKernel, Profile, ProfileSource
 from headway.profile.limits import limit_of, link_notes
 
 MAX_BYTES = 8 << 30
@@ -129,8 +129,8 @@ class _Report:
             return 0.0
         return float(max(last for _, last in spans) - min(first for first, _ in spans)) / 1e9
 
-    def _kernels(self) -> tuple[tuple[Kernel, ...], float]:
-        found: list[Kernel] = []
+    def _kernels(self) -> tuple[tuple[GpuKernel, ...], float]:
+        found: list[GpuKernel] = []
         total_s = 0.0
         columns = self._columns(f"{_OWN}KERNEL")
         name = next((each for each in ("shortName", "demangledName") if each in columns), None)
@@ -144,13 +144,13 @@ class _Report:
             for text, launches, took_ns in self._database.execute(query):
                 total_s += took_ns / 1e9
                 if len(found) < _KERNELS:
-                    found.append(Kernel(_plain(text), int(launches), took_ns / 1e9))
+                    found.append(GpuKernel(_plain(text), int(launches), took_ns / 1e9))
         if {"start", "end"} <= self._columns(f"{_OWN}GRAPH_TRACE"):
             query = f"SELECT COUNT(*), TOTAL(end - start) FROM {_OWN}GRAPH_TRACE WHERE {_SANE}"  # noqa: S608
             launches, took_ns = self._database.execute(query).fetchone()
             if launches:
                 total_s += took_ns / 1e9
-                found.append(Kernel("(CUDA graphs)", int(launches), took_ns / 1e9))
+                found.append(GpuKernel("(CUDA graphs)", int(launches), took_ns / 1e9))
         return tuple(sorted(found, key=lambda each: -each.total_s)[:_KERNELS]), total_s
 
     def _copies(self, links: Sequence[GpuLinks]) -> tuple[Copies, ...]:

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from headway.model.profile import Copies, Kernel, Profile
+from headway.model.profile import Copies, GpuKernel, Profile
 from headway.units import format_duration, format_size
 
 
@@ -37,7 +37,7 @@ def rows(profile: Profile) -> list[dict[str, str]]:
     return made
 
 
-def _kernel_text(kernel: Kernel, profile: Profile) -> str:
+def _kernel_text(kernel: GpuKernel, profile: Profile) -> str:
     share = kernel.total_s / profile.kernels_s if profile.kernels_s else 0.0
     return (
         f"{kernel.name}: {_short(kernel.total_s)} ({share * 100:.0f} % of all kernels) "

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from headway.policy.board import Board
 from headway.policy.decide import Held, Outcome, decide
 from headway.policy.fit import Ask
-from headway.policy.order import Usage, first_come_wait_s
+from headway.policy.order import DecayedUsage, first_come_wait_s
 from headway.policy.settings import PolicySettings
 from headway.replay.queue import ReplayQueue
 
@@ -16,14 +16,14 @@ class Headway:
 
     settings: PolicySettings
     line: ReplayQueue = field(init=False)
-    usage: Usage = field(init=False)
+    usage: DecayedUsage = field(init=False)
     held: dict[str, Held] = field(default_factory=dict)
     running: dict[str, tuple[int, float]] = field(default_factory=dict)
     """GPUs and predicted end of each run."""
 
     def __post_init__(self) -> None:
         self.line = ReplayQueue(self.settings)
-        self.usage = Usage(self.settings.fair_share_half_life_s)
+        self.usage = DecayedUsage(self.settings.fair_share_half_life_s)
 
     def add(self, ask: Ask) -> None:
         """*ask* joins the queue."""

@@ -8,7 +8,7 @@ from headway.run.here import NodeAttempt
 from headway.this_node import read_node
 
 
-def admit(attempt: NodeAttempt) -> Lease | Wait:
+def confirm_lease(attempt: NodeAttempt) -> Lease | Wait:
     """Confirm the lease now that the data's real size is known, or say what is missing.
 
     Raises:

@@ -26,7 +26,7 @@ from headway.model.profile import Profile
 from headway.model.progress import ProgressPoint
 from headway.model.run import Exit, ExitKind, Measurement, RunState, StepState
 from headway.run import profiling
-from headway.run.admit import admit
+from headway.run.admit import confirm_lease
 from headway.run.follow import Follower, Listener
 from headway.run.followed import Followed
 from headway.run.here import NodeAttempt, forget_secrets
@@ -78,7 +78,7 @@ class Attempt(NodeAttempt):
         Raises:
             ImpossibleDemand: No node of the site could ever hold it.
         """
-        return admit(self)
+        return confirm_lease(self)
 
     # ----- train -----
 

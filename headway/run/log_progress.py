@@ -74,8 +74,8 @@ class LogProgress:
         self._lines(data, skipped_bytes)
         self._tail.append(data[-_TAIL_BYTES:])
         points = self._parser.feed(data, elapsed_s)
-        for self.point in points:
-            point = self.point
+        for point in points:
+            self.point = point
             done = point.iteration if point.iteration is not None else point.epoch
             if done is not None:
                 epoch = None if point.iteration is None else point.epoch

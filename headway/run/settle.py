@@ -10,7 +10,7 @@ from headway.run.here import NodeAttempt
 from headway.run.memory_shortage import shortage_of, with_shortage
 from headway.run.rendezvous import end_of_gang
 from headway.run.traces import lesson, trace_of
-from headway.this_node import lost_gpus
+from headway.this_node import lost_here
 
 
 def settle(attempt: NodeAttempt, followed: Followed) -> tuple[Exit, Measurement]:
@@ -91,7 +91,7 @@ def _told(attempt: NodeAttempt, exit_: Exit) -> Exit:
     site = attempt.site
     warnings = site.ledger.warnings.of_run(attempt.run_id, attempt.number)
     gpus = [grant.uuid for grant in attempt.lease.gpus]
-    return exit_told(exit_, warnings, lost_gpus(site), gpus)
+    return exit_told(exit_, warnings, lost_here(site), gpus)
 
 
 def _measured(attempt: NodeAttempt, followed: Followed, demand: Demand) -> Measurement:

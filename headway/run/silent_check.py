@@ -7,7 +7,7 @@ from headway.policy.silent_failures import silent_failures, to_end_for
 from headway.run.follow import Findings
 from headway.runtime.port import Usage
 from headway.site import Site
-from headway.this_node import lost_gpus
+from headway.this_node import lost_here
 
 CHECKS = 5
 """So many checks within the time after which a GPU counts as not used."""
@@ -47,7 +47,7 @@ class SilentCheck:
             lease,
             points,
             cpu_used=self._cpu_used(elapsed_s, usage, window_s),
-            lost=lost_gpus(self._site),
+            lost=lost_here(self._site),
             after_s=settings.silent_after_s,
         )
         going_on, begun = ledger.warnings.keep(lease.run_id, lease.attempt, found)

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from headway.ledger.pools import GpuUse
+from headway.ledger.pools import TeamGpuUse
 from headway.model.lease import GpuGrant, Lease, Sharing
 from headway.policy.order import decayed, interval_usage
 from headway.policy.settings import PolicySettings
@@ -30,7 +30,7 @@ class TeamUsage:
             return now - timedelta(seconds=_HALF_LIVES * settings.fair_share_half_life_s)
         return self.at - _OVERLAP
 
-    def catch_up(self, uses: Sequence[GpuUse], now: datetime, settings: PolicySettings) -> None:
+    def catch_up(self, uses: Sequence[TeamGpuUse], now: datetime, settings: PolicySettings) -> None:
         """Let time pass until *now*, and count *uses* in."""
         half_life_s = settings.fair_share_half_life_s
         if self.at is not None:

@@ -5,18 +5,18 @@ from headway.ledger.pools import PoolSnapshot
 from headway.model.lease import Lease
 from headway.node.flowrun import live_flow
 from headway.policy.plan import Plan, Start
-from headway.scheduler.limits import Counts, Gates
+from headway.scheduler.limits import Gates, QueueCounts
 from headway.site import Site
 from headway.this_node import read_node
 
 
-def grant(site: Site, made: Plan, seen: PoolSnapshot, gates: Gates) -> list[str]:
+def grant_starts(site: Site, made: Plan, seen: PoolSnapshot, gates: Gates) -> list[str]:
     """Claim what *made* starts on this node, and give the runs that got their leases."""
     node, started = site.settings.node, []
     starts = [entry for entry in made.entries if isinstance(entry, Start)]
     mine = [start for start in starts if start.admits[0].node == node]  # of a gang, rank 0
     reading = read_node(site) if mine else None
-    counts = Counts.of(seen.holders)
+    counts = QueueCounts.of(seen.holders)
     for start in mine:
         run = start.run
         if not counts.may_start(run.queue, gates):
@@ -42,7 +42,7 @@ def grant(site: Site, made: Plan, seen: PoolSnapshot, gates: Gates) -> list[str]
     return started
 
 
-def preempted(site: Site, made: Plan, seen: PoolSnapshot) -> list[str]:
+def runs_to_stop(site: Site, made: Plan, seen: PoolSnapshot) -> list[str]:
     """Runs of this node that are to stop for others: told now, or told before and still there."""
     mine = [lease for lease in seen.leases if lease.node == site.settings.node]
     here = {lease.run_id for lease in mine if lease.gang_rank == 0}

@@ -42,14 +42,14 @@ def read_gates(ledger: Ledger, pool: str) -> Gates:
 
 
 @dataclass(slots=True)
-class Counts:
+class QueueCounts:
     """Runs at once, against the limits that Prefect's pools and queues may have."""
 
     in_pool: int
     by_queue: dict[str, int]
 
     @classmethod
-    def of(cls, holders: Sequence[RunRecord]) -> "Counts":
+    def of(cls, holders: Sequence[RunRecord]) -> "QueueCounts":
         """Of the runs that hold leases; a gang is one."""
         by_queue: dict[str, int] = {}
         runs = [record for record in holders if record.gang_id is None]

@@ -16,7 +16,7 @@ from headway.scheduler.announced import Announced
 from headway.scheduler.cpu_fallback import Fallbacks
 from headway.scheduler.fair_share import TeamUsage
 from headway.scheduler.front import held_back
-from headway.scheduler.grants import grant, preempted
+from headway.scheduler.grants import grant_starts, runs_to_stop
 from headway.scheduler.intake import Intake, Offer
 from headway.scheduler.limits import Gates, read_gates
 from headway.scheduler.planning import make_plan, read_pool
@@ -87,9 +87,9 @@ class PoolQueue:
         if self._fall_back(made, seen, nodes):
             self._hold_back(seen)
             made = make_plan(waiting, seen, known, self._held_back)
-        start = (*refused, *grant(site, made, seen, gates))
+        start = (*refused, *grant_starts(site, made, seen, gates))
         waits, logged = self._tell(made, seen) if self._speaks_for_the_pool(seen) else ({}, None)
-        stop = tuple(preempted(site, made, seen))
+        stop = tuple(runs_to_stop(site, made, seen))
         return Pass(start, waits, logged or frozenset(), stop)
 
     def _keep_up(self, seen: PoolSnapshot, nodes: set[str]) -> list[str]:

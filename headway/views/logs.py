@@ -6,7 +6,7 @@ from pathlib import Path
 
 from headway.errors import LogElsewhere, RunUnknown
 from headway.ledger.records import RunRecord
-from headway.prefect.client import FlowRun, PrefectServer
+from headway.prefect.client import ListedRun, PrefectServer
 from headway.run.here import container_name
 from headway.runtime import secretfiles
 from headway.runtime.logfile import read_chunk
@@ -18,7 +18,7 @@ _POLL_S = 0.5
 _CHUNK_BYTES = 1 << 20
 
 
-def log_path(site: Site, run_id: str, attempt: int) -> Path:
+def log_to_show(site: Site, run_id: str, attempt: int) -> Path:
     """Where the log of an attempt lies on this node."""
     return site.settings.runs_dir / run_id / "log" / f"attempt-{attempt}.log"
 
@@ -49,7 +49,7 @@ class LogReader:
 
 
 def log_pieces(
-    site: Site, server: PrefectServer, seen: FlowRun, *, follow: bool
+    site: Site, server: PrefectServer, seen: ListedRun, *, follow: bool
 ) -> Iterator[bytes]:
     """The run's log in pieces, all attempts in order; with *follow* until the run has ended.
 
@@ -80,7 +80,7 @@ class _AttemptLog:
     """
 
     def __init__(self, site: Site, run_id: str, attempt: int) -> None:
-        self._path = log_path(site, run_id, attempt)
+        self._path = log_to_show(site, run_id, attempt)
         self._secrets = site.settings.secrets_dir / container_name(run_id, attempt)
         self._redactor: Redactor | None = None
         self._offset = 0
@@ -108,6 +108,6 @@ class _AttemptLog:
 def _refuse_elsewhere(site: Site, record: RunRecord) -> None:
     if record.node is None or record.node == site.settings.node or record.started_at is None:
         return
-    path = log_path(site, record.run_id, record.attempt)
+    path = log_to_show(site, record.run_id, record.attempt)
     if not path.exists():
         raise LogElsewhere(record.run_id, record.node, str(path.relative_to(site.settings.home)))

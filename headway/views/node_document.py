@@ -9,7 +9,7 @@ from headway.units import format_size
 from headway.views.fields import iso_time
 
 
-def node_view(record: NodeRecord, leases: Iterable[Lease]) -> dict[str, Any]:
+def node_shown(record: NodeRecord, leases: Iterable[Lease]) -> dict[str, Any]:
     """One node as `headway nodes --json` lists it."""
     node, held = record.node, [lease for lease in leases if lease.node == record.node.name]
     reading = record.reading

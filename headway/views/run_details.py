@@ -5,7 +5,7 @@ from typing import Any
 
 from headway.ledger.records import RunRecord
 from headway.model.run import RunState
-from headway.prefect.client import FlowRun
+from headway.prefect.client import ListedRun
 from headway.profile.text import profile_view
 from headway.site import Site
 from headway.views.queue_document import waiting_of
@@ -14,7 +14,7 @@ from headway.views.run_history import history_of
 from headway.views.site_snapshot import progress_of_runs, remaining_s_of
 
 
-def details(site: Site, seen: FlowRun, record: RunRecord | None, ui_url: str) -> dict[str, Any]:
+def details(site: Site, seen: ListedRun, record: RunRecord | None, ui_url: str) -> dict[str, Any]:
     """Everything about one run, as `headway show --json` prints it."""
     if record is None:
         return run_view(seen, None, ui_url)

@@ -10,7 +10,7 @@ from headway.model.lease import Lease
 from headway.model.progress import ProgressPoint
 from headway.model.run import Exit, ExitKind, Measurement, Prediction, RunState, Step
 from headway.model.run_warning import RunWarning
-from headway.prefect.client import FlowRun
+from headway.prefect.client import ListedRun
 from headway.units import format_duration, format_size
 from headway.views.fields import fields, iso_time
 from headway.views.run_history import RunHistory
@@ -29,7 +29,7 @@ _END_NAMES = {
 
 
 def run_view(
-    seen: FlowRun,
+    seen: ListedRun,
     record: RunRecord | None,
     ui_url: str,
     progress: RunProgress | None = None,
@@ -60,7 +60,7 @@ def run_view(
     }
 
 
-def owner_of(seen: FlowRun, record: RunRecord | None) -> str:
+def owner_of(seen: ListedRun, record: RunRecord | None) -> str:
     """Whose run it is; empty where nobody has said so."""
     if record is not None:
         return record.owner
@@ -75,7 +75,7 @@ def _lasted_s(record: RunRecord | None) -> float | None:
     return max((record.ended_at - record.started_at).total_seconds(), 0.0)
 
 
-def _reason(seen: FlowRun, record: RunRecord | None) -> str:
+def _reason(seen: ListedRun, record: RunRecord | None) -> str:
     # A run that was cancelled in the queue waits no more, though no worker has noted it yet.
     if record is not None and record.state is RunState.WAITING and not is_over(seen):
         return record.reason or seen.message
@@ -218,6 +218,6 @@ def outcome(state: str) -> int:
     return 0 if state == "Completed" else 1
 
 
-def is_over(seen: FlowRun) -> bool:
+def is_over(seen: ListedRun) -> bool:
     """Whether nothing more will happen to the run, as far as Prefect knows."""
     return seen.state_type in {"COMPLETED", "FAILED", "CANCELLED", "CRASHED"}

@@ -13,7 +13,7 @@ from headway.model.run_warning import RunWarning
 from headway.site import Site
 from headway.units import format_duration, format_size
 from headway.views.fields import fields
-from headway.views.node_document import node_view, state_text
+from headway.views.node_document import node_shown, state_text
 from headway.views.queue_document import line_views, start_text
 from headway.views.run_document import warning_view
 from headway.views.site_snapshot import RunProgress, site_snapshot
@@ -25,7 +25,7 @@ def document(site: Site) -> dict[str, Any]:
     """What is shown of *site* now, as plain data: nodes, running runs, and those that wait."""
     now = site_snapshot(site)
     return {
-        "nodes": [node_view(record, now.leases) for record in now.nodes],
+        "nodes": [node_shown(record, now.leases) for record in now.nodes],
         "runs": [_run(each, now.warnings) for each in now.running],
         "queue": line_views(site),
     }

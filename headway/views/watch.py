@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from headway.errors import LedgerUnreachable, RunUnknown, SiteRefused, SiteUnreachable
 from headway.ledger.records import RunRecord
 from headway.model.run import RunState
-from headway.prefect.client import FlowRun, PrefectServer
+from headway.prefect.client import ListedRun, PrefectServer
 from headway.site import Site
 from headway.units import format_duration
 from headway.views.logs import LogReader
@@ -83,7 +83,7 @@ class _Watch:
         """The server does not answer for the moment; the run may well go on."""
         self._progress.update(self._task, says=str(error)[:60])
 
-    def show(self, seen: FlowRun, record: RunRecord | None) -> None:
+    def show(self, seen: ListedRun, record: RunRecord | None) -> None:
         """Show what is new since the last time."""
         if not self._machine:
             if record is not None and is_over(seen):
@@ -153,7 +153,7 @@ def _record(site: Site, run_id: str) -> RunRecord | None:
         return None
 
 
-def _state_line(seen: FlowRun, record: RunRecord | None) -> str:
+def _state_line(seen: ListedRun, record: RunRecord | None) -> str:
     reason = seen.message
     if record is not None and record.state is RunState.WAITING and record.reason:
         # The state's message has place and expected start, too.

@@ -40,7 +40,7 @@ from headway.worker.cancellation import Preemption, end_flow_process
 from headway.worker.flow_process import GpuNodeConfiguration, have_fork_server, refusal
 from headway.worker.housekeeping import adopt_blocks, adopt_gates, mend
 from headway.worker.offers import foreign, instructions, offers
-from headway.worker.pool import Pool
+from headway.worker.pool import PrefectPool
 from headway.worker.tasks import go_on
 from headway.worker.wait_pages import WaitPages
 
@@ -119,7 +119,7 @@ class GpuNodeWorker(ProcessWorker):
         """One each, so that none waits for another."""
         tasks = self._runs_task_group
         assert tasks is not None  # noqa: S101 - set by setup(); for the type checker
-        self._pool = Pool(self.client, self._site.settings.pool, self._claimed)
+        self._pool = PrefectPool(self.client, self._site.settings.pool, self._claimed)
         self._pages = WaitPages(self.client, self._pool, self._site.clock)
         self._preemption = Preemption(self._janitor.stop_container, tasks)
         # The threads of other tasks may all be waiting for an engine or a disk.

@@ -9,13 +9,13 @@ from headway.node.janitor import Janitor
 from headway.scheduler.limits import GATES, gates_document
 from headway.site import LINE, POLICY, Site
 from headway.this_node import adopt
-from headway.worker.pool import Pool
+from headway.worker.pool import PrefectPool
 from headway.worker.states import mended
 
 log = get_logger("worker.gpu-node")
 
 
-async def adopt_blocks(site: Site, pool: Pool) -> bool:
+async def adopt_blocks(site: Site, pool: PrefectPool) -> bool:
     """Take over what the operator edited in the UI; whether any of it is new.
 
     A wrong value leaves the last good one.
@@ -37,7 +37,7 @@ async def adopt_blocks(site: Site, pool: Pool) -> bool:
     return new
 
 
-async def adopt_gates(site: Site, pool: Pool) -> bool:
+async def adopt_gates(site: Site, pool: PrefectPool) -> bool:
     """Take over what the operator set on the work pool and its queues; whether it is new."""
     nodes = {each.node.name for each in await anyio.to_thread.run_sync(site.ledger.nodes.all)}
     document = gates_document(await pool.gates(site.settings.node, nodes))
@@ -45,7 +45,7 @@ async def adopt_gates(site: Site, pool: Pool) -> bool:
     return await anyio.to_thread.run_sync(site.ledger.settings.put, name, document)
 
 
-async def mend(site: Site, janitor: Janitor, pool: Pool) -> bool:
+async def mend(site: Site, janitor: Janitor, pool: PrefectPool) -> bool:
     """One round of the janitor, and what it leaves to be written to Prefect; whether any."""
     # Between a grant and its note among the claimed lies a pass: not half of one is read.
     async with pool.passing:

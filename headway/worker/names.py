@@ -25,7 +25,7 @@ def is_made_up(name: str) -> bool:
     return adjective in _ADJECTIVES and animal in _ANIMALS
 
 
-def name_of(run_name: str, job: Mapping[str, Any]) -> str:
+def run_name_of(run_name: str, job: Mapping[str, Any]) -> str:
     """What a run of *job* is called: by its job where Prefect made up *run_name*."""
     named = job.get("name")
     usable = isinstance(named, str) and 0 < len(named) <= _LONGEST_NAME

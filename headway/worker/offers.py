@@ -15,7 +15,7 @@ from headway.prefect.client import FLOW as TRAIN
 from headway.project import FLOWS
 from headway.scheduler.intake import Offer
 from headway.scheduler.queue import Pass
-from headway.worker.names import name_of
+from headway.worker.names import run_name_of
 
 _NEVER = datetime.max.replace(tzinfo=UTC)
 
@@ -37,7 +37,7 @@ def _offer(run: FlowRun, flow: str) -> Offer:
     job = given if isinstance(given, dict) else None
     return Offer(
         run_id=str(run.id),
-        name=run.name if job is None else name_of(run.name, job),
+        name=run.name if job is None else run_name_of(run.name, job),
         document=job,
         submitted_at=run.created or _NEVER,
         queue=run.work_queue_name or "default",

@@ -26,7 +26,7 @@ _IDS_A_QUESTION = 100
 _SCHEDULED = {"type": {"any_": [StateType.SCHEDULED]}}
 
 
-class Pool:
+class PrefectPool:
     """One work pool of Prefect, as its worker on this node sees it.
 
     Attributes:

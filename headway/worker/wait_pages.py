@@ -15,7 +15,7 @@ from prefect.exceptions import ObjectNotFound
 
 from headway.clock import Clock
 from headway.views.run_report import waiting_text
-from headway.worker.pool import Pool
+from headway.worker.pool import PrefectPool
 from headway.worker.states import scheduled
 
 KEY = "waiting"
@@ -36,7 +36,7 @@ class News(NamedTuple):
 class WaitPages:
     """Collects what is to be said of runs that wait, and writes it when the server answers."""
 
-    def __init__(self, client: PrefectClient, pool: Pool, clock: Clock) -> None:
+    def __init__(self, client: PrefectClient, pool: PrefectPool, clock: Clock) -> None:
         """Nothing is known yet of any page."""
         self.news = asyncio.Event()
         self._client = client

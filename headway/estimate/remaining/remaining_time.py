@@ -40,7 +40,7 @@ STALL_MIN_S = 30.0
 """… and at least so long."""
 
 
-class Basis(enum.StrEnum):
+class RemainingBasis(enum.StrEnum):
     """What a remaining time rests on."""
 
     UNKNOWN = "unknown"
@@ -61,7 +61,7 @@ class RemainingEstimate:
     remaining_s: float | None
     low_s: float | None
     high_s: float | None
-    basis: Basis = Basis.UNKNOWN
+    basis: RemainingBasis = RemainingBasis.UNKNOWN
     overdue: float = 0.0
     """Time since the last progress, in expected reports."""
 
@@ -113,7 +113,7 @@ class RemainingTime:
         """What is left at *t_s*, which is at or after the last update."""
         history = self._history
         if history.total is not None and history.done >= history.total:
-            return RemainingEstimate(0.0, 0.0, 0.0, Basis.DONE)
+            return RemainingEstimate(0.0, 0.0, 0.0, RemainingBasis.DONE)
         seen = history.intervals()
         if history.total is None or len(seen.unit_s) == 0:
             return self._prior_alone(t_s)
@@ -127,7 +127,7 @@ class RemainingTime:
         credit_s = min(waited_s, speed.report_s, 0.9 * remaining_s)
         remaining_s -= credit_s
         if waited_s > speed.stall_s:
-            basis = Basis.STALLED
+            basis = RemainingBasis.STALLED
         return RemainingEstimate(
             remaining_s,
             remaining_s / math.exp(QUANTILE_80 * down),
@@ -138,22 +138,22 @@ class RemainingTime:
 
     def _prior_alone(self, t_s: float) -> RemainingEstimate:
         if self._prior_s is None:
-            return RemainingEstimate(None, None, None, Basis.UNKNOWN)
+            return RemainingEstimate(None, None, None, RemainingBasis.UNKNOWN)
         spread = math.exp(QUANTILE_80 * self._prior_sd)
         # A run that outlives its prior will last on for some part of what it has lasted.
         floor_s = 0.05 * max(t_s, 0.0)
         remaining, low, high = (
             max(self._prior_s * factor - t_s, floor_s) for factor in (1.0, 1.0 / spread, spread)
         )
-        return RemainingEstimate(remaining, low, high, Basis.PRIOR)
+        return RemainingEstimate(remaining, low, high, RemainingBasis.PRIOR)
 
     def _blend(
         self, speed: "_Speed", left: float, total: float
-    ) -> tuple[float, float, float, Basis]:
+    ) -> tuple[float, float, float, RemainingBasis]:
         """Seconds left, standard deviation of their log upwards and downwards, and their basis."""
         evidence_s = speed.left_s
         if self._prior_s is None:
-            return evidence_s, speed.sd, speed.down, Basis.EVIDENCE
+            return evidence_s, speed.sd, speed.down, RemainingBasis.EVIDENCE
         # A slow start is part of what was predicted, and is over.
         rest_s = max(self._prior_s - speed.startup_s, 0.1 * self._prior_s)
         prior_s = max(rest_s * (left / total), 1e-9)
@@ -171,7 +171,7 @@ class RemainingTime:
             math.hypot(each * prior_sd / math.hypot(each, prior_sd), conflict)
             for each in (speed.sd, speed.down)
         )
-        basis = Basis.BLEND if weight > 0.02 else Basis.EVIDENCE
+        basis = RemainingBasis.BLEND if weight > 0.02 else RemainingBasis.EVIDENCE
         return math.exp(log_s), up, down, basis
 
 

@@ -169,9 +169,9 @@ class Networks:
 
 def _listener(address: str) -> int:
     """Pid of the process that listens on a socket of this machine."""
-    with socket.socket(socket.AF_UNIX) as knock:
-        knock.connect(address.removeprefix(SOCKET))
-        found = knock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+    with socket.socket(socket.AF_UNIX) as probe:
+        probe.connect(address.removeprefix(SOCKET))
+        found = probe.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
     return int(struct.unpack("3i", found)[0])
 
 

@@ -12,7 +12,7 @@ from prefect.client.schemas.actions import ArtifactUpdate
 from flows import display as module
 from flows import page
 from flows.display import Display, _line, _share, warnings_text
-from headway.estimate.remaining.remaining_time import Basis, RemainingEstimate
+from headway.estimate.remaining.remaining_time import RemainingBasis, RemainingEstimate
 from headway.model.progress import ProgressPoint
 from headway.model.run_warning import RunWarning, Silent, SilentFailure
 from headway.run.follow import Watched
@@ -82,7 +82,7 @@ def test_a_line_in_pieces_is_one_line(caplog: pytest.LogCaptureFixture) -> None:
 
 
 def test_a_stall_is_said() -> None:
-    stalled = RemainingEstimate(30.0, 28.0, 33.0, Basis.STALLED, overdue=40.2)
+    stalled = RemainingEstimate(30.0, 28.0, 33.0, RemainingBasis.STALLED, overdue=40.2)
     assert _line(Watched(30.0, None, stalled)).endswith("**no progress for 40 expected reports**")
 
 

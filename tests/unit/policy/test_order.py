@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from headway.errors import InvalidInput
 from headway.policy.fit import Ask
 from headway.policy.order import (
-    Usage,
+    DecayedUsage,
     bands,
     due_first,
     first_come_wait_s,
@@ -109,7 +109,7 @@ def test_no_more_of_the_line_is_looked_at_than_stated() -> None:
 
 
 def test_usage_halves_with_each_half_life() -> None:
-    usage = Usage(HOUR_S)
+    usage = DecayedUsage(HOUR_S)
     usage.change("a", 2.0, 0.0)
     usage.change("a", -2.0, 1000.0)
     before = interval_usage(2.0, 0.0, 1000.0, 1000.0, HOUR_S)

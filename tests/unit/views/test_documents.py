@@ -11,7 +11,7 @@ from headway.model.attempt_record import AttemptRecord
 from headway.model.lease import Basis, Demand, Sharing
 from headway.model.run import Exit, ExitKind, Measurement, Prediction, RunState, Step, StepState
 from headway.model.run_warning import RunWarning, Silent, SilentFailure
-from headway.prefect.client import FlowRun
+from headway.prefect.client import ListedRun
 from headway.units import GIB
 from headway.views.queue_document import rehearsal_view
 from headway.views.run_document import (
@@ -26,7 +26,7 @@ from headway.views.run_history import RunHistory
 from headway.views.site_snapshot import RunProgress
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
-SEEN = FlowRun("id-1", "flights", "SCHEDULED", "AwaitingHeadroom", "said by Prefect", "t", {})
+SEEN = ListedRun("id-1", "flights", "SCHEDULED", "AwaitingHeadroom", "said by Prefect", "t", {})
 RECORD = RunRecord(
     run_id="id-1",
     name="flights",

@@ -12,14 +12,14 @@ from headway.errors import LogElsewhere
 from headway.ledger.records import RunRecord
 from headway.model.progress import ProgressPoint
 from headway.model.run import RunState, Step, StepState
-from headway.prefect.client import FlowRun
+from headway.prefect.client import ListedRun
 from headway.testing.clock import FakeClock
-from headway.views.logs import log_path, log_pieces
+from headway.views.logs import log_pieces, log_to_show
 from headway.views.site_snapshot import RunProgress
 from headway.views.watch import watch_run
 from tests.unit.views.test_run_report import NOON, RECORD
 
-OVER = FlowRun("r1", "flights", "COMPLETED", "Completed", "", "", {})
+OVER = ListedRun("r1", "flights", "COMPLETED", "Completed", "", "", {})
 
 
 def site(home: Path, record: RunRecord) -> Any:
@@ -44,7 +44,7 @@ def test_a_log_on_another_node_is_said_to_be_there(tmp_path: Path) -> None:
 def test_a_log_that_is_here_is_read_whoever_wrote_it(tmp_path: Path) -> None:
     one = site(tmp_path, RECORD)
     for attempt in (1, 2):
-        path = log_path(one, "r1", attempt)
+        path = log_to_show(one, "r1", attempt)
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(f"attempt {attempt}\n")
     assert text(one) == b"attempt 1\nattempt 2\n"
@@ -77,14 +77,14 @@ class Watched:
         ledger.progress = SimpleNamespace(latest=self._point)
         self.api_url = "http://127.0.0.1:4200/api"
 
-    def run(self, _run_id: str) -> FlowRun:
+    def run(self, _run_id: str) -> ListedRun:
         self.at = min(self.at + 1, len(self.looks) - 1)
         state, text, _ = self.looks[self.at]
-        path = log_path(self.site, "r1", 1)
+        path = log_to_show(self.site, "r1", 1)
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("ab") as log:
             log.write(text)
-        return FlowRun("r1", "flights", state.upper(), state, "", "", {})
+        return ListedRun("r1", "flights", state.upper(), state, "", "", {})
 
     def _point(self, _run_id: str) -> ProgressPoint | None:
         done = self.looks[self.at][2]
@@ -122,7 +122,7 @@ def test_who_watches_sees_the_log_and_how_far_the_run_is(
 
 def test_a_pipe_in_a_logs_place_is_said_and_not_waited_for(tmp_path: Path) -> None:
     one = site(tmp_path, replace(RECORD, node="here"))
-    path = log_path(one, "r1", 1)
+    path = log_to_show(one, "r1", 1)
     path.parent.mkdir(parents=True)
     os.mkfifo(path)
     with pytest.raises(OSError, match="its program put something else there"):

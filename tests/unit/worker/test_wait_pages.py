@@ -12,7 +12,7 @@ from prefect.utilities.names import generate_slug
 from headway.testing.clock import FakeClock
 from headway.worker import wait_pages
 from headway.worker.names import is_made_up
-from headway.worker.pool import Pool
+from headway.worker.pool import PrefectPool
 from headway.worker.wait_pages import WaitPages
 
 RUN, OTHER = (str(UUID(int=at)) for at in (1, 2))
@@ -71,7 +71,7 @@ def prefect() -> Prefect:
 
 
 def pages_of(prefect: Any, claimed: Any = frozenset) -> WaitPages:
-    return WaitPages(prefect, Pool(prefect, "gpu", claimed), FakeClock())
+    return WaitPages(prefect, PrefectPool(prefect, "gpu", claimed), FakeClock())
 
 
 def write(pages: WaitPages) -> None:

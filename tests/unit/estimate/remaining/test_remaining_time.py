@@ -11,7 +11,11 @@ from hypothesis import strategies as st
 
 from headway.estimate.remaining.backtest import backtest
 from headway.estimate.remaining.history import MAX_ENTRIES, History
-from headway.estimate.remaining.remaining_time import Basis, RemainingEstimate, RemainingTime
+from headway.estimate.remaining.remaining_time import (
+    RemainingBasis,
+    RemainingEstimate,
+    RemainingTime,
+)
 from headway.estimate.remaining.series import read_series
 
 
@@ -113,7 +117,7 @@ def test_the_interval_of_a_drift_holds_four_in_five() -> None:
 def test_prior_alone_before_the_first_step_and_evidence_alone_in_the_end() -> None:
     remaining = RemainingTime(1000.0, 800.0, 1500.0)
     first = remaining.at(100.0)
-    assert (first.remaining_s, first.basis) == (900.0, Basis.PRIOR)
+    assert (first.remaining_s, first.basis) == (900.0, RemainingBasis.PRIOR)
     assert first.low_s is not None
     assert first.high_s is not None
     assert 500.0 < first.low_s < 900.0 < first.high_s < 1600.0
@@ -204,9 +208,10 @@ def test_between_two_reports_the_clock_counts_down_by_one_step_at_most() -> None
 def test_a_stall_is_noticed() -> None:
     remaining = follow(([1.0] * 49 + [20.0]) * 4, 400)
     ended_s = 4 * 69.0
-    assert remaining.at(ended_s + 20.0).basis is not Basis.STALLED  # a pause as those before
+    a_pause_as_before = remaining.at(ended_s + 20.0)
+    assert a_pause_as_before.basis is not RemainingBasis.STALLED
     stalled = remaining.at(ended_s + 70.0)
-    assert stalled.basis is Basis.STALLED
+    assert stalled.basis is RemainingBasis.STALLED
     assert stalled.overdue == pytest.approx(70.0, rel=0.05)
 
 
@@ -268,7 +273,9 @@ def test_a_program_that_starts_over_keeps_its_speed() -> None:
 
 
 def test_done_is_done() -> None:
-    assert after([1.0] * 20, 20, prior_s=500.0) == RemainingEstimate(0.0, 0.0, 0.0, Basis.DONE)
+    assert after([1.0] * 20, 20, prior_s=500.0) == RemainingEstimate(
+        0.0, 0.0, 0.0, RemainingBasis.DONE
+    )
 
 
 REPORTS = st.lists(
