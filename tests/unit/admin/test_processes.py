@@ -64,7 +64,7 @@ def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
 
 def test_a_home_of_before_gets_its_string_at_the_next_up(settings, monkeypatch) -> None:
     machine = Machine(monkeypatch, alive={"server", "worker"}, secret=None)
-    assert processes.start_server(settings, FakeClock(), lambda _: None)
+    assert processes.start_prefect(settings, FakeClock(), lambda _: None)
     assert machine.done == ["stop worker", "stop server", "start server"]
     assert stat.S_IMODE(settings.auth_file.stat().st_mode) == 0o600
     assert machine.secret == settings.auth_file.read_text().strip()
@@ -72,11 +72,11 @@ def test_a_home_of_before_gets_its_string_at_the_next_up(settings, monkeypatch) 
 
 def test_a_server_with_the_sites_string_goes_on(settings, monkeypatch) -> None:
     machine = Machine(monkeypatch, alive=set(), secret=None)
-    assert processes.start_server(settings, FakeClock(), lambda _: None)
+    assert processes.start_prefect(settings, FakeClock(), lambda _: None)
     machine.done.clear()
-    assert not processes.start_server(settings, FakeClock(), lambda _: None)
+    assert not processes.start_prefect(settings, FakeClock(), lambda _: None)
     assert machine.done == []
     monkeypatch.setenv(SERVER, "admin:another")
-    assert processes.start_server(settings, FakeClock(), lambda _: None)
+    assert processes.start_prefect(settings, FakeClock(), lambda _: None)
     assert machine.done == ["stop worker", "stop server", "start server"]
     assert machine.secret == "admin:another"
