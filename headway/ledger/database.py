@@ -17,7 +17,7 @@ from sqlmodel import Session
 from headway.errors import InvalidInput, LedgerError, LedgerUnreachable, SchemaMismatch
 from headway.model.document import HIDDEN
 
-SCHEMA_VERSION = "0006"
+SCHEMA_VERSION = "0007"
 """The newest migration; a test holds it to what Alembic says."""
 
 _BUSY_S = 60.0

@@ -72,6 +72,8 @@ class NodeRow(SQLModel, table=True):
     price_per_hour: float = 0.0
     gpu_price_per_hour: float = 0.0
     boot_id: str
+    identity: str = ""
+    """The id that the node keeps in its home; empty for one of a version before."""
     worker_token: str
     heartbeat_at: datetime = Field(sa_type=UtcDateTime)
     reading: NodeReading | None = value(NodeReading)
@@ -96,6 +98,7 @@ class RunRow(_WithExit, table=True):
         ),
         Index("run_by_state", "state", "pool"),
         Index("run_by_end", "ended_at"),
+        Index("run_by_told_end", "state", "told_end_at"),
         CheckConstraint("(gang_id IS NULL) = (gang_rank = 0)", name="only_ranks_have_a_gang"),
         Index("one_run_per_rank", "gang_id", "attempt", "gang_rank", unique=True),
     )
@@ -128,6 +131,13 @@ class RunRow(_WithExit, table=True):
     claimed_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
     started_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
     ended_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
+    told_end_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
+    """When Prefect acknowledged how it ended; None while that is still to be told."""
+    suspended_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
+    """Since when it waits for its user to resume it."""
+    flow_starts: int = 0
+    """Flow processes that were started for it since `flow_starts_since`."""
+    flow_starts_since: datetime | None = Field(default=None, sa_type=UtcDateTime)
     prediction: Prediction | None = value(Prediction)
     demand: Demand | None = value(Demand)
     demand_override: dict[str, Any] | None = Field(default=None, sa_type=_PLAIN)
@@ -169,6 +179,8 @@ class LeaseRow(SQLModel, table=True):
     disk_bytes: int = Field(0, sa_type=BigInteger)
     granted_at: datetime = Field(sa_type=UtcDateTime)
     expires_at: datetime = Field(sa_type=UtcDateTime)
+    start_by: datetime | None = Field(default=None, sa_type=UtcDateTime)
+    """Until then a flow process has to take the claim up; None once one has."""
     predicted_end_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
     released_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
 

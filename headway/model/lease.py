@@ -57,6 +57,19 @@ class GpuGrant:
 
 
 @dataclass(frozen=True, slots=True)
+class Fence:
+    """Who writes for an attempt: whatever it writes is refused once another has the run.
+
+    Compared with the ledger in the transaction that writes.
+    """
+
+    run_id: str
+    attempt: int
+    token: str = ""
+    """Of its lease; empty for a run that holds none, such as one that waits."""
+
+
+@dataclass(frozen=True, slots=True)
 class Lease:
     """A grant on one node, with an owner, a token and an expiry.
 
@@ -81,6 +94,13 @@ class Lease:
     disk_bytes: int = 0
     gang_rank: int = 0
     """Above 0: held for a part of the run on this node, which has not begun yet."""
+    start_by: datetime | None = None
+    """Until then a flow process has to take the claim up; None once one has."""
+
+    @property
+    def fence(self) -> Fence:
+        """The right to write for the attempt that it was granted to."""
+        return Fence(self.run_id, self.attempt, self.token)
 
 
 @dataclass(frozen=True, slots=True)
