@@ -35,7 +35,7 @@ from headway.node.sampler import SAMPLE_EVERY_S, Sampler
 from headway.scheduler.queue import PoolQueue
 from headway.settings import read_settings
 from headway.site import current_site
-from headway.this_node import heartbeat, join_site, take_name
+from headway.this_node import heartbeat, join_site
 from headway.worker.cancellation import Preemption, end_flow_process
 from headway.worker.flow_process import GpuNodeConfiguration, have_fork_server, refusal
 from headway.worker.housekeeping import adopt_blocks, adopt_gates, mend
@@ -105,7 +105,6 @@ class GpuNodeWorker(ProcessWorker):
     def _open_site(self) -> None:
         self._site = current_site()
         worker_daemon(self._site.settings).claim()
-        take_name(self._site)
         self._site.choose_runtime()
         join_site(self._site)
         self._queue = PoolQueue(self._site)
