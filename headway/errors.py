@@ -4,9 +4,9 @@
     ├── InvalidInput            a field has a value that is not allowed
     │   └── ImpossibleDemand    no node of the site could ever hold it
     ├── SiteUnreachable         the Prefect server does not answer
-     │   ├── SiteRefused         it answers, but not to this auth string
-     │   └── SiteBroken          it answers with an error of its own
-     ├── NodeNameTaken           another machine or home works under this node's name
+    │   ├── SiteRefused         it answers, but not to this auth string
+    │   └── SiteBroken          it answers with an error of its own
+    ├── NodeNameTaken           another machine or home works under this node's name
     ├── LogElsewhere            the log of a run is on another node
     ├── LedgerError
     │   ├── LedgerUnreachable   the database does not answer, or refuses to write
