@@ -41,7 +41,7 @@ def rank(
     with hold_flow(site.settings.state_dir, run_id):
         state = run_part(site, run_id, lease, Meeting(gang, attempt, address, port, number, nodes))
         if state.type is StateType.SCHEDULED:
-            back_to_the_line(run_id, state, site.clock.now())
+            return back_to_the_line(site, run_id, state)
         return state
 
 

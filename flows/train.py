@@ -7,7 +7,7 @@ one to know something.
 
 import json
 from collections.abc import Callable, Mapping
-from datetime import datetime, timedelta
+from datetime import timedelta
 from functools import partial
 from typing import Any, cast
 
@@ -29,13 +29,15 @@ from headway.errors import (
     EngineUnreachable,
     HeadwayError,
     InvalidInput,
+    LeaseLost,
     LedgerUnreachable,
     SiteUnreachable,
 )
+from headway.ledger.records import RunRecord
 from headway.model.job import TrainingJob
 from headway.model.job_text import job_from_document
 from headway.model.lease import Lease, Wait
-from headway.model.run import Exit, ExitKind, cancelled_by
+from headway.model.run import GRANTED, Exit, ExitKind, cancelled_by
 from headway.node.flowlock import hold_flow
 from headway.run.attempt import Attempt, exit_of
 from headway.run.followed import Followed
@@ -144,7 +146,7 @@ def train(job: TrainingJob = DIGITS) -> State[Any]:
             if state.type is not StateType.SCHEDULED:
                 return state
             if deployment.id is not None:
-                back_to_the_line(run_id, state, site.clock.now())
+                return back_to_the_line(site, run_id, state)
             site.clock.sleep(_RETRY_S)  # called as a function: nobody else would start it again
 
 
@@ -158,6 +160,26 @@ def run_attempt(
         run_id: The flow run.
         document: The job.
         meeting: Where a rank of a gang meets the others; None for the run that leads.
+
+    Raises:
+        Abort: The run is another attempt's now, on this node or elsewhere. The container of
+            this one is gone, and Prefect's state is left to the other.
+    """
+    try:
+        return _attempted(site, run_id, document, meeting)
+    except LeaseLost as error:
+        get_run_logger().warning("%s", error)
+        exit_ = _record(site, run_id).exit
+        if exit_ is None:
+            raise Abort(str(error)) from error
+        return ended(exit_)
+
+
+def _attempted(site: Site, run_id: str, document: Any, meeting: Meeting | None) -> State[Any]:
+    """The attempt; whatever became of it, it lets go of what it has on this node.
+
+    Raises:
+        LeaseLost: The run is another attempt's now, or was ended by the janitor.
     """
     attempt: Attempt | None = None
     chart: RunChart | None = None
@@ -181,6 +203,8 @@ def run_attempt(
         if attempt is not None:
             attempt.end(Exit(ExitKind.REFUSED, None, str(error)))
         return Failed(message=str(error))
+    except LeaseLost:
+        raise
     except HeadwayError as error:
         if attempt is None:
             return Failed(message=str(error))
@@ -199,7 +223,10 @@ def _tidy(attempt: Attempt | None, chart: RunChart | None) -> None:
     """Clean up; only then draw and tell, since nobody should wait for a picture."""
     if attempt is not None:
         try:
-            clean_up(attempt)
+            try:
+                clean_up(attempt)
+            except LeaseLost:  # its steps are another attempt's to tell; what is here goes
+                attempt.clean_up()
         except HeadwayError as error:
             # How the run ended is in the ledger, and the janitor removes what is left.
             get_run_logger().warning("not all was cleaned up: %s", error)
@@ -235,13 +262,39 @@ def _not_now(attempt: Attempt, wait: Wait) -> State[Any]:
     return Scheduled(name="AwaitingHeadroom", message=wait.reason)
 
 
-def back_to_the_line(run_id: str, state: State[Any], now: datetime) -> None:
-    """Make the run claimable again and leave; the worker starts it when it fits."""
-    soon = now + timedelta(seconds=_RETRY_S)
+def back_to_the_line(site: Site, run_id: str, state: State[Any]) -> State[Any]:
+    """Make the run claimable again and leave; the worker starts it when it fits.
+
+    Only if the ledger says so at this moment; without an answer the janitor does it later.
+
+    Returns:
+        How the run ended, if somebody has ended it meanwhile.
+
+    Raises:
+        Abort: In any other case: this process is not needed any more.
+    """
+    record = _record(site, run_id)
+    if record.exit is not None:
+        return ended(record.exit)
+    if record.state in GRANTED and record.node != site.settings.node:
+        raise Abort(f"attempt {record.attempt} is on node {record.node}")
+    soon = site.clock.now() + timedelta(seconds=_RETRY_S)
     again: State[Any] = Scheduled(scheduled_time=soon, name=state.name, message=state.message)
     with get_client(sync_client=True) as client:
         client.set_flow_run_state(cast("Any", run_id), again, force=True)
     raise Abort(f"back to the queue: {state.message}")
+
+
+def _record(site: Site, run_id: str) -> RunRecord:
+    """The run as the ledger has it at this moment.
+
+    Raises:
+        Abort: The ledger does not tell: nothing may be said to Prefect.
+    """
+    try:
+        return site.ledger.runs.get(run_id)
+    except HeadwayError as error:
+        raise Abort(f"left to the janitor: {error}") from error
 
 
 def _cancelled(run_id: str) -> str | None:
