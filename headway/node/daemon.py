@@ -107,6 +107,11 @@ def server_daemon(settings: Settings) -> Daemon:
     return Daemon("server", settings.state_dir)
 
 
+def guard_daemon(settings: Settings) -> Daemon:
+    """The guard of this machine's containers."""
+    return Daemon("guard", settings.state_dir)
+
+
 def worker_daemon(settings: Settings) -> Daemon:
     """The `gpu-node` worker of this machine."""
     return Daemon("worker", settings.state_dir)
