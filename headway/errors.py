@@ -4,7 +4,8 @@
     ├── InvalidInput            a field has a value that is not allowed
     │   └── ImpossibleDemand    no node of the site could ever hold it
     ├── SiteUnreachable         the Prefect server does not answer
-    │   └── SiteRefused         it answers, but not to this auth string
+    │   ├── SiteRefused         it answers, but not to this auth string
+    │   └── SiteBroken          it answers with an error of its own
     ├── NodeNameTaken           another machine or home works under this node's name
     ├── LogElsewhere            the log of a run is on another node
     ├── LedgerError
@@ -97,6 +98,19 @@ class SiteRefused(SiteUnreachable):
             f"the site at {url} refuses this auth string, or was told none ({cause}); nothing was "
             "changed. It is the line in the file auth in HEADWAY_HOME on the server's machine: "
             "give it as PREFECT_API_AUTH_STRING, for a node to `headway node join`",
+        )
+
+
+class SiteBroken(SiteUnreachable):
+    """The Prefect server at *url* answers, but fails at what it was asked."""
+
+    def __init__(self, url: str, cause: str) -> None:
+        self.url = url
+        self.cause = cause
+        HeadwayError.__init__(
+            self,
+            f"the Prefect server at {url} failed at a question ({cause}), so nothing is known of "
+            "its answer; see server.log in the folder state of HEADWAY_HOME on its machine",
         )
 
 

@@ -660,6 +660,31 @@ def test_a_claim_is_given_back_by_its_holder_only(ledger: Ledger) -> None:
     assert ledger.runs.get("a").state is RunState.WAITING
 
 
+def test_a_claim_has_a_deadline_until_a_flow_takes_it_up(ledger: Ledger) -> None:
+    enqueue(ledger, "a")
+    enqueue(ledger, "b")
+    terms: Any = {"reading": None, "ttl_s": 60.0}
+    late = ledger.leases.admit("a", "node-a", Demand(GIB), start_limit_s=-1.0, **terms)
+    early = ledger.leases.admit("b", "node-a", Demand(GIB), start_limit_s=600.0, **terms)
+    by_itself = granted(ledger, "c")
+    assert isinstance(late, Lease)
+    assert isinstance(early, Lease)
+    assert early.start_by is not None
+    assert by_itself.start_by is None
+    assert ledger.leases.unstarted("node-a") == [late, early]
+    assert ledger.leases.unstarted("node-b") == []
+    assert ledger.leases.overdue("node-a") == [late]
+    ledger.leases.take_up(late.fence)
+    ledger.leases.take_up(late.fence)
+    assert ledger.leases.overdue("node-a") == []
+    assert ledger.leases.unstarted("node-a") == [early]
+    with pytest.raises(LeaseLost):
+        ledger.leases.take_up(replace(early.fence, token="of a claim before"))
+    ledger.leases.give_back("b", early.token)
+    with pytest.raises(LeaseLost, match="released"):
+        ledger.leases.take_up(early.fence)
+
+
 # --- gangs ---
 
 
