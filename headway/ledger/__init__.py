@@ -14,6 +14,7 @@ from headway.ledger.progress_snapshots import ProgressSnapshots
 from headway.ledger.runs import Runs
 from headway.ledger.series import Progress, Traces
 from headway.ledger.staged import Staged
+from headway.ledger.steps import Steps
 from headway.ledger.telemetry import Telemetry
 from headway.ledger.warnings import Warnings
 
@@ -27,6 +28,7 @@ class Ledger:
         self.nodes = Nodes(database)
         self.settings = SiteSettings(database)
         self.runs = Runs(database)
+        self.steps = Steps(database)
         self.attempts = Attempts(database)
         self.leases = Leases(database)
         self.pools = Pools(database)

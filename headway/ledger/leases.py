@@ -7,28 +7,30 @@ from secrets import token_hex
 
 from sqlalchemy import delete
 from sqlmodel import col, select
+from sqlmodel.sql.expression import SelectOfScalar
 
 from headway.errors import LeaseLost
 from headway.ledger.attempts import note_claim, note_end
 from headway.ledger.columns import now
 from headway.ledger.database import Repository
+from headway.ledger.fences import ended_before, fenced, given_back_before, leased
 from headway.ledger.gang_rows import meeting_port, rank_run, ranks_begun
 from headway.ledger.lease_rows import (
     LIVE,
     grant,
-    held_lease,
     lease_from,
     leases_from,
     leases_of,
     live_lease,
     live_leases,
     lock_nodes,
+    number,
     release_all,
 )
 from headway.ledger.nodes import node_record, of_the_site
 from headway.ledger.run_rows import move, run_row
-from headway.ledger.tables import LeaseGpuRow, LeaseRow, RunRow
-from headway.model.lease import Demand, Lease, Resource, Wait
+from headway.ledger.tables import LeaseGpuRow, LeaseRow
+from headway.model.lease import Demand, Fence, Lease, Resource, Wait
 from headway.model.node import NodeReading
 from headway.model.run import GRANTED, Exit, ExitKind, RunState
 from headway.policy.admission import judge
@@ -53,6 +55,7 @@ class Leases(Repository):
         others: Sequence[str] = (),
         utilisation_limit: float = 1.0,
         predicted_high_s: float | None = None,
+        start_limit_s: float | None = None,
     ) -> Lease | Wait:
         """Grant *demand* on *node*, and on *others*, to a waiting run, or say what is missing.
 
@@ -72,6 +75,8 @@ class Leases(Repository):
             others: Nodes of the ranks 1, 2, …
             utilisation_limit: See `policy.admission.judge`.
             predicted_high_s: Upper quantile of the runtime, for backfill.
+            start_limit_s: Within so long a flow process has to `take_up` the claim; None
+                where one asks for itself.
 
         Returns:
             The lease on *node*, or why there is none.
@@ -85,6 +90,8 @@ class Leases(Repository):
                 return Wait(Resource.NODE, f"node {missing} has not joined this site")
             if run.state is not RunState.WAITING or leases_of(session, run_id):
                 return Wait(Resource.TURN, "it is claimed already, or its last attempt still ends")
+            if run.suspended_at is not None:
+                return Wait(Resource.TURN, "it is suspended: resume it on its page in Prefect")
             admits = []
             for name in names:
                 record = node_record(rows[name])
@@ -111,6 +118,7 @@ class Leases(Repository):
                     disk_bytes=demand.disk_bytes,
                     granted_at=moment,
                     expires_at=expires_at,
+                    start_by=_after(moment, start_limit_s) if rank == 0 else None,
                     predicted_end_at=_after(moment, predicted_high_s),
                 )
                 for rank, name in enumerate(names)
@@ -127,6 +135,26 @@ class Leases(Repository):
             run.resource, run.reason, run.expected_start_at = None, "", None
             session.flush()
             return lease_from(session, leases[0])
+
+    def take_up(self, fence: Fence) -> None:
+        """A flow process begins the attempt: its claim has no deadline any more. Idempotent.
+
+        Raises:
+            LeaseLost: The claim was given back, or is another's now.
+        """
+        with self._database.transaction() as session:
+            leased(session, fence).start_by = None
+
+    def unstarted(self, node: str) -> list[Lease]:
+        """Claims on *node* that no flow process has taken up yet, oldest first."""
+        with self._database.transaction() as session:
+            return leases_from(session, session.exec(_unstarted(node)).all())
+
+    def overdue(self, node: str) -> list[Lease]:
+        """Those of them whose deadline has passed by the database's clock."""
+        with self._database.transaction() as session:
+            late = _unstarted(node).where(col(LeaseRow.start_by) < now(session))
+            return leases_from(session, session.exec(late).all())
 
     def take(self, lease_id: int, gang_id: str, attempt: int, run_id: str) -> Lease:
         """Make a lease that a gang holds for a rank the own one of run *run_id*. Idempotent.
@@ -157,7 +185,7 @@ class Leases(Repository):
             over = gang.attempt != attempt or gang.state not in GRANTED
             if lease is None or not held or lease.gang_rank == 0 or over:
                 why = f"attempt {attempt} of the gang is over, or its part here began elsewhere"
-                raise LeaseLost(lease_id, gang_id, why)
+                raise LeaseLost(gang_id, attempt, why)
             session.add(rank_run(gang, lease, run_id))
             session.flush()
             lease.run_id, lease.gang_rank = run_id, 0
@@ -166,8 +194,7 @@ class Leases(Repository):
 
     def resize(
         self,
-        lease_id: int,
-        token: str,
+        fence: Fence,
         demand: Demand,
         *,
         reading: NodeReading | None,
@@ -181,10 +208,11 @@ class Leases(Repository):
             LeaseLost: Released, or another token holds it.
         """
         with self._database.transaction() as session:
-            lease = held_lease(session, lease_id, token)
-            node_row = lock_nodes(session, [lease.node])[lease.node]
+            seen = live_lease(session, fence.run_id)
+            rows = lock_nodes(session, [seen.node] if seen else [])  # before the run, as `admit`
+            lease = leased(session, fence)
+            node, lease_id = node_record(rows[lease.node]).node, number(lease)
             others = [it for it in live_leases(session, [lease.node]) if it.lease_id != lease_id]
-            node = node_record(node_row).node
             headroom = compute_headroom(node, others, reading, utilisation_limit=utilisation_limit)
             held = {gpu.uuid for gpu in lease_from(session, lease).gpus}
             # The GPUs it holds, which its prediction is about, if they will do.
@@ -204,24 +232,28 @@ class Leases(Repository):
             grant(session, lease, decision.gpus, ())
             return lease_from(session, lease)
 
-    def renew(self, lease_id: int, token: str, ttl_s: float) -> None:
+    def renew(self, fence: Fence, ttl_s: float) -> None:
         """Move the expiry, also of what the run's other ranks have yet to take.
 
         Raises:
             LeaseLost: It is released or somebody else's.
         """
         with self._database.transaction() as session:
-            lease = held_lease(session, lease_id, token)
-            for each in leases_of(session, lease.run_id):
+            leased(session, fence)
+            for each in leases_of(session, fence.run_id):
                 each.expires_at = now(session) + timedelta(seconds=ttl_s)
 
-    def release(self, run_id: str) -> bool:
-        """Release the run's leases and ports, once its container is gone. Idempotent.
+    def release(self, fence: Fence) -> None:
+        """Release the attempt's lease and ports, once its container is gone. Idempotent.
 
         What its other ranks have not taken goes too: nothing runs there yet.
+        What another attempt or another grant holds stays as it is.
         """
         with self._database.transaction() as session:
-            return bool(release_all(session, LeaseRow.run_id == run_id))
+            run_row(session, fence.run_id, lock=True)
+            lease = live_lease(session, fence.run_id)
+            if lease is not None and (lease.attempt, lease.token) == (fence.attempt, fence.token):
+                release_all(session, LeaseRow.run_id == fence.run_id)
 
     def release_untaken(self, node: str, ttl_s: float) -> list[str]:
         """Release what gangs held on *node* for ranks, and did not renew for *ttl_s* more.
@@ -240,21 +272,27 @@ class Leases(Repository):
         with self._database.transaction() as session:
             release_all(session, LeaseRow.node == node)
 
-    def give_back(self, run_id: str, token: str) -> bool:
-        """Undo a claim before anything started: same attempt, back to the queue.
+    def give_back(self, fence: Fence) -> bool:
+        """Undo a claim before anything started: same attempt, back to the queue. Idempotent.
 
         Nothing for a part of a gang: it is no run that could wait by itself.
+
+        Returns:
+            Whether the run waits; False when its container was started or it has ended.
+
+        Raises:
+            LeaseLost: Another attempt or another lease has the run.
         """
         with self._database.transaction() as session:
-            run = session.get(RunRow, run_id, with_for_update=True)
-            if run is not None and run.gang_id is not None:
+            run = run_row(session, fence.run_id, lock=True)
+            if run.gang_id is not None or ended_before(session, run, fence):
                 return False
-            lease = live_lease(session, run_id)
-            if lease is not None and lease.token != token:
-                return False  # it was given back before, and is another's claim now
-            release_all(session, LeaseRow.run_id == run_id)
-            if run is None or run.state is not RunState.CLAIMED:
-                return False
+            if given_back_before(session, run, fence):
+                return True
+            fenced(session, fence)
+            if run.state is not RunState.CLAIMED:
+                return run.state is RunState.WAITING
+            release_all(session, LeaseRow.run_id == fence.run_id)
             move(run, RunState.WAITING)
             run.claimed_at = None
             if ranks_begun(session, run):
@@ -296,6 +334,11 @@ class Leases(Repository):
         with self._database.transaction() as session:
             query = select(LeaseRow).where(LeaseRow.run_id == run_id).order_by("lease_id")
             return leases_from(session, session.exec(query).all())
+
+
+def _unstarted(node: str) -> SelectOfScalar[LeaseRow]:
+    on_node = LeaseRow.node == node, LIVE, col(LeaseRow.start_by).is_not(None)
+    return select(LeaseRow).where(*on_node).order_by("lease_id")
 
 
 def _after(moment: datetime, seconds: float | None) -> datetime | None:

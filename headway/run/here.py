@@ -5,13 +5,13 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from headway.errors import PolicyViolation
+from headway.errors import LeaseLost, PolicyViolation
 from headway.forecast import Forecaster
 from headway.home import have_passable
 from headway.ledger.records import RunRecord
 from headway.model.container_policy import GangNetwork, NetworkMode
 from headway.model.job import TrainingJob
-from headway.model.lease import Lease, Refuse
+from headway.model.lease import Fence, Lease, Refuse
 from headway.model.run import Prediction
 from headway.run.rendezvous import Meeting, own_address
 from headway.runtime import secretfiles
@@ -60,10 +60,30 @@ class NodeAttempt:
         )
         self.number = self.record.attempt
         self.override = self.record.demand_override or {}
-        self.lease = self.site.ledger.leases.of_run(run_id)
+        self.lease = self._take_up()
         self.dataset: StagedDataset | None = None
         self.meeting = meeting
         """Where it meets the other ranks of its gang; None for a job on one node."""
+
+    def _take_up(self) -> Lease | None:
+        """The lease of this attempt, whose claim is taken up here; None where it has none.
+
+        Raises:
+            LeaseLost: It was granted on another node since, or given back at this moment.
+        """
+        leases = self.site.ledger.leases
+        lease = leases.of_run(self.run_id)
+        if lease is None or lease.attempt != self.number:
+            return None  # the attempt before has not let go of its own yet
+        if lease.node != self.site.settings.node:
+            raise LeaseLost(self.run_id, self.number, f"it is held on node {lease.node}")
+        leases.take_up(lease.fence)
+        return lease
+
+    @property
+    def fence(self) -> Fence:
+        """Its right to write into the ledger."""
+        return self.lease.fence if self.lease is not None else Fence(self.run_id, self.number)
 
     @property
     def container(self) -> str:

@@ -6,8 +6,10 @@ others wait.
 """
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 
+from headway.errors import LeaseLost
 from headway.ledger.pools import PoolSnapshot
 from headway.model.lease import Wait
 from headway.node.flowrun import live_flow
@@ -71,7 +73,8 @@ class PoolQueue:
         """The claim was lost to Prefect: the run was cancelled, or is somebody else's."""
         lease = self._site.ledger.leases.of_run(run_id)
         if lease is not None and lease.node == self._site.settings.node:
-            self._site.ledger.leases.give_back(run_id, lease.token)
+            with suppress(LeaseLost):  # the janitor was faster
+                self._site.ledger.leases.give_back(lease.fence)
 
     def run_pass(self, gates: Gates | None = None) -> Pass:
         """One pass: plan, grant what starts on this node, say why the others wait."""
@@ -127,7 +130,10 @@ class PoolQueue:
         due = list(self._fallbacks.due(self._site, made, self._waiting, seen))
         for record in due:
             if self._speaks_for_the_pool(seen) and record.prediction and record.demand:
-                self._site.ledger.runs.predict(record.run_id, record.prediction, record.demand)
+                with suppress(LeaseLost):  # another node has claimed it meanwhile
+                    self._site.ledger.runs.predict(
+                        record.unleased, record.prediction, record.demand
+                    )
             self._forget(record.run_id)
             self._waiting.put(record, nodes)
         return bool(due)
