@@ -15,6 +15,7 @@ from headway.admin.processes import (
     start_worker,
 )
 from headway.admin.register import register, write_profile
+from headway.admin.supervisor import start_supervisor
 from headway.errors import (
     LedgerUnreachable,
     RuntimeFailure,
@@ -25,7 +26,7 @@ from headway.gateway.submit import os_user
 from headway.home import ROOT_HOME, settle
 from headway.model.job_text import job_from_document
 from headway.model.run import CANCELLED_BY
-from headway.node.daemon import guard_daemon, server_daemon, worker_daemon
+from headway.node.daemon import guard_daemon, server_daemon, supervisor_daemon, worker_daemon
 from headway.node.forkstart import running_server
 from headway.prefect.auth import site_auth
 from headway.prefect.client import PrefectServer
@@ -53,6 +54,7 @@ def bring_up(site: Site, say: Say) -> dict[str, Any]:
             write_profile(settings, say)
         guard = start_guard(settings, site.clock, say)
         worker = start_worker(settings, site.clock, say)
+        start_supervisor(settings)
     started = (("server", server), ("guard", guard), ("worker", worker))
     return {
         "url": settings.api_url.removesuffix("/api"),
@@ -74,6 +76,7 @@ def take_down(site: Site, say: Say) -> dict[str, Any]:
     """
     settings = site.settings
     cancelled = _end_runs(site, say)
+    supervisor_daemon(settings).stop(signal.SIGTERM, 10.0)  # it would bring back what stops
     stopped = []
     with only_one(settings):
         if worker_daemon(settings).stop(signal.SIGTERM, 10.0):

@@ -1,10 +1,12 @@
 """The long-lived processes of the site on this machine, each known by its pid and start time."""
 
+import fcntl
 import json
 import os
 import signal
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -50,6 +52,14 @@ class Daemon:
         except (OSError, ValueError, KeyError, psutil.Error):
             pass
         return None
+
+    @contextmanager
+    def starting(self) -> Iterator[None]:
+        """Hold while looking whether it runs and starting it: a person and the supervisor may."""
+        self.state_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with (self.state_dir / f"{self.name}.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
 
     def start(self, command: list[str], env: Mapping[str, str]) -> psutil.Process:
         """Start *command* in its own session, so that it outlives this terminal."""
@@ -110,6 +120,11 @@ def server_daemon(settings: Settings) -> Daemon:
 def guard_daemon(settings: Settings) -> Daemon:
     """The guard of this machine's containers."""
     return Daemon("guard", settings.state_dir)
+
+
+def supervisor_daemon(settings: Settings) -> Daemon:
+    """What brings the others back."""
+    return Daemon("supervisor", settings.state_dir)
 
 
 def worker_daemon(settings: Settings) -> Daemon:

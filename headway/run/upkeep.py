@@ -10,6 +10,7 @@ from headway.model.progress import ProgressPoint
 from headway.model.run import Exit, ExitKind
 from headway.policy.disk import DiskUse, why_too_much
 from headway.run.follow import Watched
+from headway.run.guard_notes import read_notes
 from headway.run.here import NodeAttempt
 from headway.run.rendezvous import why_end
 from headway.run.silent_check import SilentCheck
@@ -44,20 +45,15 @@ class AttemptUpkeep:
             },
         )
 
-    def renew(self) -> None:
-        """Renew the lease. Raises `LeaseLost`."""
-        lease, ttl_s = self._lease, self._site.settings.lease_ttl_s
-        self._site.ledger.leases.renew(lease.lease_id, lease.token, ttl_s)
-
     def keep_points(self, before: int, points: Sequence[ProgressPoint]) -> None:
         """Keep progress points in the ledger."""
-        run_id, number = self._attempt.run_id, self._attempt.number
-        self._site.ledger.progress.append(run_id, number, points, first=before)
+        self._site.ledger.progress.append(self._lease.fence, points, first=before)
 
     def keep_snapshot(self, now: Watched) -> None:
         """Keep in the ledger how far the run is."""
         left = now.remaining
         self._site.ledger.progress_snapshots.keep(
+            self._lease.fence,
             ProgressSnapshot(
                 self._attempt.run_id,
                 self._attempt.number,
@@ -67,7 +63,7 @@ class AttemptUpkeep:
                 remaining_s=left.remaining_s if left else None,
                 low_s=left.low_s if left else None,
                 high_s=left.high_s if left else None,
-            )
+            ),
         )
 
     def cancellation(self, status: ContainerStatus) -> Exit | None:
@@ -84,9 +80,14 @@ class AttemptUpkeep:
     def last_cancellation(self, status: ContainerStatus) -> Exit | None:
         """Why a container that has ended had to, whatever ended it; None where it had not.
 
-        What it wrote last is measured too, and what it was stopped for by a flow that has
-        died since.
+        What it wrote last is measured too, and what it was stopped for by the node's guard, or
+        by a flow that has died since.
         """
+        guarded = read_notes(self._site.settings.state_dir).stopped.get(self._attempt.container)
+        if guarded is not None:
+            return Exit(
+                ExitKind.INFRASTRUCTURE, status.exit_code, f"stopped by the guard: {guarded}"
+            )
         too_much = self._why_too_much(self._disk.measure_all())
         if not too_much or not self._asked_bytes:
             return None

@@ -19,13 +19,17 @@ from headway.model.trace import Trace
 from headway.run.attempt import Attempt, exit_of
 from headway.run.followed import Followed
 from headway.run.gpu_use import GpuUse
+from headway.run.guard_notes import GuardNotes, keep_notes
+from headway.run.upkeep import AttemptUpkeep
 from headway.runtime.port import ContainerState, ContainerStatus
 from headway.settings import Settings
 from headway.site import Site
+from headway.telemetry.host import boot_id
 from headway.testing.telemetry import FakeGpus
 from headway.this_node import heartbeat, join_site, read_node
 from headway.units import GIB, MIB
 from tests.support.containers import create_container
+from tests.support.fence import fence_of, release
 from tests.support.site import wait_for
 
 RUN = "00000000-0000-4000-8000-000000000001"
@@ -53,7 +57,9 @@ def test_what_runs_is_followed_though_it_would_not_be_admitted_any_more(site: Si
     demand = site.ledger.runs.get(RUN).demand
     assert demand is not None
     said = Prediction(runtime_s=4711.0, basis="said before the start")
-    site.ledger.runs.predict(RUN, said, replace(demand, host_memory_bytes=65 * MIB))
+    site.ledger.runs.predict(
+        fence_of(site.ledger, RUN), said, replace(demand, host_memory_bytes=65 * MIB)
+    )
     (here,) = site.ledger.nodes.all()
     all_of_it = Reserve(0.0, here.node.capacity.host_memory_bytes)
     full = replace(here.node, reserve=all_of_it)
@@ -88,7 +94,7 @@ def test_training_has_what_staging_left(site: Site, monkeypatch: pytest.MonkeyPa
         Step("stage_data", number, StepState.DONE, began, began + timedelta(seconds=4))
         for number in (attempt.number, attempt.number + 1)
     ]
-    monkeypatch.setattr(site.ledger.runs, "steps", lambda _: steps)
+    monkeypatch.setattr(site.ledger.steps, "of_run", lambda _: steps)
     assert attempt._time_left_s() == 6.0
     assert Attempt(site, RUN, JOB)._time_left_s() is None
 
@@ -124,7 +130,7 @@ def run_once(attempt: Attempt) -> Lease:
     lease = attempt.admit()
     assert isinstance(lease, Lease), lease
     runs, runtime = attempt.site.ledger.runs, attempt.site.runtime.kind.value
-    runs.begin(RUN, attempt.number, lease.token, container=attempt.container, runtime=runtime)
+    runs.begin(lease.fence, container=attempt.container, runtime=runtime)
     return lease
 
 
@@ -146,11 +152,13 @@ def settled(attempt: Attempt, followed: Followed) -> Exit:
     """How the attempt ended; the run is forecast anew, as its worker does."""
     site = attempt.site
     exit_, _ = attempt.settle(followed)
-    site.ledger.leases.release(RUN)
+    release(site.ledger, RUN)
     record = site.ledger.runs.get(RUN)
     if record.state is RunState.WAITING:
         override = record.demand_override
-        site.ledger.runs.predict(RUN, *Forecaster(site).forecast(attempt.job, override=override))
+        site.ledger.runs.predict(
+            fence_of(site.ledger, RUN), *Forecaster(site).forecast(attempt.job, override=override)
+        )
     return exit_
 
 
@@ -278,3 +286,19 @@ def test_a_guess_is_of_the_largest_node_that_the_run_may_go_to(site: Site) -> No
     assert bound.host_memory_bytes <= here.capacity.host_memory_bytes / here.capacity.cpus
     _, large = Forecaster(site).forecast(job, dataset_bytes=200 * GIB, pool=here.pool, queue="here")
     assert large.host_memory_bytes < here.capacity.host_memory_bytes
+
+
+def test_what_the_guard_stopped_is_tried_again_as_the_sites_fault(site: Site) -> None:
+    """Its program ended with 143 or with 0, as it does when it is told to stop."""
+    attempt = Attempt(site, RUN, JOB)
+    lease = attempt.admit()
+    assert isinstance(lease, Lease)
+    site.runtime.start(create_container(site, RUN))
+    why = "its lease could not be renewed for 14 min"
+    site.settings.state_dir.mkdir()
+    keep_notes(site.settings.state_dir, GuardNotes(boot_id(), stopped={attempt.container: why}))
+    site.runtime.stop(attempt.container, 5.0)
+    status = site.runtime.inspect(attempt.container)
+    assert status is not None
+    found = AttemptUpkeep(attempt, lease, ()).last_cancellation(status)
+    assert found == Exit(ExitKind.INFRASTRUCTURE, status.exit_code, f"stopped by the guard: {why}")
