@@ -12,6 +12,7 @@ from pathlib import Path
 
 import psutil
 
+from headway.durable import replace_file
 from headway.errors import HeadwayError
 from headway.project import PROJECT
 from headway.settings import Settings
@@ -92,9 +93,8 @@ class Daemon:
 
     def _note(self, process: psutil.Process) -> None:
         record = {"pid": process.pid, "created": process.create_time()}
-        beside = self._record.with_name(f"{self.name}.{process.pid}.new")
-        beside.write_text(json.dumps(record))
-        beside.replace(self._record)  # whoever reads half of it would take the process for dead
+        # Whoever reads half of it would take the process for dead.
+        replace_file(self._record, json.dumps(record))
 
     def stop(self, how: signal.Signals, grace_s: float) -> bool:
         """Stop it: *how*, then SIGKILL after *grace_s*. False when it did not run."""
