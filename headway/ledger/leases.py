@@ -7,11 +7,13 @@ from secrets import token_hex
 
 from sqlalchemy import delete
 from sqlmodel import col, select
+from sqlmodel.sql.expression import SelectOfScalar
 
 from headway.errors import LeaseLost
 from headway.ledger.attempts import note_claim, note_end
 from headway.ledger.columns import now
 from headway.ledger.database import Repository
+from headway.ledger.fences import leased
 from headway.ledger.gang_rows import meeting_port, rank_run, ranks_begun
 from headway.ledger.lease_rows import (
     LIVE,
@@ -28,7 +30,7 @@ from headway.ledger.lease_rows import (
 from headway.ledger.nodes import node_record, of_the_site
 from headway.ledger.run_rows import move, run_row
 from headway.ledger.tables import LeaseGpuRow, LeaseRow, RunRow
-from headway.model.lease import Demand, Lease, Resource, Wait
+from headway.model.lease import Demand, Fence, Lease, Resource, Wait
 from headway.model.node import NodeReading
 from headway.model.run import GRANTED, Exit, ExitKind, RunState
 from headway.policy.admission import judge
@@ -53,6 +55,7 @@ class Leases(Repository):
         others: Sequence[str] = (),
         utilisation_limit: float = 1.0,
         predicted_high_s: float | None = None,
+        start_limit_s: float | None = None,
     ) -> Lease | Wait:
         """Grant *demand* on *node*, and on *others*, to a waiting run, or say what is missing.
 
@@ -72,6 +75,8 @@ class Leases(Repository):
             others: Nodes of the ranks 1, 2, …
             utilisation_limit: See `policy.admission.judge`.
             predicted_high_s: Upper quantile of the runtime, for backfill.
+            start_limit_s: Within so long a flow process has to `take_up` the claim; None
+                where one asks for itself.
 
         Returns:
             The lease on *node*, or why there is none.
@@ -80,7 +85,9 @@ class Leases(Repository):
         with self._database.transaction() as session:
             rows = lock_nodes(session, names)
             run = run_row(session, run_id, lock=True)
-            missing = next((name for name in names if name not in rows), None)
+            missing = next(
+                (name for name in names if name not in rows or rows[name].removed_at), None
+            )
             if missing is not None:
                 return Wait(Resource.NODE, f"node {missing} has not joined this site")
             if run.state is not RunState.WAITING or leases_of(session, run_id):
@@ -111,6 +118,7 @@ class Leases(Repository):
                     disk_bytes=demand.disk_bytes,
                     granted_at=moment,
                     expires_at=expires_at,
+                    start_by=_after(moment, start_limit_s) if rank == 0 else None,
                     predicted_end_at=_after(moment, predicted_high_s),
                 )
                 for rank, name in enumerate(names)
@@ -127,6 +135,26 @@ class Leases(Repository):
             run.resource, run.reason, run.expected_start_at = None, "", None
             session.flush()
             return lease_from(session, leases[0])
+
+    def take_up(self, fence: Fence) -> None:
+        """A flow process begins the attempt: its claim has no deadline any more. Idempotent.
+
+        Raises:
+            LeaseLost: The claim was given back, or is another's now.
+        """
+        with self._database.transaction() as session:
+            leased(session, fence).start_by = None
+
+    def unstarted(self, node: str) -> list[Lease]:
+        """Claims on *node* that no flow process has taken up yet, oldest first."""
+        with self._database.transaction() as session:
+            return leases_from(session, session.exec(_unstarted(node)).all())
+
+    def overdue(self, node: str) -> list[Lease]:
+        """Those of them whose deadline has passed by the database's clock."""
+        with self._database.transaction() as session:
+            late = _unstarted(node).where(col(LeaseRow.start_by) < now(session))
+            return leases_from(session, session.exec(late).all())
 
     def take(self, lease_id: int, gang_id: str, attempt: int, run_id: str) -> Lease:
         """Make a lease that a gang holds for a rank the own one of run *run_id*. Idempotent.
@@ -197,7 +225,8 @@ class Leases(Repository):
             moment = now(session)
             lease.host_memory_bytes, lease.cpus = demand.host_memory_bytes, demand.cpus
             lease.disk_bytes = demand.disk_bytes
-            lease.expires_at = moment + timedelta(seconds=ttl_s)
+            # Never earlier: its node's guard goes by what it was told before.
+            lease.expires_at = max(lease.expires_at, moment + timedelta(seconds=ttl_s))
             if predicted_high_s is not None:
                 lease.predicted_end_at = _after(moment, predicted_high_s)
             session.exec(delete(LeaseGpuRow).where(col(LeaseGpuRow.lease_id) == lease_id))
@@ -296,6 +325,11 @@ class Leases(Repository):
         with self._database.transaction() as session:
             query = select(LeaseRow).where(LeaseRow.run_id == run_id).order_by("lease_id")
             return leases_from(session, session.exec(query).all())
+
+
+def _unstarted(node: str) -> SelectOfScalar[LeaseRow]:
+    on_node = LeaseRow.node == node, LIVE, col(LeaseRow.start_by).is_not(None)
+    return select(LeaseRow).where(*on_node).order_by("lease_id")
 
 
 def _after(moment: datetime, seconds: float | None) -> datetime | None:

@@ -5,7 +5,7 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from headway.errors import PolicyViolation
+from headway.errors import LeaseLost, PolicyViolation
 from headway.forecast import Forecaster
 from headway.home import have_passable
 from headway.ledger.records import RunRecord
@@ -60,10 +60,25 @@ class NodeAttempt:
         )
         self.number = self.record.attempt
         self.override = self.record.demand_override or {}
-        self.lease = self.site.ledger.leases.of_run(run_id)
+        self.lease = self._take_up()
         self.dataset: StagedDataset | None = None
         self.meeting = meeting
         """Where it meets the other ranks of its gang; None for a job on one node."""
+
+    def _take_up(self) -> Lease | None:
+        """The lease of this attempt, whose claim is taken up here; None where it has none.
+
+        Raises:
+            LeaseLost: It was granted on another node since, or given back at this moment.
+        """
+        leases = self.site.ledger.leases
+        lease = leases.of_run(self.run_id)
+        if lease is None or lease.attempt != self.number:
+            return None  # the attempt before has not let go of its own yet
+        if lease.node != self.site.settings.node:
+            raise LeaseLost(lease.lease_id, self.run_id, f"it is held on node {lease.node}")
+        leases.take_up(lease.fence)
+        return lease
 
     @property
     def container(self) -> str:
