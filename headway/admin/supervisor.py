@@ -19,6 +19,7 @@ from headway.errors import HeadwayError
 from headway.node.daemon import (
     Daemon,
     database_daemon,
+    guard_daemon,
     server_daemon,
     supervisor_daemon,
     worker_daemon,
