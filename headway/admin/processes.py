@@ -51,7 +51,10 @@ def start_prefect(settings: Settings, clock: Clock, say: Callable[[str], None]) 
             another program's server has the port.
     """
     daemon = server_daemon(settings)
-    with PrefectServer(settings.api_url, auth=have_auth(settings), timeout_s=5.0) as server:
+    with (
+        daemon.starting(),
+        PrefectServer(settings.api_url, auth=have_auth(settings), timeout_s=5.0) as server,
+    ):
         if daemon.process() is not None and server.is_healthy():
             if server.accepts():
                 return False
@@ -81,13 +84,14 @@ def server_command(settings: Settings) -> list[str]:
 def start_worker(settings: Settings, clock: Clock, say: Callable[[str], None]) -> bool:
     """Start this node's worker unless it runs; whether it was started."""
     daemon = worker_daemon(settings)
-    if daemon.process() is not None:
-        return False
-    say(f"starting the worker of node {settings.node} in pool {settings.pool} …")
-    ready = settings.state_dir / "worker.ready"
-    ready.unlink(missing_ok=True)
-    daemon.start(worker_command(settings), site_environment(settings))
-    _await(daemon, "the worker", ready.exists, _WORKER_START_S, clock)
+    with daemon.starting():
+        if daemon.process() is not None:
+            return False
+        say(f"starting the worker of node {settings.node} in pool {settings.pool} …")
+        ready = settings.state_dir / "worker.ready"
+        ready.unlink(missing_ok=True)
+        daemon.start(worker_command(settings), site_environment(settings))
+        _await(daemon, "the worker", ready.exists, _WORKER_START_S, clock)
     return True
 
 

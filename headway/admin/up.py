@@ -14,6 +14,7 @@ from headway.admin.processes import (
     start_worker,
 )
 from headway.admin.register import register, write_profile
+from headway.admin.supervisor import start_supervisor
 from headway.errors import (
     LedgerUnreachable,
     RunUnknown,
@@ -23,7 +24,7 @@ from headway.gateway.submit import os_user
 from headway.home import ROOT_HOME, settle
 from headway.model.job_text import job_from_document
 from headway.model.run import CANCELLED_BY
-from headway.node.daemon import server_daemon, worker_daemon
+from headway.node.daemon import server_daemon, supervisor_daemon, worker_daemon
 from headway.node.forkstart import running_server
 from headway.prefect.auth import site_auth
 from headway.prefect.client import PrefectServer
@@ -49,6 +50,7 @@ def bring_up(site: Site, say: Say) -> dict[str, Any]:
         if registered:
             write_profile(settings, say)
         worker = start_worker(settings, site.clock, say)
+        start_supervisor(settings)
     return {
         "url": settings.api_url.removesuffix("/api"),
         "started": [n for n, new in (("server", server), ("worker", worker)) if new],
@@ -65,6 +67,7 @@ def take_down(site: Site, say: Say) -> dict[str, Any]:
     """Stop all of it: runs first, each with its grace time, then worker and server."""
     settings = site.settings
     cancelled = _end_runs(site, say)
+    supervisor_daemon(settings).stop(signal.SIGTERM, 10.0)  # it would bring back what stops
     stopped = []
     with only_one(settings):
         if worker_daemon(settings).stop(signal.SIGTERM, 10.0):
