@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from headway.admin.database.own import have_database
 from headway.admin.environment import prefect_command
 from headway.admin.processes import (
     only_one,
@@ -24,7 +25,12 @@ from headway.gateway.submit import os_user
 from headway.home import ROOT_HOME, settle
 from headway.model.job_text import job_from_document
 from headway.model.run import CANCELLED_BY
-from headway.node.daemon import server_daemon, supervisor_daemon, worker_daemon
+from headway.node.daemon import (
+    database_daemon,
+    server_daemon,
+    supervisor_daemon,
+    worker_daemon,
+)
 from headway.node.forkstart import running_server
 from headway.prefect.auth import site_auth
 from headway.prefect.client import PrefectServer
@@ -42,6 +48,7 @@ def bring_up(site: Site, say: Say) -> dict[str, Any]:
     if os.geteuid() == 0 and settings.home == Path.home() / ".headway":
         say(f"going on with the site in {settings.home}; a new one of root's is in {ROOT_HOME}")
     with only_one(settings):
+        database = have_database(settings, site.clock, say)
         site.make_ledger()
         if worker_daemon(settings).process() is None:
             site.choose_runtime()  # here, where somebody reads why it cannot be
@@ -53,7 +60,11 @@ def bring_up(site: Site, say: Say) -> dict[str, Any]:
         start_supervisor(settings)
     return {
         "url": settings.api_url.removesuffix("/api"),
-        "started": [n for n, new in (("server", server), ("worker", worker)) if new],
+        "started": [
+            name
+            for name, new in (("database", database), ("server", server), ("worker", worker))
+            if new
+        ],
         "registered": registered,
         "node": settings.node,
         "auth_file": str(settings.auth_file),
@@ -79,6 +90,8 @@ def take_down(site: Site, say: Say) -> dict[str, Any]:
             stopped.append("fork server")
         if server_daemon(settings).stop(signal.SIGTERM, 20.0):
             stopped.append("server")
+        if database_daemon(settings).stop(signal.SIGINT, 60.0):  # last: the others write to it
+            stopped.append("database")
     say(f"stopped: {', '.join(stopped)}" if stopped else "nothing was running")
     return {"stopped": stopped, "cancelled": cancelled}
 
