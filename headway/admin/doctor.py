@@ -4,6 +4,7 @@ import shutil
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
+from headway.admin.database.own import looked_at
 from headway.errors import (
     GpuLost,
     HeadwayError,
@@ -35,6 +36,7 @@ def examine(site: Site, server: PrefectServer) -> list[Finding]:
 
 
 def _findings(site: Site, server: PrefectServer) -> Iterator[Finding]:
+    yield Finding("database", *looked_at(site.settings))
     yield _try("ledger", lambda: f"{len(site.ledger.nodes.all())} node(s)", LedgerError)
     healthy = server.is_healthy()
     advice = f"no answer at {server.api_url}; run `headway up`"

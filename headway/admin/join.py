@@ -8,6 +8,7 @@ from headway.admin.environment import site_environment
 from headway.admin.processes import server_command, start_guard, worker_command
 from headway.admin.register import make_pool, register
 from headway.clock import SystemClock
+from headway.durable import replace_file
 from headway.errors import SiteRefused, SiteUnreachable
 from headway.home import settle
 from headway.ledger import Ledger
@@ -48,7 +49,7 @@ def join(
     with PrefectServer(server_url, auth=secret, timeout_s=10.0) as server:
         registered = server.has_deployment()
         Ledger.open(ledger_url).close()
-        settings.server_pointer.write_text(server_url)
+        replace_file(settings.server_pointer, server_url)
         keep_secret(settings.ledger_pointer, ledger_url)
         if secret:
             keep_secret(settings.auth_file, secret)

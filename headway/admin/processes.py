@@ -72,7 +72,7 @@ def start_prefect(settings: Settings, clock: Clock, say: Callable[[str], None]) 
         say(f"starting the Prefect server at {settings.api_url.removesuffix('/api')} …")
         if daemon.process() is None:
             daemon.start(server_command(settings), site_environment(settings))
-        _await(daemon, "the Prefect server", server.is_healthy, _SERVER_START_S, clock)
+        await_ready(daemon, "the Prefect server", server.is_healthy, _SERVER_START_S, clock)
     return True
 
 
@@ -92,7 +92,7 @@ def start_guard(settings: Settings, clock: Clock, say: Callable[[str], None]) ->
         ready = settings.state_dir / "guard.ready"
         ready.unlink(missing_ok=True)
         daemon.start([sys.executable, "-m", "headway.node.guard"], site_environment(settings))
-        _await(daemon, "the guard", ready.exists, _WORKER_START_S, clock)
+        await_ready(daemon, "the guard", ready.exists, _WORKER_START_S, clock)
     return True
 
 
@@ -106,7 +106,7 @@ def start_worker(settings: Settings, clock: Clock, say: Callable[[str], None]) -
         ready = settings.state_dir / "worker.ready"
         ready.unlink(missing_ok=True)
         daemon.start(worker_command(settings), site_environment(settings))
-        _await(daemon, "the worker", ready.exists, _WORKER_START_S, clock)
+        await_ready(daemon, "the worker", ready.exists, _WORKER_START_S, clock)
     return True
 
 
@@ -123,9 +123,14 @@ def _port_is_taken(settings: Settings) -> bool:
         return probe.connect_ex((settings.host, settings.port)) == 0
 
 
-def _await(
+def await_ready(
     daemon: Daemon, what: str, ready: Callable[[], bool], limit_s: float, clock: Clock
 ) -> None:
+    """Wait until *ready*.
+
+    Raises:
+        StartFailed: The process ended, or was not ready within *limit_s*.
+    """
     end = clock.monotonic_s() + limit_s
     while not ready():
         if daemon.process() is None:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from headway.admin.database.own import have_database
 from headway.admin.environment import prefect_command
 from headway.admin.processes import (
     only_one,
@@ -26,7 +27,13 @@ from headway.gateway.submit import os_user
 from headway.home import ROOT_HOME, settle
 from headway.model.job_text import job_from_document
 from headway.model.run import CANCELLED_BY
-from headway.node.daemon import guard_daemon, server_daemon, supervisor_daemon, worker_daemon
+from headway.node.daemon import (
+    database_daemon,
+    guard_daemon,
+    server_daemon,
+    supervisor_daemon,
+    worker_daemon,
+)
 from headway.node.forkstart import running_server
 from headway.prefect.auth import site_auth
 from headway.prefect.client import PrefectServer
@@ -45,6 +52,7 @@ def bring_up(site: Site, say: Say) -> dict[str, Any]:
     if os.geteuid() == 0 and settings.home == Path.home() / ".headway":
         say(f"going on with the site in {settings.home}; a new one of root's is in {ROOT_HOME}")
     with only_one(settings):
+        database = have_database(settings, site.clock, say)
         site.make_ledger()
         if worker_daemon(settings).process() is None:
             site.choose_runtime()  # here, where somebody reads why it cannot be
@@ -55,7 +63,12 @@ def bring_up(site: Site, say: Say) -> dict[str, Any]:
         guard = start_guard(settings, site.clock, say)
         worker = start_worker(settings, site.clock, say)
         start_supervisor(settings)
-    started = (("server", server), ("guard", guard), ("worker", worker))
+    started = (
+        ("database", database),
+        ("server", server),
+        ("guard", guard),
+        ("worker", worker),
+    )
     return {
         "url": settings.api_url.removesuffix("/api"),
         "started": [name for name, new in started if new],
@@ -92,6 +105,8 @@ def take_down(site: Site, say: Say) -> dict[str, Any]:
             say(f"the guard stays, since {', '.join(alive)} goes on; `headway up` finds it again")
         elif guard_daemon(settings).stop(signal.SIGTERM, 10.0):
             stopped.append("guard")
+        if database_daemon(settings).stop(signal.SIGINT, 60.0):  # last: the others write to it
+            stopped.append("database")
     say(f"stopped: {', '.join(stopped)}" if stopped else "nothing was running")
     return {"stopped": stopped, "cancelled": cancelled}
 
