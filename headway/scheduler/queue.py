@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from headway.ledger.pools import PoolSnapshot
 from headway.model.lease import Wait
+from headway.model.run import Exit, Measurement
 from headway.node.flowrun import live_flow
 from headway.policy.claims import claim_room
 from headway.policy.plan import Plan
@@ -118,8 +119,12 @@ class PoolQueue:
         refused = []
         for record in seen.changed:
             self._forget(record.run_id)
+            job = intake.job_of(record)
+            if isinstance(job, Exit):
+                self._site.ledger.runs.finish(record.run_id, job, Measurement())
+                continue
             anew = record.demand is None or record.demand_override is not None
-            told = intake.predicted(record) if anew else record
+            told = intake.predicted(record, job) if anew else record
             if told is None:
                 refused.append(record.run_id)
             else:
