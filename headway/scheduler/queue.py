@@ -6,10 +6,13 @@ others wait.
 """
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 
+from headway.errors import LeaseLost
 from headway.ledger.pools import PoolSnapshot
-from headway.model.lease import Wait
+from headway.ledger.records import RunRecord
+from headway.model.lease import Fence, Wait
 from headway.model.run import Exit, Measurement
 from headway.node.flowrun import live_flow
 from headway.policy.claims import claim_room
@@ -76,7 +79,8 @@ class PoolQueue:
         lease = self._site.ledger.leases.of_run(run_id)
         if lease is None or lease.start_by is None or lease.node != self._site.settings.node:
             return
-        self._site.ledger.leases.give_back(run_id, lease.token)
+        with suppress(LeaseLost):  # the janitor was faster
+            self._site.ledger.leases.give_back(lease.fence)
 
     def claims_are_taken_up(self) -> bool:
         """Whether flow processes have taken up so many claims that this node may claim more."""
@@ -121,7 +125,7 @@ class PoolQueue:
             self._forget(record.run_id)
             job = intake.job_of(record)
             if isinstance(job, Exit):
-                self._site.ledger.runs.finish(record.run_id, job, Measurement())
+                self._end(record, job)
                 continue
             anew = record.demand is None or record.demand_override is not None
             told = intake.predicted(record, job) if anew else record
@@ -130,6 +134,12 @@ class PoolQueue:
             else:
                 waiting.put(told, nodes)
         return refused
+
+    def _end(self, record: RunRecord, exit_: Exit) -> None:
+        """End a run that waits, unless it was granted or ended since it was read."""
+        with suppress(LeaseLost):
+            fence = Fence(record.run_id, record.attempt)
+            self._site.ledger.runs.finish(fence, exit_, Measurement())
 
     def _forget(self, run_id: str) -> None:
         self._announced.forget(run_id)
@@ -148,7 +158,10 @@ class PoolQueue:
         due = list(self._fallbacks.due(self._site, made, self._waiting, seen))
         for record in due:
             if self._speaks_for_the_pool(seen) and record.prediction and record.demand:
-                self._site.ledger.runs.predict(record.run_id, record.prediction, record.demand)
+                with suppress(LeaseLost):  # another node has claimed it meanwhile
+                    self._site.ledger.runs.predict(
+                        record.unleased, record.prediction, record.demand
+                    )
             self._forget(record.run_id)
             self._waiting.put(record, nodes)
         return bool(due)
