@@ -27,6 +27,7 @@ from prefect.states import Failed
 from prefect.workers import process as prefect_process
 from prefect.workers.process import ProcessJobConfiguration, ProcessWorker, ProcessWorkerResult
 
+from headway.model.run import RunState
 from headway.node.daemon import worker_daemon
 from headway.node.forkstart import stub_command
 from headway.node.janitor import Janitor
@@ -36,7 +37,7 @@ from headway.scheduler.queue import PoolQueue
 from headway.settings import read_settings
 from headway.site import current_site
 from headway.this_node import heartbeat, join_site, take_name
-from headway.worker.cancellation import Preemption, end_flow_process
+from headway.worker.cancellation import end_flow_process
 from headway.worker.flow_process import GpuNodeConfiguration, have_fork_server, refusal
 from headway.worker.housekeeping import adopt_blocks, adopt_gates, mend
 from headway.worker.offers import foreign, instructions, offers
@@ -51,10 +52,18 @@ _HEARTBEAT_EVERY_S = 5.0
 _READING_HOLDS_S = 60.0
 """A node that could not be read for so long says nothing, and so counts as lost."""
 _TRIM_LOGS_EVERY_S = 5.0
-_JANITOR_EVERY_S = 10.0
+_HOUSE_EVERY_S = 10.0
+_JANITOR_EVERY_S = 5.0
+"""A cancelled run is stopped within three rounds, whatever else the worker hears of it."""
 _PRUNE_EVERY_S = 3600.0
 _PAGES_EVERY_S = 1.0
 _LISTEN_AGAIN_S = 5.0
+_NEW = ("prefect.flow-run.Scheduled",)
+_ASKED = tuple(
+    f"prefect.flow-run.{state}"
+    for state in ("Cancelled", "Cancelling", "Suspended", "Paused", "Resuming", "AwaitingRetry")
+)
+"""What a run is called when its user cancels, suspends, resumes or retries it."""
 
 
 class GpuNodeWorker(ProcessWorker):
@@ -92,7 +101,9 @@ class GpuNodeWorker(ProcessWorker):
         self._alive: set[UUID] = set()
         self._wake = asyncio.Event()
         self._housework = asyncio.Event()
-        self._mended = False
+        self._mended = self._house_kept = False
+        self._called: set[str] = set()
+        self._loop = asyncio.get_running_loop()
         # Prefect's own handling of SIGTERM kills the flows with the worker. Here
         # the flows go on and the next worker takes them up, so it only leaves.
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -110,7 +121,7 @@ class GpuNodeWorker(ProcessWorker):
         join_site(self._site)
         self._queue = PoolQueue(self._site)
         self._sampler = Sampler(self._site)
-        self._janitor = Janitor(self._site)
+        self._janitor = Janitor(self._site, self._call_janitor)
         self._command = stub_command(self._site.settings.state_dir)
         self._reading = self._sampler.tick()
         have_fork_server(self._site.settings.state_dir)
@@ -120,8 +131,7 @@ class GpuNodeWorker(ProcessWorker):
         tasks = self._runs_task_group
         assert tasks is not None  # noqa: S101 - set by setup(); for the type checker
         self._pool = PrefectPool(self.client, self._site.settings.pool, self._claimed)
-        self._pages = WaitPages(self.client, self._pool, self._site.clock)
-        self._preemption = Preemption(self._janitor.stop_container, tasks)
+        self._pages = WaitPages(self.client, self._pool, self._site.clock, self._waits)
         # The threads of other tasks may all be waiting for an engine or a disk.
         self._heartbeat_thread = anyio.CapacityLimiter(1)
         clock = self._site.clock
@@ -130,7 +140,8 @@ class GpuNodeWorker(ProcessWorker):
             (self._sample, "the node was not sampled", SAMPLE_EVERY_S, None),
             (self._trim_logs, "logs were not trimmed", _TRIM_LOGS_EVERY_S, None),
             (self._prune, "old runs were not removed", _PRUNE_EVERY_S, None),
-            (self._keep_house, "house not kept", _JANITOR_EVERY_S, self._housework),
+            (self._keep_house, "settings were not read", _HOUSE_EVERY_S, None),
+            (self._mend, "no round of the janitor", _JANITOR_EVERY_S, self._housework),
             (self._pass, "no pass over the queue", math.inf, self._wake),
             (self._tell, "why runs wait is not on their pages", _PAGES_EVERY_S, None),
             (self._listen, "no events from Prefect", _LISTEN_AGAIN_S, None),
@@ -153,7 +164,7 @@ class GpuNodeWorker(ProcessWorker):
         return []
 
     async def _pass(self) -> None:
-        if not self._mended:
+        if not self._mended or not self._house_kept:
             return  # first find again what an earlier worker left running
         async with self._pool.passing:
             await super().get_and_submit_flow_runs()
@@ -172,12 +183,13 @@ class GpuNodeWorker(ProcessWorker):
         if not {offer.queue for offer in offered} <= self._pool.queues:
             await adopt_gates(self._site, self._pool)
         at_once = await in_thread(self._queue.take_in, offered)
+        self._called |= self._queue.called
         decided = await in_thread(self._queue.run_pass)
         found = {str(run.id): run for run in new}
         found |= await self._pool.scheduled({*at_once, *decided.start} - found.keys())
         todo = instructions(offered, at_once, decided, found)
         for run_id in decided.preempt:
-            self._preemption.begin(run_id)
+            await in_thread(self._janitor.stop_container, run_id)
         for run_id in todo.give_back:
             await in_thread(self._queue.give_back, run_id)
         for run_id, name in todo.rename.items():
@@ -266,16 +278,31 @@ class GpuNodeWorker(ProcessWorker):
         await anyio.to_thread.run_sync(have_fork_server, self._site.settings.state_dir)
         new_settings = await adopt_blocks(self._site, self._pool)
         new_gates = await adopt_gates(self._site, self._pool)
-        changed = await mend(self._site, self._janitor, self._pool)
-        if new_settings or new_gates or changed or not self._mended:
+        if new_settings or new_gates or not self._house_kept:
+            self._house_kept = True
+            self._wake.set()
+
+    async def _mend(self) -> None:
+        called, self._called = self._called, set()
+        changed = await mend(self._site, self._janitor, self._pool, called)
+        if changed or not self._mended:
             self._mended = True
             self._wake.set()
+
+    def _call_janitor(self) -> None:
+        """Begin a round at once; from any thread."""
+        self._loop.call_soon_threadsafe(self._housework.set)
+
+    async def _waits(self, run_id: str) -> bool:
+        """Whether the ledger has the run waiting now, and not for its user."""
+        run = await anyio.to_thread.run_sync(self._site.ledger.runs.get, run_id)
+        return run.state is RunState.WAITING and run.suspended_at is None
 
     async def _sample(self) -> None:
         self._reading = await anyio.to_thread.run_sync(self._sampler.tick)
 
     async def _prune(self) -> None:
-        if not self._mended:
+        if not self._house_kept:
             return  # how long runs are kept may have changed: the blocks are read first
         await anyio.to_thread.run_sync(tidy, self._site)
 
@@ -288,12 +315,14 @@ class GpuNodeWorker(ProcessWorker):
         await self._pages.write()
 
     async def _listen(self) -> None:
-        """Begin a pass the moment a run is scheduled, instead of with the next poll."""
-        names = ["prefect.flow-run.Scheduled", "prefect.flow-run.Cancelled"]
-        wanted = EventFilter(event=EventNameFilter(name=names))
+        """Act the moment a run is scheduled or its user wants something, before the next poll."""
+        wanted = EventFilter(event=EventNameFilter(name=[*_NEW, *_ASKED]))
         try:
             async with get_events_subscriber(filter=wanted) as events:
-                async for _ in events:
+                async for event in events:
+                    if event.event in _ASKED:
+                        self._called.add(event.resource.id.removeprefix("prefect.flow-run."))
+                        self._housework.set()
                     self._wake.set()
         except Exception as error:  # noqa: BLE001 - polling goes on meanwhile
             log.info("no events from Prefect (%s): polling instead", error)
