@@ -8,6 +8,9 @@ import time
 from datetime import UTC, datetime
 from typing import Protocol
 
+_BOOTTIME = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+"""Where a system has no clock of this name, its monotonic one runs on while it sleeps (macOS)."""
+
 
 class Clock(Protocol):
     """What code that waits or measures may ask for."""
@@ -18,6 +21,10 @@ class Clock(Protocol):
 
     def monotonic_s(self) -> float:
         """Seconds on a clock that never goes back; only differences mean anything."""
+        ...
+
+    def boottime_s(self) -> float:
+        """As `monotonic_s`, but it runs on while the machine sleeps."""
         ...
 
     def sleep(self, seconds: float) -> None:
@@ -35,6 +42,10 @@ class SystemClock:
     def monotonic_s(self) -> float:
         """Seconds since some fixed point; immune to a jump of the wall clock."""
         return time.monotonic()
+
+    def boottime_s(self) -> float:
+        """Seconds since the machine was started, those in which it slept too."""
+        return time.clock_gettime(_BOOTTIME)
 
     def sleep(self, seconds: float) -> None:
         """Wait for *seconds*."""

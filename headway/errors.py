@@ -4,8 +4,9 @@
     ├── InvalidInput            a field has a value that is not allowed
     │   └── ImpossibleDemand    no node of the site could ever hold it
     ├── SiteUnreachable         the Prefect server does not answer
-    │   └── SiteRefused         it answers, but not to this auth string
-    ├── NodeNameTaken           another machine works under this node's name
+    │   ├── SiteRefused         it answers, but not to this auth string
+    │   └── SiteBroken          it answers with an error of its own
+    ├── NodeNameTaken           another machine or home works under this node's name
     ├── LogElsewhere            the log of a run is on another node
     ├── LedgerError
     │   ├── LedgerUnreachable   the database does not answer, or refuses to write
@@ -100,14 +101,32 @@ class SiteRefused(SiteUnreachable):
         )
 
 
-class NodeNameTaken(HeadwayError):
-    """Another machine works as the node called *name*: its runs would be taken for lost."""
+class SiteBroken(SiteUnreachable):
+    """The Prefect server at *url* answers, but fails at what it was asked."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, url: str, cause: str) -> None:
+        self.url = url
+        self.cause = cause
+        HeadwayError.__init__(
+            self,
+            f"the Prefect server at {url} failed at a question ({cause}), so nothing is known of "
+            "its answer; see server.log in the folder state of HEADWAY_HOME on its machine",
+        )
+
+
+class NodeNameTaken(HeadwayError):
+    """Another home works as the node called *name*: its runs would be taken for lost."""
+
+    def __init__(self, name: str, silent_s: float, leases: int) -> None:
         self.name = name
+        self.silent_s = silent_s
+        self.leases = leases
         super().__init__(
-            f"another machine works as node {name}; give this one a name of its own with "
-            "HEADWAY_NODE, or stop the worker there"
+            f"another machine, or another home on this one, is node {name}: it reported "
+            f"{format_duration(silent_s)} ago and holds {leases} lease(s). This one did not "
+            "become a node. Give it a name of its own with HEADWAY_NODE; or stop the other one "
+            f"with `headway node leave` there; or, if it does not come back, "
+            f"`headway node remove {name}`"
         )
 
 

@@ -15,6 +15,7 @@ import stat
 import sys
 from contextlib import suppress
 from pathlib import Path
+from uuid import uuid4
 
 from headway.errors import InvalidInput
 
@@ -74,6 +75,24 @@ def settle(home: Path) -> None:
             _close_all(Path(entry.path))
     _settle_runs(home / "runs")
     _settle_cache(home / "cache")
+
+
+def node_identity(home: Path) -> str:
+    """The id of the node whose home it is, made when it is first asked for.
+
+    It stays when the machine is renamed or started anew. A copy of a home is the
+    same node to the site, so an image of a machine must not hold one.
+    """
+    kept = home / "node.id"
+    if not kept.exists():
+        have_passable(home)
+        own = home / f".node.{uuid4().hex}.new"
+        own.write_text(f"{uuid4()}\n")
+        own.chmod(0o600)
+        with suppress(FileExistsError):  # another process was faster: its id holds
+            kept.hardlink_to(own)
+        own.unlink()
+    return kept.read_text().strip()
 
 
 def _settle_runs(runs: Path) -> None:

@@ -7,8 +7,8 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from headway.errors import HeadwayError, InvalidInput, NodeNameTaken, TelemetryError
-from headway.home import strip_set_ids
+from headway.errors import HeadwayError, InvalidInput, TelemetryError
+from headway.home import node_identity, strip_set_ids
 from headway.model.container_policy import ContainerPolicy
 from headway.model.lease import Refuse
 from headway.model.node import Capacity, Node, NodeReading
@@ -19,9 +19,6 @@ from headway.telemetry.host import boot_id
 from headway.telemetry.reading import node_reading, with_owners
 
 log = logging.getLogger(__name__)
-
-_SILENT_S = 30.0
-"""A worker that lives reports every five seconds."""
 
 
 def remove_container(site: Site, name: str, run_id: str) -> None:
@@ -62,27 +59,12 @@ def adopt(site: Site, name: str, document: dict[str, Any]) -> bool:
     return True
 
 
-def take_name(site: Site) -> None:
-    """Make sure that no other machine works under this node's name.
-
-    A machine that was started anew is another boot under the same name:
-    it waits until the worker of before has been silent for a while.
+def join_site(site: Site) -> None:
+    """Put this node into the ledger with what it has; takes over from a worker before.
 
     Raises:
-        NodeNameTaken: A worker on another machine goes on reporting.
+        NodeNameTaken: Another home has this node's name, and reports or holds leases.
     """
-    known = site.ledger.nodes.get(site.settings.node)
-    if known is None or known.boot_id == boot_id():
-        return
-    while (site.ledger.now() - known.heartbeat_at).total_seconds() < _SILENT_S:
-        site.clock.sleep(1.0)
-        newest = site.ledger.nodes.get(site.settings.node)
-        if newest is not None and newest.heartbeat_at != known.heartbeat_at:
-            raise NodeNameTaken(site.settings.node)
-
-
-def join_site(site: Site) -> None:
-    """Put this node into the ledger with what it has; takes over from a worker before."""
     settings = site.node_settings
     known = site.ledger.nodes.get(site.settings.node)
     before = known.node.capacity.gpus if known is not None else ()
@@ -105,7 +87,12 @@ def join_site(site: Site) -> None:
         price_per_hour=settings.price_per_hour,
         gpu_price_per_hour=settings.gpu_price_per_hour,
     )
-    site.ledger.nodes.register(node, boot_id=boot_id(), worker_token=site.worker_token)
+    site.ledger.nodes.register(
+        node,
+        boot_id=boot_id(),
+        worker_token=site.worker_token,
+        identity=node_identity(site.settings.home),
+    )
 
 
 def heartbeat(site: Site, reading: NodeReading) -> bool:

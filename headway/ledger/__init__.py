@@ -11,6 +11,7 @@ from headway.ledger.leases import Leases
 from headway.ledger.nodes import Nodes, SiteSettings
 from headway.ledger.pools import Pools
 from headway.ledger.progress_snapshots import ProgressSnapshots
+from headway.ledger.renewals import Renewals
 from headway.ledger.runs import Runs
 from headway.ledger.series import Progress, Traces
 from headway.ledger.staged import Staged
@@ -31,6 +32,7 @@ class Ledger:
         self.steps = Steps(database)
         self.attempts = Attempts(database)
         self.leases = Leases(database)
+        self.renewals = Renewals(database)
         self.pools = Pools(database)
         self.progress = Progress(database)
         self.traces = Traces(database)

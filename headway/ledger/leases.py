@@ -85,7 +85,9 @@ class Leases(Repository):
         with self._database.transaction() as session:
             rows = lock_nodes(session, names)
             run = run_row(session, run_id, lock=True)
-            missing = next((name for name in names if name not in rows), None)
+            missing = next(
+                (name for name in names if name not in rows or rows[name].removed_at), None
+            )
             if missing is not None:
                 return Wait(Resource.NODE, f"node {missing} has not joined this site")
             if run.state is not RunState.WAITING or leases_of(session, run_id):
@@ -225,7 +227,8 @@ class Leases(Repository):
             moment = now(session)
             lease.host_memory_bytes, lease.cpus = demand.host_memory_bytes, demand.cpus
             lease.disk_bytes = demand.disk_bytes
-            lease.expires_at = moment + timedelta(seconds=ttl_s)
+            # Never earlier: its node's guard goes by what it was told before.
+            lease.expires_at = max(lease.expires_at, moment + timedelta(seconds=ttl_s))
             if predicted_high_s is not None:
                 lease.predicted_end_at = _after(moment, predicted_high_s)
             session.exec(delete(LeaseGpuRow).where(col(LeaseGpuRow.lease_id) == lease_id))
@@ -240,8 +243,9 @@ class Leases(Repository):
         """
         with self._database.transaction() as session:
             leased(session, fence)
+            until = now(session) + timedelta(seconds=ttl_s)
             for each in leases_of(session, fence.run_id):
-                each.expires_at = now(session) + timedelta(seconds=ttl_s)
+                each.expires_at = max(each.expires_at, until)  # a guard may have given it more
 
     def release(self, fence: Fence) -> None:
         """Release the attempt's lease and ports, once its container is gone. Idempotent.

@@ -1,29 +1,48 @@
 """Nodes of the site, their readings, and what operators set."""
 
+import math
+from datetime import datetime
 from typing import Any
 
-from sqlalchemy import delete
+from sqlalchemy import delete, func
 from sqlmodel import Session, col, select
 from sqlmodel.sql.expression import SelectOfScalar
 
+from headway.errors import NodeNameTaken
 from headway.ledger.codec import record
 from headway.ledger.columns import now
 from headway.ledger.database import Repository
+from headway.ledger.lease_rows import LIVE, release_all
 from headway.ledger.records import NodeRecord
-from headway.ledger.tables import NodeRow, SettingRow, StagedRow, StagedUseRow
+from headway.ledger.tables import LeaseRow, NodeRow, SettingRow, StagedRow, StagedUseRow
+from headway.model.lease import NO_EXPIRY
 from headway.model.node import Capacity, Node, NodeReading, NodeState, Reserve
+
+_REPORTS_S = 60.0
+"""A node whose worker was heard of within so long is at work."""
 
 
 class Nodes(Repository):
     """The node table."""
 
-    def register(self, node: Node, *, boot_id: str, worker_token: str) -> None:
+    def register(self, node: Node, *, boot_id: str, worker_token: str, identity: str = "") -> None:
         """Put *node* into the ledger, or take it over from the worker before.
 
         A node that an operator drained stays drained.
+
+        Args:
+            node: The node.
+            boot_id: Of its machine.
+            worker_token: Of the worker that reports from now on.
+            identity: The id that the node keeps in its home.
+
+        Raises:
+            NodeNameTaken: Another node of this name reports, or holds leases.
         """
         with self._database.transaction() as session:
             known = session.get(NodeRow, node.name, with_for_update=True)
+            if known is not None and known.removed_at is None:
+                _refuse_another(session, known, identity, boot_id)
             drained = known is not None and known.state is NodeState.DRAINING
             session.merge(
                 NodeRow(
@@ -39,6 +58,7 @@ class Nodes(Repository):
                     price_per_hour=node.price_per_hour,
                     gpu_price_per_hour=node.gpu_price_per_hour,
                     boot_id=boot_id,
+                    identity=identity,
                     worker_token=worker_token,
                     heartbeat_at=now(session),
                 )
@@ -74,12 +94,32 @@ class Nodes(Repository):
             row.state, row.state_reason = state, reason
             return True
 
-    def remove(self, name: str) -> bool:
-        """Forget the node and what was staged there; False when there is none of that name."""
+    def held_s(self, name: str, margin_s: float) -> float:
+        """Seconds until *margin_s* after the last expiry of a lease on the node has passed.
+
+        At most 0 where nothing may run there any more; infinity where its leases do not expire.
+        """
+        with self._database.transaction() as session:
+            return _held_s(session, name, margin_s)
+
+    def remove(self, name: str, *, margin_s: float | None = None) -> bool:
+        """Forget the node, what was staged there and what it holds, in one transaction.
+
+        From then on its guard renews nothing, and whatever an attempt there writes is refused.
+
+        Args:
+            name: The node.
+            margin_s: Only if `held_s` with this margin has passed; None for an operator who
+                knows that its machine is off.
+
+        Returns:
+            False when there is none of that name, or it may still hold something.
+        """
         with self._database.transaction() as session:
             row = _row(session, name, lock=True)
-            if row is None:
+            if row is None or (margin_s is not None and _held_s(session, name, margin_s) > 0):
                 return False
+            release_all(session, LeaseRow.node == name)
             row.removed_at = now(session)
             row.worker_token = ""  # a worker that comes back is told that the node is not its own
             for table in (StagedUseRow, StagedRow):
@@ -109,6 +149,29 @@ class SiteSettings(Repository):
 def of_the_site() -> SelectOfScalar[NodeRow]:
     """Rows of nodes that were not removed."""
     return select(NodeRow).where(col(NodeRow.removed_at).is_(None))
+
+
+def _held_s(session: Session, name: str, margin_s: float) -> float:
+    live = (LeaseRow.node == name, LIVE)
+    newest = select(func.max(LeaseRow.expires_at)).where(*live)
+    last: datetime | None = session.exec(newest).one()
+    if last is None:
+        return 0.0
+    if last >= NO_EXPIRY:
+        return math.inf
+    return (last - now(session)).total_seconds() + margin_s
+
+
+def _refuse_another(session: Session, known: NodeRow, identity: str, boot_id: str) -> None:
+    """Raise `NodeNameTaken` where *known* is another node than the one that registers now."""
+    # Version 0.1 had no ids; there a machine that was started anew is another boot.
+    if (known.identity or known.boot_id) == (identity if known.identity else boot_id):
+        return
+    silent_s = (now(session) - known.heartbeat_at).total_seconds()
+    live = (LeaseRow.node == known.name, LIVE)
+    leases = session.exec(select(func.count()).select_from(LeaseRow).where(*live)).one()
+    if silent_s < _REPORTS_S or (leases and known.identity):
+        raise NodeNameTaken(known.name, silent_s, leases)
 
 
 def _row(session: Session, name: str, *, lock: bool = False) -> NodeRow | None:

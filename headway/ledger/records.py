@@ -19,6 +19,8 @@ class NodeRecord:
     worker_token: str
     heartbeat_at: datetime
     reading: NodeReading | None
+    identity: str = ""
+    """The id that it keeps in its home; empty for one of version 0.1."""
 
 
 @dataclass(frozen=True, slots=True)

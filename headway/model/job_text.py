@@ -123,7 +123,7 @@ def _apply(override: str, document: Document) -> None:
     """Put the value of ``key.sub=value`` where it belongs in *document*."""
     key, sign, text = override.partition("=")
     path = tuple(key.strip().split("."))
-    if not sign or not all(path):
+    if not sign or not all(path) or any("\ud800" <= each <= "\udfff" for each in key):
         raise InvalidInput("--set", override, "give key=value, such as resources.cpus=2")
     place = document.values
     for length, part in enumerate(path[:-1], start=1):

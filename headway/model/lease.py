@@ -2,7 +2,10 @@
 
 import enum
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
+
+NO_EXPIRY = datetime(9999, 1, 1, tzinfo=UTC)
+"""Expiry of a lease whose node goes on without renewing: no other could be given its place."""
 
 
 class Sharing(enum.StrEnum):

@@ -1,4 +1,4 @@
-"""JSON as its standard has it: what Python's own reader lets through besides is refused."""
+"""JSON as its standard has it: what Python's own functions let through besides is refused."""
 
 import json
 import math
@@ -39,6 +39,20 @@ def read_strict(text: bytes) -> Any:
         allowed = f"write JSON ({error.msg[:1].lower()}{error.msg[1:]}: line {error.lineno})"
         _refuse(error.doc[error.pos : error.pos + 20], allowed)
     return value
+
+
+def write_strict(value: object) -> bytes:
+    """*value* as JSON that `read_strict` reads.
+
+    Raises:
+        InvalidInput: As there: Prefect's server would store it, and then fail to send it.
+    """
+    try:
+        text = json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeEncodeError as error:
+        _refuse(error.object[error.start], "give text; it has half of a surrogate pair")
+    read_strict(text)
+    return text
 
 
 def _refuse(value: object, allowed: str) -> NoReturn:

@@ -16,8 +16,10 @@ from uuid import uuid4
 import httpx
 
 from headway.clock import Clock, SystemClock
-from headway.errors import InvalidInput, RunUnknown, SiteRefused, SiteUnreachable, shown
+from headway.errors import InvalidInput, RunUnknown, SiteBroken, SiteRefused, SiteUnreachable, shown
+from headway.model.strict_json import write_strict
 from headway.prefect.transport import REFUSED, RetryTransport, SiteAuth
+from headway.prefect.unreadable import HISTORY, REASON, read_apart
 
 FLOW = "train"
 RANK = "rank"
@@ -32,6 +34,7 @@ _COPIED = (
 FINAL = frozenset({"COMPLETED", "FAILED", "CANCELLED", "CRASHED"})
 """Types of states of runs that have ended."""
 _PAGE = 200  # the server's own limit
+_JSON = {"Content-Type": "application/json"}
 
 
 def checked_address(field: str, url: str) -> str:
@@ -93,8 +96,9 @@ class PrefectServer:
         self._client.close()
 
     def _call(self, method: str, path: str, body: object = None) -> Any:
+        content = None if body is None else write_strict(body)
         try:
-            response = self._client.request(method, path, json=body)
+            response = self._client.request(method, path, content=content, headers=_JSON)
         except httpx.TransportError as error:
             raise SiteUnreachable(self.api_url, type(error).__name__) from error
         if response.status_code == httpx.codes.NOT_FOUND:
@@ -102,8 +106,10 @@ class PrefectServer:
         if response.status_code in REFUSED:
             raise SiteRefused(self.api_url, f"HTTP {response.status_code}")
         if response.is_error:
+            broken = response.status_code == httpx.codes.INTERNAL_SERVER_ERROR
+            kind = SiteBroken if broken else SiteUnreachable
             detail = response.text[:300].replace("\n", " ")
-            raise SiteUnreachable(self.api_url, f"HTTP {response.status_code}: {detail}")
+            raise kind(self.api_url, f"HTTP {response.status_code}: {detail}")
         return response.json() if response.content else None
 
     def _has(self, path: str) -> bool:
@@ -246,16 +252,14 @@ class PrefectServer:
         found: list[ListedRun] = []
         seen, size = 0, min(_PAGE, limit)
         while len(found) < limit:
-            page = self._call(
-                "POST",
-                "/flow_runs/filter",
+            page = self._page(
                 {
                     "flows": {"name": {"any_": [FLOW]}},
                     "flow_runs": wanted or None,
                     "sort": "START_TIME_DESC",
                     "limit": size,
                     "offset": seen,
-                },
+                }
             )
             seen += len(page)
             runs = (_flow_run(run) for run in page)
@@ -263,6 +267,26 @@ class PrefectServer:
             if len(page) < size:
                 break
         return found[:limit]
+
+    def _page(self, asked: Mapping[str, Any]) -> list[dict[str, Any]]:
+        """A page of runs; of one that the server cannot send, what it says of it elsewhere."""
+        rows = self._sent(asked)
+        if rows is None:
+            known = {each["id"]: each for each in self._call("POST", HISTORY, asked)}
+            found = read_apart(
+                list(known), lambda ids: self._sent({"flow_runs": {"id": {"any_": ids}}})
+            )
+            sent = {row["id"]: row for row in found[0]}
+            rows = [sent.get(run_id) or _unreadable(each) for run_id, each in known.items()]
+        return rows
+
+    def _sent(self, asked: Mapping[str, Any]) -> list[dict[str, Any]] | None:
+        """The runs that are *asked* for; None where the server fails while it sends them."""
+        try:
+            rows: list[dict[str, Any]] = self._call("POST", "/flow_runs/filter", asked)
+        except SiteBroken:
+            return None
+        return rows
 
     def run(self, run_id: str) -> ListedRun:
         """One run. Raises `RunUnknown`."""
@@ -321,6 +345,16 @@ def _is_wanted(run: ListedRun, name: str, since: datetime | None) -> bool:
     """What Prefect's filters leave to be looked at: its `like_` reads ``_`` as any character."""
     late = since is None or not run.created_at or datetime.fromisoformat(run.created_at) >= since
     return late and name.lower() in run.name.lower()
+
+
+def _unreadable(seen: Mapping[str, Any]) -> dict[str, Any]:
+    """A run of which only id and state are known, as `_flow_run` reads it."""
+    state = {
+        "type": seen["state_type"],
+        "name": str(seen["state_type"]).title(),
+        "message": REASON,
+    }
+    return {"id": seen["id"], "name": "unreadable", "state": state}
 
 
 def _flow_run(document: Mapping[str, Any]) -> ListedRun:

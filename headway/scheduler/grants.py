@@ -1,24 +1,52 @@
 """What of a plan starts or stops on this node: claimed in the ledger, by live readings."""
 
+from dataclasses import dataclass
+
 from headway.forecast import lease_terms
 from headway.ledger.pools import PoolSnapshot
 from headway.model.lease import Lease
 from headway.node.flowrun import live_flow
+from headway.policy.claims import CLAIM_LIMIT_S, claim_room
 from headway.policy.plan import Plan, Start
 from headway.scheduler.limits import Gates, QueueCounts
 from headway.site import Site
 from headway.this_node import read_node
 
 
-def grant_starts(site: Site, made: Plan, seen: PoolSnapshot, gates: Gates) -> list[str]:
-    """Claim what *made* starts on this node, and give the runs that got their leases."""
-    node, started = site.settings.node, []
+@dataclass(frozen=True, slots=True)
+class Granted:
+    """What of a plan was claimed on this node."""
+
+    run_ids: tuple[str, ...] = ()
+    held_up: bool = False
+    """More would start, but for claims that no flow process has taken up yet."""
+
+
+def grant_starts(
+    site: Site, made: Plan, seen: PoolSnapshot, gates: Gates, slots: int | None = None
+) -> Granted:
+    """Claim what *made* starts on this node.
+
+    Args:
+        site: This node's.
+        made: The plan.
+        seen: What it was made from.
+        gates: Limits that an operator has set.
+        slots: How many runs this worker may submit now; None where it has no limit.
+
+    Returns:
+        The runs that got their leases.
+    """
+    node, started = site.settings.node, list[str]()
     starts = [entry for entry in made.entries if isinstance(entry, Start)]
     mine = [start for start in starts if start.admits[0].node == node]  # of a gang, rank 0
     reading = read_node(site) if mine else None
     counts = QueueCounts.of(seen.holders)
+    room = _claim_room(site, seen, slots)
     for start in mine:
         run = start.run
+        if len(started) >= room:
+            return Granted(tuple(started), held_up=True)
         if not counts.may_start(run.queue, gates):
             continue
         if live_flow(site.settings.state_dir, run.run_id) is not None:
@@ -34,12 +62,20 @@ def grant_starts(site: Site, made: Plan, seen: PoolSnapshot, gates: Gates) -> li
             record.demand,
             reading=reading,
             others=[admit.node for admit in start.admits[1:]],
+            start_limit_s=CLAIM_LIMIT_S,
             **lease_terms(site, record.prediction.runtime_high_s),
         )
         if isinstance(answer, Lease):
             started.append(run.run_id)
             counts.add(run.queue)
-    return started
+    return Granted(tuple(started))
+
+
+def _claim_room(site: Site, seen: PoolSnapshot, slots: int | None) -> int:
+    here = site.settings.node
+    cpus = sum(record.node.capacity.cpus for record in seen.nodes if record.node.name == here)
+    untaken = [each for each in seen.leases if each.node == here and each.start_by is not None]
+    return claim_room(cpus, len(untaken), slots)
 
 
 def runs_to_stop(site: Site, made: Plan, seen: PoolSnapshot) -> list[str]:

@@ -13,6 +13,7 @@ from headway.errors import LeaseLost
 from headway.ledger.pools import PoolSnapshot
 from headway.model.lease import Wait
 from headway.node.flowrun import live_flow
+from headway.policy.claims import claim_room
 from headway.policy.plan import Plan
 from headway.scheduler.announced import Announced
 from headway.scheduler.cpu_fallback import Fallbacks
@@ -39,6 +40,8 @@ class Pass:
     """Those of them whose news is worth a line of their logs."""
     preempt: tuple[str, ...] = ()
     """Runs of this node whose containers are to be stopped for others."""
+    held_up: bool = False
+    """More would start here, but for claims that no flow process has taken up yet."""
 
 
 class PoolQueue:
@@ -75,14 +78,26 @@ class PoolQueue:
         return at_once
 
     def give_back(self, run_id: str) -> None:
-        """The claim was lost to Prefect: the run was cancelled, or is somebody else's."""
+        """The run is not started after all; nothing of one that a flow process has taken up."""
         lease = self._site.ledger.leases.of_run(run_id)
-        if lease is not None and lease.node == self._site.settings.node:
-            with suppress(LeaseLost):  # the janitor was faster
-                self._site.ledger.leases.give_back(lease.fence)
+        if lease is None or lease.start_by is None or lease.node != self._site.settings.node:
+            return
+        with suppress(LeaseLost):  # the janitor was faster
+            self._site.ledger.leases.give_back(lease.fence)
 
-    def run_pass(self, gates: Gates | None = None) -> Pass:
-        """One pass: plan, grant what starts on this node, say why the others wait."""
+    def claims_are_taken_up(self) -> bool:
+        """Whether flow processes have taken up so many claims that this node may claim more."""
+        ledger, node = self._site.ledger, self._site.settings.node
+        record, untaken = ledger.nodes.get(node), ledger.leases.unstarted(node)
+        return record is not None and claim_room(record.node.capacity.cpus, len(untaken)) > 0
+
+    def run_pass(self, gates: Gates | None = None, slots: int | None = None) -> Pass:
+        """One pass: plan, grant what starts on this node, say why the others wait.
+
+        Args:
+            gates: What an operator has set; None to read it.
+            slots: How many runs this worker may submit now; None where it has no limit.
+        """
         site, waiting = self._site, self._waiting
         settings, gates = site.policy_settings, gates or read_gates(site.ledger, self._pool)
         seen = read_pool(site.ledger, self._pool, waiting, settings, gates)
@@ -95,10 +110,11 @@ class PoolQueue:
         if self._fall_back(made, seen, nodes):
             self._hold_back(seen)
             made = make_plan(waiting, seen, known, self._held_back)
-        start = (*refused, *grant_starts(site, made, seen, gates))
+        granted = grant_starts(site, made, seen, gates, slots)
         waits, logged = self._tell(made, seen) if self._speaks_for_the_pool(seen) else ({}, None)
         stop = tuple(runs_to_stop(site, made, seen))
-        return Pass(start, waits, logged or frozenset(), stop)
+        start = (*refused, *granted.run_ids)
+        return Pass(start, waits, logged or frozenset(), stop, granted.held_up)
 
     def _keep_up(self, seen: PoolSnapshot, nodes: set[str]) -> list[str]:
         """Remember who waits now; gives runs whose next attempt no node could hold."""

@@ -6,7 +6,7 @@ from typing import Any
 from headway.estimate.remaining.diagnostics import Diagnostics
 from headway.ledger.records import RunRecord
 from headway.model.attempt_record import AttemptRecord
-from headway.model.lease import Lease
+from headway.model.lease import NO_EXPIRY, Lease
 from headway.model.progress import ProgressPoint
 from headway.model.run import Exit, ExitKind, Measurement, Prediction, RunState, Step
 from headway.model.run_warning import RunWarning
@@ -209,7 +209,7 @@ def _lease(lease: Lease) -> dict[str, Any]:
         **fields(lease, "lease_id", "node", "host_memory_bytes", "cpus"),
         "gpus": [fields(gpu, "uuid", "memory_bytes") for gpu in lease.gpus],
         "ports": list(lease.ports),
-        "expires_at": iso_time(lease.expires_at),
+        "expires_at": iso_time(lease.expires_at) if lease.expires_at < NO_EXPIRY else None,
     }
 
 

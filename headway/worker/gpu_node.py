@@ -10,6 +10,7 @@ import shutil
 import signal
 import tempfile
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any, Self
 from uuid import UUID
 
@@ -33,11 +34,13 @@ from headway.node.forkstart import stub_command
 from headway.node.janitor import Janitor
 from headway.node.prune import tidy
 from headway.node.sampler import SAMPLE_EVERY_S, Sampler
+from headway.policy.claims import CLAIM_LIMIT_S
 from headway.scheduler.queue import PoolQueue
 from headway.settings import read_settings
 from headway.site import current_site
-from headway.this_node import heartbeat, join_site, take_name
+from headway.this_node import heartbeat, join_site
 from headway.worker.cancellation import end_flow_process
+from headway.worker.claims import Claims
 from headway.worker.flow_process import GpuNodeConfiguration, have_fork_server, refusal
 from headway.worker.housekeeping import adopt_blocks, adopt_gates, mend
 from headway.worker.offers import foreign, instructions, offers
@@ -57,6 +60,7 @@ _JANITOR_EVERY_S = 5.0
 """A cancelled run is stopped within three rounds, whatever else the worker hears of it."""
 _PRUNE_EVERY_S = 3600.0
 _PAGES_EVERY_S = 1.0
+_CLAIMS_EVERY_S = 0.5
 _LISTEN_AGAIN_S = 5.0
 _NEW = ("prefect.flow-run.Scheduled",)
 _ASKED = tuple(
@@ -98,9 +102,9 @@ class GpuNodeWorker(ProcessWorker):
         # Prefect would load a run's flow into the worker, as its deployment says, to look
         # for hooks when the run is cancelled or crashes. Headway's flows have none.
         vars(prefect_process)["load_flow_from_flow_run"] = _no_hooks
-        self._alive: set[UUID] = set()
         self._wake = asyncio.Event()
         self._housework = asyncio.Event()
+        self._held_up = asyncio.Event()
         self._mended = self._house_kept = False
         self._called: set[str] = set()
         self._loop = asyncio.get_running_loop()
@@ -116,10 +120,10 @@ class GpuNodeWorker(ProcessWorker):
     def _open_site(self) -> None:
         self._site = current_site()
         worker_daemon(self._site.settings).claim()
-        take_name(self._site)
         self._site.choose_runtime()
         join_site(self._site)
         self._queue = PoolQueue(self._site)
+        self._claims = Claims(self._queue.give_back)
         self._sampler = Sampler(self._site)
         self._janitor = Janitor(self._site, self._call_janitor)
         self._command = stub_command(self._site.settings.state_dir)
@@ -143,6 +147,7 @@ class GpuNodeWorker(ProcessWorker):
             (self._keep_house, "settings were not read", _HOUSE_EVERY_S, None),
             (self._mend, "no round of the janitor", _JANITOR_EVERY_S, self._housework),
             (self._pass, "no pass over the queue", math.inf, self._wake),
+            (self._go_on_claiming, "claims wait for the next pass", _CLAIMS_EVERY_S, None),
             (self._tell, "why runs wait is not on their pages", _PAGES_EVERY_S, None),
             (self._listen, "no events from Prefect", _LISTEN_AGAIN_S, None),
         ):
@@ -154,9 +159,9 @@ class GpuNodeWorker(ProcessWorker):
 
     # -- the pass over the queue ------------------------------------------------------
 
-    def _claimed(self) -> set[UUID]:
+    def _claimed(self) -> frozenset[UUID]:
         """Runs that this worker is claiming or running now."""
-        return self._alive | self._submitting_flow_run_ids
+        return self._claims.held | self._submitting_flow_run_ids
 
     async def get_and_submit_flow_runs(self) -> list[FlowRun]:
         """Prefect's poll: the worker's own task makes the pass."""
@@ -167,7 +172,11 @@ class GpuNodeWorker(ProcessWorker):
         if not self._mended or not self._house_kept:
             return  # first find again what an earlier worker left running
         async with self._pool.passing:
-            await super().get_and_submit_flow_runs()
+            try:
+                await super().get_and_submit_flow_runs()
+            finally:  # of an error on the way, or of what Prefect says after the grant
+                left = self._claims.without_process - self._submitting_flow_run_ids
+                await self._claims.give_back(left)
 
     async def _get_scheduled_flow_runs(self) -> list[WorkerFlowRunResponse]:
         """Take in what is new, and plan: what starts here now."""
@@ -184,7 +193,10 @@ class GpuNodeWorker(ProcessWorker):
             await adopt_gates(self._site, self._pool)
         at_once = await in_thread(self._queue.take_in, offered)
         self._called |= self._queue.called
-        decided = await in_thread(self._queue.run_pass)
+        slots = None if self._limiter is None else math.floor(self._limiter.available_tokens)
+        decided = await in_thread(partial(self._queue.run_pass, slots=slots))
+        if decided.held_up:
+            self._held_up.set()
         found = {str(run.id): run for run in new}
         found |= await self._pool.scheduled({*at_once, *decided.start} - found.keys())
         todo = instructions(offered, at_once, decided, found)
@@ -198,8 +210,15 @@ class GpuNodeWorker(ProcessWorker):
             self._pages.over(run_id)
         for run_id, sentence in decided.waiting.items():
             self._pages.say(run_id, sentence, logged=run_id in decided.logged)
-        self._alive |= {run.id for run in todo.start}
+        self._claims.add(run.id for run in todo.start)
         return [self._entry(run) for run in todo.start]
+
+    async def _go_on_claiming(self) -> None:
+        """Begin a pass when flow processes have taken claims up that held other runs up."""
+        await self._held_up.wait()
+        if await anyio.to_thread.run_sync(self._queue.claims_are_taken_up):
+            self._held_up.clear()
+            self._wake.set()
 
     def _entry(self, run: FlowRun) -> WorkerFlowRunResponse:
         queue = run.work_queue_id or self.work_pool.default_queue_id
@@ -207,14 +226,40 @@ class GpuNodeWorker(ProcessWorker):
             work_pool_id=self.work_pool.id, work_queue_id=queue, flow_run=run
         )
 
-    async def _propose_pending_state(self, flow_run: FlowRun) -> bool:
-        claimed = await super()._propose_pending_state(flow_run)
-        if not claimed:
-            await anyio.to_thread.run_sync(self._queue.give_back, str(flow_run.id))
-            self._alive.discard(flow_run.id)
-        return claimed
-
     # -- one run ----------------------------------------------------------------------
+
+    async def _submit_run(self, flow_run: FlowRun) -> None:
+        """Claim the run from Prefect and start its flow process, or give the claim back.
+
+        Prefect asks its server several times on the way; what it raises would
+        end the worker with all its tasks.
+        """
+        try:
+            with anyio.move_on_after(CLAIM_LIMIT_S):
+                await super()._submit_run(flow_run)
+        except Exception as error:  # noqa: BLE001 - one run of many; the worker goes on
+            log.warning("run %s was not started: %s", flow_run.id, error)
+        finally:
+            self._submitting_flow_run_ids.discard(flow_run.id)
+            if flow_run.id in self._claims.without_process:
+                log.warning("run %s goes back to the queue: it was not started", flow_run.id)
+                self._release_limit_slot(flow_run.id)
+                await self._claims.give_back([flow_run.id])
+
+    async def _submit_run_and_capture_errors(
+        self, flow_run: FlowRun, task_status: anyio.abc.TaskStatus[Any] | None = None
+    ) -> Any:
+        try:
+            return await super()._submit_run_and_capture_errors(flow_run, task_status)
+        except Exception as error:  # noqa: BLE001 - as above, once its flow process has begun
+            log.warning("what became of run %s is not known here: %s", flow_run.id, error)
+            return error
+
+    async def _cancel_run(self, flow_run_id: UUID) -> None:
+        try:
+            await super()._cancel_run(flow_run_id)
+        except Exception as error:  # noqa: BLE001 - as above; the janitor ends the run
+            log.warning("run %s was not cancelled: %s", flow_run_id, error)
 
     async def run(
         self,
@@ -226,9 +271,10 @@ class GpuNodeWorker(ProcessWorker):
         assert isinstance(configuration, GpuNodeConfiguration)  # noqa: S101 - for the type checker
         try:
             configuration.start_with(self._command)
+            self._claims.process_begins(flow_run.id)
             return await super().run(flow_run, configuration, task_status)
         finally:
-            self._alive.discard(flow_run.id)
+            self._claims.process_ended(flow_run.id)
             self._housework.set()
             self._wake.set()
 

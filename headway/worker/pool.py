@@ -9,21 +9,25 @@ from uuid import UUID
 
 import httpx
 from prefect.client.orchestration import PrefectClient
-from prefect.client.schemas.filters import FlowRunFilter, WorkPoolFilter
 from prefect.client.schemas.objects import FlowRun, State, StateType
-from prefect.client.schemas.sorting import FlowRunSort
 from prefect.exceptions import ObjectAlreadyExists, ObjectNotFound
 from prefect.logging import get_logger
+from prefect.states import Failed
 
 from headway.node.mending import PrefectRun
+from headway.policy.reconcile import PrefectView
+from headway.prefect.unreadable import REFUSED
 from headway.scheduler.limits import Gates
+from headway.worker.flow_runs import FlowRunReader
 from headway.worker.states import view_of
 
 log = get_logger("worker.gpu-node")
 
 _PAGE = 200
 _IDS_A_QUESTION = 100
-_SCHEDULED = {"type": {"any_": [StateType.SCHEDULED]}}
+_SCHEDULED = {"state": {"type": {"any_": [StateType.SCHEDULED]}}}
+_LOOK_AGAIN_S = (1.0, 2.0)
+"""A run is refused only if the server fails to send it each of these times, too."""
 
 
 class PrefectPool:
@@ -40,6 +44,7 @@ class PrefectPool:
     ) -> None:
         """The pool called *name*, through Prefect's own *client*."""
         self._client = client
+        self._reader = FlowRunReader(client)
         self._name = name
         self._flow_names: dict[UUID, str] = {}
         self.claimed = claimed
@@ -55,19 +60,17 @@ class PrefectPool:
         newest are asked for, until all of a page is known.
         """
         found: list[FlowRun] = []
+        unreadable: set[str] = set()
+        wanted = {**_SCHEDULED, "next_scheduled_start_time": {"before_": due}}
         while True:
-            page = await self._client.read_flow_runs(
-                work_pool_filter=WorkPoolFilter.model_validate({"name": {"any_": [self._name]}}),
-                flow_run_filter=FlowRunFilter.model_validate(
-                    {"state": _SCHEDULED, "next_scheduled_start_time": {"before_": due}}
-                ),
-                sort=FlowRunSort.EXPECTED_START_TIME_DESC,
-                limit=_PAGE,
-                offset=len(found),
-            )
-            found += page
-            if len(page) < _PAGE or all(str(run.id) in known for run in page):
+            seen = len(found) + len(unreadable)
+            page = await self._reader.page(wanted, pool=self._name, limit=_PAGE, offset=seen)
+            found += page.runs
+            unreadable |= page.unreadable.keys()
+            all_known = page.runs and all(str(run.id) in known for run in page.runs)
+            if len(page) < _PAGE or all_known:
                 break
+        await self._refuse(unreadable)
         new = {str(run.id): run for run in found if str(run.id) not in known}
         new |= await self.scheduled(set(orphans) - new.keys())
         claimed = self.claimed()
@@ -77,8 +80,23 @@ class PrefectPool:
         """Those of *run_ids* that Prefect would let a worker start now, by id."""
         if not run_ids:
             return {}
-        runs = await self._client.read_flow_runs(flow_run_filter=_of(run_ids, state=_SCHEDULED))
-        return {str(run.id): run for run in runs}
+        page = await self._reader.these(run_ids, **_SCHEDULED)
+        await self._refuse(set(page.unreadable))
+        return {str(run.id): run for run in page.runs}
+
+    async def _refuse(self, run_ids: set[str]) -> None:
+        """End runs that wait and that the server cannot send: no flow process could read them.
+
+        Their parameters go, too: Prefect's own pages fail with every list that has one of them.
+        """
+        for pause_s in _LOOK_AGAIN_S if run_ids else ():
+            await asyncio.sleep(pause_s)
+            run_ids = set((await self._reader.these(run_ids, **_SCHEDULED)).unreadable)
+        for run_id in run_ids:
+            log.warning("run %s was refused: %s", run_id, REFUSED)
+            await self.write_state(UUID(run_id), Failed(message=REFUSED))
+            with suppress(httpx.HTTPStatusError, ObjectNotFound):
+                await self._client.update_flow_run(UUID(run_id), parameters={})
 
     async def flow_names(self, runs: Iterable[FlowRun]) -> dict[UUID, str]:
         """Names of the flows of *runs* by the flow's id; a flow that was deleted has none."""
@@ -91,9 +109,10 @@ class PrefectPool:
         """What Prefect says of each run; a run that is missing in the answer was deleted."""
         found: dict[str, PrefectRun] = {}
         for start in range(0, len(run_ids), _IDS_A_QUESTION):
-            page = run_ids[start : start + _IDS_A_QUESTION]
-            for run in await self._client.read_flow_runs(flow_run_filter=_of(page)):
-                found[str(run.id)] = _view(run)
+            page = await self._reader.these(run_ids[start : start + _IDS_A_QUESTION])
+            found |= {str(run.id): _view(run) for run in page.runs}
+            for run_id, state_type in page.unreadable.items():
+                found[run_id] = PrefectRun(PrefectView.of(state_type))
         return found
 
     async def write_state(self, run_id: UUID, state: State[Any]) -> None:
@@ -109,12 +128,13 @@ class PrefectPool:
         Prefect accepts any state over any other (measured), SCHEDULED over RUNNING
         too: what a user or another worker has set meanwhile must not be lost.
         """
-        try:
-            now = await self._client.read_flow_run(run_id)
-        except ObjectNotFound:
-            return False
-        if now.state is None or str(now.state.id) != seen_id:
-            return False
+        if seen_id:  # the server cannot send every run
+            try:
+                now = await self._client.read_flow_run(run_id)
+            except ObjectNotFound:
+                return False
+            if now.state is None or str(now.state.id) != seen_id:
+                return False
         await self.write_state(run_id, state)
         return True
 
@@ -155,10 +175,6 @@ class PrefectPool:
                 if queue.concurrency_limit is not None
             },
         )
-
-
-def _of(run_ids: Collection[str], **more: object) -> FlowRunFilter:
-    return FlowRunFilter.model_validate({"id": {"any_": list(run_ids)}, **more})
 
 
 def _view(run: FlowRun) -> PrefectRun:

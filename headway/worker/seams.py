@@ -23,8 +23,13 @@ _CONFIGURATION = "prefect.workers.process:ProcessJobConfiguration"
 SEAMS = (
     # Overridden: what the queue starts here now, instead of what Prefect lists first.
     Seam(_WORKER, "_get_scheduled_flow_runs", "BaseWorker.get_and_submit_flow_runs"),
-    # Overridden: a claim that Prefect refuses gives its lease back.
-    Seam(_WORKER, "_propose_pending_state", "BaseWorker._submit_run"),
+    # Overridden: what fails on the way to a flow process gives the claim back and ends no worker.
+    Seam(_WORKER, "_submit_run", "BaseWorker._submit_scheduled_flow_runs"),
+    Seam(_WORKER, "_submit_run_and_capture_errors", "BaseWorker._submit_run"),
+    Seam(_WORKER, "_cancel_run", "BaseWorker._setup_cancellation_observer"),
+    # Read, and given back: how many runs `--limit` leaves.
+    Seam(_WORKER, "_limiter", "BaseWorker._submit_scheduled_flow_runs"),
+    Seam(_WORKER, "_release_limit_slot", "BaseWorker._submit_run"),
     # Read: runs that are being claimed.
     Seam(_WORKER, "_submitting_flow_run_ids", "BaseWorker._submit_run"),
     # Used: the worker's own tasks run in it, beside those of its runs.

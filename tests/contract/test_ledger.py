@@ -1,5 +1,6 @@
 """What the ledger promises, on SQLite and on PostgreSQL alike."""
 
+import math
 import multiprocessing
 import threading
 import time
@@ -22,10 +23,13 @@ from headway.errors import (
     LedgerError,
     LedgerMissing,
     LedgerUnreachable,
+    NodeNameTaken,
     RunUnknown,
 )
 from headway.ledger import Ledger, database
 from headway.ledger.gang_rows import FIRST_MEETING_PORT
+from headway.ledger.renewals import RenewalAnswer
+from headway.ledger.tables import NodeRow
 from headway.model.attempt_record import ProgressSnapshot
 from headway.model.lease import Demand, GpuGrant, Lease, Resource, Sharing, Wait
 from headway.model.node import Capacity, Gpu, HostReading, Node, NodeReading, NodeState, Reserve
@@ -190,7 +194,7 @@ def test_a_drained_node_grants_nothing(ledger: Ledger) -> None:
     answer = admit(ledger, "a")
     assert isinstance(answer, Wait)
     assert "new driver" in answer.reason
-    ledger.nodes.register(NODE, boot_id="boot-2", worker_token="worker-2")
+    ledger.nodes.register(NODE, boot_id="boot", worker_token="worker-2")
     record = ledger.nodes.get("node-a")
     assert record is not None
     assert record.node.state is NodeState.DRAINING
@@ -829,3 +833,120 @@ def test_a_gang_renews_what_its_ranks_have_not_taken(ledger: Ledger) -> None:
     assert isinstance(lease, Lease)
     ledger.leases.renew(lease.fence, 600.0)
     assert ledger.leases.release_untaken("node-b", ttl_s=-61.0) == []
+
+
+# --- what a node's guard renews, and when its places are given away ---
+
+
+def renew(ledger: Ledger, *runs: str, node: str = "node-a", **terms: Any) -> RenewalAnswer:
+    values: dict[str, Any] = {"identity": "id", "flows": (), "ttl_s": 600.0, "expire": True}
+    containers = {(run_id, 1) for run_id in runs}
+    return ledger.renewals.renew(node, containers=containers, **(values | terms))
+
+
+def test_a_guard_renews_what_is_alive_on_its_node_and_is_told_what_is_stale(
+    ledger: Ledger,
+) -> None:
+    lease = granted(ledger, "a", Demand(GIB))
+    by_flow = granted(ledger, "b", Demand(GIB))
+    dead = granted(ledger, "c", Demand(GIB))
+    answer = renew(ledger, "a", "of an old ledger", flows=["b"])
+    assert answer.renewed == {("a", 1): {"name": "x"}, ("b", 1): {"name": "x"}}
+    assert not answer.others
+    renewed = {each.run_id: each.expires_at for each in ledger.leases.live("node-a")}
+    assert renewed["a"] == renewed["b"] > max(lease.expires_at, by_flow.expires_at)
+    assert renewed["c"] == dead.expires_at
+    assert renew(ledger, "a", node="node-b").renewed == {}
+    release(ledger, "a")
+    assert renew(ledger, "a").renewed == {}
+
+
+def test_a_guard_does_not_renew_what_a_later_attempt_holds(ledger: Ledger) -> None:
+    granted(ledger, "a")
+    ledger.runs.requeue(
+        fence_of(ledger, "a"), Exit(ExitKind.INFRASTRUCTURE, None, "its node was removed")
+    )
+    assert renew(ledger, "a").renewed  # its lease stays until the container is gone
+    release(ledger, "a")
+    assert isinstance(admit(ledger, "a"), Lease)
+    assert renew(ledger, "a").renewed == {}
+
+
+def test_a_guard_renews_what_ranks_of_its_gang_have_not_taken(ledger: Ledger) -> None:
+    lease = gang(ledger, "a")
+    assert isinstance(lease, Lease)
+    assert renew(ledger, "a").others
+    (other,) = ledger.leases.untaken("a")
+    assert other.expires_at > lease.expires_at
+    assert ledger.leases.release_untaken("node-b", ttl_s=-61.0) == []
+    assert renew(ledger, "a", node="node-b").renewed == {}  # it runs nowhere there
+
+
+def test_a_node_is_given_away_only_a_margin_after_its_leases_expired(ledger: Ledger) -> None:
+    granted(ledger, "a")
+    renew(ledger, "a", ttl_s=100.0)
+    assert 140.0 < ledger.nodes.held_s("node-a", 50.0) <= 150.0
+    assert not ledger.nodes.remove("node-a", margin_s=50.0)
+    assert ledger.leases.of_run("a") is not None
+    renew(ledger, "a", ttl_s=-60.0)
+    assert ledger.nodes.held_s("node-a", 50.0) <= 0.0
+    assert ledger.nodes.remove("node-a", margin_s=50.0)
+    assert ledger.leases.of_run("a") is None
+    assert renew(ledger, "a").renewed == {}
+
+
+def test_the_only_node_of_a_site_may_go_on_without_renewing(ledger: Ledger) -> None:
+    lease = granted(ledger, "a")
+    renew(ledger, "a", expire=False)
+    assert ledger.nodes.held_s("node-a", 50.0) == math.inf
+    kept = ledger.leases.resize(
+        lease.fence, Demand(GIB), reading=None, ttl_s=60.0
+    )  # which moves no expiry to an earlier time
+    assert isinstance(kept, Lease)
+    assert ledger.nodes.held_s("node-a", 50.0) == math.inf
+    assert not ledger.nodes.remove("node-a", margin_s=50.0)
+    assert ledger.nodes.remove("node-a")  # the operator knows that its machine is off
+    assert ledger.leases.of_run("a") is None
+
+
+def test_a_removed_node_is_granted_nothing(ledger: Ledger) -> None:
+    """Its worker may not have heard of it yet."""
+    enqueue(ledger, "a")
+    ledger.nodes.remove("node-a")
+    assert isinstance(admit(ledger, "a"), Wait)
+
+
+def test_a_name_is_its_nodes_while_it_reports_or_holds_leases(ledger: Ledger) -> None:
+    def register(identity: str, boot: str = "boot") -> None:
+        ledger.nodes.register(NODE, boot_id=boot, worker_token="w", identity=identity)
+
+    register("first")  # of version 0.1, which had no ids, on this very boot
+    register("first", boot="started anew")
+    with pytest.raises(NodeNameTaken, match="headway node remove node-a"):
+        register("second")
+    granted(ledger, "a")
+    age(ledger, "node-a")
+    with pytest.raises(NodeNameTaken, match=r"1 lease\(s\)"):
+        register("second")
+    release(ledger, "a")
+    register("second")
+    found = ledger.nodes.get("node-a")
+    assert found is not None
+    assert found.identity == "second"
+    assert renew(ledger, "a", identity="first").renewed == {}
+
+
+def test_a_node_of_version_01_on_another_machine_keeps_its_name_while_it_reports(
+    ledger: Ledger,
+) -> None:
+    with pytest.raises(NodeNameTaken):
+        ledger.nodes.register(NODE, boot_id="another", worker_token="w", identity="new")
+    age(ledger, "node-a")
+    ledger.nodes.register(NODE, boot_id="another", worker_token="w", identity="new")
+
+
+def age(ledger: Ledger, node: str) -> None:
+    """Let the node's worker be silent since an hour ago."""
+    with ledger._database.transaction() as session:
+        row = session.get_one(NodeRow, node)
+        row.heartbeat_at -= timedelta(hours=1)

@@ -5,10 +5,11 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import psutil
 import pytest
 
 from headway.profile.wrap import wrapper
@@ -51,7 +52,7 @@ Run = Callable[..., Ended]
 
 
 @pytest.fixture
-def run(tmp_path: Path) -> Run:
+def run(tmp_path: Path) -> Iterator[Run]:
     def go(
         mode: str,
         program: str,
@@ -85,7 +86,14 @@ def run(tmp_path: Path) -> Run:
         seconds = time.monotonic() - started_s
         return Ended(code, out.read_text(), err.read_text(), folder, seconds)
 
-    return go
+    yield go
+    end_profilers(tmp_path / "tools" / "nsys")  # a container would end them with itself
+
+
+def end_profilers(nsys: Path) -> None:
+    for process in psutil.process_iter(["cmdline"]):
+        if str(nsys) in (process.info["cmdline"] or ()):
+            process.kill()
 
 
 @pytest.mark.parametrize("mode", MODES)

@@ -3,19 +3,20 @@
 import gc
 import socket
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from pydantic import SecretStr
 
 from headway.clock import SystemClock
 from headway.errors import EngineSilent, EngineUnreachable, NodeNameTaken
+from headway.home import node_identity
 from headway.model.job import TrainingJob
 from headway.model.lease import Demand, Lease
 from headway.runtime.port import RuntimeKind
 from headway.settings import Settings
 from headway.site import Site
-from headway.this_node import heartbeat, join_site, read_node, take_name
+from headway.this_node import heartbeat, join_site, read_node
 from headway.units import MIB
 
 NO_ENGINE = "unix:///nowhere/docker.sock"
@@ -103,45 +104,33 @@ def test_an_engine_that_does_not_answer_is_waited_for_while_a_container_runs(tmp
         found.containers()
 
 
-class Meanwhile(SystemClock):
-    """A clock on which something else happens whenever somebody waits."""
-
-    def __init__(self, happens) -> None:
-        self.happens = happens
-
-    def sleep(self, seconds: float) -> None:
-        self.happens()
-        super().sleep(min(seconds, 0.05))
-
-
-@pytest.fixture
-def before(tmp_path: Path) -> Site:
-    """The node as another boot has left it."""
-    site = node(tmp_path)
-    join_site(site)
-    there = site.ledger.nodes.all()[0].node
-    site.ledger.nodes.register(
-        replace(there, pool="theirs"), boot_id="another", worker_token="theirs"
+def test_two_homes_cannot_work_as_one_node(tmp_path: Path) -> None:
+    """On one machine even: the second would take the first one's runs for lost."""
+    ledger = SecretStr(f"sqlite:///{tmp_path}/ledger.db")
+    homes = [tmp_path / "first", tmp_path / "second"]
+    first, second = (
+        Site(Settings(home=home, node="here", ledger_url=ledger), SystemClock()) for home in homes
     )
-    return site
+    join_site(first)
+    with pytest.raises(NodeNameTaken, match="HEADWAY_NODE") as refused:
+        join_site(second)
+    assert refused.value.name == "here"
+    assert heartbeat(first, read_node(first))
+    first.ledger.nodes.remove("here")
+    join_site(second)
+    assert not heartbeat(first, read_node(first))
+    with pytest.raises(NodeNameTaken):
+        join_site(first)
 
 
-def test_two_machines_cannot_work_under_one_name(before: Site, tmp_path: Path) -> None:
-    def report() -> None:
-        assert before.ledger.nodes.heartbeat("here", "theirs", read_node(before))
-
-    with pytest.raises(NodeNameTaken, match="HEADWAY_NODE"):
-        take_name(node(tmp_path, Meanwhile(report)))
-
-
-def test_a_machine_started_anew_has_its_name_still(
-    before: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("headway.this_node._SILENT_S", 0.5)
-    waits: list[None] = []
-    take_name(node(tmp_path, Meanwhile(lambda: waits.append(None))))
-    assert waits
-
-
-def test_a_worker_whose_node_another_one_has_is_told_so(before: Site) -> None:
+def test_a_worker_that_is_started_anew_has_its_name_still(tmp_path: Path) -> None:
+    before = node(tmp_path)
+    join_site(before)
+    here = before.ledger.nodes.all()[0].node
+    before.ledger.nodes.register(
+        here, boot_id="another", worker_token="w", identity=node_identity(tmp_path)
+    )  # as the machine was before it was started anew, a moment ago
+    after = node(tmp_path)
+    join_site(after)
+    assert heartbeat(after, read_node(after))
     assert not heartbeat(before, read_node(before))

@@ -16,6 +16,7 @@ _LIVE = {
         "tests/faults/test_user_wishes.py",
         "tests/browser/test_run_form.py",
         "tests/integration/test_foreign_runs.py",
+        "tests/integration/test_unreadable_runs.py",
         "tests/integration/test_removal.py",
         "tests/integration/test_door.py",
         "tests/integration/test_home.py",

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from headway.errors import InvalidInput
-from headway.home import ROOT_HOME, passable, samples, settle, strip_set_ids
+from headway.home import ROOT_HOME, node_identity, passable, samples, settle, strip_set_ids
 from headway.ledger import Ledger
 from headway.settings import Settings
 
@@ -126,3 +126,10 @@ def test_samples_lie_where_roots_programs_may_pass(tmp_path: Path) -> None:
     assert samples(home) == home / "samples"
     home.parent.chmod(0o700)
     assert samples(home) == ROOT_HOME / "samples"
+
+
+def test_a_home_keeps_the_id_of_its_node(tmp_path: Path) -> None:
+    found = node_identity(tmp_path / "home")
+    assert found == node_identity(tmp_path / "home") != node_identity(tmp_path / "other")
+    assert mode(tmp_path / "home" / "node.id") == 0o600
+    assert [each.name for each in (tmp_path / "home").iterdir()] == ["node.id"]

@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
@@ -24,6 +25,7 @@ from headway.runtime.docker import creation, images
 from headway.runtime.docker.engine import Engine, asking, ordering
 from headway.runtime.docker.enginelog import fetch_into
 from headway.runtime.docker.firewall import Service
+from headway.runtime.docker.memory_kills import was_killed
 from headway.runtime.docker.networks import Networks
 from headway.runtime.memory_peak import MemoryPeak
 from headway.runtime.port import (
@@ -191,9 +193,12 @@ class DockerRuntime:
         """Wait up to *timeout_s* for the end; the status then. Raises `ContainerMissing`."""
         deadline_s = self._clock.monotonic_s() + timeout_s
         while True:
-            status = self._read(self._found(name))
+            found = self._found(name)
+            status = self._read(found)
             left_s = deadline_s - self._clock.monotonic_s()
-            if status.state is ContainerState.EXITED or left_s <= 0:
+            if status.state is ContainerState.EXITED:
+                return replace(status, oom_killed=status.oom_killed or self._killed(found, status))
+            if left_s <= 0:
                 return status
             if status.state is ContainerState.CREATED:  # the engine would not wait for it
                 self._clock.sleep(min(_POLL_S, left_s))
@@ -205,6 +210,12 @@ class DockerRuntime:
             except DockerException:
                 # It cannot wait now, but may still be asked.
                 self._clock.sleep(min(_POLL_S, left_s))
+
+    def _killed(self, found: Mapping[str, Any], status: ContainerStatus) -> bool:
+        if status.started_at is None or status.ended_at is None:
+            return False
+        with asking(f"hear what became of container {status.name}"):
+            return was_killed(self.engine.api, found["Id"], status.started_at, status.ended_at)
 
     def stop(self, name: str, grace_s: float) -> None:
         """SIGTERM, *grace_s* to obey, SIGKILL. A container that is gone is fine."""

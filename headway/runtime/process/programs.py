@@ -12,8 +12,7 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
-from datetime import UTC, datetime
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +20,7 @@ import psutil
 
 import headway
 from headway.clock import Clock
+from headway.durable import give_name, replace_file
 from headway.errors import ContainerExists, ContainerMissing, RuntimeFailure
 from headway.model.container_policy import ContainerPolicy
 from headway.runtime import logfile
@@ -34,6 +34,7 @@ from headway.runtime.port import (
     Usage,
 )
 from headway.runtime.process import notes, proctree, shim
+from headway.runtime.process.folder import Noted, is_held, read_usage
 from headway.runtime.rules import check_spec, real_source
 
 _POLL_S = 0.02
@@ -107,20 +108,15 @@ class ProcessRuntime:
         os.close(logfile.open_log(spec.log_path, user))
         self._folders.mkdir(mode=0o700, parents=True, exist_ok=True)
         token = secrets.token_hex(16)
-        others = [
-            other
-            for folder in self._all()
-            if (other := _load(folder / "spec.json")) and not (folder / "exit.json").exists()
-        ]
+        others = [each.spec for each in self._noted() if each.spec and not each.is_over]
         # Filled under another name and renamed: whoever finds it finds all of it.
         part = self._folders / f".new-{token}"
         part.mkdir(mode=0o700)
         try:
-            (part / "spec.json").write_text(json.dumps(notes.noted(spec, user, token, others)))
-            env_path = part / "env.json"
-            env_path.touch(mode=0o600)
-            env_path.write_text(json.dumps(notes.environment(spec, token)))
-            part.rename(self._folder(spec.name))
+            asked = notes.noted(spec, user, token, others)
+            replace_file(part / "spec.json", json.dumps(asked))
+            replace_file(part / "env.json", json.dumps(notes.environment(spec, token)))
+            give_name(part, self._folder(spec.name))
         except OSError as error:
             shutil.rmtree(part)
             if self._folder(spec.name).exists():
@@ -147,37 +143,12 @@ class ProcessRuntime:
 
     def inspect(self, name: str) -> ContainerStatus | None:
         """The container's status; None when it does not exist."""
-        folder = self._folder(name)
-        # The order matters: what was noted first is read last, so no end is missed.
-        running = _load(folder / "running.json")
-        alive = running is not None and _lives(running["shim"])
-        ended = _load(folder / "exit.json")
-        spec = _load(folder / "spec.json")
-        if spec is None:
-            return None
-        state = ContainerState.EXITED
-        pids: tuple[int, ...] = ()
-        if running is None:
-            state = ContainerState.CREATED
-        elif ended is None and alive:
-            state, pids = ContainerState.RUNNING, tuple(proctree.tree(running["shim"]["pid"]))
-        return ContainerStatus(
-            name=name,
-            run_id=spec["run_id"],
-            attempt=spec["attempt"],
-            state=state,
-            exit_code=ended["exit_code"] if ended else None,
-            oom_killed=bool(ended and ended["oom_killed"]),
-            started_at=datetime.fromtimestamp(running["started_at"], UTC) if running else None,
-            ended_at=datetime.fromtimestamp(ended["ended_at"], UTC) if ended else None,
-            pids=pids,
-            error=ended["error"] if ended else "",
-        )
+        noted = Noted.read(self._folder(name))
+        return None if noted is None else noted.status()
 
     def containers(self) -> list[ContainerStatus]:
         """Every container below this home, whatever its state."""
-        found = (self.inspect(folder.name) for folder in self._all())
-        return [status for status in found if status is not None]
+        return [each.status() for each in self._noted()]
 
     def wait(self, name: str, timeout_s: float) -> ContainerStatus:
         """Wait up to *timeout_s* for the end; the status then. Raises `ContainerMissing`."""
@@ -194,48 +165,49 @@ class ProcessRuntime:
     def stop(self, name: str, grace_s: float) -> None:
         """SIGTERM to its process group, *grace_s* to obey, SIGKILL to all of it."""
         folder = self._folder(name)
-        running = _load(folder / "running.json")
-        if running is None or (folder / "exit.json").exists():
+        noted = Noted.read(folder)
+        if noted is None or not noted.began or noted.ended:
             return
-        program = running["program"]
-        if _lives(program):
+        program = noted.running.get("program")
+        if program is not None and _lives(program):
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(program["pid"], signal.SIGTERM)
-            if self._ends(folder, running, grace_s):
+            if self._ends(folder, grace_s):
                 return
-        self._kill(folder, running)
+        self._kill(folder, noted)
 
-    def _kill(self, folder: Path, running: Mapping[str, Any]) -> None:
+    def _kill(self, folder: Path, noted: Noted) -> None:
         """Have the shim kill everything; do it here where the shim is gone.
 
         Raises:
             RuntimeFailure: Something of it lives on, as a process in state D does.
         """
-        if _lives(running["shim"]):
-            _signal(running["shim"]["pid"], signal.SIGTERM)
-            if self._ends(folder, running, _KILL_TIMEOUT_S):
+        shim = noted.running.get("shim")
+        if shim is not None and _lives(shim):
+            _signal(shim["pid"], signal.SIGTERM)
+            if self._ends(folder, _KILL_TIMEOUT_S):
                 return
-            _signal(running["shim"]["pid"], signal.SIGKILL)
-        spec = _load(folder / "spec.json")
+            _signal(shim["pid"], signal.SIGKILL)
+        token = noted.about("token")
         left: list[int] = []
 
         def gone() -> bool:
-            left[:] = proctree.with_token(spec["token"]) if spec else []
+            left[:] = proctree.with_token(token) if token else []
             for pid in left:
                 _signal(pid, signal.SIGKILL)
-            return not left
+            return not left and not is_held(folder)
 
         if not self._comes(gone, _KILL_TIMEOUT_S):
             which = ", ".join(f"{pid} (state {proctree.state(pid) or '?'})" for pid in left)
             raise RuntimeFailure(
-                f"processes of container {folder.name} cannot be killed: {which}. What it "
-                "holds stays granted to it; it is tried again"
+                f"processes of container {folder.name} cannot be killed: {which or 'its shim'}. "
+                "What it holds stays granted to it; it is tried again"
             )
 
-    def _ends(self, folder: Path, running: Mapping[str, Any], timeout_s: float) -> bool:
-        """Wait until the shim has noted the end, or is gone; whether it has noted it."""
+    def _ends(self, folder: Path, timeout_s: float) -> bool:
+        """Wait until the shim has noted the end, or all is gone; whether it has noted it."""
         end = folder / "exit.json"
-        self._comes(lambda: end.exists() or not _lives(running["shim"]), timeout_s)
+        self._comes(lambda: end.exists() or not is_held(folder), timeout_s)
         return end.exists()
 
     def _comes(self, happened: Callable[[], bool], timeout_s: float) -> bool:
@@ -250,9 +222,9 @@ class ProcessRuntime:
     def remove(self, name: str) -> None:
         """Kill if need be and remove, its processes too. Idempotent."""
         folder = self._folder(name)
-        running = _load(folder / "running.json")
-        if running is not None and not (folder / "exit.json").exists():
-            self._kill(folder, running)
+        noted = Noted.read(folder)
+        if noted is not None and noted.began and not noted.ended:
+            self._kill(folder, noted)
         gone = self._folders / f".gone-{secrets.token_hex(8)}"
         with contextlib.suppress(FileNotFoundError):
             folder.rename(gone)  # the name is free at once, whatever happens below
@@ -263,13 +235,11 @@ class ProcessRuntime:
 
     def usage(self, name: str) -> Usage:
         """What it used until a second ago; after its exit all of it, until `remove`."""
-        used = _load(self._folder(name) / "usage.json")
-        if used is None:
-            return Usage()
+        used = read_usage(self._folder(name))
         return Usage(
-            host_peak_bytes=used["peak_bytes"] or None,
-            host_used_bytes=used["used_bytes"],
-            cpu_s=used["cpu_s"],
+            host_peak_bytes=used.get("peak_bytes") or None,
+            host_used_bytes=used.get("used_bytes"),
+            cpu_s=used.get("cpu_s"),
         )
 
     def own_folders(self, name: str) -> tuple[Path, ...]:  # noqa: ARG002 - the port's
@@ -278,10 +248,11 @@ class ProcessRuntime:
 
     def read_log(self, name: str, offset: int, limit_bytes: int = 1 << 20) -> LogChunk:
         """At most *limit_bytes* of the log from *offset*. Raises `ContainerMissing`."""
-        spec = _load(self._folder(name) / "spec.json")
-        if spec is None:
+        noted = Noted.read(self._folder(name))
+        log_path = noted.about("log_path") if noted is not None else None
+        if log_path is None:
             raise ContainerMissing(name)
-        return logfile.read_chunk(Path(spec["log_path"]), offset, limit_bytes)
+        return logfile.read_chunk(Path(log_path), offset, limit_bytes)
 
     def trim_logs(self) -> None:
         """Nothing to do: the shims trim the logs of what runs."""
@@ -291,8 +262,10 @@ class ProcessRuntime:
     def _folder(self, name: str) -> Path:
         return self._folders / name
 
-    def _all(self) -> list[Path]:
-        return sorted(path for path in self._folders.glob("[!.]*"))
+    def _noted(self) -> Iterator[Noted]:
+        for folder in sorted(self._folders.glob("[!.]*")):
+            if (noted := Noted.read(folder)) is not None:
+                yield noted
 
 
 def _start_shim(folder: Path) -> None:
@@ -308,14 +281,6 @@ def _start_shim(folder: Path) -> None:
             timeout=_START_TIMEOUT_S,
             check=False,
         )
-
-
-def _load(path: Path) -> dict[str, Any] | None:
-    try:
-        value: dict[str, Any] = json.loads(path.read_text())
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    return value
 
 
 def _lives(process: Mapping[str, Any]) -> bool:

@@ -3,9 +3,11 @@
 It outlives whoever started it, starts the program in a session of its own,
 and hands over to `watchdog`, which watches memory and log and writes down
 how it ended. The process that was started ends once the program runs; the
-shim is its child. It is the parent of everything the program starts (a child
+shim is below it. It is the parent of everything the program starts (a child
 subreaper), so nothing escapes it; when it is killed itself, the kernel kills
-the program.
+the program, and what the program has started comes to the shim's parent, the
+keeper, which does nothing but kill it. So no process has to be found by what
+it could clear: its environment, its session or its process group.
 
     python -I -S shim.py FOLDER LIBRARIES…
 
@@ -14,6 +16,7 @@ LIBRARIES are folders that hold headway and psutil. What needs them is
 imported only after the program runs: a start costs little more than Python's.
 """
 
+import contextlib
 import ctypes
 import fcntl
 import json
@@ -27,6 +30,7 @@ from typing import Any, NoReturn
 
 _LINUX = sys.platform.startswith("linux")
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER, _PR_SET_NO_NEW_PRIVS = 1, 36, 38
+_KILL_PAUSE_S = 0.02
 _NOT_FOUND, _NOT_EXECUTABLE, _NOT_SET_UP = 127, 126, 125
 
 
@@ -53,23 +57,58 @@ def main(folder: Path, libraries: list[str]) -> None:
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGCHLD})
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    sys.path += libraries
     if _LINUX:
         _prctl(_PR_SET_CHILD_SUBREAPER, 1)
-    sys.path += libraries
+        if shim := os.fork():
+            os.close(report)
+            _keep(shim)
+        _prctl(_PR_SET_CHILD_SUBREAPER, 1)
     pid = _start(spec, json.loads((folder / "env.json").read_text()))
-    write_json(
-        folder / "running.json",
-        {
-            "shim": {"pid": os.getpid(), "identity": identity(os.getpid())},
-            "program": {"pid": pid, "identity": identity(pid)},
-            "started_at": time.time(),  # noqa: TID251 - headway.clock is not loaded yet
-        },
-    )
+    started_at = time.time()  # noqa: TID251 - headway.clock is not loaded yet
+    from headway.durable import replace_file  # noqa: PLC0415 - the program runs by now
+
+    running = {
+        "shim": {"pid": os.getpid(), "identity": identity(os.getpid())},
+        "program": {"pid": pid, "identity": identity(pid)},
+        "started_at": started_at,
+    }
+    replace_file(folder / "running.json", json.dumps(_about(spec) | running))
     (folder / "env.json").unlink()  # may hold secrets; the program has them now
     os.close(report)
     from headway.runtime.process.watchdog import Watchdog  # noqa: PLC0415 - the program runs by now
 
-    Watchdog(folder, spec, pid).watch()
+    Watchdog(folder, _about(spec) | {"started_at": started_at}, spec, pid).watch()
+
+
+def _about(spec: dict[str, Any]) -> dict[str, Any]:
+    """What each file of the program says of it, so that one that was cut is not missed."""
+    return {key: spec[key] for key in ("run_id", "attempt", "log_path", "token")}
+
+
+def _keep(shim: int) -> NoReturn:
+    """Wait for the end of the shim, then kill what it has left, and end as well.
+
+    Both hold the lock of the program's folder: while something lives, it is held.
+    """
+    with contextlib.suppress(ChildProcessError):
+        os.waitpid(shim, 0)
+    with contextlib.suppress(ChildProcessError):  # no child: nothing is left
+        while True:
+            if os.waitpid(-1, os.WNOHANG)[0] == 0:
+                _kill_children()
+    os._exit(0)
+
+
+def _kill_children() -> None:
+    """Kill every process below this one; stopped first, so that nothing forks away."""
+    from headway.runtime.process import proctree  # noqa: PLC0415 - hardly ever needed
+
+    for number in (signal.SIGSTOP, signal.SIGKILL):
+        for pid in proctree.tree(os.getpid()):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, number)
+    time.sleep(_KILL_PAUSE_S)
 
 
 def _start(spec: dict[str, Any], env: dict[str, str]) -> int:
@@ -127,13 +166,6 @@ def _prctl(option: int, value: int) -> None:
     if ctypes.CDLL(None, use_errno=True).prctl(option, value, 0, 0, 0):
         code = ctypes.get_errno()
         raise OSError(code, os.strerror(code))
-
-
-def write_json(path: Path, value: object) -> None:
-    """Write *value* so that a reader sees all of it or nothing."""
-    part = path.with_name(path.name + ".part")
-    part.write_text(json.dumps(value))
-    part.replace(path)
 
 
 def identity(pid: int) -> str | None:

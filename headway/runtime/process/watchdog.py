@@ -1,10 +1,10 @@
 """What the shim does while its program runs: hold its limits, note what it uses and how it ends.
 
-Files, each written by renaming: `usage.json` about every second,
-`exit.json` at the end.
+Files, each written by renaming: `usage.json` about every second, `exit.json` at the end.
 """
 
 import contextlib
+import json
 import os
 import resource
 import signal
@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from headway.clock import SystemClock
+from headway.durable import replace_file
 from headway.runtime import logfile
 from headway.runtime.process import proctree
-from headway.runtime.process.shim import write_json
 
 POLL_S = 0.1
 NEAR_POLL_S = 0.02
@@ -33,12 +33,14 @@ class Watchdog:
 
     Args:
         folder: The container's folder.
+        about: What the note of its end says of it besides.
         spec: What `ProcessRuntime.create` noted.
         pid: The program, a child of this process.
     """
 
-    def __init__(self, folder: Path, spec: dict[str, Any], pid: int) -> None:
+    def __init__(self, folder: Path, about: dict[str, Any], spec: dict[str, Any], pid: int) -> None:
         self._folder = folder
+        self._about = about
         self._pid = pid
         self._limit_bytes: int = spec["host_memory_bytes"]
         self._pids_limit: int = spec["pids"]
@@ -110,7 +112,7 @@ class Watchdog:
             "used_bytes": self._used_bytes,
             "cpu_s": live_s + ended.ru_utime + ended.ru_stime,
         }
-        write_json(self._folder / "usage.json", use)
+        replace_file(self._folder / "usage.json", json.dumps(use), lasts=False)
         logfile.trim(self._log, self._log_limit_bytes)
 
     def _kill_all(self) -> None:
@@ -150,7 +152,7 @@ class Watchdog:
         code = self._code if self._code is not None else -signal.SIGKILL
         if self._error:
             code = 1  # its own fault; a bare 137 would read as the node's
-        end = {
+        end = self._about | {
             "exit_code": code if code >= 0 else 128 - code,
             "oom_killed": self._oom_killed,
             "error": self._error,
@@ -159,7 +161,7 @@ class Watchdog:
         while True:
             try:
                 self._write_use()
-                write_json(self._folder / "exit.json", end)
+                replace_file(self._folder / "exit.json", json.dumps(end))
                 return
             except FileNotFoundError:
                 return  # removed

@@ -44,7 +44,7 @@ class Answer(BaseHTTPRequestHandler):
         found = [body for end, body in self.server.taught.items() if path.endswith(end)]
         refused = [answer for end, answer in self.server.refusals.items() if path.endswith(end)]
         status, said = refused[0] if refused else (200, found[0]) if found else ERROR
-        body = json.dumps(said).encode()
+        body = said if isinstance(said, bytes) else json.dumps(said).encode()
         self.send_response(status)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(body)))
@@ -73,6 +73,13 @@ def runtime(engine: Engine) -> DockerRuntime:
 
 
 def teach_a_created_container(engine: Engine, log: Path) -> None:
+    never = "0001-01-01T00:00:00Z"
+    teach_a_container(engine, log, "created", never, never)
+
+
+def teach_a_container(
+    engine: Engine, log: Path, status: str, started_at: str, ended_at: str
+) -> None:
     labels = {
         "headway.site": "site",
         "headway.run": "run",
@@ -80,12 +87,16 @@ def teach_a_created_container(engine: Engine, log: Path) -> None:
         "headway.log": str(log),
         "headway.log_by": "engine",
     }
-    never = "0001-01-01T00:00:00Z"
     state = {
-        "Status": "created", "ExitCode": 0, "OOMKilled": False, "Error": "",
-        "StartedAt": never, "FinishedAt": never,
+        "Status": status, "ExitCode": 0, "OOMKilled": False, "Error": "",
+        "StartedAt": started_at, "FinishedAt": ended_at,
     }  # fmt: skip
-    container = {"Name": f"/{NAME}", "Config": {"Labels": labels, "Tty": False}, "State": state}
+    container = {
+        "Id": "1",
+        "Name": f"/{NAME}",
+        "Config": {"Labels": labels, "Tty": False},
+        "State": state,
+    }
     engine.taught[f"/containers/{NAME}/json"] = container
 
 
@@ -104,6 +115,16 @@ def test_a_question_may_be_asked_again(
     teach_a_created_container(engine, tmp_path / "log")
     with pytest.raises(EngineUnreachable, match="read the log"):
         runtime.read_log(NAME, 0)
+
+
+@pytest.mark.parametrize("killed", [True, False])
+def test_a_kill_for_memory_is_known_where_the_news_came_after_that_of_the_exit(
+    engine: Engine, runtime: DockerRuntime, tmp_path: Path, *, killed: bool
+) -> None:
+    times = "2026-01-01T00:00:01Z", "2026-01-01T00:00:02Z"
+    teach_a_container(engine, tmp_path / "log", "exited", *times)
+    engine.taught["/events"] = {"Type": "container", "Action": "oom"} if killed else b""
+    assert runtime.wait(NAME, 1.0).oom_killed is killed
 
 
 @pytest.mark.parametrize(

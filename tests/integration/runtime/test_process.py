@@ -65,13 +65,100 @@ def test_a_killed_shim_takes_its_program_along_and_is_infrastructure(harness: Ha
     assert classify_exit(status).kind is ExitKind.INFRASTRUCTURE
 
 
-def test_remove_finds_what_a_killed_shim_left(harness: Harness) -> None:
+def holders(harness: Harness, name: str) -> tuple[int, int]:
+    """The program's keeper and its shim."""
+    shim = noted(harness, name, "running.json")["shim"]["pid"]
+    return psutil.Process(shim).ppid(), shim
+
+
+DAEMON = "env -i setsid sh -c 'sleep 63 & echo $!'; exec sleep 63"
+"""Leaves behind a process of a session of its own, with an empty environment."""
+
+
+def test_a_killed_shim_takes_along_what_cleared_its_environment(harness: Harness) -> None:
+    spec = harness.spec(shell(DAEMON))
+    runtime = harness.started(spec)
+    until(lambda: b"\n" in whole_log(runtime, spec.name))
+    daemon = int(whole_log(runtime, spec.name))
+    os.kill(holders(harness, spec.name)[1], signal.SIGKILL)
+    assert runtime.wait(spec.name, 10.0).state is ContainerState.EXITED
+    assert not alive(daemon)  # what is said to have ended holds nothing any more
+
+
+def test_a_program_is_said_to_run_as_long_as_something_of_it_lives(harness: Harness) -> None:
+    spec = harness.spec(shell(DAEMON))
+    runtime = harness.started(spec)
+    until(lambda: b"\n" in whole_log(runtime, spec.name))
+    keeper, shim = holders(harness, spec.name)
+    os.kill(keeper, signal.SIGSTOP)  # as where what is left is in state D
+    os.kill(shim, signal.SIGKILL)
+    assert runtime.wait(spec.name, 0.5).state is ContainerState.RUNNING
+    os.kill(keeper, signal.SIGCONT)
+    assert runtime.wait(spec.name, 10.0).state is ContainerState.EXITED
+
+
+@pytest.mark.parametrize("file", ["spec.json", "running.json", "usage.json"])
+@pytest.mark.parametrize("cut", [b"", b'{"run_id": "x', b"null", b"\xff\x00"])
+def test_a_damaged_file_of_one_program_stops_nobody_and_undoes_no_end(
+    harness: Harness, file: str, cut: bytes
+) -> None:
+    """A loss of power can leave an empty file behind any name."""
+    ended, other = harness.spec(shell("echo once; exit 3")), harness.spec(SLEEPS)
+    runtime = harness.started(ended)
+    runtime.wait(ended.name, 10.0)
+    before = runtime.inspect(ended.name)
+    (harness.folder / harness.site / "containers" / ended.name / file).write_bytes(cut)
+    runtime.create(other)
+    runtime.start(other.name)
+    found = {each.name: each for each in runtime.containers()}
+    assert found[ended.name] == before
+    assert found[other.name].state is ContainerState.RUNNING
+    assert whole_log(runtime, ended.name) == b"once\n"
+    runtime.usage(ended.name)
+    runtime.stop(ended.name, 1.0)
+    runtime.remove(ended.name)
+    assert [each.name for each in runtime.containers()] == [other.name]
+
+
+@pytest.mark.parametrize("cut", [b"", b'{"exit_code": 0'])
+def test_an_end_that_cannot_be_read_is_an_end_of_which_nothing_is_known(
+    harness: Harness, cut: bytes
+) -> None:
+    spec = harness.spec(shell("exit 0"))
+    runtime = harness.started(spec)
+    runtime.wait(spec.name, 10.0)
+    (harness.folder / harness.site / "containers" / spec.name / "exit.json").write_bytes(cut)
+    status = runtime.wait(spec.name, 5.0)
+    assert (status.state, status.exit_code) == (ContainerState.EXITED, None)
+    assert (status.run_id, status.attempt) == (spec.run_id, spec.attempt)
+    assert classify_exit(status).kind is ExitKind.INFRASTRUCTURE
+
+
+def test_a_program_whose_files_are_all_damaged_still_runs_and_can_be_removed(
+    harness: Harness,
+) -> None:
+    spec = harness.spec(SLEEPS)
+    runtime = harness.started(spec)
+    pid = noted(harness, spec.name, "running.json")["program"]["pid"]
+    folder = harness.folder / harness.site / "containers" / spec.name
+    (folder / "running.json").write_bytes(b"")
+    status = runtime.inspect(spec.name)
+    assert status is not None
+    assert (status.state, status.pids) == (ContainerState.RUNNING, (pid,))
+    runtime.start(spec.name)  # not a second time
+    runtime.remove(spec.name)
+    assert not alive(pid)
+    assert runtime.inspect(spec.name) is None
+
+
+def test_remove_finds_what_a_killed_shim_and_its_keeper_left(harness: Harness) -> None:
     spec = harness.spec(shell("setsid sleep 61 & echo $!; exec sleep 61"))
     runtime = harness.started(spec)
     until(lambda: b"\n" in whole_log(runtime, spec.name))
     pids = runtime.inspect(spec.name).pids  # type: ignore[union-attr]
     assert len(pids) == 2
-    os.kill(noted(harness, spec.name, "running.json")["shim"]["pid"], signal.SIGKILL)
+    for holder in holders(harness, spec.name):
+        os.kill(holder, signal.SIGKILL)
     time.sleep(0.1)
     assert any(alive(pid) for pid in pids)  # the one that left the session
     runtime.remove(spec.name)
@@ -86,7 +173,8 @@ def test_what_cannot_be_killed_is_given_up_for_now(
     runtime = harness.started(spec)
     until(lambda: b"\n" in whole_log(runtime, spec.name))
     left = int(whole_log(runtime, spec.name))
-    os.kill(noted(harness, spec.name, "running.json")["shim"]["pid"], signal.SIGKILL)
+    for holder in holders(harness, spec.name):
+        os.kill(holder, signal.SIGKILL)
     with monkeypatch.context() as deaf:
         deaf.setattr(programs, "_signal", lambda *_: None)
         deaf.setattr(programs, "_KILL_TIMEOUT_S", 0.3)
@@ -207,8 +295,7 @@ def test_a_number_used_again_is_not_taken_for_the_shim(harness: Harness) -> None
     running = noted(harness, spec.name, "running.json")
     running["shim"]["pid"] = os.getpid()  # lives, but is another process
     (folder / "running.json").write_text(json.dumps(running))
-    status = runtime.inspect(spec.name)
-    assert status is not None
+    status = runtime.wait(spec.name, 10.0)  # its keeper leaves a moment after the note
     assert status.state is ContainerState.EXITED
 
 

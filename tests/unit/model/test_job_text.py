@@ -141,6 +141,7 @@ def test_overrides_win_and_are_read_as_yaml_but_text_below_env() -> None:
         ("name.x=1", '--set name.x: got "1"; name has no keys below it'),
         ("name", '--set: got "name"; give key=value'),
         ("=1", '--set: got "=1"; give key=value'),
+        ("env.\udcff=1", '--set: got "env.\\udcff=1"; give key=value'),
         ("a..b=1", '--set: got "a..b=1"; give key=value'),
         ("command=[", '--set:1 job: got "["; give valid YAML'),
         ("env.HF_TOKEN=abc", "--set env.HF_TOKEN: got a hidden value; it looks like a secret"),

@@ -1,0 +1,55 @@
+"""Files and folders that are there whole or not at all, also after a loss of power.
+
+A rename alone is not enough: after a loss of power the new name may be there with an empty file
+behind it, since names and contents reach the disk apart from each other.
+"""
+
+import os
+from pathlib import Path
+
+
+def replace_file(
+    path: Path, content: str | bytes, *, mode: int = 0o600, lasts: bool = True
+) -> None:
+    """Put *content* at *path*, so that every reader sees all of it or what was there before.
+
+    Args:
+        path: The file; its folder is there.
+        content: All that it is to hold.
+        mode: Its permissions.
+        lasts: Whether it must survive a loss of power once this returns. False for what is
+            written every second and may be lost: whoever reads it has to bear an empty file.
+
+    Raises:
+        OSError: It could not be written; what was there before is still there.
+    """
+    part = path.with_name(f"{path.name}.{os.getpid()}.part")
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
+    try:
+        with os.fdopen(os.open(part, flags, mode), "wb") as file:
+            file.write(content.encode() if isinstance(content, str) else content)
+            if lasts:
+                file.flush()
+                os.fsync(file.fileno())
+        part.replace(path)
+    except BaseException:
+        part.unlink(missing_ok=True)
+        raise
+    if lasts:
+        sync_folder(path.parent)
+
+
+def give_name(part: Path, path: Path) -> None:
+    """Rename the folder *part*, whose files are on the disk, to *path* for good."""
+    sync_folder(part)
+    part.rename(path)
+    sync_folder(path.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """Bring the names in *folder* to the disk."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
