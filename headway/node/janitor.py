@@ -26,6 +26,7 @@ from headway.node.mending import Case, Mender, Mending, PrefectRun, same
 from headway.node.sweep import sweep
 from headway.policy.demand import attempts_left
 from headway.policy.reconcile import (
+    FLOW_STARTS_WITHIN_S,
     ON_PREFECT,
     Action,
     Container,
@@ -113,7 +114,9 @@ class Janitor:
         # In this order: of a flow process that has ended every container is seen.
         flows = {run.run_id: self._flow(run.run_id, starting) for run in runs}
         containers = {c.name: c for c in self._site.runtime.containers()}
-        now = ledger.runs.of([run.run_id for run in runs])
+        ids = [run.run_id for run in runs]
+        starts = ledger.flow_starts.lately(ids, FLOW_STARTS_WITHIN_S)
+        now = ledger.runs.of(ids)
         leases = {each.run_id: each for each in ledger.leases.live(node) if each.gang_rank == 0}
         overdue = {lease.run_id for lease in ledger.leases.overdue(node)}
         wanted: set[str] = set()
@@ -124,7 +127,8 @@ class Janitor:
             wanted.add(name)
             if run.run_id not in now or not same(run, now[run.run_id]):
                 continue
-            case = Case(run, lease, name, prefect.get(run.run_id, _DELETED))
+            said = prefect.get(run.run_id, _DELETED)
+            case = Case(run, lease, name, said, starts.get(run.run_id, 0))
             seen = replace(
                 _situation(case),
                 flow=flows[run.run_id],
@@ -238,7 +242,7 @@ def _situation(case: Case) -> Situation:
         state=run.state,
         prefect=case.prefect.view,
         has_lease=case.lease is not None,
-        flow_starts=case.prefect.flow_starts,
+        flow_starts=case.flow_starts,
         attempts_left=more,
         is_rank=run.gang_id is not None,
         leads_gang=several and run.gang_id is None,

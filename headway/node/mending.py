@@ -15,10 +15,16 @@ from headway.model.lease import Fence, Lease
 from headway.model.run import DELETED, Exit, ExitKind, Measurement, cancelled_by
 from headway.node.flowrun import live_flow
 from headway.node.stops import Stops
-from headway.policy.reconcile import Action, PrefectView
+from headway.policy.reconcile import (
+    FLOW_STARTS_WITHIN_S,
+    MAX_FLOW_STARTS,
+    Action,
+    PrefectView,
+)
 from headway.run.here import forget_checkpoint
 from headway.site import Site
 from headway.this_node import remove_container
+from headway.units import format_duration
 
 log = logging.getLogger(__name__)
 
@@ -32,7 +38,6 @@ class PrefectRun:
     """What Prefect says of one run."""
 
     view: PrefectView
-    flow_starts: int = 0
     message: str = ""
     """Of its state."""
     state_id: str = ""
@@ -49,6 +54,8 @@ class Case:
     container: str
     """Name of the container that the lease stands for, or the run's attempt."""
     prefect: PrefectRun
+    flow_starts: int = 0
+    """Flow processes that were started for it lately."""
 
     @property
     def fence(self) -> Fence:
@@ -173,6 +180,8 @@ def _exit(action: Action, case: Case) -> Exit:
         said = f" ({prefect.message[:200]})" if prefect.message else ""
         return Exit(ExitKind.INFRASTRUCTURE, None, f"its flow broke{said}: see the run's log")
     if action is Action.END_INFRASTRUCTURE:
+        if case.flow_starts >= MAX_FLOW_STARTS:
+            return _flows_died(case.flow_starts)
         then = "it was tried as often as the job allows; `headway retry` tries it again"
         return _vanished(case.run, then)
     if prefect.view is PrefectView.MISSING:
@@ -181,6 +190,16 @@ def _exit(action: Action, case: Case) -> Exit:
         said = "somebody called it completed in Prefect before its program had ended"
         return Exit(ExitKind.CANCELLED, None, said)
     return Exit(ExitKind.CANCELLED, None, cancelled_by(prefect.message))
+
+
+def _flows_died(starts: int) -> Exit:
+    within = format_duration(FLOW_STARTS_WITHIN_S)
+    return Exit(
+        ExitKind.INFRASTRUCTURE,
+        None,
+        f"{starts} flow processes of it died within {within}, so it is not started again: the "
+        "worker's log has why; `headway retry` tries it once more",
+    )
 
 
 def _vanished(run: RunRecord, then: str) -> Exit:

@@ -180,4 +180,4 @@ class PrefectPool:
 def _view(run: FlowRun) -> PrefectRun:
     state = run.state
     message, state_id = (state.message or "", str(state.id)) if state is not None else ("", "")
-    return PrefectRun(view_of(state), run.run_count, message, state_id)
+    return PrefectRun(view_of(state), message, state_id)

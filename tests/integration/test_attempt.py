@@ -57,10 +57,10 @@ def test_what_runs_is_followed_though_it_would_not_be_admitted_any_more(site: Si
     site.ledger.runs.predict(
         fence_of(site.ledger, RUN), said, replace(demand, host_memory_bytes=65 * MIB)
     )
-    (node,) = (each.node for each in site.ledger.nodes.all())
-    all_of_it = Reserve(0.0, node.capacity.host_memory_bytes)
-    full = replace(node, reserve=all_of_it)
-    site.ledger.nodes.register(full, boot_id="b", worker_token="w")
+    (here,) = site.ledger.nodes.all()
+    all_of_it = Reserve(0.0, here.node.capacity.host_memory_bytes)
+    full = replace(here.node, reserve=all_of_it)
+    site.ledger.nodes.register(full, boot_id="b", worker_token="w", identity=here.identity)
     with pytest.raises(ImpossibleDemand):
         Attempt(site, RUN, JOB).admit()
     site.runtime.start(create_container(site, RUN))
