@@ -20,6 +20,8 @@ from headway.settings import Settings
 from headway.site import Site
 from headway.this_node import join_site
 from headway.units import MIB
+from headway.views.queue_document import line_views
+from headway.views.run_document import ledger_state
 from tests.support.containers import create_container
 from tests.support.fence import fence_of, release
 
@@ -143,6 +145,8 @@ def test_a_suspended_run_is_left_out_until_it_is_resumed(site: Site) -> None:
     assert (run.state, run.attempt, run.preemptions) == (RunState.WAITING, 2, 1)
     assert site.ledger.leases.of_run(RUN) is None
     assert RUN not in waiting(site)
+    assert line_views(site) == []
+    assert ledger_state(run) == "Suspended"
     assert look(site, janitor, PrefectView.SUSPENDED) == []
     look(site, janitor, PrefectView.SCHEDULED)
     assert RUN in waiting(site)
