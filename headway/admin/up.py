@@ -25,7 +25,7 @@ from headway.errors import (
 )
 from headway.gateway.submit import os_user
 from headway.home import ROOT_HOME, settle
-from headway.model.job_text import job_from_document
+from headway.model.job_text import stop_grace_s
 from headway.model.run import CANCELLED_BY
 from headway.node.daemon import (
     database_daemon,
@@ -122,7 +122,7 @@ def _end_runs(site: Site, say: Say) -> list[str]:
                 say(f"cancelling {run.name} ({run.run_id[:8]}) …")
                 with contextlib.suppress(RunUnknown):  # deleted: the janitor ends it
                     server.cancel(run.run_id, f"{CANCELLED_BY}{os_user()} (headway down)")
-        grace_s = max((job_from_document(run.job).stop_grace for run in under_way), default=0.0)
+        grace_s = max((stop_grace_s(run.job) for run in under_way), default=0.0)
         end = site.clock.monotonic_s() + grace_s + _END_S
         while (left := _still_here(site)) and site.clock.monotonic_s() < end:
             site.clock.sleep(0.5)

@@ -12,13 +12,12 @@ from dataclasses import replace
 
 from headway.errors import (
     HeadwayError,
-    InvalidInput,
     LeaseLost,
     LedgerUnreachable,
     RunUnknown,
 )
 from headway.ledger.records import RunRecord
-from headway.model.job_text import job_from_document
+from headway.model.job_text import kept_job
 from headway.model.lease import Lease
 from headway.model.run import GRANTED, ExitKind, RunState
 from headway.node.flowrun import live_flow
@@ -233,19 +232,15 @@ def _state_of(container: ContainerStatus | None) -> Container:
 
 def _situation(case: Case) -> Situation:
     """What ledger and Prefect say of a run."""
-    run, more, several = case.run, False, False
-    with suppress(InvalidInput):  # of another version of headway: it is tried once
-        job = job_from_document(run.job)
-        more = attempts_left(run.attempt, job.retries, run.preemptions)
-        several = job.resources.nodes > 1
+    run, job = case.run, kept_job(case.run.job)
     return Situation(
         state=run.state,
         prefect=case.prefect.view,
         has_lease=case.lease is not None,
         flow_starts=case.flow_starts,
-        attempts_left=more,
+        attempts_left=job is not None and attempts_left(run.attempt, job.retries, run.preemptions),
         is_rank=run.gang_id is not None,
-        leads_gang=several and run.gang_id is None,
+        leads_gang=job is not None and job.resources.nodes > 1 and run.gang_id is None,
         exit_kind=run.exit.kind if run.exit is not None else ExitKind.OK,
         told=run.told_end_at is not None,
         suspended=run.suspended_at is not None,

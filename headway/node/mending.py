@@ -8,9 +8,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 
-from headway.errors import InvalidInput
 from headway.ledger.records import RunRecord
-from headway.model.job_text import job_from_document
+from headway.model.job_text import stop_grace_s
 from headway.model.lease import Fence, Lease
 from headway.model.run import DELETED, Exit, ExitKind, Measurement, cancelled_by
 from headway.node.flowrun import live_flow
@@ -29,8 +28,6 @@ from headway.units import format_duration
 log = logging.getLogger(__name__)
 
 _ON_LEASES = frozenset({Action.RENEW, Action.RELEASE, Action.GIVE_BACK})
-_GRACE_S = 10.0
-"""Of a job that cannot be read: another version of headway wrote it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,16 +158,9 @@ def end_flow(site: Site, run_id: str) -> None:
 
 
 def _stop(site: Site, run: RunRecord, container: str) -> None:
-    site.runtime.stop(container, _grace_s(run))
+    site.runtime.stop(container, stop_grace_s(run.job))
     if live_flow(site.settings.state_dir, run.run_id) is None:  # else it measures and removes it
         remove_container(site, container, run.run_id)
-
-
-def _grace_s(run: RunRecord) -> float:
-    try:
-        return job_from_document(run.job).stop_grace
-    except InvalidInput:
-        return _GRACE_S
 
 
 def _exit(action: Action, case: Case) -> Exit:
