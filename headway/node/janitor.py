@@ -128,17 +128,24 @@ class Janitor:
                 continue
             said = prefect.get(run.run_id, _DELETED)
             case = Case(run, lease, name, said, starts.get(run.run_id, 0))
-            seen = replace(
-                _situation(case),
-                flow=flows[run.run_id],
-                container=_state_of(containers.get(name)),
-                overdue=run.run_id in overdue,
-            )
-            mendings += self._mend(case, reconcile(seen))
+            container, late = _state_of(containers.get(name)), run.run_id in overdue
+            mendings += self._look_after(case, flows[run.run_id], container, overdue=late)
         self._guard_network()
         without_run = [each for name, each in containers.items() if name not in wanted]
         sweep(self._site, containers.values(), without_run)
         return mendings
+
+    def _look_after(
+        self, case: Case, flow: FlowProcess, container: Container, *, overdue: bool
+    ) -> list[Mending]:
+        try:
+            seen = replace(_situation(case), flow=flow, container=container, overdue=overdue)
+            return self._mend(case, reconcile(seen))
+        except LedgerUnreachable:
+            raise  # it would be the same for every other run, each after a long wait
+        except Exception:  # a supervisor's loop: one run must not keep it from the others
+            log.exception("run %s (%s) was not looked after", case.run.name, case.run.run_id)
+            return []
 
     def _flow(self, run_id: str, starting: frozenset[str]) -> FlowProcess:
         if live_flow(self._site.settings.state_dir, run_id) is not None:
@@ -167,7 +174,7 @@ class Janitor:
                 elif not self._mender.carry_out(action, case):
                     break  # the instructions build on each other
             except LedgerUnreachable:
-                raise  # it would be the same for every other run, each after a long wait
+                raise
             except LeaseLost as error:
                 log.info("%s of run %s: %s", action.value, run.run_id, error)
                 break  # it has moved on: the next round sees where it is

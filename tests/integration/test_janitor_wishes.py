@@ -12,10 +12,11 @@ from headway.clock import SystemClock
 from headway.model.job import TrainingJob
 from headway.model.lease import Demand, Lease
 from headway.model.run import Exit, ExitKind, Measurement, RunState
+from headway.node import janitor as janitor_module
 from headway.node.flowlock import hold_flow
 from headway.node.janitor import Janitor
 from headway.node.mending import Mending, PrefectRun
-from headway.policy.reconcile import Action, PrefectView
+from headway.policy.reconcile import Action, PrefectView, Situation
 from headway.settings import Settings
 from headway.site import Site
 from headway.this_node import join_site
@@ -196,3 +197,21 @@ def test_prefect_being_away_ends_nothing(site: Site) -> None:
     assert look(site, Janitor(site), PrefectView.UNKNOWN) == []
     assert site.ledger.runs.get(RUN).state is RunState.RUNNING
     assert site.runtime.inspect(name) is not None
+
+
+def test_a_run_that_breaks_the_janitor_stops_no_other(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    enqueue(site, OTHER)
+    decided: list[Situation] = []
+
+    def decide(seen: Situation) -> tuple[Action, ...]:
+        decided.append(seen)
+        if len(decided) == 1:
+            raise ValueError("what nobody foresaw")
+        return (Action.END_CANCELLED,)
+
+    monkeypatch.setattr(janitor_module, "reconcile", decide)
+    look(site, Janitor(site), PrefectView.CANCELLED)
+    states = [site.ledger.runs.get(run_id).state for run_id in (RUN, OTHER)]
+    assert sorted(states) == [RunState.ENDED, RunState.WAITING]
