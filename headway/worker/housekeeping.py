@@ -1,6 +1,7 @@
 """What the worker does for its node beside the queue, in turns: settings, and what differs."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import AsyncIterator, Collection, Mapping
+from contextlib import asynccontextmanager
 from uuid import UUID
 
 import anyio
@@ -18,8 +19,8 @@ from headway.worker.states import mended
 
 log = get_logger("worker.gpu-node")
 
-_ANSWER_S = 10.0
-"""So long the janitor waits for Prefect; then it goes on without an answer."""
+_ANSWER_S = 5.0
+"""So long the janitor waits for Prefect, or for who waits for it; then it goes on without."""
 
 
 async def adopt_blocks(site: Site, pool: PrefectPool) -> bool:
@@ -64,15 +65,33 @@ async def mend(site: Site, janitor: Janitor, pool: PrefectPool, called: Collecti
         called: Runs of which a user may have asked something, beside those always looked at.
     """
     in_thread = anyio.to_thread.run_sync
-    # Between a grant and its note among the claimed lies a pass: not half of one is read.
-    async with pool.passing:
+    async with _between_passes(pool) as between:
         runs = await in_thread(janitor.unsettled, called)
         starting = frozenset(str(run_id) for run_id in pool.claimed())
+    if not between:
+        untaken = await in_thread(site.ledger.leases.unstarted, site.settings.node)
+        starting |= {lease.run_id for lease in untaken}
     prefect = await _views(pool, [run.run_id for run in runs])
     mendings = await in_thread(janitor.round, runs, prefect, starting)
     for mending in mendings:
         await _write(site, pool, mending)
     return bool(mendings)
+
+
+@asynccontextmanager
+async def _between_passes(pool: PrefectPool) -> AsyncIterator[bool]:
+    """Between a grant and its note among the claimed lies a pass: not half of one is read.
+
+    Yields whether no pass goes on. One that waits for Prefect must not keep the janitor.
+    """
+    free = False
+    with anyio.move_on_after(_ANSWER_S):
+        free = await pool.passing.acquire()
+    try:
+        yield free
+    finally:
+        if free:
+            pool.passing.release()
 
 
 async def _views(pool: PrefectPool, run_ids: list[str]) -> Mapping[str, PrefectRun]:

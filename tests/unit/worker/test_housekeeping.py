@@ -12,6 +12,7 @@ from prefect.client.schemas.objects import FlowRun, State, StateType
 from headway.node.mending import Mending, PrefectRun
 from headway.policy.reconcile import Action, PrefectView
 from headway.testing.clock import FakeClock
+from headway.worker import housekeeping
 from headway.worker.housekeeping import mend
 from headway.worker.pool import PrefectPool
 
@@ -47,7 +48,13 @@ class OneRun:
         self.prefect = Prefect()
         self.clock = FakeClock()
         self.run = self.record(attempt=1)
-        self.ledger = SimpleNamespace(runs=SimpleNamespace(get=lambda _: self.run))
+        untaken = [SimpleNamespace(run_id="claimed")]
+        self.ledger = SimpleNamespace(
+            runs=SimpleNamespace(get=lambda _: self.run),
+            leases=SimpleNamespace(unstarted=lambda _: untaken),
+        )
+        self.settings = SimpleNamespace(node="here")
+        self.starting: list[frozenset[str]] = []
         self.seen: list[PrefectView] = []
         self.meanwhile = lambda: None
 
@@ -63,14 +70,22 @@ class OneRun:
     def round(self, runs: list[Any], prefect: Any, starting: Any) -> list[Mending]:
         said: PrefectRun = prefect[RUN]
         self.seen.append(said.view)
+        self.starting.append(starting)
         done = [Mending(self.run, Action.RESCHEDULE, said)]
         self.meanwhile()
         return done
 
-    def mend(self) -> list[str]:
+    def mend(self, *, while_passing: bool = False) -> list[str]:
         """The states that are written in one round."""
         client, site = cast("Any", self.prefect), cast("Any", self)
-        asyncio.run(mend(site, site, PrefectPool(client, "gpu", frozenset), ()))
+
+        async def once() -> None:
+            pool = PrefectPool(client, "gpu", frozenset)
+            if while_passing:
+                await pool.passing.acquire()
+            await mend(site, site, pool, ())
+
+        asyncio.run(once())
         return self.prefect.written
 
 
@@ -105,3 +120,14 @@ def test_a_prefect_that_is_away_keeps_nobody_from_a_round(one: OneRun) -> None:
     one.prefect.away = True
     one.mend()
     assert one.seen == [PrefectView.UNKNOWN]
+
+
+def test_a_pass_that_waits_for_prefect_does_not_hold_the_janitor_up(
+    one: OneRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Which claims it has made so far is not known then: none of them is given back."""
+    monkeypatch.setattr(housekeeping, "_ANSWER_S", 0.01)
+    one.mend(while_passing=True)
+    assert one.starting == [{"claimed"}]
+    one.mend()
+    assert one.starting[1:] == [frozenset()]
