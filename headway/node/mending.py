@@ -96,7 +96,8 @@ class Mender:
             HeadwayError: It was not done; `LeaseLost` when another attempt has the run now.
         """
         if action is Action.STOP_CONTAINER:
-            self.stop(case.run, case.container)
+            stop = partial(_stop_and_remove, self._site, case.run, case.container)
+            self.stops.begin(case.container, stop)
             return False
         if action is Action.END_FLOW:
             end_flow(self._site, case.run.run_id)
@@ -140,8 +141,9 @@ class Mender:
                 raise ValueError(f"{action} is no change of a run in the ledger")
 
     def stop(self, run: RunRecord, container: str) -> None:
-        """Begin to stop a container of *run* within its grace time."""
-        self.stops.begin(container, partial(_stop, self._site, run, container))
+        """Begin to stop a container of *run*, whose flow measures it then and removes it."""
+        grace_s = stop_grace_s(run.job)
+        self.stops.begin(container, partial(self._site.runtime.stop, container, grace_s))
 
 
 SUSPENDED = Exit(
@@ -157,7 +159,7 @@ def end_flow(site: Site, run_id: str) -> None:
             os.kill(pid, signal.SIGTERM)
 
 
-def _stop(site: Site, run: RunRecord, container: str) -> None:
+def _stop_and_remove(site: Site, run: RunRecord, container: str) -> None:
     site.runtime.stop(container, stop_grace_s(run.job))
     if live_flow(site.settings.state_dir, run.run_id) is None:  # else it measures and removes it
         remove_container(site, container, run.run_id)
