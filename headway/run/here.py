@@ -1,6 +1,7 @@
 """One attempt on its node: what it is called there, and where its files lie."""
 
 import os
+import shutil
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -180,3 +181,8 @@ def forget_secrets(settings: Settings, container: str) -> None:
     with suppress(OSError):  # what lies there is no log; the secrets go in any case
         FileRedactor(log_path(settings, run_id, attempt), secretfiles.read(folder)).redact()
     secretfiles.remove(folder)
+
+
+def forget_checkpoint(settings: Settings, run_id: str) -> None:
+    """Remove the checkpoint of a run that ended well; from any other a retry goes on."""
+    shutil.rmtree(settings.runs_dir / run_id / "checkpoint", ignore_errors=True)

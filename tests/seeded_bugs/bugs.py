@@ -21,6 +21,7 @@ class Bug(NamedTuple):
 _MODEL = "tests/contract/test_protocol.py::test_the_ledger_follows_the_model[sqlite]"
 _RACE = "tests/integration/test_ledger_race.py::test_one_of_many_gets_the_last_slot"
 _LEDGER = "tests/contract/test_ledger.py::"
+_WISHES = "tests/integration/test_janitor_wishes.py::"
 _GUARD = "tests/unit/policy/test_guard.py::"
 _LOOKOUT = "tests/integration/test_guard.py::"
 
@@ -232,11 +233,65 @@ BUGS = (
     Bug(
         "one bad record ends the janitor's round",
         "headway/node/janitor.py",
-        "            except HeadwayError as error:\n"
-        '                log.warning("run %s (%s) was not looked after',
-        "            except RunUnknown as error:\n"
-        '                log.warning("run %s (%s) was not looked after',
-        ("tests/integration/test_janitor.py::test_a_run_that_cannot_be_read_stops_no_other",),
+        "except Exception:  # a supervisor's loop",
+        "except RunUnknown:",
+        (f"{_WISHES}test_a_run_that_breaks_the_janitor_stops_no_other",),
+    ),
+    Bug(
+        "a forced state goes by what the ledger said before",
+        "headway/worker/housekeeping.py",
+        "if not same(mending.run, run):",
+        "if not run.run_id:",
+        ("tests/unit/worker/test_housekeeping.py",),
+    ),
+    Bug(
+        "a forced state goes over what a user did meanwhile",
+        "headway/worker/pool.py",
+        "if now.state is None or str(now.state.id) != seen_id:",
+        "if now.state is None:",
+        ("tests/unit/worker/test_housekeeping.py", "tests/unit/worker/test_wait_pages.py"),
+    ),
+    Bug(
+        "why a run waits is written without asking the ledger",
+        "headway/worker/wait_pages.py",
+        "if not claimed and await self._waits(str(run.id)) and run.state is not None:",
+        "if not claimed and run.state is not None:",
+        ("tests/unit/worker/test_wait_pages.py",),
+    ),
+    Bug(
+        "an end that Prefect tells otherwise counts as told",
+        "headway/policy/reconcile.py",
+        "if seen.prefect in {PrefectView.MISSING, end_seen(seen.exit_kind)}:",
+        "if seen.prefect in {*_UNWANTED, end_seen(seen.exit_kind)}:",
+        ("tests/unit/policy/test_reconcile.py",),
+    ),
+    Bug(
+        "an end that nobody has told yet is retried",
+        "headway/policy/reconcile.py",
+        "if seen.told and seen.prefect is PrefectView.SCHEDULED and not seen.is_rank:",
+        "if seen.prefect is PrefectView.SCHEDULED and not seen.is_rank:",
+        ("tests/unit/policy/test_reconcile.py",),
+    ),
+    Bug(
+        "a place is released while its flow may make a container",
+        "headway/policy/reconcile.py",
+        "    if seen.flow is FlowProcess.NONE:\n        stop =",
+        "    if seen.flow is not FlowProcess.ALIVE:\n        stop =",
+        ("tests/unit/policy/test_reconcile.py",),
+    ),
+    Bug(
+        "a round waits for the grace time of a container",
+        "headway/node/stops.py",
+        "        thread.start()\n",
+        "        thread.start()\n        thread.join()\n",
+        (f"{_WISHES}test_a_cancel_is_in_the_ledger_at_once_and_no_grace_time_holds_up_others",),
+    ),
+    Bug(
+        "a node decides about what another node has",
+        "headway/node/janitor.py",
+        "if run.pool != self._site.settings.pool or run.state in GRANTED:",
+        "if run.pool != self._site.settings.pool:",
+        (f"{_WISHES}test_what_another_node_has_is_left_alone_though_its_old_container_is_here",),
     ),
     Bug(
         "a claim whose start fails is kept",

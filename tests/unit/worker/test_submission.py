@@ -65,7 +65,7 @@ class Node:
         worker._client = client
         worker._command = "none"
         worker._note_start = self.noted.append
-        worker._mended = worker._has_successfully_synced = True
+        worker._mended = worker._house_kept = worker._has_successfully_synced = True
         worker._housework, worker._wake = asyncio.Event(), asyncio.Event()
         worker._work_pool = WorkPool(
             id=uuid4(), name="p", type="gpu-node", default_queue_id=uuid4()
