@@ -1,19 +1,14 @@
-"""Ending what this worker has started: preempted runs, and runs cancelled before they began."""
+"""Stopping runs for others of a higher priority."""
 
-import signal
 from collections.abc import Callable
 
 import anyio
 import anyio.abc
-import psutil
 from prefect.logging import get_logger
 
 from headway.errors import HeadwayError
 
 log = get_logger("worker.gpu-node")
-
-RUN_ID = "PREFECT__FLOW_RUN_ID"
-"""Variable of a flow process that says which run it was started for."""
 
 
 class Preemption:
@@ -38,17 +33,3 @@ class Preemption:
             log.warning("run %s was not stopped: %s", run_id, error)
         finally:
             self._stopping.discard(run_id)
-
-
-def end_flow_process(pid: str, run_id: str) -> None:
-    """Ask process *pid* to end if it was started for *run_id*.
-
-    Prefect's API hands out the pid, and anybody may have written it there.
-
-    Raises:
-        psutil.Error: There is no such process, or it is another user's.
-        ValueError: *pid* is no number.
-    """
-    process = psutil.Process(int(pid))
-    if process.environ().get(RUN_ID) == run_id:
-        process.send_signal(signal.SIGTERM)
