@@ -40,6 +40,12 @@ SEAMS = (
     Seam(_WORKER, "_prefetch_seconds"),
     # Replaced, in flows/: a stored result is a pickle.
     Seam("prefect.results:ResultStore", "_from_metadata"),
+    # Replaced, in flows/: the janitor suspends runs.
+    Seam(
+        "prefect.flow_engine",
+        "observe_flow_run_suspension",
+        "BaseFlowRunEngine.setup_flow_run_suspension_request",
+    ),
     # Replaced, in flows/: no storage that is named in Prefect's API.
     Seam(
         "prefect.results",

@@ -1,6 +1,7 @@
 """Every private name of Prefect that headway leans on is where it was, and is still used."""
 
 import importlib
+import inspect
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -38,7 +39,9 @@ def what_moved(seam: Seam) -> str:
     fields = getattr(place, "__private_attributes__", {})
     if not hasattr(place, seam.name) and seam.name not in fields:
         return f"{seam.owner} has no {seam.name} any more"
-    if seam.asked_by and seam.name not in names_in(found(module, seam.asked_by).__code__):
+    if seam.asked_by and seam.name not in names_in(
+        inspect.unwrap(found(module, seam.asked_by)).__code__
+    ):
         return f"{module}:{seam.asked_by} does not use {seam.name} any more"
     return ""
 
