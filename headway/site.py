@@ -12,6 +12,7 @@ from uuid import uuid4
 from pydantic import TypeAdapter
 
 from headway.clock import Clock, SystemClock
+from headway.durable import replace_file
 from headway.errors import (
     EngineSilent,
     EngineUnreachable,
@@ -113,9 +114,7 @@ class Site:
         """
         if self.settings.runtime == "auto":
             self.settings.state_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
-            beside = self._runtime_note.with_suffix(".new")
-            beside.write_text(self._which_runtime().value)
-            beside.replace(self._runtime_note)
+            replace_file(self._runtime_note, self._which_runtime().value)
 
     def _which_runtime(self) -> RuntimeKind:
         """That of a run which is under way here, else the engine where one answers.
@@ -146,7 +145,10 @@ class Site:
         return self.settings.state_dir / "runtime"
 
     def _noted(self) -> RuntimeKind | None:
-        return RuntimeKind(self._runtime_note.read_text()) if self._runtime_note.exists() else None
+        try:
+            return RuntimeKind(self._runtime_note.read_text())
+        except (FileNotFoundError, ValueError):  # none, or one of which a part is missing
+            return None
 
     def _engine(self, policy: ContainerPolicy) -> "DockerRuntime":
         # 0.2 s of imports

@@ -11,11 +11,19 @@ import threading
 from collections.abc import Callable, Mapping
 from types import FrameType
 
+from headway.admin.database.own import start_database
 from headway.admin.environment import site_environment
-from headway.admin.processes import StartFailed, start_prefect, start_worker
+from headway.admin.processes import StartFailed, start_guard, start_prefect, start_worker
 from headway.clock import Clock, SystemClock
 from headway.errors import HeadwayError
-from headway.node.daemon import Daemon, server_daemon, supervisor_daemon, worker_daemon
+from headway.node.daemon import (
+    Daemon,
+    database_daemon,
+    guard_daemon,
+    server_daemon,
+    supervisor_daemon,
+    worker_daemon,
+)
 from headway.policy.restart import Restarts
 from headway.settings import Settings, read_settings
 
@@ -41,10 +49,14 @@ def kept(settings: Settings, clock: Clock) -> Mapping[Daemon, Start]:
     def say(line: str) -> None:
         log.info("%s", line)
 
-    return {
+    site: dict[Daemon, Start] = {
         server_daemon(settings): lambda: start_prefect(settings, clock, say),
+        guard_daemon(settings): lambda: start_guard(settings, clock, say),
         worker_daemon(settings): lambda: start_worker(settings, clock, say),
     }
+    if settings.database_note.exists() and not settings.names_ledger:
+        site[database_daemon(settings)] = lambda: start_database(settings, clock, say)
+    return site
 
 
 def keep(daemon: Daemon, start: Start, clock: Clock, leave: threading.Event) -> None:

@@ -29,6 +29,7 @@ from prefect.workers.base import (
     BaseWorkerResult,
 )
 
+from headway.model.run import RunState
 from headway.node.daemon import worker_daemon
 from headway.node.flowrun import FENCED
 from headway.node.forkstart import stub_command
@@ -40,7 +41,6 @@ from headway.policy.reconcile import FLOW_STARTS_WITHIN_S
 from headway.scheduler.queue import PoolQueue
 from headway.site import current_site
 from headway.this_node import heartbeat, join_site
-from headway.worker.cancellation import Preemption
 from headway.worker.claims import Claims
 from headway.worker.flow_process import flow_environment, have_fork_server, refusal, start
 from headway.worker.housekeeping import adopt_blocks, adopt_gates, mend
@@ -56,11 +56,19 @@ _HEARTBEAT_EVERY_S = 5.0
 _READING_HOLDS_S = 60.0
 """A node that could not be read for so long says nothing, and so counts as lost."""
 _TRIM_LOGS_EVERY_S = 5.0
-_JANITOR_EVERY_S = 10.0
+_HOUSE_EVERY_S = 10.0
+_JANITOR_EVERY_S = 5.0
+"""A cancelled run is stopped within three rounds, whatever else the worker hears of it."""
 _PRUNE_EVERY_S = 3600.0
 _PAGES_EVERY_S = 1.0
 _CLAIMS_EVERY_S = 0.5
 _LISTEN_AGAIN_S = 5.0
+_NEW = ("prefect.flow-run.Scheduled",)
+_ASKED = tuple(
+    f"prefect.flow-run.{state}"
+    for state in ("Cancelled", "Cancelling", "Suspended", "Paused", "Resuming", "AwaitingRetry")
+)
+"""What a run is called when its user cancels, suspends, resumes or retries it."""
 
 
 class FlowEnded(BaseWorkerResult):
@@ -85,7 +93,9 @@ class GpuNodeWorker(BaseWorker[BaseJobConfiguration, BaseVariables, BaseWorkerRe
         self._wake = asyncio.Event()
         self._housework = asyncio.Event()
         self._held_up = asyncio.Event()
-        self._mended = False
+        self._mended = self._house_kept = False
+        self._called: set[str] = set()
+        self._loop = asyncio.get_running_loop()
         # Prefect's own handling of SIGTERM kills the flows with the worker. Here
         # the flows go on and the next worker takes them up, so it only leaves.
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -106,7 +116,7 @@ class GpuNodeWorker(BaseWorker[BaseJobConfiguration, BaseVariables, BaseWorkerRe
             self._site.ledger.flow_starts.note, within_s=FLOW_STARTS_WITHIN_S
         )
         self._sampler = Sampler(self._site)
-        self._janitor = Janitor(self._site)
+        self._janitor = Janitor(self._site, self._call_janitor)
         self._command = shlex.split(stub_command(self._site.settings.state_dir))
         self._reading = self._sampler.tick()
         have_fork_server(self._site.settings.state_dir)
@@ -114,8 +124,7 @@ class GpuNodeWorker(BaseWorker[BaseJobConfiguration, BaseVariables, BaseWorkerRe
     def _begin_tasks(self) -> None:
         """One each, so that none waits for another."""
         self._pool = PrefectPool(self.client, self._site.settings.pool, self._claimed)
-        self._pages = WaitPages(self.client, self._pool, self._site.clock)
-        self._preemption = Preemption(self._janitor.stop_container, self._tasks)
+        self._pages = WaitPages(self.client, self._pool, self._site.clock, self._waits)
         # The threads of other tasks may all be waiting for an engine or a disk.
         self._heartbeat_thread = anyio.CapacityLimiter(1)
         clock = self._site.clock
@@ -124,7 +133,8 @@ class GpuNodeWorker(BaseWorker[BaseJobConfiguration, BaseVariables, BaseWorkerRe
             (self._sample, "the node was not sampled", SAMPLE_EVERY_S, None),
             (self._trim_logs, "logs were not trimmed", _TRIM_LOGS_EVERY_S, None),
             (self._prune, "old runs were not removed", _PRUNE_EVERY_S, None),
-            (self._keep_house, "house not kept", _JANITOR_EVERY_S, self._housework),
+            (self._keep_house, "settings were not read", _HOUSE_EVERY_S, None),
+            (self._mend, "no round of the janitor", _JANITOR_EVERY_S, self._housework),
             (self._pass, "no pass over the queue", math.inf, self._wake),
             (self._go_on_claiming, "claims wait for the next pass", _CLAIMS_EVERY_S, None),
             (self._tell, "why runs wait is not on their pages", _PAGES_EVERY_S, None),
@@ -148,7 +158,7 @@ class GpuNodeWorker(BaseWorker[BaseJobConfiguration, BaseVariables, BaseWorkerRe
         return []
 
     async def _pass(self) -> None:
-        if not self._mended:
+        if not self._mended or not self._house_kept:
             return  # first find again what an earlier worker left running
         async with self._pool.passing:
             try:
@@ -171,6 +181,7 @@ class GpuNodeWorker(BaseWorker[BaseJobConfiguration, BaseVariables, BaseWorkerRe
         if not {offer.queue for offer in offered} <= self._pool.queues:
             await adopt_gates(self._site, self._pool)
         at_once = await in_thread(self._queue.take_in, offered)
+        self._called |= self._queue.called
         slots = None if self._limiter is None else math.floor(self._limiter.available_tokens)
         decided = await in_thread(partial(self._queue.run_pass, slots=slots))
         if decided.held_up:
@@ -179,7 +190,7 @@ class GpuNodeWorker(BaseWorker[BaseJobConfiguration, BaseVariables, BaseWorkerRe
         found |= await self._pool.scheduled({*at_once, *decided.start} - found.keys())
         todo = instructions(offered, at_once, decided, found)
         for run_id in decided.preempt:
-            self._preemption.begin(run_id)
+            await in_thread(self._janitor.stop_container, run_id)
         for run_id in todo.give_back:
             await in_thread(self._queue.give_back, run_id)
         for run_id, name in todo.rename.items():
@@ -262,8 +273,8 @@ class GpuNodeWorker(BaseWorker[BaseJobConfiguration, BaseVariables, BaseWorkerRe
         return FlowEnded(identifier=str(process.pid), status_code=await process.wait())
 
     async def _cancel_run(self, flow_run_id: UUID) -> None:
-        """The janitor ends what was cancelled; here Prefect's worker may ask for it."""
-        log.debug("run %s was cancelled", flow_run_id)
+        """Leave it to the janitor: Prefect's way asks its server, and would end the worker."""
+        self._called.add(str(flow_run_id))
         self._housework.set()
 
     @property
@@ -304,16 +315,31 @@ class GpuNodeWorker(BaseWorker[BaseJobConfiguration, BaseVariables, BaseWorkerRe
         await anyio.to_thread.run_sync(have_fork_server, self._site.settings.state_dir)
         new_settings = await adopt_blocks(self._site, self._pool)
         new_gates = await adopt_gates(self._site, self._pool)
-        changed = await mend(self._site, self._janitor, self._pool)
-        if new_settings or new_gates or changed or not self._mended:
+        if new_settings or new_gates or not self._house_kept:
+            self._house_kept = True
+            self._wake.set()
+
+    async def _mend(self) -> None:
+        called, self._called = self._called, set()
+        changed = await mend(self._site, self._janitor, self._pool, called)
+        if changed or not self._mended:
             self._mended = True
             self._wake.set()
+
+    def _call_janitor(self) -> None:
+        """Begin a round at once; from any thread."""
+        self._loop.call_soon_threadsafe(self._housework.set)
+
+    async def _waits(self, run_id: str) -> bool:
+        """Whether the ledger has the run waiting now, and not for its user."""
+        run = await anyio.to_thread.run_sync(self._site.ledger.runs.get, run_id)
+        return run.state is RunState.WAITING and run.suspended_at is None
 
     async def _sample(self) -> None:
         self._reading = await anyio.to_thread.run_sync(self._sampler.tick)
 
     async def _prune(self) -> None:
-        if not self._mended:
+        if not self._house_kept:
             return  # how long runs are kept may have changed: the blocks are read first
         await anyio.to_thread.run_sync(tidy, self._site)
 
@@ -326,12 +352,14 @@ class GpuNodeWorker(BaseWorker[BaseJobConfiguration, BaseVariables, BaseWorkerRe
         await self._pages.write()
 
     async def _listen(self) -> None:
-        """Begin a pass the moment a run is scheduled, instead of with the next poll."""
-        names = ["prefect.flow-run.Scheduled", "prefect.flow-run.Cancelled"]
-        wanted = EventFilter(event=EventNameFilter(name=names))
+        """Act the moment a run is scheduled or its user wants something, before the next poll."""
+        wanted = EventFilter(event=EventNameFilter(name=[*_NEW, *_ASKED]))
         try:
             async with get_events_subscriber(filter=wanted) as events:
-                async for _ in events:
+                async for event in events:
+                    if event.event in _ASKED:
+                        self._called.add(event.resource.id.removeprefix("prefect.flow-run."))
+                        self._housework.set()
                     self._wake.set()
         except Exception as error:  # noqa: BLE001 - polling goes on meanwhile
             log.info("no events from Prefect (%s): polling instead", error)

@@ -12,7 +12,7 @@ from headway.clock import SystemClock
 from headway.errors import ImpossibleDemand, StagingTimedOut
 from headway.forecast import Forecaster
 from headway.model.job import Dataset, Resources, TrainingJob
-from headway.model.lease import Basis, Lease, Sharing
+from headway.model.lease import Basis, Lease, Sharing, Wait
 from headway.model.node import GpuProcess, GpuReading, Reserve
 from headway.model.run import Exit, ExitKind, Prediction, RunState, Step, StepState
 from headway.model.trace import Trace
@@ -283,3 +283,18 @@ def test_a_guess_is_of_the_largest_node_that_the_run_may_go_to(site: Site) -> No
     assert bound.host_memory_bytes <= here.capacity.host_memory_bytes / here.capacity.cpus
     _, large = Forecaster(site).forecast(job, dataset_bytes=200 * GIB, pool=here.pool, queue="here")
     assert large.host_memory_bytes < here.capacity.host_memory_bytes
+
+
+def test_a_flow_process_that_comes_after_its_claim_was_given_back_may_not_begin(site: Site) -> None:
+    claimed = Attempt(site, RUN, JOB)
+    lease = claimed.admit()
+    assert isinstance(lease, Lease)
+    site.ledger.leases.give_back(lease.fence)
+    late = Attempt(site, RUN, JOB, planned=True)
+    answer = late.admit()
+    assert isinstance(answer, Wait)
+    assert "given back before its flow process began" in answer.reason
+    late.give_back(answer)
+    assert site.ledger.runs.get(RUN).state is RunState.WAITING
+    assert site.ledger.leases.live() == []
+    assert isinstance(Attempt(site, RUN, JOB).admit(), Lease)  # called as a function: by itself

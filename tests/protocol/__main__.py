@@ -42,6 +42,7 @@ def sizes(chosen: dict[str, Rules]) -> Iterator[int]:
         begun = time.perf_counter()
         found = explore(rules, tell=_progress(name))
         faults = "any number" if rules.faults == UNLIMITED else f"at most {rules.faults}"
+        faults = faults if rules.faults else "none, but messages are late and renewals fail"
         print(
             f"\r| {name} | {faults} | {found.states:,} | {found.steps:,} | {found.depth} "
             f"| {found.stuck} | {found.violation or 'nothing'} "

@@ -46,7 +46,7 @@ class Node:
         worker._client = object()  # it is asked nothing but the claim
         worker._command = ["none"]
         worker._note_start = self._note_start
-        worker._mended = worker._has_successfully_synced = True
+        worker._mended = worker._house_kept = worker._has_successfully_synced = True
         worker._housework, worker._wake = asyncio.Event(), asyncio.Event()
         worker._work_pool = WorkPool(
             id=uuid4(), name="p", type="gpu-node", default_queue_id=uuid4()
