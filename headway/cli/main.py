@@ -12,6 +12,7 @@ import click
 
 from headway.cli import (
     api,
+    database,
     estimate,
     node,
     profile,
@@ -71,7 +72,20 @@ def headway() -> None:
     """Share a team's GPU servers without getting in each other's way."""
 
 
-for module in (submit, runs, queue, site, node, estimate, progress, replay, api, top, profile):
+for module in (
+    submit,
+    runs,
+    queue,
+    site,
+    node,
+    estimate,
+    progress,
+    replay,
+    api,
+    top,
+    profile,
+    database,
+):
     for command in module.COMMANDS:
         headway.add_command(command)
 
