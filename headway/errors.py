@@ -183,15 +183,16 @@ class SchemaMismatch(LedgerError):
 
 
 class LeaseLost(LedgerError):
-    """The lease is released, or another token holds it: the owner must stop."""
+    """The attempt holds its run's lease no more: it must stop, and write nothing."""
 
-    def __init__(self, lease_id: int, run_id: str, cause: str) -> None:
-        self.lease_id = lease_id
+    def __init__(self, run_id: str, attempt: int, cause: str) -> None:
         self.run_id = run_id
+        self.attempt = attempt
         self.cause = cause
         super().__init__(
-            f"lease {lease_id} of run {run_id} is lost ({cause}); its memory may already be "
-            "promised to others. The container is stopped; the run goes back to the queue"
+            f"attempt {attempt} of run {run_id} holds its lease no more ({cause}); its memory may "
+            "already be promised to others. Nothing was changed in the ledger: the attempt stops "
+            "its own container and leaves; `headway show` tells where the run is now"
         )
 
 

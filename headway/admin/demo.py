@@ -167,7 +167,7 @@ def _submit_through_prefect(site: Site, job: dict[str, Any]) -> str:
 def _summary(site: Site, run_id: str, took_s: float, report: dict[str, Any]) -> None:
     record = site.ledger.runs.get(run_id)
     click.echo("")
-    for step in site.ledger.runs.steps(run_id):
+    for step in site.ledger.steps.of_run(run_id):
         seconds = (step.ended_at - step.started_at).total_seconds() if step.ended_at else 0.0
         click.echo(f"  {step.name:<18}{step.state.value:<9}{format_duration(seconds)}")
     said = record.prediction or Prediction()

@@ -7,6 +7,7 @@ from headway.ledger.columns import now
 from headway.ledger.database import Repository
 from headway.ledger.tables import AttemptRow, RunRow
 from headway.model.attempt_record import AttemptRecord
+from headway.model.lease import Fence
 from headway.model.run import Exit, Measurement
 
 
@@ -44,6 +45,12 @@ def note_end(session: Session, run: RunRow, exit_: Exit, measurement: Measuremen
     row.ended_at = now(session)
     row.end(exit_)
     row.prediction, row.demand, row.measurement = run.prediction, run.demand, measurement
+
+
+def exit_of(session: Session, fence: Fence) -> Exit | None:
+    """How *fence*'s attempt ended; None while it goes on."""
+    row = session.get(AttemptRow, (fence.run_id, fence.attempt))
+    return None if row is None else row.exit()
 
 
 def _row(session: Session, run: RunRow) -> AttemptRow:

@@ -6,49 +6,115 @@ ledger in the transaction that writes, so that it can change nothing of the
 attempt that has taken its place.
 """
 
-from sqlmodel import Session
+from sqlmodel import Session, col, select
 
 from headway.errors import LeaseLost
-from headway.ledger.lease_rows import live_lease, number
+from headway.ledger.lease_rows import LIVE
 from headway.ledger.run_rows import run_row
 from headway.ledger.tables import LeaseRow, RunRow
 from headway.model.lease import Fence
+from headway.model.run import RunState
 
 
 def fenced(session: Session, fence: Fence) -> tuple[RunRow, LeaseRow | None]:
-    """The run, locked, and its own live lease, where they are *fence*'s now.
+    """The run and the live lease of its attempt, both locked, where they are *fence*'s now.
+
+    A run that waits may still have the lease of the attempt before, whose
+    container is being removed: it is none of this attempt.
 
     Raises:
         LeaseLost: Another attempt or another lease has the run.
     """
     run = run_row(session, fence.run_id, lock=True)
-    lease = live_lease(session, fence.run_id)
     if run.attempt != fence.attempt:
-        raise LeaseLost(number(lease) if lease else 0, fence.run_id, _over(run, fence))
-    _compare(lease, fence)
-    return run, lease
+        raise _lost(fence, f"the run is at attempt {run.attempt}")
+    return run, _compared(session, fence)
 
 
 def leased(session: Session, fence: Fence) -> LeaseRow:
-    """The live lease of *fence*; the run may have ended, or wait for its next attempt.
+    """The live lease of *fence*, locked; its run may have ended, or wait for its next attempt.
 
     Raises:
-        LeaseLost: It is released, or another token holds it.
+        LeaseLost: It is released, or another one was granted since.
     """
     run_row(session, fence.run_id, lock=True)
-    lease = live_lease(session, fence.run_id)
-    _compare(lease, fence)
+    lease = _compared(session, fence)
     if lease is None:
-        raise LeaseLost(0, fence.run_id, "it holds none")
+        raise _lost(fence, "it has none")
     return lease
 
 
-def _compare(lease: LeaseRow | None, fence: Fence) -> None:
+def stepping(session: Session, fence: Fence) -> None:
+    """Let *fence*'s attempt write about its steps, which go on when its lease is released.
+
+    Raises:
+        LeaseLost: Another lease was granted for the attempt since.
+    """
+    run_row(session, fence.run_id, lock=True)
+    over = _own_lease(session, fence) is None and (not fence.token or held_last(session, fence))
+    if not over:
+        _compared(session, fence)
+
+
+def held_last(session: Session, fence: Fence) -> bool:
+    """Whether nobody has held *fence*'s attempt since, be its lease released or not."""
+    query = select(LeaseRow.token).where(
+        LeaseRow.run_id == fence.run_id,
+        LeaseRow.attempt == fence.attempt,
+        LeaseRow.gang_rank == 0,
+    )
+    newest = session.exec(query.order_by(col(LeaseRow.lease_id).desc()).limit(1)).first()
+    return (newest or "") == fence.token
+
+
+def ended_before(session: Session, run: RunRow, fence: Fence) -> bool:
+    """Whether *fence*'s attempt was the run's last one: how that ended, it may be told.
+
+    Raises:
+        LeaseLost: The run has ended, but with another attempt, or under another lease.
+    """
+    if run.state is not RunState.ENDED:
+        return False
+    own = not fence.token or held_last(session, fence)
+    if run.attempt != fence.attempt or not own:
+        raise _lost(fence, f"the run has ended with attempt {run.attempt}")
+    return True
+
+
+def requeued_before(session: Session, run: RunRow, fence: Fence) -> bool:
+    """Whether the run waits since *fence*'s attempt was put back to the queue."""
+    next_waits = run.state is RunState.WAITING and run.attempt == fence.attempt + 1
+    return next_waits and held_last(session, fence)
+
+
+def given_back_before(session: Session, run: RunRow, fence: Fence) -> bool:
+    """Whether the run waits since *fence*'s claim was given back.
+
+    It waits as the next attempt where a part of its gang had begun.
+    """
+    waits = run.state is RunState.WAITING and run.attempt in {fence.attempt, fence.attempt + 1}
+    return waits and held_last(session, fence)
+
+
+def _own_lease(session: Session, fence: Fence) -> LeaseRow | None:
+    query = select(LeaseRow).where(
+        LIVE,
+        LeaseRow.run_id == fence.run_id,
+        LeaseRow.attempt == fence.attempt,
+        LeaseRow.gang_rank == 0,
+    )
+    return session.exec(query.with_for_update()).first()
+
+
+def _compared(session: Session, fence: Fence) -> LeaseRow | None:
+    """The live lease of *fence*'s attempt, if it has one and that is the fence's."""
+    lease = _own_lease(session, fence)
     if lease is None and fence.token:
-        raise LeaseLost(0, fence.run_id, "it was released")
-    if lease is not None and (lease.attempt, lease.token) != (fence.attempt, fence.token):
-        raise LeaseLost(number(lease), fence.run_id, f"attempt {lease.attempt} holds another one")
+        raise _lost(fence, "it was released")
+    if lease is not None and lease.token != fence.token:
+        raise _lost(fence, f"it was granted again since, on node {lease.node}")
+    return lease
 
 
-def _over(run: RunRow, fence: Fence) -> str:
-    return f"attempt {fence.attempt} is over, the run is at attempt {run.attempt}"
+def _lost(fence: Fence, why: str) -> LeaseLost:
+    return LeaseLost(fence.run_id, fence.attempt, why)

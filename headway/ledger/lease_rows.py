@@ -6,7 +6,6 @@ from dataclasses import asdict
 from sqlalchemy import ColumnElement, delete
 from sqlmodel import Session, col, select
 
-from headway.errors import LeaseLost
 from headway.ledger.codec import record
 from headway.ledger.columns import now
 from headway.ledger.tables import LeaseGpuRow, LeasePortRow, LeaseRow, NodeRow
@@ -36,22 +35,6 @@ def live_lease(session: Session, run_id: str) -> LeaseRow | None:
     return next((row for row in leases_of(session, run_id) if row.gang_rank == 0), None)
 
 
-def held_lease(session: Session, lease_id: int, token: str) -> LeaseRow:
-    """The lease, locked.
-
-    Raises:
-        LeaseLost: Released, or another token holds it.
-    """
-    lease = session.get(LeaseRow, lease_id, with_for_update=True)
-    if lease is None:
-        raise LeaseLost(lease_id, "?", "there is no such lease")
-    if lease.released_at is not None:
-        raise LeaseLost(lease_id, lease.run_id, "it was released")
-    if lease.token != token:
-        raise LeaseLost(lease_id, lease.run_id, "another token holds it")
-    return lease
-
-
 def number(row: LeaseRow) -> int:
     """The lease's id, which the database has given it with the first flush."""
     return row.lease_id or 0
@@ -66,7 +49,8 @@ def grant(session: Session, row: LeaseRow, gpus: Sequence[GpuGrant], ports: Sequ
 
 def release_all(session: Session, *which: ColumnElement[bool] | bool) -> Sequence[LeaseRow]:
     """Release the live leases that are *which*; they count no more."""
-    rows = session.exec(select(LeaseRow).where(LIVE, *which).with_for_update()).all()
+    query = select(LeaseRow).where(LIVE, *which).order_by("lease_id")
+    rows = session.exec(query.with_for_update()).all()
     for row in rows:
         row.released_at = now(session)
     # The ports' rows go, so that the unique constraint guards live ones only.

@@ -13,23 +13,23 @@ from headway.errors import LeaseLost
 from headway.ledger.attempts import note_claim, note_end
 from headway.ledger.columns import now
 from headway.ledger.database import Repository
-from headway.ledger.fences import leased
+from headway.ledger.fences import ended_before, fenced, given_back_before, leased
 from headway.ledger.gang_rows import meeting_port, rank_run, ranks_begun
 from headway.ledger.lease_rows import (
     LIVE,
     grant,
-    held_lease,
     lease_from,
     leases_from,
     leases_of,
     live_lease,
     live_leases,
     lock_nodes,
+    number,
     release_all,
 )
 from headway.ledger.nodes import node_record, of_the_site
 from headway.ledger.run_rows import move, run_row
-from headway.ledger.tables import LeaseGpuRow, LeaseRow, RunRow
+from headway.ledger.tables import LeaseGpuRow, LeaseRow
 from headway.model.lease import Demand, Fence, Lease, Resource, Wait
 from headway.model.node import NodeReading
 from headway.model.run import GRANTED, Exit, ExitKind, RunState
@@ -92,6 +92,8 @@ class Leases(Repository):
                 return Wait(Resource.NODE, f"node {missing} has not joined this site")
             if run.state is not RunState.WAITING or leases_of(session, run_id):
                 return Wait(Resource.TURN, "it is claimed already, or its last attempt still ends")
+            if run.suspended_at is not None:
+                return Wait(Resource.TURN, "it is suspended: resume it on its page in Prefect")
             admits = []
             for name in names:
                 record = node_record(rows[name])
@@ -185,7 +187,7 @@ class Leases(Repository):
             over = gang.attempt != attempt or gang.state not in GRANTED
             if lease is None or not held or lease.gang_rank == 0 or over:
                 why = f"attempt {attempt} of the gang is over, or its part here began elsewhere"
-                raise LeaseLost(lease_id, gang_id, why)
+                raise LeaseLost(gang_id, attempt, why)
             session.add(rank_run(gang, lease, run_id))
             session.flush()
             lease.run_id, lease.gang_rank = run_id, 0
@@ -194,8 +196,7 @@ class Leases(Repository):
 
     def resize(
         self,
-        lease_id: int,
-        token: str,
+        fence: Fence,
         demand: Demand,
         *,
         reading: NodeReading | None,
@@ -209,10 +210,11 @@ class Leases(Repository):
             LeaseLost: Released, or another token holds it.
         """
         with self._database.transaction() as session:
-            lease = held_lease(session, lease_id, token)
-            node_row = lock_nodes(session, [lease.node])[lease.node]
+            seen = live_lease(session, fence.run_id)
+            rows = lock_nodes(session, [seen.node] if seen else [])  # before the run, as `admit`
+            lease = leased(session, fence)
+            node, lease_id = node_record(rows[lease.node]).node, number(lease)
             others = [it for it in live_leases(session, [lease.node]) if it.lease_id != lease_id]
-            node = node_record(node_row).node
             headroom = compute_headroom(node, others, reading, utilisation_limit=utilisation_limit)
             held = {gpu.uuid for gpu in lease_from(session, lease).gpus}
             # The GPUs it holds, which its prediction is about, if they will do.
@@ -233,24 +235,29 @@ class Leases(Repository):
             grant(session, lease, decision.gpus, ())
             return lease_from(session, lease)
 
-    def renew(self, lease_id: int, token: str, ttl_s: float) -> None:
+    def renew(self, fence: Fence, ttl_s: float) -> None:
         """Move the expiry, also of what the run's other ranks have yet to take.
 
         Raises:
             LeaseLost: It is released or somebody else's.
         """
         with self._database.transaction() as session:
-            lease = held_lease(session, lease_id, token)
-            for each in leases_of(session, lease.run_id):
-                each.expires_at = now(session) + timedelta(seconds=ttl_s)
+            leased(session, fence)
+            until = now(session) + timedelta(seconds=ttl_s)
+            for each in leases_of(session, fence.run_id):
+                each.expires_at = max(each.expires_at, until)  # a guard may have given it more
 
-    def release(self, run_id: str) -> bool:
-        """Release the run's leases and ports, once its container is gone. Idempotent.
+    def release(self, fence: Fence) -> None:
+        """Release the attempt's lease and ports, once its container is gone. Idempotent.
 
         What its other ranks have not taken goes too: nothing runs there yet.
+        What another attempt or another grant holds stays as it is.
         """
         with self._database.transaction() as session:
-            return bool(release_all(session, LeaseRow.run_id == run_id))
+            run_row(session, fence.run_id, lock=True)
+            lease = live_lease(session, fence.run_id)
+            if lease is not None and (lease.attempt, lease.token) == (fence.attempt, fence.token):
+                release_all(session, LeaseRow.run_id == fence.run_id)
 
     def release_untaken(self, node: str, ttl_s: float) -> list[str]:
         """Release what gangs held on *node* for ranks, and did not renew for *ttl_s* more.
@@ -269,21 +276,27 @@ class Leases(Repository):
         with self._database.transaction() as session:
             release_all(session, LeaseRow.node == node)
 
-    def give_back(self, run_id: str, token: str) -> bool:
-        """Undo a claim before anything started: same attempt, back to the queue.
+    def give_back(self, fence: Fence) -> bool:
+        """Undo a claim before anything started: same attempt, back to the queue. Idempotent.
 
         Nothing for a part of a gang: it is no run that could wait by itself.
+
+        Returns:
+            Whether the run waits; False when its container was started or it has ended.
+
+        Raises:
+            LeaseLost: Another attempt or another lease has the run.
         """
         with self._database.transaction() as session:
-            run = session.get(RunRow, run_id, with_for_update=True)
-            if run is not None and run.gang_id is not None:
+            run = run_row(session, fence.run_id, lock=True)
+            if run.gang_id is not None or ended_before(session, run, fence):
                 return False
-            lease = live_lease(session, run_id)
-            if lease is not None and lease.token != token:
-                return False  # it was given back before, and is another's claim now
-            release_all(session, LeaseRow.run_id == run_id)
-            if run is None or run.state is not RunState.CLAIMED:
-                return False
+            if given_back_before(session, run, fence):
+                return True
+            fenced(session, fence)
+            if run.state is not RunState.CLAIMED:
+                return run.state is RunState.WAITING
+            release_all(session, LeaseRow.run_id == fence.run_id)
             move(run, RunState.WAITING)
             run.claimed_at = None
             if ranks_begun(session, run):

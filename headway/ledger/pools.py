@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
-from sqlalchemy import func
+from sqlalchemy import ColumnElement, func
 from sqlmodel import Session, col, select
 
 from headway.ledger.columns import now
@@ -109,17 +109,21 @@ class Pools(Repository):
 
 
 def _waiting(session: Session, pool: str) -> dict[str, int]:
-    query = select(RunRow.run_id, RunRow.attempt).where(
-        RunRow.state == RunState.WAITING, RunRow.pool == pool
-    )
+    query = select(RunRow.run_id, RunRow.attempt).where(*_in_line(pool))
     return dict(session.exec(query).all())
+
+
+def _in_line(pool: str) -> tuple[ColumnElement[bool], ...]:
+    """Runs that may start as soon as there is room: nobody has suspended them."""
+    waits = col(RunRow.state) == RunState.WAITING, col(RunRow.pool) == pool
+    return (*waits, col(RunRow.suspended_at).is_(None))
 
 
 def _overtaken(
     session: Session, pool: str, least: int, priorities: Mapping[str, int]
 ) -> dict[str, int]:
     """By counting: of the runs that came later, those that have started."""
-    line = (RunRow.state == RunState.WAITING, RunRow.pool == pool)
+    line = _in_line(pool)
     oldest: datetime | None = session.exec(select(func.min(RunRow.submitted_at)).where(*line)).one()
     if oldest is None:
         return {}

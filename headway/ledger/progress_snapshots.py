@@ -9,16 +9,23 @@ from sqlmodel import col, select
 from headway.ledger.codec import record
 from headway.ledger.columns import now
 from headway.ledger.database import Repository
+from headway.ledger.fences import fenced
 from headway.ledger.observed_tables import ProgressSnapshotRow
 from headway.model.attempt_record import ProgressSnapshot
+from headway.model.lease import Fence
 
 
 class ProgressSnapshots(Repository):
     """The standing table. Reading it costs the same however long a run has lasted."""
 
-    def keep(self, standing: ProgressSnapshot) -> None:
-        """Replace what was said of the run before; the time is the database's."""
+    def keep(self, fence: Fence, standing: ProgressSnapshot) -> None:
+        """Replace what was said of the run before; the time is the database's.
+
+        Raises:
+            LeaseLost: Another attempt or another lease has the run.
+        """
         with self._database.transaction() as session:
+            fenced(session, fence)
             session.merge(ProgressSnapshotRow(**{**asdict(standing), "at": now(session)}))
 
     def of(self, run_ids: Sequence[str]) -> dict[str, ProgressSnapshot]:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from headway.model.lease import Demand, Resource
+from headway.model.lease import Demand, Fence, Resource
 from headway.model.node import Node, NodeReading
 from headway.model.run import Exit, Measurement, Prediction, RunState
 
@@ -57,3 +57,12 @@ class RunRecord:
     gang_id: str | None = None
     """The run whose part on another node this is."""
     gang_rank: int = 0
+    told_end_at: datetime | None = None
+    """When Prefect acknowledged how it ended."""
+    suspended_at: datetime | None = None
+    """Since when it waits for its user to resume it."""
+
+    @property
+    def unleased(self) -> Fence:
+        """The right to write for its attempt as long as nobody holds a lease for it."""
+        return Fence(self.run_id, self.attempt)

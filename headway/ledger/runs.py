@@ -1,39 +1,28 @@
-"""Runs: their place in the queue, their attempts, steps and exits."""
+"""Runs: their place in the queue, their attempts and exits. What an attempt writes is fenced."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import bindparam, func, update
+from sqlalchemy import bindparam, update
 from sqlalchemy.dialects import postgresql, sqlite
-from sqlmodel import col, select
-from sqlmodel.sql.expression import SelectOfScalar
+from sqlmodel import Session, col
 
-from headway.errors import LeaseLost, RunUnknown
-from headway.estimate.usual import Lasted, kind_of
-from headway.ledger.attempts import note_end, note_start
-from headway.ledger.codec import record
+from headway.errors import IllegalTransition, InvalidInput, LeaseLost
+from headway.ledger.attempts import exit_of, note_end, note_start
 from headway.ledger.columns import now
-from headway.ledger.database import Repository
-from headway.ledger.lease_rows import live_lease, number
+from headway.ledger.fences import ended_before, fenced, leased, requeued_before
 from headway.ledger.records import RunRecord
-from headway.ledger.run_rows import move, run_record, run_row, runs_of
-from headway.ledger.tables import RunRow, StepRow
+from headway.ledger.run_reads import RunReads
+from headway.ledger.run_rows import move, run_record, run_row
+from headway.ledger.tables import RunRow
 from headway.ledger.warnings import end_warnings
-from headway.model.lease import Demand, Resource
-from headway.model.run import (
-    GRANTED,
-    Exit,
-    ExitKind,
-    Measurement,
-    Prediction,
-    RunState,
-    Step,
-    StepState,
-)
+from headway.model.lease import Demand, Fence, Resource
+from headway.model.run import Exit, ExitKind, Measurement, Prediction, RunState
 
-_NEWEST = col(RunRow.submitted_at).desc()
+FLOW_STARTS_COUNT_FOR = timedelta(hours=1)
+"""Flow processes of a run are counted in windows of this length."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +35,8 @@ class Reason:
     expected_start_at: datetime | None
 
 
-class Runs(Repository):
-    """The run and step tables."""
+class Runs(RunReads):
+    """The run table: what `RunReads` reads, and every change of it."""
 
     def enqueue(
         self,
@@ -85,70 +74,6 @@ class Runs(Repository):
             session.connection().execute(insert(RunRow).values(values).on_conflict_do_nothing())
             return run_record(run_row(session, run_id))
 
-    def get(self, run_id: str) -> RunRecord:
-        """The run with this id. Raises `RunUnknown`."""
-        with self._database.transaction() as session:
-            return run_record(run_row(session, run_id))
-
-    def find(self, text: str) -> RunRecord:
-        """The run with this id, id prefix or name; of several of one name the newest.
-
-        Raises:
-            RunUnknown: None, or a prefix that several runs share.
-        """
-        if any(each == "\0" or "\ud800" <= each <= "\udfff" for each in text):
-            raise RunUnknown(text)  # no database takes such text, not even in a question
-        with self._database.transaction() as session:
-            row = session.get(RunRow, text)
-            if row is None and len(text) >= 4:
-                starts = col(RunRow.run_id).startswith(text, autoescape=True)
-                found = session.exec(select(RunRow).where(starts).limit(2)).all()
-                row = found[0] if len(found) == 1 else None
-            if row is None:
-                newest = col(RunRow.submitted_at).desc()
-                named = select(RunRow).where(RunRow.name == text).order_by(newest)
-                row = session.exec(named.limit(1)).first()
-            if row is None:
-                raise RunUnknown(text)
-            return run_record(row)
-
-    def all(
-        self, *, limit: int | None = None, states: Sequence[RunState] = tuple(RunState)
-    ) -> list[RunRecord]:
-        """Runs in any of *states*, newest first."""
-        query = select(RunRow).where(col(RunRow.state).in_(states)).order_by(_NEWEST)
-        return self._found(query.limit(limit))
-
-    def on_node(self, node: str) -> list[RunRecord]:
-        """Runs that were granted something on *node* and have not ended, newest first."""
-        granted = col(RunRow.state).in_(GRANTED), RunRow.node == node
-        return self._found(select(RunRow).where(*granted).order_by(_NEWEST))
-
-    def of(self, run_ids: Sequence[str]) -> dict[str, RunRecord]:
-        """These runs by their ids; nothing of those that no worker has seen yet."""
-        with self._database.transaction() as session:
-            return {record.run_id: record for record in runs_of(session, run_ids)}
-
-    def waiting(self, pool: str) -> list[RunRecord]:
-        """Every run that waits in a pool, by priority and submission; `policy.plan` decides."""
-        query = select(RunRow).where(RunRow.state == RunState.WAITING, RunRow.pool == pool)
-        in_line = (col(RunRow.priority).desc(), col(RunRow.submitted_at), RunRow.run_id)
-        return self._found(query.order_by(*in_line))
-
-    def waiting_page(self, pool: str, after: str, limit: int) -> list[RunRecord]:
-        """The *limit* waiting runs that follow the run *after*, by id."""
-        waiting = RunRow.state == RunState.WAITING, RunRow.pool == pool, RunRow.run_id > after
-        return self._found(select(RunRow).where(*waiting).order_by("run_id").limit(limit))
-
-    def ranks(self, run_id: str, attempt: int) -> list[RunRecord]:
-        """The parts of the run's attempt on other nodes that have begun, by rank."""
-        parts = RunRow.gang_id == run_id, RunRow.attempt == attempt
-        return self._found(select(RunRow).where(*parts).order_by("gang_rank"))
-
-    def _found(self, query: SelectOfScalar[RunRow]) -> list[RunRecord]:
-        with self._database.transaction() as session:
-            return [run_record(row) for row in session.exec(query)]
-
     def set_reason(
         self, run_id: str, resource: Resource, reason: str, *, expected_start_at: datetime | None
     ) -> bool:
@@ -180,125 +105,193 @@ class Runs(Repository):
         with self._database.transaction() as session:
             session.connection().execute(statement, values)
 
-    def predict(self, run_id: str, prediction: Prediction, demand: Demand) -> None:
-        """Keep what was said before the start."""
-        with self._database.transaction() as session:
-            row = run_row(session, run_id, lock=True)
-            row.prediction, row.demand = prediction, demand
-
-    def begin(self, run_id: str, attempt: int, token: str, *, container: str, runtime: str) -> None:
-        """The container is there and about to start. Idempotent for the same attempt.
+    def predict(self, fence: Fence, prediction: Prediction, demand: Demand) -> None:
+        """Keep what was said before the start.
 
         Raises:
-            LeaseLost: *token* is not that of the run's live lease.
+            LeaseLost: Another attempt or another lease has the run.
         """
         with self._database.transaction() as session:
-            row = run_row(session, run_id, lock=True)
-            lease = live_lease(session, run_id)
-            if lease is None or lease.token != token or row.attempt != attempt:
-                raise LeaseLost(number(lease) if lease else 0, run_id, "another attempt holds it")
-            if row.state is not RunState.RUNNING:
-                move(row, RunState.RUNNING)
-                row.started_at = now(session)
-                note_start(session, row)
-            row.container, row.runtime = container, runtime
+            run, _ = fenced(session, fence)
+            run.prediction, run.demand = prediction, demand
+
+    def begin(self, fence: Fence, *, container: str, runtime: str) -> None:
+        """The container is there and about to start. Idempotent.
+
+        Raises:
+            LeaseLost: Another attempt or another lease has the run, or none.
+            IllegalTransition: The run has ended.
+        """
+        with self._database.transaction() as session:
+            leased(session, fence)
+            run, _ = fenced(session, fence)
+            if run.state is not RunState.RUNNING:
+                move(run, RunState.RUNNING)
+                run.started_at = now(session)
+                note_start(session, run)
+            run.container, run.runtime = container, runtime
 
     def requeue(
         self,
-        run_id: str,
+        fence: Fence,
         exit_: Exit,
         measurement: Measurement | None = None,
         *,
         demand_override: Mapping[str, Any] | None = None,
-    ) -> None:
-        """Back to the queue as the next attempt. The lease stays until the container is gone."""
+    ) -> Exit:
+        """Back to the queue as the next attempt. The lease stays until the container is gone.
+
+        Idempotent: a second call changes nothing. Nor does one for a run that
+        was ended meanwhile, as by its user.
+
+        Returns:
+            How the attempt ended, as the ledger has it.
+
+        Raises:
+            LeaseLost: Another attempt or another lease has the run.
+        """
         with self._database.transaction() as session:
-            row = run_row(session, run_id, lock=True)
-            note_end(session, row, exit_, measurement)
-            end_warnings(session, run_id, row.attempt)
-            move(row, RunState.WAITING)
-            row.attempt += 1
-            row.end(exit_)
-            row.reason, row.resource, row.expected_start_at = exit_.message, None, None
-            row.container = row.claimed_at = row.started_at = row.preempted_for = None
-            row.preemptions += exit_.kind is ExitKind.PREEMPTED
+            known = _known_end(session, fence)
+            if known is not None:
+                return known
+            run, _ = fenced(session, fence)
+            _next_attempt(session, run, exit_, measurement)
             if demand_override is not None:
-                row.demand_override = dict(demand_override)
+                run.demand_override = dict(demand_override)
+            return exit_
 
-    def preempt(self, run_id: str, for_run_id: str) -> bool:
-        """Mark a running run as being stopped for another; False when it runs no more."""
+    def suspend(self, fence: Fence, exit_: Exit) -> None:
+        """Back to the queue as the next attempt, which waits until it is resumed. Idempotent.
+
+        A run that waits keeps its attempt; one that was ended meanwhile stays so.
+
+        Raises:
+            LeaseLost: Another attempt or another lease has the run.
+        """
         with self._database.transaction() as session:
-            row = run_row(session, run_id, lock=True)
-            if row.state is not RunState.RUNNING:
-                return False
-            row.preempted_for = for_run_id
+            if _known_end(session, fence) is not None:
+                return
+            run, _ = fenced(session, fence)
+            if run.state is not RunState.WAITING:
+                _next_attempt(session, run, exit_, None)
+            run.suspended_at = run.suspended_at or now(session)
+            run.reason, run.resource, run.expected_start_at = exit_.message, None, None
+
+    def resume(self, run_id: str) -> bool:
+        """Let a suspended run start again; False when it was not suspended."""
+        with self._database.transaction() as session:
+            run = run_row(session, run_id, lock=True)
+            was = run.suspended_at is not None
+            run.suspended_at = None
+            return was
+
+    def finish(self, fence: Fence, exit_: Exit, measurement: Measurement) -> Exit:
+        """End the run. Idempotent: the first end counts, later ones change nothing.
+
+        Returns:
+            How the run ended, as the ledger has it.
+
+        Raises:
+            LeaseLost: Another attempt or another lease has the run.
+        """
+        with self._database.transaction() as session:
+            run = run_row(session, fence.run_id, lock=True)
+            if ended_before(session, run, fence):
+                return run.exit() or exit_
+            fenced(session, fence)
+            note_end(session, run, exit_, measurement)
+            end_warnings(session, run.run_id, run.attempt)
+            move(run, RunState.ENDED)
+            run.ended_at = now(session)
+            run.end(exit_)
+            run.measurement, run.suspended_at = measurement, None
+            run.reason, run.resource, run.expected_start_at = "", None, None
+            return exit_
+
+    def retry(self, run_id: str, attempt: int) -> bool:
+        """Put a run that has ended with *attempt* back to the queue as its next one.
+
+        Idempotent: however many see that its user wants it, it is tried again once.
+
+        Returns:
+            Whether it waits; False when another attempt has begun since.
+
+        Raises:
+            IllegalTransition: It has not ended.
+            InvalidInput: It is a part of a gang.
+        """
+        with self._database.transaction() as session:
+            run = run_row(session, run_id, lock=True)
+            if run.gang_id is not None:
+                raise InvalidInput("run", run_id, f"retry the run that leads it: {run.gang_id}")
+            if run.attempt != attempt:
+                return run.state is RunState.WAITING and run.attempt == attempt + 1
+            if run.state is not RunState.ENDED:
+                raise IllegalTransition(run_id, run.state, RunState.WAITING)
+            move(run, RunState.WAITING)
+            run.attempt += 1
+            run.exit_kind, run.exit_code, run.exit_message = None, None, ""
+            run.ended_at = run.told_end_at = run.measurement = None
+            run.container = run.claimed_at = run.started_at = run.preempted_for = None
+            run.flow_starts, run.flow_starts_since = 0, None
+            run.reason = "its user asked for another attempt"
             return True
 
-    def finish(self, run_id: str, exit_: Exit, measurement: Measurement) -> bool:
-        """End the run; the first end counts, later ones answer False."""
+    def told(self, run_id: str, attempt: int) -> bool:
+        """Prefect was seen in the state that the end of *attempt* calls for.
+
+        Returns:
+            False when the run has not ended so: it was tried again since.
+        """
         with self._database.transaction() as session:
-            row = run_row(session, run_id, lock=True)
-            if row.state is RunState.ENDED:
+            run = run_row(session, run_id, lock=True)
+            if run.state is not RunState.ENDED or run.attempt != attempt:
                 return False
-            note_end(session, row, exit_, measurement)
-            end_warnings(session, run_id, row.attempt)
-            move(row, RunState.ENDED)
-            row.ended_at = now(session)
-            row.end(exit_)
-            row.measurement = measurement
-            row.reason, row.resource, row.expected_start_at = "", None, None
+            run.told_end_at = run.told_end_at or now(session)
             return True
 
-    def step_started(self, run_id: str, attempt: int, name: str) -> None:
-        """A step begins, or begins again in the next process."""
+    def note_flow_start(self, run_id: str) -> int:
+        """A flow process is started for the run; how many were since an hour ago began to count."""
         with self._database.transaction() as session:
-            session.merge(
-                StepRow(
-                    run_id=run_id,
-                    attempt=attempt,
-                    name=name,
-                    state=StepState.RUNNING,
-                    started_at=now(session),
-                    ended_at=None,
-                )
-            )
+            run = run_row(session, run_id, lock=True)
+            moment, since = now(session), run.flow_starts_since
+            if since is None or moment - since > FLOW_STARTS_COUNT_FOR:
+                run.flow_starts, run.flow_starts_since = 0, moment
+            run.flow_starts += 1
+            return run.flow_starts
 
-    def step_ended(
-        self, run_id: str, attempt: int, name: str, state: StepState, message: str = ""
-    ) -> None:
-        """A step that was started has ended."""
+    def preempt(self, fence: Fence, for_run_id: str) -> bool:
+        """Mark a running attempt as being stopped for another run; False when it runs no more."""
         with self._database.transaction() as session:
-            row = session.get_one(StepRow, (run_id, attempt, name))
-            row.state, row.message, row.ended_at = state, message, now(session)
+            try:
+                run, _ = fenced(session, fence)
+            except LeaseLost:
+                return False
+            if run.state is not RunState.RUNNING:
+                return False
+            run.preempted_for = for_run_id
+            return True
 
-    def steps(self, run_id: str) -> list[Step]:
-        """Every step of every attempt, in order of their start."""
-        with self._database.transaction() as session:
-            query = select(StepRow).where(StepRow.run_id == run_id).order_by("started_at")
-            return [record(Step, row) for row in session.exec(query)]
 
-    def lasted(self, limit: int) -> list[Lasted]:
-        """What the runs lasted that ended well, the newest *limit* of them."""
-        with self._database.transaction() as session:
-            query = (
-                select(RunRow.job, RunRow.owner, col(RunRow.measurement))
-                .where(
-                    col(RunRow.ended_at).is_not(None),
-                    RunRow.exit_kind == ExitKind.OK,
-                    col(RunRow.gang_id).is_(None),
-                )
-                .order_by(col(RunRow.ended_at).desc())
-                .limit(limit)
-            )
-            return [
-                Lasted(kind_of(job, owner), measured.runtime_s)
-                for job, owner, measured in session.exec(query)
-                if measured and measured.runtime_s
-            ]
+def _known_end(session: Session, fence: Fence) -> Exit | None:
+    """How *fence*'s attempt ended, where it was requeued before or its run was ended."""
+    run = run_row(session, fence.run_id, lock=True)
+    if ended_before(session, run, fence):
+        return run.exit()
+    if requeued_before(session, run, fence):
+        return exit_of(session, fence)
+    return None
 
-    def counts(self) -> dict[RunState, int]:
-        """How many runs are in each state."""
-        with self._database.transaction() as session:
-            query = select(RunRow.state, func.count()).group_by(col(RunRow.state))
-            found = dict(session.exec(query).all())
-            return {state: found.get(state, 0) for state in RunState}
+
+def _next_attempt(
+    session: Session, run: RunRow, exit_: Exit, measurement: Measurement | None
+) -> None:
+    """The run's attempt has ended so; it waits as its next one."""
+    note_end(session, run, exit_, measurement)
+    end_warnings(session, run.run_id, run.attempt)
+    move(run, RunState.WAITING)
+    run.attempt += 1
+    run.end(exit_)
+    run.reason, run.resource, run.expected_start_at = exit_.message, None, None
+    run.container = run.claimed_at = run.started_at = run.preempted_for = None
+    run.preemptions += exit_.kind is ExitKind.PREEMPTED

@@ -7,7 +7,9 @@ from sqlmodel import Session, col, select
 
 from headway.ledger.columns import now
 from headway.ledger.database import Repository
+from headway.ledger.fences import fenced
 from headway.ledger.observed_tables import ProgressRow, TraceRow
+from headway.model.lease import Fence
 from headway.model.progress import ProgressPoint
 from headway.model.trace import Trace
 
@@ -19,13 +21,17 @@ _TRACE_COLUMNS = ("run_id", "source", "network", "gpu_type", "gpus", "exit")
 class Progress(Repository):
     """The progress table."""
 
-    def append(
-        self, run_id: str, attempt: int, points: Sequence[ProgressPoint], *, first: int
-    ) -> None:
-        """Keep *points*, numbered from *first*. Points that are there already stay."""
+    def append(self, fence: Fence, points: Sequence[ProgressPoint], *, first: int) -> None:
+        """Keep *points*, numbered from *first*. Points that are there already stay.
+
+        Raises:
+            LeaseLost: Another attempt or another lease has the run.
+        """
         if not points:
             return
+        run_id, attempt = fence.run_id, fence.attempt
         with self._database.transaction() as session:
+            fenced(session, fence)
             newest = _newest_number(session, run_id, attempt)
             for number, point in enumerate(points, start=first):
                 if newest is not None and number <= newest and number < MAX_POINTS - 1:

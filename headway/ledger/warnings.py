@@ -8,7 +8,9 @@ from sqlmodel import Session, col, select
 from headway.ledger.codec import record
 from headway.ledger.columns import now
 from headway.ledger.database import Repository
+from headway.ledger.fences import fenced
 from headway.ledger.observed_tables import WarningRow
+from headway.model.lease import Fence
 from headway.model.run_warning import RunWarning, SilentFailure
 
 
@@ -16,14 +18,19 @@ class Warnings(Repository):
     """The warning table."""
 
     def keep(
-        self, run_id: str, attempt: int, found: Sequence[SilentFailure]
+        self, fence: Fence, found: Sequence[SilentFailure]
     ) -> tuple[list[RunWarning], list[RunWarning]]:
         """Keep what goes wrong now: new ones begin, those not among *found* are over.
 
         Returns:
             The warnings that go on, and those of them that have just begun.
+
+        Raises:
+            LeaseLost: Another attempt or another lease has the run.
         """
+        run_id, attempt = fence.run_id, fence.attempt
         with self._database.transaction() as session:
+            fenced(session, fence)
             moment = now(session)
             rows = {(row.kind, row.gpu): row for row in _rows(session, run_id, attempt)}
             going_on, begun = [], []
@@ -44,11 +51,16 @@ class Warnings(Repository):
                 row.ended_at = row.ended_at or moment
             return going_on, begun
 
-    def mark_stopped(self, run_id: str, warning: RunWarning) -> None:
-        """The attempt is being ended for *warning*; whoever settles it goes by this mark."""
+    def mark_stopped(self, fence: Fence, warning: RunWarning) -> None:
+        """The attempt is being ended for *warning*; whoever settles it goes by this mark.
+
+        Raises:
+            LeaseLost: Another attempt or another lease has the run.
+        """
         with self._database.transaction() as session:
+            fenced(session, fence)
             failure = warning.failure
-            key = (run_id, warning.attempt, failure.kind, failure.gpu)
+            key = (fence.run_id, fence.attempt, failure.kind, failure.gpu)
             row = session.get_one(WarningRow, key, with_for_update=True)
             row.stopped_at = row.stopped_at or now(session)
 

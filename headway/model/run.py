@@ -18,7 +18,8 @@ class RunState(enum.StrEnum):
     RUNNING = "running"
     """Its container was started."""
     ENDED = "ended"
-    """Nothing more will happen; `ExitKind` says how it ended."""
+    """Nothing more will happen unless its user asks for another attempt; `ExitKind` says how it
+    ended."""
 
 
 TRANSITIONS: dict[RunState, frozenset[RunState]] = {
@@ -26,7 +27,8 @@ TRANSITIONS: dict[RunState, frozenset[RunState]] = {
     # Back to WAITING: the real data set is larger than promised, or an attempt is retried.
     RunState.CLAIMED: frozenset({RunState.RUNNING, RunState.WAITING, RunState.ENDED}),
     RunState.RUNNING: frozenset({RunState.WAITING, RunState.ENDED}),
-    RunState.ENDED: frozenset(),
+    # Only on its user's word: `Runs.retry`.
+    RunState.ENDED: frozenset({RunState.WAITING}),
 }
 
 

@@ -1,16 +1,19 @@
 """The long-lived processes of the site on this machine, each known by its pid and start time."""
 
+import fcntl
 import json
 import os
 import pwd
 import signal
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
 
+from headway.durable import replace_file
 from headway.errors import HeadwayError
 from headway.project import PROJECT
 from headway.settings import Settings
@@ -51,6 +54,14 @@ class Daemon:
         except (OSError, ValueError, KeyError, psutil.Error):
             pass
         return None
+
+    @contextmanager
+    def starting(self) -> Iterator[None]:
+        """Hold while looking whether it runs and starting it: a person and the supervisor may."""
+        self.state_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with (self.state_dir / f"{self.name}.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
 
     def start(
         self,
@@ -100,9 +111,8 @@ class Daemon:
 
     def _note(self, process: psutil.Process) -> None:
         record = {"pid": process.pid, "created": process.create_time()}
-        beside = self._record.with_name(f"{self.name}.{process.pid}.new")
-        beside.write_text(json.dumps(record))
-        beside.replace(self._record)  # whoever reads half of it would take the process for dead
+        # Whoever reads half of it would take the process for dead.
+        replace_file(self._record, json.dumps(record))
 
     def stop(self, how: signal.Signals, grace_s: float) -> bool:
         """Stop it: *how*, then SIGKILL after *grace_s*. False when it did not run."""
@@ -123,6 +133,16 @@ class Daemon:
 def server_daemon(settings: Settings) -> Daemon:
     """The Prefect server of this site."""
     return Daemon("server", settings.state_dir)
+
+
+def guard_daemon(settings: Settings) -> Daemon:
+    """The guard of this machine's containers."""
+    return Daemon("guard", settings.state_dir)
+
+
+def supervisor_daemon(settings: Settings) -> Daemon:
+    """What brings the others back."""
+    return Daemon("supervisor", settings.state_dir)
 
 
 def database_daemon(settings: Settings) -> Daemon:

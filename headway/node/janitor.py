@@ -14,7 +14,7 @@ from typing import NamedTuple
 from headway.errors import HeadwayError, LeaseLost, LedgerUnreachable, RunUnknown
 from headway.ledger.records import RunRecord
 from headway.model.job_text import job_from_document
-from headway.model.lease import Lease
+from headway.model.lease import Fence, Lease
 from headway.model.run import (
     DELETED,
     Exit,
@@ -66,6 +66,14 @@ class _Case(NamedTuple):
     container: str
     """Name of the container that its lease stands for, or its attempt."""
     prefect: PrefectRun
+    lease: Lease | None
+    """Here; of a run that waits, what the attempt before has left."""
+
+    @property
+    def fence(self) -> Fence:
+        """The right to write for the attempt as it was read: what changed since is not undone."""
+        own = self.lease is not None and self.lease.attempt == self.run.attempt
+        return self.lease.fence if self.lease is not None and own else self.run.unleased
 
 
 _DELETED = PrefectRun(PrefectView.MISSING)
@@ -120,7 +128,7 @@ class Janitor:
             lease = self._lease_here(run)
             name = container_name(run.run_id, lease.attempt if lease is not None else run.attempt)
             wanted.add(name)
-            case = _Case(run, name, prefect.get(run.run_id, _DELETED))
+            case = _Case(run, name, prefect.get(run.run_id, _DELETED), lease)
             alive = live_flow(self._site.settings.state_dir, run.run_id) is not None
             try:
                 situation = Situation(
@@ -184,39 +192,48 @@ class Janitor:
             except LeaseLost as error:
                 if self._site.ledger.runs.get(run.run_id).state is RunState.ENDED:
                     return True  # its flow let go of it in this moment
-                # Nobody may hold what was promised to others: the container goes.
                 log.warning("%s", error)
-                remove_container(self._site, case.container, run.run_id)
+                if not self._held_again(case):
+                    # Nobody may hold what was promised to others: the container goes.
+                    remove_container(self._site, case.container, run.run_id)
         except HeadwayError as error:
             log.warning("%s of run %s: %s; tried again next round", action, run.run_id, error)
             return False
         return True
 
+    def _held_again(self, case: _Case) -> bool:
+        """Whether the container may be that of a grant that was made since the run was read."""
+        lease = self._site.ledger.leases.of_run(case.run.run_id)
+        if lease is None or lease.node != self._site.settings.node:
+            return False
+        return container_name(lease.run_id, lease.attempt) == case.container
+
     def _carry_out(self, action: Action, case: _Case) -> None:
-        ledger, (run, container, prefect) = self._site.ledger, case
-        lease = ledger.leases.of_run(run.run_id)
-        token = lease.token if lease is not None else ""
+        ledger, (run, container, prefect, lease) = self._site.ledger, case
         match action:
             case Action.RENEW if lease is not None:
-                ledger.leases.renew(lease.lease_id, token, self._site.settings.lease_ttl_s)
+                ledger.leases.renew(lease.fence, self._site.settings.lease_ttl_s)
             case Action.STOP_CONTAINER:
                 self._site.runtime.stop(container, job_from_document(run.job).stop_grace)
                 remove_container(self._site, container, run.run_id)
             case Action.RELEASE:
-                self._site.cache.release(run.run_id)
-                ledger.leases.release(run.run_id)
+                self._release(case)
             case Action.END_CANCELLED | Action.END_BROKEN | Action.END_INFRASTRUCTURE:
-                ledger.runs.finish(run.run_id, _exit(action, run, prefect), Measurement())
+                ledger.runs.finish(case.fence, _exit(action, run, prefect), Measurement())
             case Action.REQUEUE:
                 then = f"the run goes back to the queue as attempt {run.attempt + 1}"
-                ledger.runs.requeue(run.run_id, _vanished(run, then))
-                self._site.cache.release(run.run_id)  # the next attempt may be on another node
-                ledger.leases.release(run.run_id)
+                ledger.runs.requeue(case.fence, _vanished(run, then))
+                self._release(case)  # the next attempt may be on another node
             case Action.GIVE_BACK:
                 self._site.cache.release(run.run_id)
-                ledger.leases.give_back(run.run_id, token)
+                ledger.leases.give_back(case.fence)
             case _:
                 pass
+
+    def _release(self, case: _Case) -> None:
+        self._site.cache.release(case.run.run_id)
+        if case.lease is not None:
+            self._site.ledger.leases.release(case.lease.fence)
 
     def abandon(self, node: str, prefect: Mapping[str, PrefectRun]) -> list[Mending]:
         """End or requeue what *node* has, whose machine does not come back; release all it holds.
@@ -250,7 +267,8 @@ class Janitor:
                     done.append(Mending(run.run_id, action, self._exit_of(run.run_id)))
                 else:
                     name = container_name(run.run_id, run.attempt)
-                    self._carry_out(action, _Case(run, name, said))
+                    held = ledger.leases.of_run(run.run_id)
+                    self._carry_out(action, _Case(run, name, said, held))
         ledger.leases.release_node(node)
         return done
 

@@ -13,6 +13,8 @@ from headway.model.run import RunState
 
 MAX_FLOW_STARTS = 20
 """After so many flow processes for one run something is wrong with the run itself."""
+FLOW_STARTS_WITHIN_S = 3600.0
+"""So long they are counted together: a run of weeks may well need more."""
 
 
 class PrefectView(enum.StrEnum):

@@ -18,10 +18,10 @@ def confirm_lease(attempt: NodeAttempt) -> Lease | Wait:
         # It was admitted before a flow process died; it is only followed now, whatever
         # the node may still offer, and beside what was predicted before its start.
         if attempt.lease is None:
-            raise LeaseLost(0, attempt.run_id, "its container outlived it")
+            raise LeaseLost(attempt.run_id, attempt.number, "its container outlived it")
         return attempt.lease
     prediction, demand = forecast(attempt)
-    attempt.site.ledger.runs.predict(attempt.run_id, prediction, demand)
+    attempt.site.ledger.runs.predict(attempt.fence, prediction, demand)
     record, rank = attempt.record, attempt.is_rank
     # A gang's parts are its leader's, which was asked.
     refusal = attempt.forecaster.refusal(
@@ -44,13 +44,16 @@ def confirm_lease(attempt: NodeAttempt) -> Lease | Wait:
         )
     else:
         answer = attempt.site.ledger.leases.resize(
-            attempt.lease.lease_id, attempt.lease.token, demand, reading=reading, **terms
+            attempt.lease.fence, demand, reading=reading, **terms
         )
     if isinstance(answer, Lease):
+        if answer.attempt != attempt.number:  # the next one has begun to wait meanwhile
+            attempt.site.ledger.leases.give_back(answer.fence)
+            raise LeaseLost(attempt.run_id, attempt.number, "another attempt has begun")
         attempt.lease = answer
         about = attempt.forecaster.gpu_type(answer)
         if about not in ("", "cpu", prediction.gpu_type):  # it was given another GPU after all
-            attempt.site.ledger.runs.predict(attempt.run_id, forecast(attempt)[0], demand)
+            attempt.site.ledger.runs.predict(attempt.fence, forecast(attempt)[0], demand)
     return answer
 
 

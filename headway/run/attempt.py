@@ -64,7 +64,7 @@ class Attempt(NodeAttempt):
             return None
         staged_s = sum(
             (step.ended_at - step.started_at).total_seconds()
-            for step in self.site.ledger.runs.steps(self.run_id)
+            for step in self.site.ledger.steps.of_run(self.run_id)
             if (step.attempt, step.name) == (self.number, "stage_data")
             and step.ended_at is not None
         )
@@ -103,13 +103,8 @@ class Attempt(NodeAttempt):
                 keep_secrets(self, secrets())
             with suppress(ContainerExists):  # another process of this very attempt was faster
                 runtime.create(container_spec(self, lease))
-        self.site.ledger.runs.begin(
-            self.run_id,
-            self.number,
-            lease.token,
-            container=self.container,
-            runtime=runtime.kind.value,
-        )
+        runs, kind = self.site.ledger.runs, runtime.kind.value
+        runs.begin(lease.fence, container=self.container, runtime=kind)
         runtime.start(self.container)
 
     def train(
@@ -198,12 +193,11 @@ class Attempt(NodeAttempt):
 
     def end(self, exit_: Exit, measured: Measurement | None = None) -> None:
         """End the run in the ledger; the first end counts."""
-        self.site.ledger.runs.finish(self.run_id, exit_, measured or Measurement())
+        self.site.ledger.runs.finish(self.fence, exit_, measured or Measurement())
 
     def give_back(self, wait: Wait) -> None:
         """Not now after all: back to the queue as the same attempt, with the reason."""
-        token = self.lease.token if self.lease is not None else ""
-        self.site.ledger.leases.give_back(self.run_id, token)
+        self.site.ledger.leases.give_back(self.fence)
         self.site.ledger.runs.set_reason(
             self.run_id, wait.resource, wait.reason, expected_start_at=None
         )
@@ -211,14 +205,14 @@ class Attempt(NodeAttempt):
     @contextmanager
     def step(self, name: str) -> Iterator[None]:
         """Keep a step's start and end in the ledger."""
-        runs = self.site.ledger.runs
-        runs.step_started(self.run_id, self.number, name)
+        steps = self.site.ledger.steps
+        steps.started(self.fence, name)
         try:
             yield
         except BaseException as error:
-            runs.step_ended(self.run_id, self.number, name, StepState.FAILED, str(error))
+            steps.ended(self.fence, name, StepState.FAILED, str(error))
             raise
-        runs.step_ended(self.run_id, self.number, name, StepState.DONE)
+        steps.ended(self.fence, name, StepState.DONE)
 
     def summary(self) -> str:
         """One line about a run that ended well."""
@@ -249,7 +243,7 @@ class Attempt(NodeAttempt):
             remove_container(self.site, self.container, self.run_id)
         forget_secrets(self.site.settings, self.container)
         self.site.cache.release(self.run_id)
-        self.site.ledger.leases.release(self.run_id)
+        self.site.ledger.leases.release(self.fence)
         if self.ended:
             shutil.rmtree(self.folder / "checkpoint", ignore_errors=True)
 

@@ -11,7 +11,7 @@ from headway.home import have_passable
 from headway.ledger.records import RunRecord
 from headway.model.container_policy import GangNetwork, NetworkMode
 from headway.model.job import TrainingJob
-from headway.model.lease import Lease, Refuse
+from headway.model.lease import Fence, Lease, Refuse
 from headway.model.run import Prediction
 from headway.run.rendezvous import Meeting, own_address
 from headway.runtime import secretfiles
@@ -76,9 +76,14 @@ class NodeAttempt:
         if lease is None or lease.attempt != self.number:
             return None  # the attempt before has not let go of its own yet
         if lease.node != self.site.settings.node:
-            raise LeaseLost(lease.lease_id, self.run_id, f"it is held on node {lease.node}")
+            raise LeaseLost(self.run_id, self.number, f"it is held on node {lease.node}")
         leases.take_up(lease.fence)
         return lease
+
+    @property
+    def fence(self) -> Fence:
+        """Its right to write into the ledger."""
+        return self.lease.fence if self.lease is not None else Fence(self.run_id, self.number)
 
     @property
     def container(self) -> str:

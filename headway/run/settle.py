@@ -46,9 +46,9 @@ def conclude_attempt(
         had: What it had; None in the same case.
 
     Returns:
-        The exit, with what follows.
+        The exit, with what follows; another one where the run was ended meanwhile.
     """
-    runs, run_id = attempt.site.ledger.runs, attempt.run_id
+    runs = attempt.site.ledger.runs
     end = AttemptEnd(
         exit_,
         attempt.number,
@@ -59,11 +59,9 @@ def conclude_attempt(
     )
     found = conclude(end)
     if isinstance(found, Ended):
-        runs.finish(run_id, found.exit_, measured or Measurement())
-    else:
-        more = found.override or None
-        runs.requeue(run_id, found.exit_, measured, demand_override=more)
-    return found.exit_
+        return runs.finish(attempt.fence, found.exit_, measured or Measurement())
+    more = found.override or None
+    return runs.requeue(attempt.fence, found.exit_, measured, demand_override=more)
 
 
 def _exit(attempt: NodeAttempt, followed: Followed) -> tuple[Exit, int | None]:

@@ -50,10 +50,10 @@ class SilentCheck:
             lost=lost_here(self._site),
             after_s=settings.silent_after_s,
         )
-        going_on, begun = ledger.warnings.keep(lease.run_id, lease.attempt, found)
+        going_on, begun = ledger.warnings.keep(lease.fence, found)
         cause = to_end_for(going_on, now=ledger.now(), settings=settings) if going_on else None
         if cause is not None:
-            ledger.warnings.mark_stopped(lease.run_id, cause)
+            ledger.warnings.mark_stopped(lease.fence, cause)
         return Findings(tuple(going_on), tuple(begun), end=cause is not None)
 
     def _cpu_used(self, elapsed_s: float, usage: Usage, window_s: float) -> float | None:

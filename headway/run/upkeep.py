@@ -46,18 +46,17 @@ class AttemptUpkeep:
 
     def renew(self) -> None:
         """Renew the lease. Raises `LeaseLost`."""
-        lease, ttl_s = self._lease, self._site.settings.lease_ttl_s
-        self._site.ledger.leases.renew(lease.lease_id, lease.token, ttl_s)
+        self._site.ledger.leases.renew(self._lease.fence, self._site.settings.lease_ttl_s)
 
     def keep_points(self, before: int, points: Sequence[ProgressPoint]) -> None:
         """Keep progress points in the ledger."""
-        run_id, number = self._attempt.run_id, self._attempt.number
-        self._site.ledger.progress.append(run_id, number, points, first=before)
+        self._site.ledger.progress.append(self._lease.fence, points, first=before)
 
     def keep_snapshot(self, now: Watched) -> None:
         """Keep in the ledger how far the run is."""
         left = now.remaining
         self._site.ledger.progress_snapshots.keep(
+            self._lease.fence,
             ProgressSnapshot(
                 self._attempt.run_id,
                 self._attempt.number,
@@ -67,7 +66,7 @@ class AttemptUpkeep:
                 remaining_s=left.remaining_s if left else None,
                 low_s=left.low_s if left else None,
                 high_s=left.high_s if left else None,
-            )
+            ),
         )
 
     def cancellation(self, status: ContainerStatus) -> Exit | None:

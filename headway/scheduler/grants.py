@@ -81,8 +81,8 @@ def _claim_room(site: Site, seen: PoolSnapshot, slots: int | None) -> int:
 def runs_to_stop(site: Site, made: Plan, seen: PoolSnapshot) -> list[str]:
     """Runs of this node that are to stop for others: told now, or told before and still there."""
     mine = [lease for lease in seen.leases if lease.node == site.settings.node]
-    here = {lease.run_id for lease in mine if lease.gang_rank == 0}
+    here = {lease.run_id: lease.fence for lease in mine if lease.gang_rank == 0}
     told = [r.run_id for r in seen.holders if r.run_id in here and r.preempted_for]
     new = [each for each in made.preempts if each.run_id in here]
-    runs = site.ledger.runs
-    return told + [each.run_id for each in new if runs.preempt(each.run_id, each.for_run_id)]
+    preempt = site.ledger.runs.preempt
+    return told + [each.run_id for each in new if preempt(here[each.run_id], each.for_run_id)]

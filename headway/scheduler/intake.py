@@ -1,11 +1,12 @@
 """What Prefect offers, put into the ledger as runs that wait, with what each will need."""
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
-from headway.errors import InvalidInput
+from headway.errors import InvalidInput, LeaseLost
 from headway.forecast import Forecaster
 from headway.ledger.records import RunRecord
 from headway.model.job import TrainingJob
@@ -84,7 +85,8 @@ class Intake:
         prediction, demand = self._forecaster.forecast(
             job, override=record.demand_override, pool=record.pool, queue=record.queue
         )
-        self._site.ledger.runs.predict(record.run_id, prediction, demand)
+        with suppress(LeaseLost):  # another node has claimed it meanwhile
+            self._site.ledger.runs.predict(record.unleased, prediction, demand)
         refusal = self._forecaster.refusal(
             demand, job.resources.nodes, record.team, pool=record.pool, queue=record.queue
         )

@@ -6,8 +6,10 @@ others wait.
 """
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 
+from headway.errors import LeaseLost
 from headway.ledger.pools import PoolSnapshot
 from headway.model.lease import Wait
 from headway.node.flowrun import live_flow
@@ -75,7 +77,8 @@ class PoolQueue:
         lease = self._site.ledger.leases.of_run(run_id)
         if lease is None or lease.start_by is None or lease.node != self._site.settings.node:
             return
-        self._site.ledger.leases.give_back(run_id, lease.token)
+        with suppress(LeaseLost):  # the janitor was faster
+            self._site.ledger.leases.give_back(lease.fence)
 
     def claims_are_taken_up(self) -> bool:
         """Whether flow processes have taken up so many claims that this node may claim more."""
@@ -143,7 +146,10 @@ class PoolQueue:
         due = list(self._fallbacks.due(self._site, made, self._waiting, seen))
         for record in due:
             if self._speaks_for_the_pool(seen) and record.prediction and record.demand:
-                self._site.ledger.runs.predict(record.run_id, record.prediction, record.demand)
+                with suppress(LeaseLost):  # another node has claimed it meanwhile
+                    self._site.ledger.runs.predict(
+                        record.unleased, record.prediction, record.demand
+                    )
             self._forget(record.run_id)
             self._waiting.put(record, nodes)
         return bool(due)

@@ -54,7 +54,7 @@ def history_of(site: Site, record: RunRecord) -> RunHistory:
         attempts=ledger.attempts.of_run(run_id),
         leases=ledger.leases.every_of_run(run_id),
         warnings=ledger.warnings.of_run(run_id),
-        steps=ledger.runs.steps(run_id),
+        steps=ledger.steps.of_run(run_id),
         ranks=ledger.runs.ranks(run_id, record.attempt),
         here=site.settings.node,
         folder=folder,

@@ -123,7 +123,7 @@ class _Watch:
             ]
             done, total = point.iteration, point.total
             done = point.epoch if done is None else done
-        under_way = [s.name for s in ledger.runs.steps(record.run_id) if s.ended_at is None]
+        under_way = [s.name for s in ledger.steps.of_run(record.run_id) if s.ended_at is None]
         step = under_way[-1] if under_way else "starting"
         at = "" if done is None else f" {done:g}" + (f" of {total:g}" if total else "")
         words = ", ".join(says) if step == _TRAIN else ""

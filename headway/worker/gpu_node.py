@@ -34,6 +34,7 @@ from headway.node.janitor import Janitor
 from headway.node.prune import tidy
 from headway.node.sampler import SAMPLE_EVERY_S, Sampler
 from headway.policy.claims import CLAIM_LIMIT_S
+from headway.policy.reconcile import FLOW_STARTS_WITHIN_S
 from headway.scheduler.queue import PoolQueue
 from headway.settings import read_settings
 from headway.site import current_site
@@ -113,6 +114,9 @@ class GpuNodeWorker(ProcessWorker):
         join_site(self._site)
         self._queue = PoolQueue(self._site)
         self._claims = Claims(self._queue.give_back)
+        self._note_start = partial(
+            self._site.ledger.flow_starts.note, within_s=FLOW_STARTS_WITHIN_S
+        )
         self._sampler = Sampler(self._site)
         self._janitor = Janitor(self._site)
         self._command = stub_command(self._site.settings.state_dir)
@@ -259,6 +263,7 @@ class GpuNodeWorker(ProcessWorker):
         assert isinstance(configuration, GpuNodeConfiguration)  # noqa: S101 - for the type checker
         try:
             configuration.start_with(self._command)
+            await anyio.to_thread.run_sync(self._note_start, str(flow_run.id))
             self._claims.process_begins(flow_run.id)
             return await super().run(flow_run, configuration, task_status)
         finally:

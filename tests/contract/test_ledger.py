@@ -46,6 +46,7 @@ from headway.model.run import (
 from headway.model.run_warning import Silent, SilentFailure
 from headway.model.trace import Trace
 from headway.units import GIB
+from tests.support.fence import fence_of, release
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 SECOND_LEASE = (
@@ -202,13 +203,11 @@ def test_a_drained_node_grants_nothing(ledger: Ledger) -> None:
 def test_resizing_leaves_the_own_share_out(ledger: Ledger) -> None:
     lease = granted(ledger, "a", Demand(20 * GIB, ports=(7000,)))
     larger = ledger.leases.resize(
-        lease.lease_id, lease.token, Demand(28 * GIB, ports=(7000,)), reading=None, ttl_s=60
+        lease.fence, Demand(28 * GIB, ports=(7000,)), reading=None, ttl_s=60
     )
     assert isinstance(larger, Lease)
     assert larger.host_memory_bytes == 28 * GIB
-    too_large = ledger.leases.resize(
-        lease.lease_id, lease.token, Demand(31 * GIB), reading=None, ttl_s=60
-    )
+    too_large = ledger.leases.resize(lease.fence, Demand(31 * GIB), reading=None, ttl_s=60)
     assert isinstance(too_large, Wait)
     assert ledger.leases.of_run("a") == larger
 
@@ -219,23 +218,23 @@ def test_resizing_keeps_the_gpus_that_were_granted_where_they_will_do(ledger: Le
     lease = granted(ledger, "a", small)
     granted(ledger, "b", replace(small, gpu_memory_bytes=15 * GIB))
     less = replace(small, gpu_memory_bytes=GIB)  # by best fit it would go beside the other
-    kept = ledger.leases.resize(lease.lease_id, lease.token, less, reading=None, ttl_s=60)
+    kept = ledger.leases.resize(lease.fence, less, reading=None, ttl_s=60)
     assert isinstance(kept, Lease)
     assert [grant.uuid for grant in kept.gpus] == ["GPU-0"]
 
 
 def test_only_the_token_renews(ledger: Ledger) -> None:
     lease = granted(ledger, "a")
-    ledger.leases.renew(lease.lease_id, lease.token, 600.0)
+    ledger.leases.renew(lease.fence, 600.0)
     renewed = ledger.leases.of_run("a")
     assert renewed is not None
     assert renewed.expires_at > lease.expires_at
-    with pytest.raises(LeaseLost, match="another token"):
-        ledger.leases.renew(lease.lease_id, "stolen", 600.0)
-    assert ledger.leases.release("a")
-    assert not ledger.leases.release("a")
+    with pytest.raises(LeaseLost, match="granted again"):
+        ledger.leases.renew(replace(lease.fence, token="stolen"), 600.0)
+    release(ledger, "a")
+    ledger.leases.release(lease.fence)
     with pytest.raises(LeaseLost, match="released"):
-        ledger.leases.renew(lease.lease_id, lease.token, 600.0)
+        ledger.leases.renew(lease.fence, 600.0)
 
 
 def test_a_port_is_free_again_after_the_release(ledger: Ledger) -> None:
@@ -244,50 +243,52 @@ def test_a_port_is_free_again_after_the_release(ledger: Ledger) -> None:
     wait = admit(ledger, "b", Demand(GIB, ports=(6006,)))
     assert isinstance(wait, Wait)
     assert wait.resource is Resource.PORTS
-    ledger.leases.release("a")
+    release(ledger, "a")
     assert isinstance(admit(ledger, "b", Demand(GIB, ports=(6006,))), Lease)
 
 
 def test_a_claim_is_given_back_as_the_same_attempt(ledger: Ledger) -> None:
     lease = granted(ledger, "a")
-    assert ledger.leases.give_back("a", lease.token)
+    assert ledger.leases.give_back(lease.fence)
     record = ledger.runs.get("a")
     assert (record.state, record.attempt) == (RunState.WAITING, 1)
     assert ledger.leases.of_run("a") is None
-    assert not ledger.leases.give_back("a", lease.token)
+    assert ledger.leases.give_back(lease.fence)
 
 
 def test_a_requeued_run_is_not_admitted_before_its_last_attempt_is_cleaned_up(
     ledger: Ledger,
 ) -> None:
     lease = granted(ledger, "a")
-    ledger.runs.begin("a", 1, lease.token, container="c", runtime="docker")
+    ledger.runs.begin(lease.fence, container="c", runtime="docker")
     gone = Exit(ExitKind.OUT_OF_MEMORY, 137, "killed")
-    ledger.runs.requeue("a", gone, demand_override={"host_memory_bytes": GIB})
+    ledger.runs.requeue(fence_of(ledger, "a"), gone, demand_override={"host_memory_bytes": GIB})
     record = ledger.runs.get("a")
     assert (record.state, record.attempt, record.reason) == (RunState.WAITING, 2, "killed")
     assert record.demand_override == {"host_memory_bytes": GIB}
     assert isinstance(admit(ledger, "a"), Wait)
-    ledger.leases.release("a")
+    release(ledger, "a")
     assert isinstance(admit(ledger, "a"), Lease)
 
 
 def test_a_container_begins_only_under_its_lease(ledger: Ledger) -> None:
     lease = granted(ledger, "a")
     with pytest.raises(LeaseLost):
-        ledger.runs.begin("a", 1, "stolen", container="c", runtime="docker")
+        ledger.runs.begin(replace(lease.fence, token="stolen"), container="c", runtime="docker")
     with pytest.raises(LeaseLost):
-        ledger.runs.begin("a", 2, lease.token, container="c", runtime="docker")
-    ledger.runs.begin("a", 1, lease.token, container="c", runtime="docker")
+        ledger.runs.begin(replace(lease.fence, attempt=2), container="c", runtime="docker")
+    ledger.runs.begin(lease.fence, container="c", runtime="docker")
     first = ledger.runs.get("a").started_at
-    ledger.runs.begin("a", 1, lease.token, container="c", runtime="docker")
+    ledger.runs.begin(lease.fence, container="c", runtime="docker")
     assert ledger.runs.get("a").started_at == first
 
 
 def test_the_first_end_counts(ledger: Ledger) -> None:
     enqueue(ledger, "a")
-    assert ledger.runs.finish("a", OK, Measurement(runtime_s=3.0))
-    assert not ledger.runs.finish("a", Exit(ExitKind.FAILED, 1, "late"), Measurement())
+    fence = fence_of(ledger, "a")
+    assert ledger.runs.finish(fence, OK, Measurement(runtime_s=3.0)) == OK
+    late = Exit(ExitKind.FAILED, 1, "late")
+    assert ledger.runs.finish(fence, late, Measurement()) == OK
     record = ledger.runs.get("a")
     assert record.exit == OK
     assert record.measurement == Measurement(runtime_s=3.0)
@@ -297,10 +298,10 @@ def test_the_first_end_counts(ledger: Ledger) -> None:
 _MOVES = {
     RunState.CLAIMED: lambda ledger: admit(ledger, "a"),
     RunState.RUNNING: lambda ledger: ledger.runs.begin(
-        "a", 1, ledger.leases.of_run("a").token, container="c", runtime="docker"
+        fence_of(ledger, "a"), container="c", runtime="docker"
     ),
-    RunState.WAITING: lambda ledger: ledger.runs.requeue("a", OK),
-    RunState.ENDED: lambda ledger: ledger.runs.finish("a", OK, Measurement()),
+    RunState.WAITING: lambda ledger: ledger.runs.requeue(fence_of(ledger, "a"), OK),
+    RunState.ENDED: lambda ledger: ledger.runs.finish(fence_of(ledger, "a"), OK, Measurement()),
 }
 _PATHS = {
     RunState.WAITING: (),
@@ -333,10 +334,10 @@ def test_what_the_table_of_transitions_forbids_is_refused(
 
 def test_an_ended_run_is_not_started_again(ledger: Ledger) -> None:
     lease = granted(ledger, "a")
-    ledger.runs.finish("a", OK, Measurement())
+    ledger.runs.finish(fence_of(ledger, "a"), OK, Measurement())
     with pytest.raises(IllegalTransition):
-        ledger.runs.begin("a", 1, lease.token, container="c", runtime="docker")
-    ledger.leases.release("a")
+        ledger.runs.begin(lease.fence, container="c", runtime="docker")
+    release(ledger, "a")
     assert isinstance(admit(ledger, "a"), Wait)
 
 
@@ -364,14 +365,16 @@ def test_each_attempt_is_kept_with_what_it_waited_for_and_how_it_ended(ledger: L
     enqueue(ledger, "a")
     ledger.runs.set_reason("a", Resource.CPUS, "needs 4 CPUs", expected_start_at=None)
     first = granted(ledger, "a")
-    ledger.runs.begin("a", 1, first.token, container="c", runtime="process")
+    ledger.runs.begin(first.fence, container="c", runtime="process")
     killed = Exit(ExitKind.OUT_OF_MEMORY, 137, "killed")
-    ledger.runs.requeue("a", killed, Measurement(runtime_s=3.0))
-    assert ledger.leases.release("a")
+    ledger.runs.requeue(fence_of(ledger, "a"), killed, Measurement(runtime_s=3.0))
+    release(ledger, "a")
     second = granted(ledger, "a")
-    ledger.runs.begin("a", 2, second.token, container="c", runtime="process")
-    ledger.runs.finish("a", Exit(ExitKind.OK, 0, "done"), Measurement(runtime_s=5.0))
-    ledger.leases.release("a")
+    ledger.runs.begin(second.fence, container="c", runtime="process")
+    ledger.runs.finish(
+        fence_of(ledger, "a"), Exit(ExitKind.OK, 0, "done"), Measurement(runtime_s=5.0)
+    )
+    release(ledger, "a")
     one, two = ledger.attempts.of_run("a")
     assert (one.attempt, one.node, one.resource, one.reason) == (
         1,
@@ -392,7 +395,9 @@ def test_each_attempt_is_kept_with_what_it_waited_for_and_how_it_ended(ledger: L
 def test_a_run_that_ends_in_the_line_keeps_what_it_waited_for(ledger: Ledger) -> None:
     enqueue(ledger, "a")
     ledger.runs.set_reason("a", Resource.GPUS, "needs a GPU", expected_start_at=None)
-    ledger.runs.finish("a", Exit(ExitKind.CANCELLED, None, "cancelled"), Measurement())
+    ledger.runs.finish(
+        fence_of(ledger, "a"), Exit(ExitKind.CANCELLED, None, "cancelled"), Measurement()
+    )
     (only,) = ledger.attempts.of_run("a")
     assert (only.node, only.reason, only.claimed_at) == (None, "needs a GPU", None)
 
@@ -403,28 +408,30 @@ def failure(kind: Silent = Silent.GPU_UNUSED, measured: float = 0.0) -> SilentFa
 
 def test_a_warning_begins_once_goes_on_and_is_over(ledger: Ledger) -> None:
     enqueue(ledger, "a")
-    going_on, begun = ledger.warnings.keep("a", 1, [failure()])
+    going_on, begun = ledger.warnings.keep(fence_of(ledger, "a"), [failure()])
     assert going_on == begun
-    again, none = ledger.warnings.keep("a", 1, [failure(measured=0.01)])
+    again, none = ledger.warnings.keep(fence_of(ledger, "a"), [failure(measured=0.01)])
     assert ([each.failure.measured for each in again], none) == ([0.01], [])
     assert again[0].began_at == begun[0].began_at
-    both, new = ledger.warnings.keep("a", 1, [failure(), failure(Silent.OVER_GRANT, 5.0)])
+    both, new = ledger.warnings.keep(
+        fence_of(ledger, "a"), [failure(), failure(Silent.OVER_GRANT, 5.0)]
+    )
     assert ([each.failure.kind for each in both], len(new)) == (
         [Silent.GPU_UNUSED, Silent.OVER_GRANT], 1,
     )  # fmt: skip
-    assert ledger.warnings.keep("a", 1, []) == ([], [])
+    assert ledger.warnings.keep(fence_of(ledger, "a"), []) == ([], [])
     assert all(each.ended_at is not None for each in ledger.warnings.of_run("a"))
     assert ledger.warnings.going_on() == []
-    _, anew = ledger.warnings.keep("a", 1, [failure()])
+    _, anew = ledger.warnings.keep(fence_of(ledger, "a"), [failure()])
     assert len(anew) == 1
     assert anew[0].began_at >= begun[0].began_at
 
 
 def test_a_warning_ends_with_its_attempt_and_keeps_the_policys_mark(ledger: Ledger) -> None:
     enqueue(ledger, "a")
-    _, (warning,) = ledger.warnings.keep("a", 1, [failure()])
-    ledger.warnings.mark_stopped("a", warning)
-    ledger.runs.finish("a", Exit(ExitKind.FAILED, 143, "stopped"), Measurement())
+    _, (warning,) = ledger.warnings.keep(fence_of(ledger, "a"), [failure()])
+    ledger.warnings.mark_stopped(fence_of(ledger, "a"), warning)
+    ledger.runs.finish(fence_of(ledger, "a"), Exit(ExitKind.FAILED, 143, "stopped"), Measurement())
     (kept,) = ledger.warnings.of_run("a", 1)
     assert kept.stopped_at is not None
     assert kept.ended_at is not None
@@ -435,7 +442,9 @@ def test_the_newest_standing_of_a_run_is_kept(ledger: Ledger) -> None:
     enqueue(ledger, "a")
     long_ago = datetime(2026, 1, 1, tzinfo=UTC)
     for done_frac in (0.25, 0.5):
-        ledger.progress_snapshots.keep(ProgressSnapshot("a", 1, long_ago, 10.0, done_frac, 30.0))
+        ledger.progress_snapshots.keep(
+            fence_of(ledger, "a"), ProgressSnapshot("a", 1, long_ago, 10.0, done_frac, 30.0)
+        )
     found = ledger.progress_snapshots.of(["a", "b"])
     assert list(found) == ["a"]
     assert (found["a"].done_frac, found["a"].low_s) == (0.5, None)
@@ -460,24 +469,25 @@ def test_a_reason_is_news_once(ledger: Ledger) -> None:
 def test_predictions_and_steps_come_back(ledger: Ledger) -> None:
     enqueue(ledger, "a")
     said, demand = Prediction(runtime_s=60.0, basis="prior"), Demand(GIB, gpus=2)
-    ledger.runs.predict("a", said, demand)
+    ledger.runs.predict(fence_of(ledger, "a"), said, demand)
     assert ledger.runs.get("a").prediction == said
     assert ledger.runs.get("a").demand == demand
-    ledger.runs.step_started("a", 1, "stage_data")
-    ledger.runs.step_ended("a", 1, "stage_data", StepState.FAILED, "gone")
-    ledger.runs.step_started("a", 1, "stage_data")
-    (step,) = ledger.runs.steps("a")
+    ledger.steps.started(fence_of(ledger, "a"), "stage_data")
+    ledger.steps.ended(fence_of(ledger, "a"), "stage_data", StepState.FAILED, "gone")
+    ledger.steps.started(fence_of(ledger, "a"), "stage_data")
+    (step,) = ledger.steps.of_run("a")
     assert (step.state, step.ended_at, step.message) == (StepState.RUNNING, None, "")
 
 
 def test_points_are_numbered_and_kept_once(ledger: Ledger) -> None:
-    enqueue(ledger, "a")
+    granted(ledger, "a")
     points = [ProgressPoint(float(i), i, total=9, metrics={"loss": 1 / i}) for i in range(1, 6)]
-    ledger.progress.append("a", 1, points[:3], first=0)
-    ledger.progress.append("a", 1, points, first=0)
+    ledger.progress.append(fence_of(ledger, "a"), points[:3], first=0)
+    ledger.progress.append(fence_of(ledger, "a"), points, first=0)
     assert ledger.progress.series("a", 1) == points
     assert ledger.progress.latest("a") == points[-1]
-    ledger.progress.append("a", 2, points[:1], first=0)
+    ledger.runs.requeue(fence_of(ledger, "a"), Exit(ExitKind.INFRASTRUCTURE, None, "lost"))
+    ledger.progress.append(fence_of(ledger, "a"), points[:1], first=0)
     assert ledger.progress.latest("a") == points[0]
 
 
@@ -486,7 +496,7 @@ def test_points_are_bounded(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> 
     enqueue(ledger, "a")
     points = [ProgressPoint(float(i), i) for i in range(1, 31)]
     for first in range(0, 30, 5):
-        ledger.progress.append("a", 1, points[first : first + 5], first=first)
+        ledger.progress.append(fence_of(ledger, "a"), points[first : first + 5], first=first)
     kept = ledger.progress.series("a", 1)
     assert len(kept) == 10
     assert kept[-1] == points[-1]
@@ -652,10 +662,11 @@ def test_a_locked_sqlite_is_waited_for(tmp_path: Path) -> None:
 
 def test_a_claim_is_given_back_by_its_holder_only(ledger: Ledger) -> None:
     lease = granted(ledger, "a")
-    assert not ledger.leases.give_back("a", "of a claim before")
+    with pytest.raises(LeaseLost, match="granted again"):
+        ledger.leases.give_back(replace(lease.fence, token="of a claim before"))
     assert ledger.leases.of_run("a") == lease
     assert ledger.runs.get("a").state is RunState.CLAIMED
-    assert ledger.leases.give_back("a", lease.token)
+    assert ledger.leases.give_back(fence_of(ledger, "a"))
     assert ledger.leases.of_run("a") is None
     assert ledger.runs.get("a").state is RunState.WAITING
 
@@ -680,7 +691,7 @@ def test_a_claim_has_a_deadline_until_a_flow_takes_it_up(ledger: Ledger) -> None
     assert ledger.leases.unstarted("node-a") == [early]
     with pytest.raises(LeaseLost):
         ledger.leases.take_up(replace(early.fence, token="of a claim before"))
-    ledger.leases.give_back("b", early.token)
+    ledger.leases.give_back(fence_of(ledger, "b"))
     with pytest.raises(LeaseLost, match="released"):
         ledger.leases.take_up(early.fence)
 
@@ -711,7 +722,7 @@ def test_a_gang_gets_all_its_leases_and_a_port_to_meet(ledger: Ledger) -> None:
 
 def test_a_gang_gets_none_of_its_leases_when_one_does_not_fit(ledger: Ledger) -> None:
     gang(ledger, "probe")
-    ledger.leases.release("probe")
+    release(ledger, "probe")
     enqueue(ledger, "there")
     ledger.leases.admit("there", "node-b", Demand(25 * GIB), reading=None, ttl_s=60.0)
     answer = gang(ledger, "a", Demand(20 * GIB))
@@ -740,7 +751,7 @@ def test_a_rank_takes_its_lease_once_and_is_a_run_of_its_own(ledger: Ledger) -> 
     assert ledger.leases.untaken("a") == []
     assert ledger.leases.expiries(["a", "rank-one", "nobody"]).keys() == {"a", "rank-one"}
     # The gang's end leaves the rank its lease: its container may live.
-    assert ledger.leases.release("a")
+    release(ledger, "a")
     assert ledger.leases.of_run("rank-one") == taken
     assert ledger.leases.expiries(["a", "rank-one"]) == {"rank-one": taken.expires_at}
 
@@ -748,7 +759,7 @@ def test_a_rank_takes_its_lease_once_and_is_a_run_of_its_own(ledger: Ledger) -> 
 def test_a_rank_never_waits_in_the_line(ledger: Ledger) -> None:
     gang(ledger, "a")
     taken = ledger.leases.take(untaken(ledger, "a"), "a", 1, "rank-one")
-    assert not ledger.leases.give_back("rank-one", taken.token)
+    assert not ledger.leases.give_back(taken.fence)
     assert ledger.runs.get("rank-one").state is RunState.CLAIMED
     assert ledger.leases.of_run("rank-one") == taken
 
@@ -757,8 +768,10 @@ def test_a_rank_is_given_what_a_killed_attempt_needs(ledger: Ledger) -> None:
     enqueue(ledger, "a")
     granted(ledger, "a")
     killed = Exit(ExitKind.OUT_OF_MEMORY, 137, "killed")
-    ledger.runs.requeue("a", killed, demand_override={"host_memory_bytes": 9 * GIB})
-    ledger.leases.release("a")
+    ledger.runs.requeue(
+        fence_of(ledger, "a"), killed, demand_override={"host_memory_bytes": 9 * GIB}
+    )
+    release(ledger, "a")
     assert isinstance(gang(ledger, "a", Demand(9 * GIB)), Lease)
     ledger.leases.take(untaken(ledger, "a"), "a", 2, "rank-one")
     assert ledger.runs.get("rank-one").demand_override == {"host_memory_bytes": 9 * GIB}
@@ -768,7 +781,7 @@ def test_nothing_is_taken_from_a_gang_that_is_over(ledger: Ledger) -> None:
     lease = gang(ledger, "a")
     assert isinstance(lease, Lease)
     held = untaken(ledger, "a")
-    assert ledger.leases.give_back("a", lease.token)
+    assert ledger.leases.give_back(fence_of(ledger, "a"))
     assert ledger.leases.live() == []
     with pytest.raises(LeaseLost):
         ledger.leases.take(held, "a", 1, "late")
@@ -778,7 +791,7 @@ def test_a_rank_called_for_an_earlier_grant_of_the_attempt_takes_nothing(ledger:
     lease = gang(ledger, "a")
     assert isinstance(lease, Lease)
     before = untaken(ledger, "a")
-    assert ledger.leases.give_back("a", lease.token)
+    assert ledger.leases.give_back(fence_of(ledger, "a"))
     lease = gang(ledger, "a")
     assert isinstance(lease, Lease)
     assert lease.attempt == 1
@@ -793,12 +806,12 @@ def test_a_gang_that_gives_back_leaves_its_ranks_to_the_attempt_before(ledger: L
     lease = gang(ledger, "a")
     assert isinstance(lease, Lease)
     ledger.leases.take(untaken(ledger, "a"), "a", 1, "rank-one")
-    assert ledger.leases.give_back("a", lease.token)
+    assert ledger.leases.give_back(fence_of(ledger, "a"))
     assert ledger.runs.get("a").attempt == 2
     (first,) = ledger.attempts.of_run("a")
     assert first.exit is not None
     assert first.exit.kind is ExitKind.INFRASTRUCTURE
-    ledger.leases.release("rank-one")
+    release(ledger, "rank-one")
     assert isinstance(gang(ledger, "a"), Lease)
     assert ledger.leases.take(untaken(ledger, "a"), "a", 2, "rank-one-again").attempt == 2
 
@@ -815,10 +828,10 @@ def test_a_gang_renews_what_its_ranks_have_not_taken(ledger: Ledger) -> None:
     assert isinstance(lease, Lease)
     assert ledger.leases.release_untaken("node-b", ttl_s=-61.0) == ["a"]
     assert ledger.leases.live("node-b") == []
-    ledger.leases.give_back("a", lease.token)
+    ledger.leases.give_back(fence_of(ledger, "a"))
     lease = gang(ledger, "a")
     assert isinstance(lease, Lease)
-    ledger.leases.renew(lease.lease_id, lease.token, 600.0)
+    ledger.leases.renew(lease.fence, 600.0)
     assert ledger.leases.release_untaken("node-b", ttl_s=-61.0) == []
 
 
@@ -844,15 +857,17 @@ def test_a_guard_renews_what_is_alive_on_its_node_and_is_told_what_is_stale(
     assert renewed["a"] == renewed["b"] > max(lease.expires_at, by_flow.expires_at)
     assert renewed["c"] == dead.expires_at
     assert renew(ledger, "a", node="node-b").renewed == {}
-    ledger.leases.release("a")
+    release(ledger, "a")
     assert renew(ledger, "a").renewed == {}
 
 
 def test_a_guard_does_not_renew_what_a_later_attempt_holds(ledger: Ledger) -> None:
     granted(ledger, "a")
-    ledger.runs.requeue("a", Exit(ExitKind.INFRASTRUCTURE, None, "its node was removed"))
+    ledger.runs.requeue(
+        fence_of(ledger, "a"), Exit(ExitKind.INFRASTRUCTURE, None, "its node was removed")
+    )
     assert renew(ledger, "a").renewed  # its lease stays until the container is gone
-    ledger.leases.release("a")
+    release(ledger, "a")
     assert isinstance(admit(ledger, "a"), Lease)
     assert renew(ledger, "a").renewed == {}
 
@@ -885,7 +900,7 @@ def test_the_only_node_of_a_site_may_go_on_without_renewing(ledger: Ledger) -> N
     renew(ledger, "a", expire=False)
     assert ledger.nodes.held_s("node-a", 50.0) == math.inf
     kept = ledger.leases.resize(
-        lease.lease_id, lease.token, Demand(GIB), reading=None, ttl_s=60.0
+        lease.fence, Demand(GIB), reading=None, ttl_s=60.0
     )  # which moves no expiry to an earlier time
     assert isinstance(kept, Lease)
     assert ledger.nodes.held_s("node-a", 50.0) == math.inf
@@ -913,7 +928,7 @@ def test_a_name_is_its_nodes_while_it_reports_or_holds_leases(ledger: Ledger) ->
     age(ledger, "node-a")
     with pytest.raises(NodeNameTaken, match=r"1 lease\(s\)"):
         register("second")
-    ledger.leases.release("a")
+    release(ledger, "a")
     register("second")
     found = ledger.nodes.get("node-a")
     assert found is not None

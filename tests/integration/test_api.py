@@ -25,6 +25,7 @@ from headway.site import LINE, Site
 from headway.this_node import adopt
 from headway.units import GIB
 from tests.support.api import serving
+from tests.support.fence import fence_of
 
 JOB = {"name": "digits", "image": "python:3.11", "command": ["python", "train.py"]}
 
@@ -41,7 +42,9 @@ def site(ledger_url: str, tmp_path: Path) -> Iterator[Site]:
         "r1", JOB, name="happy-otter", owner="me", team="t", pool="gpu", priority=0,
         submitted_at=datetime(2026, 1, 1, tzinfo=UTC),
     )  # fmt: skip
-    made.ledger.progress.append("r1", 1, [ProgressPoint(2.0, 5, None, 10, {"loss": 0.5})], first=0)
+    made.ledger.progress.append(
+        fence_of(made.ledger, "r1"), [ProgressPoint(2.0, 5, None, 10, {"loss": 0.5})], first=0
+    )
     yield made
     made.ledger.close()
 
@@ -132,7 +135,7 @@ def test_a_gpu_that_is_held_and_not_used_is_a_warning_on_the_run(
     demand = Demand(GIB, gpus=1, gpu_memory_bytes=GIB)
     lease = site.ledger.leases.admit("r1", "node-g", demand, reading=None, ttl_s=60.0)
     assert isinstance(lease, Lease)
-    site.ledger.runs.begin("r1", 1, lease.token, container="c", runtime="process")
+    site.ledger.runs.begin(lease.fence, container="c", runtime="process")
     moment = datetime(2026, 1, 1, tzinfo=UTC)
     held = TelemetryPoint(moment, "GPU-0", busy_frac=0.0, run_bytes={"r1": 2 * GIB})
     site.ledger.telemetry.append("node-g", [held] * 300)
@@ -157,10 +160,12 @@ def test_how_far_a_run_is_comes_from_its_follower_not_from_its_points(
     demand = Demand(GIB)
     lease = site.ledger.leases.admit("r1", "node-a", demand, reading=None, ttl_s=60.0)
     assert isinstance(lease, Lease)
-    site.ledger.runs.begin("r1", 1, lease.token, container="c", runtime="process")
+    site.ledger.runs.begin(lease.fence, container="c", runtime="process")
     before = client.get("/runs/r1/progress").json()
     assert (before["done_frac"], before["remaining_s"]) == (None, None)
-    site.ledger.progress_snapshots.keep(ProgressSnapshot("r1", 1, NOT_KEPT_YET, 30.0, 0.25, 90.0))
+    site.ledger.progress_snapshots.keep(
+        fence_of(site.ledger, "r1"), ProgressSnapshot("r1", 1, NOT_KEPT_YET, 30.0, 0.25, 90.0)
+    )
     after = client.get("/runs/r1/progress").json()
     assert after["done_frac"] == 0.25
     assert after["remaining_s"] == pytest.approx(90.0, abs=5.0)

@@ -26,6 +26,7 @@ from headway.testing.telemetry import FakeGpus
 from headway.this_node import heartbeat, join_site, read_node
 from headway.units import GIB, MIB
 from tests.support.containers import create_container
+from tests.support.fence import fence_of, release
 from tests.support.site import wait_for
 
 RUN = "00000000-0000-4000-8000-000000000001"
@@ -53,11 +54,13 @@ def test_what_runs_is_followed_though_it_would_not_be_admitted_any_more(site: Si
     demand = site.ledger.runs.get(RUN).demand
     assert demand is not None
     said = Prediction(runtime_s=4711.0, basis="said before the start")
-    site.ledger.runs.predict(RUN, said, replace(demand, host_memory_bytes=65 * MIB))
-    (node,) = (each.node for each in site.ledger.nodes.all())
-    all_of_it = Reserve(0.0, node.capacity.host_memory_bytes)
-    full = replace(node, reserve=all_of_it)
-    site.ledger.nodes.register(full, boot_id="b", worker_token="w")
+    site.ledger.runs.predict(
+        fence_of(site.ledger, RUN), said, replace(demand, host_memory_bytes=65 * MIB)
+    )
+    (here,) = site.ledger.nodes.all()
+    all_of_it = Reserve(0.0, here.node.capacity.host_memory_bytes)
+    full = replace(here.node, reserve=all_of_it)
+    site.ledger.nodes.register(full, boot_id="b", worker_token="w", identity=here.identity)
     with pytest.raises(ImpossibleDemand):
         Attempt(site, RUN, JOB).admit()
     site.runtime.start(create_container(site, RUN))
@@ -88,7 +91,7 @@ def test_training_has_what_staging_left(site: Site, monkeypatch: pytest.MonkeyPa
         Step("stage_data", number, StepState.DONE, began, began + timedelta(seconds=4))
         for number in (attempt.number, attempt.number + 1)
     ]
-    monkeypatch.setattr(site.ledger.runs, "steps", lambda _: steps)
+    monkeypatch.setattr(site.ledger.steps, "of_run", lambda _: steps)
     assert attempt._time_left_s() == 6.0
     assert Attempt(site, RUN, JOB)._time_left_s() is None
 
@@ -124,7 +127,7 @@ def run_once(attempt: Attempt) -> Lease:
     lease = attempt.admit()
     assert isinstance(lease, Lease), lease
     runs, runtime = attempt.site.ledger.runs, attempt.site.runtime.kind.value
-    runs.begin(RUN, attempt.number, lease.token, container=attempt.container, runtime=runtime)
+    runs.begin(lease.fence, container=attempt.container, runtime=runtime)
     return lease
 
 
@@ -146,11 +149,13 @@ def settled(attempt: Attempt, followed: Followed) -> Exit:
     """How the attempt ended; the run is forecast anew, as its worker does."""
     site = attempt.site
     exit_, _ = attempt.settle(followed)
-    site.ledger.leases.release(RUN)
+    release(site.ledger, RUN)
     record = site.ledger.runs.get(RUN)
     if record.state is RunState.WAITING:
         override = record.demand_override
-        site.ledger.runs.predict(RUN, *Forecaster(site).forecast(attempt.job, override=override))
+        site.ledger.runs.predict(
+            fence_of(site.ledger, RUN), *Forecaster(site).forecast(attempt.job, override=override)
+        )
     return exit_
 
 

@@ -17,6 +17,7 @@ from headway.site import Site
 from headway.this_node import join_site
 from headway.units import MIB
 from tests.support.containers import create_container
+from tests.support.fence import fence_of, release
 
 RUN = "00000000-0000-4000-8000-000000000001"
 RANK = "00000000-0000-4000-8000-000000000002"
@@ -67,16 +68,20 @@ def test_a_run_that_cannot_be_read_stops_no_other(site: Site) -> None:
         submitted_at=site.ledger.now(),
     )
     lease = admit(site)
-    site.ledger.runs.begin(RUN, 1, lease.token, container="c", runtime="process")
-    site.ledger.runs.requeue(RUN, Exit(ExitKind.INFRASTRUCTURE, None, "lost"))
+    site.ledger.runs.begin(lease.fence, container="c", runtime="process")
+    site.ledger.runs.requeue(
+        fence_of(site.ledger, RUN), Exit(ExitKind.INFRASTRUCTURE, None, "lost")
+    )
     mend(site)
     assert site.ledger.leases.of_run(RUN) is None
 
 
 def test_a_lease_that_a_requeued_run_left_behind_goes(site: Site) -> None:
     lease = admit(site)
-    site.ledger.runs.begin(RUN, 1, lease.token, container="c", runtime="process")
-    site.ledger.runs.requeue(RUN, Exit(ExitKind.INFRASTRUCTURE, None, "lost"))
+    site.ledger.runs.begin(lease.fence, container="c", runtime="process")
+    site.ledger.runs.requeue(
+        fence_of(site.ledger, RUN), Exit(ExitKind.INFRASTRUCTURE, None, "lost")
+    )
     # The process died here, before it could release the lease.
     mend(site)
     assert site.ledger.leases.of_run(RUN) is None
@@ -103,8 +108,10 @@ def test_a_run_on_another_node_is_left_to_its_janitor(site: Site, tmp_path: Path
     )
     join_site(other)
     lease = admit(site)
-    site.ledger.runs.begin(RUN, 1, lease.token, container="c", runtime="process")
-    site.ledger.runs.requeue(RUN, Exit(ExitKind.INFRASTRUCTURE, None, "lost"))
+    site.ledger.runs.begin(lease.fence, container="c", runtime="process")
+    site.ledger.runs.requeue(
+        fence_of(site.ledger, RUN), Exit(ExitKind.INFRASTRUCTURE, None, "lost")
+    )
     mend(other)
     assert site.ledger.leases.of_run(RUN) is not None
     assert site.ledger.runs.get(RUN).state is RunState.WAITING
@@ -125,7 +132,7 @@ def test_a_run_that_goes_back_to_the_line_lets_go_of_its_data(site: Site, begun:
     lease = admit(site)
     use_data(site, RUN)
     if begun:
-        site.ledger.runs.begin(RUN, 1, lease.token, container="c", runtime="process")
+        site.ledger.runs.begin(lease.fence, container="c", runtime="process")
     mend(site)
     assert site.ledger.runs.get(RUN).state is RunState.WAITING
     assert users(site) == ()
@@ -146,7 +153,7 @@ def test_data_that_nobody_here_needs_any_more_is_let_go(site: Site) -> None:
 
 def test_a_run_that_is_at_work_here_keeps_its_data(site: Site) -> None:
     use_data(site, RUN)
-    site.ledger.runs.finish(RUN, Exit(ExitKind.OK, 0, "done"), Measurement())
+    site.ledger.runs.finish(fence_of(site.ledger, RUN), Exit(ExitKind.OK, 0, "done"), Measurement())
     with hold_flow(site.settings.state_dir, RUN):  # it cleans up itself
         mend(site)
         assert users(site) == (RUN,)
@@ -167,7 +174,7 @@ def test_a_container_that_came_since_the_runs_were_read_stays(site: Site) -> Non
     name = create_container(site, RANK)
     janitor.round(runs, {}, frozenset())
     assert site.runtime.inspect(name) is not None
-    site.ledger.leases.release(RANK)
+    release(site.ledger, RANK)
     janitor.round(runs, {}, frozenset())
     assert site.runtime.inspect(name) is None
 

@@ -29,6 +29,7 @@ from headway.this_node import adopt, heartbeat, join_site, read_node
 from headway.views.queue_document import line_views, start_text, waiting_of
 from headway.views.site_snapshot import progress_of_runs
 from tests.support.api import serving
+from tests.support.fence import fence_of
 
 NODES = ("here", "there")
 
@@ -117,17 +118,17 @@ def test_the_expected_start_follows_what_a_running_log_tells(sites) -> None:
     )
     line.take_in([first, second])
     assert names(here, line.run_pass().start) == ["first"]
-    token = here.ledger.leases.of_run(first.run_id).token
-    here.ledger.runs.begin(first.run_id, 1, token, container="c", runtime="process")
+    here.ledger.runs.begin(fence_of(here.ledger, first.run_id), container="c", runtime="process")
     (before,) = preview(here)(()).entries
     assert before.unknown == "nothing is known of how long first runs"  # whatever its time limit
     said = ProgressSnapshot(first.run_id, 1, NOT_KEPT_YET, 5.0, done_frac=0.1, remaining_s=60.0)
-    here.ledger.progress_snapshots.keep(said)
+    here.ledger.progress_snapshots.keep(fence_of(here.ledger, said.run_id), said)
     (after,) = preview(here)(()).entries
     assert after.expected_at == pytest.approx(
         here.ledger.now() + timedelta(seconds=60), abs=timedelta(seconds=20)
     )
-    here.ledger.progress_snapshots.keep(replace(said, remaining_s=1e300))
+    far = replace(said, remaining_s=1e300)
+    here.ledger.progress_snapshots.keep(fence_of(here.ledger, said.run_id), far)
     (endless,) = preview(here)(()).entries
     assert endless.expected_at <= endless.latest_at
 
@@ -138,10 +139,11 @@ def test_everybody_is_told_the_same_start(sites) -> None:
     offers = [offer(f"job-{at}", age_s=10 - at) for at in range(4)]
     line.take_in(offers[:3])
     assert line.run_pass().start == (offers[0].run_id,)
-    token = here.ledger.leases.of_run(offers[0].run_id).token
-    here.ledger.runs.begin(offers[0].run_id, 1, token, container="c", runtime="process")
+    here.ledger.runs.begin(
+        fence_of(here.ledger, offers[0].run_id), container="c", runtime="process"
+    )
     left = ProgressSnapshot(offers[0].run_id, 1, NOT_KEPT_YET, 60.0, 0.5, 60.0, 50.0, 80.0)
-    here.ledger.progress_snapshots.keep(left)
+    here.ledger.progress_snapshots.keep(fence_of(here.ledger, left.run_id), left)
     at = here.ledger.now()
     told = PoolQueue(here).run_pass().waiting
 
@@ -189,7 +191,7 @@ def test_a_run_is_granted_what_the_ledger_says_it_needs_now(sites) -> None:
         line.run_pass()
     record = here.ledger.runs.get(grown.run_id)
     more = replace(record.demand, host_memory_bytes=capacity.host_memory_bytes)
-    here.ledger.runs.predict(grown.run_id, record.prediction, more)
+    here.ledger.runs.predict(fence_of(here.ledger, grown.run_id), record.prediction, more)
     assert line.run_pass().start == ()
     assert here.ledger.leases.of_run(grown.run_id) is None
 
@@ -215,13 +217,14 @@ def test_shortest_first_and_priority_before_it(sites) -> None:
     for each, seconds in ((long, 36_000.0), (short, 60.0), (urgent, 36_000.0)):
         line.take_in([each])
         demand = runs.get(each.run_id).demand
-        runs.predict(each.run_id, Prediction(seconds, seconds / 2, seconds * 2), demand)
+        said = Prediction(seconds, seconds / 2, seconds * 2)
+        runs.predict(fence_of(sites["here"].ledger, each.run_id), said, demand)
     line.run_pass(gates)
     order = []
     for _ in range(3):
         (lease,) = sites["here"].ledger.leases.live()
         order.append(runs.get(lease.run_id).name)
-        sites["here"].ledger.leases.give_back(lease.run_id, lease.token)
+        sites["here"].ledger.leases.give_back(fence_of(sites["here"].ledger, lease.run_id))
         _end(sites["here"], lease.run_id)
         line.run_pass(gates)
     assert order == ["urgent", "short", "long"]
@@ -230,7 +233,9 @@ def test_shortest_first_and_priority_before_it(sites) -> None:
 def _end(site: Site, run_id: str) -> None:
     from headway.model.run import Exit, ExitKind, Measurement
 
-    site.ledger.runs.finish(run_id, Exit(ExitKind.CANCELLED, None, "test"), Measurement())
+    site.ledger.runs.finish(
+        fence_of(site.ledger, run_id), Exit(ExitKind.CANCELLED, None, "test"), Measurement()
+    )
 
 
 def test_a_quota_holds_a_team_back(sites) -> None:
@@ -288,7 +293,7 @@ def test_a_preemptible_run_makes_room_for_a_higher_priority(sites) -> None:
     line.run_pass()
     lease = site.ledger.leases.of_run(low.run_id)
     assert isinstance(lease, Lease)
-    site.ledger.runs.begin(low.run_id, 1, lease.token, container="c", runtime="process")
+    site.ledger.runs.begin(lease.fence, container="c", runtime="process")
     line.take_in([offer("same")])
     assert line.run_pass().preempt == ()
     high, gates = offer("high", queue="high"), Gates(priorities={"high": 3})
@@ -393,7 +398,9 @@ def test_a_run_that_waits_for_a_gpu_takes_the_cpu_if_it_ends_sooner_so(
     )  # fmt: skip
     assert isinstance(lease, Lease)
     known = Prediction(900.0, 800.0, 1_000.0, basis="4 run(s) of the same job")
-    site.ledger.runs.predict(first.run_id, known, site.ledger.runs.get(first.run_id).demand)
+    site.ledger.runs.predict(
+        fence_of(site.ledger, first.run_id), known, site.ledger.runs.get(first.run_id).demand
+    )
     site.ledger.traces.add([_ran(site, "cpu", cpu_s), _ran(site, READ.name, 60.0)])
     job = {"resources": {**wants, "cpus": 0.1, "cpu_fallback": True}}
     thrifty = offer("thrifty", job=job)
@@ -408,3 +415,25 @@ def test_a_run_that_waits_for_a_gpu_takes_the_cpu_if_it_ends_sooner_so(
         assert "on the CPU" in after.prediction.basis
     else:
         assert (started, after.demand) == ((), before.demand)
+
+
+def test_no_more_is_claimed_than_flow_processes_can_begin(sites) -> None:
+    line, ledger = only_here(sites), sites["here"].ledger
+    most = round(2 * ledger.nodes.get("here").node.capacity.cpus)
+    line.take_in([offer(f"short-{n}", age_s=n, share=0.02) for n in range(most + 2)])
+    first = line.run_pass()
+    assert len(first.start) == most
+    assert first.held_up
+    assert not line.claims_are_taken_up()
+    assert line.run_pass().start == ()
+    taken = ledger.leases.of_run(first.start[0])
+    ledger.leases.take_up(taken.fence)
+    assert line.claims_are_taken_up()
+    line.give_back(first.start[0])  # too late: a flow process has it
+    line.give_back(first.start[1])
+    assert ledger.runs.get(first.start[0]).state is RunState.CLAIMED
+    assert ledger.runs.get(first.start[1]).state is RunState.WAITING
+    assert len(line.run_pass(slots=1).start) == 1
+    again = line.run_pass()
+    assert len(again.start) == 1
+    assert again.held_up

@@ -21,6 +21,7 @@ from headway.site import Site
 from headway.this_node import adopt, join_site
 from headway.units import MIB
 from tests.support.containers import create_container
+from tests.support.fence import fence_of
 from tests.support.site import forget_site
 
 DONE = Exit(ExitKind.OK, 0, "done")
@@ -50,7 +51,7 @@ def add(site: Site, number: int, *, ended: bool = True) -> str:
         team="t", pool="gpu", priority=0, submitted_at=datetime(2026, 1, 1, tzinfo=UTC),
     )  # fmt: skip
     if ended:
-        site.ledger.runs.finish(run_id, DONE, Measurement())
+        site.ledger.runs.finish(fence_of(site.ledger, run_id), DONE, Measurement())
     outputs = site.settings.runs_dir / run_id / "outputs"
     outputs.mkdir(parents=True)
     (outputs / "model").write_bytes(os.urandom(MIB))
@@ -91,8 +92,10 @@ def test_what_may_still_be_needed_stays(site: Site, tmp_path: Path) -> None:
     (site.settings.runs_dir / "notes").mkdir()
     lease = site.ledger.leases.admit(held, "here", Demand(MIB, 0.1), reading=None, ttl_s=60.0)
     assert isinstance(lease, Lease)
-    site.ledger.runs.begin(held, 1, lease.token, container="c", runtime="process")
-    site.ledger.runs.finish(held, DONE, Measurement())  # its flow has not cleaned up yet
+    site.ledger.runs.begin(lease.fence, container="c", runtime="process")
+    site.ledger.runs.finish(
+        fence_of(site.ledger, held), DONE, Measurement()
+    )  # its flow has not cleaned up yet
     create_container(site, contained)
     everything = left(site)
     with hold_flow(site.settings.state_dir, followed):

@@ -24,6 +24,7 @@ from headway.settings import Settings
 from headway.site import Site
 from headway.this_node import join_site
 from headway.units import MIB
+from tests.support.fence import fence_of, release
 
 GANG = "00000000-0000-4000-8000-000000000001"
 RANK = "00000000-0000-4000-8000-000000000002"
@@ -56,7 +57,7 @@ def attempt(site: Site) -> Attempt:
     attempt = Attempt(site, GANG, JOB)
     meeting = attempt.meet(lease)
     assert meeting is not None
-    site.ledger.runs.begin(GANG, 1, lease.token, container="c", runtime="process")
+    site.ledger.runs.begin(lease.fence, container="c", runtime="process")
     return attempt
 
 
@@ -93,7 +94,9 @@ def test_a_rank_leaves_when_its_gang_is_over(site: Site, attempt: Attempt) -> No
     assert attempt.meeting is not None
     meeting = replace(attempt.meeting, rank=1)
     assert why_leave(site, meeting) is None
-    site.ledger.runs.finish(GANG, Exit(ExitKind.OK, 0, "done"), Measurement())
+    site.ledger.runs.finish(
+        fence_of(site.ledger, GANG), Exit(ExitKind.OK, 0, "done"), Measurement()
+    )
     left = why_leave(site, meeting)
     assert left is not None
     assert left.kind is ExitKind.OK
@@ -116,8 +119,8 @@ def test_a_gang_stopped_for_another_run_goes_on_later_also_when_rank_0_obeyed_wi
     site: Site, attempt: Attempt
 ) -> None:
     take(site)
-    site.ledger.runs.preempt(GANG, GANG)
-    site.ledger.runs.finish(RANK, FAILED, Measurement())
+    site.ledger.runs.preempt(fence_of(site.ledger, GANG), GANG)
+    site.ledger.runs.finish(fence_of(site.ledger, RANK), FAILED, Measurement())
     exit_, _ = attempt.settle(ended(0))
     assert exit_.kind is ExitKind.PREEMPTED
     assert site.ledger.runs.get(GANG).state is RunState.WAITING
@@ -125,7 +128,7 @@ def test_a_gang_stopped_for_another_run_goes_on_later_also_when_rank_0_obeyed_wi
 
 def test_a_gang_ends_as_the_rank_that_failed(site: Site, attempt: Attempt) -> None:
     take(site)
-    site.ledger.runs.finish(RANK, FAILED, Measurement())
+    site.ledger.runs.finish(fence_of(site.ledger, RANK), FAILED, Measurement())
     exit_, _ = attempt.settle(ended(0))
     assert (exit_.kind, exit_.message) == (ExitKind.FAILED, "rank 1 on one: exit 1")
     assert site.ledger.runs.get(GANG).state is RunState.ENDED
@@ -153,7 +156,7 @@ def test_a_database_that_is_away_for_a_moment_ends_no_rank(tmp_path: Path) -> No
 def test_a_rank_whose_grant_is_gone_says_so(site: Site, attempt: Attempt) -> None:
     assert attempt.meeting is not None
     (first, _) = site.ledger.leases.untaken(GANG)
-    site.ledger.leases.release(GANG)
+    release(site.ledger, GANG)
     state = run_part(site, RANK, first.lease_id, replace(attempt.meeting, rank=1))
     assert state.type is StateType.FAILED
     assert (state.message or "").startswith("nothing is held for this part any more: attempt 1 of")

@@ -16,6 +16,7 @@ from headway.scheduler.limits import GATES, Gates, gates_document
 from headway.site import LINE, POLICY, current_site
 from headway.this_node import adopt
 from headway.units import GIB
+from tests.support.fence import fence_of
 from tests.support.site import forget_site
 
 GOOD = "name: t\nimage: python:3.11\ncommand: [python, train.py]\n"
@@ -165,7 +166,7 @@ def test_a_rehearsal_goes_by_the_priority_of_its_queue(site):
         "r", job.document(), name="r", owner="", team="", pool="gpu", priority=-1,
         submitted_at=site.ledger.now(), queue="default",
     )  # fmt: skip
-    site.ledger.runs.predict("r", *Forecaster(site).forecast(job))
+    site.ledger.runs.predict(fence_of(site.ledger, "r"), *Forecaster(site).forecast(job))
     gates = gates_document(Gates(priorities={"default": -1, "urgent": 0}))
     site.ledger.settings.put(f"{GATES}/gpu", gates)
     said = [rehearse(site, job, pool="gpu", queue=queue)[0] for queue in ("default", "urgent")]

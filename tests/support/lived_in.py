@@ -12,6 +12,7 @@ from headway.model.run_warning import Silent, SilentFailure
 from headway.model.telemetry import TelemetryPoint
 from headway.model.trace import Trace
 from headway.units import GIB
+from tests.support.fence import fence_of, release
 
 NODE = "node-a"
 RUNNING, ENDED = "11111111-run", "22222222-run"
@@ -29,10 +30,10 @@ def populate(ledger: Ledger) -> None:
     for ended, runtime_s in ((ENDED, 100.0), ("e2", 80.0)):
         _start(ledger, ended)
         for step in STEPS:
-            ledger.runs.step_ended(ended, 1, step, StepState.DONE, "well")
+            ledger.steps.ended(fence_of(ledger, ended), step, StepState.DONE, "well")
         got = Measurement(runtime_s, 3 * GIB, gpu_peak_bytes=2 * GIB, cpu_s=50.0, cost=0.1)
-        assert ledger.runs.finish(ended, Exit(ExitKind.OK, 0, "ended well"), got)
-        assert ledger.leases.release(ended)
+        assert ledger.runs.finish(fence_of(ledger, ended), Exit(ExitKind.OK, 0, "ended well"), got)
+        release(ledger, ended)
         ledger.traces.add([Trace("resnet50", "v100", 1, 32, runtime_s=runtime_s, run_id=ended)])
 
 
@@ -66,19 +67,20 @@ def _start(ledger: Ledger, run_id: str) -> None:
     _enqueue(ledger, run_id)
     demand = Demand(4 * GIB, gpus=1, gpu_memory_bytes=3 * GIB)
     said = Prediction(90.0, 70.0, 95.0, 4 * GIB, 3 * GIB, cost=0.1, basis="resnet50, 3 traces")
-    ledger.runs.predict(run_id, said, demand)
+    ledger.runs.predict(fence_of(ledger, run_id), said, demand)
     lease = ledger.leases.admit(run_id, NODE, demand, reading=None, ttl_s=600.0)
     assert isinstance(lease, Lease)
-    ledger.runs.begin(run_id, 1, lease.token, container="c", runtime="process")
+    ledger.runs.begin(lease.fence, container="c", runtime="process")
     for step in STEPS:
-        ledger.runs.step_started(run_id, 1, step)
+        ledger.steps.started(fence_of(ledger, run_id), step)
     points = [ProgressPoint(0.1 * n, 10 * n, None, 1000, {"loss": 1 / n}) for n in range(1, 6)]
-    ledger.progress.append(run_id, 1, points, first=0)
+    ledger.progress.append(fence_of(ledger, run_id), points, first=0)
     ledger.progress_snapshots.keep(
-        ProgressSnapshot(run_id, 1, ledger.now(), 0.5, 0.05, 9.5, 8.0, 11.0)
+        fence_of(ledger, run_id),
+        ProgressSnapshot(run_id, 1, ledger.now(), 0.5, 0.05, 9.5, 8.0, 11.0),
     )
     unused = SilentFailure(Silent.GPU_UNUSED, run_id, lease.gpus[0].uuid, 0.0, 0.02, "idles")
-    ledger.warnings.keep(run_id, 1, [unused])
+    ledger.warnings.keep(fence_of(ledger, run_id), [unused])
     held = TelemetryPoint(
         _MOMENT, lease.gpus[0].uuid, used_bytes=2 * GIB, run_bytes={run_id: 2 * GIB}
     )

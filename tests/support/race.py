@@ -13,6 +13,7 @@ from headway.ledger.tables import NodeRow
 from headway.model.lease import Demand, Lease
 from headway.model.node import Capacity, Node
 from headway.units import GIB
+from tests.support.fence import fence_of
 
 NODE = Node("race", "gpu", Capacity(64.0, 10 * GIB))
 DEMAND = Demand(6 * GIB)  # two of them do not fit
@@ -56,7 +57,7 @@ def race(url: str, *, racers: int, rounds: int, locked: bool = True) -> Result:
         overcommitted += sum(lease.host_memory_bytes for lease in live) > 10 * GIB
         without_winner += not live
         for lease in live:
-            ledger.leases.give_back(lease.run_id, lease.token)
+            ledger.leases.give_back(fence_of(ledger, lease.run_id))
     for process in processes:
         process.join(60)
     ledger.close()

@@ -51,12 +51,13 @@ def start_database(settings: Settings, clock: Clock, say: Say) -> bool:
     """
     if settings.names_ledger or not settings.database_note.exists():
         return False
-    url = settings.database_url
-    if database_daemon(settings).process() is not None and hosting.answers(url):
-        return False
-    cluster = own_cluster(settings, say)
-    say(f"starting PostgreSQL {cluster.binaries.version} in {cluster.folder} …")
-    cluster.start(url, clock)
+    url, daemon = settings.database_url, database_daemon(settings)
+    with daemon.starting():
+        if daemon.process() is not None and hosting.answers(url):
+            return False
+        cluster = own_cluster(settings, say)
+        say(f"starting PostgreSQL {cluster.binaries.version} in {cluster.folder} …")
+        cluster.start(url, clock)
     return True
 
 

@@ -73,7 +73,8 @@ class Watched:
         self.site = site(home, self.record)
         self.site.clock = FakeClock()
         ledger = self.site.ledger
-        ledger.runs.steps = lambda _: [Step("train", 1, StepState.RUNNING, NOON, None)]
+        step = Step("train", 1, StepState.RUNNING, NOON, None)
+        ledger.steps = SimpleNamespace(of_run=lambda _: [step])
         ledger.progress = SimpleNamespace(latest=self._point)
         self.api_url = "http://127.0.0.1:4200/api"
 

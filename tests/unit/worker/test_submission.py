@@ -58,11 +58,13 @@ class Node:
 
     def __init__(self, client: Any, limit: int | None = None) -> None:
         self.given_back: list[str] = []
+        self.noted: list[str] = []
         self.to_start: list[FlowRun] = []
         worker: Any = GpuNodeWorker(work_pool_name="p", limit=limit)
         worker._claims = Claims(self.given_back.append)
         worker._client = client
         worker._command = "none"
+        worker._note_start = self.noted.append
         worker._mended = worker._has_successfully_synced = True
         worker._housework, worker._wake = asyncio.Event(), asyncio.Event()
         worker._work_pool = WorkPool(
@@ -131,6 +133,7 @@ def test_a_run_that_starts_keeps_its_claim_until_its_process_ends(ended) -> None
     node, run = Node(Client()), run_of()
     submitted(node, run)
     assert ended == [run.id]
+    assert node.noted == [str(run.id)]
     assert node.given_back == []
     assert node.worker._claimed() == frozenset()
 

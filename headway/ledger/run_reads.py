@@ -1,0 +1,133 @@
+"""What is read of runs: one, those of a node, those that wait, and how many there are."""
+
+from collections.abc import Sequence
+
+from sqlalchemy import and_, func, or_
+from sqlmodel import col, select
+from sqlmodel.sql.expression import SelectOfScalar
+
+from headway.errors import RunUnknown
+from headway.estimate.usual import Lasted, kind_of
+from headway.ledger.database import Repository
+from headway.ledger.records import RunRecord
+from headway.ledger.run_rows import run_record, run_row, runs_of
+from headway.ledger.tables import NodeRow, RunRow
+from headway.model.run import GRANTED, ExitKind, RunState
+
+_NEWEST = col(RunRow.submitted_at).desc()
+
+
+class RunReads(Repository):
+    """Reads of the run table."""
+
+    def get(self, run_id: str) -> RunRecord:
+        """The run with this id. Raises `RunUnknown`."""
+        with self._database.transaction() as session:
+            return run_record(run_row(session, run_id))
+
+    def find(self, text: str) -> RunRecord:
+        """The run with this id, id prefix or name; of several of one name the newest.
+
+        Raises:
+            RunUnknown: None, or a prefix that several runs share.
+        """
+        if any(each == "\0" or "\ud800" <= each <= "\udfff" for each in text):
+            raise RunUnknown(text)  # no database takes such text, not even in a question
+        with self._database.transaction() as session:
+            row = session.get(RunRow, text)
+            if row is None and len(text) >= 4:
+                starts = col(RunRow.run_id).startswith(text, autoescape=True)
+                found = session.exec(select(RunRow).where(starts).limit(2)).all()
+                row = found[0] if len(found) == 1 else None
+            if row is None:
+                newest = col(RunRow.submitted_at).desc()
+                named = select(RunRow).where(RunRow.name == text).order_by(newest)
+                row = session.exec(named.limit(1)).first()
+            if row is None:
+                raise RunUnknown(text)
+            return run_record(row)
+
+    def all(
+        self, *, limit: int | None = None, states: Sequence[RunState] = tuple(RunState)
+    ) -> list[RunRecord]:
+        """Runs in any of *states*, newest first."""
+        query = select(RunRow).where(col(RunRow.state).in_(states)).order_by(_NEWEST)
+        return self._found(query.limit(limit))
+
+    def on_node(self, node: str) -> list[RunRecord]:
+        """Runs that were granted something on *node* and have not ended, newest first."""
+        granted = col(RunRow.state).in_(GRANTED), RunRow.node == node
+        return self._found(select(RunRow).where(*granted).order_by(_NEWEST))
+
+    def of(self, run_ids: Sequence[str]) -> dict[str, RunRecord]:
+        """These runs by their ids; nothing of those that no worker has seen yet."""
+        with self._database.transaction() as session:
+            return {record.run_id: record for record in runs_of(session, run_ids)}
+
+    def waiting(self, pool: str) -> list[RunRecord]:
+        """Every run that waits in a pool, by priority and submission; `policy.plan` decides."""
+        query = select(RunRow).where(RunRow.state == RunState.WAITING, RunRow.pool == pool)
+        in_line = (col(RunRow.priority).desc(), col(RunRow.submitted_at), RunRow.run_id)
+        return self._found(query.order_by(*in_line))
+
+    def waiting_page(self, pool: str, after: str, limit: int) -> list[RunRecord]:
+        """The *limit* waiting runs that follow the run *after*, by id."""
+        waiting = RunRow.state == RunState.WAITING, RunRow.pool == pool, RunRow.run_id > after
+        return self._found(select(RunRow).where(*waiting).order_by("run_id").limit(limit))
+
+    def untold(self, node: str, pool: str, after: str, limit: int) -> list[RunRecord]:
+        """Ended runs whose end Prefect has not acknowledged, which *node* has to tell it.
+
+        Those that ended on it, and those of its pool that nobody else tells:
+        they ended in the queue, or on a node that was taken out of the site.
+
+        Args:
+            node: The node.
+            pool: Its work pool.
+            after: The *limit* of them that follow this id; empty for the first.
+            limit: So many at most.
+        """
+        removed = select(NodeRow.name).where(col(NodeRow.removed_at).is_not(None))
+        of_nobody = or_(col(RunRow.node).is_(None), col(RunRow.node).in_(removed))
+        query = select(RunRow).where(
+            RunRow.state == RunState.ENDED,
+            col(RunRow.told_end_at).is_(None),
+            or_(col(RunRow.node) == node, and_(col(RunRow.pool) == pool, of_nobody)),
+            RunRow.run_id > after,
+        )
+        return self._found(query.order_by("run_id").limit(limit))
+
+    def ranks(self, run_id: str, attempt: int) -> list[RunRecord]:
+        """The parts of the run's attempt on other nodes that have begun, by rank."""
+        parts = RunRow.gang_id == run_id, RunRow.attempt == attempt
+        return self._found(select(RunRow).where(*parts).order_by("gang_rank"))
+
+    def _found(self, query: SelectOfScalar[RunRow]) -> list[RunRecord]:
+        with self._database.transaction() as session:
+            return [run_record(row) for row in session.exec(query)]
+
+    def lasted(self, limit: int) -> list[Lasted]:
+        """What the runs lasted that ended well, the newest *limit* of them."""
+        with self._database.transaction() as session:
+            query = (
+                select(RunRow.job, RunRow.owner, col(RunRow.measurement))
+                .where(
+                    col(RunRow.ended_at).is_not(None),
+                    RunRow.exit_kind == ExitKind.OK,
+                    col(RunRow.gang_id).is_(None),
+                )
+                .order_by(col(RunRow.ended_at).desc())
+                .limit(limit)
+            )
+            return [
+                Lasted(kind_of(job, owner), measured.runtime_s)
+                for job, owner, measured in session.exec(query)
+                if measured and measured.runtime_s
+            ]
+
+    def counts(self) -> dict[RunState, int]:
+        """How many runs are in each state."""
+        with self._database.transaction() as session:
+            query = select(RunRow.state, func.count()).group_by(col(RunRow.state))
+            found = dict(session.exec(query).all())
+            return {state: found.get(state, 0) for state in RunState}
