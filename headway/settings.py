@@ -85,8 +85,9 @@ class Settings(BaseSettings):
     ``/opt/nvidia/nsight-systems/2024.6.1``: profiled containers see it read-only."""
     nvml_library: Path | None = None
     """Another libnvidia-ml to load before NVML starts, as the tests do."""
-    lease_ttl_s: float = Field(60.0, gt=0)
-    """A lease that is not renewed for so long counts as expired."""
+    lease_ttl_s: float = Field(900.0, gt=0)
+    """A lease that is not renewed for so long counts as expired. It outlives an outage of the
+    ledger's database of ten minutes: `headway.policy.guard` has the other times."""
     container_user: str | None = Field(None, pattern=r"^[0-9]+:[0-9]+$")
     """``uid:gid`` of programs. When not set: the owner of headway's process, or nobody
     where that is root."""

@@ -7,6 +7,7 @@ same and restart what dies.
 import fcntl
 import signal
 import socket
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,7 +15,7 @@ from pathlib import Path
 from headway.admin.environment import beside_python, site_environment
 from headway.clock import Clock
 from headway.errors import HeadwayError
-from headway.node.daemon import Daemon, server_daemon, worker_daemon
+from headway.node.daemon import Daemon, guard_daemon, server_daemon, worker_daemon
 from headway.prefect.auth import have_auth
 from headway.prefect.client import PrefectServer
 from headway.settings import Settings
@@ -79,6 +80,20 @@ def server_command(settings: Settings) -> list[str]:
     """The command that is this site's Prefect server."""
     command = ["prefect", "server", "start", "--host", settings.host]
     return beside_python([*command, "--port", str(settings.port)])
+
+
+def start_guard(settings: Settings, clock: Clock, say: Callable[[str], None]) -> bool:
+    """Start this node's guard unless it runs; whether it was started."""
+    daemon = guard_daemon(settings)
+    with daemon.starting():
+        if daemon.process() is not None:
+            return False
+        say(f"starting the guard of node {settings.node} …")
+        ready = settings.state_dir / "guard.ready"
+        ready.unlink(missing_ok=True)
+        daemon.start([sys.executable, "-m", "headway.node.guard"], site_environment(settings))
+        await_ready(daemon, "the guard", ready.exists, _WORKER_START_S, clock)
+    return True
 
 
 def start_worker(settings: Settings, clock: Clock, say: Callable[[str], None]) -> bool:

@@ -13,12 +13,13 @@ from types import FrameType
 
 from headway.admin.database.own import start_database
 from headway.admin.environment import site_environment
-from headway.admin.processes import StartFailed, start_prefect, start_worker
+from headway.admin.processes import StartFailed, start_guard, start_prefect, start_worker
 from headway.clock import Clock, SystemClock
 from headway.errors import HeadwayError
 from headway.node.daemon import (
     Daemon,
     database_daemon,
+    guard_daemon,
     server_daemon,
     supervisor_daemon,
     worker_daemon,
@@ -50,6 +51,7 @@ def kept(settings: Settings, clock: Clock) -> Mapping[Daemon, Start]:
 
     site: dict[Daemon, Start] = {
         server_daemon(settings): lambda: start_prefect(settings, clock, say),
+        guard_daemon(settings): lambda: start_guard(settings, clock, say),
         worker_daemon(settings): lambda: start_worker(settings, clock, say),
     }
     if settings.database_note.exists() and not settings.names_ledger:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from headway.errors import HeadwayError, LeaseLost, LedgerUnreachable, RunUnknown
 from headway.ledger.records import RunRecord
-from headway.model.job_text import job_from_document
+from headway.model.job_text import kept_job, stop_grace_s
 from headway.model.lease import Fence, Lease
 from headway.model.run import (
     DELETED,
@@ -214,7 +214,7 @@ class Janitor:
             case Action.RENEW if lease is not None:
                 ledger.leases.renew(lease.fence, self._site.settings.lease_ttl_s)
             case Action.STOP_CONTAINER:
-                self._site.runtime.stop(container, job_from_document(run.job).stop_grace)
+                self._site.runtime.stop(container, stop_grace_s(run.job))
                 remove_container(self._site, container, run.run_id)
             case Action.RELEASE:
                 self._release(case)
@@ -275,7 +275,7 @@ class Janitor:
     def stop_container(self, run_id: str) -> None:
         """Stop the container of the run's attempt within its grace time; its flow does the rest."""
         run = self._site.ledger.runs.get(run_id)
-        grace_s = job_from_document(run.job).stop_grace
+        grace_s = stop_grace_s(run.job)
         self._site.runtime.stop(container_name(run_id, run.attempt), grace_s)
 
     def _exit_of(self, run_id: str) -> Exit | None:
@@ -283,7 +283,8 @@ class Janitor:
 
 
 def _attempts_left(run: RunRecord) -> bool:
-    return attempts_left(run.attempt, job_from_document(run.job).retries, run.preemptions)
+    job = kept_job(run.job)
+    return job is not None and attempts_left(run.attempt, job.retries, run.preemptions)
 
 
 def _exit(action: Action, run: RunRecord, prefect: PrefectRun) -> Exit:

@@ -141,7 +141,6 @@ class Attempt(NodeAttempt):
             progress_pattern=self.job.progress,
             max_runtime_s=self._time_left_s(),
             grace_s=self.job.stop_grace,
-            renew_every_s=site.settings.lease_ttl_s / 4,
             check_every_s=site.policy_settings.silent_after_s / CHECKS,
             secrets=hidden,
         )
