@@ -46,9 +46,9 @@ def main() -> int:
 def show(database: str, url: str, asked: argparse.Namespace) -> int:
     """Kill and look; print a row."""
     begun = time.monotonic()
-    faults.prepare(url)
     over, found = 0, []
     ledger = Ledger.open(url)
+    faults.prepare(ledger)
     current = [_new(ledger, database, each) for each in range(AT_ONCE)]
     for number in range(asked.kills):
         ledger.close()  # no connection may be open over a fork

@@ -4,10 +4,15 @@ from collections.abc import Iterator
 
 import pytest
 
+from headway.errors import LeaseLost
 from headway.ledger import Ledger
+from headway.model.lease import Lease
+from headway.model.run import Measurement, RunState
 from tests.protocol.replay import Replay, expected
 from tests.protocol.values import Rules
 from tests.protocol.walk import walk
+from tests.support import ledger_faults
+from tests.support.fence import fence_of
 
 WAYS = 40
 SIZES = (Rules(nodes=2, runs=2), Rules(nodes=2, runs=2, told_to_prefect=False))
@@ -31,3 +36,19 @@ def test_the_ledger_follows_the_model(ledger: Ledger) -> None:
                 wanted = [expected(row) for row in move.after.rows]
                 assert replay.kept() == wanted, f"way {seed}: {move}"
     assert asked > 5 * WAYS
+
+
+def test_who_knows_the_attempt_before_ends_nothing_of_the_next(ledger: Ledger) -> None:
+    """A run that waits has no token: there the attempt alone keeps a late canceller out."""
+    ledger_faults.prepare(ledger)
+    ledger_faults.enqueue(ledger, "run")
+    late = fence_of(ledger, "run")
+    admitted = ledger.leases.admit(
+        "run", ledger_faults.NODES[0], ledger_faults.DEMAND, reading=None, ttl_s=900.0
+    )
+    assert isinstance(admitted, Lease)
+    ledger.runs.requeue(admitted.fence, ledger_faults.GONE)
+    ledger.leases.release(admitted.fence)
+    with pytest.raises(LeaseLost):
+        ledger.runs.finish(late, ledger_faults.OK, Measurement())
+    assert ledger.runs.get("run").state is RunState.WAITING

@@ -34,13 +34,11 @@ GONE = Exit(ExitKind.INFRASTRUCTURE, None, "its container is gone")
 TTL_S = 900.0
 
 
-def prepare(url: str) -> None:
-    """A ledger with `NODES`."""
-    ledger = Ledger.open(url)
+def prepare(ledger: Ledger) -> None:
+    """Let `NODES` join."""
     for name in NODES:
         node = Node(name, "gpu", Capacity(64.0, 6 * GIB * CAPACITY))
         ledger.nodes.register(node, boot_id="boot", worker_token="worker")
-    ledger.close()
 
 
 def enqueue(ledger: Ledger, run_id: str) -> None:
