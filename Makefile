@@ -7,7 +7,7 @@ TESTERS ?= 2
 READY   = $(VENV)/.ready
 DEV     = $(VENV)/.dev
 
-.PHONY: help demo down test test-deps check bench wheel lock clean
+.PHONY: help demo down test test-deps check protocol bench wheel lock clean
 help:            ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
 
@@ -43,6 +43,9 @@ check: $(DEV)    ## lint, types, import contracts and the unit tests: under a mi
 	$(BIN)/lint-imports --no-cache
 	$(BIN)/deptry headway flows blocks samples
 	$(BIN)/python -m pytest -q -n $(TESTERS) tests/unit
+
+protocol: $(DEV) ## every state of the lease protocol: two minutes; PROTOCOL=--full: an hour, gigabytes
+	$(BIN)/python -m tests.protocol $(PROTOCOL)
 
 bench: $(DEV)    ## beside a stock Prefect worker; a long line; short jobs over four nodes
 	$(BIN)/python benchmarks/submit_latency.py

@@ -4,7 +4,7 @@ import os
 import platform
 from pathlib import Path
 from typing import Literal
-from urllib.parse import urlsplit
+from urllib.parse import urlsplit, urlunsplit
 
 from pydantic import Field, SecretStr, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
@@ -70,9 +70,11 @@ class Settings(BaseSettings):
     pool: str = "gpu"
     """Work pool this node belongs to."""
     ledger_url: SecretStr | None = None
-    """SQLAlchemy address of the ledger; SQLite below `home` when not set."""
+    """SQLAlchemy address of the ledger; when not set, in the PostgreSQL that `headway up`
+    starts, else SQLite below `home`."""
     server_database_url: SecretStr | None = None
-    """SQLAlchemy address of the Prefect server's own database; its embedded SQLite when not set."""
+    """SQLAlchemy address of the Prefect server's own database; when not set, where the ledger
+    is in a PostgreSQL that `headway up` started, beside it, else the server's embedded SQLite."""
     runtime: Literal["auto", "docker", "process"] = "auto"
     """`auto` takes the engine where one answers, else, where there never was one, the
     process runtime."""
@@ -83,8 +85,9 @@ class Settings(BaseSettings):
     ``/opt/nvidia/nsight-systems/2024.6.1``: profiled containers see it read-only."""
     nvml_library: Path | None = None
     """Another libnvidia-ml to load before NVML starts, as the tests do."""
-    lease_ttl_s: float = Field(60.0, gt=0)
-    """A lease that is not renewed for so long counts as expired."""
+    lease_ttl_s: float = Field(900.0, gt=0)
+    """A lease that is not renewed for so long counts as expired. It outlives an outage of the
+    ledger's database of ten minutes: `headway.policy.guard` has the other times."""
     container_user: str | None = Field(None, pattern=r"^[0-9]+:[0-9]+$")
     """``uid:gid`` of programs. When not set: the owner of headway's process, or nobody
     where that is root."""
@@ -96,9 +99,35 @@ class Settings(BaseSettings):
         """Address of the ledger, with its password."""
         if self.ledger_url is not None:
             return self.ledger_url.get_secret_value()
-        if self.ledger_pointer.exists():
-            return self.ledger_pointer.read_text().strip()
-        return f"sqlite:///{self.home / 'ledger.db'}"
+        for note in (self.ledger_pointer, self.database_note):
+            if note.exists():
+                return note.read_text().strip()
+        return f"sqlite:///{self.ledger_file}"
+
+    @property
+    def server_database(self) -> str | None:
+        """Address of the Prefect server's own database; None for its embedded SQLite."""
+        if self.server_database_url is not None:
+            return self.server_database_url.get_secret_value()
+        if self.names_ledger or not self.database_note.exists():
+            return None
+        ledger = urlsplit(self.database_note.read_text().strip())
+        return urlunsplit(ledger._replace(path="/prefect"))
+
+    @property
+    def names_ledger(self) -> bool:
+        """Whether the operator, or the site that this node joined, says where the ledger is."""
+        return self.ledger_url is not None or self.ledger_pointer.exists()
+
+    @property
+    def ledger_file(self) -> Path:
+        """The ledger of a site on SQLite."""
+        return self.home / "ledger.db"
+
+    @property
+    def database_note(self) -> Path:
+        """Where `headway up` notes the ledger's address in the PostgreSQL that it started."""
+        return self.home / "database.url"
 
     @property
     def ledger_pointer(self) -> Path:
@@ -117,9 +146,7 @@ class Settings(BaseSettings):
     @property
     def services(self) -> tuple[tuple[str, int], ...]:
         """Host and port of Prefect's API and of the databases, where they are not files."""
-        of_server = self.server_database_url
-        urls = [self.api_url, self.database_url]
-        urls += [of_server.get_secret_value()] if of_server is not None else []
+        urls = [self.api_url, self.database_url, self.server_database or ""]
         return tuple(found for url in urls if (found := _service(url)) is not None)
 
     @property

@@ -12,6 +12,7 @@ from uuid import uuid4
 from pydantic import TypeAdapter
 
 from headway.clock import Clock, SystemClock
+from headway.durable import replace_file
 from headway.errors import (
     EngineSilent,
     EngineUnreachable,
@@ -77,12 +78,32 @@ class Site:
     @cached_property
     def runtime(self) -> Runtime:
         """The engine or the process runtime: as set, else as this node's worker chose it."""
-        return self._engine() if self._kind() is RuntimeKind.DOCKER else self._processes()
+        kind, policy = self._kind(), self._runtime_policy()
+        return self._engine(policy) if kind is RuntimeKind.DOCKER else self._processes(policy)
 
-    def _kind(self) -> RuntimeKind:
+    def runtime_for_stopping(self, before: Runtime | None = None) -> Runtime | None:
+        """One that lists and stops containers, made without asking ledger or engine.
+
+        *before*, where it is still of the kind that this node's worker has settled; None until
+        it has.
+        """
+        kind = self._settled()
+        if kind is None or (before is not None and before.kind is kind):
+            return before
+        asks_nothing = ContainerPolicy()
+        return (
+            self._engine(asks_nothing)
+            if kind is RuntimeKind.DOCKER
+            else self._processes(asks_nothing)
+        )
+
+    def _settled(self) -> RuntimeKind | None:
         if self.settings.runtime != "auto":
             return RuntimeKind(self.settings.runtime)
-        return self._noted() or self._which_runtime()
+        return self._noted()
+
+    def _kind(self) -> RuntimeKind:
+        return self._settled() or self._which_runtime()
 
     def choose_runtime(self) -> None:
         """Settle which runtime this node has until its worker is started anew.
@@ -93,9 +114,7 @@ class Site:
         """
         if self.settings.runtime == "auto":
             self.settings.state_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
-            beside = self._runtime_note.with_suffix(".new")
-            beside.write_text(self._which_runtime().value)
-            beside.replace(self._runtime_note)
+            replace_file(self._runtime_note, self._which_runtime().value)
 
     def _which_runtime(self) -> RuntimeKind:
         """That of a run which is under way here, else the engine where one answers.
@@ -108,7 +127,7 @@ class Site:
         for run in self.ledger.runs.on_node(self.settings.node):
             if run.runtime is not None:
                 return RuntimeKind(run.runtime)
-        runtime = self._engine()
+        runtime = self._engine(self._runtime_policy())
         had = self.settings.state_dir / "engine"
         try:
             runtime.containers()
@@ -126,22 +145,25 @@ class Site:
         return self.settings.state_dir / "runtime"
 
     def _noted(self) -> RuntimeKind | None:
-        return RuntimeKind(self._runtime_note.read_text()) if self._runtime_note.exists() else None
+        try:
+            return RuntimeKind(self._runtime_note.read_text())
+        except (FileNotFoundError, ValueError):  # none, or one of which a part is missing
+            return None
 
-    def _engine(self) -> "DockerRuntime":
+    def _engine(self, policy: ContainerPolicy) -> "DockerRuntime":
         # 0.2 s of imports
         from headway.runtime.docker.containers import DockerRuntime  # noqa: PLC0415
 
         return DockerRuntime(
             site=self.site_id,
-            policy=self._runtime_policy(),
+            policy=policy,
             clock=self.clock,
             docker_host=self.settings.docker_host,
             closed=self.settings.services,
         )
 
-    def _processes(self) -> Runtime:
-        return ProcessRuntime(self.settings.home, self._runtime_policy(), self.clock)
+    def _processes(self, policy: ContainerPolicy) -> Runtime:
+        return ProcessRuntime(self.settings.home, policy, self.clock)
 
     @cached_property
     def container_user(self) -> str:

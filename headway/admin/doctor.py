@@ -4,6 +4,7 @@ import shutil
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
+from headway.admin.database.own import looked_at
 from headway.errors import (
     GpuLost,
     HeadwayError,
@@ -13,7 +14,7 @@ from headway.errors import (
     SiteUnreachable,
     TelemetryError,
 )
-from headway.node.daemon import worker_daemon
+from headway.node.daemon import guard_daemon, worker_daemon
 from headway.prefect.client import PrefectServer
 from headway.runtime.port import RuntimeKind
 from headway.site import Site
@@ -35,6 +36,7 @@ def examine(site: Site, server: PrefectServer) -> list[Finding]:
 
 
 def _findings(site: Site, server: PrefectServer) -> Iterator[Finding]:
+    yield Finding("database", *looked_at(site.settings))
     yield _try("ledger", lambda: f"{len(site.ledger.nodes.all())} node(s)", LedgerError)
     healthy = server.is_healthy()
     advice = f"no answer at {server.api_url}; run `headway up`"
@@ -46,6 +48,14 @@ def _findings(site: Site, server: PrefectServer) -> Iterator[Finding]:
         "worker of this node",
         process is not None,
         f"pid {process.pid}" if process is not None else "not running; run `headway up`",
+    )
+    guard = guard_daemon(site.settings).process()
+    yield Finding(
+        "guard of this node",
+        guard is not None,
+        f"pid {guard.pid}"
+        if guard is not None
+        else "not running: leases expire while their containers go on; run `headway up`",
     )
     yield _try("container runtime", lambda: _runtime(site), RuntimeFailure)
     yield _try("GPUs", lambda: _gpus(site), TelemetryError)

@@ -31,10 +31,8 @@ def site_environment(settings: Settings) -> dict[str, str]:
         "PREFECT_SERVER_CORS_ALLOWED_ORIGINS": settings.api_url.removesuffix("/api"),
         "PREFECT_UI_API_URL": "/api",
     }
-    if settings.server_database_url is not None:
-        prefect["PREFECT_SERVER_DATABASE_CONNECTION_URL"] = _for_prefect(
-            settings.server_database_url.get_secret_value()
-        )
+    if settings.server_database is not None:
+        prefect["PREFECT_SERVER_DATABASE_CONNECTION_URL"] = _for_prefect(settings.server_database)
     if secret := site_auth(settings):
         prefect |= {auth.CLIENT: secret, auth.SERVER: secret}
     # The executables beside this Python come first: `prefect` must be the tested one.

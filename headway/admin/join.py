@@ -5,8 +5,10 @@ from collections.abc import Callable
 from typing import NoReturn
 
 from headway.admin.environment import site_environment
-from headway.admin.processes import server_command, worker_command
+from headway.admin.processes import server_command, start_guard, worker_command
 from headway.admin.register import make_pool, register
+from headway.clock import SystemClock
+from headway.durable import replace_file
 from headway.errors import SiteRefused, SiteUnreachable
 from headway.home import settle
 from headway.ledger import Ledger
@@ -47,7 +49,7 @@ def join(
     with PrefectServer(server_url, auth=secret, timeout_s=10.0) as server:
         registered = server.has_deployment()
         Ledger.open(ledger_url).close()
-        settings.server_pointer.write_text(server_url)
+        replace_file(settings.server_pointer, server_url)
         keep_secret(settings.ledger_pointer, ledger_url)
         if secret:
             keep_secret(settings.auth_file, secret)
@@ -85,13 +87,16 @@ def serve_site(settings: Settings) -> NoReturn:
 
 
 def serve(settings: Settings, say: Callable[[str], None]) -> NoReturn:
-    """Join, then become this node's worker: for systemd and containers.
+    """Join, start the guard unless it runs, then become this node's worker.
+
+    For systemd and containers. The guard outlives the worker.
 
     Raises:
         SiteUnreachable: The server does not answer; whoever supervises tries again.
         LedgerUnreachable: The database does not.
     """
     join(settings, server_url=settings.api_url, ledger_url=settings.database_url, say=say)
+    start_guard(settings, SystemClock(), say)
     _become(worker_command(settings), settings)
 
 

@@ -1,11 +1,15 @@
 """Taking a node out of the site whose machine does not come back."""
 
+from collections.abc import Callable
 from contextlib import suppress
 from typing import NamedTuple
 
+from headway.admin.node_wait import wait_until_unheld
 from headway.errors import InvalidInput, RunUnknown
-from headway.model.run import DELETED, ExitKind
-from headway.node.janitor import Janitor, Mending, PrefectRun
+from headway.model.run import ExitKind
+from headway.node.janitor import Janitor
+from headway.node.mending import Mending, PrefectRun
+from headway.policy.guard import GuardTimes
 from headway.policy.reconcile import Action, PrefectView
 from headway.prefect.client import PrefectServer
 from headway.scheduler.snapshot import is_lost
@@ -21,19 +25,37 @@ class Removed(NamedTuple):
     """In words, such as ``goes back to the queue as attempt 2``."""
 
 
-def remove_node(site: Site, server: PrefectServer, name: str) -> list[Removed]:
-    """End or requeue the runs of node *name*, release what it holds, forget it.
+def remove_node(
+    site: Site,
+    server: PrefectServer,
+    name: str,
+    *,
+    powered_off: bool = False,
+    say: Callable[[str], None] = lambda _: None,
+) -> list[Removed]:
+    """Forget node *name*, release what it holds, end or requeue its runs.
+
+    Safe to repeat: one that was interrupted goes on where it was.
+
+    Args:
+        site: The site.
+        server: Its Prefect server.
+        name: The node.
+        powered_off: The operator knows that nothing runs there any more: nobody waits.
+        say: Is told how long it waits.
 
     Raises:
-        InvalidInput: There is no such node, or its worker still reports.
+        InvalidInput: There is no such node, or its worker or guard is alive.
     """
     record = site.ledger.nodes.get(name)
-    if record is None:
+    if record is None and not site.ledger.runs.on_node(name):
         raise unknown_node(site, name)
-    if not is_lost(record, site.ledger.now()):
+    if record is not None and not is_lost(record, site.ledger.now()):
         raise InvalidInput(
             "node", name, "its worker reports; stop it there first with `headway node leave`"
         )
+    if record is not None:
+        _take_out(site, name, powered_off=powered_off, say=say)
     janitor = Janitor(site)
     runs = site.ledger.runs.on_node(name)
     prefect = {}
@@ -44,8 +66,20 @@ def remove_node(site: Site, server: PrefectServer, name: str) -> list[Removed]:
             prefect[run.run_id] = PrefectRun(view, message=seen.message)
     for mending in janitor.abandon(name, prefect):
         _tell(server, mending)
-    site.ledger.nodes.remove(name)
     return [Removed(run.run_id, run.name, _then(site, run.run_id)) for run in runs]
+
+
+def _take_out(site: Site, name: str, *, powered_off: bool, say: Callable[[str], None]) -> None:
+    """Take from the node all that it holds: what runs there is refused from then on."""
+    if powered_off:
+        site.ledger.nodes.remove(name)
+        return
+    margin_s = GuardTimes(site.settings.lease_ttl_s).margin_s
+    while True:
+        wait_until_unheld(site, name, say)
+        gone = site.ledger.nodes.remove(name, margin_s=margin_s)
+        if gone or site.ledger.nodes.get(name) is None:
+            return
 
 
 def unknown_node(site: Site, name: str) -> InvalidInput:
@@ -55,11 +89,10 @@ def unknown_node(site: Site, name: str) -> InvalidInput:
 
 
 def _tell(server: PrefectServer, mending: Mending) -> None:
-    if mending.action is Action.SET_CANCELLED:
-        server.end(mending.run_id, "CANCELLED", mending.exit.message if mending.exit else DELETED)
-    elif mending.action is Action.SET_FINAL and mending.exit is not None:
-        cancelled = mending.exit.kind is ExitKind.CANCELLED
-        server.end(mending.run_id, "CANCELLED" if cancelled else "FAILED", mending.exit.message)
+    exit_ = mending.run.exit
+    if mending.action is Action.SET_FINAL and exit_ is not None:
+        cancelled = exit_.kind is ExitKind.CANCELLED
+        server.end(mending.run.run_id, "CANCELLED" if cancelled else "FAILED", exit_.message)
 
 
 def _then(site: Site, run_id: str) -> str:

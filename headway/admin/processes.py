@@ -7,6 +7,7 @@ same and restart what dies.
 import fcntl
 import signal
 import socket
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,7 +15,7 @@ from pathlib import Path
 from headway.admin.environment import beside_python, site_environment
 from headway.clock import Clock
 from headway.errors import HeadwayError
-from headway.node.daemon import Daemon, server_daemon, worker_daemon
+from headway.node.daemon import Daemon, guard_daemon, server_daemon, worker_daemon
 from headway.prefect.auth import have_auth
 from headway.prefect.client import PrefectServer
 from headway.settings import Settings
@@ -51,7 +52,10 @@ def start_prefect(settings: Settings, clock: Clock, say: Callable[[str], None]) 
             another program's server has the port.
     """
     daemon = server_daemon(settings)
-    with PrefectServer(settings.api_url, auth=have_auth(settings), timeout_s=5.0) as server:
+    with (
+        daemon.starting(),
+        PrefectServer(settings.api_url, auth=have_auth(settings), timeout_s=5.0) as server,
+    ):
         if daemon.process() is not None and server.is_healthy():
             if server.accepts():
                 return False
@@ -68,7 +72,7 @@ def start_prefect(settings: Settings, clock: Clock, say: Callable[[str], None]) 
         say(f"starting the Prefect server at {settings.api_url.removesuffix('/api')} …")
         if daemon.process() is None:
             daemon.start(server_command(settings), site_environment(settings))
-        _await(daemon, "the Prefect server", server.is_healthy, _SERVER_START_S, clock)
+        await_ready(daemon, "the Prefect server", server.is_healthy, _SERVER_START_S, clock)
     return True
 
 
@@ -78,16 +82,31 @@ def server_command(settings: Settings) -> list[str]:
     return beside_python([*command, "--port", str(settings.port)])
 
 
+def start_guard(settings: Settings, clock: Clock, say: Callable[[str], None]) -> bool:
+    """Start this node's guard unless it runs; whether it was started."""
+    daemon = guard_daemon(settings)
+    with daemon.starting():
+        if daemon.process() is not None:
+            return False
+        say(f"starting the guard of node {settings.node} …")
+        ready = settings.state_dir / "guard.ready"
+        ready.unlink(missing_ok=True)
+        daemon.start([sys.executable, "-m", "headway.node.guard"], site_environment(settings))
+        await_ready(daemon, "the guard", ready.exists, _WORKER_START_S, clock)
+    return True
+
+
 def start_worker(settings: Settings, clock: Clock, say: Callable[[str], None]) -> bool:
     """Start this node's worker unless it runs; whether it was started."""
     daemon = worker_daemon(settings)
-    if daemon.process() is not None:
-        return False
-    say(f"starting the worker of node {settings.node} in pool {settings.pool} …")
-    ready = settings.state_dir / "worker.ready"
-    ready.unlink(missing_ok=True)
-    daemon.start(worker_command(settings), site_environment(settings))
-    _await(daemon, "the worker", ready.exists, _WORKER_START_S, clock)
+    with daemon.starting():
+        if daemon.process() is not None:
+            return False
+        say(f"starting the worker of node {settings.node} in pool {settings.pool} …")
+        ready = settings.state_dir / "worker.ready"
+        ready.unlink(missing_ok=True)
+        daemon.start(worker_command(settings), site_environment(settings))
+        await_ready(daemon, "the worker", ready.exists, _WORKER_START_S, clock)
     return True
 
 
@@ -104,9 +123,14 @@ def _port_is_taken(settings: Settings) -> bool:
         return probe.connect_ex((settings.host, settings.port)) == 0
 
 
-def _await(
+def await_ready(
     daemon: Daemon, what: str, ready: Callable[[], bool], limit_s: float, clock: Clock
 ) -> None:
+    """Wait until *ready*.
+
+    Raises:
+        StartFailed: The process ended, or was not ready within *limit_s*.
+    """
     end = clock.monotonic_s() + limit_s
     while not ready():
         if daemon.process() is None:

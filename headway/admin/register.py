@@ -9,6 +9,7 @@ from pathlib import Path
 
 from headway.admin.environment import beside_python, site_environment
 from headway.admin.processes import StartFailed
+from headway.durable import replace_file
 from headway.prefect import auth
 from headway.project import PACKAGE, PROJECT
 from headway.settings import Settings
@@ -29,7 +30,7 @@ def register(settings: Settings, say: Callable[[str], None]) -> bool:
     make_pool(settings, env)
     deploy = _prefect("deploy", "--all", "--prefect-file", "deployments/prefect.yaml")
     _run_all(settings, env, deploy, [sys.executable, "-m", "blocks.register"])
-    mark.write_text(fingerprint)
+    replace_file(mark, fingerprint)
     return True
 
 

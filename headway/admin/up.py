@@ -7,26 +7,36 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from headway.admin.database.own import have_database
 from headway.admin.environment import prefect_command
 from headway.admin.processes import (
     only_one,
+    start_guard,
     start_prefect,
     start_worker,
 )
 from headway.admin.register import register, write_profile
+from headway.admin.supervisor import start_supervisor, stop_supervisor
 from headway.errors import (
     LedgerUnreachable,
+    RuntimeFailure,
     RunUnknown,
     SiteUnreachable,
 )
 from headway.gateway.submit import os_user
 from headway.home import ROOT_HOME, settle
-from headway.model.job_text import job_from_document
+from headway.model.job_text import stop_grace_s
 from headway.model.run import CANCELLED_BY
-from headway.node.daemon import server_daemon, worker_daemon
+from headway.node.daemon import (
+    database_daemon,
+    guard_daemon,
+    server_daemon,
+    worker_daemon,
+)
 from headway.node.forkstart import running_server
 from headway.prefect.auth import site_auth
 from headway.prefect.client import PrefectServer
+from headway.runtime.port import ContainerState
 from headway.site import Site
 
 Say = Callable[[str], None]
@@ -41,6 +51,7 @@ def bring_up(site: Site, say: Say) -> dict[str, Any]:
     if os.geteuid() == 0 and settings.home == Path.home() / ".headway":
         say(f"going on with the site in {settings.home}; a new one of root's is in {ROOT_HOME}")
     with only_one(settings):
+        database = have_database(settings, site.clock, say)
         site.make_ledger()
         if worker_daemon(settings).process() is None:
             site.choose_runtime()  # here, where somebody reads why it cannot be
@@ -48,10 +59,18 @@ def bring_up(site: Site, say: Say) -> dict[str, Any]:
         registered = register(settings, say)
         if registered:
             write_profile(settings, say)
+        guard = start_guard(settings, site.clock, say)
         worker = start_worker(settings, site.clock, say)
+        start_supervisor(settings)
+    started = (
+        ("database", database),
+        ("server", server),
+        ("guard", guard),
+        ("worker", worker),
+    )
     return {
         "url": settings.api_url.removesuffix("/api"),
-        "started": [n for n, new in (("server", server), ("worker", worker)) if new],
+        "started": [name for name, new in started if new],
         "registered": registered,
         "node": settings.node,
         "auth_file": str(settings.auth_file),
@@ -62,9 +81,14 @@ def bring_up(site: Site, say: Say) -> dict[str, Any]:
 
 
 def take_down(site: Site, say: Say) -> dict[str, Any]:
-    """Stop all of it: runs first, each with its grace time, then worker and server."""
+    """Stop all of it: runs first, each with its grace time, then worker and server.
+
+    The guard goes last, and stays where a container goes on: else nobody would stop that one
+    before its place is given to another node.
+    """
     settings = site.settings
     cancelled = _end_runs(site, say)
+    stop_supervisor(settings)  # it would bring back what stops
     stopped = []
     with only_one(settings):
         if worker_daemon(settings).stop(signal.SIGTERM, 10.0):
@@ -76,6 +100,12 @@ def take_down(site: Site, say: Say) -> dict[str, Any]:
             stopped.append("fork server")
         if server_daemon(settings).stop(signal.SIGTERM, 20.0):
             stopped.append("server")
+        if alive := _alive_here(site):
+            say(f"the guard stays, since {', '.join(alive)} goes on; `headway up` finds it again")
+        elif guard_daemon(settings).stop(signal.SIGTERM, 10.0):
+            stopped.append("guard")
+        if database_daemon(settings).stop(signal.SIGINT, 60.0):  # last: the others write to it
+            stopped.append("database")
     say(f"stopped: {', '.join(stopped)}" if stopped else "nothing was running")
     return {"stopped": stopped, "cancelled": cancelled}
 
@@ -91,7 +121,7 @@ def _end_runs(site: Site, say: Say) -> list[str]:
                 say(f"cancelling {run.name} ({run.run_id[:8]}) …")
                 with contextlib.suppress(RunUnknown):  # deleted: the janitor ends it
                     server.cancel(run.run_id, f"{CANCELLED_BY}{os_user()} (headway down)")
-        grace_s = max((job_from_document(run.job).stop_grace for run in under_way), default=0.0)
+        grace_s = max((stop_grace_s(run.job) for run in under_way), default=0.0)
         end = site.clock.monotonic_s() + grace_s + _END_S
         while (left := _still_here(site)) and site.clock.monotonic_s() < end:
             site.clock.sleep(0.5)
@@ -101,6 +131,16 @@ def _end_runs(site: Site, say: Say) -> list[str]:
     for run_id in sorted(left):
         say(f"run {run_id} has not ended; its container goes on until a worker is here again")
     return [run.run_id for run in under_way if run.run_id not in left]
+
+
+def _alive_here(site: Site) -> list[str]:
+    """Containers that run on this node, as far as its runtime tells."""
+    runtime = site.runtime_for_stopping()
+    try:
+        listed = runtime.containers() if runtime is not None else []
+    except RuntimeFailure as error:
+        return [f"what runs in the engine ({error})"]
+    return [each.name for each in listed if each.state is ContainerState.RUNNING]
 
 
 def _still_here(site: Site) -> set[str]:

@@ -31,7 +31,7 @@ def join(server: str, ledger: str, machine: bool) -> None:
     or asked for.
     """
     from headway.admin.join import join as join_site
-    from headway.admin.processes import start_worker
+    from headway.admin.processes import start_guard, start_worker
     from headway.admin.register import write_profile
 
     site = this_site()
@@ -51,6 +51,7 @@ def join(server: str, ledger: str, machine: bool) -> None:
         ask=ask if sys.stdin.isatty() else None,
     )
     write_profile(site.settings, tell)
+    start_guard(site.settings, site.clock, tell)
     start_worker(site.settings, site.clock, tell)
     if machine:
         print_json({"node": site.settings.node, "pool": site.settings.pool, "server": server})
@@ -104,17 +105,22 @@ def resume(name: str, machine: bool) -> None:
 
 @node.command()
 @click.argument("name")
+@click.option("--powered-off", is_flag=True, help="You know that its machine is off: do not wait.")
 @as_json
-def remove(name: str, machine: bool) -> None:
+def remove(name: str, powered_off: bool, machine: bool) -> None:
     """Forget NAME, whose machine does not come back; its runs are tried elsewhere, or fail.
 
-    A silent node keeps its runs and leases, since it may go on training: only
-    you can know that it does not.
+    A silent node may go on training. Its guard stops what runs there once its
+    leases could not be renewed for too long, so this waits until that has
+    happened: at most HEADWAY_LEASE_TTL_S and a minute after the last renewal.
     """
     from headway.admin.node_removal import remove_node
 
     with open_server(this_site()) as server:
-        removed = remove_node(this_site(), server, name)
+        removed = remove_node(
+            this_site(), server, name, powered_off=powered_off,
+            say=lambda text: say(text, err=machine),
+        )  # fmt: skip
     if machine:
         print_json({"node": name, "runs": [each._asdict() for each in removed]})
         return

@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 from pydantic import TypeAdapter
 
+from headway.durable import replace_file
 from headway.errors import EstimatorDamaged
 from headway.estimate.estimator import Estimators
 from headway.estimate.physics import Tables, shipped
@@ -55,17 +56,13 @@ def keep(estimators: Estimators, directory: Path) -> Path:
     data = buffer.getvalue()
     digest = hashlib.sha256(data).hexdigest()
     path = directory / f"estimators-{estimators.version:06d}-{digest}.npz"
-    unfinished = path.with_suffix(".part")
-    unfinished.write_bytes(data)
-    unfinished.replace(path)
+    replace_file(path, data)
     return path
 
 
 def use(path: Path, directory: Path) -> None:
     """Make the version at *path* the one in use: promotion, and rolling back."""
-    unfinished = directory / f"{_CURRENT}.part"
-    unfinished.write_text(path.name + "\n")
-    unfinished.replace(directory / _CURRENT)
+    replace_file(directory / _CURRENT, f"{path.name}\n")
 
 
 def read(path: Path, tables: Tables | None = None) -> Estimators:

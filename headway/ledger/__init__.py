@@ -7,6 +7,7 @@ from headway.errors import LedgerError, LedgerMissing
 from headway.ledger.attempts import Attempts
 from headway.ledger.columns import now
 from headway.ledger.database import Database, is_absent, open_engine, shown
+from headway.ledger.flow_starts import FlowStarts
 from headway.ledger.leases import Leases
 from headway.ledger.nodes import Nodes, SiteSettings
 from headway.ledger.pools import Pools
@@ -31,6 +32,7 @@ class Ledger:
         self.runs = Runs(database)
         self.steps = Steps(database)
         self.attempts = Attempts(database)
+        self.flow_starts = FlowStarts(database)
         self.leases = Leases(database)
         self.renewals = Renewals(database)
         self.pools = Pools(database)

@@ -112,7 +112,7 @@ class Database:
                 "nothing was changed"
             ) from error
         except DBAPIError as error:
-            raise LedgerUnreachable(shown(self.engine), _cause(error)) from error
+            raise self._unreachable(error) from error
 
     def migrate(self) -> None:
         """Bring the tables to this code's schema. Safe when several start at once.
@@ -152,13 +152,24 @@ class Database:
                 connection.execute(text("SELECT version_num FROM alembic_version")).scalar_one()
             )
 
+    def _unreachable(self, error: DBAPIError) -> LedgerUnreachable:
+        stopped = "its PostgreSQL is stopped; `headway up` starts it"
+        cause = stopped if _is_stopped(self.engine) else _cause(error)
+        return LedgerUnreachable(shown(self.engine), cause)
+
     @contextmanager
     def _reached(self) -> Iterator[None]:
         """A driver's error as ours."""
         try:
             yield
         except DBAPIError as error:
-            raise LedgerUnreachable(shown(self.engine), _cause(error)) from error
+            raise self._unreachable(error) from error
+
+
+def _is_stopped(engine: Engine) -> bool:
+    """Whether its address is a socket that is not there: nobody listens."""
+    folder = engine.url.query.get("host")
+    return isinstance(folder, str) and folder.startswith("/") and not any(Path(folder).glob(".s.*"))
 
 
 def _cause(error: DBAPIError) -> str:

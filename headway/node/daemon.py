@@ -1,15 +1,19 @@
 """The long-lived processes of the site on this machine, each known by its pid and start time."""
 
+import fcntl
 import json
 import os
+import pwd
 import signal
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
 
+from headway.durable import replace_file
 from headway.errors import HeadwayError
 from headway.project import PROJECT
 from headway.settings import Settings
@@ -51,18 +55,43 @@ class Daemon:
             pass
         return None
 
-    def start(self, command: list[str], env: Mapping[str, str]) -> psutil.Process:
-        """Start *command* in its own session, so that it outlives this terminal."""
+    @contextmanager
+    def starting(self) -> Iterator[None]:
+        """Hold while looking whether it runs and starting it: a person and the supervisor may."""
+        self.state_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with (self.state_dir / f"{self.name}.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+
+    def start(
+        self,
+        command: list[str],
+        env: Mapping[str, str],
+        *,
+        user: str | None = None,
+        cwd: Path = PROJECT,
+    ) -> psutil.Process:
+        """Start *command* in its own session, so that it outlives this terminal.
+
+        Args:
+            command: The program with its arguments.
+            env: All of its environment.
+            user: Whom it runs as, in no other group than that user's own.
+            cwd: Where it begins.
+        """
         self.state_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
         with self.log.open("ab") as log:
             child = subprocess.Popen(
                 command,
-                cwd=PROJECT,
+                cwd=cwd,
                 env=dict(env),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
+                user=user,
+                group=pwd.getpwnam(user).pw_gid if user is not None else None,
+                extra_groups=[] if user is not None else None,
             )
         process = psutil.Process(child.pid)
         self._note(process)
@@ -82,9 +111,8 @@ class Daemon:
 
     def _note(self, process: psutil.Process) -> None:
         record = {"pid": process.pid, "created": process.create_time()}
-        beside = self._record.with_name(f"{self.name}.{process.pid}.new")
-        beside.write_text(json.dumps(record))
-        beside.replace(self._record)  # whoever reads half of it would take the process for dead
+        # Whoever reads half of it would take the process for dead.
+        replace_file(self._record, json.dumps(record))
 
     def stop(self, how: signal.Signals, grace_s: float) -> bool:
         """Stop it: *how*, then SIGKILL after *grace_s*. False when it did not run."""
@@ -105,6 +133,39 @@ class Daemon:
 def server_daemon(settings: Settings) -> Daemon:
     """The Prefect server of this site."""
     return Daemon("server", settings.state_dir)
+
+
+def guard_daemon(settings: Settings) -> Daemon:
+    """The guard of this machine's containers."""
+    return Daemon("guard", settings.state_dir)
+
+
+def supervisor_daemon(settings: Settings) -> Daemon:
+    """What brings the others back."""
+    return Daemon("supervisor", settings.state_dir)
+
+
+def supervisor_note(settings: Settings) -> Path:
+    """The command of the supervisor, for as long as `headway up` wants one."""
+    return settings.state_dir / "supervisor.command.json"
+
+
+def revive_supervisor(settings: Settings) -> bool:
+    """Start the supervisor again where it is wanted and has died; whether that was so."""
+    daemon, note = supervisor_daemon(settings), supervisor_note(settings)
+    if not note.exists() or daemon.process() is not None:
+        return False
+    with daemon.starting(), suppress(FileNotFoundError):  # `headway down` was faster
+        command = json.loads(note.read_bytes())
+        if daemon.process() is None:
+            daemon.start(command, os.environ)
+            return True
+    return False
+
+
+def database_daemon(settings: Settings) -> Daemon:
+    """The PostgreSQL that headway itself started for this site."""
+    return Daemon("database", settings.state_dir)
 
 
 def worker_daemon(settings: Settings) -> Daemon:

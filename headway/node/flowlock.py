@@ -10,9 +10,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from headway.clock import Clock
 from headway.errors import HeadwayError
 from headway.node.flowrun import live_flow, lock_flow
 
+_SETTLED_S = 2.0
 KEPT_LOCKS_S = 7 * 86_400.0
 """Lock files of flow runs that ended longer ago are removed."""
 
@@ -47,6 +49,36 @@ def hold_flow(state_dir: Path, run_id: str) -> Iterator[None]:
         yield
     finally:
         os.close(lock)
+
+
+class LiveFlows:
+    """The runs whose flow process is alive on this node.
+
+    Locks lie there for days: one that was dead is asked about again only once it was written.
+    """
+
+    def __init__(self, state_dir: Path, clock: Clock) -> None:
+        """Of the node that keeps *state_dir*."""
+        self._state_dir = state_dir
+        self._clock = clock
+        self._dead: dict[str, float] = {}
+
+    def now(self) -> set[str]:
+        """They, now."""
+        written: dict[str, float] = {}
+        for path in (self._state_dir / "flows").glob("*.lock"):
+            with suppress(FileNotFoundError):  # it was pruned just now
+                written[path.stem] = path.stat().st_mtime
+        asked = {run_id for run_id, at_s in written.items() if self._dead.get(run_id) != at_s}
+        alive = {run_id for run_id in asked if live_flow(self._state_dir, run_id) is not None}
+        # One that is written in this moment would keep its time of writing.
+        settled_s = self._clock.now().timestamp() - _SETTLED_S
+        self._dead = {
+            run_id: at_s
+            for run_id, at_s in written.items()
+            if run_id not in alive and at_s < settled_s
+        }
+        return alive
 
 
 def prune_locks(state_dir: Path, now_s: float) -> None:

@@ -8,6 +8,7 @@ import os
 import secrets
 from pathlib import Path
 
+from headway.durable import replace_file
 from headway.settings import Settings
 
 CLIENT = "PREFECT_API_AUTH_STRING"
@@ -39,16 +40,19 @@ def have_auth(settings: Settings) -> str:
     given = os.environ.get(SERVER)
     if given:
         keep_secret(settings.auth_file, given)
-    elif not settings.auth_file.exists():
+    elif not _kept(settings):  # an empty one would leave the server open to everybody
         keep_secret(settings.auth_file, f"headway:{secrets.token_urlsafe(24)}")
-    return settings.auth_file.read_text().strip()
+    return _kept(settings)
+
+
+def _kept(settings: Settings) -> str:
+    try:
+        return settings.auth_file.read_text().strip()
+    except FileNotFoundError:
+        return ""
 
 
 def keep_secret(path: Path, text: str) -> None:
     """Write *text* to *path*, which nobody but its owner may read at any moment."""
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    beside = path.with_name(f"{path.name}.{os.getpid()}")
-    beside.unlink(missing_ok=True)
-    with os.fdopen(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-        file.write(f"{text}\n")
-    beside.replace(path)
+    replace_file(path, f"{text}\n")

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
+from headway.durable import replace_file
 from headway.errors import HeadwayError, InvalidInput, ProfileUnreadable, TelemetryError
 from headway.ledger.codec import from_json, to_json
 from headway.ledger.records import RunRecord
@@ -68,7 +69,7 @@ def summarise(site: Site, run_id: str, attempt: int, runtime_s: float) -> Profil
         if isinstance(profile, str):
             series = _series(site, site.settings.node, gpus, runtime_s)
             profile = from_counters(series, links, profile)
-        _kept_at(site, run_id).write_text(json.dumps(to_json(profile)))
+        replace_file(_kept_at(site, run_id), json.dumps(to_json(profile)))
     except (HeadwayError, OSError) as error:
         log.warning("run %s has no profile: %s", run_id, error)
         return None

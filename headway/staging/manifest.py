@@ -10,6 +10,8 @@ from typing import Self
 
 from pydantic import TypeAdapter
 
+from headway.durable import replace_file
+
 _NAME = "manifest.json"
 DATA = "data"
 """Folder of the data within a set's folder."""
@@ -52,11 +54,7 @@ class Manifest:
 
     def write(self, folder: Path) -> None:
         """Write it into *folder* and to the disk."""
-        with (folder / _NAME).open("w") as file:
-            (folder / _NAME).chmod(0o600)
-            json.dump(asdict(self), file)
-            file.flush()
-            os.fsync(file.fileno())
+        replace_file(folder / _NAME, json.dumps(asdict(self)))
 
     def holds(self, folder: Path) -> bool:
         """Is the data below *folder* still what was stored?

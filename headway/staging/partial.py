@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Self
 
+from headway.durable import give_name, replace_file, sync_folder
 from headway.home import passable
 from headway.staging.manifest import DATA, Manifest, digest
 from headway.staging.source import Source, SourceFile
@@ -63,9 +64,7 @@ class Partial:
 
     def write_note(self, note: Note) -> None:
         """Replace the note."""
-        new = self.folder / f"{_NOTE}.new"
-        new.write_text(json.dumps(asdict(note)))
-        new.replace(self.folder / _NOTE)
+        replace_file(self.folder / _NOTE, json.dumps(asdict(note)), lasts=False)
 
     def copy(self, source: Source, pieces: Pieces, on_bytes: Callable[[int], None]) -> str:
         """Copy every file and hash it meanwhile; the set's SHA-256.
@@ -97,19 +96,18 @@ class Partial:
         for folder, _, names in os.walk(self.folder / DATA, topdown=False):
             for name in names:
                 _give(Path(folder) / name, 0o400, user)
-            _sync_folder(Path(folder))
+            sync_folder(Path(folder))
             _give(Path(folder), 0o500, user)
         manifest = Manifest.of(self.folder, source.uri, sha256, is_directory=source.is_directory)
         manifest.write(self.folder)
-        _sync_folder(self.folder)
+        sync_folder(self.folder)
         self.folder.chmod(passable())
         return manifest
 
     def move_to(self, folder: Path) -> None:
         """Give the sealed set its name, in one step that survives a power loss."""
         (self.folder / _NOTE).unlink(missing_ok=True)
-        self.folder.rename(folder)
-        _sync_folder(folder.parent)
+        give_name(self.folder, folder)
 
     def remove(self) -> None:
         """Remove it, read-only or not."""
@@ -123,12 +121,3 @@ def _give(path: Path, mode: int, user: tuple[int, int] | None) -> None:
     path.chmod(mode)
     if user is not None:
         os.chown(path, *user)
-
-
-def _sync_folder(folder: Path) -> None:
-    """Bring the names in *folder* to the disk."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

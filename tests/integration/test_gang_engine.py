@@ -19,7 +19,7 @@ def second(docker_site: LiveSite, tmp_path: Path) -> Iterator[LiveSite]:
     """Another node of the site, which shares this machine's engine; it leaves at the end."""
     env = {"HEADWAY_NODE": "second", "PREFECT_API_AUTH_STRING": docker_site.auth()}
     node = LiveSite(tmp_path / "second", "docker", docker_site.port, **env)
-    ledger = f"sqlite:///{docker_site.home / 'ledger.db'}"
+    ledger = docker_site.ledger_url()
     try:
         joined = node.run("node", "join", "--server", f"{docker_site.url}/api", "--ledger", ledger)
         assert joined.returncode == 0, joined.stderr + joined.stdout

@@ -65,5 +65,5 @@ def test_nobody_else_reads_what_a_site_keeps(site: LiveSite, finished: str) -> N
     for name in ("", "model", "tool"):
         assert (outputs / name).stat().st_uid == NOBODY[0], name
     assert (outputs / "tool").stat().st_mode & 0o7777 == 0o755  # no set-uid, no set-gid
-    for closed in ("ledger.db", "state/worker.log", "prefect/prefect.db"):
+    for closed in ("database.url", "state/worker.log", "state/database.log"):
         assert (site.home / closed).stat().st_mode & 0o777 == 0o600, closed

@@ -415,3 +415,25 @@ def test_a_run_that_waits_for_a_gpu_takes_the_cpu_if_it_ends_sooner_so(
         assert "on the CPU" in after.prediction.basis
     else:
         assert (started, after.demand) == ((), before.demand)
+
+
+def test_no_more_is_claimed_than_flow_processes_can_begin(sites) -> None:
+    line, ledger = only_here(sites), sites["here"].ledger
+    most = round(2 * ledger.nodes.get("here").node.capacity.cpus)
+    line.take_in([offer(f"short-{n}", age_s=n, share=0.02) for n in range(most + 2)])
+    first = line.run_pass()
+    assert len(first.start) == most
+    assert first.held_up
+    assert not line.claims_are_taken_up()
+    assert line.run_pass().start == ()
+    taken = ledger.leases.of_run(first.start[0])
+    ledger.leases.take_up(taken.fence)
+    assert line.claims_are_taken_up()
+    line.give_back(first.start[0])  # too late: a flow process has it
+    line.give_back(first.start[1])
+    assert ledger.runs.get(first.start[0]).state is RunState.CLAIMED
+    assert ledger.runs.get(first.start[1]).state is RunState.WAITING
+    assert len(line.run_pass(slots=1).start) == 1
+    again = line.run_pass()
+    assert len(again.start) == 1
+    assert again.held_up

@@ -1,9 +1,7 @@
 """Profiled runs of a whole site: from the job file to the run's page."""
 
 import json
-import sqlite3
 from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -49,10 +47,7 @@ def artifact(site: LiveSite, run_id: str) -> dict:
 
 def readings(site: LiveSite, gpu: str) -> int:
     """How often the GPU was read into the ledger."""
-    with closing(sqlite3.connect(site.home / "ledger.db")) as ledger:
-        of_gpu = "SELECT COUNT(*) FROM telemetry WHERE gpu = ? AND period_s = 1"
-        (count,) = ledger.execute(of_gpu, (gpu,)).fetchone()
-    return int(count)
+    return site.count("SELECT COUNT(*) FROM telemetry WHERE gpu = :gpu AND period_s = 1", gpu=gpu)
 
 
 def test_a_report_becomes_a_table(site: LiveSite, tmp_path: Path) -> None:
@@ -72,9 +67,8 @@ def test_a_report_becomes_a_table(site: LiveSite, tmp_path: Path) -> None:
     assert page["type"] == "table"
     assert json.loads(page["data"])[0]["what"] == into["text"]
     assert site.run("logs", run_id).stdout == "hello\n"
-    with closing(sqlite3.connect(site.home / "ledger.db")) as ledger:
-        learnt = "SELECT COUNT(*) FROM trace WHERE run_id LIKE ?"
-        assert ledger.execute(learnt, (f"{run_id}%",)).fetchone() == (0,)
+    learnt = "SELECT COUNT(*) FROM trace WHERE run_id LIKE :run"
+    assert site.count(learnt, run=f"{run_id}%") == 0
 
 
 def test_while_it_runs_and_without_a_report_nvml_tells(site: LiveSite, tmp_path: Path) -> None:

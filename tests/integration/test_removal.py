@@ -68,7 +68,9 @@ def test_its_runs_go_elsewhere_or_end(
     name = gone_name(gone)
     monkeypatch.setattr("headway.scheduler.snapshot.LOST_AFTER_S", -1.0)
     with process_site.server() as server:
-        removed = {each.run_id: each.then for each in remove_node(gone, server, name)}
+        removed = {
+            each.run_id: each.then for each in remove_node(gone, server, name, powered_off=True)
+        }
     assert removed[again] == "goes back to the queue as attempt 2"
     assert "has ended" in removed[never]
     assert name not in {each.node.name for each in gone.ledger.nodes.all()}

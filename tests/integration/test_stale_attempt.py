@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 from prefect.exceptions import Abort
-from prefect.states import Scheduled
 
 from flows import train
+from flows.leaving import state_of
 from headway.clock import SystemClock
 from headway.model.job import Resources, TrainingJob
 from headway.model.lease import Demand, Lease
@@ -57,6 +57,7 @@ def sites(tmp_path: Path) -> Iterator[tuple[Site, Site]]:
 def flow(monkeypatch: pytest.MonkeyPatch) -> Iterator[ThreadPoolExecutor]:
     """Runs attempts without Prefect: its steps are plain functions."""
     monkeypatch.setattr(train, "get_run_logger", lambda: logging.getLogger("flow"))
+    monkeypatch.setattr(train, "_tell", lambda _: None)
     monkeypatch.setattr(train, "RunChart", lambda *_: _Chart())
     monkeypatch.setattr(train, "Display", lambda *_: _Chart())
     for name in ("stage_data", "admit", "train_container", "update_estimates", "clean_up"):
@@ -153,15 +154,12 @@ def test_what_a_newer_attempt_has_on_this_node_stays(sites: tuple[Site, Site]) -
     assert here.ledger.leases.of_run(RUN) == newer
 
 
-def test_nothing_is_forced_on_prefect_that_the_ledger_does_not_say(
-    sites: tuple[Site, Site],
-) -> None:
-    """There is no server: that it is not asked is what is tested."""
-    here, there = sites
+def test_a_leaving_process_says_only_what_the_ledger_says(sites: tuple[Site, Site]) -> None:
+    here, _ = sites
     enqueue(here)
+    assert state_of(here, RUN, "waits").name == "AwaitingRetry"
     admit(here)
-    state: Any = Scheduled(name="AwaitingRetry")
-    with pytest.raises(Abort, match="on node here"):
-        train.back_to_the_line(there, RUN, state)
+    with pytest.raises(Abort, match="no longer this process's"):
+        state_of(here, RUN, "another process has it")
     here.ledger.runs.finish(fence_of(here.ledger, RUN), LOST, Measurement())
-    assert train.back_to_the_line(here, RUN, state).message == LOST.message
+    assert state_of(here, RUN, "ended").message == LOST.message

@@ -13,6 +13,7 @@ _LIVE = {
     "one node": (
         "tests/integration/test_main_job.py",
         "tests/faults/test_kills.py",
+        "tests/faults/test_user_wishes.py",
         "tests/browser/test_run_form.py",
         "tests/integration/test_foreign_runs.py",
         "tests/integration/test_unreadable_runs.py",
@@ -22,6 +23,7 @@ _LIVE = {
         "tests/integration/test_retrain.py",
         "tests/integration/test_secrets.py",
         "tests/integration/test_gang_engine.py",
+        "tests/integration/test_supervisor.py",
     ),
     "several nodes": ("tests/integration/test_nodes.py", "tests/integration/test_gang.py"),
     "gpus": ("tests/integration/test_gpus.py", "tests/integration/test_profile.py"),

@@ -20,8 +20,10 @@ from typing import Any
 from unittest import mock
 
 from click.testing import CliRunner
+from sqlalchemy import text
 
 from headway.cli.main import headway
+from headway.ledger.database import open_engine
 from headway.prefect.client import PrefectServer
 from headway.site import current_site
 
@@ -183,6 +185,19 @@ class LiveSite:
     def server(self) -> PrefectServer:
         """The site's Prefect server, told its auth string."""
         return PrefectServer(f"{self.url}/api", auth=self.auth(), timeout_s=30.0)
+
+    def ledger_url(self) -> str:
+        """Address of the ledger in the PostgreSQL that the site started."""
+        return (self.home / "database.url").read_text().strip()
+
+    def count(self, sql: str, **values: object) -> int:
+        """The number that *sql* counts in the ledger."""
+        engine = open_engine(self.ledger_url())
+        try:
+            with engine.connect() as connection:
+                return int(connection.execute(text(sql), values).scalar_one())
+        finally:
+            engine.dispose()
 
     def auth(self) -> str:
         """The site's auth string."""

@@ -1,5 +1,6 @@
 """What lies in deployments/ is well-formed and calls what exists."""
 
+import importlib.util
 import re
 import shlex
 from pathlib import Path
@@ -26,6 +27,9 @@ def test_units_start_what_exists(unit):
         context = headway
         for word in arguments:
             context = context.commands[word]
+    else:
+        assert (program.rpartition("/")[2], arguments[0]) == ("python", "-m")
+        assert importlib.util.find_spec(arguments[1]) is not None
 
 
 def test_compose_sets_what_headway_reads():

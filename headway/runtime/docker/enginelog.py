@@ -13,6 +13,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypedDict
 
+from headway.durable import replace_file
+
 Fetch = Callable[[str, str], bytes]
 """(``stdout`` or ``stderr``, time after which) → the engine's lines with their times."""
 
@@ -50,19 +52,19 @@ def fetch_into(log_path: Path, fetch: Fetch) -> None:
         data = b"".join(line for _, line in sorted(lines, key=lambda pair: pair[0]))
         os.pwrite(fd, data, cursor["size"])
         cursor["size"] += len(data)
-        part = cursor_path.with_name(cursor_path.name + ".part")
-        part.write_text(json.dumps(cursor))
-        part.replace(cursor_path)
+        replace_file(cursor_path, json.dumps(cursor), lasts=False)
     finally:
         os.close(fd)
 
 
 def _load(path: Path) -> _Cursor:
+    """What was noted last; without it all that the engine has is fetched again."""
     try:
-        cursor: _Cursor = json.loads(path.read_text())
-    except FileNotFoundError:
+        cursor = json.loads(path.read_bytes())
+        times = {stream: str(cursor["times"][stream]) for stream in STREAMS}
+        return {"size": int(cursor["size"]), "times": times}
+    except (FileNotFoundError, ValueError, KeyError, TypeError):
         return {"size": 0, "times": dict.fromkeys(STREAMS, "")}
-    return cursor
 
 
 def parse(answer: bytes, after: str) -> list[tuple[str, bytes]]:

@@ -77,3 +77,12 @@ def test_who_leaves_a_site_forgets_its_string(tmp_path: Path) -> None:
     joined.server_pointer.write_text("http://head:4200/api")
     leave(joined)
     assert not joined.auth_file.exists()
+
+
+def test_an_empty_file_leaves_no_server_open(tmp_path: Path) -> None:
+    settings = Settings(home=tmp_path / "home")
+    born = have_auth(settings)
+    settings.auth_file.write_text("\n")
+    again = have_auth(settings)
+    assert again.startswith("headway:")
+    assert again != born

@@ -1,6 +1,10 @@
 """The engine's answer becomes lines."""
 
-from headway.runtime.docker.enginelog import parse
+from pathlib import Path
+
+import pytest
+
+from headway.runtime.docker.enginelog import fetch_into, parse
 
 
 def test_lines_after_the_cursor_are_kept() -> None:
@@ -15,3 +19,19 @@ def test_lines_after_the_cursor_are_kept() -> None:
         ("2026-01-01T00:00:01.000000000Z", b"\r 50%\n"),
         ("2026-01-01T00:00:02.250000000Z", b"no newline"),
     ]
+
+
+@pytest.mark.parametrize("cut", [b"", b'{"size": 5', b"[]", b'{"size": 5, "times": {}}', b"\xff"])
+def test_without_its_cursor_the_log_is_fetched_anew_and_nothing_twice(
+    tmp_path: Path, cut: bytes
+) -> None:
+    log = tmp_path / "run.log"
+
+    def fetch(stream: str, after: str) -> bytes:
+        line = b"2026-01-01T00:00:01Z one\n" if stream == "stdout" else b""
+        return line if after < "2026-01-01T00:00:01" else b""
+
+    fetch_into(log, fetch)
+    (tmp_path / "run.log.cursor").write_bytes(cut)
+    fetch_into(log, fetch)
+    assert log.read_bytes() == b"one\n"

@@ -1,0 +1,240 @@
+"""Having a PostgreSQL of the site's own: found, made, started with it, stopped last."""
+
+import hashlib
+import os
+import secrets
+import shutil
+import signal
+import stat
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import NoReturn
+
+from headway.admin.database.account import Account, NoAccount, account_for
+from headway.admin.database.binaries import Binaries, found
+from headway.admin.database.cluster import LONGEST_FOLDER, Cluster
+from headway.admin.processes import StartFailed
+from headway.clock import Clock
+from headway.errors import HeadwayError, InvalidInput
+from headway.home import PROGRAMS, ROOT_HOME, have_passable
+from headway.ledger import hosting
+from headway.model.document import HIDDEN
+from headway.node.daemon import database_daemon
+from headway.prefect.auth import keep_secret
+from headway.settings import Settings
+from headway.units import format_size
+
+Say = Callable[[str], None]
+WEAKNESS = "one writer at a time: a few runs at once on one machine, not a hundred"
+"""What SQLite does not bear."""
+_UNFINISHED = "unfinished"
+"""File in the cluster's folder until the site's ledger is in it."""
+
+
+class NoDatabase(HeadwayError):
+    """No PostgreSQL can be started for this site, and why."""
+
+    def __init__(self, cause: str) -> None:
+        self.cause = cause
+        super().__init__(
+            f"no PostgreSQL can be started here: {cause}. Install one (on Debian: "
+            "apt install postgresql) and run `headway up` again"
+        )
+
+
+def start_database(settings: Settings, clock: Clock, say: Say) -> bool:
+    """Start the site's own PostgreSQL unless it runs; whether it was started.
+
+    Raises:
+        NoDatabase: The site has one, and nothing here can start it.
+        StartFailed: It did not come up.
+    """
+    if settings.names_ledger or not settings.database_note.exists():
+        return False
+    url, daemon = settings.database_url, database_daemon(settings)
+    with daemon.starting():
+        if daemon.process() is not None and hosting.answers(url):
+            return False
+        cluster = own_cluster(settings, say)
+        say(f"starting PostgreSQL {cluster.binaries.version} in {cluster.folder} …")
+        cluster.start(url, clock)
+    return True
+
+
+def make_database(settings: Settings, clock: Clock, say: Say) -> str:
+    """Make the site's own PostgreSQL, start it, and have its databases; the ledger's address.
+
+    Nothing points to it before the caller notes the address.
+
+    Raises:
+        NoDatabase: There is no PostgreSQL here that could be started.
+        StartFailed: It did not come up.
+    """
+    folder = _folder(settings)
+    _check_new(folder)
+    account = _account(folder, say)
+    usable = _usable(folder, account)
+    if not usable:
+        raise NoDatabase("there is none with the extension pg_trgm")
+    cluster = Cluster(folder, usable[0], account, database_daemon(settings))
+    password = secrets.token_urlsafe(24)
+    owner = f", as the account {account.name}" if account is not None else ""
+    say(f"making the site's database: PostgreSQL {cluster.binaries.version} in {folder}{owner} …")
+    cluster.stop()  # of an earlier try that went no further
+    _have_folder(cluster)
+    cluster.make(password)
+    url = hosting.socket_url(str(folder), password)
+    cluster.start(url, clock)
+    hosting.have_databases(url)
+    return url
+
+
+def become_database(settings: Settings, clock: Clock, say: Say) -> NoReturn:
+    """Become the site's own PostgreSQL, which is made where there is none: for systemd.
+
+    Raises:
+        AlreadyRuns: It runs already.
+        InvalidInput: The site's ledger is elsewhere.
+        NoDatabase: There is no PostgreSQL here that could be started.
+    """
+    if settings.names_ledger:
+        raise InvalidInput("HEADWAY_LEDGER_URL", HIDDEN, "the site has no database of its own")
+    daemon = database_daemon(settings)
+    if not settings.database_note.exists():
+        note_database(settings, make_database(settings, clock, say))
+        daemon.stop(signal.SIGINT, 60.0)
+    daemon.claim()
+    cluster = own_cluster(settings, say)
+    cluster.become()
+
+
+def note_database(settings: Settings, url: str) -> None:
+    """Let the site's ledger be at *url* from now on."""
+    keep_secret(settings.database_note, url)
+    (_folder(settings) / _UNFINISHED).unlink(missing_ok=True)
+
+
+def own_cluster(settings: Settings, say: Say) -> Cluster:
+    """The cluster that this site has.
+
+    Raises:
+        NoDatabase: Nothing here can start it.
+    """
+    folder = _folder(settings)
+    account = _account(folder, say)
+    usable = _usable(folder, account)
+    binaries = suiting(usable, made_by(folder))
+    return Cluster(folder, binaries, account, database_daemon(settings))
+
+
+def suiting(usable: Sequence[Binaries], major: int) -> Binaries:
+    """Those of *usable* that can run a cluster which PostgreSQL *major* made.
+
+    Raises:
+        NoDatabase: There are none.
+    """
+    for binaries in usable:
+        if binaries.major == major:
+            return binaries
+    here = ", ".join(each.version for each in usable) or "none"
+    raise NoDatabase(f"this site's database was made by PostgreSQL {major}; here is {here}")
+
+
+def made_by(folder: Path) -> int:
+    """Which major version of PostgreSQL made the cluster in *folder*.
+
+    Raises:
+        NoDatabase: There is no cluster.
+    """
+    try:
+        return int((folder / "data/PG_VERSION").read_text())
+    except (OSError, ValueError):
+        raise NoDatabase(f"the database in {folder} is gone or damaged") from None
+
+
+def _folder(settings: Settings) -> Path:
+    """Of the cluster: in the home, unless root's home is closed to the account that runs it."""
+    home = settings.home.resolve()
+    ways = [each for each in (home, *home.parents) if each.exists()]
+    if os.geteuid() == 0 and not all(each.stat().st_mode & stat.S_IXOTH for each in ways):
+        return ROOT_HOME / f"database-{hashlib.sha256(str(home).encode()).hexdigest()[:12]}"
+    return home / "database"
+
+
+def _account(folder: Path, say: Say) -> Account | None:
+    try:
+        return account_for(folder, say)
+    except NoAccount as error:
+        raise NoDatabase(error.cause) from error
+
+
+def _usable(folder: Path, account: Account | None) -> list[Binaries]:
+    return found(account.name if account is not None else None, folder.parent / PROGRAMS)
+
+
+def _check_new(folder: Path) -> None:
+    """Refuse a folder that no cluster can be made in.
+
+    Raises:
+        NoDatabase: Its path is too long, or there is a database in it already.
+    """
+    if len(str(folder)) > LONGEST_FOLDER:
+        raise NoDatabase(f"the path of a socket in {folder} is too long; shorten HEADWAY_HOME")
+    if folder.exists() and not (folder / _UNFINISHED).exists() and any(folder.iterdir()):
+        raise NoDatabase(
+            f"a database is in {folder}, but its address, the file database.url in the home, is "
+            "gone; put that file back, or move the folder away"
+        )
+
+
+def _have_folder(cluster: Cluster) -> None:
+    """Have its folder, its account's alone, with nothing in it of a try that went no further."""
+    have_passable(cluster.folder.parent)
+    shutil.rmtree(cluster.folder, ignore_errors=True)
+    cluster.folder.mkdir(mode=0o700)
+    (cluster.folder / _UNFINISHED).touch()
+    cluster.give(cluster.folder)
+
+
+def have_database(settings: Settings, clock: Clock, say: Say) -> bool:
+    """Have the site's database run: its own PostgreSQL, made with a new site.
+
+    Where none can be had, the site is on SQLite, and *say* is told what that means.
+
+    Returns:
+        Whether it was started.
+
+    Raises:
+        NoDatabase: The site has one, and nothing here can start it.
+        StartFailed: The site has one, and it did not come up.
+    """
+    if settings.names_ledger:
+        return False
+    if settings.database_note.exists():
+        return start_database(settings, clock, say)
+    if settings.ledger_file.exists():
+        return False
+    try:
+        note_database(settings, make_database(settings, clock, say))
+    except (NoDatabase, StartFailed) as error:
+        database_daemon(settings).stop(signal.SIGINT, 60.0)
+        say(f"{error}. Until then the site is on SQLite, which bears {WEAKNESS}")
+        return False
+    return True
+
+
+def looked_at(settings: Settings) -> tuple[bool, str]:
+    """Whether the site's database is as it should be, and what it is."""
+    if settings.names_ledger:
+        return True, "the one that was named for this site"
+    if not settings.database_note.exists():
+        instead = "where there is a PostgreSQL, `headway up` starts one for the site"
+        return True, f"SQLite, which bears {WEAKNESS}; {instead}"
+    process, url = database_daemon(settings).process(), settings.database_url
+    if process is None or not hosting.answers(url):
+        return (
+            False,
+            f"PostgreSQL does not run; run `headway up`, and see {database_daemon(settings).log}",
+        )
+    size = format_size(hosting.size_bytes(url))
+    return True, f"PostgreSQL of the site's own, pid {process.pid}, {size}"

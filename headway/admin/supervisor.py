@@ -1,0 +1,110 @@
+"""Brings back what has died of the site's processes on this machine, where no systemd does.
+
+`headway up` starts it last, and `headway down` stops it first. Each process has a thread of its
+own: a server that takes its time keeps no worker from coming back. The guard brings the
+supervisor back.
+"""
+
+import json
+import logging
+import signal
+import sys
+import threading
+from collections.abc import Callable, Mapping
+from types import FrameType
+
+from headway.admin.database.own import start_database
+from headway.admin.environment import site_environment
+from headway.admin.processes import StartFailed, start_guard, start_prefect, start_worker
+from headway.clock import Clock, SystemClock
+from headway.durable import replace_file
+from headway.errors import HeadwayError
+from headway.node.daemon import (
+    Daemon,
+    database_daemon,
+    guard_daemon,
+    server_daemon,
+    supervisor_daemon,
+    supervisor_note,
+    worker_daemon,
+)
+from headway.policy.restart import Restarts
+from headway.settings import Settings, read_settings
+
+log = logging.getLogger(__name__)
+
+Start = Callable[[], object]
+_LOOK_EVERY_S = 0.5
+
+
+def start_supervisor(settings: Settings) -> bool:
+    """Start it unless it runs; whether it was started."""
+    daemon = supervisor_daemon(settings)
+    with daemon.starting():
+        if daemon.process() is not None:
+            return False
+        command = [sys.executable, "-m", __name__]
+        replace_file(supervisor_note(settings), json.dumps(command))
+        daemon.start(command, site_environment(settings))
+    return True
+
+
+def stop_supervisor(settings: Settings) -> None:
+    """Stop it, for good: nothing brings it back either."""
+    supervisor_note(settings).unlink(missing_ok=True)
+    supervisor_daemon(settings).stop(signal.SIGTERM, 10.0)
+
+
+def kept(settings: Settings, clock: Clock) -> Mapping[Daemon, Start]:
+    """The processes of this site, and how each of them is started."""
+
+    def say(line: str) -> None:
+        log.info("%s", line)
+
+    site: dict[Daemon, Start] = {
+        server_daemon(settings): lambda: start_prefect(settings, clock, say),
+        guard_daemon(settings): lambda: start_guard(settings, clock, say),
+        worker_daemon(settings): lambda: start_worker(settings, clock, say),
+    }
+    if settings.database_note.exists() and not settings.names_ledger:
+        site[database_daemon(settings)] = lambda: start_database(settings, clock, say)
+    return site
+
+
+def keep(daemon: Daemon, start: Start, clock: Clock, leave: threading.Event) -> None:
+    """Start *daemon* again whenever it has died, until told to *leave*."""
+    seen = Restarts()
+    while not leave.wait(_LOOK_EVERY_S):
+        if daemon.process() is not None or clock.monotonic_s() < seen.due_s():
+            continue
+        seen = seen.started(clock.monotonic_s())
+        log.warning("the %s has died: it is started again", daemon.name)
+        try:
+            start()
+        except StartFailed as error:
+            log.warning("%s", error)
+        except (HeadwayError, OSError):
+            log.exception("the %s was not started again", daemon.name)
+
+
+def main() -> None:
+    """Be the supervisor of the site that the environment names."""
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
+    logging.getLogger("httpx").setLevel(logging.WARNING)  # it tells of every question
+    settings, clock, leave = read_settings(), SystemClock(), threading.Event()
+    supervisor_daemon(settings).claim()
+
+    def end(_: int, __: FrameType | None) -> None:
+        leave.set()
+
+    signal.signal(signal.SIGTERM, end)
+    signal.signal(signal.SIGINT, end)
+    for daemon, start in kept(settings, clock).items():
+        threading.Thread(
+            target=keep, args=(daemon, start, clock, leave), name=daemon.name, daemon=True
+        ).start()
+    leave.wait()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,58 @@
+"""What is asked of a PostgreSQL that headway itself started: does it answer, what is in it."""
+
+import psycopg
+from psycopg.sql import SQL, Identifier
+from sqlalchemy import make_url
+
+LEDGER_DATABASE = "headway"
+PREFECT_DATABASE = "prefect"
+OWNER = "headway"
+_MAINTENANCE = "postgres"
+_CONNECT_S = 5
+
+
+def socket_url(folder: str, password: str) -> str:
+    """Address of the ledger in the cluster whose socket lies in *folder*."""
+    url = make_url("postgresql://")
+    url = url.set(username=OWNER, password=password, database=LEDGER_DATABASE)
+    return url.update_query_dict({"host": folder}).render_as_string(hide_password=False)
+
+
+def answers(url: str) -> bool:
+    """Whether the cluster that *url* leads into takes connections."""
+    try:
+        _connect(url, _MAINTENANCE).close()
+    except psycopg.OperationalError:
+        return False
+    return True
+
+
+def have_databases(url: str) -> None:
+    """Have the databases of ledger and Prefect's server in the cluster that *url* leads into."""
+    with _connect(url, _MAINTENANCE) as connection:
+        rows = connection.execute("SELECT datname FROM pg_database").fetchall()
+        for name in {LEDGER_DATABASE, PREFECT_DATABASE} - {row[0] for row in rows}:
+            connection.execute(
+                SQL("CREATE DATABASE {} TEMPLATE template0").format(Identifier(name))
+            )
+    with _connect(url, PREFECT_DATABASE) as connection:
+        connection.execute("CREATE EXTENSION IF NOT EXISTS pg_trgm")
+
+
+def size_bytes(url: str) -> int:
+    """What all databases of the cluster take on the disk."""
+    with _connect(url, _MAINTENANCE) as connection:
+        sizes = connection.execute("SELECT pg_database_size(oid) FROM pg_database").fetchall()
+    return sum(int(str(row[0])) for row in sizes)
+
+
+def _connect(url: str, database: str) -> psycopg.Connection[tuple[object, ...]]:
+    parts = make_url(url)
+    return psycopg.connect(
+        host=str(parts.query["host"]),
+        user=parts.username,
+        password=parts.password,
+        dbname=database,
+        connect_timeout=_CONNECT_S,
+        autocommit=True,
+    )

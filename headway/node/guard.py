@@ -1,0 +1,121 @@
+"""The node's guard: renews the leases of what is alive here, and stops what may not go on.
+
+A small process of its own beside the containers, so that a worker or a flow that
+is dead, frozen or busy costs no run. `policy.guard` decides, and says in which
+order a place is left and given away.
+
+One thread asks engine and ledger, which may keep it waiting. The other looks at
+the clock twice a second and never waits: what it stops, it stops in threads.
+"""
+
+import logging
+import threading
+
+from headway.errors import HeadwayError
+from headway.node.daemon import guard_daemon, revive_supervisor
+from headway.node.lookout import Lookout
+from headway.policy.guard import GuardTimes, Instruction, Kill, Renew, Stop, decide
+from headway.site import Site, current_site
+from headway.units import format_duration
+
+log = logging.getLogger(__name__)
+
+_WOKE_S = 1.5
+"""A turn that comes so much later than the one before means that machine or process slept."""
+
+
+class Guard:
+    """Guards this node."""
+
+    def __init__(self, site: Site) -> None:
+        """Guard *site*'s node."""
+        self._site = site
+        self._times = GuardTimes(site.settings.lease_ttl_s)
+        self.lookout = Lookout(site, self._times)
+        self._wake = threading.Event()
+        self._ending: dict[tuple[str, type], threading.Thread] = {}
+
+    def run(self) -> None:
+        """Guard until this home is gone."""
+        threading.Thread(target=self._look_again_and_again, daemon=True).start()
+        clock = self._site.clock
+        turn_s = clock.boottime_s()
+        while self._site.settings.state_dir.is_dir():
+            now_s = clock.boottime_s()
+            if now_s - turn_s > _WOKE_S:
+                log.warning("the guard slept for %s", format_duration(now_s - turn_s))
+                self._wake.set()
+            turn_s = now_s
+            self.act()
+            if revive_supervisor(self._site.settings):
+                log.warning("the supervisor had died: it is started again")
+            clock.sleep(self._times.tick_s)
+
+    def _look_again_and_again(self) -> None:
+        while True:
+            self._wake.wait()
+            self._wake.clear()
+            try:
+                self.lookout.look()
+            except Exception:  # a supervisor's loop: it must outlive what nobody foresaw
+                log.exception("leases were not renewed; tried again")
+
+    def act(self) -> list[Instruction]:
+        """Begin what the time calls for, and say what that is."""
+        now_s = self._site.clock.boottime_s()
+        found = decide(self.lookout.held(), self.lookout.asked_s, now_s, self._times)
+        for each in found:
+            if isinstance(each, Renew):
+                self._wake.set()
+            else:
+                self._begin_to_end(each)
+        return found
+
+    def _begin_to_end(self, what: Stop | Kill) -> None:
+        key = (what.name, type(what))
+        before = self._ending.get(key)
+        if before is not None and before.is_alive():
+            return
+        if before is None:
+            why = _why(what)
+            log.warning("container %s is stopped: %s", what.name, why)
+            self.lookout.note_stopped(what.name, why)
+        grace_s = what.grace_s if isinstance(what, Stop) else 0.0
+        self._ending[key] = threading.Thread(target=self._end, args=(what.name, grace_s))
+        self._ending[key].daemon = True
+        self._ending[key].start()
+
+    def _end(self, name: str, grace_s: float) -> None:
+        """Stop a container; where that fails, the next turn begins again."""
+        runtime = self.lookout.runtime
+        try:
+            if runtime is not None:
+                runtime.stop(name, grace_s)
+        except HeadwayError as error:
+            log.warning("container %s was not stopped: %s; tried again", name, error)
+            return
+        self.lookout.forget(name)
+        self._wake.set()
+
+
+def _why(what: Stop | Kill) -> str:
+    if isinstance(what, Kill) and what.stale:
+        return "by the ledger it belongs to no live attempt on this node"
+    return (
+        f"its lease could not be renewed for {format_duration(what.unrenewed_s)}, so that its "
+        "place may be given to another node"
+    )
+
+
+def main() -> None:
+    """Be this node's guard."""
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    site = current_site()
+    guard_daemon(site.settings).claim()
+    guard = Guard(site)
+    (site.settings.state_dir / "guard.ready").touch()
+    guard.run()
+
+
+if __name__ == "__main__":
+    main()

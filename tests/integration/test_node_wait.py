@@ -1,0 +1,84 @@
+"""How long `headway node remove` waits before it gives a node's places away."""
+
+from pathlib import Path
+
+import pytest
+
+from headway.admin.node_wait import wait_until_unheld
+from headway.errors import InvalidInput
+from headway.model.job import TrainingJob
+from headway.model.lease import Demand, Lease
+from headway.policy.guard import GuardTimes
+from headway.settings import Settings
+from headway.site import Site
+from headway.testing.clock import FakeClock
+from headway.this_node import join_site
+from headway.units import MIB
+
+RUN = "00000000-0000-4000-8000-000000000001"
+TIMES = GuardTimes(900.0)
+
+
+class Ageing(FakeClock):
+    """A clock that ages the leases in the ledger, which goes by the database's clock."""
+
+    site: Site
+    renews = False
+
+    def sleep(self, seconds: float) -> None:
+        super().sleep(seconds)
+        renew(self.site, TIMES.ttl_s - (0.0 if self.renews else self.monotonic_s()))
+
+
+def renew(site: Site, ttl_s: float, *, expire: bool = True) -> None:
+    site.ledger.renewals.renew(
+        "here", "", containers={(RUN, 1)}, flows=(), ttl_s=ttl_s, expire=expire
+    )
+
+
+@pytest.fixture
+def clock(tmp_path: Path) -> Ageing:
+    """That of a site whose node holds a lease, renewed just now."""
+    made = Ageing()
+    made.site = Site(Settings(home=tmp_path, runtime="process", node="here"), made)
+    join_site(made.site)
+    ledger = made.site.ledger
+    here = ledger.nodes.all()[0].node
+    ledger.nodes.remove("here")
+    ledger.nodes.register(here, boot_id="b", worker_token="w")  # without an id, for `renew`
+    ledger.runs.enqueue(
+        RUN, TrainingJob(name="job", image="i:1", command=["true"]).document(), name="job",
+        owner="me", team="default", pool="gpu", priority=0, submitted_at=ledger.now(),
+    )  # fmt: skip
+    lease = ledger.leases.admit(RUN, "here", Demand(64 * MIB, 0.1), reading=None, ttl_s=900.0)
+    assert isinstance(lease, Lease)
+    renew(made.site, TIMES.ttl_s)
+    return made
+
+
+def test_it_waits_until_a_margin_after_the_expiry_and_tells_how_long(clock: Ageing) -> None:
+    said: list[str] = []
+    wait_until_unheld(clock.site, "here", said.append)
+    assert clock.monotonic_s() >= TIMES.ttl_s + TIMES.margin_s - 2.0
+    assert "may be alive for 16 min more" in said[0]
+    assert "--powered-off" in said[0]
+    assert [text for text in said if text.startswith("5 min")]
+    assert clock.site.ledger.nodes.remove("here", margin_s=TIMES.margin_s)
+
+
+def test_a_node_whose_guard_renews_is_not_given_away(clock: Ageing) -> None:
+    clock.renews = True
+    with pytest.raises(InvalidInput, match="its guard renews"):
+        wait_until_unheld(clock.site, "here", lambda _: None)
+
+
+def test_one_that_was_the_only_node_stops_nothing_by_itself(clock: Ageing) -> None:
+    renew(clock.site, TIMES.ttl_s, expire=False)
+    with pytest.raises(InvalidInput, match="--powered-off"):
+        wait_until_unheld(clock.site, "here", lambda _: None)
+
+
+def test_nobody_waits_for_a_node_that_holds_nothing(clock: Ageing) -> None:
+    clock.site.ledger.leases.release_node("here")
+    wait_until_unheld(clock.site, "here", lambda _: None)
+    assert clock.monotonic_s() == 0.0

@@ -1,0 +1,62 @@
+"""Which PostgreSQL a site gets, and where its addresses come from."""
+
+from pathlib import Path
+
+import pytest
+
+from headway.admin.database.binaries import Binaries, version_of
+from headway.admin.database.own import NoDatabase, suiting
+from headway.admin.environment import site_environment
+from headway.settings import Settings
+
+URL = "postgresql://headway:pw@/headway?host=%2Fsrv%2Fh%2Fdatabase"
+
+
+@pytest.mark.parametrize(
+    ("said", "version"),
+    [
+        ("postgres (PostgreSQL) 15.13 (Debian 15.13-0+deb12u1)\n", (15, "15.13")),
+        ("postgres (PostgreSQL) 18.6", (18, "18.6")),
+        ("postgres (PostgreSQL) 18beta1", (18, "18beta1")),
+        ("postgres (PostgreSQL) 13.20", None),  # older than Prefect's server takes
+        ("", None),
+    ],
+)
+def test_a_version_is_read(said, version):
+    assert version_of(said) == version
+
+
+def test_a_cluster_is_run_by_the_version_that_made_it():
+    newest, wheel = Binaries(Path("/17"), 17, "17.2"), Binaries(Path("/w"), 18, "18.6")
+    assert suiting([newest, wheel], 18) == wheel
+    assert suiting([newest, wheel], 17) == newest
+    with pytest.raises(NoDatabase, match=r"made by PostgreSQL 15; here is 17\.2, 18\.6"):
+        suiting([newest, wheel], 15)
+
+
+def test_ledger_and_server_find_the_sites_own_database(tmp_path):
+    settings = Settings(home=tmp_path)
+    assert settings.database_url == f"sqlite:///{tmp_path}/ledger.db"
+    assert settings.server_database is None
+    settings.database_note.write_text(f"{URL}\n")
+    assert settings.database_url == URL
+    assert settings.server_database == URL.replace("/headway?", "/prefect?")
+    assert settings.services == (
+        ("127.0.0.1", settings.port),
+    )  # a socket is no service of a network
+    url = site_environment(settings)["PREFECT_SERVER_DATABASE_CONNECTION_URL"]
+    assert url == "postgresql+asyncpg://headway:pw@/prefect?host=%2Fsrv%2Fh%2Fdatabase"
+
+
+def test_what_is_named_goes_before_the_sites_own(tmp_path):
+    named = "postgresql://u@db/own"
+    settings = Settings(home=tmp_path, server_database_url=named)
+    settings.database_note.write_text(URL)
+    assert settings.server_database == named
+    settings = Settings(home=tmp_path, ledger_url="sqlite:////srv/l.db")
+    assert settings.database_url == "sqlite:////srv/l.db"
+    assert settings.server_database is None  # with a ledger elsewhere the own one is not started
+    settings = Settings(home=tmp_path)
+    settings.ledger_pointer.write_text(named)
+    assert settings.database_url == named
+    assert settings.server_database is None
