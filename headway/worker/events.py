@@ -14,9 +14,15 @@ LISTEN_AGAIN_S = 5.0
 _RUN = "prefect.flow-run."
 _ASKED = frozenset(
     f"{_RUN}{state}"
-    for state in ("Cancelled", "Cancelling", "Suspended", "Paused", "Resuming", "AwaitingRetry")
+    for state in (
+        *("Cancelled", "Cancelling", "Suspended", "Paused", "Resuming", "AwaitingRetry"),
+        *("Completed", "Failed", "Crashed"),
+    )
 )
-"""What happens to a run when its user cancels, suspends, resumes or retries it."""
+"""What happens to a run when its user cancels, suspends, resumes or retries it, or calls it ended.
+
+So does a worker of Prefect's some seconds later than all others: it must not have the last word.
+"""
 
 
 class RunEvent(NamedTuple):
@@ -24,7 +30,7 @@ class RunEvent(NamedTuple):
 
     run_id: str
     asked: bool
-    """Its user may have asked something of it; else it was scheduled."""
+    """Its user may have asked something of it, or it was said to end; else it was scheduled."""
 
 
 async def events() -> AsyncIterator[RunEvent]:
