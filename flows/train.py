@@ -167,7 +167,7 @@ def run_attempt(
     charts: list[RunChart] = []
     try:
         job = document if isinstance(document, TrainingJob) else job_from_document(document)
-        attempt = Attempt(site, run_id, job, meeting)
+        attempt = Attempt(site, run_id, job, meeting, planned=deployment.id is not None)
         return _steps(attempt, charts)
     except (LedgerUnreachable, EngineUnreachable) as error:
         leave = True  # nothing can be recorded or removed now; the next process goes on here

@@ -5,6 +5,8 @@
       cache/       0711: see `headway.staging.cache`
       secrets/     0711: a folder for each container in it is 0700 and the program's user's
       samples/     0755: public data
+      postgresql/  0755: public programs, which the database's account starts
+      database/    0700: the site's own PostgreSQL, and its account's
       the rest     0700, its files 0600: ledger, keys, addresses, logs, models
 
 Where headway is an ordinary user's, nobody else passes: 0700 all of it.
@@ -23,6 +25,10 @@ from headway.errors import InvalidInput
 ROOT_HOME = Path("/var/lib/headway")
 """Of root's site: other users may pass on the way to it, as they may not through /root."""
 _SAMPLES = "samples"
+PROGRAMS = "postgresql"
+"""Folder for programs of PostgreSQL, where the system has none."""
+_LEFT = frozenset({_SAMPLES, PROGRAMS, "database"})
+"""What is in a home and is not closed: public, or another account's."""
 _PASSED = frozenset({"runs", "cache", "secrets"})
 _OTHERS = 0o077
 
@@ -68,7 +74,7 @@ def settle(home: Path) -> None:
         allowed = f"it belongs to uid {owner}, not to {os.geteuid()}; give a directory of its own"
         raise InvalidInput("HEADWAY_HOME", str(home), allowed, where="environment")
     for entry in os.scandir(home):
-        if entry.is_symlink() or entry.name == _SAMPLES:
+        if entry.is_symlink() or entry.name in _LEFT:
             continue
         if not entry.is_dir():
             _close(Path(entry.path))

@@ -12,6 +12,7 @@ import click
 
 from headway.cli import (
     api,
+    database,
     estimate,
     node,
     profile,
@@ -73,7 +74,8 @@ def headway() -> None:
 
 
 for module in (
-    submit, runs, run_control, queue, site, node, estimate, progress, replay, api, top, profile,
+    submit, runs, run_control, queue, site, node, database, estimate, progress, replay, api, top,
+    profile,
 ):  # fmt: skip
     for command in module.COMMANDS:
         headway.add_command(command)

@@ -36,7 +36,13 @@ class NodeAttempt:
     """The current attempt of one run, on this node: what is known of it."""
 
     def __init__(
-        self, site: Site, run_id: str, job: TrainingJob, meeting: Meeting | None = None
+        self,
+        site: Site,
+        run_id: str,
+        job: TrainingJob,
+        meeting: Meeting | None = None,
+        *,
+        planned: bool = False,
     ) -> None:
         """Take up the run; it is put into the ledger if it is not there yet.
 
@@ -45,8 +51,10 @@ class NodeAttempt:
             run_id: The run.
             job: What it runs.
             meeting: Where a rank of a gang meets the others.
+            planned: A worker has claimed it; without that claim it may not begin.
         """
         self.site = site
+        self.planned = planned
         self.run_id = run_id
         self.job = job
         site.ledger.runs.enqueue(
