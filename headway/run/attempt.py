@@ -6,7 +6,6 @@ where that one was: the staged copy is in the cache, the lease in the ledger,
 the container at the engine, and the log on the disk.
 """
 
-import shutil
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -29,7 +28,7 @@ from headway.run import profiling
 from headway.run.admit import confirm_lease
 from headway.run.follow import Follower, Listener
 from headway.run.followed import Followed
-from headway.run.here import NodeAttempt, forget_secrets
+from headway.run.here import NodeAttempt, forget_checkpoint, forget_secrets
 from headway.run.settle import conclude_attempt, settle
 from headway.run.silent_check import CHECKS
 from headway.run.spec import container_spec, keep_secrets
@@ -235,7 +234,7 @@ class Attempt(NodeAttempt):
     def clean_up(self) -> None:
         """Remove container, lease, ports and the claim on the staged copy. Idempotent.
 
-        The log, the outputs and, until the run has ended, the checkpoints stay.
+        The log, the outputs and, unless the run has ended well, the checkpoints stay.
         """
         if self.container_exists():
             self.site.runtime.stop(self.container, self.job.stop_grace)
@@ -243,8 +242,9 @@ class Attempt(NodeAttempt):
         forget_secrets(self.site.settings, self.container)
         self.site.cache.release(self.run_id)
         self.site.ledger.leases.release(self.fence)
-        if self.ended:
-            shutil.rmtree(self.folder / "checkpoint", ignore_errors=True)
+        exit_ = self.record.exit
+        if exit_ is not None and exit_.kind is ExitKind.OK:
+            forget_checkpoint(self.site.settings, self.run_id)
 
 
 def exit_of(error: HeadwayError) -> Exit:

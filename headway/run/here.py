@@ -1,6 +1,7 @@
 """One attempt on its node: what it is called there, and where its files lie."""
 
 import os
+import shutil
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -35,7 +36,13 @@ class NodeAttempt:
     """The current attempt of one run, on this node: what is known of it."""
 
     def __init__(
-        self, site: Site, run_id: str, job: TrainingJob, meeting: Meeting | None = None
+        self,
+        site: Site,
+        run_id: str,
+        job: TrainingJob,
+        meeting: Meeting | None = None,
+        *,
+        planned: bool = False,
     ) -> None:
         """Take up the run; it is put into the ledger if it is not there yet.
 
@@ -44,8 +51,10 @@ class NodeAttempt:
             run_id: The run.
             job: What it runs.
             meeting: Where a rank of a gang meets the others.
+            planned: A worker has claimed it; without that claim it may not begin.
         """
         self.site = site
+        self.planned = planned
         self.run_id = run_id
         self.job = job
         site.ledger.runs.enqueue(
@@ -180,3 +189,8 @@ def forget_secrets(settings: Settings, container: str) -> None:
     with suppress(OSError):  # what lies there is no log; the secrets go in any case
         FileRedactor(log_path(settings, run_id, attempt), secretfiles.read(folder)).redact()
     secretfiles.remove(folder)
+
+
+def forget_checkpoint(settings: Settings, run_id: str) -> None:
+    """Remove the checkpoint of a run that ended well; from any other a retry goes on."""
+    shutil.rmtree(settings.runs_dir / run_id / "checkpoint", ignore_errors=True)

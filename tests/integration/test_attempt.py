@@ -12,7 +12,7 @@ from headway.clock import SystemClock
 from headway.errors import ImpossibleDemand, StagingTimedOut
 from headway.forecast import Forecaster
 from headway.model.job import Dataset, Resources, TrainingJob
-from headway.model.lease import Basis, Lease, Sharing
+from headway.model.lease import Basis, Lease, Sharing, Wait
 from headway.model.node import GpuProcess, GpuReading, Reserve
 from headway.model.run import Exit, ExitKind, Prediction, RunState, Step, StepState
 from headway.model.trace import Trace
@@ -302,3 +302,18 @@ def test_what_the_guard_stopped_is_tried_again_as_the_sites_fault(site: Site) ->
     assert status is not None
     found = AttemptUpkeep(attempt, lease, ()).last_cancellation(status)
     assert found == Exit(ExitKind.INFRASTRUCTURE, status.exit_code, f"stopped by the guard: {why}")
+
+
+def test_a_flow_process_that_comes_after_its_claim_was_given_back_may_not_begin(site: Site) -> None:
+    claimed = Attempt(site, RUN, JOB)
+    lease = claimed.admit()
+    assert isinstance(lease, Lease)
+    site.ledger.leases.give_back(lease.fence)
+    late = Attempt(site, RUN, JOB, planned=True)
+    answer = late.admit()
+    assert isinstance(answer, Wait)
+    assert "given back before its flow process began" in answer.reason
+    late.give_back(answer)
+    assert site.ledger.runs.get(RUN).state is RunState.WAITING
+    assert site.ledger.leases.live() == []
+    assert isinstance(Attempt(site, RUN, JOB).admit(), Lease)  # called as a function: by itself
