@@ -64,7 +64,7 @@ class Watched:
         while True:
             try:
                 with self.site.server() as server:
-                    run_id = server.submit({"job": job}, name=name, tags=[], key=key or name)
+                    run_id = server.submit({"job": job}, name=name, tags=[], key=key or name).run_id
             except Exception:
                 if time.monotonic() > deadline:
                     raise
