@@ -19,7 +19,7 @@ from headway.errors import (
 from headway.ledger.records import RunRecord
 from headway.model.job_text import kept_job
 from headway.model.lease import Lease
-from headway.model.run import GRANTED, ExitKind, RunState
+from headway.model.run import ExitKind, RunState
 from headway.node.flowrun import live_flow
 from headway.node.mending import Case, Mender, Mending, PrefectRun, same
 from headway.node.sweep import sweep
@@ -88,7 +88,7 @@ class Janitor:
         """
         if run.node == self._site.settings.node:
             return True
-        if run.pool != self._site.settings.pool or run.state in GRANTED:
+        if run.pool != self._site.settings.pool:
             return False
         settled = (
             run.told_end_at is not None and self._site.ledger.leases.of_run(run.run_id) is None
