@@ -190,14 +190,10 @@ def test_cancel_by_name_takes_the_newest_that_has_not_ended(
     assert json.loads(site.run("cancel", newer, "--json").stdout)["state"] == "Completed"
 
 
-def test_a_flow_parameter_that_there_is_none_of_ends_its_run(
-    process_site: LiveSite, ledger: Ledger
-) -> None:
-    """No flow process can take it: none is started again and again, and nothing is held."""
+def test_a_flow_parameter_that_there_is_none_of_is_refused_at_once(process_site: LiveSite) -> None:
+    """Its processes would end before they begin, again and again."""
     run_id = process_site.start("train/default", job=sleeper(1), nonsense=1)
-    assert process_site.ended(run_id)["type"] == "FAILED"
+    state = process_site.ended(run_id)
+    assert (state["type"], state["name"]) == ("FAILED", "Failed"), state
+    assert "flow train has no parameter" in state["message"]
     assert_nothing_is_left(process_site, run_id)
-    wait_for(
-        lambda: all(run.exit is not None for run in ledger.runs.of([run_id]).values()),
-        lambda: f"it goes on: {process_site.show(run_id)}",
-    )
