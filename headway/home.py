@@ -5,6 +5,8 @@
       cache/       0711: see `headway.staging.cache`
       secrets/     0711: a folder for each container in it is 0700 and the program's user's
       samples/     0755: public data
+      postgresql/  0755: public programs, which the database's account starts
+      database/    0700: the site's own PostgreSQL, and its account's
       the rest     0700, its files 0600: ledger, keys, addresses, logs, models
 
 Where headway is an ordinary user's, nobody else passes: 0700 all of it.
@@ -17,11 +19,16 @@ from contextlib import suppress
 from pathlib import Path
 from uuid import uuid4
 
+from headway.durable import replace_file, sync_folder
 from headway.errors import InvalidInput
 
 ROOT_HOME = Path("/var/lib/headway")
 """Of root's site: other users may pass on the way to it, as they may not through /root."""
 _SAMPLES = "samples"
+PROGRAMS = "postgresql"
+"""Folder for programs of PostgreSQL, where the system has none."""
+_LEFT = frozenset({_SAMPLES, PROGRAMS, "database"})
+"""What is in a home and is not closed: public, or another account's."""
 _PASSED = frozenset({"runs", "cache", "secrets"})
 _OTHERS = 0o077
 
@@ -67,7 +74,7 @@ def settle(home: Path) -> None:
         allowed = f"it belongs to uid {owner}, not to {os.geteuid()}; give a directory of its own"
         raise InvalidInput("HEADWAY_HOME", str(home), allowed, where="environment")
     for entry in os.scandir(home):
-        if entry.is_symlink() or entry.name == _SAMPLES:
+        if entry.is_symlink() or entry.name in _LEFT:
             continue
         if not entry.is_dir():
             _close(Path(entry.path))
@@ -87,11 +94,11 @@ def node_identity(home: Path) -> str:
     if not kept.exists():
         have_passable(home)
         own = home / f".node.{uuid4().hex}.new"
-        own.write_text(f"{uuid4()}\n")
-        own.chmod(0o600)
+        replace_file(own, f"{uuid4()}\n")
         with suppress(FileExistsError):  # another process was faster: its id holds
             kept.hardlink_to(own)
         own.unlink()
+        sync_folder(home)
     return kept.read_text().strip()
 
 

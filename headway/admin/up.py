@@ -16,7 +16,7 @@ from headway.admin.processes import (
     start_worker,
 )
 from headway.admin.register import register, write_profile
-from headway.admin.supervisor import start_supervisor
+from headway.admin.supervisor import start_supervisor, stop_supervisor
 from headway.errors import (
     LedgerUnreachable,
     RuntimeFailure,
@@ -31,7 +31,6 @@ from headway.node.daemon import (
     database_daemon,
     guard_daemon,
     server_daemon,
-    supervisor_daemon,
     worker_daemon,
 )
 from headway.node.forkstart import running_server
@@ -89,7 +88,7 @@ def take_down(site: Site, say: Say) -> dict[str, Any]:
     """
     settings = site.settings
     cancelled = _end_runs(site, say)
-    supervisor_daemon(settings).stop(signal.SIGTERM, 10.0)  # it would bring back what stops
+    stop_supervisor(settings)  # it would bring back what stops
     stopped = []
     with only_one(settings):
         if worker_daemon(settings).stop(signal.SIGTERM, 10.0):

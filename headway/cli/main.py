@@ -12,12 +12,14 @@ import click
 
 from headway.cli import (
     api,
+    database,
     estimate,
     node,
     profile,
     progress,
     queue,
     replay,
+    run_control,
     runs,
     site,
     submit,
@@ -71,7 +73,10 @@ def headway() -> None:
     """Share a team's GPU servers without getting in each other's way."""
 
 
-for module in (submit, runs, queue, site, node, estimate, progress, replay, api, top, profile):
+for module in (
+    submit, runs, run_control, queue, site, node, database, estimate, progress, replay, api, top,
+    profile,
+):  # fmt: skip
     for command in module.COMMANDS:
         headway.add_command(command)
 

@@ -41,6 +41,9 @@ class Intake:
         self._pool = pool
         self._gates = gates
         self._forecaster = Forecaster(site)
+        self.called: set[str] = set()
+        """Runs that Prefect offers although they have ended or are suspended: what their users
+        want is the janitor's to find out."""
 
     def take_in(self, offers: Iterable[Offer]) -> list[str]:
         """Put new runs into the queue; gives those to be started at once.
@@ -72,6 +75,9 @@ class Intake:
             priority=self._gates.priorities.get(offer.queue, 0),
             submitted_at=offer.submitted_at,
         )
+        if record.state is RunState.ENDED or record.suspended_at is not None:
+            self.called.add(record.run_id)
+            return False
         if record.state is not RunState.WAITING:
             here = record.node == site.settings.node
             return here and live_flow(site.settings.state_dir, record.run_id) is None

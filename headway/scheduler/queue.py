@@ -58,6 +58,8 @@ class PoolQueue:
         self._announced = Announced()
         self._held_back: dict[str, Wait] = {}
         self._fallbacks = Fallbacks()
+        self.called: frozenset[str] = frozenset()
+        """Of the last offers those that the janitor is to look at: see `Intake`."""
 
     @property
     def known(self) -> frozenset[str]:
@@ -72,7 +74,10 @@ class PoolQueue:
 
     def take_in(self, offers: Iterable[Offer]) -> list[str]:
         """Put new runs into the queue; gives those to be started at once: see `Intake`."""
-        return Intake(self._site, self._pool, self._waiting.gates).take_in(offers)
+        intake = Intake(self._site, self._pool, self._waiting.gates)
+        at_once = intake.take_in(offers)
+        self.called = frozenset(intake.called)
+        return at_once
 
     def give_back(self, run_id: str) -> None:
         """The run is not started after all; nothing of one that a flow process has taken up."""

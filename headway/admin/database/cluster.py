@@ -9,6 +9,7 @@ import signal
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NoReturn
 
 from headway.admin.database.account import Account
 from headway.admin.database.binaries import Binaries
@@ -84,6 +85,16 @@ class Cluster:
         if self.daemon.process() is None:
             self.daemon.start(self.command(), environment(), user=self._user, cwd=Path("/"))
         await_ready(self.daemon, "the database", lambda: hosting.answers(url), _START_S, clock)
+
+    def become(self) -> NoReturn:
+        """Let this process be the server."""
+        os.chdir("/")
+        if self.account is not None:
+            os.setgroups([])
+            os.setgid(self.account.gid)
+            os.setuid(self.account.uid)
+        command = self.command()
+        os.execve(command[0], command, environment())  # noqa: S606 - no shell, our own path
 
     def stop(self) -> bool:
         """Stop it; False when it did not run."""

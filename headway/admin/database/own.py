@@ -8,15 +8,17 @@ import signal
 import stat
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import NoReturn
 
 from headway.admin.database.account import Account, NoAccount, account_for
 from headway.admin.database.binaries import Binaries, found
 from headway.admin.database.cluster import LONGEST_FOLDER, Cluster
 from headway.admin.processes import StartFailed
 from headway.clock import Clock
-from headway.errors import HeadwayError
-from headway.home import ROOT_HOME, have_passable
+from headway.errors import HeadwayError, InvalidInput
+from headway.home import PROGRAMS, ROOT_HOME, have_passable
 from headway.ledger import hosting
+from headway.model.document import HIDDEN
 from headway.node.daemon import database_daemon
 from headway.prefect.auth import keep_secret
 from headway.settings import Settings
@@ -71,7 +73,7 @@ def make_database(settings: Settings, clock: Clock, say: Say) -> str:
     folder = _folder(settings)
     _check_new(folder)
     account = _account(folder, say)
-    usable = found(account.name if account is not None else None)
+    usable = _usable(folder, account)
     if not usable:
         raise NoDatabase("there is none with the extension pg_trgm")
     cluster = Cluster(folder, usable[0], account, database_daemon(settings))
@@ -85,6 +87,25 @@ def make_database(settings: Settings, clock: Clock, say: Say) -> str:
     cluster.start(url, clock)
     hosting.have_databases(url)
     return url
+
+
+def become_database(settings: Settings, clock: Clock, say: Say) -> NoReturn:
+    """Become the site's own PostgreSQL, which is made where there is none: for systemd.
+
+    Raises:
+        AlreadyRuns: It runs already.
+        InvalidInput: The site's ledger is elsewhere.
+        NoDatabase: There is no PostgreSQL here that could be started.
+    """
+    if settings.names_ledger:
+        raise InvalidInput("HEADWAY_LEDGER_URL", HIDDEN, "the site has no database of its own")
+    daemon = database_daemon(settings)
+    if not settings.database_note.exists():
+        note_database(settings, make_database(settings, clock, say))
+        daemon.stop(signal.SIGINT, 60.0)
+    daemon.claim()
+    cluster = own_cluster(settings, say)
+    cluster.become()
 
 
 def note_database(settings: Settings, url: str) -> None:
@@ -101,7 +122,7 @@ def own_cluster(settings: Settings, say: Say) -> Cluster:
     """
     folder = _folder(settings)
     account = _account(folder, say)
-    usable = found(account.name if account is not None else None)
+    usable = _usable(folder, account)
     binaries = suiting(usable, made_by(folder))
     return Cluster(folder, binaries, account, database_daemon(settings))
 
@@ -145,6 +166,10 @@ def _account(folder: Path, say: Say) -> Account | None:
         return account_for(folder, say)
     except NoAccount as error:
         raise NoDatabase(error.cause) from error
+
+
+def _usable(folder: Path, account: Account | None) -> list[Binaries]:
+    return found(account.name if account is not None else None, folder.parent / PROGRAMS)
 
 
 def _check_new(folder: Path) -> None:
