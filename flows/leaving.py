@@ -24,9 +24,12 @@ def state_of(site: Site, run_id: str, words: str) -> State[Any]:
     """The state that the ledger calls for now, with *words* where it goes well or goes on.
 
     Raises:
-        Abort: The run is suspended, or another attempt has it.
+        Abort: The run is suspended, or another attempt has it; or the ledger does not tell.
     """
-    run = site.ledger.runs.get(run_id)
+    try:
+        run = site.ledger.runs.get(run_id)
+    except LedgerUnreachable as error:
+        raise Abort(f"left to the janitor: {error}") from error
     if run.exit is not None:
         return Completed(message=words) if run.exit.kind is ExitKind.OK else ended(run.exit)
     if run.state is RunState.WAITING and run.suspended_at is None:

@@ -213,7 +213,10 @@ def _tidy(attempt: Attempt | None, charts: Sequence[RunChart]) -> None:
     """Clean up; only then draw and tell, since nobody should wait for a picture."""
     if attempt is not None:
         try:
-            clean_up(attempt)
+            try:
+                clean_up(attempt)
+            except LeaseLost:  # its steps are another attempt's to tell; what is here goes
+                attempt.clean_up()
         except HeadwayError as error:
             # How the run ended is in the ledger, and the janitor removes what is left.
             get_run_logger().warning("not all was cleaned up: %s", error)

@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
 from tests.support.kills import kill_while_busy  # noqa: E402 - from the project's root
-from tests.support.promises import Watched  # noqa: E402
+from tests.support.promises import Watched, counted  # noqa: E402
 from tests.support.site import live_site  # noqa: E402
 
 
@@ -46,19 +46,10 @@ def main() -> int:
     each = ", ".join(f"{actor} {number}" for actor, number in sorted(killed.items()))
     print(
         f"| kills in one busy site | 300, 0 lost, 0 twice, 0 left behind, 0 wrong in Prefect "
-        f"| {sum(killed.values())} ({each}), {looked} jobs: {_counted(broken)}; "
+        f"| {sum(killed.values())} ({each}), {looked} jobs: {counted(broken)}; "
         f"{time.monotonic() - begun:.0f} s |"
     )
     return int(bool(broken))
-
-
-def _counted(broken: list[str]) -> str:
-    kinds = Counter(each.split(":")[0].split(" says")[0] for each in broken)
-    wrong = kinds["Prefect"]
-    return (
-        f"{kinds['lost']} lost, {kinds['twice']} twice, {kinds['left']} left behind, "
-        f"{wrong} wrong in Prefect"
-    )
 
 
 def _say(words: str) -> None:

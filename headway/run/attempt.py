@@ -234,13 +234,16 @@ class Attempt(NodeAttempt):
     def clean_up(self) -> None:
         """Remove container, lease, ports and the claim on the staged copy. Idempotent.
 
-        The log, the outputs and, unless the run has ended well, the checkpoints stay.
+        The log, the outputs and, unless the run has ended well, the checkpoints stay; so does
+        what a newer attempt has here.
         """
         if self.container_exists():
             self.site.runtime.stop(self.container, self.job.stop_grace)
             remove_container(self.site, self.container, self.run_id)
         forget_secrets(self.site.settings, self.container)
-        self.site.cache.release(self.run_id)
+        newer = self.site.ledger.leases.of_run(self.run_id)
+        if newer is None or newer.node != self.site.settings.node or newer.fence == self.fence:
+            self.site.cache.release(self.run_id)
         self.site.ledger.leases.release(self.fence)
         exit_ = self.record.exit
         if exit_ is not None and exit_.kind is ExitKind.OK:

@@ -13,7 +13,7 @@ from headway.ledger.records import RunRecord
 from headway.model.container_policy import GangNetwork, NetworkMode
 from headway.model.job import TrainingJob
 from headway.model.lease import Fence, Lease, Refuse
-from headway.model.run import Prediction
+from headway.model.run import Prediction, RunState
 from headway.run.rendezvous import Meeting, own_address
 from headway.runtime import secretfiles
 from headway.runtime.redact import FileRedactor
@@ -78,9 +78,12 @@ class NodeAttempt:
         """The lease of this attempt, whose claim is taken up here; None where it has none.
 
         Raises:
-            LeaseLost: It was granted on another node since, or given back at this moment.
+            LeaseLost: The run has ended; or it was granted on another node since, or given back
+                at this moment.
         """
         leases = self.site.ledger.leases
+        if self.record.state is RunState.ENDED:
+            raise LeaseLost(self.run_id, self.number, "somebody has ended the run")
         lease = leases.of_run(self.run_id)
         if lease is None or lease.attempt != self.number:
             return None  # the attempt before has not let go of its own yet

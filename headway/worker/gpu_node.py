@@ -18,8 +18,6 @@ import anyio.abc
 import httpx
 from prefect.client.schemas.objects import FlowRun
 from prefect.client.schemas.responses import WorkerFlowRunResponse
-from prefect.events.clients import get_events_subscriber
-from prefect.events.filters import EventFilter, EventNameFilter
 from prefect.logging import get_logger
 from prefect.states import Failed
 from prefect.workers.base import (
@@ -34,7 +32,7 @@ from headway.node.daemon import worker_daemon
 from headway.node.flowrun import FENCED
 from headway.node.forkstart import stub_command
 from headway.node.janitor import Janitor
-from headway.node.prune import tidy
+from headway.node.prune import complete_removals, tidy
 from headway.node.sampler import SAMPLE_EVERY_S, Sampler
 from headway.policy.claims import CLAIM_LIMIT_S
 from headway.policy.reconcile import FLOW_STARTS_WITHIN_S
@@ -42,6 +40,7 @@ from headway.scheduler.queue import PoolQueue
 from headway.site import current_site
 from headway.this_node import heartbeat, join_site
 from headway.worker.claims import Claims
+from headway.worker.events import LISTEN_AGAIN_S, events
 from headway.worker.flow_process import flow_environment, have_fork_server, refusal, start
 from headway.worker.housekeeping import adopt_blocks, adopt_gates, mend
 from headway.worker.offers import foreign, instructions, offers
@@ -62,13 +61,6 @@ _JANITOR_EVERY_S = 5.0
 _PRUNE_EVERY_S = 3600.0
 _PAGES_EVERY_S = 1.0
 _CLAIMS_EVERY_S = 0.5
-_LISTEN_AGAIN_S = 5.0
-_NEW = ("prefect.flow-run.Scheduled",)
-_ASKED = tuple(
-    f"prefect.flow-run.{state}"
-    for state in ("Cancelled", "Cancelling", "Suspended", "Paused", "Resuming", "AwaitingRetry")
-)
-"""What a run is called when its user cancels, suspends, resumes or retries it."""
 
 
 class FlowEnded(BaseWorkerResult):
@@ -138,7 +130,7 @@ class GpuNodeWorker(BaseWorker[BaseJobConfiguration, BaseVariables, BaseWorkerRe
             (self._pass, "no pass over the queue", math.inf, self._wake),
             (self._go_on_claiming, "claims wait for the next pass", _CLAIMS_EVERY_S, None),
             (self._tell, "why runs wait is not on their pages", _PAGES_EVERY_S, None),
-            (self._listen, "no events from Prefect", _LISTEN_AGAIN_S, None),
+            (self._listen, "no events from Prefect", LISTEN_AGAIN_S, None),
         ):
             self._tasks.start_soon(go_on, body, clock, without, every_s, wake)
 
@@ -339,6 +331,7 @@ class GpuNodeWorker(BaseWorker[BaseJobConfiguration, BaseVariables, BaseWorkerRe
         self._reading = await anyio.to_thread.run_sync(self._sampler.tick)
 
     async def _prune(self) -> None:
+        await anyio.to_thread.run_sync(complete_removals, self._site)
         if not self._house_kept:
             return  # how long runs are kept may have changed: the blocks are read first
         await anyio.to_thread.run_sync(tidy, self._site)
@@ -353,14 +346,8 @@ class GpuNodeWorker(BaseWorker[BaseJobConfiguration, BaseVariables, BaseWorkerRe
 
     async def _listen(self) -> None:
         """Act the moment a run is scheduled or its user wants something, before the next poll."""
-        wanted = EventFilter(event=EventNameFilter(name=[*_NEW, *_ASKED]))
-        try:
-            async with get_events_subscriber(filter=wanted) as events:
-                async for event in events:
-                    if event.event in _ASKED:
-                        self._called.add(event.resource.id.removeprefix("prefect.flow-run."))
-                        self._housework.set()
-                    self._wake.set()
-        except Exception as error:  # noqa: BLE001 - polling goes on meanwhile
-            log.info("no events from Prefect (%s): polling instead", error)
-            await anyio.sleep(_LISTEN_AGAIN_S)
+        async for event in events():
+            if event.asked:
+                self._called.add(event.run_id)
+                self._housework.set()
+            self._wake.set()

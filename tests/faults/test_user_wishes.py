@@ -96,11 +96,11 @@ def test_a_run_whose_worker_was_replaced_is_cancelled_all_the_same(
 def test_a_flow_killed_behind_the_end_of_its_run_leaves_the_state_of_the_ledger(
     process_site: LiveSite, tmp_path: Path, ledger: Ledger
 ) -> None:
-    """In its clean-up: the run has ended well, and Prefect hears of a crash."""
+    """At the end of its clean-up: nothing is held any more, and Prefect hears of a crash."""
     site = process_site
     run_id = started(site, tmp_path, "kill-in-clean-up", steps=4)
     pid = site.flow_pid(run_id)
-    at_once(lambda: ledger.runs.get(run_id).state is RunState.ENDED)
+    at_once(lambda: ledger.leases.of_run(run_id) is None)
     with suppress(ProcessLookupError):
         os.kill(pid, signal.SIGKILL)
     wait_for(lambda: told(ledger, run_id), lambda: f"{site.show(run_id)} {site.worker_log()}")
@@ -116,6 +116,7 @@ def test_a_state_that_does_not_say_what_the_ledger_says_is_corrected(
     site = process_site
     run_id = site.submit(tmp_path, name="late", command=["true"])
     at_once(lambda: [run.exit for run in ledger.runs.of([run_id]).values() if run.exit])
+    at_once(lambda: ledger.leases.of_run(run_id) is None)
     set_state(site, run_id, type=said)
     wait_for(lambda: told(ledger, run_id), lambda: f"{site.show(run_id)} {site.worker_log()}")
     assert site.until(run_id, "Completed", said.title())["state"] == "Completed"

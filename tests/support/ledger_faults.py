@@ -49,8 +49,15 @@ def enqueue(ledger: Ledger, run_id: str) -> None:
     )  # fmt: skip
 
 
-def next_step(ledger: Ledger, run: RunRecord, chance: random.Random) -> None:
-    """Do what comes next for *run*, by what the ledger says of it."""
+def next_step(ledger: Ledger, run: RunRecord, chance: random.Random, *, gone: float = 0.3) -> None:
+    """Do what comes next for *run*, by what the ledger says of it.
+
+    Args:
+        ledger: The ledger.
+        run: The run as it is now.
+        chance: Decides where several things may come next.
+        gone: Share of the containers that vanish, so that the run goes back to the queue.
+    """
     lease = ledger.leases.of_run(run.run_id)
     before = lease is not None and lease.attempt < run.attempt
     match run.state:
@@ -70,7 +77,7 @@ def next_step(ledger: Ledger, run: RunRecord, chance: random.Random) -> None:
             ledger.runs.begin(lease.fence, container="c", runtime="process")
         case RunState.RUNNING:
             fence = fence_of(ledger, run.run_id)
-            if run.attempt < ATTEMPTS and chance.random() < 0.3:
+            if run.attempt < ATTEMPTS and chance.random() < gone:
                 ledger.runs.requeue(fence, GONE)
             else:
                 ledger.runs.finish(fence, OK, Measurement())
@@ -153,9 +160,8 @@ def killed_once(url: str, run_ids: list[str], seed: int) -> None:
     assert os.WIFSIGNALED(status), f"seed {seed}: it ended by itself"
 
 
-@contextmanager
-def commits_reported_failed(share: float, seed: int) -> Iterator[list[int]]:
-    """Report so large a share of what was committed as failed; how many, so far."""
+def lose_answers(share: float, seed: int) -> list[int]:
+    """From now on, report so large a share of what was committed as failed; how many, so far."""
     chance, lost, original = random.Random(seed), [0], Database.transaction
 
     @contextmanager
@@ -167,7 +173,14 @@ def commits_reported_failed(share: float, seed: int) -> Iterator[list[int]]:
             raise LedgerUnreachable("the ledger", "the answer was lost after the commit")
 
     Database.transaction = transaction  # type: ignore[method-assign]
+    return lost
+
+
+@contextmanager
+def commits_reported_failed(share: float, seed: int) -> Iterator[list[int]]:
+    """The same for a while."""
+    original = Database.transaction
     try:
-        yield lost
+        yield lose_answers(share, seed)
     finally:
         Database.transaction = original  # type: ignore[method-assign]

@@ -6,6 +6,7 @@ whether they met another one of the same run: see `PROGRAM`.
 
 import json
 import time
+from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -64,7 +65,7 @@ class Watched:
         while True:
             try:
                 with self.site.server() as server:
-                    run_id = server.submit({"job": job}, name=name, tags=[], key=key or name)
+                    run_id = server.submit({"job": job}, name=name, tags=[], key=key or name).run_id
             except Exception:
                 if time.monotonic() > deadline:
                     raise
@@ -145,3 +146,12 @@ class Watched:
                 if seen != wanted:
                     found.append(f"Prefect says {seen} of {run_id}, the ledger {wanted}")
         return found
+
+
+def counted(broken: Iterable[str]) -> str:
+    """How often which promise is broken, as a row says it."""
+    kinds = Counter(each.split(":")[0].split(" says")[0] for each in broken)
+    return (
+        f"{kinds['lost']} lost, {kinds['twice']} twice, {kinds['left']} left behind, "
+        f"{kinds['Prefect']} wrong in Prefect"
+    )
