@@ -17,9 +17,9 @@ import psycopg
 import pytest
 
 from headway.admin.database import binaries
+from headway.admin.database.choice import have_database
 from headway.admin.database.own import (
     NoDatabase,
-    have_database,
     looked_at,
     made_by,
     make_database,

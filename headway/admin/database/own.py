@@ -13,7 +13,6 @@ from typing import NoReturn
 from headway.admin.database.account import Account, NoAccount, account_for
 from headway.admin.database.binaries import Binaries, found
 from headway.admin.database.cluster import LONGEST_FOLDER, Cluster
-from headway.admin.processes import StartFailed
 from headway.clock import Clock
 from headway.errors import HeadwayError, InvalidInput
 from headway.home import PROGRAMS, ROOT_HOME, have_passable
@@ -194,33 +193,6 @@ def _have_folder(cluster: Cluster) -> None:
     cluster.folder.mkdir(mode=0o700)
     (cluster.folder / _UNFINISHED).touch()
     cluster.give(cluster.folder)
-
-
-def have_database(settings: Settings, clock: Clock, say: Say) -> bool:
-    """Have the site's database run: its own PostgreSQL, made with a new site.
-
-    Where none can be had, the site is on SQLite, and *say* is told what that means.
-
-    Returns:
-        Whether it was started.
-
-    Raises:
-        NoDatabase: The site has one, and nothing here can start it.
-        StartFailed: The site has one, and it did not come up.
-    """
-    if settings.names_ledger:
-        return False
-    if settings.database_note.exists():
-        return start_database(settings, clock, say)
-    if settings.ledger_file.exists():
-        return False
-    try:
-        note_database(settings, make_database(settings, clock, say))
-    except (NoDatabase, StartFailed) as error:
-        database_daemon(settings).stop(signal.SIGINT, 60.0)
-        say(f"{error}. Until then the site is on SQLite, which bears {WEAKNESS}")
-        return False
-    return True
 
 
 def looked_at(settings: Settings) -> tuple[bool, str]:
