@@ -126,6 +126,19 @@ def own_cluster(settings: Settings, say: Say) -> Cluster:
     return Cluster(folder, binaries, account, database_daemon(settings))
 
 
+def client_programs(settings: Settings) -> Binaries:
+    """Programs that speak to the site's databases: the newest, which know every older server.
+
+    Raises:
+        NoDatabase: There are none here.
+    """
+    folder = _folder(settings)
+    usable = found(None, folder.parent / PROGRAMS)
+    if not usable:
+        raise NoDatabase("its programs pg_dump and pg_restore are not here")
+    return max(usable, key=lambda each: each.major)
+
+
 def suiting(usable: Sequence[Binaries], major: int) -> Binaries:
     """Those of *usable* that can run a cluster which PostgreSQL *major* made.
 
