@@ -5,9 +5,10 @@ either. A result is a pickle, and where it lies would be for whoever writes to
 Prefect's API to say: in a run's state, or as the server's default storage.
 """
 
+from contextlib import nullcontext
 from typing import NoReturn
 
-from prefect import results
+from prefect import flow_engine, results
 
 
 async def _never_read(*_: object) -> NoReturn:
@@ -21,3 +22,5 @@ async def _no_block() -> None:
 results.ResultStore._from_metadata = _never_read  # type: ignore[assignment,method-assign]  # noqa: SLF001
 results._aread_server_default_result_storage_block_id = _no_block  # noqa: SLF001
 results._read_server_default_result_storage_block_id = lambda: None  # noqa: SLF001
+# The janitor suspends runs: no flow has to listen for it, over a connection of its own.
+vars(flow_engine)["observe_flow_run_suspension"] = lambda *_: nullcontext()

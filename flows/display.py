@@ -42,7 +42,7 @@ class Display:
         self._log_lines = LogLines(logger, clock)
         self._chart = chart
         self._clock = clock
-        self._next_update_s = clock.monotonic_s()
+        self._next_update_s = clock.monotonic_s() + _UPDATE_EVERY_S
         self._bar = Artifact(create_progress_artifact, key="progress", description="Training")
         self._line = Artifact(
             create_markdown_artifact,

@@ -13,7 +13,8 @@ from prefect.client.schemas.objects import State, StateType
 from prefect.runtime import flow_run
 from prefect.states import Failed, Scheduled
 
-from flows.train import back_to_the_line, run_attempt
+from flows.leaving import back_to_the_line
+from flows.train import run_attempt
 from headway.errors import HeadwayError, LeaseLost, LedgerUnreachable
 from headway.node.flowlock import hold_flow
 from headway.prefect.client import RANK
@@ -41,7 +42,7 @@ def rank(
     with hold_flow(site.settings.state_dir, run_id):
         state = run_part(site, run_id, lease, Meeting(gang, attempt, address, port, number, nodes))
         if state.type is StateType.SCHEDULED:
-            back_to_the_line(run_id, state, site.clock.now())
+            back_to_the_line(site, run_id, state)
         return state
 
 

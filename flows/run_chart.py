@@ -14,6 +14,8 @@ from headway.run.follow import Watched
 _EVERY_S = 30.0
 _WAIT_AT_END_S = 20.0
 _MAX_SAMPLES = 2000
+_A_LINE = 2
+"""So many points make one."""
 _TEXT = "What the log says, how long iterations take, and host memory against its limit."
 
 
@@ -55,14 +57,19 @@ class RunChart:
                 self._show(ready.result())
             if self._drawing is None and now.elapsed_s >= self._next_s:
                 self._next_s = now.elapsed_s + _EVERY_S
-                self._drawing = self._begin()
+                self._drawing = self._begin(self._points())
         except Exception as error:  # noqa: BLE001 - the chart must never end the run
             self._logger.debug("the chart of the run could not be shown: %s", error)
 
     def close(self) -> None:
-        """The container has ended: leave a chart of all of it."""
+        """The container has ended: leave a chart of all of it, where there is a line to draw.
+
+        To draw costs a short run as much as all its steps.
+        """
         try:
-            self._show(self._begin().result(_WAIT_AT_END_S))
+            points = self._points()
+            if len(points) >= _A_LINE or len(self._memory) >= _A_LINE:
+                self._show(self._begin(points).result(_WAIT_AT_END_S))
         except Exception as error:  # noqa: BLE001 - the chart must never end the run
             self._logger.debug("the chart of the run could not be shown: %s", error)
         finally:
@@ -76,8 +83,8 @@ class RunChart:
         if len(self._memory) > _MAX_SAMPLES:
             del self._memory[1::2]
 
-    def _begin(self) -> Future[bytes]:
-        return self._thread.submit(_draw, self._points(), list(self._memory), self._limit_bytes)
+    def _begin(self, points: Sequence[ProgressPoint]) -> Future[bytes]:
+        return self._thread.submit(_draw, points, list(self._memory), self._limit_bytes)
 
     def _show(self, png: bytes) -> None:
         self._page.show(picture_text(png, _TEXT))

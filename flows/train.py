@@ -6,22 +6,22 @@ one to know something.
 """
 
 import json
-from collections.abc import Callable, Mapping
-from datetime import datetime, timedelta
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, cast
 
 import httpx
 from prefect import flow
 from prefect.blocks.system import Secret
-from prefect.client.orchestration import get_client
 from prefect.client.schemas.objects import State, StateType
-from prefect.exceptions import Abort, TerminationSignal
+from prefect.exceptions import TerminationSignal
 from prefect.logging import get_run_logger
 from prefect.runtime import deployment, flow_run
-from prefect.states import Completed, Failed, Scheduled
+from prefect.states import Failed, Scheduled
 
 from flows.display import Display, show_comparison, show_profile, show_report
+from flows.leaving import RETRY_S, back_to_the_line, is_over, state_of
 from flows.run_chart import RunChart
 from flows.start_ranks import start_ranks
 from flows.steps import KeptResult, step
@@ -29,13 +29,14 @@ from headway.errors import (
     EngineUnreachable,
     HeadwayError,
     InvalidInput,
+    LeaseLost,
     LedgerUnreachable,
     SiteUnreachable,
 )
 from headway.model.job import TrainingJob
 from headway.model.job_text import job_from_document
 from headway.model.lease import Lease, Wait
-from headway.model.run import Exit, ExitKind, cancelled_by
+from headway.model.run import Exit, ExitKind, RunState
 from headway.node.flowlock import hold_flow
 from headway.run.attempt import Attempt, exit_of
 from headway.run.followed import Followed
@@ -44,7 +45,6 @@ from headway.site import Site, current_site
 from headway.units import format_size
 from headway.views.run_history import history_of
 from headway.views.run_report import markdown
-from headway.worker.states import ended
 
 DIGITS = TrainingJob(
     name="digits",
@@ -52,8 +52,6 @@ DIGITS = TrainingJob(
     command=["python", "-m", "samples.digits.train"],
 )
 """What `train` runs when it is given nothing: a few seconds of real training."""
-
-_RETRY_S = 5.0
 
 
 @step("stage_data")
@@ -144,8 +142,8 @@ def train(job: TrainingJob = DIGITS) -> State[Any]:
             if state.type is not StateType.SCHEDULED:
                 return state
             if deployment.id is not None:
-                back_to_the_line(run_id, state, site.clock.now())
-            site.clock.sleep(_RETRY_S)  # called as a function: nobody else would start it again
+                back_to_the_line(site, run_id, state)
+            site.clock.sleep(RETRY_S)  # called as a function: nobody else would start it again
 
 
 def run_attempt(
@@ -153,18 +151,43 @@ def run_attempt(
 ) -> State[Any]:
     """One attempt; its final state, or a SCHEDULED one when there is to be another.
 
+    What the state says is what the ledger says by then: somebody else may have ended the run.
+
     Args:
         site: This node's.
         run_id: The flow run.
         document: The job.
         meeting: Where a rank of a gang meets the others; None for the run that leads.
+
+    Raises:
+        Abort: The run is suspended, or another attempt has it: its state is not to be written.
     """
     attempt: Attempt | None = None
-    chart: RunChart | None = None
     leave = False
+    charts: list[RunChart] = []
     try:
         job = document if isinstance(document, TrainingJob) else job_from_document(document)
-        attempt = Attempt(site, run_id, job, meeting)
+        attempt = Attempt(site, run_id, job, meeting, planned=deployment.id is not None)
+        return _steps(attempt, charts)
+    except (LedgerUnreachable, EngineUnreachable) as error:
+        leave = True  # nothing can be recorded or removed now; the next process goes on here
+        return Scheduled(name="AwaitingRetry", message=str(error))
+    except LeaseLost as error:
+        return state_of(site, run_id, str(error))
+    except HeadwayError as error:
+        return Failed(message=str(error))
+    except TerminationSignal:
+        leave = attempt is None or not is_over(attempt)
+        if leave:
+            raise
+        return state_of(site, run_id, "its process was told to leave")
+    finally:
+        _tidy(None if leave else attempt, charts)
+
+
+def _steps(attempt: Attempt, charts: list[RunChart]) -> State[Any]:
+    """The steps of the attempt; what it draws goes into *charts*."""
+    try:
         stage_data(attempt)
         lease = admit(attempt)
         if isinstance(lease, Wait):
@@ -172,88 +195,54 @@ def run_attempt(
         secrets = partial(_secrets, attempt)
         start_ranks(attempt, lease, secrets)
         chart = RunChart(get_run_logger(), attempt.points, lease.host_memory_bytes)
-        followed = train_container(attempt, lease, secrets, chart)
-        return _state_of(attempt, update_estimates(attempt, followed))
-    except (LedgerUnreachable, EngineUnreachable) as error:
-        leave = True  # nothing can be recorded or removed now; the next process goes on here
-        return Scheduled(name="AwaitingRetry", message=str(error))
-    except InvalidInput as error:
-        if attempt is not None:
-            attempt.end(Exit(ExitKind.REFUSED, None, str(error)))
-        return Failed(message=str(error))
-    except HeadwayError as error:
-        if attempt is None:
-            return Failed(message=str(error))
-        return _state_of(attempt, attempt.fail(exit_of(error)))
-    except TerminationSignal:
-        words = _cancelled(run_id)
-        leave = attempt is None or words is None
-        if attempt is not None and words is not None:
-            attempt.end(Exit(ExitKind.CANCELLED, None, words))
+        charts.append(chart)
+        exit_ = update_estimates(attempt, train_container(attempt, lease, secrets, chart))
+    except (LedgerUnreachable, EngineUnreachable, LeaseLost):
         raise
-    finally:
-        _tidy(None if leave else attempt, chart)
+    except InvalidInput as error:
+        exit_ = Exit(ExitKind.REFUSED, None, str(error))
+        attempt.end(exit_)
+    except HeadwayError as error:
+        exit_ = attempt.fail(exit_of(error))
+    if exit_.kind is ExitKind.OK and attempt.ended:
+        exit_ = replace(exit_, message=attempt.summary())
+    return state_of(attempt.site, attempt.run_id, exit_.message)
 
 
-def _tidy(attempt: Attempt | None, chart: RunChart | None) -> None:
+def _tidy(attempt: Attempt | None, charts: Sequence[RunChart]) -> None:
     """Clean up; only then draw and tell, since nobody should wait for a picture."""
     if attempt is not None:
         try:
-            clean_up(attempt)
+            try:
+                clean_up(attempt)
+            except LeaseLost:  # its steps are another attempt's to tell; what is here goes
+                attempt.clean_up()
         except HeadwayError as error:
             # How the run ended is in the ledger, and the janitor removes what is left.
             get_run_logger().warning("not all was cleaned up: %s", error)
-    if chart is not None:
+    for chart in charts:
         chart.close()
-    if attempt is not None and attempt.ended:
+    if attempt is not None:
         _tell(attempt)
 
 
 def _tell(attempt: Attempt) -> None:
-    """Put the run's report on its page; `headway show` tells it too, should Prefect be away."""
+    """Put an ended run's report on its page; `headway show` tells it too when Prefect is away."""
     try:
-        record = attempt.site.ledger.runs.get(attempt.run_id)
-        show_report(markdown(history_of(attempt.site, record)))
+        record = attempt.record
+        if record.state is RunState.ENDED:
+            show_report(markdown(history_of(attempt.site, record)))
     except Exception as error:  # noqa: BLE001 - the run has ended; its report must not change how
         get_run_logger().debug("the report of the run could not be shown: %s", error)
-
-
-def _state_of(attempt: Attempt, exit_: Exit) -> State[Any]:
-    if not attempt.ended:
-        return Scheduled(name="AwaitingRetry", message=exit_.message)
-    if exit_.kind is ExitKind.OK:
-        return Completed(message=attempt.summary())
-    return ended(exit_)
 
 
 def _not_now(attempt: Attempt, wait: Wait) -> State[Any]:
     """Back to the queue; a rank, which cannot wait alone, ends and its gang with it."""
     if attempt.is_rank:
         exit_ = Exit(ExitKind.INFRASTRUCTURE, None, f"no room after all: {wait.reason}")
-        return _state_of(attempt, attempt.fail(exit_))
+        return state_of(attempt.site, attempt.run_id, attempt.fail(exit_).message)
     attempt.give_back(wait)
     return Scheduled(name="AwaitingHeadroom", message=wait.reason)
-
-
-def back_to_the_line(run_id: str, state: State[Any], now: datetime) -> None:
-    """Make the run claimable again and leave; the worker starts it when it fits."""
-    soon = now + timedelta(seconds=_RETRY_S)
-    again: State[Any] = Scheduled(scheduled_time=soon, name=state.name, message=state.message)
-    with get_client(sync_client=True) as client:
-        client.set_flow_run_state(cast("Any", run_id), again, force=True)
-    raise Abort(f"back to the queue: {state.message}")
-
-
-def _cancelled(run_id: str) -> str | None:
-    """Who asked for the end, as far as is known; any other signal must not stop the container."""
-    try:
-        with get_client(sync_client=True) as client:
-            state = client.read_flow_run(cast("Any", run_id)).state
-    except Exception:  # noqa: BLE001 - without an answer the container goes on
-        return None
-    if state is None or state.type not in {StateType.CANCELLING, StateType.CANCELLED}:
-        return None
-    return cancelled_by(state.message or "")
 
 
 def _secrets(attempt: Attempt) -> dict[str, str]:

@@ -19,6 +19,7 @@ from contextlib import suppress
 from pathlib import Path
 from uuid import uuid4
 
+from headway.durable import replace_file, sync_folder
 from headway.errors import InvalidInput
 
 ROOT_HOME = Path("/var/lib/headway")
@@ -93,11 +94,11 @@ def node_identity(home: Path) -> str:
     if not kept.exists():
         have_passable(home)
         own = home / f".node.{uuid4().hex}.new"
-        own.write_text(f"{uuid4()}\n")
-        own.chmod(0o600)
+        replace_file(own, f"{uuid4()}\n")
         with suppress(FileExistsError):  # another process was faster: its id holds
             kept.hardlink_to(own)
         own.unlink()
+        sync_folder(home)
     return kept.read_text().strip()
 
 

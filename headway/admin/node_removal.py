@@ -6,8 +6,9 @@ from typing import NamedTuple
 
 from headway.admin.node_wait import wait_until_unheld
 from headway.errors import InvalidInput, RunUnknown
-from headway.model.run import DELETED, ExitKind
-from headway.node.janitor import Janitor, Mending, PrefectRun
+from headway.model.run import ExitKind
+from headway.node.janitor import Janitor
+from headway.node.mending import Mending, PrefectRun
 from headway.policy.guard import GuardTimes
 from headway.policy.reconcile import Action, PrefectView
 from headway.prefect.client import PrefectServer
@@ -88,11 +89,10 @@ def unknown_node(site: Site, name: str) -> InvalidInput:
 
 
 def _tell(server: PrefectServer, mending: Mending) -> None:
-    if mending.action is Action.SET_CANCELLED:
-        server.end(mending.run_id, "CANCELLED", mending.exit.message if mending.exit else DELETED)
-    elif mending.action is Action.SET_FINAL and mending.exit is not None:
-        cancelled = mending.exit.kind is ExitKind.CANCELLED
-        server.end(mending.run_id, "CANCELLED" if cancelled else "FAILED", mending.exit.message)
+    exit_ = mending.run.exit
+    if mending.action is Action.SET_FINAL and exit_ is not None:
+        cancelled = exit_.kind is ExitKind.CANCELLED
+        server.end(mending.run.run_id, "CANCELLED" if cancelled else "FAILED", exit_.message)
 
 
 def _then(site: Site, run_id: str) -> str:

@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable
 
 from headway.errors import InvalidInput
+from headway.model.node import NodeState
 from headway.policy.guard import GuardTimes
 from headway.site import Site
 from headway.units import format_duration
@@ -16,16 +17,18 @@ _CLOCKS_DIFFER_S = 2.0
 def wait_until_unheld(site: Site, name: str, say: Callable[[str], None]) -> None:
     """Wait until the ttl and the margin have passed since the last renewal on node *name*.
 
-    By the database's clock. Until then its guard may be waiting for the ledger, with
-    containers that train; `headway.policy.guard` says why they are dead after it.
+    By the database's clock. Its guard, if it reaches the ledger, renews nothing from now on
+    and stops what runs there; if not, it may be waiting for the ledger with containers that
+    train. `headway.policy.guard` says why they are dead after this.
 
     Raises:
-        InvalidInput: Its guard is alive, or its leases do not expire.
+        InvalidInput: Its worker came back meanwhile, or its leases do not expire.
     """
     margin_s = GuardTimes(site.settings.lease_ttl_s).margin_s
     left_s = site.ledger.nodes.held_s(name, margin_s)
     if math.isinf(left_s):
         raise InvalidInput("node", name, _NEVER)
+    site.ledger.nodes.set_state(name, NodeState.LOST, "it is being removed")
     if left_s > 0:
         say(
             f"what runs on {name} may be alive for {format_duration(left_s)} more: waiting. If its "
@@ -38,7 +41,7 @@ def wait_until_unheld(site: Site, name: str, say: Callable[[str], None]) -> None
         left_s = site.ledger.nodes.held_s(name, margin_s)
         now_s = site.clock.monotonic_s()
         if now_s + left_s > ends_s + _CLOCKS_DIFFER_S:
-            raise InvalidInput("node", name, _RENEWED)
+            raise InvalidInput("node", name, _BACK)
         if now_s - told_s >= _TELL_EVERY_S:
             told_s = now_s
             say(f"{format_duration(max(left_s, 0.0))} left …")
@@ -48,7 +51,7 @@ _NEVER = (
     "it was the site's only node when it last renewed its leases, so it stops nothing by "
     "itself; once you know that its machine is off, add --powered-off"
 )
-_RENEWED = (
-    "its guard renews the leases of what is alive there, so nothing was changed; stop it there "
-    "with `headway node leave`, or switch the machine off and add --powered-off"
+_BACK = (
+    "its worker came back meanwhile and its leases are renewed again, so it was not removed; stop "
+    "it there with `headway node leave`, or switch the machine off and add --powered-off"
 )

@@ -1,9 +1,11 @@
 """Brings back what has died of the site's processes on this machine, where no systemd does.
 
 `headway up` starts it last, and `headway down` stops it first. Each process has a thread of its
-own: a server that takes its time keeps no worker from coming back.
+own: a server that takes its time keeps no worker from coming back. The guard brings the
+supervisor back.
 """
 
+import json
 import logging
 import signal
 import sys
@@ -15,6 +17,7 @@ from headway.admin.database.own import start_database
 from headway.admin.environment import site_environment
 from headway.admin.processes import StartFailed, start_guard, start_prefect, start_worker
 from headway.clock import Clock, SystemClock
+from headway.durable import replace_file
 from headway.errors import HeadwayError
 from headway.node.daemon import (
     Daemon,
@@ -22,6 +25,7 @@ from headway.node.daemon import (
     guard_daemon,
     server_daemon,
     supervisor_daemon,
+    supervisor_note,
     worker_daemon,
 )
 from headway.policy.restart import Restarts
@@ -39,8 +43,16 @@ def start_supervisor(settings: Settings) -> bool:
     with daemon.starting():
         if daemon.process() is not None:
             return False
-        daemon.start([sys.executable, "-m", __name__], site_environment(settings))
+        command = [sys.executable, "-m", __name__]
+        replace_file(supervisor_note(settings), json.dumps(command))
+        daemon.start(command, site_environment(settings))
     return True
+
+
+def stop_supervisor(settings: Settings) -> None:
+    """Stop it, for good: nothing brings it back either."""
+    supervisor_note(settings).unlink(missing_ok=True)
+    supervisor_daemon(settings).stop(signal.SIGTERM, 10.0)
 
 
 def kept(settings: Settings, clock: Clock) -> Mapping[Daemon, Start]:
@@ -78,6 +90,7 @@ def keep(daemon: Daemon, start: Start, clock: Clock, leave: threading.Event) -> 
 def main() -> None:
     """Be the supervisor of the site that the environment names."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
+    logging.getLogger("httpx").setLevel(logging.WARNING)  # it tells of every question
     settings, clock, leave = read_settings(), SystemClock(), threading.Event()
     supervisor_daemon(settings).claim()
 

@@ -16,7 +16,7 @@ from headway.admin.processes import (
     start_worker,
 )
 from headway.admin.register import register, write_profile
-from headway.admin.supervisor import start_supervisor
+from headway.admin.supervisor import start_supervisor, stop_supervisor
 from headway.errors import (
     LedgerUnreachable,
     RuntimeFailure,
@@ -25,13 +25,12 @@ from headway.errors import (
 )
 from headway.gateway.submit import os_user
 from headway.home import ROOT_HOME, settle
-from headway.model.job_text import job_from_document
+from headway.model.job_text import stop_grace_s
 from headway.model.run import CANCELLED_BY
 from headway.node.daemon import (
     database_daemon,
     guard_daemon,
     server_daemon,
-    supervisor_daemon,
     worker_daemon,
 )
 from headway.node.forkstart import running_server
@@ -89,7 +88,7 @@ def take_down(site: Site, say: Say) -> dict[str, Any]:
     """
     settings = site.settings
     cancelled = _end_runs(site, say)
-    supervisor_daemon(settings).stop(signal.SIGTERM, 10.0)  # it would bring back what stops
+    stop_supervisor(settings)  # it would bring back what stops
     stopped = []
     with only_one(settings):
         if worker_daemon(settings).stop(signal.SIGTERM, 10.0):
@@ -122,7 +121,7 @@ def _end_runs(site: Site, say: Say) -> list[str]:
                 say(f"cancelling {run.name} ({run.run_id[:8]}) …")
                 with contextlib.suppress(RunUnknown):  # deleted: the janitor ends it
                     server.cancel(run.run_id, f"{CANCELLED_BY}{os_user()} (headway down)")
-        grace_s = max((job_from_document(run.job).stop_grace for run in under_way), default=0.0)
+        grace_s = max((stop_grace_s(run.job) for run in under_way), default=0.0)
         end = site.clock.monotonic_s() + grace_s + _END_S
         while (left := _still_here(site)) and site.clock.monotonic_s() < end:
             site.clock.sleep(0.5)

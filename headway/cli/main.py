@@ -19,6 +19,7 @@ from headway.cli import (
     progress,
     queue,
     replay,
+    run_control,
     runs,
     site,
     submit,
@@ -73,19 +74,9 @@ def headway() -> None:
 
 
 for module in (
-    submit,
-    runs,
-    queue,
-    site,
-    node,
-    estimate,
-    progress,
-    replay,
-    api,
-    top,
+    submit, runs, run_control, queue, site, node, database, estimate, progress, replay, api, top,
     profile,
-    database,
-):
+):  # fmt: skip
     for command in module.COMMANDS:
         headway.add_command(command)
 

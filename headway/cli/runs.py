@@ -1,4 +1,4 @@
-"""Commands about runs: runs, show, logs, cancel."""
+"""Commands about runs: runs, show, logs."""
 
 import sys
 from typing import TYPE_CHECKING, Any
@@ -130,22 +130,31 @@ def _run_row(view: dict[str, Any]) -> list[str]:
     ]
 
 
-def _found(
-    site: "Site", server: "PrefectServer", text: str
+def find_run(
+    site: "Site", server: "PrefectServer", text: str, *, still_going: bool = False
 ) -> "tuple[ListedRun, RunRecord | None]":
-    """The run called *text*: its id, the beginning of it, or its name."""
+    """The run called *text*: its id, the beginning of it, or its name.
+
+    Of several of one name the newest; with *still_going* the newest that has not ended, if any.
+    """
     from headway.errors import RunUnknown
+    from headway.model.run import RunState
+    from headway.prefect.client import FINAL
 
     if not text:
         raise RunUnknown(text)  # each id begins with it: a variable that was not set
     try:
-        record = site.ledger.runs.find(text)
+        record = site.ledger.runs.find(text, still_going=still_going)
     except RunUnknown:
+        record = None
+    if record is None or (still_going and record.state is RunState.ENDED):
         # Perhaps no worker has seen it yet; then Prefect alone knows it.
         for run in server.runs(200):
-            if run.name == text or run.run_id.startswith(text):
-                return run, None
-        raise
+            called = run.name == text or run.run_id.startswith(text)
+            if called and (record is None or run.state_type not in FINAL):
+                return run, site.ledger.runs.of([run.run_id]).get(run.run_id)
+    if record is None:
+        raise RunUnknown(text)
     return server.run(record.run_id), record
 
 
@@ -158,7 +167,7 @@ def show(run: str, machine: bool) -> None:
 
     site = this_site()
     with open_server(site) as server:
-        seen, record = _found(site, server, run)
+        seen, record = find_run(site, server, run)
         view = details(site, seen, record, ui_url(server))
     if machine:
         print_json(view)
@@ -216,7 +225,7 @@ def logs(run: str, follow: bool, machine: bool) -> None:
 
     site = this_site()
     with open_server(site) as server:
-        seen, _ = _found(site, server, run)
+        seen, _ = find_run(site, server, run)
         pieces = log_pieces(site, server, seen, follow=follow)
         if machine:
             text = b"".join(pieces).decode(errors="replace")
@@ -228,22 +237,4 @@ def logs(run: str, follow: bool, machine: bool) -> None:
         click.echo(clean.rest(), nl=False)
 
 
-@click.command()
-@click.argument("run")
-@as_json
-def cancel(run: str, machine: bool) -> None:
-    """End a run; its container gets its grace time."""
-    from headway.gateway.submit import os_user
-    from headway.model.run import CANCELLED_BY
-
-    site = this_site()
-    with open_server(site) as server:
-        seen, _ = _found(site, server, run)
-        state = server.cancel(seen.run_id, f"{CANCELLED_BY}{os_user()} (headway cancel)")
-    if machine:
-        print_json({"run_id": seen.run_id, "state": state})
-    else:
-        say(f"{seen.name}: {state}")
-
-
-COMMANDS = (runs, show, logs, cancel)
+COMMANDS = (runs, show, logs)

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from headway.errors import HeadwayError
 from headway.estimate.spread import Z80, next_of
 from headway.model.run import OTHERS, Prediction, Span
 from headway.units import parse_duration
@@ -93,7 +94,17 @@ class Usual:
 
 
 def kind_of(job: Mapping[str, Any], owner: str) -> Kind:
-    """The kind of a job by its document, which is not read as a job again."""
+    """The kind of a job by its document, which is not read as a job again.
+
+    What is no job any more, as of another version of headway, is of a kind without a recipe.
+    """
+    try:
+        return _kind(job, owner)
+    except (HeadwayError, AttributeError, TypeError, ValueError):
+        return Kind(recipe="", owner=owner, image="", gpus=0, limit_s=math.inf)
+
+
+def _kind(job: Mapping[str, Any], owner: str) -> Kind:
     resources, training = (job.get(part) or {} for part in ("resources", "training"))
     limit = job.get("max_runtime")  # as `TrainingJob.document` writes it: 90s
     image, name = str(job.get("image", "")), str(job.get("name", ""))

@@ -1,7 +1,10 @@
 """Column types and the database's clock, alike on SQLite and PostgreSQL."""
 
+import logging
+from collections.abc import Callable
 from datetime import UTC, datetime
 from enum import StrEnum
+from functools import lru_cache
 from typing import Any
 
 from sqlalchemy import (
@@ -19,7 +22,10 @@ from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.functions import FunctionElement
 from sqlmodel import Field, Session, select
 
+from headway.errors import shown
 from headway.ledger.codec import adapter
+
+log = logging.getLogger(__name__)
 
 
 class UtcDateTime(TypeDecorator[datetime]):
@@ -44,10 +50,42 @@ class UtcDateTime(TypeDecorator[datetime]):
         return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
 
 
-class Value(TypeDecorator[Any]):
-    """A frozen value of one kind, kept as JSON; None is NULL."""
+class _Readable(TypeDecorator[Any]):
+    """JSON of which one row that cannot be read, cut or of another shape, stops no other.
+
+    A question is about many rows. Were one of them to raise, no run would be planned and none
+    mended; so what cannot be read counts as not there, and that is logged once.
+    """
 
     impl = JSON(none_as_null=True)
+    cache_ok = True
+
+    def missing(self) -> Any:
+        """Stands for what cannot be read."""
+        return None
+
+    def result_processor(self, dialect: Dialect, coltype: object) -> Callable[[Any], Any]:
+        """How a column's content is read."""
+        read = super().result_processor(dialect, coltype)
+
+        def read_if_possible(content: Any) -> Any:
+            try:
+                return read(content) if read is not None else content
+            except ValueError as error:
+                _tell_once(shown(str(content), 80), str(error).splitlines()[0])
+                return self.missing()
+
+        return read_if_possible
+
+
+@lru_cache(maxsize=1000)
+def _tell_once(content: str, why: str) -> None:
+    log.warning("the ledger holds %s, which cannot be read (%s): it counts as none", content, why)
+
+
+class Value(_Readable):
+    """A frozen value of one kind, kept as JSON; None is NULL."""
+
     cache_ok = True
 
     def __init__(self, kind: Any) -> None:
@@ -62,6 +100,27 @@ class Value(TypeDecorator[Any]):
     def process_result_value(self, value: Any, dialect: Dialect) -> Any:  # noqa: ARG002
         """Read and validated again."""
         return None if value is None else adapter(self.kind).validate_python(value)
+
+
+class Plain(_Readable):
+    """A JSON object as it is; None is NULL."""
+
+    cache_ok = True
+
+    def __init__(self, *, has_empty: bool) -> None:
+        """One that cannot be read counts as empty where *has_empty*, else as NULL."""
+        self.has_empty = has_empty
+        super().__init__()
+
+    def missing(self) -> Any:
+        """Empty, or None."""
+        return {} if self.has_empty else None
+
+    def process_result_value(self, value: Any, dialect: Dialect) -> Any:  # noqa: ARG002
+        """Refuses what is no object."""
+        if value is not None and not isinstance(value, dict):
+            raise ValueError("it is no JSON object")
+        return value
 
 
 class EnumWord(TypeDecorator[Any]):
@@ -133,3 +192,8 @@ def word(kind: type[StrEnum], *, nullable: bool = False) -> Any:
 def value(kind: Any, *, nullable: bool = True) -> Any:
     """A field for a frozen value of *kind*."""
     return Field(default=None, sa_column=Column(Value(kind), nullable=nullable))
+
+
+def plain(*, has_empty: bool, nullable: bool = True) -> Any:
+    """A field for a JSON object; see `Plain`."""
+    return Field(default=None, sa_column=Column(Plain(has_empty=has_empty), nullable=nullable))

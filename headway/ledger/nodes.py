@@ -143,7 +143,7 @@ class SiteSettings(Repository):
         """The document under *name*."""
         with self._database.reading() as session:
             row = session.get(SettingRow, name)
-            return None if row is None else dict(row.document)
+            return None if row is None or row.document is None else dict(row.document)
 
 
 def of_the_site() -> SelectOfScalar[NodeRow]:
@@ -182,6 +182,7 @@ def _row(session: Session, name: str, *, lock: bool = False) -> NodeRow | None:
 
 def node_record(row: NodeRow) -> NodeRecord:
     """The record of a row."""
-    capacity = Capacity(row.cpus, row.host_memory_bytes, row.gpus)
+    # What cannot be read is promised to nobody; the node's worker writes it anew.
+    capacity = Capacity(row.cpus, row.host_memory_bytes, row.gpus or ())
     reserve = Reserve(row.reserve_cpus, row.reserve_host_memory_bytes)
     return record(NodeRecord, row, node=record(Node, row, capacity=capacity, reserve=reserve))

@@ -2,10 +2,10 @@
 
 from datetime import datetime
 
-from sqlalchemy import JSON, BigInteger, CheckConstraint, Column, Index
+from sqlalchemy import BigInteger, CheckConstraint, Column, Index
 from sqlmodel import Field, SQLModel
 
-from headway.ledger.columns import ID, EnumWord, UtcDateTime, at_least, one_of, value
+from headway.ledger.columns import ID, EnumWord, UtcDateTime, at_least, one_of, plain, value
 from headway.model.run_warning import Silent
 from headway.model.trace import Trace
 
@@ -57,7 +57,7 @@ class ProgressRow(SQLModel, table=True):
     iteration: int | None = Field(default=None, sa_type=BigInteger)
     epoch: float | None = None
     total: int | None = Field(default=None, sa_type=BigInteger)
-    metrics: dict[str, float] = Field(sa_type=JSON)
+    metrics: dict[str, float] = plain(has_empty=True, nullable=False)
 
 
 class TraceRow(SQLModel, table=True):
@@ -76,7 +76,7 @@ class TraceRow(SQLModel, table=True):
     gpus: int
     exit: str
     recorded_at: datetime = Field(sa_type=UtcDateTime)
-    document: Trace = value(Trace, nullable=False)
+    document: Trace | None = value(Trace, nullable=False)
 
 
 class TelemetryRow(SQLModel, table=True):
@@ -102,4 +102,4 @@ class TelemetryRow(SQLModel, table=True):
     pcie_tx_bytes_per_s: float | None = None
     nvlink_rx_bytes_per_s: float | None = None
     nvlink_tx_bytes_per_s: float | None = None
-    run_bytes: dict[str, int] = Field(sa_type=JSON)
+    run_bytes: dict[str, int] = plain(has_empty=True, nullable=False)

@@ -13,6 +13,7 @@ from headway.ledger.lease_rows import LIVE
 from headway.ledger.nodes import of_the_site
 from headway.ledger.tables import LeaseRow, NodeRow, RunRow
 from headway.model.lease import NO_EXPIRY
+from headway.model.node import NodeState
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +41,8 @@ class Renewals(Repository):
     ) -> RenewalAnswer:
         """Renew the leases on *node* of what is alive there, in one transaction.
 
-        Nothing of a node that was removed, or whose name another one has: its
-        places have been given away. What a gang holds for ranks that have not
+        Nothing of a node that is being or was removed, or whose name another
+        one has: its places are given away. What a gang holds for ranks that have not
         begun is renewed with the lease of its head.
 
         Args:
@@ -58,7 +59,7 @@ class Renewals(Repository):
         with self._database.transaction() as session:
             row = session.get(NodeRow, node, with_for_update={"read": True})
             others = session.exec(of_the_site().where(NodeRow.name != node).limit(1)).first()
-            if row is None or row.removed_at is not None or row.identity not in {"", identity}:
+            if row is None or _leaves(row) or row.identity not in {"", identity}:
                 return RenewalAnswer({}, others is not None)
             own = [
                 (lease, job)
@@ -75,6 +76,10 @@ class Renewals(Repository):
             return RenewalAnswer(
                 {(lease.run_id, lease.attempt): job for lease, job in own}, others is not None
             )
+
+
+def _leaves(row: NodeRow) -> bool:
+    return row.removed_at is not None or row.state is NodeState.LOST
 
 
 def _leases(session: Session, run_ids: Collection[str]) -> list[tuple[LeaseRow, Mapping[str, Any]]]:

@@ -25,8 +25,12 @@ class RunReads(Repository):
         with self._database.reading() as session:
             return run_record(run_row(session, run_id))
 
-    def find(self, text: str) -> RunRecord:
+    def find(self, text: str, *, still_going: bool = False) -> RunRecord:
         """The run with this id, id prefix or name; of several of one name the newest.
+
+        Args:
+            text: Id, prefix or name.
+            still_going: Of several of one name the newest that has not ended, if there is one.
 
         Raises:
             RunUnknown: None, or a prefix that several runs share.
@@ -40,8 +44,8 @@ class RunReads(Repository):
                 found = session.exec(select(RunRow).where(starts).limit(2)).all()
                 row = found[0] if len(found) == 1 else None
             if row is None:
-                newest = col(RunRow.submitted_at).desc()
-                named = select(RunRow).where(RunRow.name == text).order_by(newest)
+                ended = (col(RunRow.state) == RunState.ENDED,) if still_going else ()
+                named = select(RunRow).where(RunRow.name == text).order_by(*ended, _NEWEST)
                 row = session.exec(named.limit(1)).first()
             if row is None:
                 raise RunUnknown(text)

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 from sqlalchemy import bindparam, update
@@ -20,9 +20,6 @@ from headway.ledger.tables import RunRow
 from headway.ledger.warnings import end_warnings
 from headway.model.lease import Demand, Fence, Resource
 from headway.model.run import Exit, ExitKind, Measurement, Prediction, RunState
-
-FLOW_STARTS_COUNT_FOR = timedelta(hours=1)
-"""Flow processes of a run are counted in windows of this length."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,16 +246,6 @@ class Runs(RunReads):
                 return False
             run.told_end_at = run.told_end_at or now(session)
             return True
-
-    def note_flow_start(self, run_id: str) -> int:
-        """A flow process is started for the run; how many were since an hour ago began to count."""
-        with self._database.transaction() as session:
-            run = run_row(session, run_id, lock=True)
-            moment, since = now(session), run.flow_starts_since
-            if since is None or moment - since > FLOW_STARTS_COUNT_FOR:
-                run.flow_starts, run.flow_starts_since = 0, moment
-            run.flow_starts += 1
-            return run.flow_starts
 
     def preempt(self, fence: Fence, for_run_id: str) -> bool:
         """Mark a running attempt as being stopped for another run; False when it runs no more."""

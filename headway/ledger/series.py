@@ -78,7 +78,7 @@ class Traces(Repository):
             query = select(TraceRow).order_by("trace_id")
             if source is not None:
                 query = query.where(TraceRow.source == source)
-            return [row.document for row in session.exec(query)]
+            return _readable(session.exec(query))
 
     def newest(self, network: str, limit: int) -> list[Trace]:
         """The *limit* newest traces of *network* (the recipe, for runs that name none)."""
@@ -89,12 +89,16 @@ class Traces(Repository):
                 .order_by(col(TraceRow.trace_id).desc())
                 .limit(limit)
             )
-            return [row.document for row in session.exec(query)]
+            return _readable(session.exec(query))
 
     def count(self) -> int:
         """How many traces there are."""
         with self._database.reading() as session:
             return session.exec(select(func.count()).select_from(TraceRow)).one()
+
+
+def _readable(rows: Iterable[TraceRow]) -> list[Trace]:
+    return [row.document for row in rows if row.document is not None]
 
 
 def _newest_number(session: Session, run_id: str, attempt: int) -> int | None:

@@ -8,7 +8,6 @@ from datetime import datetime
 from typing import Any
 
 from sqlalchemy import (
-    JSON,
     BigInteger,
     CheckConstraint,
     Index,
@@ -17,13 +16,21 @@ from sqlalchemy import (
 )
 from sqlmodel import Field, SQLModel
 
-from headway.ledger.columns import ID, EnumWord, UtcDateTime, at_least, one_of, value, word
+from headway.ledger.columns import (
+    ID,
+    EnumWord,
+    UtcDateTime,
+    at_least,
+    one_of,
+    plain,
+    value,
+    word,
+)
 from headway.model.lease import Demand, Resource, Sharing
 from headway.model.node import Gpu, NodeReading, NodeState
 from headway.model.run import Exit, ExitKind, Measurement, Prediction, RunState, StepState
 
 _EXIT_KIND: Any = EnumWord(ExitKind)
-_PLAIN: Any = JSON(none_as_null=True)
 _LIVE: Any = dict.fromkeys(("sqlite_where", "postgresql_where"), text("released_at IS NULL"))
 
 
@@ -118,7 +125,7 @@ class RunRow(_WithExit, table=True):
     """The run whose part on another node this is; None for a run of its own."""
     gang_rank: int = 0
     """Which part: 1, 2, …; the run itself is rank 0."""
-    job: dict[str, Any] = Field(sa_type=JSON)
+    job: dict[str, Any] = plain(has_empty=True, nullable=False)
     state: RunState = word(RunState)
     attempt: int = 1
     resource: Resource | None = word(Resource, nullable=True)
@@ -140,7 +147,7 @@ class RunRow(_WithExit, table=True):
     flow_starts_since: datetime | None = Field(default=None, sa_type=UtcDateTime)
     prediction: Prediction | None = value(Prediction)
     demand: Demand | None = value(Demand)
-    demand_override: dict[str, Any] | None = Field(default=None, sa_type=_PLAIN)
+    demand_override: dict[str, Any] | None = plain(has_empty=False)
     measurement: Measurement | None = value(Measurement)
 
 
@@ -279,5 +286,5 @@ class SettingRow(SQLModel, table=True):
 
     __tablename__ = "setting"
     name: str = Field(primary_key=True, max_length=128)
-    document: dict[str, Any] = Field(sa_type=JSON)
+    document: dict[str, Any] | None = plain(has_empty=False, nullable=False)
     updated_at: datetime = Field(sa_type=UtcDateTime)

@@ -13,6 +13,7 @@ from headway.model.job_problem import explain
 from headway.model.yaml_document import MAX_DEPTH, read_document
 
 _MAX_VALUES = 20_000
+_STOP_GRACE_S: float = TrainingJob.model_fields["stop_grace"].default
 _EXAMPLE = "give at least name, image and command, each with its value"
 
 
@@ -69,6 +70,23 @@ def job_from_document(document: object) -> TrainingJob:
     if not isinstance(document, Mapping):
         raise InvalidInput("job", NOTHING if document is None else document, _EXAMPLE)
     return _validated(Document(dict(document)))
+
+
+def kept_job(document: Mapping[str, Any]) -> TrainingJob | None:
+    """The job that the ledger keeps as *document*; None where it is none any more.
+
+    So it may be where another version of headway wrote it, or the row was damaged.
+    """
+    try:
+        return job_from_document(document)
+    except InvalidInput:
+        return None
+
+
+def stop_grace_s(document: Mapping[str, Any]) -> float:
+    """How long the program of the job that the ledger keeps as *document* has to end."""
+    job = kept_job(document)
+    return job.stop_grace if job is not None else _STOP_GRACE_S
 
 
 def job_nodes(document: Mapping[str, Any]) -> int:

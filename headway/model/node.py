@@ -16,7 +16,8 @@ class NodeState(enum.StrEnum):
     DRAINING = "draining"
     """What runs there goes on; nothing new starts. An operator or a lost GPU did this."""
     LOST = "lost"
-    """Its worker has not been heard of; its leases stay, since its containers may live."""
+    """Its worker has not been heard of; its leases stay, since its containers may live.
+    Kept in the ledger while an operator removes it: nothing there is renewed any more."""
 
 
 def is_of_type(wish: str, product: str) -> bool:

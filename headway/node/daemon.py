@@ -7,7 +7,7 @@ import pwd
 import signal
 import subprocess
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -143,6 +143,24 @@ def guard_daemon(settings: Settings) -> Daemon:
 def supervisor_daemon(settings: Settings) -> Daemon:
     """What brings the others back."""
     return Daemon("supervisor", settings.state_dir)
+
+
+def supervisor_note(settings: Settings) -> Path:
+    """The command of the supervisor, for as long as `headway up` wants one."""
+    return settings.state_dir / "supervisor.command.json"
+
+
+def revive_supervisor(settings: Settings) -> bool:
+    """Start the supervisor again where it is wanted and has died; whether that was so."""
+    daemon, note = supervisor_daemon(settings), supervisor_note(settings)
+    if not note.exists() or daemon.process() is not None:
+        return False
+    with daemon.starting(), suppress(FileNotFoundError):  # `headway down` was faster
+        command = json.loads(note.read_bytes())
+        if daemon.process() is None:
+            daemon.start(command, os.environ)
+            return True
+    return False
 
 
 def database_daemon(settings: Settings) -> Daemon:

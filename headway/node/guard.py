@@ -12,7 +12,7 @@ import logging
 import threading
 
 from headway.errors import HeadwayError
-from headway.node.daemon import guard_daemon
+from headway.node.daemon import guard_daemon, revive_supervisor
 from headway.node.lookout import Lookout
 from headway.policy.guard import GuardTimes, Instruction, Kill, Renew, Stop, decide
 from headway.site import Site, current_site
@@ -47,6 +47,8 @@ class Guard:
                 self._wake.set()
             turn_s = now_s
             self.act()
+            if revive_supervisor(self._site.settings):
+                log.warning("the supervisor had died: it is started again")
             clock.sleep(self._times.tick_s)
 
     def _look_again_and_again(self) -> None:

@@ -1,15 +1,16 @@
 """What a node's janitor does about a run when ledger, Prefect, process and container differ.
 
-Whatever was killed, one of the four still knows. The ledger is the truth
-about grants, the engine about containers, Prefect about what the user wants;
-a flow process only follows. So: what the user ended is ended; what still runs
-is followed by a new flow process; what vanished goes back to the queue.
+The ledger is the truth about runs and grants, the engine about containers,
+Prefect about what the user wants; a flow process only follows. So: what the
+user ended, suspended or wants again is so in the ledger first; what still runs
+is followed by a new flow process; what vanished goes back to the queue; and
+Prefect is told until it was seen in the state that the ledger calls for.
 """
 
 import enum
 from dataclasses import dataclass
 
-from headway.model.run import RunState
+from headway.model.run import ExitKind, RunState
 
 MAX_FLOW_STARTS = 20
 """After so many flow processes for one run something is wrong with the run itself."""
@@ -21,16 +22,20 @@ class PrefectView(enum.StrEnum):
     """What Prefect says about a run, as far as it matters here."""
 
     SCHEDULED = "scheduled"
-    """Some worker will claim it."""
+    """Some worker will claim it; of a run that has ended: its user wants it once more."""
     ACTIVE = "active"
-    """Pending, running or paused: a flow process should be there."""
+    """Pending or running: a flow process should be there."""
+    PAUSED = "paused"
+    """Its user asks to suspend it."""
+    SUSPENDED = "suspended"
+    """The same for as long as the user likes, as headway itself writes it."""
     CRASHED = "crashed"
     """Prefect saw its flow process die."""
     CANCELLING = "cancelling"
+    CANCELLED = "cancelled"
     FAILED = "failed"
-    """Its flow broke: an ordinary failure is in the ledger before Prefect hears of it."""
-    OVER = "over"
-    """Completed or cancelled: the user or the flow ended it."""
+    """Its flow broke, or its time to be suspended is over."""
+    COMPLETED = "completed"
     MISSING = "missing"
     """Deleted: nobody wants it any more."""
     UNKNOWN = "unknown"
@@ -39,22 +44,57 @@ class PrefectView(enum.StrEnum):
     @classmethod
     def of(cls, state_type: str | None) -> "PrefectView":
         """What Prefect's type of a run's state, such as PENDING, means here."""
-        return _BY_STATE_TYPE.get(state_type or "", cls.OVER)
+        return _BY_STATE_TYPE.get(state_type or "", cls.UNKNOWN)
 
 
 _BY_STATE_TYPE = {
     "SCHEDULED": PrefectView.SCHEDULED,
     "PENDING": PrefectView.ACTIVE,
     "RUNNING": PrefectView.ACTIVE,
-    "PAUSED": PrefectView.ACTIVE,
+    "PAUSED": PrefectView.PAUSED,
     "FAILED": PrefectView.FAILED,
     "CRASHED": PrefectView.CRASHED,
     "CANCELLING": PrefectView.CANCELLING,
+    "CANCELLED": PrefectView.CANCELLED,
+    "COMPLETED": PrefectView.COMPLETED,
 }
 
-_ENDED = frozenset(
-    {PrefectView.CANCELLING, PrefectView.FAILED, PrefectView.OVER, PrefectView.MISSING}
+_UNWANTED = frozenset(
+    {
+        PrefectView.CANCELLING,
+        PrefectView.CANCELLED,
+        PrefectView.FAILED,
+        PrefectView.COMPLETED,
+        PrefectView.MISSING,
+    }
 )
+_TO_BE_SUSPENDED = frozenset({PrefectView.PAUSED, PrefectView.SUSPENDED})
+
+
+def end_seen(exit_kind: ExitKind) -> PrefectView:
+    """What Prefect says of a run that has ended so, once it was told."""
+    if exit_kind is ExitKind.OK:
+        return PrefectView.COMPLETED
+    return PrefectView.CANCELLED if exit_kind is ExitKind.CANCELLED else PrefectView.FAILED
+
+
+class FlowProcess(enum.StrEnum):
+    """The flow process of a run on this node."""
+
+    NONE = "none"
+    STARTING = "starting"
+    """This worker is just starting one; it may come or not."""
+    ALIVE = "alive"
+    """It holds the run's lock."""
+
+
+class Container(enum.StrEnum):
+    """The container of the attempt that has the lease, else of the current one."""
+
+    NONE = "none"
+    EXITED = "exited"
+    LIVE = "live"
+    """Created or running."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,16 +103,23 @@ class Situation:
 
     state: RunState
     prefect: PrefectView
-    flow_alive: bool
-    """A flow process holds the run's lock, or this worker is just starting one."""
-    container: bool
-    """A container of the attempt that has the lease, else of the current one, exists."""
-    has_lease: bool
+    flow: FlowProcess = FlowProcess.NONE
+    container: Container = Container.NONE
+    has_lease: bool = False
     """On this node; of a waiting run, one that the attempt before has left behind."""
     flow_starts: int = 0
     attempts_left: bool = True
     is_rank: bool = False
     """Part of a gang: it never waits or begins again by itself."""
+    leads_gang: bool = False
+    exit_kind: ExitKind = ExitKind.OK
+    """How it ended, if it has."""
+    told: bool = False
+    """Prefect was seen in the state that its end calls for."""
+    suspended: bool = False
+    """It waits for its user to resume it."""
+    overdue: bool = False
+    """The deadline of its claim has passed, and no flow process has taken it up."""
 
 
 class Action(enum.StrEnum):
@@ -80,10 +127,6 @@ class Action(enum.StrEnum):
 
     RENEW = "renew"
     """Renew the lease: the container it stands for exists or is about to."""
-    STOP_CONTAINER = "stop_container"
-    """Stop with the job's grace time, then remove, and see that it is gone."""
-    RELEASE = "release"
-    """Release lease, ports and staged copies; only after the container is gone."""
     END_CANCELLED = "end_cancelled"
     """End the run in the ledger as cancelled."""
     END_BROKEN = "end_broken"
@@ -91,76 +134,168 @@ class Action(enum.StrEnum):
     END_INFRASTRUCTURE = "end_infrastructure"
     """End the run in the ledger: the site failed it too often."""
     REQUEUE = "requeue"
-    """Back to the queue as the next attempt; the lease is released with it."""
+    """Back to the queue as the next attempt."""
     GIVE_BACK = "give_back"
-    """Back to the queue as the same attempt: it never started."""
+    """Back to the queue as the same attempt, which never started; with it goes the lease."""
+    SUSPEND = "suspend"
+    """Back to the queue as the next attempt, which waits until it is resumed."""
+    RESUME = "resume"
+    """It may be planned again."""
+    RETRY = "retry"
+    """A new attempt of a run that has ended."""
+    STOP_CONTAINER = "stop_container"
+    """Stop with the job's grace time, then remove, and see that it is gone."""
+    END_FLOW = "end_flow"
+    """Ask the flow process to leave: its run is no longer its own."""
+    RELEASE = "release"
+    """Release lease, ports and staged copies; only after the container is gone."""
+    NOTE_TOLD = "note_told"
+    """Note that Prefect was seen in the state that the run's end calls for."""
     RESCHEDULE = "reschedule"
     """Make Prefect's state SCHEDULED, so that a worker starts a flow process again."""
     SET_RUNNING = "set_running"
-    """Make Prefect's state RUNNING: only the flow's stand-in died, the flow goes on."""
-    SET_CANCELLED = "set_cancelled"
-    """Make Prefect's state CANCELLED."""
+    """Make Prefect's state RUNNING: the run's flow goes on."""
+    SET_SUSPENDED = "set_suspended"
+    """Make Prefect's state PAUSED without an end, and say what became of the container."""
+    REFUSE_SUSPENSION = "refuse_suspension"
+    """Make Prefect's state RUNNING, and say why the run cannot be suspended."""
     SET_FINAL = "set_final"
     """Make Prefect's state the one that the ledger's exit calls for."""
 
 
-def reconcile(seen: Situation) -> tuple[Action, ...]:
+ON_PREFECT = frozenset(
+    {
+        Action.RESCHEDULE,
+        Action.SET_RUNNING,
+        Action.SET_SUSPENDED,
+        Action.REFUSE_SUSPENSION,
+        Action.SET_FINAL,
+    }
+)
+"""Instructions that change Prefect's state; the ledger is read again right before each."""
+
+Actions = tuple[Action, ...]
+
+
+def reconcile(seen: Situation) -> Actions:
     """What to do about one run. Empty when nothing differs.
 
-    Nothing is ever started here, and nothing is released while its container
-    may live: a release always follows `STOP_CONTAINER` or no container at all.
+    Nothing is ever started here. Nothing is released while its container may
+    live: a release follows `STOP_CONTAINER`, or there is no container and no
+    flow process that could still make one.
     """
-    if seen.flow_alive:
-        # Its own flow is at work, perhaps in clean-up; it knows more than we do.
-        renew = (Action.RENEW,) if seen.has_lease else ()
-        wrong = seen.prefect is PrefectView.CRASHED and seen.state is RunState.RUNNING
-        return (*renew, Action.SET_RUNNING) if wrong else renew
     if seen.state is RunState.ENDED:
         return _after_the_end(seen)
     if seen.prefect is PrefectView.UNKNOWN:
-        return (Action.RENEW,) if seen.has_lease else ()
-    if seen.prefect in _ENDED:
+        return _renew(seen)
+    if seen.prefect in _UNWANTED and not _suspension_lost(seen):
         return _end_what_nobody_wants(seen)
     if seen.state is RunState.WAITING:
-        # A lease here is the last attempt's: with it the run would never be admitted again.
-        release = (Action.RELEASE,) if seen.has_lease else ()
-        return (*_stop(seen), *release, *_reschedule(seen))
-    return _resume(seen)
+        return _waiting(seen)
+    return _suspend(seen) if seen.prefect in _TO_BE_SUSPENDED else _granted(seen)
 
 
-def _stop(seen: Situation) -> tuple[Action, ...]:
-    return (Action.STOP_CONTAINER,) if seen.container else ()
+def _suspension_lost(seen: Situation) -> bool:
+    """The flow that it was taken from broke, or Prefect's own limit of a pause has passed."""
+    return seen.suspended and seen.prefect in {PrefectView.CRASHED, PrefectView.FAILED}
 
 
-def _reschedule(seen: Situation) -> tuple[Action, ...]:
+def _renew(seen: Situation) -> Actions:
+    return (Action.RENEW,) if seen.has_lease else ()
+
+
+def _free(seen: Situation) -> Actions:
+    """Stop what is left of the attempt and release what it holds; a flow process cleans up."""
+    if seen.flow is FlowProcess.NONE:
+        stop = (Action.STOP_CONTAINER,) if seen.container is not Container.NONE else ()
+        return (*stop, *((Action.RELEASE,) if stop or seen.has_lease else ()))
+    # What has exited is being measured by the flow, which removes it then.
+    return (Action.STOP_CONTAINER,) if seen.container is Container.LIVE else ()
+
+
+def _take_from_flow(seen: Situation) -> Actions:
+    """The same of a run that was just taken from its flow, which may follow nothing yet."""
+    idle = seen.flow is FlowProcess.ALIVE and seen.container is Container.NONE
+    return (*_free(seen), *((Action.END_FLOW,) if idle else ()))
+
+
+def _reschedule(seen: Situation) -> Actions:
     return () if seen.prefect is PrefectView.SCHEDULED else (Action.RESCHEDULE,)
 
 
-def _after_the_end(seen: Situation) -> tuple[Action, ...]:
-    release = (Action.RELEASE,) if seen.container or seen.has_lease else ()
-    unfinished = seen.prefect in {
-        PrefectView.SCHEDULED,
-        PrefectView.ACTIVE,
-        PrefectView.CRASHED,
-        PrefectView.CANCELLING,
-    }
-    return (*_stop(seen), *release, *((Action.SET_FINAL,) if unfinished else ()))
+def _after_the_end(seen: Situation) -> Actions:
+    if seen.flow is not FlowProcess.NONE:
+        return (*_renew(seen), *_free(seen))  # it also tells Prefect itself
+    return (*_free(seen), *_tell_the_end(seen))
 
 
-def _end_what_nobody_wants(seen: Situation) -> tuple[Action, ...]:
-    final = (Action.SET_CANCELLED,) if seen.prefect is PrefectView.CANCELLING else ()
-    end = Action.END_BROKEN if seen.prefect is PrefectView.FAILED else Action.END_CANCELLED
-    return (*_stop(seen), end, Action.RELEASE, *final)
+def _tell_the_end(seen: Situation) -> Actions:
+    if seen.prefect is PrefectView.UNKNOWN:
+        return ()
+    if seen.prefect in {PrefectView.MISSING, end_seen(seen.exit_kind)}:
+        return () if seen.told else (Action.NOTE_TOLD,)
+    if seen.told and seen.prefect is PrefectView.SCHEDULED and not seen.is_rank:
+        return (Action.RETRY,)
+    return (Action.SET_FINAL,)
 
 
-def _resume(seen: Situation) -> tuple[Action, ...]:
+def _end_what_nobody_wants(seen: Situation) -> Actions:
+    end, kind = Action.END_CANCELLED, ExitKind.CANCELLED
+    if seen.prefect is PrefectView.FAILED:
+        end, kind = Action.END_BROKEN, ExitKind.INFRASTRUCTURE
+    agrees = seen.prefect in {PrefectView.MISSING, end_seen(kind)}
+    tell = () if agrees or seen.flow is not FlowProcess.NONE else (Action.SET_FINAL,)
+    if seen.state is RunState.WAITING:
+        # What it holds is its last attempt's: that goes first, the end is the next one's.
+        return (*_free(seen), end, *tell)
+    return (end, *_take_from_flow(seen), *tell)
+
+
+def _waiting(seen: Situation) -> Actions:
+    if seen.flow is not FlowProcess.NONE:
+        return (*_renew(seen), *_free(seen))  # that of its last attempt, which is leaving
+    if seen.prefect in _TO_BE_SUSPENDED:
+        mark = () if seen.suspended else (Action.SUSPEND,)
+        told = seen.prefect is PrefectView.SUSPENDED and seen.suspended
+        return (*_free(seen), *mark, *(() if told else (Action.SET_SUSPENDED,)))
+    if _suspension_lost(seen):
+        return (*_free(seen), Action.SET_SUSPENDED)
+    # A lease here is the last attempt's: with it the run would never be admitted again.
+    resume = (Action.RESUME,) if seen.suspended else ()
+    return (*_free(seen), *resume, *_reschedule(seen))
+
+
+def _suspend(seen: Situation) -> Actions:
+    """A granted run that its user wants to suspend."""
+    if seen.is_rank or seen.leads_gang:
+        return (*_renew(seen), Action.REFUSE_SUSPENSION)
+    if seen.container is Container.EXITED:  # its program has ended: only its end is missing
+        return _granted(seen)
+    return (Action.SUSPEND, Action.SET_SUSPENDED, *_take_from_flow(seen))
+
+
+def _granted(seen: Situation) -> Actions:
+    if seen.flow is FlowProcess.NONE:
+        return _resume(seen)
+    if seen.flow is FlowProcess.STARTING:
+        late = seen.overdue and seen.state is RunState.CLAIMED and not seen.is_rank
+        if late and seen.container is Container.NONE:
+            return (Action.GIVE_BACK, *_reschedule(seen))
+        return _renew(seen)
+    # Its flow goes on, whatever was written over its state since.
+    wrong = seen.prefect in {PrefectView.CRASHED, PrefectView.SCHEDULED}
+    begun = seen.state is RunState.RUNNING
+    return (*_renew(seen), *((Action.SET_RUNNING,) if wrong and begun else ()))
+
+
+def _resume(seen: Situation) -> Actions:
     """A granted run whose flow process is gone."""
     if seen.flow_starts >= MAX_FLOW_STARTS:
-        return (*_stop(seen), Action.END_INFRASTRUCTURE, Action.RELEASE, Action.SET_FINAL)
-    if seen.container:
-        return (Action.RENEW, *_reschedule(seen))
+        return (Action.END_INFRASTRUCTURE, *_free(seen), Action.SET_FINAL)
+    if seen.container is not Container.NONE:
+        return (*_renew(seen), *_reschedule(seen))
     if seen.state is RunState.CLAIMED and not seen.is_rank:
         return (Action.GIVE_BACK, *_reschedule(seen))
     if seen.attempts_left:
-        return (Action.REQUEUE, *_reschedule(seen))
-    return (Action.END_INFRASTRUCTURE, Action.RELEASE, Action.SET_FINAL)
+        return (Action.REQUEUE, *_free(seen), *_reschedule(seen))
+    return (Action.END_INFRASTRUCTURE, *_free(seen), Action.SET_FINAL)

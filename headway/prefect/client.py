@@ -31,6 +31,8 @@ _COPIED = (
     *("flow_id", "entrypoint", "path", "pull_steps", "description", "tags"),
     *("parameters", "parameter_openapi_schema", "enforce_parameter_schema"),
 )
+FINAL = frozenset({"COMPLETED", "FAILED", "CANCELLED", "CRASHED"})
+"""Types of states of runs that have ended."""
 _PAGE = 200  # the server's own limit
 _JSON = {"Content-Type": "application/json"}
 
@@ -308,13 +310,27 @@ class PrefectServer:
             self.end(run_id, "CANCELLED", message)  # Prefect's own state says nothing
         return str(state.get("name") or self.run(run_id).state_name)
 
+    def retry(self, run_id: str, message: str) -> str:
+        """Ask for another attempt of a run that has ended; the state's name afterwards.
+
+        Raises:
+            RunUnknown: There is no such run.
+        """
+        try:
+            self._set_state(run_id, "SCHEDULED", message, force=True, name="AwaitingRetry")
+        except LookupError:
+            raise RunUnknown(run_id) from None
+        return self.run(run_id).state_name
+
     def end(self, run_id: str, state_type: str, message: str) -> None:
         """Set the run's last state, such as FAILED, whatever it was before. Nothing if deleted."""
         with suppress(LookupError):
             self._set_state(run_id, state_type, message, force=True)
 
-    def _set_state(self, run_id: str, state_type: str, message: str, *, force: bool) -> Any:
-        state = {"type": state_type, "name": state_type.title(), "message": message}
+    def _set_state(
+        self, run_id: str, state_type: str, message: str, *, force: bool, name: str = ""
+    ) -> Any:
+        state = {"type": state_type, "name": name or state_type.title(), "message": message}
         return self._call(
             "POST", f"/flow_runs/{run_id}/set_state", {"state": state, "force": force}
         )

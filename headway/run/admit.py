@@ -35,9 +35,8 @@ def confirm_lease(attempt: NodeAttempt) -> Lease | Wait:
         raise ImpossibleDemand(refusal.field, refusal.value, refusal.allowed)
     terms = lease_terms(attempt.site, prediction.runtime_high_s)
     reading = read_node(attempt.site)
-    if attempt.lease is None and attempt.job.resources.nodes > 1:
-        # Its claim was given back while this process started: only the plan claims them all.
-        return Wait(Resource.TURN, "all its nodes are claimed at once, by a worker's plan")
+    if attempt.lease is None and (attempt.planned or attempt.job.resources.nodes > 1):
+        return Wait(Resource.TURN, "its claim was given back before its flow process began")
     if attempt.lease is None:
         answer = attempt.site.ledger.leases.admit(
             attempt.run_id, attempt.site.settings.node, demand, reading=reading, **terms

@@ -6,7 +6,6 @@ where that one was: the staged copy is in the cache, the lease in the ledger,
 the container at the engine, and the log on the disk.
 """
 
-import shutil
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -29,7 +28,7 @@ from headway.run import profiling
 from headway.run.admit import confirm_lease
 from headway.run.follow import Follower, Listener
 from headway.run.followed import Followed
-from headway.run.here import NodeAttempt, forget_secrets
+from headway.run.here import NodeAttempt, forget_checkpoint, forget_secrets
 from headway.run.settle import conclude_attempt, settle
 from headway.run.silent_check import CHECKS
 from headway.run.spec import container_spec, keep_secrets
@@ -141,7 +140,6 @@ class Attempt(NodeAttempt):
             progress_pattern=self.job.progress,
             max_runtime_s=self._time_left_s(),
             grace_s=self.job.stop_grace,
-            renew_every_s=site.settings.lease_ttl_s / 4,
             check_every_s=site.policy_settings.silent_after_s / CHECKS,
             secrets=hidden,
         )
@@ -236,16 +234,20 @@ class Attempt(NodeAttempt):
     def clean_up(self) -> None:
         """Remove container, lease, ports and the claim on the staged copy. Idempotent.
 
-        The log, the outputs and, until the run has ended, the checkpoints stay.
+        The log, the outputs and, unless the run has ended well, the checkpoints stay; so does
+        what a newer attempt has here.
         """
         if self.container_exists():
             self.site.runtime.stop(self.container, self.job.stop_grace)
             remove_container(self.site, self.container, self.run_id)
         forget_secrets(self.site.settings, self.container)
-        self.site.cache.release(self.run_id)
+        newer = self.site.ledger.leases.of_run(self.run_id)
+        if newer is None or newer.node != self.site.settings.node or newer.fence == self.fence:
+            self.site.cache.release(self.run_id)
         self.site.ledger.leases.release(self.fence)
-        if self.ended:
-            shutil.rmtree(self.folder / "checkpoint", ignore_errors=True)
+        exit_ = self.record.exit
+        if exit_ is not None and exit_.kind is ExitKind.OK:
+            forget_checkpoint(self.site.settings, self.run_id)
 
 
 def exit_of(error: HeadwayError) -> Exit:

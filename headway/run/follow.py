@@ -1,4 +1,8 @@
-"""Follows one container to its end: its lease is renewed, its log read, its use measured."""
+"""Follows one container to its end: its log is read, its use measured.
+
+Its lease is renewed by the node's guard. Whether it is lost, the ledger says to
+whatever is written.
+"""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
@@ -79,12 +83,8 @@ class Upkeep(Protocol):
     """What the site does for a container while it runs.
 
     Whatever raises `LedgerUnreachable` or `EngineUnreachable` is done again
-    soon: the container goes on without them.
+    soon: the container goes on without them. Any other error ends the following.
     """
-
-    def renew(self) -> None:
-        """Renew the lease; any other error that it raises ends the following."""
-        ...
 
     def keep_points(self, before: int, points: Sequence[ProgressPoint]) -> None:
         """Keep progress points; *before* says how many came before them."""
@@ -152,7 +152,6 @@ class Follower:
     """After so long it is stopped; None for no limit."""
     grace_s: float
     """So long it may take to stop."""
-    renew_every_s: float
     check_every_s: float
     """Between checks for silent failures."""
     secrets: Iterable[bytes] = ()
@@ -186,7 +185,6 @@ class Follower:
             age_s = (self.clock.now() - self._status.started_at).total_seconds()
         self._started_s = now_s - max(age_s, 0.0)
         self._before_reading = (
-            _Periodic(self.upkeep.renew, self.renew_every_s),
             _Periodic(self._read_gpus, _GPU_EVERY_S),
             _Periodic(self._read_usage, _USAGE_EVERY_S),
         )
@@ -202,7 +200,7 @@ class Follower:
         """Follow the container to its end.
 
         Raises:
-            LeaseLost: The lease could not be renewed; the container still runs.
+            LeaseLost: Another attempt has the run; the container still runs.
             ContainerMissing: It was removed by somebody else.
         """
         stopping = False

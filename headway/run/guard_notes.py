@@ -11,6 +11,7 @@ from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
 
+from headway.durable import replace_file
 from headway.telemetry.host import boot_id
 
 
@@ -53,9 +54,7 @@ def read_notes(state_dir: Path) -> GuardNotes:
 
 def keep_notes(state_dir: Path, notes: GuardNotes) -> None:
     """Keep *notes*. They need not outlive the machine, so nothing is synced to the disk."""
-    beside = state_dir / f"{_FILE}.new"
-    beside.write_bytes(_NOTES.dump_json(notes))
-    beside.replace(state_dir / _FILE)
+    replace_file(state_dir / _FILE, _NOTES.dump_json(notes), lasts=False)
 
 
 _FILE = "guard.notes.json"

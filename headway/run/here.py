@@ -1,6 +1,7 @@
 """One attempt on its node: what it is called there, and where its files lie."""
 
 import os
+import shutil
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +13,7 @@ from headway.ledger.records import RunRecord
 from headway.model.container_policy import GangNetwork, NetworkMode
 from headway.model.job import TrainingJob
 from headway.model.lease import Fence, Lease, Refuse
-from headway.model.run import Prediction
+from headway.model.run import Prediction, RunState
 from headway.run.rendezvous import Meeting, own_address
 from headway.runtime import secretfiles
 from headway.runtime.redact import FileRedactor
@@ -35,7 +36,13 @@ class NodeAttempt:
     """The current attempt of one run, on this node: what is known of it."""
 
     def __init__(
-        self, site: Site, run_id: str, job: TrainingJob, meeting: Meeting | None = None
+        self,
+        site: Site,
+        run_id: str,
+        job: TrainingJob,
+        meeting: Meeting | None = None,
+        *,
+        planned: bool = False,
     ) -> None:
         """Take up the run; it is put into the ledger if it is not there yet.
 
@@ -44,8 +51,10 @@ class NodeAttempt:
             run_id: The run.
             job: What it runs.
             meeting: Where a rank of a gang meets the others.
+            planned: A worker has claimed it; without that claim it may not begin.
         """
         self.site = site
+        self.planned = planned
         self.run_id = run_id
         self.job = job
         site.ledger.runs.enqueue(
@@ -69,9 +78,12 @@ class NodeAttempt:
         """The lease of this attempt, whose claim is taken up here; None where it has none.
 
         Raises:
-            LeaseLost: It was granted on another node since, or given back at this moment.
+            LeaseLost: The run has ended; or it was granted on another node since, or given back
+                at this moment.
         """
         leases = self.site.ledger.leases
+        if self.record.state is RunState.ENDED:
+            raise LeaseLost(self.run_id, self.number, "somebody has ended the run")
         lease = leases.of_run(self.run_id)
         if lease is None or lease.attempt != self.number:
             return None  # the attempt before has not let go of its own yet
@@ -180,3 +192,8 @@ def forget_secrets(settings: Settings, container: str) -> None:
     with suppress(OSError):  # what lies there is no log; the secrets go in any case
         FileRedactor(log_path(settings, run_id, attempt), secretfiles.read(folder)).redact()
     secretfiles.remove(folder)
+
+
+def forget_checkpoint(settings: Settings, run_id: str) -> None:
+    """Remove the checkpoint of a run that ended well; from any other a retry goes on."""
+    shutil.rmtree(settings.runs_dir / run_id / "checkpoint", ignore_errors=True)

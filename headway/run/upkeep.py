@@ -10,6 +10,7 @@ from headway.model.progress import ProgressPoint
 from headway.model.run import Exit, ExitKind
 from headway.policy.disk import DiskUse, why_too_much
 from headway.run.follow import Watched
+from headway.run.guard_notes import read_notes
 from headway.run.here import NodeAttempt
 from headway.run.rendezvous import why_end
 from headway.run.silent_check import SilentCheck
@@ -43,10 +44,6 @@ class AttemptUpkeep:
                 "elsewhere in its container": self._own_folders,
             },
         )
-
-    def renew(self) -> None:
-        """Renew the lease. Raises `LeaseLost`."""
-        self._site.ledger.leases.renew(self._lease.fence, self._site.settings.lease_ttl_s)
 
     def keep_points(self, before: int, points: Sequence[ProgressPoint]) -> None:
         """Keep progress points in the ledger."""
@@ -83,9 +80,14 @@ class AttemptUpkeep:
     def last_cancellation(self, status: ContainerStatus) -> Exit | None:
         """Why a container that has ended had to, whatever ended it; None where it had not.
 
-        What it wrote last is measured too, and what it was stopped for by a flow that has
-        died since.
+        What it wrote last is measured too, and what it was stopped for by the node's guard, or
+        by a flow that has died since.
         """
+        guarded = read_notes(self._site.settings.state_dir).stopped.get(self._attempt.container)
+        if guarded is not None:
+            return Exit(
+                ExitKind.INFRASTRUCTURE, status.exit_code, f"stopped by the guard: {guarded}"
+            )
         too_much = self._why_too_much(self._disk.measure_all())
         if not too_much or not self._asked_bytes:
             return None

@@ -1,5 +1,6 @@
 """What Prefect offers, put into the ledger as runs that wait, with what each will need."""
 
+import logging
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -11,10 +12,12 @@ from headway.forecast import Forecaster
 from headway.ledger.records import RunRecord
 from headway.model.job import TrainingJob
 from headway.model.job_text import job_from_document
-from headway.model.run import RunState
+from headway.model.run import Exit, ExitKind, RunState
 from headway.node.flowrun import live_flow
 from headway.scheduler.limits import Gates
 from headway.site import Site
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +41,9 @@ class Intake:
         self._pool = pool
         self._gates = gates
         self._forecaster = Forecaster(site)
+        self.called: set[str] = set()
+        """Runs that Prefect offers although they have ended or are suspended: what their users
+        want is the janitor's to find out."""
 
     def take_in(self, offers: Iterable[Offer]) -> list[str]:
         """Put new runs into the queue; gives those to be started at once.
@@ -69,19 +75,34 @@ class Intake:
             priority=self._gates.priorities.get(offer.queue, 0),
             submitted_at=offer.submitted_at,
         )
+        if record.state is RunState.ENDED or record.suspended_at is not None:
+            self.called.add(record.run_id)
+            return False
         if record.state is not RunState.WAITING:
             here = record.node == site.settings.node
             return here and live_flow(site.settings.state_dir, record.run_id) is None
         return record.demand is None and self.predicted(record, job) is None
 
-    def predicted(self, record: RunRecord, job: TrainingJob | None = None) -> RunRecord | None:
-        """*record* with what it will need, kept in the ledger; None if no node could hold that.
+    def job_of(self, record: RunRecord) -> TrainingJob | Exit:
+        """The job of a run that waits; how the run ends where that can be read no more.
 
-        Args:
-            record: A run that waits.
-            job: Its job where that has been read already.
+        Nothing could start it, and no pass over the queue may fail for it.
         """
-        job = job or job_from_document(record.job)
+        try:
+            return job_from_document(record.job)
+        except InvalidInput as error:
+            why = (
+                f"its job cannot be read from the ledger any more ({error}); "
+                "nothing was started, submit it again"
+            )
+            log.warning("run %s (%s): %s", record.name, record.run_id, why)
+            return Exit(ExitKind.INFRASTRUCTURE, None, why)
+
+    def predicted(self, record: RunRecord, job: TrainingJob) -> RunRecord | None:
+        """*record* of a run that waits, with what its *job* will need, kept in the ledger.
+
+        None if no node could hold that.
+        """
         prediction, demand = self._forecaster.forecast(
             job, override=record.demand_override, pool=record.pool, queue=record.queue
         )

@@ -11,7 +11,9 @@ from dataclasses import dataclass, field
 
 from headway.errors import LeaseLost
 from headway.ledger.pools import PoolSnapshot
-from headway.model.lease import Wait
+from headway.ledger.records import RunRecord
+from headway.model.lease import Fence, Wait
+from headway.model.run import Exit, Measurement
 from headway.node.flowrun import live_flow
 from headway.policy.claims import claim_room
 from headway.policy.plan import Plan
@@ -56,6 +58,8 @@ class PoolQueue:
         self._announced = Announced()
         self._held_back: dict[str, Wait] = {}
         self._fallbacks = Fallbacks()
+        self.called: frozenset[str] = frozenset()
+        """Of the last offers those that the janitor is to look at: see `Intake`."""
 
     @property
     def known(self) -> frozenset[str]:
@@ -70,7 +74,10 @@ class PoolQueue:
 
     def take_in(self, offers: Iterable[Offer]) -> list[str]:
         """Put new runs into the queue; gives those to be started at once: see `Intake`."""
-        return Intake(self._site, self._pool, self._waiting.gates).take_in(offers)
+        intake = Intake(self._site, self._pool, self._waiting.gates)
+        at_once = intake.take_in(offers)
+        self.called = frozenset(intake.called)
+        return at_once
 
     def give_back(self, run_id: str) -> None:
         """The run is not started after all; nothing of one that a flow process has taken up."""
@@ -121,13 +128,23 @@ class PoolQueue:
         refused = []
         for record in seen.changed:
             self._forget(record.run_id)
+            job = intake.job_of(record)
+            if isinstance(job, Exit):
+                self._end(record, job)
+                continue
             anew = record.demand is None or record.demand_override is not None
-            told = intake.predicted(record) if anew else record
+            told = intake.predicted(record, job) if anew else record
             if told is None:
                 refused.append(record.run_id)
             else:
                 waiting.put(told, nodes)
         return refused
+
+    def _end(self, record: RunRecord, exit_: Exit) -> None:
+        """End a run that waits, unless it was granted or ended since it was read."""
+        with suppress(LeaseLost):
+            fence = Fence(record.run_id, record.attempt)
+            self._site.ledger.runs.finish(fence, exit_, Measurement())
 
     def _forget(self, run_id: str) -> None:
         self._announced.forget(run_id)

@@ -19,13 +19,14 @@ def line_views(site: Site, pool: str = "") -> list[dict[str, Any]]:
     """The queue of a pool in its order, as `headway queue --json` prints it.
 
     The runs near the front are planned for at this moment; those behind them
-    follow by submission.
+    follow by submission. A suspended run has no place in it.
 
     Args:
         site: Where.
         pool: The pool; empty for this node's.
     """
-    records = {r.run_id: r for r in site.ledger.runs.waiting(pool or site.settings.pool)}
+    waiting = site.ledger.runs.waiting(pool or site.settings.pool)
+    records = {run.run_id: run for run in waiting if run.suspended_at is None}
     entries = preview(site, pool)(()).entries if records else ()
     planned = [entry for entry in entries if entry.run_id in records]
     views = [waiting_view(e.position, records.pop(e.run_id), e) for e in planned]

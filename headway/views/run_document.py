@@ -91,6 +91,8 @@ def ledger_state(record: RunRecord) -> str:
     """The state's name as Prefect would show it, for when Prefect is away."""
     if record.state is RunState.ENDED and record.exit is not None:
         return _END_NAMES.get(record.exit.kind, "Failed")
+    if record.suspended_at is not None:
+        return "Suspended"
     return _STATE_NAMES.get(record.state, record.state.value)
 
 

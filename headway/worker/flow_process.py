@@ -1,13 +1,19 @@
-"""How the flow process of a run is started: from this installation's own table, `FLOWS`."""
+"""How the flow process of a run is started: from this installation's own table, `FLOWS`.
+
+Whoever may write to Prefect's API chooses job variables, the pool's template,
+a deployment's entrypoint and its pull steps. Nothing of that is read here: it
+would run as the worker's owner.
+"""
 
 import os
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from subprocess import DEVNULL
 
-from prefect.client.orchestration import PrefectClient
-from prefect.client.schemas.objects import FlowRun
+import anyio
+import anyio.abc
 from prefect.logging import get_logger
-from prefect.workers.process import ProcessJobConfiguration
-from pydantic import PrivateAttr
+from prefect.settings import get_current_settings
 
 from headway.errors import HeadwayError, shown
 from headway.node.forkstart import start_server
@@ -27,8 +33,12 @@ PRELOAD = (
 PRELOAD_ENV = {"OPENBLAS_NUM_THREADS": "1"}
 """With it numpy starts no threads: a process that has some must not fork."""
 
+RUN_ID = "PREFECT__FLOW_RUN_ID"
+"""Which run Prefect's engine is to execute."""
 ENTRYPOINT = "PREFECT__FLOW_ENTRYPOINT"
 """With it Prefect's engine imports that flow, and asks no deployment."""
+_HOOKS = "PREFECT__ENABLE_CANCELLATION_AND_CRASHED_HOOKS"
+"""Prefect's engine leaves the state of a run that was told to end to whoever started it."""
 
 log = get_logger("worker.gpu-node")
 
@@ -41,46 +51,24 @@ def have_fork_server(state_dir: Path) -> None:
         log.warning("%s", error)
 
 
-class GpuNodeConfiguration(ProcessJobConfiguration):
-    """How one flow process is started.
+def flow_environment(run_id: str, flow: str) -> dict[str, str]:
+    """The environment of the process that executes run *run_id* of *flow*.
 
-    Whoever may write to Prefect's API chooses job variables, the pool's template,
-    a deployment's entrypoint and its pull steps. Nothing of that is read here:
-    it would run as the worker's owner.
+    Raises:
+        HeadwayError: The flow is not one of this installation's.
     """
+    if flow not in FLOWS:
+        raise HeadwayError(refusal(flow))
+    settings = get_current_settings().to_environment_variables(exclude_unset=True)
+    own = {RUN_ID: run_id, ENTRYPOINT: FLOWS[flow], _HOOKS: "false"}
+    return {**os.environ, **settings, **own}
 
-    _run_id: str = PrivateAttr(default="")
-    _flow: str = PrivateAttr(default="")
 
-    @property
-    def run_id(self) -> str:
-        """The run that the process is for."""
-        return self._run_id
-
-    @classmethod
-    async def resolve_for_flow_run(
-        cls, flow_run: FlowRun, *, client: PrefectClient, **_: object
-    ) -> "GpuNodeConfiguration":
-        """The configuration for *flow_run*, of which only its id and its flow's name count."""
-        flow = await client.read_flow(flow_run.flow_id)
-        # Streaming ties the flow to the worker's life: with it a flow whose worker
-        # is killed ends Crashed, without it Completed (measured).
-        configuration = cls(stream_output=False, working_dir=PROJECT)
-        configuration.prepare_for_flow_run(flow_run, flow=flow if flow.name in FLOWS else None)
-        configuration._run_id, configuration._flow = str(flow_run.id), flow.name
-        return configuration
-
-    def start_with(self, command: str) -> None:
-        """Start the flow of the run with *command*.
-
-        Raises:
-            HeadwayError: It is not one of this installation's.
-        """
-        if self._flow not in FLOWS:
-            raise HeadwayError(refusal(self._flow))
-        self.command = command
-        self._command_configured = True
-        self.env[ENTRYPOINT] = FLOWS[self._flow]
+async def start(command: Sequence[str], env: Mapping[str, str]) -> anyio.abc.Process:
+    """Start a flow process; it outlives this worker, and logs through Prefect."""
+    return await anyio.open_process(
+        command, stdin=DEVNULL, stdout=DEVNULL, stderr=DEVNULL, cwd=PROJECT, env=env
+    )
 
 
 def refusal(flow: str) -> str:

@@ -6,42 +6,42 @@ What of Prefect it overrides and leans on is named in `headway.worker.seams`.
 import asyncio
 import math
 import os
-import shutil
+import shlex
 import signal
-import tempfile
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from typing import Any, Self
+from typing import Any
 from uuid import UUID
 
 import anyio
 import anyio.abc
 import httpx
-import psutil
 from prefect.client.schemas.objects import FlowRun
 from prefect.client.schemas.responses import WorkerFlowRunResponse
-from prefect.events.clients import get_events_subscriber
-from prefect.events.filters import EventFilter, EventNameFilter
-from prefect.flows import Flow
 from prefect.logging import get_logger
 from prefect.states import Failed
-from prefect.workers import process as prefect_process
-from prefect.workers.process import ProcessJobConfiguration, ProcessWorker, ProcessWorkerResult
+from prefect.workers.base import (
+    BaseJobConfiguration,
+    BaseVariables,
+    BaseWorker,
+    BaseWorkerResult,
+)
 
+from headway.model.run import RunState
 from headway.node.daemon import worker_daemon
+from headway.node.flowrun import FENCED
 from headway.node.forkstart import stub_command
 from headway.node.janitor import Janitor
-from headway.node.prune import tidy
+from headway.node.prune import complete_removals, tidy
 from headway.node.sampler import SAMPLE_EVERY_S, Sampler
 from headway.policy.claims import CLAIM_LIMIT_S
 from headway.policy.reconcile import FLOW_STARTS_WITHIN_S
 from headway.scheduler.queue import PoolQueue
-from headway.settings import read_settings
 from headway.site import current_site
 from headway.this_node import heartbeat, join_site
-from headway.worker.cancellation import Preemption, end_flow_process
 from headway.worker.claims import Claims
-from headway.worker.flow_process import GpuNodeConfiguration, have_fork_server, refusal
+from headway.worker.events import LISTEN_AGAIN_S, events
+from headway.worker.flow_process import flow_environment, have_fork_server, refusal, start
 from headway.worker.housekeeping import adopt_blocks, adopt_gates, mend
 from headway.worker.offers import foreign, instructions, offers
 from headway.worker.pool import PrefectPool
@@ -55,18 +55,22 @@ _HEARTBEAT_EVERY_S = 5.0
 _READING_HOLDS_S = 60.0
 """A node that could not be read for so long says nothing, and so counts as lost."""
 _TRIM_LOGS_EVERY_S = 5.0
-_JANITOR_EVERY_S = 10.0
+_HOUSE_EVERY_S = 10.0
+_JANITOR_EVERY_S = 5.0
+"""A cancelled run is stopped within three rounds, whatever else the worker hears of it."""
 _PRUNE_EVERY_S = 3600.0
 _PAGES_EVERY_S = 1.0
 _CLAIMS_EVERY_S = 0.5
-_LISTEN_AGAIN_S = 5.0
 
 
-class GpuNodeWorker(ProcessWorker):
+class FlowEnded(BaseWorkerResult):
+    """How a flow process ended."""
+
+
+class GpuNodeWorker(BaseWorker[BaseJobConfiguration, BaseVariables, BaseWorkerResult]):
     """Runs training jobs of one GPU node as soon as the node has headroom for them."""
 
     type = "gpu-node"
-    job_configuration = GpuNodeConfiguration
     _description = "Starts training jobs on this GPU node when they fit, and not before."
     _display_name = "GPU node (headway)"
 
@@ -76,28 +80,14 @@ class GpuNodeWorker(ProcessWorker):
         variables = {"type": "object", "properties": {}}
         return {"job_configuration": {"labels": {}}, "variables": variables}
 
-    async def __aenter__(self) -> Self:
-        """Begin with an empty folder for temporary files.
-
-        Prefect's runner makes one that all users of a machine would share below `/tmp`: only
-        the first of them can write to it, and may exchange what another has there.
-        """
-        folder = read_settings().state_dir / "tmp"
-        shutil.rmtree(folder, ignore_errors=True)  # a worker that is told to leave clears nothing
-        folder.mkdir(parents=True, mode=0o700)
-        tempfile.tempdir = str(folder)  # of this process, not of what it starts
-        await super().__aenter__()
-        return self
-
     async def setup(self) -> None:
         """Open the site, mend what an earlier worker left, and go on listening."""
-        # Prefect would load a run's flow into the worker, as its deployment says, to look
-        # for hooks when the run is cancelled or crashes. Headway's flows have none.
-        vars(prefect_process)["load_flow_from_flow_run"] = _no_hooks
         self._wake = asyncio.Event()
         self._housework = asyncio.Event()
         self._held_up = asyncio.Event()
-        self._mended = False
+        self._mended = self._house_kept = False
+        self._called: set[str] = set()
+        self._loop = asyncio.get_running_loop()
         # Prefect's own handling of SIGTERM kills the flows with the worker. Here
         # the flows go on and the next worker takes them up, so it only leaves.
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -118,18 +108,15 @@ class GpuNodeWorker(ProcessWorker):
             self._site.ledger.flow_starts.note, within_s=FLOW_STARTS_WITHIN_S
         )
         self._sampler = Sampler(self._site)
-        self._janitor = Janitor(self._site)
-        self._command = stub_command(self._site.settings.state_dir)
+        self._janitor = Janitor(self._site, self._call_janitor)
+        self._command = shlex.split(stub_command(self._site.settings.state_dir))
         self._reading = self._sampler.tick()
         have_fork_server(self._site.settings.state_dir)
 
     def _begin_tasks(self) -> None:
         """One each, so that none waits for another."""
-        tasks = self._runs_task_group
-        assert tasks is not None  # noqa: S101 - set by setup(); for the type checker
         self._pool = PrefectPool(self.client, self._site.settings.pool, self._claimed)
-        self._pages = WaitPages(self.client, self._pool, self._site.clock)
-        self._preemption = Preemption(self._janitor.stop_container, tasks)
+        self._pages = WaitPages(self.client, self._pool, self._site.clock, self._waits)
         # The threads of other tasks may all be waiting for an engine or a disk.
         self._heartbeat_thread = anyio.CapacityLimiter(1)
         clock = self._site.clock
@@ -138,13 +125,14 @@ class GpuNodeWorker(ProcessWorker):
             (self._sample, "the node was not sampled", SAMPLE_EVERY_S, None),
             (self._trim_logs, "logs were not trimmed", _TRIM_LOGS_EVERY_S, None),
             (self._prune, "old runs were not removed", _PRUNE_EVERY_S, None),
-            (self._keep_house, "house not kept", _JANITOR_EVERY_S, self._housework),
+            (self._keep_house, "settings were not read", _HOUSE_EVERY_S, None),
+            (self._mend, "no round of the janitor", _JANITOR_EVERY_S, self._housework),
             (self._pass, "no pass over the queue", math.inf, self._wake),
             (self._go_on_claiming, "claims wait for the next pass", _CLAIMS_EVERY_S, None),
             (self._tell, "why runs wait is not on their pages", _PAGES_EVERY_S, None),
-            (self._listen, "no events from Prefect", _LISTEN_AGAIN_S, None),
+            (self._listen, "no events from Prefect", LISTEN_AGAIN_S, None),
         ):
-            tasks.start_soon(go_on, body, clock, without, every_s, wake)
+            self._tasks.start_soon(go_on, body, clock, without, every_s, wake)
 
     def _leave(self, number: int, _frame: object) -> None:
         log.info("signal %d: the worker leaves, its runs go on", number)
@@ -162,7 +150,7 @@ class GpuNodeWorker(ProcessWorker):
         return []
 
     async def _pass(self) -> None:
-        if not self._mended:
+        if not self._mended or not self._house_kept:
             return  # first find again what an earlier worker left running
         async with self._pool.passing:
             try:
@@ -185,6 +173,7 @@ class GpuNodeWorker(ProcessWorker):
         if not {offer.queue for offer in offered} <= self._pool.queues:
             await adopt_gates(self._site, self._pool)
         at_once = await in_thread(self._queue.take_in, offered)
+        self._called |= self._queue.called
         slots = None if self._limiter is None else math.floor(self._limiter.available_tokens)
         decided = await in_thread(partial(self._queue.run_pass, slots=slots))
         if decided.held_up:
@@ -193,7 +182,7 @@ class GpuNodeWorker(ProcessWorker):
         found |= await self._pool.scheduled({*at_once, *decided.start} - found.keys())
         todo = instructions(offered, at_once, decided, found)
         for run_id in decided.preempt:
-            self._preemption.begin(run_id)
+            await in_thread(self._janitor.stop_container, run_id)
         for run_id in todo.give_back:
             await in_thread(self._queue.give_back, run_id)
         for run_id, name in todo.rename.items():
@@ -223,66 +212,67 @@ class GpuNodeWorker(ProcessWorker):
     async def _submit_run(self, flow_run: FlowRun) -> None:
         """Claim the run from Prefect and start its flow process, or give the claim back.
 
-        Prefect asks its server several times on the way; what it raises would
-        end the worker with all its tasks.
+        In the place of Prefect's, which asks its server nine times for a run, for
+        nothing that is used here. What one of these calls raises would end the worker.
         """
+        why = f"it was not started within {CLAIM_LIMIT_S:.0f} s"
+        pending = False
         try:
             with anyio.move_on_after(CLAIM_LIMIT_S):
-                await super()._submit_run(flow_run)
-        except Exception as error:  # noqa: BLE001 - one run of many; the worker goes on
-            log.warning("run %s was not started: %s", flow_run.id, error)
+                pending = await self._propose_pending_state(flow_run)
+                if pending:
+                    await self._tasks.start(self._run_to_its_end, flow_run)
+        except Exception as error:  # noqa: BLE001 - one run of many: the worker goes on
+            why = f"it was not started: {error}"
         finally:
             self._submitting_flow_run_ids.discard(flow_run.id)
             if flow_run.id in self._claims.without_process:
-                log.warning("run %s goes back to the queue: it was not started", flow_run.id)
                 self._release_limit_slot(flow_run.id)
                 await self._claims.give_back([flow_run.id])
+                if pending:
+                    await self._propose_crashed_state(flow_run, why)
 
-    async def _submit_run_and_capture_errors(
-        self, flow_run: FlowRun, task_status: anyio.abc.TaskStatus[Any] | None = None
-    ) -> Any:
+    async def _run_to_its_end(
+        self, flow_run: FlowRun, task_status: anyio.abc.TaskStatus[int]
+    ) -> None:
+        """Run the flow process; then look at the run and the queue again."""
         try:
-            return await super()._submit_run_and_capture_errors(flow_run, task_status)
-        except Exception as error:  # noqa: BLE001 - as above, once its flow process has begun
-            log.warning("what became of run %s is not known here: %s", flow_run.id, error)
-            return error
-
-    async def _cancel_run(self, flow_run_id: UUID) -> None:
-        try:
-            await super()._cancel_run(flow_run_id)
-        except Exception as error:  # noqa: BLE001 - as above; the janitor ends the run
-            log.warning("run %s was not cancelled: %s", flow_run_id, error)
-
-    async def run(
-        self,
-        flow_run: FlowRun,
-        configuration: ProcessJobConfiguration,
-        task_status: anyio.abc.TaskStatus[int] | None = None,
-    ) -> ProcessWorkerResult:
-        """Run the flow process to its end; then look at the run and the queue again."""
-        assert isinstance(configuration, GpuNodeConfiguration)  # noqa: S101 - for the type checker
-        try:
-            configuration.start_with(self._command)
+            names = await self._pool.flow_names([flow_run])
+            env = flow_environment(str(flow_run.id), names.get(flow_run.flow_id, ""))
             await anyio.to_thread.run_sync(self._note_start, str(flow_run.id))
-            self._claims.process_begins(flow_run.id)
-            return await super().run(flow_run, configuration, task_status)
+            ended = await self.run(flow_run, BaseJobConfiguration(env=dict(env)), task_status)
+            if ended.status_code not in (0, FENCED):
+                why = f"its flow process ended with status {ended.status_code}"
+                await self._propose_crashed_state(flow_run, why)
         finally:
+            self._release_limit_slot(flow_run.id)
             self._claims.process_ended(flow_run.id)
             self._housework.set()
             self._wake.set()
 
-    async def kill_infrastructure(
+    async def run(
         self,
-        infrastructure_pid: str,
-        configuration: ProcessJobConfiguration,
-        grace_seconds: int = 30,  # noqa: ARG002 - Prefect's signature
-    ) -> None:
-        """End the flow process of a run that was cancelled before its flow began."""
-        assert isinstance(configuration, GpuNodeConfiguration)  # noqa: S101 - for the type checker
-        try:
-            end_flow_process(infrastructure_pid, configuration.run_id)
-        except (psutil.Error, ValueError) as error:
-            log.debug("process %s was not ended: %s", infrastructure_pid, error)
+        flow_run: FlowRun,
+        configuration: BaseJobConfiguration,
+        task_status: anyio.abc.TaskStatus[int] | None = None,
+    ) -> BaseWorkerResult:
+        """Start the flow process, and wait for its end."""
+        env = {name: value for name, value in configuration.env.items() if value is not None}
+        process = await start(self._command, env)
+        self._claims.process_begins(flow_run.id)
+        if task_status is not None:
+            task_status.started(process.pid)
+        return FlowEnded(identifier=str(process.pid), status_code=await process.wait())
+
+    async def _cancel_run(self, flow_run_id: UUID) -> None:
+        """Leave it to the janitor: Prefect's way asks its server, and would end the worker."""
+        self._called.add(str(flow_run_id))
+        self._housework.set()
+
+    @property
+    def _tasks(self) -> anyio.abc.TaskGroup:
+        assert self._runs_task_group is not None  # noqa: S101 - set by setup()
+        return self._runs_task_group
 
     # -- tasks ------------------------------------------------------------------------
 
@@ -317,16 +307,32 @@ class GpuNodeWorker(ProcessWorker):
         await anyio.to_thread.run_sync(have_fork_server, self._site.settings.state_dir)
         new_settings = await adopt_blocks(self._site, self._pool)
         new_gates = await adopt_gates(self._site, self._pool)
-        changed = await mend(self._site, self._janitor, self._pool)
-        if new_settings or new_gates or changed or not self._mended:
+        if new_settings or new_gates or not self._house_kept:
+            self._house_kept = True
+            self._wake.set()
+
+    async def _mend(self) -> None:
+        called, self._called = self._called, set()
+        changed = await mend(self._site, self._janitor, self._pool, called)
+        if changed or not self._mended:
             self._mended = True
             self._wake.set()
+
+    def _call_janitor(self) -> None:
+        """Begin a round at once; from any thread."""
+        self._loop.call_soon_threadsafe(self._housework.set)
+
+    async def _waits(self, run_id: str) -> bool:
+        """Whether the ledger has the run waiting now, and not for its user."""
+        run = await anyio.to_thread.run_sync(self._site.ledger.runs.get, run_id)
+        return run.state is RunState.WAITING and run.suspended_at is None
 
     async def _sample(self) -> None:
         self._reading = await anyio.to_thread.run_sync(self._sampler.tick)
 
     async def _prune(self) -> None:
-        if not self._mended:
+        await anyio.to_thread.run_sync(complete_removals, self._site)
+        if not self._house_kept:
             return  # how long runs are kept may have changed: the blocks are read first
         await anyio.to_thread.run_sync(tidy, self._site)
 
@@ -339,18 +345,9 @@ class GpuNodeWorker(ProcessWorker):
         await self._pages.write()
 
     async def _listen(self) -> None:
-        """Begin a pass the moment a run is scheduled, instead of with the next poll."""
-        names = ["prefect.flow-run.Scheduled", "prefect.flow-run.Cancelled"]
-        wanted = EventFilter(event=EventNameFilter(name=names))
-        try:
-            async with get_events_subscriber(filter=wanted) as events:
-                async for _ in events:
-                    self._wake.set()
-        except Exception as error:  # noqa: BLE001 - polling goes on meanwhile
-            log.info("no events from Prefect (%s): polling instead", error)
-            await anyio.sleep(_LISTEN_AGAIN_S)
-
-
-async def _no_hooks(_: object) -> Flow[[], None]:
-    """A flow without hooks, instead of what a run's deployment names."""
-    return Flow(lambda: None, name="without-hooks")
+        """Act the moment a run is scheduled or its user wants something, before the next poll."""
+        async for event in events():
+            if event.asked:
+                self._called.add(event.run_id)
+                self._housework.set()
+            self._wake.set()

@@ -1,11 +1,16 @@
 """What the worker does for its node beside the queue, in turns: settings, and what differs."""
 
+from collections.abc import AsyncIterator, Collection, Mapping
+from contextlib import asynccontextmanager
 from uuid import UUID
 
 import anyio
+import httpx
 from prefect.logging import get_logger
 
 from headway.node.janitor import Janitor
+from headway.node.mending import Mending, PrefectRun, same
+from headway.policy.reconcile import PrefectView
 from headway.scheduler.limits import GATES, gates_document
 from headway.site import LINE, POLICY, Site
 from headway.this_node import adopt
@@ -13,6 +18,9 @@ from headway.worker.pool import PrefectPool
 from headway.worker.states import mended
 
 log = get_logger("worker.gpu-node")
+
+_ANSWER_S = 5.0
+"""So long the janitor waits for Prefect, or for who waits for it; then it goes on without."""
 
 
 async def adopt_blocks(site: Site, pool: PrefectPool) -> bool:
@@ -45,14 +53,65 @@ async def adopt_gates(site: Site, pool: PrefectPool) -> bool:
     return await anyio.to_thread.run_sync(site.ledger.settings.put, name, document)
 
 
-async def mend(site: Site, janitor: Janitor, pool: PrefectPool) -> bool:
-    """One round of the janitor, and what it leaves to be written to Prefect; whether any."""
-    # Between a grant and its note among the claimed lies a pass: not half of one is read.
-    async with pool.passing:
-        runs = await anyio.to_thread.run_sync(janitor.unsettled)
+async def mend(site: Site, janitor: Janitor, pool: PrefectPool, called: Collection[str]) -> bool:
+    """One round of the janitor, and what it leaves to be written to Prefect; whether any.
+
+    A Prefect server that is away keeps nobody from what the ledger alone decides.
+
+    Args:
+        site: Of this node.
+        janitor: Its janitor.
+        pool: Its work pool.
+        called: Runs of which a user may have asked something, beside those always looked at.
+    """
+    in_thread = anyio.to_thread.run_sync
+    async with _between_passes(pool) as between:
+        runs = await in_thread(janitor.unsettled, called)
         starting = frozenset(str(run_id) for run_id in pool.claimed())
-    prefect = await pool.views([run.run_id for run in runs])
-    mendings = await anyio.to_thread.run_sync(janitor.round, runs, prefect, starting)
+    if not between:
+        untaken = await in_thread(site.ledger.leases.unstarted, site.settings.node)
+        starting |= {lease.run_id for lease in untaken}
+    prefect = await _views(pool, [run.run_id for run in runs])
+    mendings = await in_thread(janitor.round, runs, prefect, starting)
     for mending in mendings:
-        await pool.write_state(UUID(mending.run_id), mended(mending, site.clock.now()))
+        await _write(site, pool, mending)
     return bool(mendings)
+
+
+@asynccontextmanager
+async def _between_passes(pool: PrefectPool) -> AsyncIterator[bool]:
+    """Between a grant and its note among the claimed lies a pass: not half of one is read.
+
+    Yields whether no pass goes on. One that waits for Prefect must not keep the janitor.
+    """
+    free = False
+    with anyio.move_on_after(_ANSWER_S):
+        free = await pool.passing.acquire()
+    try:
+        yield free
+    finally:
+        if free:
+            pool.passing.release()
+
+
+async def _views(pool: PrefectPool, run_ids: list[str]) -> Mapping[str, PrefectRun]:
+    try:
+        with anyio.fail_after(_ANSWER_S):
+            return await pool.views(run_ids)
+    except (httpx.HTTPError, TimeoutError) as error:
+        log.warning(
+            "Prefect does not say what its users want: %s", str(error) or type(error).__name__
+        )
+        return dict.fromkeys(run_ids, PrefectRun(PrefectView.UNKNOWN))
+
+
+async def _write(site: Site, pool: PrefectPool, mending: Mending) -> None:
+    """Change the run's state, unless ledger or Prefect have another one by now."""
+    run = await anyio.to_thread.run_sync(site.ledger.runs.get, mending.run.run_id)
+    if not same(mending.run, run):
+        return
+    try:
+        state = mended(mending, site.clock.now())
+        await pool.write_over(mending.prefect.state_id, UUID(run.run_id), state)
+    except httpx.HTTPError as error:
+        log.warning("state of run %s not written: %s; tried again next round", run.run_id, error)

@@ -14,11 +14,12 @@ from prefect.exceptions import ObjectAlreadyExists, ObjectNotFound
 from prefect.logging import get_logger
 from prefect.states import Failed
 
-from headway.node.janitor import PrefectRun
+from headway.node.mending import PrefectRun
 from headway.policy.reconcile import PrefectView
 from headway.prefect.unreadable import REFUSED
 from headway.scheduler.limits import Gates
 from headway.worker.flow_runs import FlowRunReader
+from headway.worker.states import view_of
 
 log = get_logger("worker.gpu-node")
 
@@ -109,27 +110,33 @@ class PrefectPool:
         found: dict[str, PrefectRun] = {}
         for start in range(0, len(run_ids), _IDS_A_QUESTION):
             page = await self._reader.these(run_ids[start : start + _IDS_A_QUESTION])
-            for run in page.runs:
-                message = (run.state.message if run.state is not None else None) or ""
-                view = PrefectView.of(run.state_type)
-                found[str(run.id)] = PrefectRun(view, run.run_count, message)
+            found |= {str(run.id): _view(run) for run in page.runs}
             for run_id, state_type in page.unreadable.items():
                 found[run_id] = PrefectRun(PrefectView.of(state_type))
         return found
 
     async def write_state(self, run_id: UUID, state: State[Any]) -> None:
-        """Write a state, unless this worker has claimed the run in the meantime.
-
-        Prefect accepts SCHEDULED over PENDING and RUNNING (measured), so a
-        late annotation would un-claim a run. The lock that guards the claims
-        guards this too; and the ledger would still refuse a second lease.
-        """
-        if run_id in self.claimed():
-            return
+        """Write a state, whatever the run's state is now; what Prefect refuses is logged."""
         try:
             await self._client.set_flow_run_state(run_id, state, force=True)
         except (httpx.HTTPError, ObjectNotFound) as error:
             log.warning("state of run %s not written: %s", run_id, error)
+
+    async def write_over(self, seen_id: str, run_id: UUID, state: State[Any]) -> bool:
+        """Write a state over the one with the id *seen_id*; False where there is another by now.
+
+        Prefect accepts any state over any other (measured), SCHEDULED over RUNNING
+        too: what a user or another worker has set meanwhile must not be lost.
+        """
+        if seen_id:  # the server cannot send every run
+            try:
+                now = await self._client.read_flow_run(run_id)
+            except ObjectNotFound:
+                return False
+            if now.state is None or str(now.state.id) != seen_id:
+                return False
+        await self.write_state(run_id, state)
+        return True
 
     async def block(self, slug: str, document: str) -> dict[str, Any] | None:
         """What the operator set in a block; None when there is none."""
@@ -168,3 +175,9 @@ class PrefectPool:
                 if queue.concurrency_limit is not None
             },
         )
+
+
+def _view(run: FlowRun) -> PrefectRun:
+    state = run.state
+    message, state_id = (state.message or "", str(state.id)) if state is not None else ("", "")
+    return PrefectRun(view_of(state), message, state_id)

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from datetime import datetime
 from typing import NamedTuple
@@ -11,6 +12,7 @@ import httpx
 from prefect.client.orchestration import PrefectClient
 from prefect.client.schemas.actions import ArtifactCreate, ArtifactUpdate, LogCreate
 from prefect.client.schemas.filters import ArtifactFilter
+from prefect.client.schemas.objects import FlowRun
 from prefect.exceptions import ObjectNotFound
 
 from headway.clock import Clock
@@ -36,12 +38,19 @@ class News(NamedTuple):
 class WaitPages:
     """Collects what is to be said of runs that wait, and writes it when the server answers."""
 
-    def __init__(self, client: PrefectClient, pool: PrefectPool, clock: Clock) -> None:
-        """Nothing is known yet of any page."""
+    def __init__(
+        self,
+        client: PrefectClient,
+        pool: PrefectPool,
+        clock: Clock,
+        waits: Callable[[str], Awaitable[bool]],
+    ) -> None:
+        """Nothing is known yet of any page; *waits* asks the ledger whether a run waits now."""
         self.news = asyncio.Event()
         self._client = client
         self._pool = pool
         self._clock = clock
+        self._waits = waits
         self._unwritten: dict[str, News] = {}
         self._names: dict[str, str] = {}
         self._artifacts: dict[str, UUID] = {}
@@ -83,19 +92,30 @@ class WaitPages:
                 self.news.clear()
 
     async def _write(self, batch: dict[str, News]) -> None:
-        async with self._pool.passing:
-            waiting = [run_id for run_id, news in batch.items() if news.sentence]
-            still = await self._pool.scheduled(waiting)
-            for run_id, run in still.items():
-                at, due = self._clock.now(), run.next_scheduled_start_time
-                state = scheduled("AwaitingHeadroom", batch[run_id].sentence, at, due)
-                await self._pool.write_state(run.id, state)
+        waiting = [run_id for run_id, news in batch.items() if news.sentence]
+        still = await self._pool.scheduled(waiting)
+        for run_id, run in still.items():
+            await self._annotate(run, batch[run_id].sentence)
         told = {key: news for key, news in batch.items() if key in still or not news.sentence}
         if lines := [_line(run_id, news) for run_id, news in told.items() if news.logged]:
             await self._client.create_logs(lines)
         for run_id, news in told.items():
             await self._put(run_id, waiting_text(news.sentence, news.at))
         self._artifacts = dict(list(self._artifacts.items())[-_PAGES_KNOWN:])
+
+    async def _annotate(self, run: FlowRun, sentence: str) -> None:
+        """Say in the run's state why it waits, if it does.
+
+        A state that comes after a claim, by this worker or another node's, would un-claim
+        the run: the ledger is asked right before, and no pass of this worker comes between.
+        """
+        state = scheduled(
+            "AwaitingHeadroom", sentence, self._clock.now(), run.next_scheduled_start_time
+        )
+        async with self._pool.passing:
+            claimed = run.id in self._pool.claimed()
+            if not claimed and await self._waits(str(run.id)) and run.state is not None:
+                await self._pool.write_over(str(run.state.id), run.id, state)
 
     async def _put(self, run_id: str, text: str) -> None:
         known = self._artifacts.pop(run_id, None) or await self._find(run_id)

@@ -4,13 +4,18 @@ from collections.abc import Iterator
 
 import pytest
 
+from headway.errors import LeaseLost
 from headway.ledger import Ledger
+from headway.model.lease import Lease
+from headway.model.run import Measurement, RunState
 from tests.protocol.replay import Replay, expected
 from tests.protocol.values import Rules
 from tests.protocol.walk import walk
+from tests.support import ledger_faults
+from tests.support.fence import fence_of
 
 WAYS = 40
-RULES = Rules(nodes=2, runs=2)
+SIZES = (Rules(nodes=2, runs=2), Rules(nodes=2, runs=2, told_to_prefect=False))
 
 
 @pytest.fixture
@@ -23,10 +28,27 @@ def ledger(ledger_url: str) -> Iterator[Ledger]:
 def test_the_ledger_follows_the_model(ledger: Ledger) -> None:
     asked = 0
     for seed in range(WAYS):
-        replay = Replay(ledger, RULES)
-        for move in walk(RULES, seed, 60):
+        rules = SIZES[seed % 2]
+        replay = Replay(ledger, rules)
+        for move in walk(rules, seed, 60):
             if replay.carry_out(move):
                 asked += 1
                 wanted = [expected(row) for row in move.after.rows]
                 assert replay.kept() == wanted, f"way {seed}: {move}"
     assert asked > 5 * WAYS
+
+
+def test_who_knows_the_attempt_before_ends_nothing_of_the_next(ledger: Ledger) -> None:
+    """A run that waits has no token: there the attempt alone keeps a late canceller out."""
+    ledger_faults.prepare(ledger)
+    ledger_faults.enqueue(ledger, "run")
+    late = fence_of(ledger, "run")
+    admitted = ledger.leases.admit(
+        "run", ledger_faults.NODES[0], ledger_faults.DEMAND, reading=None, ttl_s=900.0
+    )
+    assert isinstance(admitted, Lease)
+    ledger.runs.requeue(admitted.fence, ledger_faults.GONE)
+    ledger.leases.release(admitted.fence)
+    with pytest.raises(LeaseLost):
+        ledger.runs.finish(late, ledger_faults.OK, Measurement())
+    assert ledger.runs.get("run").state is RunState.WAITING

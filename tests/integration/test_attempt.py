@@ -12,16 +12,19 @@ from headway.clock import SystemClock
 from headway.errors import ImpossibleDemand, StagingTimedOut
 from headway.forecast import Forecaster
 from headway.model.job import Dataset, Resources, TrainingJob
-from headway.model.lease import Basis, Lease, Sharing
+from headway.model.lease import Basis, Lease, Sharing, Wait
 from headway.model.node import GpuProcess, GpuReading, Reserve
 from headway.model.run import Exit, ExitKind, Prediction, RunState, Step, StepState
 from headway.model.trace import Trace
 from headway.run.attempt import Attempt, exit_of
 from headway.run.followed import Followed
 from headway.run.gpu_use import GpuUse
+from headway.run.guard_notes import GuardNotes, keep_notes
+from headway.run.upkeep import AttemptUpkeep
 from headway.runtime.port import ContainerState, ContainerStatus
 from headway.settings import Settings
 from headway.site import Site
+from headway.telemetry.host import boot_id
 from headway.testing.telemetry import FakeGpus
 from headway.this_node import heartbeat, join_site, read_node
 from headway.units import GIB, MIB
@@ -283,3 +286,34 @@ def test_a_guess_is_of_the_largest_node_that_the_run_may_go_to(site: Site) -> No
     assert bound.host_memory_bytes <= here.capacity.host_memory_bytes / here.capacity.cpus
     _, large = Forecaster(site).forecast(job, dataset_bytes=200 * GIB, pool=here.pool, queue="here")
     assert large.host_memory_bytes < here.capacity.host_memory_bytes
+
+
+def test_what_the_guard_stopped_is_tried_again_as_the_sites_fault(site: Site) -> None:
+    """Its program ended with 143 or with 0, as it does when it is told to stop."""
+    attempt = Attempt(site, RUN, JOB)
+    lease = attempt.admit()
+    assert isinstance(lease, Lease)
+    site.runtime.start(create_container(site, RUN))
+    why = "its lease could not be renewed for 14 min"
+    site.settings.state_dir.mkdir()
+    keep_notes(site.settings.state_dir, GuardNotes(boot_id(), stopped={attempt.container: why}))
+    site.runtime.stop(attempt.container, 5.0)
+    status = site.runtime.inspect(attempt.container)
+    assert status is not None
+    found = AttemptUpkeep(attempt, lease, ()).last_cancellation(status)
+    assert found == Exit(ExitKind.INFRASTRUCTURE, status.exit_code, f"stopped by the guard: {why}")
+
+
+def test_a_flow_process_that_comes_after_its_claim_was_given_back_may_not_begin(site: Site) -> None:
+    claimed = Attempt(site, RUN, JOB)
+    lease = claimed.admit()
+    assert isinstance(lease, Lease)
+    site.ledger.leases.give_back(lease.fence)
+    late = Attempt(site, RUN, JOB, planned=True)
+    answer = late.admit()
+    assert isinstance(answer, Wait)
+    assert "given back before its flow process began" in answer.reason
+    late.give_back(answer)
+    assert site.ledger.runs.get(RUN).state is RunState.WAITING
+    assert site.ledger.leases.live() == []
+    assert isinstance(Attempt(site, RUN, JOB).admit(), Lease)  # called as a function: by itself

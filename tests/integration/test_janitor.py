@@ -50,7 +50,7 @@ def admit(site: Site) -> Lease:
 
 def mend(site: Site) -> None:
     janitor = Janitor(site)
-    seen = {RUN: PrefectRun(PrefectView.SCHEDULED, 1)}
+    seen = {RUN: PrefectRun(PrefectView.SCHEDULED)}
     janitor.round(janitor.unsettled(), seen, frozenset())
 
 
@@ -92,7 +92,7 @@ def test_a_run_claimed_since_it_was_looked_at_keeps_its_lease(site: Site) -> Non
     janitor = Janitor(site)
     runs = janitor.unsettled()
     lease = admit(site)
-    janitor.round(runs, {RUN: PrefectRun(PrefectView.SCHEDULED, 0)}, frozenset())
+    janitor.round(runs, {RUN: PrefectRun(PrefectView.SCHEDULED)}, frozenset())
     assert site.ledger.leases.of_run(RUN) == lease
 
 

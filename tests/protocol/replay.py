@@ -112,8 +112,7 @@ class Replay:
             case "give back":
                 assert leases.give_back(_known(fence))
             case "finish" | "finish refused" | "requeue" | "requeue refused":
-                stale = move.action.endswith("refused")
-                self._conclude(_known(fence), ok="finish" in move.action, stale=stale)
+                self._conclude(_known(fence), ok="finish" in move.action, stale=_is_stale(move))
             case "release" | "flow leaves" if _phase(move) == LEAVING:
                 leases.release(_known(fence))
             case _:
@@ -226,6 +225,12 @@ def _kept(record: RunRecord, lease: Lease | None, nodes: list[str]) -> Kept:
         None if lease is None else (nodes.index(lease.node), lease.attempt),
         lease is not None and lease.start_by is not None and not over,
     )
+
+
+def _is_stale(move: Move) -> bool:
+    """Whether another one has the run by now; a flow that only repeats itself is answered."""
+    flow = move.before.rows[move.run].cells[move.node].flow
+    return flow is None or not flow.holds
 
 
 def _phase(move: Move) -> str:

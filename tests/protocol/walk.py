@@ -16,6 +16,21 @@ from tests.protocol.run_steps import ANYWHERE, run_steps
 from tests.protocol.values import FROZEN, UP, Rules, State, first_state
 
 NO_RUN = -1
+_WEIGHTS = {
+    "power is lost": 0.02,
+    "machine sleeps": 0.1,
+    "guard dies": 0.1,
+    "node remove": 0.2,
+    "tick": 2.0,
+    "user cancels": 0.1,
+    "flow dies": 0.1,
+    "renew": 0.3,
+    "admit": 4.0,
+    "give back": 1.5,
+    "claim ends": 2.0,
+}
+"""Of what is not as likely as the rest: what ends a way early is rare."""
+_STALE = 10.0
 _OF_A_RUN = 0.85
 """Share of the steps that are a run's: the others are rarer in life, too."""
 
@@ -42,9 +57,19 @@ def walk(rules: Rules, seed: int, length: int) -> Iterator[Move]:
         moves = of_runs if of_runs and (chance.random() < _OF_A_RUN or not others) else others
         if not moves:
             return
-        move = chance.choice(moves)
+        (move,) = chance.choices(moves, [_weight(each) for each in moves])
         yield move
         state = move.after
+
+
+def _weight(move: Move) -> float:
+    """Steps of those who have lost their lease are rare, and what the fences are for."""
+    weight = _WEIGHTS.get(move.action, 1.0)
+    if move.run == NO_RUN or move.node == ANYWHERE:
+        return weight
+    flow = move.before.rows[move.run].cells[move.node].flow
+    late = flow is not None and not flow.holds and move.before.rows[move.run].lease is not None
+    return weight * _STALE if late else weight
 
 
 def _of_runs(state: State, rules: Rules) -> Iterator[Move]:

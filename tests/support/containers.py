@@ -6,8 +6,10 @@ from headway.site import Site
 from headway.units import MIB
 
 
-def create_container(site: Site, run_id: str, attempt: int = 1) -> str:
-    """Create the container of an attempt, which would sleep for a minute; its name."""
+def create_container(
+    site: Site, run_id: str, attempt: int = 1, command: tuple[str, ...] = ("sleep", "60")
+) -> str:
+    """Create the container of an attempt, which would run *command*; its name."""
     name = container_name(run_id, attempt)
     log = site.settings.runs_dir / run_id / "log"
     log.mkdir(parents=True)
@@ -17,7 +19,7 @@ def create_container(site: Site, run_id: str, attempt: int = 1) -> str:
             run_id=run_id,
             attempt=attempt,
             image="image:1",
-            command=("sleep", "60"),
+            command=command,
             env={},
             mounts=(),
             log_path=log / f"attempt-{attempt}.log",

@@ -32,7 +32,10 @@ class Engine:
     def connect(self, timeout_s: int) -> docker.APIClient:
         """A connection of its own. Raises what the SDK raises."""
         settings = kwargs_from_env() | {"base_url": self.address}
-        return docker.APIClient(version="auto", timeout=timeout_s, **settings)
+        api = docker.APIClient(version="auto", timeout=timeout_s, **settings)
+        if self.address.startswith("unix"):  # no proxy is on the way: none is looked for
+            api.trust_env = False
+        return api
 
     @cached_property
     def api(self) -> docker.APIClient:

@@ -7,7 +7,7 @@ import click
 import pytest
 
 from headway.cli.output import print_table, say
-from headway.cli.runs import Since, _found, _run_row, _standing
+from headway.cli.runs import Since, _run_row, _standing, find_run
 from headway.clock import SystemClock
 from headway.errors import RunUnknown
 
@@ -49,7 +49,7 @@ def test_no_name_is_no_run() -> None:
     """Every id begins with nothing: `headway cancel "$RUN"` must not take some run."""
     nobody = cast("Any", None)
     with pytest.raises(RunUnknown):
-        _found(nobody, nobody, "")
+        find_run(nobody, nobody, "")
 
 
 def test_a_pipe_gets_whole_lines(capsys: pytest.CaptureFixture[str]) -> None:

@@ -134,3 +134,16 @@ def test_a_silent_failure_is_logged_when_it_begins_and_shown_while_it_goes_on(
 def test_a_run_without_warnings_has_no_artifact_of_them() -> None:
     assert "holds" not in _line(HALF)
     assert warnings_text([], []) == ""
+
+
+def test_what_ends_at_once_is_shown_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[str] = []
+    for kind in ("progress", "markdown"):
+        monkeypatch.setattr(
+            module, f"create_{kind}_artifact", lambda _, *, key, **__: made.append(key)
+        )
+    display = Display(logging.getLogger("display-test"), FakeClock())
+    display.watched(HALF)
+    assert made == []
+    display.close()
+    assert made == ["progress", "remaining-time"]

@@ -43,3 +43,10 @@ def test_a_ledger_that_is_away_costs_only_the_picture(shown: list[str]) -> None:
         chart.watched(at(elapsed_s))
     chart.close()
     assert shown == []
+
+
+def test_a_run_too_short_for_a_line_has_no_chart(shown: list[str]) -> None:
+    chart = RunChart(logging.getLogger("run-chart"), list, 2)
+    chart.watched(at(0.2))
+    chart.close()
+    assert shown == []

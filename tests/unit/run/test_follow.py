@@ -68,12 +68,8 @@ class Site:
     def __init__(self, clock: FakeClock) -> None:
         self.clock = clock
         self.kept: dict[int, ProgressPoint] = {}
-        self.renewals: list[float] = []
         self.snapshots: list[float] = []
         self.redacted = 0
-
-    def renew(self) -> None:
-        self.renewals.append(self.clock.monotonic_s())
 
     def keep_points(self, before: int, points: Sequence[ProgressPoint]) -> None:
         self.kept |= dict(enumerate(points, start=before))
@@ -119,7 +115,6 @@ class Bench:
             epochs=None,
             max_runtime_s=max_runtime_s,
             grace_s=5.0,
-            renew_every_s=15.0,
             check_every_s=20.0,
             secrets=self.secrets,
         ).follow()
@@ -183,22 +178,13 @@ def test_a_secret_is_in_nothing_that_the_log_becomes() -> None:
     assert bench.site.redacted > 3
 
 
-def test_the_lease_is_renewed_while_it_runs() -> None:
-    bench = Bench(TRAINING)
-    bench.follow()
-    gaps = [b - a for a, b in zip(bench.site.renewals, bench.site.renewals[1:], strict=False)]
-    assert bench.site.renewals[0] < 1.0
-    assert max(gaps) < 16.0
-    assert len(gaps) >= 5
-
-
 def test_a_database_that_is_away_disturbs_nothing() -> None:
     bench = Bench(TRAINING)
 
-    def away() -> None:
+    def away(now: Watched) -> None:
         raise LedgerUnreachable("postgresql://x", "no answer")
 
-    bench.site.renew = away  # type: ignore[method-assign]
+    bench.site.keep_snapshot = away  # type: ignore[method-assign]
     assert bench.follow().status.exit_code == 0
 
 
@@ -238,10 +224,10 @@ def test_what_waits_for_the_database_is_no_more_than_it_keeps() -> None:
 def test_a_lost_lease_ends_the_following() -> None:
     bench = Bench(TRAINING)
 
-    def lost() -> None:
-        raise LeaseLost(7, "run", "released")
+    def lost(now: Watched) -> None:
+        raise LeaseLost("run", 1, "it was released")
 
-    bench.site.renew = lost  # type: ignore[method-assign]
+    bench.site.keep_snapshot = lost  # type: ignore[method-assign]
     with pytest.raises(LeaseLost):
         bench.follow()
 
@@ -275,12 +261,12 @@ def test_a_clock_that_jumps_ten_days_ends_nothing() -> None:
     bench = Bench(TRAINING)
     jumped = []
 
-    def jump() -> None:
+    def jump(now: Watched) -> None:
         if bench.clock.monotonic_s() > 20 and not jumped:
             bench.clock.jump(10 * DAY_S)
             jumped.append(True)
 
-    bench.site.renew = jump  # type: ignore[method-assign]
+    bench.site.keep_snapshot = jump  # type: ignore[method-assign]
     followed = bench.follow(max_runtime_s=150.0)
     assert jumped
     assert not followed.timed_out

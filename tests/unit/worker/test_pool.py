@@ -9,6 +9,7 @@ from uuid import UUID
 
 import httpx
 import pytest
+from prefect.client.schemas.objects import State, StateType
 
 from headway.policy.reconcile import PrefectView
 from headway.prefect.unreadable import REFUSED
@@ -38,11 +39,10 @@ class Prefect:
         found = self._wanted(flow_run_filter.model_dump(mode="json", exclude_unset=True))
         if BAD in found and BAD not in self.parameters and (code := self.fails()):
             raise failure(code)
-        state = SimpleNamespace(message="")
-        return [
-            SimpleNamespace(id=UUID(each), state=state, state_type=self.states[each], run_count=1)
-            for each in found
-        ]
+        return [SimpleNamespace(id=UUID(each), state=self._state(each)) for each in found]
+
+    def _state(self, run_id: str) -> State[Any]:
+        return State(type=StateType(self.states[run_id]))
 
     def _wanted(self, asked: Any) -> list[str]:
         ids = asked.get("id", {}).get("any_") or list(self.states)

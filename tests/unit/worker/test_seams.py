@@ -1,15 +1,17 @@
 """Every private name of Prefect that headway leans on is where it was, and is still used."""
 
 import importlib
+import inspect
 import re
 from collections.abc import Iterator
 from pathlib import Path
 from types import CodeType
 from typing import Any
 
-from prefect.workers.process import ProcessWorker
+from prefect.workers.base import BaseWorker
 
 from headway.worker import gpu_node
+from headway.worker.gpu_node import GpuNodeWorker
 from headway.worker.seams import SEAMS, Seam
 
 
@@ -33,11 +35,13 @@ def what_moved(seam: Seam) -> str:
     module, _, owner = seam.owner.partition(":")
     place = found(module, owner)
     if place is not None and owner == "BaseWorker":
-        place = ProcessWorker(work_pool_name="p")  # some names are those of an instance
+        place = GpuNodeWorker(work_pool_name="p")  # some names are those of an instance
     fields = getattr(place, "__private_attributes__", {})
     if not hasattr(place, seam.name) and seam.name not in fields:
         return f"{seam.owner} has no {seam.name} any more"
-    if seam.asked_by and seam.name not in names_in(found(module, seam.asked_by).__code__):
+    if seam.asked_by and seam.name not in names_in(
+        inspect.unwrap(found(module, seam.asked_by)).__code__
+    ):
         return f"{module}:{seam.asked_by} does not use {seam.name} any more"
     return ""
 
@@ -57,7 +61,7 @@ def test_a_seam_that_moved_is_named() -> None:
 
 def test_the_table_has_every_seam() -> None:
     """Every private name that the worker takes from Prefect's own is a row."""
-    own = set(vars(ProcessWorker(work_pool_name="p"))) | set(dir(ProcessWorker))
+    own = set(vars(GpuNodeWorker(work_pool_name="p"))) | set(dir(BaseWorker))
     private = {name for name in own if name.startswith("_") and not name.startswith("__")}
     source = Path(gpu_node.__file__).read_text()
     used = set(re.findall(r"(?:self|super\(\))\.(_\w+)|def (_\w+)\(self", source))

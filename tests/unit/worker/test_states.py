@@ -3,13 +3,26 @@
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from prefect.states import Suspended
 
-from headway.model.run import Exit, ExitKind
-from headway.node.janitor import Mending
-from headway.policy.reconcile import Action
-from headway.worker.states import ended, mended, scheduled
+from headway.ledger.records import RunRecord
+from headway.model.run import Exit, ExitKind, RunState
+from headway.node.mending import Mending, PrefectRun
+from headway.policy.reconcile import Action, PrefectView, end_seen
+from headway.worker.states import ended, mended, scheduled, view_of
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+
+
+def mending(action: Action, exit_: Exit | None = None) -> Mending:
+    run = RunRecord(
+        run_id="r", name="r", owner="me", team="", pool="gpu", queue="", priority=0,
+        preempted_for=None, preemptions=0, job={}, state=RunState.ENDED, attempt=1, resource=None,
+        reason="", expected_start_at=None, node=None, runtime=None, container=None,
+        submitted_at=NOON, claimed_at=None, started_at=None, ended_at=NOON, exit=exit_,
+        prediction=None, demand=None, demand_override=None, measurement=None,
+    )  # fmt: skip
+    return Mending(run, action, PrefectRun(PrefectView.ACTIVE))
 
 
 @pytest.mark.parametrize(
@@ -25,16 +38,30 @@ def test_a_run_ends_in_prefect_as_in_the_ledger(kind: ExitKind, name: str) -> No
     exit_ = Exit(kind, None, "so it ended")
     state = ended(exit_)
     assert (state.name, state.message, state.is_final()) == (name, "so it ended", True)
-    assert mended(Mending("r", Action.SET_FINAL, exit_), NOON).name == name
+    assert mended(mending(Action.SET_FINAL, exit_), NOON).name == name
+
+
+@pytest.mark.parametrize("kind", list(ExitKind))
+def test_what_is_told_is_recognised_when_it_is_seen(kind: ExitKind) -> None:
+    assert view_of(ended(Exit(kind, None, ""))) is end_seen(kind)
 
 
 def test_what_the_janitor_leaves_is_written() -> None:
-    again = mended(Mending("r", Action.RESCHEDULE, None), NOON)
+    again = mended(mending(Action.RESCHEDULE), NOON)
     assert (again.name, again.is_scheduled()) == ("AwaitingRetry", True)
     assert again.state_details.scheduled_time == NOON + timedelta(seconds=2)
-    assert mended(Mending("r", Action.SET_RUNNING, None), NOON).is_running()
-    assert mended(Mending("r", Action.SET_CANCELLED, None), NOON).is_cancelled()
-    assert mended(Mending("r", Action.SET_FINAL, None), NOON).is_cancelled()
+    assert mended(mending(Action.SET_RUNNING), NOON).is_running()
+    refused = mended(mending(Action.REFUSE_SUSPENSION), NOON)
+    assert refused.is_running()
+    assert "not suspended: a job on several nodes" in str(refused.message)
+
+
+def test_a_suspended_run_has_all_the_time_it_needs() -> None:
+    told = mended(mending(Action.SET_SUSPENDED), NOON)
+    assert (told.name, told.state_details.pause_reschedule) == ("Suspended", True)
+    assert view_of(told) is PrefectView.SUSPENDED
+    of_the_page = Suspended(timeout_seconds=300)
+    assert view_of(of_the_page) is PrefectView.PAUSED
 
 
 def test_a_run_that_waits_may_be_started_when_it_is_due() -> None:

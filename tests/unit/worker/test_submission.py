@@ -1,10 +1,7 @@
-"""Between the claim of a run and its flow process: whatever fails there, the claim is given back.
-
-Prefect's own `_submit_run` runs here, with a client that answers as a server in trouble does.
-"""
+"""From the claim of a run to its flow process: whatever fails there, the claim is given back."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any
 from uuid import UUID, uuid4
@@ -12,15 +9,15 @@ from uuid import UUID, uuid4
 import anyio
 import httpx
 import pytest
-from prefect.client.schemas.objects import Flow, FlowRun, WorkPool
+from prefect.client.schemas.objects import FlowRun, WorkPool
 from prefect.client.schemas.responses import WorkerFlowRunResponse
-from prefect.exceptions import Abort, ObjectNotFound, PrefectHTTPStatusError
+from prefect.exceptions import Abort, PrefectHTTPStatusError
 from prefect.settings import PREFECT_LOGGING_TO_API_ENABLED, temporary_settings
 from prefect.states import Pending
 from prefect.workers import base as prefect_base
-from prefect.workers.process import ProcessWorkerResult
 
 from headway.errors import LedgerUnreachable
+from headway.worker import gpu_node
 from headway.worker.claims import Claims
 from headway.worker.gpu_node import GpuNodeWorker
 
@@ -33,171 +30,195 @@ def unavailable() -> Exception:
     return PrefectHTTPStatusError("503", request=_REQUEST, response=answer)
 
 
-def not_found() -> Exception:
-    """The same for what was deleted."""
-    return ObjectNotFound(unavailable())
-
-
-class Client:
-    """Prefect's client; what is in `trouble` raises."""
-
-    def __init__(self, **trouble: Callable[[], Exception]) -> None:
-        self._trouble = trouble
-
-    def __getattr__(self, name: str) -> Callable[..., Awaitable[Any]]:
-        async def answer(*arguments: Any, **_: Any) -> Any:
-            if trouble := self._trouble.get(name):
-                raise trouble()
-            return Flow(id=arguments[0], name="train", labels={}) if name == "read_flow" else None
-
-        return answer
-
-
 class Node:
-    """A worker without a site: it starts no process, and remembers what it gave back."""
+    """A worker without a site, whose Prefect and whose processes do as they are told."""
 
-    def __init__(self, client: Any, limit: int | None = None) -> None:
+    def __init__(self, limit: int | None = None) -> None:
         self.given_back: list[str] = []
         self.noted: list[str] = []
+        self.begun: list[str] = []
+        self.crashed: list[UUID] = []
         self.to_start: list[FlowRun] = []
+        self.trouble: dict[str, Callable[[], Exception]] = {}
+        self.status = 0
         worker: Any = GpuNodeWorker(work_pool_name="p", limit=limit)
         worker._claims = Claims(self.given_back.append)
-        worker._client = client
-        worker._command = "none"
-        worker._note_start = self.noted.append
-        worker._mended = worker._has_successfully_synced = True
+        worker._client = object()  # it is asked nothing but the claim
+        worker._command = ["none"]
+        worker._note_start = self._note_start
+        worker._mended = worker._house_kept = worker._has_successfully_synced = True
         worker._housework, worker._wake = asyncio.Event(), asyncio.Event()
         worker._work_pool = WorkPool(
             id=uuid4(), name="p", type="gpu-node", default_queue_id=uuid4()
         )
         worker._limiter = anyio.CapacityLimiter(limit) if limit is not None else None
-        worker._pool = SimpleNamespace(passing=asyncio.Lock())
+        worker._pool = SimpleNamespace(passing=asyncio.Lock(), flow_names=self._flow_names)
         worker._get_scheduled_flow_runs = self._scheduled
         self.worker = worker
 
+    async def propose(self, _: Any, state: Any, flow_run_id: UUID) -> Any:
+        """Prefect's answer to a state that the worker proposes."""
+        self._raise(state.name)
+        if state.name == "Crashed":
+            self.crashed.append(flow_run_id)
+        return state
+
+    async def start(self, _: Any, env: dict[str, str]) -> Any:
+        """A process that ends at once."""
+        self._raise("start")
+        self.begun.append(env["PREFECT__FLOW_RUN_ID"])
+
+        async def wait() -> int:
+            return self.status
+
+        return SimpleNamespace(pid=1, wait=wait)
+
+    def _note_start(self, run_id: str) -> None:
+        self._raise("note")
+        self.noted.append(run_id)
+
+    async def _flow_names(self, runs: list[FlowRun]) -> dict[UUID, str]:
+        self._raise("names")
+        return {run.flow_id: run.name for run in runs}
+
     async def _scheduled(self) -> list[WorkerFlowRunResponse]:
         self.worker._claims.add(run.id for run in self.to_start)
+        self._raise("after the grant")
         return [self.worker._entry(run) for run in self.to_start]
 
-    async def passes(self, *runs: FlowRun) -> None:
+    def _raise(self, what: str) -> None:
+        if trouble := self.trouble.get(what):
+            raise trouble()
+
+    def passes(self, *runs: FlowRun) -> None:
         """One pass that grants *runs*, and all that follows from it."""
+
+        async def go() -> None:
+            async with anyio.create_task_group() as tasks:
+                self.worker._runs_task_group = tasks
+                await self.worker._pass()
+
         self.to_start = list(runs)
-        async with anyio.create_task_group() as tasks:
-            self.worker._runs_task_group = tasks
-            await self.worker._pass()
+        asyncio.run(go())
+
+    @property
+    def claimed(self) -> frozenset[UUID]:
+        """What the janitor is told not to touch."""
+        claimed: frozenset[UUID] = self.worker._claimed()
+        return claimed
 
 
 @pytest.fixture
-def trouble_with() -> dict[str, Exception]:
-    """By the name of a state, what Prefect raises when it is proposed."""
-    return {}
+def make(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Node]]:
+    """Makes a node."""
 
+    def made(limit: int | None = None) -> Node:
+        node = Node(limit)
+        monkeypatch.setattr(prefect_base, "propose_state", node.propose)
+        monkeypatch.setattr(gpu_node, "start", node.start)
+        return node
 
-@pytest.fixture(autouse=True)
-def ended(
-    monkeypatch: pytest.MonkeyPatch, trouble_with: dict[str, Exception]
-) -> Iterator[list[UUID]]:
-    """Runs whose flow process has ended: each does at once. Prefect takes every state."""
-    ended: list[UUID] = []
-
-    async def propose(_: Any, state: Any, **__: Any) -> Any:
-        if state.name in trouble_with:
-            raise trouble_with[state.name]
-        return state
-
-    async def run(_: Any, flow_run: FlowRun, __: Any, task_status: Any) -> ProcessWorkerResult:
-        task_status.started(1)
-        ended.append(flow_run.id)
-        return ProcessWorkerResult(status_code=0, identifier="1")
-
-    monkeypatch.setattr(prefect_base, "propose_state", propose)
-    monkeypatch.setattr("prefect.workers.process.ProcessWorker.run", run)
-    monkeypatch.setattr(prefect_base, "emit_event", lambda *_, **__: None)
     with temporary_settings({PREFECT_LOGGING_TO_API_ENABLED: False}):
-        yield ended
+        yield made
 
 
-def run_of(deployment: UUID | None = None) -> FlowRun:
-    """A run as the worker finds it."""
-    return FlowRun(
-        id=uuid4(), flow_id=uuid4(), deployment_id=deployment or uuid4(), state=Pending()
-    )
+def run_of(flow: str = "train") -> FlowRun:
+    """A run as the worker finds it; here it is called as its flow is."""
+    return FlowRun(id=uuid4(), flow_id=uuid4(), name=flow, state=Pending())
 
 
-def submitted(node: Node, *runs: FlowRun) -> None:
-    """Let the worker of *node* make a pass that starts *runs*."""
-    asyncio.run(node.passes(*runs))
-
-
-def test_a_run_that_starts_keeps_its_claim_until_its_process_ends(ended) -> None:
-    node, run = Node(Client()), run_of()
-    submitted(node, run)
-    assert ended == [run.id]
-    assert node.noted == [str(run.id)]
-    assert node.given_back == []
-    assert node.worker._claimed() == frozenset()
+def test_a_run_that_starts_keeps_its_claim_until_its_process_ends(make) -> None:
+    node, run = make(), run_of()
+    node.passes(run)
+    assert node.begun == node.noted == [str(run.id)]
+    assert node.given_back == node.crashed == []
+    assert node.claimed == frozenset()
+    assert node.worker._housework.is_set()
 
 
 @pytest.mark.parametrize(
-    "trouble",
+    ("where", "error"),
     [
-        {"read_deployment": unavailable},
-        {"read_deployment": not_found},
-        {"read_deployment": not_found, "set_flow_run_state": unavailable},
-        {"read_flow": unavailable},
-        {"update_flow_run_labels": unavailable},
-        {"update_flow_run_labels": lambda: httpx.ConnectError("refused")},
+        ("names", unavailable),
+        ("names", lambda: httpx.ConnectError("refused")),
+        ("note", lambda: LedgerUnreachable("postgresql://site", "refused")),
+        ("start", lambda: OSError("no processes left")),
+        ("start", lambda: ExceptionGroup("of Prefect", [OSError("no files left")])),
     ],
-    ids=["503", "deleted", "deleted and 503", "no flow", "no labels", "connection refused"],
 )
-def test_what_fails_before_the_process_gives_the_claim_back(trouble, ended) -> None:
-    node, run = Node(Client(**trouble)), run_of()
-    submitted(node, run)
-    assert ended == []
+def test_what_fails_before_the_process_gives_the_claim_back(make, where, error) -> None:
+    node, run = make(), run_of()
+    node.trouble[where] = error
+    node.passes(run)
+    assert node.begun == []
     assert node.given_back == [str(run.id)]
-    assert node.worker._claimed() == frozenset()
+    assert node.crashed == [run.id]  # Prefect had it pending
+    assert node.claimed == frozenset()
 
 
-@pytest.mark.parametrize("error", [Abort("not now"), unavailable()])
-def test_a_run_that_prefect_does_not_give_is_given_back(trouble_with, error) -> None:
-    node, run = Node(Client()), run_of()
-    trouble_with["Pending"] = error
-    submitted(node, run)
+@pytest.mark.parametrize("error", [lambda: Abort("not now"), unavailable])
+def test_a_run_that_prefect_does_not_give_is_given_back(make, error) -> None:
+    node, run = make(), run_of()
+    node.trouble["Pending"] = error
+    node.passes(run)
     assert node.given_back == [str(run.id)]
-    assert node.worker._claimed() == frozenset()
+    assert node.crashed == []
+    assert node.claimed == frozenset()
 
 
-def test_an_error_about_one_run_stops_no_other(ended) -> None:
-    node, broken, well = Node(Client()), run_of(), run_of()
-    known = node.worker._client.read_deployment
-
-    async def read_deployment(deployment: UUID) -> Any:
-        if deployment == broken.deployment_id:
-            raise unavailable()
-        return await known(deployment)
-
-    node.worker._client = SimpleNamespace(
-        read_deployment=read_deployment,
-        read_flow=node.worker._client.read_flow,
-        update_flow_run_labels=node.worker._client.update_flow_run_labels,
-        update_flow_run=node.worker._client.update_flow_run,
-    )
-    submitted(node, broken, well)
-    assert node.given_back == [str(broken.id)]
-    assert ended == [well.id]
+def test_a_flow_of_somebody_else_is_not_started(make) -> None:
+    node, run = make(), run_of("evil")
+    node.passes(run)
+    assert node.begun == []
+    assert node.crashed == [run.id]
 
 
-def test_what_a_limit_leaves_is_given_back_and_its_slots_come_back() -> None:
-    node, runs = Node(Client(read_deployment=not_found), limit=1), [run_of(), run_of()]
-    submitted(node, *runs)
+def test_an_error_of_prefect_stops_no_other_run(make) -> None:
+    node, first, second = make(), run_of(), run_of()
+    node.trouble = {"names": unavailable, "Crashed": unavailable}
+    node.passes(first)
+    node.trouble = {}
+    node.passes(second)
+    assert node.given_back == [str(first.id)]
+    assert node.begun == [str(second.id)]
+
+
+def test_a_start_that_hangs_is_given_up_with_its_claim(make, monkeypatch) -> None:
+    node, run = make(), run_of()
+    monkeypatch.setattr(gpu_node, "CLAIM_LIMIT_S", 0.01)
+    monkeypatch.setattr(gpu_node, "start", lambda *_: anyio.sleep_forever())
+    node.passes(run)
+    assert node.given_back == [str(run.id)]
+    assert node.crashed == [run.id]
+    assert node.claimed == frozenset()
+
+
+def test_an_error_between_grant_and_submission_gives_all_back(make) -> None:
+    node, runs = make(), [run_of(), run_of()]
+    node.trouble["after the grant"] = unavailable
+    with pytest.raises(BaseExceptionGroup):  # the loop of the pass logs it
+        node.passes(*runs)
     assert sorted(node.given_back) == sorted(str(run.id) for run in runs)
-    assert node.worker._claimed() == frozenset()
+    assert node.claimed == frozenset()
+
+
+def test_what_a_limit_leaves_is_given_back_and_its_slots_come_back(make) -> None:
+    node, runs = make(limit=1), [run_of(), run_of()]
+    node.trouble["names"] = unavailable
+    node.passes(*runs)
+    assert sorted(node.given_back) == sorted(str(run.id) for run in runs)
+    assert node.claimed == frozenset()
     assert node.worker.limiter.available_tokens == 1
 
 
-def test_a_cancellation_that_fails_does_not_end_the_worker() -> None:
-    node = Node(Client(read_flow_run=unavailable))
-    asyncio.run(node.worker._cancel_run(uuid4()))
+def test_a_process_that_breaks_is_told_to_prefect_and_one_that_is_not_needed_is_not(make) -> None:
+    node, broken, second = make(), run_of(), run_of()
+    node.status = 1
+    node.passes(broken)
+    node.status = gpu_node.FENCED
+    node.passes(second)
+    assert node.crashed == [broken.id]
+    assert node.given_back == []
 
 
 def test_a_ledger_that_is_away_leaves_the_claim_to_its_deadline() -> None:

@@ -136,9 +136,9 @@ def test_nothing_is_pruned_before_the_operators_settings_were_read(
     pruned: list[object] = []
     monkeypatch.setattr(gpu_node, "tidy", pruned.append)
     worker: Any = GpuNodeWorker(work_pool_name="p")
-    worker._site, worker._mended = "site", False
+    worker._site, worker._house_kept = "site", False
     asyncio.run(worker._prune())
     assert pruned == []
-    worker._mended = True
+    worker._house_kept = True
     asyncio.run(worker._prune())
     assert pruned == ["site"]

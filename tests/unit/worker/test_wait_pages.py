@@ -27,14 +27,22 @@ class Prefect:
         self.names: dict[str, str] = {}
         self.states: dict[str, str] = {}
         self.started: set[str] = set()
+        self.changed: set[str] = set()
+        """Runs whose state is another one as soon as it was read."""
         self.away = False
 
     async def read_flow_runs(self, flow_run_filter: Any) -> list[Any]:
         return [
-            SimpleNamespace(id=run_id, next_scheduled_start_time=None)
+            SimpleNamespace(
+                id=run_id, next_scheduled_start_time=None, state=SimpleNamespace(id="seen")
+            )
             for run_id in flow_run_filter.id.any_
             if str(run_id) not in self.started
         ]
+
+    async def read_flow_run(self, run_id: UUID) -> Any:
+        now = "another" if str(run_id) in self.changed else "seen"
+        return SimpleNamespace(id=run_id, state=SimpleNamespace(id=now))
 
     async def set_flow_run_state(self, run_id: UUID, state: Any, *, force: bool) -> None:
         assert force
@@ -70,8 +78,13 @@ def prefect() -> Prefect:
     return Prefect()
 
 
-def pages_of(prefect: Any, claimed: Any = frozenset) -> WaitPages:
-    return WaitPages(prefect, PrefectPool(prefect, "gpu", claimed), FakeClock())
+def pages_of(
+    prefect: Any, claimed: Any = frozenset, elsewhere: frozenset[str] = frozenset()
+) -> WaitPages:
+    async def waits(run_id: str) -> bool:
+        return run_id not in elsewhere
+
+    return WaitPages(prefect, PrefectPool(prefect, "gpu", claimed), FakeClock(), waits)
 
 
 def write(pages: WaitPages) -> None:
@@ -133,6 +146,18 @@ def test_a_run_that_has_started_is_not_said_to_wait(prefect: Prefect) -> None:
     write(pages)
     assert prefect.states == {}
     assert [run_id for run_id, _ in prefect.artifacts.values()] == [OTHER]
+
+
+def test_no_state_is_written_over_a_claim_of_another_node_or_what_a_user_did(
+    prefect: Prefect,
+) -> None:
+    """Prefect would take it: a run that runs would be claimable, one that was cancelled alive."""
+    pages = pages_of(prefect, elsewhere=frozenset({RUN}))
+    prefect.changed = {OTHER}
+    for run_id in (RUN, OTHER):
+        pages.say(run_id, "needs 2 CPUs", logged=False)
+    write(pages)
+    assert prefect.states == {}
 
 
 def test_news_of_many_runs_is_written_in_parts(prefect: Prefect) -> None:

@@ -1,0 +1,82 @@
+"""Kills of whoever writes to the ledger, at random moments of its transactions.
+
+    python benchmarks/faults/ledger_kills.py [--kills 10000] [--database sqlite] [--seed 1]
+
+Each kill is one process that goes on with three runs on two nodes by what the ledger says, and
+dies before or after a statement or a commit. After each the promises are looked at; a run that
+is over makes room for the next one, so in the end none may be lost.
+"""
+
+import argparse
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT))
+
+from headway.ledger import Ledger  # noqa: E402 - from the project's root
+from tests.support import ledger_faults as faults  # noqa: E402
+from tests.support import postgresql  # noqa: E402
+
+AT_ONCE = 5
+
+
+def main() -> int:
+    """A row for each database."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--kills", type=int, default=10_000)
+    parser.add_argument("--database", choices=["sqlite", "postgresql"], action="append")
+    parser.add_argument("--seed", type=int, default=1)
+    asked = parser.parse_args()
+    bad = 0
+    for database in asked.database or ["sqlite", "postgresql"]:
+        if database == "sqlite":
+            with tempfile.TemporaryDirectory() as folder:
+                bad += show(database, f"sqlite:///{folder}/ledger.db", asked)
+        elif reason := postgresql.why_none():
+            print(f"| random kill points in the ledger | 10,000, 0 violations | {reason} |")
+        else:
+            with postgresql.server() as server:
+                bad += show(database, postgresql.new_database(server), asked)
+    return int(bad > 0)
+
+
+def show(database: str, url: str, asked: argparse.Namespace) -> int:
+    """Kill and look; print a row."""
+    begun = time.monotonic()
+    over, found = 0, []
+    ledger = Ledger.open(url)
+    faults.prepare(ledger)
+    current = [_new(ledger, database, each) for each in range(AT_ONCE)]
+    for number in range(asked.kills):
+        ledger.close()  # no connection may be open over a fork
+        faults.killed_once(url, current, asked.seed * 1_000_003 + number)
+        found += faults.broken(ledger, current)
+        for index, run in enumerate(current):
+            if faults.is_over(ledger, ledger.runs.get(run)):
+                over += 1
+                current[index] = _new(ledger, database, AT_ONCE + over)
+        if not number % 100:
+            print(f"\r{database}: {number} kills, {over} runs over, {len(found)} violations",
+                  end="", file=sys.stderr, flush=True)  # fmt: skip
+    ledger.close()
+    print("\n".join(found[:20]), file=sys.stderr)
+    print(
+        f"| random kill points in the ledger, {database} | 10,000, 0 violations "
+        f"| {asked.kills} kills, {over} runs to their end: {len(found)} violations; "
+        f"{time.monotonic() - begun:.0f} s |",
+        flush=True,
+    )
+    return len(found)
+
+
+def _new(ledger: Ledger, database: str, number: int) -> str:
+    run_id = f"{database}-{number}"
+    faults.enqueue(ledger, run_id)
+    return run_id
+
+
+if __name__ == "__main__":
+    sys.exit(main())

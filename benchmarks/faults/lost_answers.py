@@ -1,0 +1,137 @@
+"""Calls of the ledger that are committed and reported as failed, one in twenty.
+
+    python benchmarks/faults/lost_answers.py [--jobs 5000] [--database sqlite] [--seed 1]
+    python benchmarks/faults/lost_answers.py --stack [--jobs 200]
+
+In the ledger each caller goes on as a process does that was told that its call failed: it looks,
+and asks again. With --stack every process of a live site loses the answers: flows, worker, guard.
+"""
+
+import argparse
+import random
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT))
+
+from headway.errors import LedgerUnreachable  # noqa: E402 - from the project's root
+from headway.ledger import Ledger  # noqa: E402
+from headway.model.run import ExitKind  # noqa: E402
+from tests.support import ledger_faults as faults  # noqa: E402
+from tests.support import postgresql  # noqa: E402
+from tests.support.promises import Watched, counted  # noqa: E402
+from tests.support.site import live_site  # noqa: E402
+
+SHARE = 0.05
+EVERYWHERE = f"""\
+import random, sys
+sys.path.insert(0, {str(ROOT)!r})
+from tests.support.ledger_faults import lose_answers
+lose_answers({SHARE}, random.randrange(2**32))
+"""
+
+
+def main() -> int:
+    """A row for each database, or one for the stack."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--jobs", type=int)
+    parser.add_argument("--database", choices=["sqlite", "postgresql"], action="append")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--stack", action="store_true", help="through a live site")
+    parser.add_argument("--patience", type=float, default=1800.0)
+    asked = parser.parse_args()
+    if asked.stack:
+        return _stack(asked.jobs or 200, asked.patience)
+    databases = asked.database or ["sqlite", "postgresql"]
+    return max(_ledger(each, asked.jobs or 5_000, asked.seed) for each in databases)
+
+
+def _ledger(database: str, jobs: int, seed: int) -> int:
+    begun, chance, doubled = time.monotonic(), random.Random(seed), []
+    with _empty(database) as url:
+        ledger = Ledger.open(url)
+        faults.prepare(ledger)
+        with faults.commits_reported_failed(SHARE, seed) as lost:
+            for number in range(jobs):
+                run_id = f"lost-{number}"
+                _go_through(ledger, run_id, chance)
+                if not number % 50:
+                    _say(f"{database}: {number} jobs, {lost[0]} answers lost")
+        for number in range(jobs):
+            run = ledger.runs.get(f"lost-{number}")
+            attempts = ledger.attempts.of_run(run.run_id)
+            well = run.exit is not None and run.exit.kind is ExitKind.OK
+            if not well or run.attempt != 1 or len(attempts) != 1:
+                doubled.append(f"{run.run_id}: {run.state}, {len(attempts)} attempts")
+        doubled += faults.broken(ledger, [])
+        ledger.close()
+    print("\n".join(doubled[:20]), file=sys.stderr)
+    print(
+        f"| commits reported failed, {database} | 5,000 jobs, 0 doubled | {jobs} jobs, {lost[0]} "
+        f"answers lost: {len(doubled)} doubled; {time.monotonic() - begun:.0f} s |",
+        flush=True,
+    )
+    return int(bool(doubled))
+
+
+def _go_through(ledger: Ledger, run_id: str, chance: random.Random) -> None:
+    """One job to its end, by callers who believe what they are told."""
+    handed_in = False
+    while True:
+        try:
+            if not handed_in:
+                faults.enqueue(ledger, run_id)
+                handed_in = True
+            run = ledger.runs.get(run_id)
+            if run.told_end_at is not None and faults.is_over(ledger, run):
+                return
+            faults.next_step(ledger, run, chance, gone=0.0)
+        except LedgerUnreachable:
+            continue
+
+
+@contextmanager
+def _empty(database: str) -> Iterator[str]:
+    if database == "sqlite":
+        with tempfile.TemporaryDirectory() as folder:
+            yield f"sqlite:///{folder}/ledger.db"
+    else:
+        with postgresql.server() as server:
+            yield postgresql.new_database(server)
+
+
+def _stack(jobs: int, patience_s: float) -> int:
+    begun = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="headway-faults-") as scratch:
+        folder = Path(scratch)
+        folder.chmod(0o711)
+        (folder / "modules").mkdir()
+        # Python runs it at the start of every process of the site, before anything of ours.
+        (folder / "modules" / "sitecustomize.py").write_text(EVERYWHERE)
+        modules = str(folder / "modules")
+        with live_site(folder / "home", "process", PYTHONPATH=modules) as site:
+            watched = Watched(site, folder / "said")
+            for number in range(jobs):
+                watched.submit(f"lost-{number}", 0.5)
+                _say(f"{number + 1} of {jobs} handed in")
+            watched.until_ended(watched.runs, patience_s)
+            broken = watched.broken(watched.runs)
+    print("\n".join(broken[:40]), file=sys.stderr)
+    print(
+        f"| commits reported failed, whole stack | 200 jobs, 0 doubled | {jobs} jobs, 5 % of the "
+        f"ledger's calls: {counted(broken)}; {time.monotonic() - begun:.0f} s |"
+    )
+    return int(bool(broken))
+
+
+def _say(words: str) -> None:
+    print(f"\r{words}", end="", file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,91 @@
+"""How a flow process leaves: with the state that the ledger says, whoever wrote it there."""
+
+from contextlib import suppress
+from datetime import timedelta
+from typing import Any, cast
+
+import httpx
+from prefect.client.orchestration import get_client
+from prefect.client.schemas.objects import State, StateType
+from prefect.exceptions import Abort
+from prefect.states import Completed, Scheduled
+
+from headway.errors import LeaseLost, LedgerUnreachable
+from headway.model.run import GRANTED, Exit, ExitKind, RunState, cancelled_by
+from headway.run.attempt import Attempt
+from headway.site import Site
+from headway.worker.states import ended
+
+RETRY_S = 5.0
+_GOES_ON = frozenset({StateType.SCHEDULED, StateType.PENDING, StateType.RUNNING})
+
+
+def state_of(site: Site, run_id: str, words: str) -> State[Any]:
+    """The state that the ledger calls for now, with *words* where it goes well or goes on.
+
+    Raises:
+        Abort: The run is suspended, or another attempt has it; or the ledger does not tell.
+    """
+    try:
+        run = site.ledger.runs.get(run_id)
+    except LedgerUnreachable as error:
+        raise Abort(f"left to the janitor: {error}") from error
+    if run.exit is not None:
+        return Completed(message=words) if run.exit.kind is ExitKind.OK else ended(run.exit)
+    if run.state is RunState.WAITING and run.suspended_at is None:
+        return Scheduled(name="AwaitingRetry", message=words)
+    raise Abort(f"the run is no longer this process's: {words}")
+
+
+def back_to_the_line(site: Site, run_id: str, state: State[Any]) -> None:
+    """Make the run claimable again and leave; the worker starts it when it fits.
+
+    Not where ledger or Prefect say otherwise by now: what the user wants must not be lost.
+    """
+    soon = site.clock.now() + timedelta(seconds=RETRY_S)
+    again: State[Any] = Scheduled(scheduled_time=soon, name=state.name, message=state.message)
+    # Where Prefect does not answer, the janitor schedules it again when it does.
+    with suppress(httpx.HTTPError), get_client(sync_client=True) as client:
+        seen = client.read_flow_run(cast("Any", run_id)).state_type
+        if seen in _GOES_ON and _goes_on(site, run_id):
+            client.set_flow_run_state(cast("Any", run_id), again, force=True)
+    raise Abort(f"back to the queue: {state.message}")
+
+
+def _goes_on(site: Site, run_id: str) -> bool:
+    """Whether the ledger has the run waiting, or granted to this node."""
+    try:
+        run = site.ledger.runs.get(run_id)
+    except LedgerUnreachable:
+        return False  # the janitor schedules it again when there is an answer
+    here = run.state in GRANTED and run.node == site.settings.node
+    return here or (run.state is RunState.WAITING and run.suspended_at is None)
+
+
+def is_over(attempt: Attempt) -> bool:
+    """Whether the run is no longer this process's: its user cancelled it, or it was taken.
+
+    Any other signal must not stop the container.
+    """
+    words = _cancelled(attempt.run_id)
+    try:
+        if words is not None:
+            attempt.end(Exit(ExitKind.CANCELLED, None, words))
+        run = attempt.record
+    except LeaseLost:
+        return True
+    except LedgerUnreachable:
+        return False
+    return run.state not in GRANTED or run.attempt != attempt.number
+
+
+def _cancelled(run_id: str) -> str | None:
+    """Who asked Prefect for the end, as far as is known; None where nobody did."""
+    try:
+        with get_client(sync_client=True) as client:
+            state = client.read_flow_run(cast("Any", run_id)).state
+    except Exception:  # noqa: BLE001 - without an answer the container goes on
+        return None
+    if state is None or state.type not in {StateType.CANCELLING, StateType.CANCELLED}:
+        return None
+    return cancelled_by(state.message or "")

@@ -1,0 +1,206 @@
+"""Carries out what the janitor decided about one run: in the ledger, and on its container."""
+
+import logging
+import os
+import signal
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
+
+from headway.ledger.records import RunRecord
+from headway.model.attempt_record import Failures
+from headway.model.job_text import stop_grace_s
+from headway.model.lease import Fence, Lease
+from headway.model.run import DELETED, Exit, ExitKind, Measurement, cancelled_by
+from headway.node.flowrun import live_flow
+from headway.node.stops import Stops
+from headway.policy.reconcile import (
+    FLOW_STARTS_WITHIN_S,
+    MAX_FLOW_STARTS,
+    Action,
+    PrefectView,
+)
+from headway.run.here import forget_checkpoint
+from headway.site import Site
+from headway.this_node import remove_container
+from headway.units import format_duration
+
+log = logging.getLogger(__name__)
+
+_ON_LEASES = frozenset({Action.RENEW, Action.RELEASE, Action.GIVE_BACK})
+
+
+@dataclass(frozen=True, slots=True)
+class PrefectRun:
+    """What Prefect says of one run."""
+
+    view: PrefectView
+    message: str = ""
+    """Of its state."""
+    state_id: str = ""
+    """Every change of its state has another one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One run that the janitor looks after, as it was seen."""
+
+    run: RunRecord
+    lease: Lease | None
+    """Its own on this node; of a waiting run, that of the attempt before."""
+    container: str
+    """Name of the container that the lease stands for, or the run's attempt."""
+    prefect: PrefectRun
+    flow_starts: int = 0
+    """Flow processes that were started for it lately."""
+    failures: Failures = field(default_factory=Failures)
+    """Of its attempts so far."""
+
+    @property
+    def fence(self) -> Fence:
+        """The right to write for the run's attempt."""
+        own = self.lease is not None and self.lease.attempt == self.run.attempt
+        return self.lease.fence if self.lease is not None and own else self.run.unleased
+
+
+@dataclass(frozen=True, slots=True)
+class Mending:
+    """A change of Prefect's state that is still to be made."""
+
+    run: RunRecord
+    """The ledger has it so, or the change must not be made."""
+    action: Action
+    prefect: PrefectRun
+    """Prefect says so, or the change must not be made."""
+
+
+def same(before: RunRecord, now: RunRecord) -> bool:
+    """Whether what was decided about a run still holds, by what the ledger has of it *now*."""
+    return _standing(before) == _standing(now)
+
+
+def _standing(run: RunRecord) -> tuple[object, ...]:
+    return run.state, run.attempt, run.node, run.suspended_at, run.ended_at, run.told_end_at
+
+
+class Mender:
+    """Carries out instructions that do not concern Prefect's state."""
+
+    def __init__(self, site: Site, on_stopped: Callable[[], None]) -> None:
+        """On *site*'s node; *on_stopped* is called when a container has been stopped."""
+        self._site = site
+        self.stops = Stops(on_stopped)
+
+    def carry_out(self, action: Action, case: Case) -> bool:
+        """Do it; False when what follows has to wait for a container that is being stopped.
+
+        Raises:
+            HeadwayError: It was not done; `LeaseLost` when another attempt has the run now.
+        """
+        if action is Action.STOP_CONTAINER:
+            stop = partial(_stop_and_remove, self._site, case.run, case.container)
+            self.stops.begin(case.container, stop)
+            return False
+        if action is Action.END_FLOW:
+            end_flow(self._site, case.run.run_id)
+        elif action in _ON_LEASES:
+            self._change_lease(action, case)
+        else:
+            self._change_run(action, case)
+        return True
+
+    def _change_lease(self, action: Action, case: Case) -> None:
+        leases, run_id = self._site.ledger.leases, case.run.run_id
+        if action is Action.RENEW:
+            if case.lease is not None:
+                leases.renew(case.lease.fence, self._site.settings.lease_ttl_s)
+            return
+        self._site.cache.release(run_id)  # the next attempt may be on another node
+        if action is Action.GIVE_BACK:
+            leases.give_back(case.fence)
+        elif case.lease is not None:
+            leases.release(case.lease.fence)
+
+    def _change_run(self, action: Action, case: Case) -> None:
+        runs, run, fence = self._site.ledger.runs, case.run, case.fence
+        match action:
+            case Action.END_CANCELLED | Action.END_BROKEN | Action.END_INFRASTRUCTURE:
+                runs.finish(fence, _exit(action, case), Measurement())
+            case Action.REQUEUE:
+                then = f"the run goes back to the queue as attempt {run.attempt + 1}"
+                runs.requeue(fence, _vanished(run, then))
+            case Action.SUSPEND:
+                runs.suspend(fence, SUSPENDED)
+            case Action.RESUME:
+                runs.resume(run.run_id)
+            case Action.RETRY:
+                runs.retry(run.run_id, run.attempt)
+            case Action.NOTE_TOLD:
+                if run.exit is not None and run.exit.kind is ExitKind.OK:
+                    forget_checkpoint(self._site.settings, run.run_id)
+                runs.told(run.run_id, run.attempt)
+            case _:
+                raise ValueError(f"{action} is no change of a run in the ledger")
+
+    def stop(self, run: RunRecord, container: str) -> None:
+        """Begin to stop a container of *run*, whose flow measures it then and removes it."""
+        grace_s = stop_grace_s(run.job)
+        self.stops.begin(container, partial(self._site.runtime.stop, container, grace_s))
+
+
+SUSPENDED = Exit(
+    ExitKind.PREEMPTED, None, "suspended by its user; it goes on from its checkpoint when resumed"
+)
+
+
+def end_flow(site: Site, run_id: str) -> None:
+    """Ask the flow process of a run to leave, if there is one."""
+    pid = live_flow(site.settings.state_dir, run_id)
+    if pid is not None:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGTERM)
+
+
+def _stop_and_remove(site: Site, run: RunRecord, container: str) -> None:
+    site.runtime.stop(container, stop_grace_s(run.job))
+    if live_flow(site.settings.state_dir, run.run_id) is None:  # else it measures and removes it
+        remove_container(site, container, run.run_id)
+
+
+def _exit(action: Action, case: Case) -> Exit:
+    """How a run ends that the janitor ends."""
+    prefect = case.prefect
+    if action is Action.END_BROKEN:
+        said = f" ({prefect.message[:200]})" if prefect.message else ""
+        return Exit(ExitKind.INFRASTRUCTURE, None, f"its flow broke{said}: see the run's log")
+    if action is Action.END_INFRASTRUCTURE:
+        if case.flow_starts >= MAX_FLOW_STARTS:
+            return _flows_died(case.flow_starts)
+        then = "it was tried as often as the job allows; `headway retry` tries it again"
+        return _vanished(case.run, then)
+    if prefect.view is PrefectView.MISSING:
+        return Exit(ExitKind.CANCELLED, None, DELETED)
+    if prefect.view is PrefectView.COMPLETED:
+        said = "somebody called it completed in Prefect before its program had ended"
+        return Exit(ExitKind.CANCELLED, None, said)
+    return Exit(ExitKind.CANCELLED, None, cancelled_by(prefect.message))
+
+
+def _flows_died(starts: int) -> Exit:
+    within = format_duration(FLOW_STARTS_WITHIN_S)
+    return Exit(
+        ExitKind.INFRASTRUCTURE,
+        None,
+        f"{starts} flow processes of it died within {within}, so it is not started again: the "
+        "worker's log has why; `headway retry` tries it once more",
+    )
+
+
+def _vanished(run: RunRecord, then: str) -> Exit:
+    return Exit(
+        ExitKind.INFRASTRUCTURE,
+        None,
+        f"the container of attempt {run.attempt} is gone from node {run.node} "
+        f"without an exit code; {then}",
+    )

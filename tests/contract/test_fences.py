@@ -1,0 +1,346 @@
+"""What a stale attempt writes is refused, and what is written twice counts once."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from headway.errors import IllegalTransition, InvalidInput, LeaseLost
+from headway.ledger import Ledger
+from headway.ledger.progress_snapshots import NOT_KEPT_YET
+from headway.ledger.tables import AttemptRow
+from headway.model.attempt_record import Failures, ProgressSnapshot
+from headway.model.lease import Demand, Fence, Lease, Wait
+from headway.model.node import Capacity, Node
+from headway.model.progress import ProgressPoint
+from headway.model.run import Exit, ExitKind, Measurement, Prediction, RunState, StepState
+from headway.model.run_warning import RunWarning, Silent, SilentFailure
+from headway.units import GIB
+from tests.support.fence import fence_of, release
+
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+OK = Exit(ExitKind.OK, 0, "done")
+LOST = Exit(ExitKind.INFRASTRUCTURE, None, "its node is lost")
+DEMAND = Demand(4 * GIB)
+UNUSED = SilentFailure(Silent.GPU_UNUSED, "a", "GPU-a", 0.0, 0.02, "idles")
+SAID = ProgressSnapshot("a", 1, NOT_KEPT_YET, 10.0, 0.5, 10.0)
+
+
+@pytest.fixture
+def ledger(ledger_url: str) -> Iterator[Ledger]:
+    opened = Ledger.open(ledger_url)
+    for name in ("node-a", "node-b"):
+        opened.nodes.register(
+            Node(name, "gpu", Capacity(4.0, 32 * GIB)), boot_id=name, worker_token=name
+        )
+    opened.runs.enqueue(
+        "a", {"name": "x"}, name="a", owner="me", team="t", pool="gpu", priority=0,
+        submitted_at=NOON,
+    )  # fmt: skip
+    yield opened
+    opened.close()
+
+
+def admit(ledger: Ledger, node: str = "node-a") -> Lease:
+    lease = ledger.leases.admit("a", node, DEMAND, reading=None, ttl_s=60.0)
+    assert isinstance(lease, Lease), lease
+    return lease
+
+
+def begin(ledger: Ledger, fence: Fence, container: str = "c") -> None:
+    ledger.runs.begin(fence, container=container, runtime="process")
+
+
+def removed_node(ledger: Ledger) -> Fence:
+    """Attempt 1 is frozen on node-a, which was taken out of the site; 2 runs on node-b."""
+    frozen = admit(ledger).fence
+    begin(ledger, frozen, "on-a")
+    ledger.warnings.keep(frozen, [UNUSED])
+    ledger.steps.started(frozen, "train")
+    ledger.runs.requeue(frozen, LOST)  # as `node remove` does
+    ledger.leases.release_node("node-a")
+    begin(ledger, admit(ledger, "node-b").fence, "on-b")
+    return frozen
+
+
+def claimed_elsewhere(ledger: Ledger) -> Fence:
+    """The claim of node-a was given back, and node-b has begun the same attempt."""
+    before = admit(ledger).fence
+    ledger.steps.started(before, "train")
+    ledger.leases.give_back(before)
+    begin(ledger, admit(ledger, "node-b").fence, "on-b")
+    return before
+
+
+def claimed_since(ledger: Ledger) -> Fence:
+    """Whoever read that the run waits is late: node-b has begun it."""
+    seen = fence_of(ledger, "a")
+    ledger.steps.started(seen, "train")
+    begin(ledger, admit(ledger, "node-b").fence, "on-b")
+    return seen
+
+
+WARNING = RunWarning(1, UNUSED, NOON, None, None)
+WRITES: dict[str, Callable[[Ledger, Fence], object]] = {
+    "finish": lambda ledger, fence: ledger.runs.finish(fence, OK, Measurement()),
+    "requeue": lambda ledger, fence: ledger.runs.requeue(fence, LOST),
+    "suspend": lambda ledger, fence: ledger.runs.suspend(fence, LOST),
+    "begin": lambda ledger, fence: begin(ledger, fence, "on-a"),
+    "predict": lambda ledger, fence: ledger.runs.predict(fence, Prediction(1.0), DEMAND),
+    "give_back": lambda ledger, fence: ledger.leases.give_back(fence),
+    "renew": lambda ledger, fence: ledger.leases.renew(fence, 6000.0),
+    "take_up": lambda ledger, fence: ledger.leases.take_up(fence),
+    "resize": lambda ledger, fence: ledger.leases.resize(
+        fence, Demand(GIB), reading=None, ttl_s=60.0
+    ),
+    "points": lambda ledger, fence: ledger.progress.append(fence, [ProgressPoint(1, 1)], first=0),
+    "snapshot": lambda ledger, fence: ledger.progress_snapshots.keep(fence, SAID),
+    "warnings": lambda ledger, fence: ledger.warnings.keep(fence, []),
+    "stopped": lambda ledger, fence: ledger.warnings.mark_stopped(fence, WARNING),
+}
+
+
+def all_that_is_known(ledger: Ledger) -> tuple[object, ...]:
+    return (
+        ledger.runs.get("a"),
+        ledger.leases.every_of_run("a"),
+        ledger.leases.live(),
+        ledger.attempts.of_run("a"),
+        ledger.steps.of_run("a"),
+        ledger.warnings.of_run("a"),
+        ledger.progress.series("a", 1),
+        ledger.progress_snapshots.of(["a"]),
+    )
+
+
+@pytest.mark.parametrize("write", WRITES)
+@pytest.mark.parametrize("stale", [removed_node, claimed_elsewhere, claimed_since])
+def test_a_stale_attempt_writes_nothing(
+    ledger: Ledger, stale: Callable[[Ledger], Fence], write: str
+) -> None:
+    """Seen on two nodes: A woke up, and its late end or requeue ended what ran on B."""
+    fence = stale(ledger)
+    before = all_that_is_known(ledger)
+    with pytest.raises(LeaseLost) as caught:
+        WRITES[write](ledger, fence)
+    assert (caught.value.run_id, caught.value.attempt) == ("a", fence.attempt)
+    assert caught.value.cause
+    ledger.leases.release(fence)
+    assert not ledger.runs.preempt(fence, "a")
+    assert all_that_is_known(ledger) == before
+    run = ledger.runs.get("a")
+    assert (run.state, run.node, run.container) == (RunState.RUNNING, "node-b", "on-b")
+
+
+@pytest.mark.parametrize("stale", [claimed_elsewhere, claimed_since])
+def test_a_stale_claim_tells_nothing_of_its_steps(
+    ledger: Ledger, stale: Callable[[Ledger], Fence]
+) -> None:
+    fence = stale(ledger)
+    with pytest.raises(LeaseLost):
+        ledger.steps.started(fence, "clean_up")
+    with pytest.raises(LeaseLost):
+        ledger.steps.ended(fence, "train", StepState.FAILED)
+
+
+def test_steps_go_on_when_the_lease_is_released(ledger: Ledger) -> None:
+    fence = admit(ledger).fence
+    begin(ledger, fence)
+    ledger.runs.requeue(fence, LOST)
+    ledger.steps.started(fence, "clean_up")
+    ledger.leases.release(fence)
+    ledger.steps.ended(fence, "clean_up", StepState.DONE)
+    (step,) = ledger.steps.of_run("a")
+    assert (step.attempt, step.state) == (1, StepState.DONE)
+
+
+TWICE: dict[str, Callable[[Ledger, Fence], object]] = {
+    **{name: WRITES[name] for name in ("finish", "requeue", "suspend", "begin", "give_back")},
+    "release": lambda ledger, fence: ledger.leases.release(fence),
+    "take_up": WRITES["take_up"],
+}
+
+
+@pytest.mark.parametrize("begun", [False, True])
+@pytest.mark.parametrize("write", TWICE)
+def test_what_is_written_twice_counts_once(ledger: Ledger, write: str, begun: bool) -> None:
+    """It was committed, but its writer was told that it had failed, and asks again."""
+    fence = admit(ledger).fence
+    if begun:
+        begin(ledger, fence)
+    first = TWICE[write](ledger, fence)
+    before = all_that_is_known(ledger)
+    assert TWICE[write](ledger, fence) == first
+    assert all_that_is_known(ledger) == before
+
+
+def test_a_run_that_its_user_ended_is_not_put_back(ledger: Ledger) -> None:
+    """The janitor ends it while its flow settles what the stopped container left."""
+    fence = admit(ledger).fence
+    begin(ledger, fence)
+    cancelled = Exit(ExitKind.CANCELLED, None, "cancelled")
+    assert ledger.runs.finish(fence, cancelled, Measurement()) == cancelled
+    ledger.leases.release(fence)
+    assert ledger.runs.requeue(fence, LOST) == cancelled
+    assert ledger.runs.finish(fence, OK, Measurement()) == cancelled
+    ledger.runs.suspend(fence, LOST)
+    assert not ledger.leases.give_back(fence)
+    run = ledger.runs.get("a")
+    assert (run.state, run.attempt, run.exit) == (RunState.ENDED, 1, cancelled)
+
+
+def test_nothing_is_given_back_once_its_container_was_started(ledger: Ledger) -> None:
+    fence = admit(ledger).fence
+    begin(ledger, fence)
+    assert not ledger.leases.give_back(fence)
+    assert ledger.leases.of_run("a") is not None
+
+
+# --- another attempt, on its user's word ---
+
+
+def ended_run(ledger: Ledger, exit_: Exit = OK) -> Fence:
+    fence = admit(ledger).fence
+    begin(ledger, fence)
+    ledger.runs.finish(fence, exit_, Measurement())
+    return fence
+
+
+def test_a_retry_is_one_attempt_however_often_it_is_asked(ledger: Ledger) -> None:
+    fence = ended_run(ledger, Exit(ExitKind.FAILED, 1, "failed"))
+    ledger.runs.told("a", 1)
+    assert ledger.runs.retry("a", 1)
+    assert ledger.runs.retry("a", 1)
+    run = ledger.runs.get("a")
+    assert (run.state, run.attempt, run.exit, run.ended_at) == (RunState.WAITING, 2, None, None)
+    assert run.told_end_at is None
+    assert run.measurement is None
+    answer = ledger.leases.admit("a", "node-a", DEMAND, reading=None, ttl_s=60.0)
+    assert isinstance(answer, Wait)  # the container before is not removed yet
+    ledger.leases.release(fence)
+    second = admit(ledger, "node-b")
+    assert second.attempt == 2
+    assert not ledger.runs.retry("a", 1)
+    begin(ledger, second.fence)
+    with pytest.raises(LeaseLost):
+        ledger.runs.finish(fence, OK, Measurement())
+    one, two = ledger.attempts.of_run("a")
+    assert one.exit == Exit(ExitKind.FAILED, 1, "failed")
+    assert (two.node, two.exit) == ("node-b", None)
+
+
+def test_only_an_ended_run_that_can_wait_is_tried_again(ledger: Ledger) -> None:
+    with pytest.raises(IllegalTransition):
+        ledger.runs.retry("a", 1)
+    ledger.leases.admit("a", "node-a", DEMAND, reading=None, ttl_s=60.0, others=["node-b"])
+    with pytest.raises(IllegalTransition):
+        ledger.runs.retry("a", 1)
+    (held,) = ledger.leases.untaken("a")
+    rank = ledger.leases.take(held.lease_id, "a", 1, "rank")
+    ledger.runs.finish(rank.fence, OK, Measurement())
+    with pytest.raises(InvalidInput, match="leads it: a"):
+        ledger.runs.retry("rank", 1)
+
+
+def test_an_end_is_kept_until_prefect_was_told(ledger: Ledger) -> None:
+    ended_run(ledger)
+    assert [run.run_id for run in ledger.runs.untold("node-a", "gpu", "", 10)] == ["a"]
+    assert ledger.runs.untold("node-a", "gpu", "a", 10) == []
+    assert ledger.runs.untold("node-b", "gpu", "", 10) == []
+    assert not ledger.runs.told("a", 2)
+    assert ledger.runs.told("a", 1)
+    told_at = ledger.runs.get("a").told_end_at
+    assert ledger.runs.told("a", 1)
+    assert ledger.runs.get("a").told_end_at == told_at is not None
+    assert ledger.runs.untold("node-a", "gpu", "", 10) == []
+    release(ledger, "a")
+    ledger.runs.retry("a", 1)
+    assert not ledger.runs.told("a", 1)
+
+
+def test_what_ended_in_the_queue_or_on_a_removed_node_is_told_by_any(ledger: Ledger) -> None:
+    ended_run(ledger)
+    ledger.nodes.remove("node-a")
+    ledger.runs.enqueue(
+        "b", {"name": "x"}, name="b", owner="me", team="t", pool="gpu", priority=0,
+        submitted_at=NOON,
+    )  # fmt: skip
+    ledger.runs.finish(fence_of(ledger, "b"), Exit(ExitKind.CANCELLED, None, "c"), Measurement())
+    assert [run.run_id for run in ledger.runs.untold("node-b", "gpu", "", 10)] == ["a", "b"]
+    assert [run.run_id for run in ledger.runs.untold("node-b", "gpu", "", 1)] == ["a"]
+    assert ledger.runs.untold("node-b", "another pool", "", 10) == []
+
+
+# --- suspended, and resumed ---
+
+
+def in_line(ledger: Ledger) -> dict[str, int]:
+    return dict(ledger.pools.snapshot("gpu", {}, overtaken_from=1, priorities={}).waiting)
+
+
+def test_a_suspended_run_waits_until_it_is_resumed(ledger: Ledger) -> None:
+    fence = admit(ledger).fence
+    begin(ledger, fence)
+    stopped = Exit(ExitKind.PREEMPTED, 143, "suspended by its user")
+    ledger.runs.suspend(fence, stopped)
+    run = ledger.runs.get("a")
+    assert (run.state, run.attempt, run.reason) == (RunState.WAITING, 2, stopped.message)
+    assert run.suspended_at is not None
+    ledger.leases.release(fence)
+    assert in_line(ledger) == {}
+    answer = ledger.leases.admit("a", "node-a", DEMAND, reading=None, ttl_s=60.0)
+    assert isinstance(answer, Wait)
+    assert "suspended" in answer.reason
+    assert ledger.runs.resume("a")
+    assert not ledger.runs.resume("a")
+    assert in_line(ledger) == {"a": 2}
+    assert admit(ledger).attempt == 2
+
+
+def test_a_run_that_waits_is_suspended_as_the_same_attempt(ledger: Ledger) -> None:
+    ledger.runs.suspend(fence_of(ledger, "a"), LOST)
+    assert in_line(ledger) == {}
+    assert ledger.runs.get("a").attempt == 1
+    cancelled = Exit(ExitKind.CANCELLED, None, "cancelled")
+    ledger.runs.finish(fence_of(ledger, "a"), cancelled, Measurement())
+    assert ledger.runs.get("a").suspended_at is None
+
+
+# --- how often its attempts have failed ---
+
+
+def failed_so(ledger: Ledger, exit_: Exit) -> None:
+    fence = admit(ledger).fence
+    begin(ledger, fence)
+    ledger.runs.requeue(fence, exit_)
+    ledger.leases.release(fence)
+
+
+def test_the_programs_failures_count_for_life_and_the_infrastructures_for_an_hour(
+    ledger: Ledger,
+) -> None:
+    assert ledger.attempts.failures(["a", "nobody"]) == {}
+    failed_so(ledger, LOST)
+    failed_so(ledger, Exit(ExitKind.PREEMPTED, 143, "for another run"))
+    failed_so(ledger, Exit(ExitKind.OUT_OF_MEMORY, 137, "killed"))
+    failed_so(ledger, Exit(ExitKind.GPU_OUT_OF_MEMORY, 1, "killed"))
+    assert ledger.attempts.failures(["a"]) == {"a": Failures(program=2, infrastructure=1)}
+    with ledger._database.transaction() as session:
+        for attempt in range(1, 5):
+            row = session.get_one(AttemptRow, ("a", attempt))
+            assert row.ended_at is not None
+            row.ended_at -= timedelta(minutes=61)
+    assert ledger.attempts.failures(["a"]) == {"a": Failures(program=2, infrastructure=0)}
+    failed_so(ledger, LOST)
+    assert ledger.attempts.failures(["a"]) == {"a": Failures(program=2, infrastructure=1)}
+
+
+def test_a_fence_is_of_one_attempt_and_one_lease(ledger: Ledger) -> None:
+    lease = admit(ledger)
+    for other in (replace(lease.fence, attempt=2), replace(lease.fence, token="another")):
+        with pytest.raises(LeaseLost):
+            ledger.leases.renew(other, 60.0)
+    values: dict[str, Any] = {"reading": None, "ttl_s": 60.0}
+    assert isinstance(ledger.leases.resize(lease.fence, Demand(GIB), **values), Lease)

@@ -1,0 +1,190 @@
+"""What a user asks for happens, and Prefect says of every run what the ledger says."""
+
+import json
+import os
+import signal
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import pytest
+
+from headway.ledger import Ledger
+from headway.model.run import RunState
+from headway.settings import read_settings
+from tests.faults.test_kills import assert_nothing_is_left, started
+from tests.support.site import PATIENCE_S, LiveSite, wait_for
+
+pytestmark = pytest.mark.prefect
+
+RESUMING = """\
+import os, pathlib, signal, sys, time
+checkpoint = pathlib.Path(os.environ["HEADWAY_CHECKPOINT"]) / "step"
+step = int(checkpoint.read_text()) if checkpoint.exists() else 0
+print("from step", step, flush=True)
+def save(*_):
+    checkpoint.write_text("7")
+    sys.exit(143)
+signal.signal(signal.SIGTERM, save)
+if step < 7:
+    time.sleep(600)
+"""
+"""Writes its checkpoint when it is told to stop, and ends at once when it finds one."""
+
+
+@pytest.fixture
+def ledger(process_site: LiveSite) -> Any:
+    with mock.patch.dict(os.environ, process_site.env, clear=True):
+        opened = Ledger.open(read_settings().database_url)
+    yield opened
+    opened.close()
+
+
+def set_state(site: LiveSite, run_id: str, **state: Any) -> None:
+    """As the buttons of Prefect's page do."""
+    site.call("POST", f"flow_runs/{run_id}/set_state", {"state": state, "force": True})
+
+
+def at_once(look: Callable[[], Any]) -> None:
+    """Wait for a moment that is short."""
+    end = time.monotonic() + PATIENCE_S
+    while not look():
+        assert time.monotonic() < end, "waited in vain"
+        time.sleep(0.005)
+
+
+def log_has(site: LiveSite, run_id: str, text: str) -> None:
+    wait_for(
+        lambda: text in site.run("logs", run_id).stdout,
+        lambda: f"no {text!r} in {site.run('logs', run_id).stdout!r}\n{site.worker_log()}",
+    )
+
+
+def resuming(site: LiveSite, tmp_path: Path, name: str, **job: Any) -> str:
+    run_id = site.submit(tmp_path, name=name, command=["python", "-c", RESUMING], **job)
+    site.until(run_id, "Running")
+    log_has(site, run_id, "from step 0")
+    return run_id
+
+
+def told(ledger: Ledger, run_id: str) -> bool:
+    return ledger.runs.get(run_id).told_end_at is not None
+
+
+def test_a_run_whose_worker_was_replaced_is_cancelled_all_the_same(
+    process_site: LiveSite, tmp_path: Path, ledger: Ledger
+) -> None:
+    """Prefect's observer of cancels died with the worker that started the flow."""
+    site = process_site
+    run_id = started(site, tmp_path, "cancel-adopted", steps=2400)
+    site.kill(site.worker_pid())
+    assert site.run("up").returncode == 0
+    assert site.flow_pid(run_id)
+    # What another node's worker writes for a run that it takes for one that waits.
+    set_state(site, run_id, type="SCHEDULED", name="AwaitingHeadroom", message="late")
+    assert site.until(run_id, "Running")["attempt"] == 1
+    assert site.json("cancel", "cancel-adopted")["state"] == "Cancelling"
+    view = site.until(run_id, "Cancelled", "Crashed", "Failed", "Completed")
+    assert (view["state"], view["exit"]["kind"]) == ("Cancelled", "cancelled"), view
+    assert_nothing_is_left(site, run_id)
+    wait_for(lambda: told(ledger, run_id), lambda: "its end was not told")
+
+
+def test_a_flow_killed_behind_the_end_of_its_run_leaves_the_state_of_the_ledger(
+    process_site: LiveSite, tmp_path: Path, ledger: Ledger
+) -> None:
+    """At the end of its clean-up: nothing is held any more, and Prefect hears of a crash."""
+    site = process_site
+    run_id = started(site, tmp_path, "kill-in-clean-up", steps=4)
+    pid = site.flow_pid(run_id)
+    at_once(lambda: ledger.leases.of_run(run_id) is None)
+    with suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
+    wait_for(lambda: told(ledger, run_id), lambda: f"{site.show(run_id)} {site.worker_log()}")
+    assert site.until(run_id, "Completed", "Crashed")["state"] == "Completed"
+    assert_nothing_is_left(site, run_id)
+
+
+@pytest.mark.parametrize("said", ["CRASHED", "CANCELLING"])
+def test_a_state_that_does_not_say_what_the_ledger_says_is_corrected(
+    process_site: LiveSite, tmp_path: Path, ledger: Ledger, said: str
+) -> None:
+    """As a cancel in the run's last second, or a report of a crash that came late."""
+    site = process_site
+    run_id = site.submit(tmp_path, name="late", command=["true"])
+    at_once(lambda: [run.exit for run in ledger.runs.of([run_id]).values() if run.exit])
+    at_once(lambda: ledger.leases.of_run(run_id) is None)
+    set_state(site, run_id, type=said)
+    wait_for(lambda: told(ledger, run_id), lambda: f"{site.show(run_id)} {site.worker_log()}")
+    assert site.until(run_id, "Completed", said.title())["state"] == "Completed"
+
+
+def test_a_run_that_has_ended_is_retried_from_its_checkpoint_and_once(
+    process_site: LiveSite, tmp_path: Path, ledger: Ledger
+) -> None:
+    """Cancelled, retried by command; completed, retried by the button."""
+    site = process_site
+    run_id = resuming(site, tmp_path, "retried")
+    site.json("cancel", run_id)
+    site.until(run_id, "Cancelled")
+    assert (site.home / "runs" / run_id / "checkpoint/step").read_text() == "7"
+    assert site.json("retry", "retried")["attempt"] == 2
+    wait_for(
+        lambda: ledger.runs.get(run_id).attempt == 2 and told(ledger, run_id),
+        lambda: f"{site.show(run_id)} {site.worker_log()}",
+    )
+    assert site.until(run_id, "Completed")["attempt"] == 2
+    assert "from step 7" in site.run("logs", run_id).stdout
+    assert not (site.home / "runs" / run_id / "checkpoint").exists()
+    set_state(site, run_id, type="SCHEDULED", name="AwaitingRetry", message="Retry from the UI")
+    wait_for(
+        lambda: ledger.runs.get(run_id).attempt == 3,
+        lambda: f"{site.show(run_id)} {site.worker_log()}",
+    )
+    log_has(site, run_id, "from step 0")
+    site.json("cancel", run_id)
+    site.until(run_id, "Cancelled")
+    wait_for(lambda: told(ledger, run_id), lambda: "its end was not told")
+    assert ledger.runs.get(run_id).attempt == 3
+
+
+def test_a_suspended_run_frees_its_place_and_goes_on_when_resumed(
+    process_site: LiveSite, tmp_path: Path, ledger: Ledger
+) -> None:
+    site = process_site
+    run_id = resuming(site, tmp_path, "suspended", retries=0)
+    soon = "2000-01-01T00:00:00Z"  # the page gives every pause an end: then the run would fail
+    details = {"pause_timeout": soon, "pause_reschedule": True}
+    set_state(site, run_id, type="PAUSED", name="Suspended", state_details=details)
+    assert_nothing_is_left(site, run_id)
+    run = ledger.runs.get(run_id)
+    assert (run.state, run.attempt) == (RunState.WAITING, 2)
+    assert run.suspended_at is not None
+
+    def endless() -> bool:
+        state = site.call("GET", f"flow_runs/{run_id}")["state"]
+        return state["name"] == "Suspended" and state["state_details"]["pause_timeout"] is None
+
+    wait_for(endless, lambda: str(site.call("GET", f"flow_runs/{run_id}")["state"]))
+    site.call("POST", f"flow_runs/{run_id}/resume", {})
+    view = site.until(run_id, "Completed", "Failed", "Cancelled")
+    assert (view["state"], view["attempt"]) == ("Completed", 2), view
+    assert "from step 7" in site.run("logs", run_id).stdout
+
+
+def test_cancel_by_name_takes_the_newest_that_has_not_ended(
+    process_site: LiveSite, tmp_path: Path
+) -> None:
+    site = process_site
+    older = started(site, tmp_path, "same-name", steps=2400)
+    newer = site.submit(tmp_path, name="same-name", command=["true"])
+    site.until(newer, "Completed")
+    assert site.json("cancel", "same-name")["run_id"] == older
+    site.until(older, "Cancelled")
+    said = site.run("cancel", "same-name")
+    assert said.returncode == 0
+    assert "nothing was cancelled" in said.stdout, said
+    assert json.loads(site.run("cancel", newer, "--json").stdout)["state"] == "Completed"

@@ -1,0 +1,217 @@
+"""What users ask of a run through Prefect, done by the janitor on a real ledger.
+
+Whether or not a flow process is there, and whatever Prefect said before.
+"""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from headway.clock import SystemClock
+from headway.model.job import TrainingJob
+from headway.model.lease import Demand, Lease
+from headway.model.run import Exit, ExitKind, Measurement, RunState
+from headway.node import janitor as janitor_module
+from headway.node.flowlock import hold_flow
+from headway.node.janitor import Janitor
+from headway.node.mending import Mending, PrefectRun
+from headway.policy.reconcile import Action, PrefectView, Situation
+from headway.settings import Settings
+from headway.site import Site
+from headway.this_node import join_site
+from headway.units import MIB
+from headway.views.queue_document import line_views
+from headway.views.run_document import ledger_state
+from tests.support.containers import create_container
+from tests.support.fence import fence_of, release
+
+RUN = "00000000-0000-4000-8000-000000000001"
+OTHER = "00000000-0000-4000-8000-000000000002"
+DEMAND = Demand(host_memory_bytes=64 * MIB, cpus=0.1)
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Site:
+    site = Site(Settings(home=tmp_path, runtime="process", node="here"), SystemClock())
+    join_site(site)
+    enqueue(site, RUN)
+    return site
+
+
+def enqueue(site: Site, run_id: str) -> None:
+    job = TrainingJob(name="job", image="image:1", command=["true"], stop_grace="60s")
+    site.ledger.runs.enqueue(
+        run_id,
+        job.document(),
+        name="job",
+        owner="me",
+        team="default",
+        pool="gpu",
+        priority=0,
+        submitted_at=site.ledger.now(),
+    )
+
+
+def begin(site: Site, run_id: str = RUN) -> str:
+    """Grant the run and start it; the name of its container, whose program ignores SIGTERM."""
+    lease = site.ledger.leases.admit(run_id, "here", DEMAND, reading=None, ttl_s=60)
+    assert isinstance(lease, Lease)
+    name = create_container(site, run_id, command=STUBBORN)
+    site.ledger.runs.begin(lease.fence, container=name, runtime="process")
+    site.runtime.start(name)
+    return name
+
+
+STUBBORN = ("python3", "-c", "import signal, time; signal.signal(15, lambda *_: 0); time.sleep(60)")
+
+
+def look(site: Site, janitor: Janitor, view: PrefectView, *called: str) -> list[Mending]:
+    runs = janitor.unsettled(called)
+    said = PrefectRun(view, state_id="seen")
+    return janitor.round(runs, dict.fromkeys([run.run_id for run in runs], said), frozenset())
+
+
+@pytest.mark.parametrize("alive", [True, False])
+def test_a_cancel_is_in_the_ledger_at_once_and_no_grace_time_holds_up_others(
+    site: Site, alive: bool
+) -> None:
+    begin(site)
+    janitor = Janitor(site)
+    if alive:
+        with hold_flow(site.settings.state_dir, RUN):
+            look(site, janitor, PrefectView.CANCELLING)
+    else:
+        look(site, janitor, PrefectView.CANCELLING)
+    run = site.ledger.runs.get(RUN)
+    assert run.exit is not None
+    assert run.exit.kind is ExitKind.CANCELLED
+    assert site.ledger.leases.of_run(RUN) is not None  # its container may live for a minute
+    enqueue(site, OTHER)
+    begin(site, OTHER)  # and the next round does not wait for it
+    look(site, janitor, PrefectView.CANCELLING)
+    other = site.ledger.runs.get(OTHER)
+    assert other.state is RunState.ENDED
+    for name in (RUN, OTHER):
+        site.runtime.stop(f"headway-{name}-1", 0.0)
+    janitor.wait_for_stops()
+    told = look(site, janitor, PrefectView.CANCELLING)
+    assert site.ledger.leases.of_run(RUN) is None
+    assert site.runtime.containers() == []
+    assert {each.action for each in told} == {Action.SET_FINAL}
+    assert look(site, janitor, PrefectView.CANCELLED) == []
+    assert site.ledger.runs.get(RUN).told_end_at is not None
+
+
+def test_an_end_is_told_until_prefect_was_seen_to_say_it(site: Site) -> None:
+    site.ledger.runs.finish(fence_of(site.ledger, RUN), Exit(ExitKind.OK, 0, ""), Measurement())
+    checkpoint = site.settings.runs_dir / RUN / "checkpoint"
+    checkpoint.mkdir(parents=True)
+    janitor = Janitor(site)
+    for _ in range(2):  # the first write may have been lost
+        (mending,) = look(site, janitor, PrefectView.CRASHED)
+        assert (mending.action, mending.run.run_id) == (Action.SET_FINAL, RUN)
+        assert checkpoint.exists()
+    look(site, janitor, PrefectView.COMPLETED)
+    assert site.ledger.runs.get(RUN).told_end_at is not None
+    assert not checkpoint.exists()  # its flow was killed before it could remove it
+
+
+def test_a_retry_is_one_attempt_however_often_it_is_seen(site: Site) -> None:
+    failed = Exit(ExitKind.TIMED_OUT, None, "")
+    site.ledger.runs.finish(fence_of(site.ledger, RUN), failed, Measurement())
+    checkpoint = site.settings.runs_dir / RUN / "checkpoint"
+    checkpoint.mkdir(parents=True)
+    janitor = Janitor(site)
+    look(site, janitor, PrefectView.FAILED)
+    seen = site.ledger.runs.get(RUN)
+    others = [Janitor(site), Janitor(site)]
+    prefect = {RUN: PrefectRun(PrefectView.SCHEDULED)}
+    for each in others:
+        each.round([seen], prefect, frozenset())
+    run = site.ledger.runs.get(RUN)
+    assert (run.state, run.attempt, run.told_end_at) == (RunState.WAITING, 2, None)
+    assert checkpoint.exists()
+
+
+def test_a_suspended_run_is_left_out_until_it_is_resumed(site: Site) -> None:
+    name = begin(site)
+    janitor = Janitor(site)
+    (told,) = look(site, janitor, PrefectView.PAUSED)
+    assert told.action is Action.SET_SUSPENDED
+    site.runtime.stop(name, 0.0)
+    janitor.wait_for_stops()
+    look(site, janitor, PrefectView.SUSPENDED)
+    run = site.ledger.runs.get(RUN)
+    assert (run.state, run.attempt, run.preemptions) == (RunState.WAITING, 2, 1)
+    assert site.ledger.leases.of_run(RUN) is None
+    assert RUN not in waiting(site)
+    assert line_views(site) == []
+    assert ledger_state(run) == "Suspended"
+    assert look(site, janitor, PrefectView.SUSPENDED) == []
+    look(site, janitor, PrefectView.SCHEDULED)
+    assert RUN in waiting(site)
+
+
+def waiting(site: Site) -> set[str]:
+    return set(site.ledger.pools.snapshot("gpu", {}, overtaken_from=1, priorities={}).waiting)
+
+
+def test_what_another_node_has_is_left_alone_though_its_old_container_is_here(site: Site) -> None:
+    """As on a node that was taken out of the site and came back: attempt 2 runs elsewhere."""
+    site.ledger.nodes.register(
+        replace(site.ledger.nodes.all()[0].node, name="there"),
+        boot_id="b",
+        worker_token="w",
+        identity="i",
+    )
+    name = begin(site)
+    site.ledger.runs.requeue(fence_of(site.ledger, RUN), Exit(ExitKind.INFRASTRUCTURE, None, ""))
+    release(site.ledger, RUN)
+    site.runtime.stop(name, 0.0)
+    there = site.ledger.leases.admit(RUN, "there", DEMAND, reading=None, ttl_s=60)
+    assert isinstance(there, Lease)
+    site.ledger.runs.begin(there.fence, container="c", runtime="process")
+    for view in (PrefectView.ACTIVE, PrefectView.CANCELLING):
+        look(site, Janitor(site), view, RUN)
+        run = site.ledger.runs.get(RUN)
+        assert (run.state, run.attempt, run.node) == (RunState.RUNNING, 2, "there")
+    assert site.ledger.leases.of_run(RUN) == there
+    assert site.runtime.inspect(name) is None
+
+
+def test_nothing_is_decided_about_a_run_that_moved_on_since_it_was_read(site: Site) -> None:
+    janitor = Janitor(site)
+    runs = janitor.unsettled()
+    begin(site)
+    done = janitor.round(
+        runs, {RUN: PrefectRun(PrefectView.ACTIVE)},
+        frozenset(),
+    )  # fmt: skip
+    assert done == []
+    assert site.ledger.runs.get(RUN).state is RunState.RUNNING
+
+
+def test_prefect_being_away_ends_nothing(site: Site) -> None:
+    name = begin(site)
+    assert look(site, Janitor(site), PrefectView.UNKNOWN) == []
+    assert site.ledger.runs.get(RUN).state is RunState.RUNNING
+    assert site.runtime.inspect(name) is not None
+
+
+def test_a_run_that_breaks_the_janitor_stops_no_other(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    enqueue(site, OTHER)
+    decided: list[Situation] = []
+
+    def decide(seen: Situation) -> tuple[Action, ...]:
+        decided.append(seen)
+        if len(decided) == 1:
+            raise ValueError("what nobody foresaw")
+        return (Action.END_CANCELLED,)
+
+    monkeypatch.setattr(janitor_module, "reconcile", decide)
+    look(site, Janitor(site), PrefectView.CANCELLED)
+    states = [site.ledger.runs.get(run_id).state for run_id in (RUN, OTHER)]
+    assert sorted(states) == [RunState.ENDED, RunState.WAITING]

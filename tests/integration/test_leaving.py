@@ -1,0 +1,157 @@
+"""A flow leaves with the state that the ledger says, whoever has written it there meanwhile."""
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, Self, cast
+
+import pytest
+from prefect.exceptions import Abort
+
+from flows import leaving
+from flows.leaving import is_over, state_of
+from headway.clock import SystemClock
+from headway.model.job import TrainingJob
+from headway.model.lease import Demand, Lease
+from headway.model.run import Exit, ExitKind, Measurement
+from headway.node.mending import SUSPENDED
+from headway.run.attempt import Attempt
+from headway.settings import Settings
+from headway.site import Site
+from headway.this_node import join_site
+from headway.units import MIB
+from headway.worker.states import ended
+from tests.support.fence import fence_of, release
+
+RUN = "00000000-0000-4000-8000-000000000001"
+DEMAND = Demand(host_memory_bytes=64 * MIB, cpus=0.1)
+JOB = TrainingJob(name="job", image="image:1", command=["true"])
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Site:
+    site = Site(Settings(home=tmp_path, runtime="process", node="here"), SystemClock())
+    join_site(site)
+    return site
+
+
+@pytest.fixture
+def attempt(site: Site) -> Attempt:
+    """A run's first attempt, which holds a lease."""
+    site.ledger.runs.enqueue(
+        RUN,
+        JOB.document(),
+        name="job",
+        owner="me",
+        team="default",
+        pool="gpu",
+        priority=0,
+        submitted_at=site.ledger.now(),
+    )
+    grant(site)
+    return Attempt(site, RUN, JOB)
+
+
+def grant(site: Site) -> Lease:
+    lease = site.ledger.leases.admit(RUN, "here", DEMAND, reading=None, ttl_s=60)
+    assert isinstance(lease, Lease)
+    return lease
+
+
+@pytest.mark.parametrize("kind", list(ExitKind))
+def test_the_end_in_the_ledger_is_the_state_to_leave_with(attempt: Attempt, kind: ExitKind) -> None:
+    """Also where the program itself has ended well, in the moment in which it was cancelled."""
+    exit_ = Exit(kind, None, "how it ended")
+    attempt.site.ledger.runs.finish(attempt.fence, exit_, Measurement())
+    state = state_of(attempt.site, RUN, "it went well")
+    assert (state.type, state.name) == (ended(exit_).type, ended(exit_).name)
+    assert state.message == ("it went well" if kind is ExitKind.OK else "how it ended")
+
+
+def test_a_run_that_waits_again_is_claimable_again(attempt: Attempt) -> None:
+    attempt.site.ledger.runs.requeue(attempt.fence, Exit(ExitKind.INFRASTRUCTURE, None, "lost"))
+    assert state_of(attempt.site, RUN, "lost").is_scheduled()
+
+
+def test_the_state_of_a_run_that_was_suspended_or_taken_is_left_as_it_is(attempt: Attempt) -> None:
+    site = attempt.site
+    site.ledger.runs.suspend(attempt.fence, SUSPENDED)
+    with pytest.raises(Abort):
+        state_of(site, RUN, "its container has ended")
+    site.ledger.runs.resume(RUN)
+    release(site.ledger, RUN)
+    grant(site)  # its second attempt runs, here or on another node
+    with pytest.raises(Abort):
+        state_of(site, RUN, "attempt 1 woke up")
+
+
+@pytest.mark.parametrize(
+    ("asked", "over"), [(None, False), ("by somebody", True)], ids=["a signal", "a cancel"]
+)
+def test_only_a_cancel_ends_a_run_whose_process_is_told_to_leave(
+    attempt: Attempt, monkeypatch: pytest.MonkeyPatch, asked: str | None, over: bool
+) -> None:
+    monkeypatch.setattr(leaving, "_cancelled", lambda _: asked)
+    assert is_over(attempt) is over
+    exit_ = attempt.record.exit
+    assert (exit_ is not None and exit_.kind is ExitKind.CANCELLED) is over
+
+
+def test_a_process_that_is_told_to_leave_hears_that_its_run_was_taken(
+    attempt: Attempt, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(leaving, "_cancelled", lambda _: None)
+    attempt.site.ledger.runs.suspend(attempt.fence, SUSPENDED)
+    assert is_over(attempt)
+
+
+class Client:
+    """Prefect's client with one run."""
+
+    def __init__(self, state_type: str) -> None:
+        self.state_type = state_type
+        self.written: list[str] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def read_flow_run(self, _: str) -> Any:
+        return SimpleNamespace(state_type=leaving.StateType(self.state_type))
+
+    def set_flow_run_state(self, _: str, state: Any, *, force: bool) -> None:
+        assert force
+        self.written.append(str(state.name))
+
+
+@pytest.mark.parametrize(
+    ("said", "ledger", "written"),
+    [
+        ("RUNNING", "waits", ["AwaitingRetry"]),
+        ("CANCELLING", "waits", []),  # the cancel would be lost
+        ("PAUSED", "waits", []),
+        ("RUNNING", "ended", []),
+        ("RUNNING", "suspended", []),
+    ],
+)
+def test_a_run_goes_back_to_the_line_only_where_nobody_wants_otherwise(
+    attempt: Attempt,
+    monkeypatch: pytest.MonkeyPatch,
+    said: str,
+    ledger: str,
+    written: list[str],
+) -> None:
+    site, lost = attempt.site, Exit(ExitKind.INFRASTRUCTURE, None, "lost")
+    if ledger == "ended":
+        site.ledger.runs.finish(attempt.fence, lost, Measurement())
+    elif ledger == "suspended":
+        site.ledger.runs.suspend(attempt.fence, SUSPENDED)
+    else:
+        site.ledger.runs.requeue(fence_of(site.ledger, RUN), lost)
+    client = Client(said)
+    monkeypatch.setattr(leaving, "get_client", lambda **_: client)
+    state = cast("Any", SimpleNamespace(name="AwaitingRetry", message="lost"))
+    with pytest.raises(Abort):
+        leaving.back_to_the_line(site, RUN, state)
+    assert client.written == written

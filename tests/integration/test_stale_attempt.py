@@ -1,0 +1,165 @@
+"""An attempt whose run went on elsewhere, or was ended: it leaves, and touches nothing newer."""
+
+import logging
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+from prefect.exceptions import Abort
+
+from flows import train
+from flows.leaving import state_of
+from headway.clock import SystemClock
+from headway.model.job import Resources, TrainingJob
+from headway.model.lease import Demand, Lease
+from headway.model.run import Exit, ExitKind, Measurement
+from headway.run.attempt import Attempt
+from headway.run.here import container_name
+from headway.runtime.port import ContainerState
+from headway.settings import Settings
+from headway.site import Site
+from headway.this_node import join_site
+from headway.units import MIB
+from tests.support.fence import fence_of
+from tests.support.site import wait_for
+
+RUN = "00000000-0000-4000-8000-000000000001"
+JOB = TrainingJob(
+    name="job",
+    image="image:1",
+    command=["sleep", "60"],
+    resources=Resources(host_memory="64MiB", cpus=0.1),
+    stop_grace="1s",
+)
+LOST = Exit(ExitKind.INFRASTRUCTURE, None, "its node was removed")
+
+
+@pytest.fixture
+def sites(tmp_path: Path) -> Iterator[tuple[Site, Site]]:
+    here = Site(Settings(home=tmp_path / "here", runtime="process", node="here"), SystemClock())
+    url = here.settings.database_url
+    there = Site(
+        Settings(home=tmp_path / "there", runtime="process", node="there", ledger_url=url),
+        SystemClock(),
+    )
+    join_site(here)
+    join_site(there)
+    yield here, there
+    for site in (here, there):
+        for container in site.runtime.containers():
+            site.runtime.remove(container.name)
+        site.ledger.close()
+
+
+@pytest.fixture
+def flow(monkeypatch: pytest.MonkeyPatch) -> Iterator[ThreadPoolExecutor]:
+    """Runs attempts without Prefect: its steps are plain functions."""
+    monkeypatch.setattr(train, "get_run_logger", lambda: logging.getLogger("flow"))
+    monkeypatch.setattr(train, "_tell", lambda _: None)
+    monkeypatch.setattr(train, "RunChart", lambda *_: _Chart())
+    monkeypatch.setattr(train, "Display", lambda *_: _Chart())
+    for name in ("stage_data", "admit", "train_container", "update_estimates", "clean_up"):
+        monkeypatch.setattr(train, name, getattr(train, name).__wrapped__)
+    with ThreadPoolExecutor(1) as pool:
+        yield pool
+
+
+class _Chart:
+    """Nobody looks."""
+
+    def lines(self, data: bytes, skipped_bytes: int) -> None: ...
+
+    def watched(self, now: object) -> None: ...
+
+    def close(self) -> None: ...
+
+
+def start(flow: ThreadPoolExecutor, site: Site) -> Future[Any]:
+    """Claim the run here and follow it, until its container runs."""
+    enqueue(site)
+    admit(site)
+    ends = flow.submit(train.run_attempt, site, RUN, JOB)
+    wait_for(lambda: alive(site, 1), lambda: ends)
+    return ends
+
+
+def enqueue(site: Site) -> None:
+    site.ledger.runs.enqueue(
+        RUN, JOB.document(), name="job", owner="me", team="default", pool="gpu", priority=0,
+        submitted_at=site.ledger.now(),
+    )  # fmt: skip
+
+
+def admit(site: Site) -> Lease:
+    lease = site.ledger.leases.admit(
+        RUN, site.settings.node, Demand(64 * MIB, 0.1), reading=None, ttl_s=900.0
+    )
+    assert isinstance(lease, Lease), lease
+    return lease
+
+
+def alive(site: Site, attempt: int) -> bool:
+    status = site.runtime.inspect(container_name(RUN, attempt))
+    return status is not None and status.state is ContainerState.RUNNING
+
+
+def test_it_leaves_when_its_node_was_removed_and_another_attempt_runs(
+    sites: tuple[Site, Site], flow: ThreadPoolExecutor
+) -> None:
+    here, there = sites
+    ends = start(flow, here)
+    here.ledger.runs.requeue(fence_of(here.ledger, RUN), LOST)
+    here.ledger.nodes.remove("here")
+    lease = admit(there)
+    newer = Attempt(there, RUN, JOB)
+    newer.launch(lease, dict)
+    before = there.ledger.runs.get(RUN)
+    with pytest.raises(Abort, match="attempt 1 of run"):
+        ends.result(60)
+    assert here.runtime.inspect(container_name(RUN, 1)) is None
+    assert there.runtime.inspect(newer.container) is not None
+    assert there.ledger.runs.get(RUN) == before
+    assert there.ledger.leases.of_run(RUN) == lease
+
+
+def test_it_leaves_with_the_ledgers_exit_when_the_run_was_ended(
+    sites: tuple[Site, Site], flow: ThreadPoolExecutor
+) -> None:
+    here, _ = sites
+    ends = start(flow, here)
+    fence = fence_of(here.ledger, RUN)
+    cancelled = Exit(ExitKind.CANCELLED, None, "cancelled by its user")
+    here.ledger.runs.finish(fence, cancelled, Measurement())
+    here.ledger.leases.release(fence)
+    state = ends.result(60)
+    assert (state.name, state.message) == ("Cancelled", cancelled.message)
+    assert here.runtime.inspect(container_name(RUN, 1)) is None
+    assert here.ledger.runs.get(RUN).exit == cancelled
+
+
+def test_what_a_newer_attempt_has_on_this_node_stays(sites: tuple[Site, Site]) -> None:
+    here, _ = sites
+    enqueue(here)
+    admit(here)
+    stale = Attempt(here, RUN, JOB)
+    here.ledger.leases.give_back(stale.fence)
+    newer = admit(here)
+    here.ledger.staged.record("here", "key", "/data/set", 5, "a" * 64)
+    here.ledger.staged.acquire("here", "key", RUN)
+    stale.clean_up()
+    (data,) = here.ledger.staged.list("here")
+    assert data.run_ids == (RUN,)
+    assert here.ledger.leases.of_run(RUN) == newer
+
+
+def test_a_leaving_process_says_only_what_the_ledger_says(sites: tuple[Site, Site]) -> None:
+    here, _ = sites
+    enqueue(here)
+    assert state_of(here, RUN, "waits").name == "AwaitingRetry"
+    admit(here)
+    with pytest.raises(Abort, match="no longer this process's"):
+        state_of(here, RUN, "another process has it")
+    here.ledger.runs.finish(fence_of(here.ledger, RUN), LOST, Measurement())
+    assert state_of(here, RUN, "ended").message == LOST.message

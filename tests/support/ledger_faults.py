@@ -1,0 +1,186 @@
+"""Faults of those who use the ledger: killed at any statement, or told that a commit failed.
+
+What goes on afterwards is what a process does that knows only what the ledger says:
+it is the next step of each run, whatever the one before was doing when it died.
+"""
+
+import os
+import random
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+
+from sqlalchemy import event
+from sqlmodel import Session
+
+from headway.errors import LedgerUnreachable
+from headway.ledger import Ledger
+from headway.ledger.database import Database
+from headway.ledger.records import RunRecord
+from headway.model.lease import Demand, Lease
+from headway.model.node import Capacity, Node
+from headway.model.run import Exit, ExitKind, Measurement, RunState
+from headway.units import GIB
+from tests.support.fence import fence_of
+
+NODES = ("kills-a", "kills-b")
+CAPACITY = 2
+"""Leases that fit on a node."""
+ATTEMPTS = 2
+DEMAND = Demand(6 * GIB)
+OK = Exit(ExitKind.OK, 0, "done")
+GONE = Exit(ExitKind.INFRASTRUCTURE, None, "its container is gone")
+TTL_S = 900.0
+
+
+def prepare(ledger: Ledger) -> None:
+    """Let `NODES` join."""
+    for name in NODES:
+        node = Node(name, "gpu", Capacity(64.0, 6 * GIB * CAPACITY))
+        ledger.nodes.register(node, boot_id="boot", worker_token="worker")
+
+
+def enqueue(ledger: Ledger, run_id: str) -> None:
+    """Hand a run in."""
+    ledger.runs.enqueue(
+        run_id, {}, name=run_id, owner="me", team="default", pool="gpu", priority=0,
+        submitted_at=datetime(2026, 1, 1, tzinfo=UTC),
+    )  # fmt: skip
+
+
+def next_step(ledger: Ledger, run: RunRecord, chance: random.Random, *, gone: float = 0.3) -> None:
+    """Do what comes next for *run*, by what the ledger says of it.
+
+    Args:
+        ledger: The ledger.
+        run: The run as it is now.
+        chance: Decides where several things may come next.
+        gone: Share of the containers that vanish, so that the run goes back to the queue.
+    """
+    lease = ledger.leases.of_run(run.run_id)
+    before = lease is not None and lease.attempt < run.attempt
+    match run.state:
+        case RunState.WAITING if lease is not None and before:
+            ledger.leases.release(lease.fence)
+        case RunState.WAITING:
+            ledger.leases.admit(
+                run.run_id, chance.choice(NODES), DEMAND,
+                reading=None, ttl_s=TTL_S, start_limit_s=0.0,
+            )  # fmt: skip
+        case RunState.CLAIMED if lease is not None and lease.start_by is not None:
+            if chance.random() < 0.3:
+                ledger.leases.give_back(lease.fence)  # its deadline has passed
+            else:
+                ledger.leases.take_up(lease.fence)
+        case RunState.CLAIMED if lease is not None:
+            ledger.runs.begin(lease.fence, container="c", runtime="process")
+        case RunState.RUNNING:
+            fence = fence_of(ledger, run.run_id)
+            if run.attempt < ATTEMPTS and chance.random() < gone:
+                ledger.runs.requeue(fence, GONE)
+            else:
+                ledger.runs.finish(fence, OK, Measurement())
+        case RunState.ENDED if lease is not None:
+            ledger.leases.release(lease.fence)
+        case RunState.ENDED if run.told_end_at is None:
+            ledger.runs.told(run.run_id, run.attempt)
+
+
+def is_over(ledger: Ledger, run: RunRecord) -> bool:
+    """Whether nothing is left to do for it."""
+    told = run.state is RunState.ENDED and run.told_end_at is not None
+    return told and ledger.leases.of_run(run.run_id) is None
+
+
+def broken(ledger: Ledger, run_ids: list[str]) -> list[str]:
+    """Which promises the ledger breaks now."""
+    found = []
+    live = ledger.leases.live()
+    for node in NODES:
+        held = sum(lease.node == node for lease in live)
+        if held > CAPACITY:
+            found.append(f"overcommitted: {held} leases on {node}")
+    records = ledger.runs.of(run_ids)
+    found += [f"lost: {run_id}" for run_id in run_ids if run_id not in records]
+    for run_id, run in records.items():
+        own = [lease for lease in live if lease.run_id == run_id]
+        found += _amiss(run, own)
+        attempts = [each.attempt for each in ledger.attempts.of_run(run_id)]
+        if attempts != sorted(set(attempts)) or any(each > run.attempt for each in attempts):
+            found.append(f"attempts: {run_id} has {attempts} at attempt {run.attempt}")
+    return found
+
+
+def _amiss(run: RunRecord, own: list[Lease]) -> list[str]:
+    if len(own) > 1:
+        return [f"twice: {len(own)} leases of {run.run_id}"]
+    attempt = own[0].attempt if own else None
+    granted = run.state in (RunState.CLAIMED, RunState.RUNNING)
+    if granted and attempt != run.attempt:
+        return [f"no lease: {run.run_id} is {run.state} with a lease of attempt {attempt}"]
+    if run.state is RunState.WAITING and attempt is not None and attempt >= run.attempt:
+        return [f"a lease of {run.run_id}, which waits"]
+    return []
+
+
+def work_until_killed(url: str, run_ids: list[str], seed: int, events: int) -> None:
+    """In a process of its own: go on with the runs, and die at the *events*-th moment.
+
+    A moment is before or after a statement, before or after a commit.
+    """
+    chance, left = random.Random(seed), [events]
+    ledger = Ledger.open(url)
+
+    def moment(*_: object) -> None:
+        left[0] -= 1
+        if left[0] <= 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    engine = ledger._database.engine
+    for name in ("before_cursor_execute", "after_cursor_execute", "commit"):
+        event.listen(engine, name, moment)
+    event.listen(engine.pool, "checkin", moment)
+    while True:
+        for run in ledger.runs.of(run_ids).values():
+            if chance.random() < 0.7:
+                next_step(ledger, run, chance)
+
+
+def killed_once(url: str, run_ids: list[str], seed: int) -> None:
+    """Let a process go on with the runs, killed at a random moment."""
+    events = random.Random(seed).randint(1, 120)
+    pid = os.fork()
+    if pid == 0:
+        try:
+            work_until_killed(url, run_ids, seed, events)
+        finally:
+            os._exit(1)
+    _, status = os.waitpid(pid, 0)
+    assert os.WIFSIGNALED(status), f"seed {seed}: it ended by itself"
+
+
+def lose_answers(share: float, seed: int) -> list[int]:
+    """From now on, report so large a share of what was committed as failed; how many, so far."""
+    chance, lost, original = random.Random(seed), [0], Database.transaction
+
+    @contextmanager
+    def transaction(self: Database) -> Iterator[Session]:
+        with original(self) as session:
+            yield session
+        if chance.random() < share:
+            lost[0] += 1
+            raise LedgerUnreachable("the ledger", "the answer was lost after the commit")
+
+    Database.transaction = transaction  # type: ignore[method-assign]
+    return lost
+
+
+@contextmanager
+def commits_reported_failed(share: float, seed: int) -> Iterator[list[int]]:
+    """The same for a while."""
+    original = Database.transaction
+    try:
+        yield lose_answers(share, seed)
+    finally:
+        Database.transaction = original  # type: ignore[method-assign]

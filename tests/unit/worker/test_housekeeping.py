@@ -1,0 +1,133 @@
+"""What the janitor's round asks Prefect, and what of it is written there."""
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any, cast
+from uuid import UUID
+
+import httpx
+import pytest
+from prefect.client.schemas.objects import FlowRun, State, StateType
+
+from headway.node.mending import Mending, PrefectRun
+from headway.policy.reconcile import Action, PrefectView
+from headway.testing.clock import FakeClock
+from headway.worker import housekeeping
+from headway.worker.housekeeping import mend
+from headway.worker.pool import PrefectPool
+
+RUN = str(UUID(int=1))
+
+
+class Prefect:
+    """Prefect's client with one run."""
+
+    def __init__(self) -> None:
+        self.state = State[Any](type=StateType.PENDING)
+        self.away = False
+        self.written: list[str] = []
+
+    async def read_flow_runs(self, **_: Any) -> list[FlowRun]:
+        if self.away:
+            raise httpx.ConnectError("away")
+        return [FlowRun(id=UUID(RUN), flow_id=UUID(int=2), state=self.state)]
+
+    async def read_flow_run(self, run_id: UUID) -> FlowRun:
+        assert str(run_id) == RUN
+        return FlowRun(id=run_id, flow_id=UUID(int=2), state=self.state)
+
+    async def set_flow_run_state(self, run_id: UUID, state: State[Any], *, force: bool) -> None:
+        assert (str(run_id), force) == (RUN, True)
+        self.written.append(str(state.name))
+
+
+class OneRun:
+    """Site, ledger and janitor in one: a run, and what the janitor would do about it."""
+
+    def __init__(self) -> None:
+        self.prefect = Prefect()
+        self.clock = FakeClock()
+        self.run = self.record(attempt=1)
+        untaken = [SimpleNamespace(run_id="claimed")]
+        self.ledger = SimpleNamespace(
+            runs=SimpleNamespace(get=lambda _: self.run),
+            leases=SimpleNamespace(unstarted=lambda _: untaken),
+        )
+        self.settings = SimpleNamespace(node="here")
+        self.starting: list[frozenset[str]] = []
+        self.seen: list[PrefectView] = []
+        self.meanwhile = lambda: None
+
+    def record(self, **now: Any) -> Any:
+        standing = {"state": "waiting", "attempt": 1, "node": None, "suspended_at": None}
+        return SimpleNamespace(
+            run_id=RUN, exit=None, ended_at=None, told_end_at=None, **standing | now
+        )
+
+    def unsettled(self, called: Any) -> list[Any]:
+        return [self.run]
+
+    def round(self, runs: list[Any], prefect: Any, starting: Any) -> list[Mending]:
+        said: PrefectRun = prefect[RUN]
+        self.seen.append(said.view)
+        self.starting.append(starting)
+        done = [Mending(self.run, Action.RESCHEDULE, said)]
+        self.meanwhile()
+        return done
+
+    def mend(self, *, while_passing: bool = False) -> list[str]:
+        """The states that are written in one round."""
+        client, site = cast("Any", self.prefect), cast("Any", self)
+
+        async def once() -> None:
+            pool = PrefectPool(client, "gpu", frozenset)
+            if while_passing:
+                await pool.passing.acquire()
+            await mend(site, site, pool, ())
+
+        asyncio.run(once())
+        return self.prefect.written
+
+
+@pytest.fixture
+def one() -> OneRun:
+    return OneRun()
+
+
+def test_what_the_janitor_leaves_is_written(one: OneRun) -> None:
+    assert one.mend() == ["AwaitingRetry"]
+
+
+def test_a_run_that_another_node_claims_meanwhile_is_not_put_back(one: OneRun) -> None:
+    """It was read as waiting; Prefect says active, since another node has just claimed it."""
+
+    def claim() -> None:
+        one.run = one.record(state="claimed", node="there")
+
+    one.meanwhile = claim
+    assert one.mend() == []
+
+
+def test_what_a_user_has_set_meanwhile_is_not_lost(one: OneRun) -> None:
+    def cancel() -> None:
+        one.prefect.state = State[Any](type=StateType.CANCELLING)
+
+    one.meanwhile = cancel
+    assert one.mend() == []
+
+
+def test_a_prefect_that_is_away_keeps_nobody_from_a_round(one: OneRun) -> None:
+    one.prefect.away = True
+    one.mend()
+    assert one.seen == [PrefectView.UNKNOWN]
+
+
+def test_a_pass_that_waits_for_prefect_does_not_hold_the_janitor_up(
+    one: OneRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Which claims it has made so far is not known then: none of them is given back."""
+    monkeypatch.setattr(housekeeping, "_ANSWER_S", 0.01)
+    one.mend(while_passing=True)
+    assert one.starting == [{"claimed"}]
+    one.mend()
+    assert one.starting[1:] == [frozenset()]
