@@ -17,6 +17,7 @@ from sqlmodel import Session
 
 from headway.errors import InvalidInput, LedgerError, LedgerUnreachable, SchemaMismatch
 from headway.model.document import HIDDEN
+from headway.waits import waiting_for
 
 SCHEMA_VERSION = "0007"
 """The newest migration; a test holds it to what Alembic says."""
@@ -98,6 +99,7 @@ class Database:
     def __init__(self, engine: Engine) -> None:
         """Work on *engine*."""
         self.engine = engine
+        self._name = f"the ledger at {shown(engine)}, which is locked or slow"
         # The same pool: the option is told to each connection while it is lent.
         self._readers = engine.execution_options(**{_READS: True, "postgresql_readonly": True})
 
@@ -126,7 +128,11 @@ class Database:
     @contextmanager
     def _session(self, engine: Engine) -> Iterator[Session]:
         try:
-            with Session(engine, expire_on_commit=False) as session, session.begin():
+            with (
+                waiting_for(self._name),
+                Session(engine, expire_on_commit=False) as session,
+                session.begin(),
+            ):
                 yield session
         except IntegrityError as error:
             raise LedgerError(
@@ -183,7 +189,8 @@ class Database:
     def _reached(self) -> Iterator[None]:
         """A driver's error as ours."""
         try:
-            yield
+            with waiting_for(self._name):
+                yield
         except DBAPIError as error:
             raise self._unreachable(error) from error
 
