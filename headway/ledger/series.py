@@ -40,7 +40,7 @@ class Progress(Repository):
 
     def latest(self, run_id: str) -> ProgressPoint | None:
         """The newest point of the newest attempt that has any."""
-        with self._database.transaction() as session:
+        with self._database.reading() as session:
             newest = (col(ProgressRow.attempt).desc(), col(ProgressRow.number).desc())
             query = select(ProgressRow).where(ProgressRow.run_id == run_id).order_by(*newest)
             row = session.exec(query.limit(1)).first()
@@ -48,7 +48,7 @@ class Progress(Repository):
 
     def series(self, run_id: str, attempt: int) -> list[ProgressPoint]:
         """All points of an attempt, in order."""
-        with self._database.transaction() as session:
+        with self._database.reading() as session:
             query = (
                 select(ProgressRow)
                 .where(ProgressRow.run_id == run_id, ProgressRow.attempt == attempt)
@@ -77,7 +77,7 @@ class Traces(Repository):
 
     def all(self, source: str | None = None) -> list[Trace]:
         """All traces, or those of one source, oldest first."""
-        with self._database.transaction() as session:
+        with self._database.reading() as session:
             query = select(TraceRow).order_by("trace_id")
             if source is not None:
                 query = query.where(TraceRow.source == source)
@@ -85,7 +85,7 @@ class Traces(Repository):
 
     def newest(self, network: str, limit: int) -> list[Trace]:
         """The *limit* newest traces of *network* (the recipe, for runs that name none)."""
-        with self._database.transaction() as session:
+        with self._database.reading() as session:
             query = (
                 select(TraceRow)
                 .where(TraceRow.network == network)
@@ -96,7 +96,7 @@ class Traces(Repository):
 
     def count(self) -> int:
         """How many traces there are."""
-        with self._database.transaction() as session:
+        with self._database.reading() as session:
             return session.exec(select(func.count()).select_from(TraceRow)).one()
 
 
