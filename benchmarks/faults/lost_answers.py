@@ -19,8 +19,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from headway.errors import LedgerUnreachable  # noqa: E402 - from the project's root
-from headway.ledger import Ledger  # noqa: E402
+from headway.ledger import Ledger  # noqa: E402 - from the project's root
 from headway.model.run import ExitKind  # noqa: E402
 from tests.support import ledger_faults as faults  # noqa: E402
 from tests.support import postgresql  # noqa: E402
@@ -59,7 +58,7 @@ def _ledger(database: str, jobs: int, seed: int) -> int:
         with faults.commits_reported_failed(SHARE, seed) as lost:
             for number in range(jobs):
                 run_id = f"lost-{number}"
-                _go_through(ledger, run_id, chance)
+                faults.go_through(ledger, run_id, chance)
                 if not number % 50:
                     _say(f"{database}: {number} jobs, {lost[0]} answers lost")
         for number in range(jobs):
@@ -77,22 +76,6 @@ def _ledger(database: str, jobs: int, seed: int) -> int:
         flush=True,
     )
     return int(bool(doubled))
-
-
-def _go_through(ledger: Ledger, run_id: str, chance: random.Random) -> None:
-    """One job to its end, by callers who believe what they are told."""
-    handed_in = False
-    while True:
-        try:
-            if not handed_in:
-                faults.enqueue(ledger, run_id)
-                handed_in = True
-            run = ledger.runs.get(run_id)
-            if run.told_end_at is not None and faults.is_over(ledger, run):
-                return
-            faults.next_step(ledger, run, chance, gone=0.0)
-        except LedgerUnreachable:
-            continue
 
 
 @contextmanager
