@@ -167,6 +167,12 @@ class Cgroups:
             cpu_s=cpu_s,
         )
 
+    def below(self, group: str) -> set[str]:
+        """Names of the groups in *group*, of every hierarchy; none where there is no such group."""
+        roots = {mount_point for _, mount_point in self._mounts.values()}
+        walks = (next(os.walk(root / group.lstrip("/")), None) for root in roots)
+        return {name for found in walks if found is not None for name in found[1]}
+
     def remove(self, group: str) -> None:
         """Remove *group* and what is below it from every hierarchy. Idempotent.
 

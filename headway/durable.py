@@ -5,7 +5,13 @@ behind it, since names and contents reach the disk apart from each other.
 """
 
 import os
+import shutil
+from contextlib import suppress
 from pathlib import Path
+
+UNFINISHED = ".new-"
+"""How the name of a folder begins that is still being filled."""
+_FILLED_WITHIN_S = 30.0
 
 
 def replace_file(
@@ -53,3 +59,20 @@ def sync_folder(folder: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def remove_unfinished(parent: Path, now_s: float) -> list[Path]:
+    """Remove folders in *parent* that nobody can still be filling; which those were.
+
+    Args:
+        parent: Where they lie.
+        now_s: The time, in seconds since the epoch. A process that was stopped for longer than
+            it takes to fill one finds its folder gone, and fails without having done anything.
+    """
+    removed = []
+    for folder in parent.glob(f"{UNFINISHED}*"):
+        with suppress(FileNotFoundError):  # it was finished, or another process removes it
+            if now_s - folder.stat().st_mtime > _FILLED_WITHIN_S:
+                shutil.rmtree(folder)
+                removed.append(folder)
+    return removed

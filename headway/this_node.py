@@ -111,13 +111,18 @@ def owners(site: Site) -> tuple[dict[int, str], dict[str, int]]:
     held: dict[str, int] = {}
     try:
         running = [each for each in site.runtime.containers() if each.pids]
-        for each in running:
-            run_of_pid |= dict.fromkeys(each.pids, each.run_id)
-            used_bytes = site.runtime.usage(each.name).host_used_bytes
-            if used_bytes is not None:
-                held[each.run_id] = held.get(each.run_id, 0) + used_bytes
     except HeadwayError as error:
         log.debug("what runs hold of this node is not known: %s", error)
+        return run_of_pid, held
+    for each in running:
+        run_of_pid |= dict.fromkeys(each.pids, each.run_id)
+        try:
+            used_bytes = site.runtime.usage(each.name).host_used_bytes
+        except HeadwayError as error:
+            log.debug("what container %s holds is not known: %s", each.name, error)
+            continue
+        if used_bytes is not None:
+            held[each.run_id] = held.get(each.run_id, 0) + used_bytes
     return run_of_pid, held
 
 

@@ -1,14 +1,21 @@
 """Attempts: what the run's own row forgets when the next attempt begins."""
 
-from sqlmodel import Session, select
+from collections.abc import Sequence
+from datetime import timedelta
+
+from sqlalchemy import and_, case, func, or_
+from sqlmodel import Session, col, select
 
 from headway.ledger.codec import record
 from headway.ledger.columns import now
 from headway.ledger.database import Repository
 from headway.ledger.tables import AttemptRow, RunRow
-from headway.model.attempt_record import AttemptRecord
+from headway.model.attempt_record import AttemptRecord, Failures
 from headway.model.lease import Fence
-from headway.model.run import Exit, Measurement
+from headway.model.run import PROGRAM_FAILURES, Exit, ExitKind, Measurement
+
+INFRASTRUCTURE_COUNTS_FOR = timedelta(hours=1)
+"""So long an attempt that node or engine ended counts against its run's retries."""
 
 
 class Attempts(Repository):
@@ -19,6 +26,23 @@ class Attempts(Repository):
         with self._database.transaction() as session:
             query = select(AttemptRow).where(AttemptRow.run_id == run_id).order_by("attempt")
             return [record(AttemptRecord, row, exit=row.exit()) for row in session.exec(query)]
+
+    def failures(self, run_ids: Sequence[str]) -> dict[str, Failures]:
+        """How many attempts of each run failed, by whose failure it was; `Failures` has how long.
+
+        Nothing of runs of which none did.
+        """
+        with self._database.transaction() as session:
+            lately = col(AttemptRow.ended_at) > now(session) - INFRASTRUCTURE_COUNTS_FOR
+            program = col(AttemptRow.exit_kind).in_(PROGRAM_FAILURES)
+            infrastructure = and_(col(AttemptRow.exit_kind) == ExitKind.INFRASTRUCTURE, lately)
+            query = select(
+                AttemptRow.run_id,
+                func.count(case((program, 1))),
+                func.count(case((infrastructure, 1))),
+            ).where(col(AttemptRow.run_id).in_(run_ids), or_(program, infrastructure))
+            rows = session.exec(query.group_by(col(AttemptRow.run_id)))
+            return {run_id: Failures(*counts) for run_id, *counts in rows}
 
 
 def note_claim(session: Session, run: RunRow) -> None:

@@ -31,6 +31,21 @@ class AttemptRecord:
 
 
 @dataclass(frozen=True, slots=True)
+class Failures:
+    """Attempts of a run that failed so far, by whose failure it was.
+
+    A program that runs out of memory does so again: that counts for as long as
+    the run lasts. What node or engine failed is over some time later, and must
+    not end a healthy run of weeks.
+    """
+
+    program: int = 0
+    """Ran out of host or GPU memory."""
+    infrastructure: int = 0
+    """Ended by node or engine, within the last hour."""
+
+
+@dataclass(frozen=True, slots=True)
 class ProgressSnapshot:
     """How far an attempt is, as whoever follows it last said."""
 

@@ -62,6 +62,10 @@ class ExitKind(enum.StrEnum):
     """Never started: bad input, impossible demand, data set or image missing."""
 
 
+PROGRAM_FAILURES = frozenset({ExitKind.OUT_OF_MEMORY, ExitKind.GPU_OUT_OF_MEMORY})
+"""The program's own failures that another attempt can mend: it gets more memory."""
+
+
 class StepState(enum.StrEnum):
     """State of one of the five steps of a run."""
 

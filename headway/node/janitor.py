@@ -17,13 +17,14 @@ from headway.errors import (
     RunUnknown,
 )
 from headway.ledger.records import RunRecord
+from headway.model.attempt_record import Failures
 from headway.model.job_text import kept_job
 from headway.model.lease import Lease
 from headway.model.run import GRANTED, ExitKind, RunState
 from headway.node.flowrun import live_flow
 from headway.node.mending import Case, Mender, Mending, PrefectRun, same
 from headway.node.sweep import sweep
-from headway.policy.demand import attempts_left
+from headway.policy.demand import survives_the_site
 from headway.policy.reconcile import (
     FLOW_STARTS_WITHIN_S,
     ON_PREFECT,
@@ -115,7 +116,7 @@ class Janitor:
         containers = {c.name: c for c in self._site.runtime.containers()}
         ids = [run.run_id for run in runs]
         starts = ledger.flow_starts.lately(ids, FLOW_STARTS_WITHIN_S)
-        now = ledger.runs.of(ids)
+        now, failed = ledger.runs.of(ids), ledger.attempts.failures(ids)
         leases = {each.run_id: each for each in ledger.leases.live(node) if each.gang_rank == 0}
         overdue = {lease.run_id for lease in ledger.leases.overdue(node)}
         wanted: set[str] = set()
@@ -127,7 +128,8 @@ class Janitor:
             if run.run_id not in now or not same(run, now[run.run_id]):
                 continue
             said = prefect.get(run.run_id, _DELETED)
-            case = Case(run, lease, name, said, starts.get(run.run_id, 0))
+            failures = failed.get(run.run_id, Failures())
+            case = Case(run, lease, name, said, starts.get(run.run_id, 0), failures)
             container, late = _state_of(containers.get(name)), run.run_id in overdue
             mendings += self._look_after(case, flows[run.run_id], container, overdue=late)
         self._guard_network()
@@ -201,9 +203,12 @@ class Janitor:
         """
         ledger, done = self._site.ledger, []
         leases = {each.run_id: each for each in ledger.leases.live(node) if each.gang_rank == 0}
-        for run in ledger.runs.on_node(node):
-            name = container_name(run.run_id, run.attempt)
-            case = Case(run, leases.get(run.run_id), name, prefect.get(run.run_id, _DELETED))
+        runs = ledger.runs.on_node(node)
+        failed = ledger.attempts.failures([run.run_id for run in runs])
+        for run in runs:
+            name, said = container_name(run.run_id, run.attempt), prefect.get(run.run_id, _DELETED)
+            failures = failed.get(run.run_id, Failures())
+            case = Case(run, leases.get(run.run_id), name, said, failures=failures)
             seen = _situation(case)
             # Of a gang, only the run that leads it is tried again.
             seen = replace(seen, attempts_left=not seen.is_rank and seen.attempts_left)
@@ -245,7 +250,7 @@ def _situation(case: Case) -> Situation:
         prefect=case.prefect.view,
         has_lease=case.lease is not None,
         flow_starts=case.flow_starts,
-        attempts_left=job is not None and attempts_left(run.attempt, job.retries, run.preemptions),
+        attempts_left=job is not None and survives_the_site(job.retries, case.failures),
         is_rank=run.gang_id is not None,
         leads_gang=job is not None and job.resources.nodes > 1 and run.gang_id is None,
         exit_kind=run.exit.kind if run.exit is not None else ExitKind.OK,

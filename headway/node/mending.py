@@ -5,10 +5,11 @@ import os
 import signal
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 
 from headway.ledger.records import RunRecord
+from headway.model.attempt_record import Failures
 from headway.model.job_text import stop_grace_s
 from headway.model.lease import Fence, Lease
 from headway.model.run import DELETED, Exit, ExitKind, Measurement, cancelled_by
@@ -53,6 +54,8 @@ class Case:
     prefect: PrefectRun
     flow_starts: int = 0
     """Flow processes that were started for it lately."""
+    failures: Failures = field(default_factory=Failures)
+    """Of its attempts so far."""
 
     @property
     def fence(self) -> Fence:

@@ -67,10 +67,15 @@ def remove(site: Site, run_id: str) -> bool:
     if folder.is_symlink() or not folder.is_dir():
         return False
     folder.rename(gone)
+    complete_removals(site)
+    return True
+
+
+def complete_removals(site: Site) -> None:
+    """Remove what removals that were killed have left, and what one has just begun."""
     for left in site.settings.runs_dir.glob(f"{_GONE}*"):
         with suppress(FileNotFoundError):  # another process is at it
             shutil.rmtree(left)
-    return True
 
 
 def tidy(site: Site) -> int:

@@ -4,9 +4,11 @@ Whatever fails is tried again with the janitor's next round.
 """
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
-from headway.errors import HeadwayError, RunUnknown
+from headway.durable import remove_unfinished
+from headway.errors import HeadwayError, LedgerUnreachable, RunUnknown
 from headway.model.run import GRANTED, RunState
 from headway.node.flowrun import live_flow
 from headway.run.here import forget_secrets
@@ -27,20 +29,37 @@ def sweep(
         containers: All that the runtime had before the round.
         without_run: Those of them that stand for no attempt of a run that the round was about.
     """
+    at_work = {container.run_id for container in containers}
+    with _trying("leases of gangs"):
+        _release_untaken(site)
+    for container in without_run:
+        with _trying(f"container {container.name}"):
+            _remove(site, container)
+    with _trying("secrets"):
+        _remove_secrets(site)
+    with _trying("data sets in use"):
+        _release_data(site, at_work)
+    with _trying("the cache"):
+        site.cache.sweep()
+    with _trying("what the runtime left"):
+        site.runtime.sweep()
+
+
+@contextmanager
+def _trying(what: str) -> Iterator[None]:
+    """One thing that fails keeps nothing else from being swept."""
+    try:
+        yield
+    except LedgerUnreachable:
+        raise  # it would be the same for everything else, each after a long wait
+    except (HeadwayError, OSError) as error:
+        log.warning("%s: %s; tried again next round", what, error)
+
+
+def _release_untaken(site: Site) -> None:
     settings = site.settings
     for gang_id in site.ledger.leases.release_untaken(settings.node, settings.lease_ttl_s):
         log.warning("gang %s did not begin its part here: its lease is released", gang_id)
-    for container in without_run:
-        try:
-            _remove(site, container)
-        except HeadwayError as error:
-            log.warning("container %s: %s; tried again next round", container.name, error)
-    _remove_secrets(site)
-    try:
-        _release_data(site, {container.run_id for container in containers})
-        site.cache.sweep()
-    except HeadwayError as error:
-        log.warning("the cache was not swept: %s; tried again next round", error)
 
 
 def _remove(site: Site, container: ContainerStatus) -> None:
@@ -62,7 +81,10 @@ def _remove_secrets(site: Site) -> None:
         # A flow lays them down before it creates the container.
         if folder.name not in names and live_flow(site.settings.state_dir, run_id) is None:
             log.warning("secrets of %s were left: removed", folder.name)
-            forget_secrets(site.settings, folder.name)
+            with _trying(f"secrets of {folder.name}"):
+                forget_secrets(site.settings, folder.name)
+    for left in remove_unfinished(site.settings.secrets_dir, site.clock.now().timestamp()):
+        log.warning("secrets in %s were never finished: removed", left.name)
 
 
 def _release_data(site: Site, at_work: set[str]) -> None:
@@ -71,7 +93,8 @@ def _release_data(site: Site, at_work: set[str]) -> None:
     for run_id in {run_id for each in sets for run_id in each.run_ids} - at_work:
         if live_flow(site.settings.state_dir, run_id) is None and _is_over_here(site, run_id):
             log.warning("run %s still held a data set here: released", run_id)
-            site.cache.release(run_id)
+            with _trying(f"data sets of run {run_id}"):
+                site.cache.release(run_id)
 
 
 def _is_over_here(site: Site, run_id: str) -> bool:

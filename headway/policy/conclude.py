@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from headway.model.attempt_record import Failures
 from headway.model.lease import Demand
 from headway.model.node import NodeSpace
 from headway.model.run import Exit, ExitKind
@@ -38,11 +39,10 @@ class AttemptEnd:
     """An attempt that has ended."""
 
     exit_: Exit
-    attempt: int
     retries: int
     """So often its job may be tried again."""
-    preemptions: int = 0
-    """So many of its run's attempts were stopped for other runs, and count as none."""
+    before: Failures = field(default_factory=Failures)
+    """How often its run's attempts had failed before this one."""
     override: Mapping[str, Any] = field(default_factory=dict)
     """What its run was given more of after attempts before, as `demand.raised` takes it."""
     had: Had | None = None
@@ -73,10 +73,7 @@ def conclude(end: AttemptEnd) -> Ended | Again:
     had all that a node of the site could give.
     """
     kind = end.exit_.kind
-    again = runs_again(
-        end.exit_, attempt=end.attempt, retries=end.retries, preemptions=end.preemptions
-    )
-    if not again:
+    if not runs_again(end.exit_, end.retries, end.before):
         return Ended(end.exit_)
     if kind is ExitKind.PREEMPTED:
         return Again(end.exit_, end.override)

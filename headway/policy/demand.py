@@ -4,9 +4,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from headway.model.attempt_record import Failures
 from headway.model.lease import Basis, Demand, Sharing
 from headway.model.node import Node, NodeSpace, is_of_type
-from headway.model.run import Exit, ExitKind
+from headway.model.run import PROGRAM_FAILURES, Exit, ExitKind
 from headway.policy.admission import possible
 
 RETRY_FACTOR = 1.5
@@ -98,22 +99,27 @@ def sooner_on_cpu(
     return cpu_runtime_s < gpu_wait_s + gpu_runtime_s
 
 
-def runs_again(exit_: Exit, *, attempt: int, retries: int, preemptions: int = 0) -> bool:
+def runs_again(exit_: Exit, retries: int, before: Failures) -> bool:
     """Whether an attempt that ended so is followed by another one.
 
     A program's own failure is never repeated: it would fail again. What the
-    node or the memory limit ended is, *retries* times. What was preempted
-    always is: those *preemptions* count as no attempts.
+    memory limit ended is, *retries* times in the life of the run; what node or
+    engine ended, *retries* times an hour. What was preempted always is.
+
+    Args:
+        exit_: How the attempt ended.
+        retries: So often its job may be tried again.
+        before: How often its run's attempts had failed before this one.
     """
-    if exit_.kind is ExitKind.PREEMPTED:
-        return True
-    again = {ExitKind.OUT_OF_MEMORY, ExitKind.GPU_OUT_OF_MEMORY, ExitKind.INFRASTRUCTURE}
-    return exit_.kind in again and attempts_left(attempt, retries, preemptions)
+    if exit_.kind is ExitKind.INFRASTRUCTURE:
+        return survives_the_site(retries, before)
+    more_memory = exit_.kind in PROGRAM_FAILURES and before.program < retries
+    return more_memory or exit_.kind is ExitKind.PREEMPTED
 
 
-def attempts_left(attempt: int, retries: int, preemptions: int) -> bool:
-    """Whether *attempt* may be followed by another; being preempted costs none."""
-    return attempt - preemptions <= retries
+def survives_the_site(retries: int, before: Failures) -> bool:
+    """Whether a run goes on when node or engine end its attempt now."""
+    return before.infrastructure < retries
 
 
 def after_out_of_memory(demand: Demand, peak_bytes: int | None, largest_bytes: int) -> int | None:

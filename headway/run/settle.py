@@ -1,5 +1,6 @@
 """Settles an attempt that has ended: how, what it used, what it teaches, and what follows."""
 
+from headway.model.attempt_record import Failures
 from headway.model.lease import Demand
 from headway.model.run import Exit, ExitKind, Measurement
 from headway.policy.conclude import AttemptEnd, Ended, Had, conclude, preempted
@@ -48,16 +49,9 @@ def conclude_attempt(
     Returns:
         The exit, with what follows; another one where the run was ended meanwhile.
     """
-    runs = attempt.site.ledger.runs
-    end = AttemptEnd(
-        exit_,
-        attempt.number,
-        attempt.job.retries,
-        attempt.record.preemptions,
-        attempt.override,
-        had,
-    )
-    found = conclude(end)
+    runs, run_id = attempt.site.ledger.runs, attempt.run_id
+    before = attempt.site.ledger.attempts.failures([run_id]).get(run_id, Failures())
+    found = conclude(AttemptEnd(exit_, attempt.job.retries, before, attempt.override, had))
     if isinstance(found, Ended):
         return runs.finish(attempt.fence, found.exit_, measured or Measurement())
     more = found.override or None

@@ -204,6 +204,13 @@ class Runtime(Protocol):
         """
         ...
 
+    def sweep(self) -> None:
+        """Remove what is nobody's: of creations that were killed, of containers others removed.
+
+        The node's janitor calls it with every round; no container is touched.
+        """
+        ...
+
     def guard_network(self) -> str:
         """Put back in place what keeps containers from the node and from each other.
 

@@ -10,6 +10,8 @@ import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
+from headway.durable import UNFINISHED
+
 TARGET = "/run/secrets"
 """Where a container finds them."""
 
@@ -25,7 +27,7 @@ def write(folder: Path, values: Mapping[str, str], owner: tuple[int, int] | None
     # Others may pass, to what is theirs, but not look around.
     folder.parent.mkdir(mode=0o711, parents=True, exist_ok=True)
     folder.parent.chmod(0o711)
-    part = folder.with_name(f".new-{secrets.token_hex(8)}")
+    part = folder.with_name(f"{UNFINISHED}{secrets.token_hex(8)}")
     part.mkdir(mode=0o700)
     try:
         for name, value in values.items():

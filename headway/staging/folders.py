@@ -10,6 +10,7 @@ the index (the ledger); it is asked and told only under the key's lock.
 """
 
 import errno
+import logging
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -23,6 +24,8 @@ from headway.staging.index import StagedIndex
 from headway.staging.locks import FileLocks
 from headway.staging.manifest import Manifest
 from headway.staging.partial import Note, Partial
+
+log = logging.getLogger(__name__)
 
 _BUDGET_LOCK = "budget"
 
@@ -77,9 +80,12 @@ class CacheFolders:
         with self.writing("", 0):
             removed += self._remove_dead()
             known = self._known()
-            for folder in sorted(self.sets.iterdir()):
-                if folder.name not in known:
-                    removed += self._remove_unknown(folder.name)
+            there = {folder.name for folder in self.sets.iterdir()}
+            for key in sorted(there - known):
+                with _trying(self.sets / key):
+                    removed += self._remove_unknown(key)
+            for key in sorted(known - there):
+                self._forget_missing(key)
             for name in self._locks.names():
                 with self._locks.held_if_free(name) as free:
                     if free and not (self.sets / name).exists():
@@ -135,6 +141,12 @@ class CacheFolders:
             self._discard(key)
             return True
 
+    def _forget_missing(self, key: str) -> None:
+        """Tell the index of a set that is not there: its fetch died before its last step."""
+        with self._locks.held_if_free(key) as free:
+            if free and not (self.sets / key).exists():
+                self._index.remove(self._node, key)
+
     def _known(self) -> set[str]:
         return {each.key for each in self._index.list(self._node)}
 
@@ -163,7 +175,7 @@ class CacheFolders:
         """Remove what fetches left whose lock nobody holds."""
         removed = 0
         for key in {each.key for each in Partial.found_in(self.tmp)}:
-            with self._locks.held_if_free(key) as free:
+            with _trying(self.tmp / key), self._locks.held_if_free(key) as free:
                 removed += self.remove_partials(key) if free else 0
         return removed
 
@@ -182,3 +194,12 @@ class CacheFolders:
                 free = shutil.disk_usage(self._root).free
                 raise CacheFull(uri, needed_bytes, free) from error
             raise CacheUnusable(str(self._root), error.strerror or str(error)) from error
+
+
+@contextmanager
+def _trying(folder: Path) -> Iterator[None]:
+    """One folder that cannot be removed keeps no other one, and no fetch."""
+    try:
+        yield
+    except OSError as error:
+        log.warning("%s of the cache stays: %s; tried again with the next sweep", folder, error)

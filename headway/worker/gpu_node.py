@@ -32,7 +32,7 @@ from headway.node.daemon import worker_daemon
 from headway.node.flowrun import FENCED
 from headway.node.forkstart import stub_command
 from headway.node.janitor import Janitor
-from headway.node.prune import tidy
+from headway.node.prune import complete_removals, tidy
 from headway.node.sampler import SAMPLE_EVERY_S, Sampler
 from headway.policy.claims import CLAIM_LIMIT_S
 from headway.policy.reconcile import FLOW_STARTS_WITHIN_S
@@ -331,6 +331,7 @@ class GpuNodeWorker(BaseWorker[BaseJobConfiguration, BaseVariables, BaseWorkerRe
         self._reading = await anyio.to_thread.run_sync(self._sampler.tick)
 
     async def _prune(self) -> None:
+        await anyio.to_thread.run_sync(complete_removals, self._site)
         if not self._house_kept:
             return  # how long runs are kept may have changed: the blocks are read first
         await anyio.to_thread.run_sync(tidy, self._site)

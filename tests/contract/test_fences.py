@@ -10,8 +10,8 @@ import pytest
 from headway.errors import IllegalTransition, InvalidInput, LeaseLost
 from headway.ledger import Ledger
 from headway.ledger.progress_snapshots import NOT_KEPT_YET
-from headway.ledger.tables import RunRow
-from headway.model.attempt_record import ProgressSnapshot
+from headway.ledger.tables import AttemptRow
+from headway.model.attempt_record import Failures, ProgressSnapshot
 from headway.model.lease import Demand, Fence, Lease, Wait
 from headway.model.node import Capacity, Node
 from headway.model.progress import ProgressPoint
@@ -308,16 +308,33 @@ def test_a_run_that_waits_is_suspended_as_the_same_attempt(ledger: Ledger) -> No
     assert ledger.runs.get("a").suspended_at is None
 
 
-# --- flow processes ---
+# --- how often its attempts have failed ---
 
 
-def test_flow_processes_are_counted_by_the_hour(ledger: Ledger) -> None:
-    assert [ledger.runs.note_flow_start("a") for _ in range(3)] == [1, 2, 3]
+def failed_so(ledger: Ledger, exit_: Exit) -> None:
+    fence = admit(ledger).fence
+    begin(ledger, fence)
+    ledger.runs.requeue(fence, exit_)
+    ledger.leases.release(fence)
+
+
+def test_the_programs_failures_count_for_life_and_the_infrastructures_for_an_hour(
+    ledger: Ledger,
+) -> None:
+    assert ledger.attempts.failures(["a", "nobody"]) == {}
+    failed_so(ledger, LOST)
+    failed_so(ledger, Exit(ExitKind.PREEMPTED, 143, "for another run"))
+    failed_so(ledger, Exit(ExitKind.OUT_OF_MEMORY, 137, "killed"))
+    failed_so(ledger, Exit(ExitKind.GPU_OUT_OF_MEMORY, 1, "killed"))
+    assert ledger.attempts.failures(["a"]) == {"a": Failures(program=2, infrastructure=1)}
     with ledger._database.transaction() as session:
-        row = session.get_one(RunRow, "a")
-        assert row.flow_starts_since is not None
-        row.flow_starts_since -= timedelta(hours=2)
-    assert ledger.runs.note_flow_start("a") == 1
+        for attempt in range(1, 5):
+            row = session.get_one(AttemptRow, ("a", attempt))
+            assert row.ended_at is not None
+            row.ended_at -= timedelta(minutes=61)
+    assert ledger.attempts.failures(["a"]) == {"a": Failures(program=2, infrastructure=0)}
+    failed_so(ledger, LOST)
+    assert ledger.attempts.failures(["a"]) == {"a": Failures(program=2, infrastructure=1)}
 
 
 def test_a_fence_is_of_one_attempt_and_one_lease(ledger: Ledger) -> None:

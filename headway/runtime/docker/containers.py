@@ -1,13 +1,13 @@
 """The Docker runtime: containers of one site at the engine of this host."""
 
 import fcntl
+import logging
 import math
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from datetime import datetime
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NoReturn
@@ -17,7 +17,7 @@ from docker.errors import APIError, DockerException, NotFound
 
 from headway.cgroups import Cgroups
 from headway.clock import Clock
-from headway.errors import ContainerMissing, RuntimeFailure
+from headway.errors import ContainerMissing, EngineUnreachable, RuntimeFailure
 from headway.model.container_policy import ContainerPolicy
 from headway.model.image import ImageReference
 from headway.runtime import logfile
@@ -27,6 +27,7 @@ from headway.runtime.docker.enginelog import fetch_into
 from headway.runtime.docker.firewall import Service
 from headway.runtime.docker.memory_kills import was_killed
 from headway.runtime.docker.networks import Networks
+from headway.runtime.docker.status import from_details, from_list, moment, state_of
 from headway.runtime.memory_peak import MemoryPeak
 from headway.runtime.port import (
     BindMount,
@@ -40,12 +41,10 @@ from headway.runtime.port import (
 from headway.runtime.rules import check_image, check_spec
 
 _POLL_S = 0.05
-_STATES = {
-    "created": ContainerState.CREATED,
-    "running": ContainerState.RUNNING,
-    "paused": ContainerState.RUNNING,
-    "restarting": ContainerState.RUNNING,
-}
+_GROUPS = "/headway"
+"""The control group that has those of containers."""
+
+log = logging.getLogger(__name__)
 
 
 class DockerRuntime:
@@ -187,7 +186,8 @@ class DockerRuntime:
 
     def containers(self) -> list[ContainerStatus]:
         """Every container of this site on this node, whatever its state."""
-        return [self._read(found) for found in self._all()]
+        found = (self._status(row) for row in self._rows())
+        return [status for status in found if status is not None]
 
     def wait(self, name: str, timeout_s: float) -> ContainerStatus:
         """Wait up to *timeout_s* for the end; the status then. Raises `ContainerMissing`."""
@@ -290,22 +290,42 @@ class DockerRuntime:
 
     def _logged(self, name: str, stream: str, after: str) -> bytes:
         """What the engine has of a log; a little earlier too, as a float has no nanoseconds."""
-        moment = _moment(after) if after else None
+        since = moment(after) if after else None
         with asking(f"read the log of container {name}"):
             answer: bytes = self.engine.api.logs(
                 name,
                 stdout=stream == "stdout",
                 stderr=stream == "stderr",
                 timestamps=True,
-                since=None if moment is None else moment.timestamp() - 0.001,
+                since=None if since is None else since.timestamp() - 0.001,
             )
         return answer
 
     def trim_logs(self) -> None:
         """Give up the oldest part of every log that is over its limit; offsets stay valid."""
-        for found in self._all():
-            labels = found["Config"]["Labels"]
-            logfile.trim(Path(labels[creation.LOG]), int(labels[creation.LOG_LIMIT]))
+        for row in self._rows():
+            labels = row["Labels"]
+            try:
+                logfile.trim(Path(labels[creation.LOG]), int(labels[creation.LOG_LIMIT]))
+            except (KeyError, ValueError, OSError) as error:
+                log.warning("the log of container %s is not trimmed: %r", row["Id"][:12], error)
+
+    def sweep(self) -> None:
+        """Remove the control groups of containers that others have removed."""
+        if not self._own_group:
+            return
+        groups = self._groups.below(_GROUPS)  # before the containers: a new one has its group
+        own = {name for name in groups if name.startswith(f"{self._site}-")}
+        if not own:
+            return
+        names = {name.lstrip("/") for row in self._rows() for name in row["Names"]}
+        for group in sorted(own - {f"{self._site}-{name}" for name in names}):
+            try:
+                self._groups.remove(f"{_GROUPS}/{group}")
+            except OSError as error:
+                log.warning("control group %s/%s stays: %s", _GROUPS, group, error.strerror)
+            else:
+                log.warning("control group %s/%s was left: removed", _GROUPS, group)
 
     # ----- what the engine says of it -----
 
@@ -324,38 +344,39 @@ class DockerRuntime:
         labels: Mapping[str, str] = self._found(name)["Config"]["Labels"]
         return labels
 
-    def _all(self) -> Iterator[dict[str, Any]]:
+    def _rows(self) -> list[dict[str, Any]]:
+        """The engine's list of this site's containers."""
         with asking("list its containers"):
-            rows = self.engine.api.containers(
+            rows: list[dict[str, Any]] = self.engine.api.containers(
                 all=True, filters={"label": f"{creation.SITE}={self._site}"}
             )
-        for row in rows:
-            try:
-                yield self._found(row["Id"])
-            except ContainerMissing:  # removed since
-                continue
+        return rows
+
+    def _status(self, row: Mapping[str, Any]) -> ContainerStatus | None:
+        """One container of the list; None where it was removed since, or is not headway's.
+
+        An engine may fail at one container for good, whose folder is damaged say. The others
+        must not be taken for gone because of it, nor must this one.
+        """
+        try:
+            return self._read(self._found(row["Id"]))
+        except ContainerMissing:
+            return None
+        except EngineUnreachable as error:
+            if not isinstance(error.__cause__, APIError):
+                raise  # it does not answer at all
+            why: Exception = error
+        except (KeyError, TypeError, ValueError) as error:
+            why = error
+        log.warning("container %s is known by the engine's list alone: %r", row["Id"][:12], why)
+        return from_list(row)
 
     def _read(self, found: Mapping[str, Any]) -> ContainerStatus:
-        name = found["Name"].lstrip("/")
-        labels, state = found["Config"]["Labels"], found["State"]
-        where = _STATES.get(state["Status"], ContainerState.EXITED)
-        started_at, ended_at = _moment(state["StartedAt"]), _moment(state["FinishedAt"])
-        if started_at and ended_at:
-            # The engine notes a start late: a program of 2 ms ends before it.
-            ended_at = max(started_at, ended_at)
-        exited = where is ContainerState.EXITED
-        return ContainerStatus(
-            name=name,
-            run_id=labels[creation.RUN],
-            attempt=int(labels[creation.ATTEMPT]),
-            state=where,
-            exit_code=state["ExitCode"] if exited else None,
-            oom_killed=bool(state["OOMKilled"]),
-            started_at=started_at,
-            ended_at=ended_at if exited else None,
-            pids=self._pids(name, found) if where is ContainerState.RUNNING else (),
-            address=_address(found, self._networks.gang),
-            error=state["Error"],
+        runs = state_of(found["State"]["Status"]) is ContainerState.RUNNING
+        return from_details(
+            found,
+            pids=self._pids(found["Name"].lstrip("/"), found) if runs else (),
+            network=self._networks.gang,
         )
 
     def _pids(self, name: str, found: Mapping[str, Any]) -> tuple[int, ...]:
@@ -369,7 +390,7 @@ class DockerRuntime:
         return self._groups.pids(group)
 
     def _group(self, name: str) -> str:
-        return f"/headway/{self._site}-{name}"
+        return f"{_GROUPS}/{self._site}-{name}"
 
     @cached_property
     def _own_group(self) -> bool:
@@ -397,16 +418,3 @@ def _refused(name: str, error: APIError) -> NoReturn:
             "headway-container-policy/site"
         )
     raise RuntimeFailure(f"container {name} could not be started: {cause}") from error
-
-
-def _address(found: Mapping[str, Any], network: str) -> str:
-    joined = found.get("NetworkSettings", {}).get("Networks") or {}
-    return str(joined[network]["IPAddress"]) if network in joined else ""
-
-
-def _moment(text: str) -> datetime | None:
-    """The engine's time; None for its zero, and for what is no time."""
-    try:
-        return None if text.startswith("0001-") else datetime.fromisoformat(text)
-    except ValueError:  # not every engine writes a time that is not known in the same way
-        return None

@@ -6,6 +6,7 @@ and what the shim wrote down. Nothing runs between the calls but the shims.
 
 import contextlib
 import json
+import logging
 import os
 import secrets
 import shutil
@@ -20,7 +21,7 @@ import psutil
 
 import headway
 from headway.clock import Clock
-from headway.durable import give_name, replace_file
+from headway.durable import UNFINISHED, give_name, remove_unfinished, replace_file
 from headway.errors import ContainerExists, ContainerMissing, RuntimeFailure
 from headway.model.container_policy import ContainerPolicy
 from headway.runtime import logfile
@@ -36,6 +37,8 @@ from headway.runtime.port import (
 from headway.runtime.process import notes, proctree, shim
 from headway.runtime.process.folder import Noted, is_held, read_usage
 from headway.runtime.rules import check_spec, real_source
+
+log = logging.getLogger(__name__)
 
 _POLL_S = 0.02
 _START_TIMEOUT_S = 15.0
@@ -110,7 +113,7 @@ class ProcessRuntime:
         token = secrets.token_hex(16)
         others = [each.spec for each in self._noted() if each.spec and not each.is_over]
         # Filled under another name and renamed: whoever finds it finds all of it.
-        part = self._folders / f".new-{token}"
+        part = self._folders / f"{UNFINISHED}{token}"
         part.mkdir(mode=0o700)
         try:
             asked = notes.noted(spec, user, token, others)
@@ -256,6 +259,13 @@ class ProcessRuntime:
 
     def trim_logs(self) -> None:
         """Nothing to do: the shims trim the logs of what runs."""
+
+    def sweep(self) -> None:
+        """Remove folders of creations and removals that were killed half-way."""
+        for left in remove_unfinished(self._folders, self._clock.now().timestamp()):
+            log.warning("%s was never finished: removed", left)
+        for left in self._folders.glob(".gone-*"):
+            shutil.rmtree(left, ignore_errors=True)
 
     # ----- folders -----
 

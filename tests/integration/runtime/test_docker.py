@@ -22,7 +22,7 @@ from headway.profile.wrap import wrapper
 from headway.runtime.docker.containers import DockerRuntime
 from headway.runtime.port import BindMount, ContainerSpec, ContainerState
 from headway.testing.runtime import Script
-from headway.testing.runtime_harness import SPEAKS, Harness, Program, until, whole_log
+from headway.testing.runtime_harness import SLEEPS, SPEAKS, Harness, Program, until, whole_log
 from headway.units import MIB
 
 pytestmark = pytest.mark.docker
@@ -355,3 +355,23 @@ def test_page_cache_is_no_need_but_shared_memory_is(harness: Harness) -> None:
     on_disk, shared = peaks.values()
     assert on_disk[0] < 20 * MIB <= 40 * MIB <= shared[0]
     assert on_disk[1] >= 40 * MIB
+
+
+def test_the_group_of_a_container_that_others_removed_goes(harness: Harness) -> None:
+    left, runs = harness.spec(SPEAKS), harness.spec(SLEEPS)
+    runtime = harness.started(left)
+    if any("memory peak" in weakness for weakness in runtime.weaknesses()):
+        pytest.skip("this engine's groups are systemd's: none of ours outlives a container")
+    runtime.create(runs)
+    runtime.start(runs.name)
+    runtime.wait(left.name, 20.0)
+    runtime.engine.api.remove_container(left.name, force=True)  # as `docker rm` does
+
+    def groups() -> set[str]:
+        found = Path("/sys/fs/cgroup").glob(f"**/headway/{harness.site}-*")
+        return {path.name.removeprefix(f"{harness.site}-") for path in found}
+
+    assert groups() == {left.name, runs.name}
+    harness.runtime().sweep()
+    assert groups() == {runs.name}
+    assert runtime.inspect(runs.name).state is ContainerState.RUNNING  # type: ignore[union-attr]

@@ -12,7 +12,7 @@ from headway.clock import SystemClock
 from headway.errors import EngineUnreachable, RuntimeFailure
 from headway.model.container_policy import ContainerPolicy, NetworkMode
 from headway.runtime.docker.containers import DockerRuntime
-from headway.runtime.port import ContainerSpec
+from headway.runtime.port import ContainerSpec, ContainerState
 from headway.units import MIB
 
 pytestmark = pytest.mark.filterwarnings(
@@ -177,3 +177,21 @@ def test_an_order_was_refused(engine: Engine, runtime: DockerRuntime, tmp_path: 
         runtime.start(NAME)
     for refused in (created, started):
         assert not isinstance(refused.value, EngineUnreachable)
+
+
+def test_a_container_at_which_the_engine_fails_is_there_and_hides_no_other(
+    engine: Engine, runtime: DockerRuntime, tmp_path: Path
+) -> None:
+    teach_a_created_container(engine, tmp_path / "log")
+    labels = {"headway.site": "site", "headway.run": "run", "headway.attempt": "2"}
+    engine.taught["/containers/json"] = [
+        {"Id": "bad", "Names": ["/headway-run-2"], "Labels": labels, "State": "running"},
+        {"Id": "hand-made", "Names": ["/mine"], "Labels": {"headway.site": "site"}},
+        {"Id": NAME, "Names": [f"/{NAME}"], "Labels": labels, "State": "created"},
+    ]
+    engine.taught["/containers/hand-made/json"] = {"Config": {"Labels": {"headway.site": "site"}}}
+    assert [(each.name, each.attempt, each.state) for each in runtime.containers()] == [
+        ("headway-run-2", 2, ContainerState.RUNNING),
+        (NAME, 1, ContainerState.CREATED),
+    ]
+    runtime.trim_logs()  # none of these logs can be trimmed: the node's worker goes on

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from headway.model.attempt_record import Failures
 from headway.model.lease import Basis, Demand, Sharing
 from headway.model.node import Capacity, Gpu, Node, NodeSpace
 from headway.model.run import Exit, ExitKind
@@ -21,7 +22,7 @@ HAD = Had(DEMAND, None, gpu_bytes=4 * GIB, gpu_above_bytes=5 * GIB, spaces=SPACE
 
 
 def end(kind: ExitKind, had: Had | None = HAD, **more: object) -> AttemptEnd:
-    known = AttemptEnd(Exit(kind, 1, "said"), attempt=1, retries=1, had=had)
+    known = AttemptEnd(Exit(kind, 1, "said"), retries=1, had=had)
     return replace(known, **more)  # type: ignore[arg-type]
 
 
@@ -38,16 +39,20 @@ def test_what_the_site_ended_is_tried_again_as_often_as_the_job_says() -> None:
     assert again == Again(
         Exit(ExitKind.INFRASTRUCTURE, 1, "said; it is tried again"), {"host_memory_bytes": 3}
     )
-    last = end(ExitKind.INFRASTRUCTURE, None, attempt=2)
+    last = end(ExitKind.INFRASTRUCTURE, None, before=Failures(infrastructure=1))
     assert isinstance(conclude(last), Ended)
-    assert isinstance(conclude(replace(last, preemptions=1)), Again)
+    # An hour later that failure is forgotten; the program's are not.
+    assert isinstance(conclude(replace(last, before=Failures(program=1))), Again)
+    again = end(ExitKind.OUT_OF_MEMORY, before=Failures(infrastructure=9))
+    assert isinstance(conclude(again), Again)
+    assert isinstance(conclude(replace(again, before=Failures(program=1))), Ended)
 
 
 def test_a_preempted_run_always_goes_on_and_says_nothing_more() -> None:
     stopped = preempted(Exit(ExitKind.FAILED, 143, "said"), "other")
     assert (stopped.kind, stopped.code) == (ExitKind.PREEMPTED, 143)
     assert "stopped for run other of a higher priority" in stopped.message
-    after = end(ExitKind.OK, exit_=stopped, attempt=9, retries=0, override={"a": 1})
+    after = end(ExitKind.OK, exit_=stopped, before=Failures(9, 9), retries=0, override={"a": 1})
     assert conclude(after) == Again(stopped, {"a": 1})
 
 

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from headway.model.attempt_record import Failures
 from headway.model.lease import Basis, Demand, Sharing
 from headway.model.node import Capacity, Gpu, Node, NodeSpace, Reserve
 from headway.model.run import Exit, ExitKind
@@ -13,6 +14,7 @@ from headway.policy.demand import (
     raised,
     runs_again,
     sooner_on_cpu,
+    survives_the_site,
     within,
 )
 from headway.units import GIB
@@ -112,19 +114,23 @@ AGAIN = {ExitKind.OUT_OF_MEMORY, ExitKind.GPU_OUT_OF_MEMORY, ExitKind.INFRASTRUC
 
 @pytest.mark.parametrize("kind", [kind for kind in ExitKind if kind is not ExitKind.PREEMPTED])
 @pytest.mark.parametrize(
-    ("attempt", "retries", "left"), [(1, 0, False), (1, 1, True), (2, 1, False), (2, 2, True)]
+    ("failed", "retries", "left"), [(0, 0, False), (0, 1, True), (1, 1, False), (1, 2, True)]
 )
-def test_only_what_the_site_or_the_limit_ended_runs_again(kind, attempt, retries, left):
-    exit_ = Exit(kind, 1, "")
-    assert runs_again(exit_, attempt=attempt, retries=retries) is (left and kind in AGAIN)
+def test_only_what_the_site_or_the_limit_ended_runs_again(kind, failed, retries, left):
+    exit_, before = Exit(kind, 1, ""), Failures(failed, failed)
+    assert runs_again(exit_, retries, before) is (left and kind in AGAIN)
 
 
 def test_what_was_preempted_goes_on_and_counts_as_no_retry():
     stopped = Exit(ExitKind.PREEMPTED, 143, "")
-    assert runs_again(stopped, attempt=9, retries=0, preemptions=8)
-    lost = Exit(ExitKind.INFRASTRUCTURE, None, "")
-    assert runs_again(lost, attempt=3, retries=1, preemptions=2)
-    assert not runs_again(lost, attempt=3, retries=1, preemptions=1)
+    assert runs_again(stopped, 0, Failures(9, 9))
+
+
+def test_the_program_and_the_site_are_counted_apart():
+    lost, killed = Exit(ExitKind.INFRASTRUCTURE, None, ""), Exit(ExitKind.OUT_OF_MEMORY, 137, "")
+    assert runs_again(lost, 1, Failures(program=9))
+    assert runs_again(killed, 1, Failures(infrastructure=9))
+    assert not survives_the_site(1, Failures(infrastructure=1))
 
 
 def test_the_cpu_is_taken_only_where_it_is_known_to_be_sooner():

@@ -1,0 +1,239 @@
+"""Whether leases, runs, containers, ports and copies agree: what breaks the site's promises.
+
+One pure function of what was read, `look`. The checks of what lies on the node
+are in `policy.leftovers`, those of Prefect's states in `policy.told`.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator
+from datetime import datetime
+
+from headway.model.lease import Lease, Sharing
+from headway.model.node import Node
+from headway.model.run import GRANTED, RunState
+from headway.policy.audit import Finding, Kind, SeenRun, Snapshot, janitor_of, named
+from headway.policy.leftovers import left_on_the_node
+from headway.policy.told import prefect_disagrees
+from headway.units import format_size
+
+_ROUNDING = 1e-6
+_BY_REMOVAL = "`headway node remove`, given again for this node"
+
+
+def look(seen: Snapshot) -> list[Finding]:
+    """Everything in *seen* that is not as it should be."""
+    checks = (
+        _leases,
+        _granted,
+        _promised,
+        _containers,
+        _flows,
+        _ports,
+        left_on_the_node,
+        prefect_disagrees,
+        _unreadable,
+    )
+    return [finding for check in checks for finding in check(seen)]
+
+
+def confirmed(before: Iterable[Finding], now: Iterable[Finding]) -> list[Finding]:
+    """Those of *now* that were there *before*, or are too young to be called broken.
+
+    Ledger, node and Prefect are not read at one moment: what stands between two
+    readings may look broken in either of them, but hardly in both.
+    """
+    known = {(each.kind, each.subject) for each in before}
+    return [each for each in now if each.under_way or (each.kind, each.subject) in known]
+
+
+def _leases(seen: Snapshot) -> Iterator[Finding]:
+    """Live leases against runs, nodes and their deadlines."""
+    nodes = {node.name for node in seen.ledger.nodes}
+    for lease in seen.ledger.leases:
+        run = seen.ledger.runs.get(lease.run_id)
+        why = _why_wrong(lease, run, nodes)
+        if why:
+            since = run.since if run is not None and run.state not in GRANTED else None
+            grace_s = run.grace_s if run is not None else 0.0
+            yield Finding(
+                Kind.LEASE,
+                str(lease.lease_id),
+                f"lease {lease.lease_id} on {lease.node} of {named(lease.run_id, run)}, "
+                f"attempt {lease.attempt}: {why}",
+                since,
+                janitor_of(lease.node) if lease.node in nodes else _BY_REMOVAL,
+                seen.young(since, grace_s),
+            )
+        elif lease.start_by is not None and lease.start_by < seen.ledger.now:
+            yield Finding(
+                Kind.CLAIM,
+                str(lease.lease_id),
+                f"no flow process has taken up the claim of {named(lease.run_id, run)} "
+                f"on {lease.node} by its deadline",
+                lease.start_by,
+                janitor_of(lease.node),
+                seen.young(lease.start_by),
+            )
+
+
+def _why_wrong(lease: Lease, run: SeenRun | None, nodes: set[str]) -> str:
+    """Why *lease* stands for nothing at work; empty where it does."""
+    if run is None:
+        return "the ledger has no such run"
+    elsewhere = lease.gang_rank == 0 and run.node != lease.node
+    reasons = (
+        (lease.node not in nodes, "this node is none of the site any more"),
+        (run.state is RunState.ENDED, "the run has ended"),
+        (lease.attempt != run.attempt, f"the run is at attempt {run.attempt}"),
+        (run.state is RunState.WAITING, "the run waits"),
+        (elsewhere, f"the run is on {run.node}"),
+    )
+    return next((why for holds, why in reasons if holds), "")
+
+
+def _granted(seen: Snapshot) -> Iterator[Finding]:
+    """Granted runs have a lease; running ones something that runs."""
+    own = {(each.run_id, each.attempt) for each in seen.ledger.leases if each.gang_rank == 0}
+    here = seen.here
+    containers = None if here.containers is None else {each.run_id for each in here.containers}
+    for run in seen.ledger.runs.values():
+        if run.state not in GRANTED:
+            continue
+        if (run.run_id, run.attempt) not in own:
+            what = f"{named(run.run_id, run)} is {run.state.value} on {run.node} without a lease"
+            yield Finding(
+                Kind.NO_LEASE, run.run_id, what, None, janitor_of(run.node), under_way=False
+            )
+        begun = run.state is RunState.RUNNING and run.node == here.node
+        if begun and containers is not None and run.run_id not in {*containers, *here.flows}:
+            what = f"{named(run.run_id, run)} runs here with neither container nor flow process"
+            young = seen.young(run.since)
+            yield Finding(
+                Kind.NO_PROCESS, run.run_id, what, None, janitor_of(run.node), under_way=young
+            )
+
+
+def _promised(seen: Snapshot) -> Iterator[Finding]:
+    """The sum of leases is at most capacity minus reserve, for each node and GPU."""
+    for node in seen.ledger.nodes:
+        leases = [each for each in seen.ledger.leases if each.node == node.name]
+        for what, promised, whole in _sums(node, leases):
+            if promised > whole + _ROUNDING:
+                size = str if what == "CPUs" else _size
+                yield Finding(
+                    Kind.OVERCOMMITTED,
+                    f"{node.name} {what}",
+                    f"{what} of {node.name}: {size(promised)} are promised, {size(whole)} can be",
+                    None,
+                    "the ends of its runs: nothing is granted there until then; a reserve that "
+                    "was raised under running jobs does this, anything else is a bug to report",
+                    under_way=False,
+                )
+
+
+def _sums(node: Node, leases: list[Lease]) -> Iterator[tuple[str, float, float]]:
+    """What of the node is promised, how much of it, and how much of it could be."""
+    capacity, reserve = node.capacity, node.reserve
+    memory_bytes = sum(each.host_memory_bytes for each in leases)
+    yield "host memory", memory_bytes, capacity.host_memory_bytes - reserve.host_memory_bytes
+    yield "CPUs", sum(each.cpus for each in leases), capacity.cpus - reserve.cpus
+    promised: Counter[str] = Counter()
+    for lease in leases:
+        promised.update({grant.uuid: grant.memory_bytes for grant in lease.gpus})
+    for gpu in capacity.gpus:
+        # A whole GPU is promised with its reserve.
+        alone = _is_one_run_alone(gpu.uuid, leases)
+        most = gpu.memory_bytes if alone else gpu.memory_bytes - gpu.reserve_bytes
+        yield f"memory of gpu{gpu.index}", promised[gpu.uuid], most
+
+
+def _is_one_run_alone(uuid: str, leases: list[Lease]) -> bool:
+    grants = [grant for lease in leases for grant in lease.gpus if grant.uuid == uuid]
+    return [grant.sharing for grant in grants] == [Sharing.WHOLE]
+
+
+def _containers(seen: Snapshot) -> Iterator[Finding]:
+    """Containers of this node against the leases on it, and one live one for each run."""
+    here, runs = seen.here, seen.ledger.runs
+    held = {(it.run_id, it.attempt) for it in seen.ledger.leases if it.node == here.node}
+    alive: dict[str, list[str]] = defaultdict(list)
+    for container in here.containers or ():
+        if container.live:
+            alive[container.run_id].append(container.name)
+        if (container.run_id, container.attempt) not in held:
+            run = runs.get(container.run_id)
+            since = run.since if run is not None and run.state not in GRANTED else None
+            yield Finding(
+                Kind.CONTAINER,
+                container.name,
+                f"container {container.name} belongs to no attempt with a lease on {here.node}",
+                since,
+                janitor_of(here.node),
+                seen.young(since, run.grace_s if run is not None else 0.0),
+            )
+    for run_id, names in alive.items():
+        if len(names) > 1:
+            yield Finding(
+                Kind.TWICE,
+                run_id,
+                f"{named(run_id, runs.get(run_id))} is alive {len(names)} times: "
+                f"{', '.join(sorted(names))}",
+                None,
+                f"the guard of {here.node}, which kills what belongs to no live attempt; "
+                "report it, it should never be",
+                under_way=False,
+            )
+
+
+def _flows(seen: Snapshot) -> Iterator[Finding]:
+    """Live flow processes against runs; those of other flows than jobs are in no ledger."""
+    for run_id in sorted(seen.here.flows):
+        run = seen.ledger.runs.get(run_id)
+        if run is None or (run.state in GRANTED and run.node == seen.here.node):
+            continue
+        since: datetime | None = None if run.state in GRANTED else run.since
+        yield Finding(
+            Kind.FLOW,
+            run_id,
+            f"{named(run_id, run)} is {run.state.value}, and a flow process of it is alive here",
+            since,
+            "the flow process, which leaves by itself; where it hangs, kill it: its pid is in "
+            f"state/flows/{run_id}.lock",
+            seen.young(since, run.grace_s),
+        )
+
+
+def _ports(seen: Snapshot) -> Iterator[Finding]:
+    """Every port that is kept belongs to one live lease on its node."""
+    live = {each.lease_id: each.node for each in seen.ledger.leases}
+    of = Counter((each.node, each.port) for each in seen.ledger.ports)
+    for port in seen.ledger.ports:
+        double = of[port.node, port.port] > 1
+        if live.get(port.lease_id) == port.node and not double:
+            continue
+        why = "two leases have it" if double else f"lease {port.lease_id} is released"
+        yield Finding(
+            Kind.PORT,
+            f"{port.node}:{port.port}:{port.lease_id}",
+            f"port {port.port} of {port.node} is kept: {why}",
+            None,
+            "nobody: nothing gets this port until its row of lease_port is deleted; report it",
+            under_way=False,
+        )
+
+
+def _unreadable(seen: Snapshot) -> Iterator[Finding]:
+    for row in seen.ledger.unreadable:
+        yield Finding(
+            Kind.UNREADABLE,
+            row,
+            f"{row} cannot be read: it counts as not there",
+            None,
+            "its user, who cancels the run and submits it again; of a node, its worker at its "
+            "next start",
+            under_way=False,
+        )
+
+
+def _size(size_bytes: float) -> str:
+    return format_size(int(size_bytes))
