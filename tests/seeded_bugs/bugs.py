@@ -109,8 +109,8 @@ BUGS = (
         "headway/ledger/runs.py",
         "            _next_attempt(session, run, exit_, measurement)\n"
         "            if demand_override",
+        "            leased(session, fence).released_at = now(session)\n"
         "            _next_attempt(session, run, exit_, measurement)\n"
-        "            live_lease(session, run.run_id).released_at = now(session)\n"
         "            if demand_override",
         (_MODEL,),
     ),
@@ -199,8 +199,8 @@ BUGS = (
     Bug(
         "the leases of a removed node are renewed",
         "headway/ledger/renewals.py",
-        "if row is None or row.removed_at is not None or",
-        "if row is None or",
+        "return row.removed_at is not None or row.state is NodeState.LOST",
+        "return row.state is NodeState.LOST",
         (f"{_LEDGER}test_a_guard_renews_what_is_alive_on_its_node_and_is_told_what_is_stale",),
     ),
     Bug(
