@@ -109,8 +109,8 @@ BUGS = (
         "headway/ledger/runs.py",
         "            _next_attempt(session, run, exit_, measurement)\n"
         "            if demand_override",
+        "            leased(session, fence).released_at = now(session)\n"
         "            _next_attempt(session, run, exit_, measurement)\n"
-        "            live_lease(session, run.run_id).released_at = now(session)\n"
         "            if demand_override",
         (_MODEL,),
     ),
