@@ -215,18 +215,20 @@ class GpuNodeWorker(BaseWorker[BaseJobConfiguration, BaseVariables, BaseWorkerRe
         In the place of Prefect's, which asks its server nine times for a run, for
         nothing that is used here. What one of these calls raises would end the worker.
         """
-        why = f"it was not started within {CLAIM_LIMIT_S:.0f} s"
-        pending = False
+        why, pending = "Prefect did not let it start", False
         try:
-            with anyio.move_on_after(CLAIM_LIMIT_S):
+            with anyio.move_on_after(CLAIM_LIMIT_S) as limit:
                 pending = await self._propose_pending_state(flow_run)
                 if pending:
                     await self._tasks.start(self._run_to_its_end, flow_run)
+            if limit.cancelled_caught:
+                why = f"it was not started within {CLAIM_LIMIT_S:.0f} s"
         except Exception as error:  # noqa: BLE001 - one run of many: the worker goes on
             why = f"it was not started: {error}"
         finally:
             self._submitting_flow_run_ids.discard(flow_run.id)
             if flow_run.id in self._claims.without_process:
+                log.warning("run %s (%s): %s", flow_run.name, flow_run.id, why)
                 self._release_limit_slot(flow_run.id)
                 await self._claims.give_back([flow_run.id])
                 if pending:
@@ -243,6 +245,7 @@ class GpuNodeWorker(BaseWorker[BaseJobConfiguration, BaseVariables, BaseWorkerRe
             ended = await self.run(flow_run, BaseJobConfiguration(env=dict(env)), task_status)
             if ended.status_code not in (0, FENCED):
                 why = f"its flow process ended with status {ended.status_code}"
+                log.warning("run %s (%s): %s", flow_run.name, flow_run.id, why)
                 await self._propose_crashed_state(flow_run, why)
         finally:
             self._release_limit_slot(flow_run.id)
