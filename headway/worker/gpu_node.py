@@ -44,7 +44,7 @@ from headway.worker.events import LISTEN_AGAIN_S, events
 from headway.worker.flow_process import flow_environment, have_fork_server, start
 from headway.worker.housekeeping import adopt_blocks, adopt_gates, mend
 from headway.worker.offers import instructions, offers, refused
-from headway.worker.pool import PrefectPool
+from headway.worker.pool import PAGE, SHORT_PAGE, PrefectPool
 from headway.worker.tasks import go_on
 from headway.worker.wait_pages import WaitPages
 
@@ -87,6 +87,7 @@ class GpuNodeWorker(BaseWorker[BaseJobConfiguration, BaseVariables, BaseWorkerRe
         self._held_up = asyncio.Event()
         self._mended = self._house_kept = False
         self._called: set[str] = set()
+        self._first_page = PAGE
         self._loop = asyncio.get_running_loop()
         # Prefect's own handling of SIGTERM kills the flows with the worker. Here
         # the flows go on and the next worker takes them up, so it only leaves.
@@ -145,7 +146,8 @@ class GpuNodeWorker(BaseWorker[BaseJobConfiguration, BaseVariables, BaseWorkerRe
         return self._claims.held | self._submitting_flow_run_ids
 
     async def get_and_submit_flow_runs(self) -> list[FlowRun]:
-        """Prefect's poll: the worker's own task makes the pass."""
+        """Prefect's poll: the worker's own task makes the pass, and a thorough one."""
+        self._first_page = PAGE
         self._wake.set()
         return []
 
@@ -164,7 +166,8 @@ class GpuNodeWorker(BaseWorker[BaseJobConfiguration, BaseVariables, BaseWorkerRe
         in_thread = anyio.to_thread.run_sync
         due = self._site.clock.now() + timedelta(seconds=self._prefetch_seconds)
         orphans = await in_thread(self._queue.orphans)
-        new = await self._pool.new_runs(self._queue.known, orphans, due)
+        first_page, self._first_page = self._first_page, SHORT_PAGE
+        new = await self._pool.new_runs(self._queue.known, orphans, due, first_page=first_page)
         flow_names = await self._pool.flow_names(new)
         for wrong_id, why in refused(new, flow_names).items():
             await self._pool.write_state(wrong_id, Failed(message=why))
