@@ -176,8 +176,7 @@ class GpuNodeWorker(BaseWorker[BaseJobConfiguration, BaseVariables, BaseWorkerRe
             await adopt_gates(self._site, self._pool)
         at_once = await in_thread(self._queue.take_in, offered)
         self._called |= self._queue.called
-        slots = None if self._limiter is None else math.floor(self._limiter.available_tokens)
-        decided = await in_thread(partial(self._queue.run_pass, slots=slots))
+        decided = await in_thread(partial(self._queue.run_pass, slots=self._slots))
         if decided.held_up:
             self._held_up.set()
         found = {str(run.id): run for run in new}
@@ -196,10 +195,15 @@ class GpuNodeWorker(BaseWorker[BaseJobConfiguration, BaseVariables, BaseWorkerRe
         self._claims.add(run.id for run in todo.start)
         return [self._entry(run) for run in todo.start]
 
+    @property
+    def _slots(self) -> int | None:
+        """How many runs `--limit` lets this worker submit now; None without it."""
+        return None if self._limiter is None else math.floor(self._limiter.available_tokens)
+
     async def _go_on_claiming(self) -> None:
         """Begin a pass when flow processes have taken claims up that held other runs up."""
         await self._held_up.wait()
-        if await anyio.to_thread.run_sync(self._queue.claims_are_taken_up):
+        if await anyio.to_thread.run_sync(self._queue.may_claim, self._slots):
             self._held_up.clear()
             self._wake.set()
 
