@@ -135,6 +135,7 @@ def test_nothing_is_pruned_before_the_operators_settings_were_read(
     """How long runs are kept may have been changed while no worker was there."""
     pruned: list[object] = []
     monkeypatch.setattr(gpu_node, "tidy", pruned.append)
+    monkeypatch.setattr(gpu_node, "complete_removals", lambda _: None)
     worker: Any = GpuNodeWorker(work_pool_name="p")
     worker._site, worker._house_kept = "site", False
     asyncio.run(worker._prune())
