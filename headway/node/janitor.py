@@ -44,7 +44,7 @@ log = logging.getLogger(__name__)
 _DELETED = PrefectRun(PrefectView.MISSING)
 _A_ROUND = 200
 """Of the runs that wait, and of the ends that Prefect has not heard of, so many are looked at."""
-_SILENT = frozenset({Action.RENEW, Action.NOTE_TOLD, Action.STOP_CONTAINER})
+_SILENT = frozenset({Action.NOTE_TOLD, Action.STOP_CONTAINER})
 """Not worth a line of the log each round."""
 
 
