@@ -88,6 +88,7 @@ class GpuNodeWorker(BaseWorker[BaseJobConfiguration, BaseVariables, BaseWorkerRe
         self._mended = self._house_kept = False
         self._called: set[str] = set()
         self._first_page = PAGE
+        self._next_round_s = 0.0
         self._loop = asyncio.get_running_loop()
         # Prefect's own handling of SIGTERM kills the flows with the worker. Here
         # the flows go on and the next worker takes them up, so it only leaves.
@@ -322,7 +323,11 @@ class GpuNodeWorker(BaseWorker[BaseJobConfiguration, BaseVariables, BaseWorkerRe
 
     async def _mend(self) -> None:
         called, self._called = self._called, set()
-        changed = await mend(self._site, self._janitor, self._pool, called)
+        begun_s = self._site.clock.monotonic_s()
+        whole = begun_s >= self._next_round_s  # else it was woken for something
+        if whole:
+            self._next_round_s = begun_s + _JANITOR_EVERY_S
+        changed = await mend(self._site, self._janitor, self._pool, called, whole=whole)
         if changed or not self._mended:
             self._mended = True
             self._wake.set()
@@ -358,5 +363,6 @@ class GpuNodeWorker(BaseWorker[BaseJobConfiguration, BaseVariables, BaseWorkerRe
         async for event in events():
             if event.asked:
                 self._called.add(event.run_id)
+            if event.urgent:
                 self._housework.set()
             self._wake.set()
