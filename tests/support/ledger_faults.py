@@ -49,15 +49,8 @@ def enqueue(ledger: Ledger, run_id: str) -> None:
     )  # fmt: skip
 
 
-def next_step(ledger: Ledger, run: RunRecord, chance: random.Random, *, gone: float = 0.3) -> None:
-    """Do what comes next for *run*, by what the ledger says of it.
-
-    Args:
-        ledger: The ledger.
-        run: The run as it is now.
-        chance: Decides where several things may come next.
-        gone: Share of the containers that vanish, so that the run goes back to the queue.
-    """
+def next_step(ledger: Ledger, run: RunRecord, chance: random.Random) -> None:
+    """Do what comes next for *run*, by what the ledger says of it."""
     lease = ledger.leases.of_run(run.run_id)
     before = lease is not None and lease.attempt < run.attempt
     match run.state:
@@ -77,7 +70,7 @@ def next_step(ledger: Ledger, run: RunRecord, chance: random.Random, *, gone: fl
             ledger.runs.begin(lease.fence, container="c", runtime="process")
         case RunState.RUNNING:
             fence = fence_of(ledger, run.run_id)
-            if run.attempt < ATTEMPTS and chance.random() < gone:
+            if run.attempt < ATTEMPTS and chance.random() < 0.3:
                 ledger.runs.requeue(fence, GONE)
             else:
                 ledger.runs.finish(fence, OK, Measurement())
