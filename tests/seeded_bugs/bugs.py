@@ -109,8 +109,8 @@ BUGS = (
         "headway/ledger/runs.py",
         "            _next_attempt(session, run, exit_, measurement)\n"
         "            if demand_override",
+        "            leased(session, fence).released_at = now(session)\n"
         "            _next_attempt(session, run, exit_, measurement)\n"
-        "            live_lease(session, run.run_id).released_at = now(session)\n"
         "            if demand_override",
         (_MODEL,),
     ),
@@ -235,7 +235,7 @@ BUGS = (
         "one bad record ends the janitor's round",
         "headway/node/janitor.py",
         "except Exception:  # a supervisor's loop",
-        "except RunUnknown:",
+        "except RunUnknown:  # a supervisor's loop",
         (f"{_WISHES}test_a_run_that_breaks_the_janitor_stops_no_other",),
     ),
     Bug(
@@ -286,13 +286,6 @@ BUGS = (
         "        thread.start()\n",
         "        thread.start()\n        thread.join()\n",
         (f"{_WISHES}test_a_cancel_is_in_the_ledger_at_once_and_no_grace_time_holds_up_others",),
-    ),
-    Bug(
-        "a node decides about what another node has",
-        "headway/node/janitor.py",
-        "if run.pool != self._site.settings.pool or run.state in GRANTED:",
-        "if run.pool != self._site.settings.pool:",
-        (f"{_WISHES}test_what_another_node_has_is_left_alone_though_its_old_container_is_here",),
     ),
     Bug(
         "a claim whose start fails is kept",
