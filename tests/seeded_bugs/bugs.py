@@ -21,6 +21,7 @@ class Bug(NamedTuple):
 _PROTOCOL = "tests/contract/test_protocol.py::"
 _MODEL = f"{_PROTOCOL}test_the_ledger_follows_the_model[sqlite]"
 _RACE = "tests/integration/test_ledger_race.py::test_one_of_many_gets_the_last_slot"
+_FENCES = "tests/contract/test_fences.py::"
 _LEDGER = "tests/contract/test_ledger.py::"
 _WISHES = "tests/integration/test_janitor_wishes.py::"
 _GUARD = "tests/unit/policy/test_guard.py::"
@@ -60,7 +61,7 @@ BUGS = (
         "headway/ledger/fences.py",
         "if lease is None and fence.token:",
         "if lease is None and not fence.run_id:",
-        (_MODEL,),
+        (f"{_FENCES}test_a_stale_attempt_writes_nothing",),
     ),
     Bug(
         "a release compares no token",
@@ -88,7 +89,7 @@ BUGS = (
         "headway/ledger/leases.py",
         "            if given_back_before(session, run, fence):\n",
         "            if given_back_before(session, run, fence) and not run.attempt:\n",
-        (_MODEL,),
+        (f"{_FENCES}test_what_is_written_twice_counts_once",),
     ),
     Bug(
         "an end that is repeated is refused",
@@ -197,11 +198,11 @@ BUGS = (
         (f"{_LEDGER}test_a_node_is_given_away_only_a_margin_after_its_leases_expired[sqlite]",),
     ),
     Bug(
-        "the leases of a removed node are renewed",
+        "the leases of a node that is being removed are renewed",
         "headway/ledger/renewals.py",
         "return row.removed_at is not None or row.state is NodeState.LOST",
-        "return row.state is NodeState.LOST",
-        (f"{_LEDGER}test_a_guard_renews_what_is_alive_on_its_node_and_is_told_what_is_stale",),
+        "return row.removed_at is not None",
+        ("tests/integration/test_node_wait.py::test_from_the_begin_on_its_guard_renews_nothing",),
     ),
     Bug(
         "a guard renews the lease of any attempt of the run",
@@ -235,7 +236,7 @@ BUGS = (
         "one bad record ends the janitor's round",
         "headway/node/janitor.py",
         "except Exception:  # a supervisor's loop",
-        "except RunUnknown:",
+        "except RunUnknown:  # a supervisor's loop",
         (f"{_WISHES}test_a_run_that_breaks_the_janitor_stops_no_other",),
     ),
     Bug(
@@ -286,13 +287,6 @@ BUGS = (
         "        thread.start()\n",
         "        thread.start()\n        thread.join()\n",
         (f"{_WISHES}test_a_cancel_is_in_the_ledger_at_once_and_no_grace_time_holds_up_others",),
-    ),
-    Bug(
-        "a node decides about what another node has",
-        "headway/node/janitor.py",
-        "if run.pool != self._site.settings.pool or run.state in GRANTED:",
-        "if run.pool != self._site.settings.pool:",
-        (f"{_WISHES}test_what_another_node_has_is_left_alone_though_its_old_container_is_here",),
     ),
     Bug(
         "a claim whose start fails is kept",

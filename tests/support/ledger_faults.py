@@ -50,15 +50,8 @@ def enqueue(ledger: Ledger, run_id: str) -> None:
     )  # fmt: skip
 
 
-def next_step(ledger: Ledger, run: RunRecord, chance: random.Random, *, gone: float = 0.3) -> None:
-    """Do what comes next for *run*, by what the ledger says of it.
-
-    Args:
-        ledger: The ledger.
-        run: The run as it is now.
-        chance: Decides where several things may come next.
-        gone: Share of the containers that vanish, so that the run goes back to the queue.
-    """
+def next_step(ledger: Ledger, run: RunRecord, chance: random.Random) -> None:
+    """Do what comes next for *run*, by what the ledger says of it."""
     lease = ledger.leases.of_run(run.run_id)
     before = lease is not None and lease.attempt < run.attempt
     match run.state:
@@ -78,7 +71,7 @@ def next_step(ledger: Ledger, run: RunRecord, chance: random.Random, *, gone: fl
             ledger.runs.begin(lease.fence, container="c", runtime="process")
         case RunState.RUNNING:
             fence = fence_of(ledger, run.run_id)
-            if run.attempt < ATTEMPTS and chance.random() < gone:
+            if run.attempt < ATTEMPTS and chance.random() < 0.3:
                 ledger.runs.requeue(fence, GONE)
             else:
                 ledger.runs.finish(fence, OK, Measurement())
@@ -171,22 +164,6 @@ def killed_once(url: str, run_ids: list[str], seed: int) -> None:
                     next_step(ledger, run, chance)
 
     killed_at(url, chance.randint(1, 120), go_on)
-
-
-def go_through(ledger: Ledger, run_id: str, chance: random.Random) -> None:
-    """One run to its end, by callers who believe what they are told."""
-    handed_in = False
-    while True:
-        try:
-            if not handed_in:
-                enqueue(ledger, run_id)
-                handed_in = True
-            run = ledger.runs.get(run_id)
-            if run.told_end_at is not None and is_over(ledger, run):
-                return
-            next_step(ledger, run, chance, gone=0.0)
-        except LedgerUnreachable:
-            continue
 
 
 def lose_answers(share: float, seed: int) -> list[int]:
