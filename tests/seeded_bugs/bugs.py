@@ -38,7 +38,7 @@ BUGS = (
     Bug(
         "no write lock (SQLite)",
         "headway/ledger/database.py",
-        'exec_driver_sql("BEGIN IMMEDIATE")',
+        'exec_driver_sql("BEGIN" if reads else "BEGIN IMMEDIATE")',
         'exec_driver_sql("BEGIN")',
         (f"{_RACE}[sqlite]",),
     ),
