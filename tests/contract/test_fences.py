@@ -92,7 +92,6 @@ WRITES: dict[str, Callable[[Ledger, Fence], object]] = {
     "begin": lambda ledger, fence: begin(ledger, fence, "on-a"),
     "predict": lambda ledger, fence: ledger.runs.predict(fence, Prediction(1.0), DEMAND),
     "give_back": lambda ledger, fence: ledger.leases.give_back(fence),
-    "renew": lambda ledger, fence: ledger.leases.renew(fence, 6000.0),
     "take_up": lambda ledger, fence: ledger.leases.take_up(fence),
     "resize": lambda ledger, fence: ledger.leases.resize(
         fence, Demand(GIB), reading=None, ttl_s=60.0
@@ -346,6 +345,6 @@ def test_a_fence_is_of_one_attempt_and_one_lease(ledger: Ledger) -> None:
     lease = admit(ledger)
     for other in (replace(lease.fence, attempt=2), replace(lease.fence, token="another")):
         with pytest.raises(LeaseLost):
-            ledger.leases.renew(other, 60.0)
+            ledger.leases.take_up(other)
     values: dict[str, Any] = {"reading": None, "ttl_s": 60.0}
     assert isinstance(ledger.leases.resize(lease.fence, Demand(GIB), **values), Lease)
