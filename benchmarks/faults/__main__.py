@@ -31,13 +31,9 @@ ROWS = (
     Row("lost answers", "lost_answers.py", ("--jobs", "50"), ("--jobs", "5000")),
     Row("lost answers stack", "lost_answers.py", ("--stack", "--jobs", "10"), ("--stack",)),
     Row("races", "../races.py", ("--rounds", "200"), ("--rounds", "10000")),
-    Row("frozen machine", "frozen_nodes.py", ("--times", "1"), ("--times", "50")),
-    Row(
-        "frozen flows", "frozen_nodes.py", ("--what", "flows", "--times", "1"),
-        ("--what", "flows", "--times", "50"),
-    ),
+    Row("frozen nodes", "freeze_and_wake.py", ("--times", "2"), ("--times", "50")),
     Row("short jobs", "short_jobs_killed.py", ("--jobs", "20", "--every", "10"), ("--peace",)),
-)  # fmt: skip
+)
 
 
 def main() -> int:

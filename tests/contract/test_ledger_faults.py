@@ -13,6 +13,7 @@ from headway.ledger import Ledger
 from headway.model.lease import Lease
 from headway.model.run import RunState
 from tests.support import ledger_faults as faults
+from tests.support import lost_answers
 from tests.support import postgresql as postgresql_support
 
 KILLS = 25
@@ -53,15 +54,12 @@ def test_a_submission_killed_before_its_commit_is_handed_in_again_once(
 
 
 def test_what_was_committed_and_reported_failed_is_done_once(ledger: Ledger) -> None:
-    chance, runs = Random(2), [f"run-{number}" for number in range(15)]
+    chance = Random(2)
     with faults.commits_reported_failed(0.2, seed=3) as lost:
-        for run_id in runs:
-            faults.go_through(ledger, run_id, chance)
-    assert lost[0] > len(runs)
-    records = [ledger.runs.get(run_id) for run_id in runs]
-    assert {(run.state, run.attempt) for run in records} == {(RunState.ENDED, 1)}
-    assert all(len(ledger.attempts.of_run(run_id)) == 1 for run_id in runs)
-    assert faults.broken(ledger, runs) == []
+        wanted = [lost_answers.carry_out(ledger, f"run-{number}", chance) for number in range(10)]
+    assert lost[0] > 20
+    assert [amiss for each in wanted for amiss in lost_answers.doubled(ledger, each)] == []
+    assert faults.broken(ledger, [each.run_id for each in wanted]) == []
 
 
 def test_a_full_disk_is_said_and_nothing_is_half_there(tmp_path) -> None:

@@ -21,6 +21,7 @@ class Bug(NamedTuple):
 _PROTOCOL = "tests/contract/test_protocol.py::"
 _MODEL = f"{_PROTOCOL}test_the_ledger_follows_the_model[sqlite]"
 _RACE = "tests/integration/test_ledger_race.py::test_one_of_many_gets_the_last_slot"
+_FENCES = "tests/contract/test_fences.py::"
 _LEDGER = "tests/contract/test_ledger.py::"
 _WISHES = "tests/integration/test_janitor_wishes.py::"
 _GUARD = "tests/unit/policy/test_guard.py::"
@@ -60,7 +61,7 @@ BUGS = (
         "headway/ledger/fences.py",
         "if lease is None and fence.token:",
         "if lease is None and not fence.run_id:",
-        (_MODEL,),
+        (f"{_FENCES}test_a_stale_attempt_writes_nothing",),
     ),
     Bug(
         "a release compares no token",
@@ -88,7 +89,7 @@ BUGS = (
         "headway/ledger/leases.py",
         "            if given_back_before(session, run, fence):\n",
         "            if given_back_before(session, run, fence) and not run.attempt:\n",
-        (_MODEL,),
+        (f"{_FENCES}test_what_is_written_twice_counts_once",),
     ),
     Bug(
         "an end that is repeated is refused",

@@ -166,22 +166,6 @@ def killed_once(url: str, run_ids: list[str], seed: int) -> None:
     killed_at(url, chance.randint(1, 120), go_on)
 
 
-def go_through(ledger: Ledger, run_id: str, chance: random.Random) -> None:
-    """One run to its end, by callers who believe what they are told."""
-    handed_in = False
-    while True:
-        try:
-            if not handed_in:
-                enqueue(ledger, run_id)
-                handed_in = True
-            run = ledger.runs.get(run_id)
-            if run.told_end_at is not None and is_over(ledger, run):
-                return
-            next_step(ledger, run, chance, gone=0.0)
-        except LedgerUnreachable:
-            continue
-
-
 def lose_answers(share: float, seed: int) -> list[int]:
     """From now on, report so large a share of what was committed as failed; how many, so far."""
     chance, lost, original = random.Random(seed), [0], Database.transaction

@@ -69,6 +69,10 @@ def _writes(ledger: Ledger, fence: Fence, *, last: bool) -> list[Callable[[], ob
         lambda: ledger.leases.take_up(fence),
         lambda: ledger.steps.started(fence, "train"),
         lambda: ledger.runs.begin(fence, container="c", runtime="process"),
+        lambda: ledger.renewals.renew(
+            NODES[0], "", containers={(fence.run_id, fence.attempt)}, flows=(),
+            ttl_s=TTL_S, expire=True,
+        ),
         lambda: ledger.progress.append(fence, POINTS, first=0),
         lambda: (
             ledger.runs.finish(fence, OK, Measurement()) if last
