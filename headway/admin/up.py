@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from headway.admin.database.own import have_database
+from headway.admin.database.choice import have_database
 from headway.admin.environment import prefect_command
 from headway.admin.processes import (
     only_one,

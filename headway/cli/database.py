@@ -1,4 +1,6 @@
-"""Commands about the site's own database: database serve."""
+"""Commands about the site's databases: backup, restore, database serve."""
+
+from pathlib import Path
 
 import click
 
@@ -20,4 +22,27 @@ def serve() -> None:
     become_database(site.settings, site.clock, say)
 
 
-COMMANDS = (database,)
+@click.command()
+@click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
+def backup(file: Path) -> None:
+    """Write all that the site's databases hold to FILE: ledger and Prefect's own."""
+    from headway.admin.database.backup import back_up
+
+    site = this_site()
+    back_up(site.settings, site.clock, file)
+    say(f"written: {file}; keep it safe, it holds the site's Secret blocks and their key")
+
+
+@click.command()
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option("--replace", is_flag=True, help="Let what the site holds now go.")
+def restore(file: Path, *, replace: bool) -> None:
+    """Let the site hold what `headway backup` wrote to FILE; the site must be down."""
+    from headway.admin.database.backup import restore as restore_site
+
+    site = this_site()
+    restore_site(site.settings, site.clock, file, replace=replace, say=say)
+    say("restored; `headway up` starts the site")
+
+
+COMMANDS = (database, backup, restore)

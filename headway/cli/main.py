@@ -26,7 +26,9 @@ from headway.cli import (
     submit,
     top,
 )
+from headway.clock import SystemClock
 from headway.views.terminal import plain
+from headway.waits import Watch
 
 
 class _Headway(click.Group):
@@ -87,4 +89,5 @@ def main() -> None:
     if hasattr(sys.stdout, "reconfigure"):
         # A terminal that cannot show a character must not end the command.
         sys.stdout.reconfigure(errors="replace")
+    Watch(SystemClock(), lambda line: click.echo(plain(line), err=True)).start()
     headway(prog_name="headway")

@@ -84,7 +84,7 @@ class Ledger:
 
     def now(self) -> datetime:
         """The database's time."""
-        with self._database.transaction() as session:
+        with self._database.reading() as session:
             return now(session)
 
     def close(self) -> None:

@@ -23,7 +23,7 @@ class Attempts(Repository):
 
     def of_run(self, run_id: str) -> list[AttemptRecord]:
         """Every attempt that was granted or has ended, oldest first."""
-        with self._database.transaction() as session:
+        with self._database.reading() as session:
             query = select(AttemptRow).where(AttemptRow.run_id == run_id).order_by("attempt")
             return [record(AttemptRecord, row, exit=row.exit()) for row in session.exec(query)]
 

@@ -9,6 +9,7 @@ PREFECT_DATABASE = "prefect"
 OWNER = "headway"
 _MAINTENANCE = "postgres"
 _CONNECT_S = 5
+_NEW, _OLD = "_restored", "_replaced"
 
 
 def socket_url(folder: str, password: str) -> str:
@@ -37,6 +38,45 @@ def have_databases(url: str) -> None:
             )
     with _connect(url, PREFECT_DATABASE) as connection:
         connection.execute("CREATE EXTENSION IF NOT EXISTS pg_trgm")
+
+
+def is_empty(url: str) -> bool:
+    """Whether the ledger's database has no tables yet."""
+    with _connect(url, LEDGER_DATABASE) as connection:
+        found = connection.execute("SELECT 1 FROM pg_tables WHERE schemaname = 'public' LIMIT 1")
+        return found.fetchone() is None
+
+
+def database_of(url: str, name: str) -> str:
+    """Address of the database *name* in the cluster that *url* leads into."""
+    return make_url(url).set(database=name).render_as_string(hide_password=False)
+
+
+def make_beside(url: str) -> dict[str, str]:
+    """Make an empty database beside each of the two; their names, by what they are for."""
+    beside = {"ledger": f"{LEDGER_DATABASE}{_NEW}", "prefect": f"{PREFECT_DATABASE}{_NEW}"}
+    left = [f"{name}{_OLD}" for name in (LEDGER_DATABASE, PREFECT_DATABASE)]
+    with _connect(url, _MAINTENANCE) as connection:
+        for name in (*beside.values(), *left):  # of an earlier try that was broken off
+            connection.execute(SQL("DROP DATABASE IF EXISTS {}").format(Identifier(name)))
+        for name in beside.values():
+            make = "CREATE DATABASE {} TEMPLATE template0"
+            connection.execute(SQL(make).format(Identifier(name)))
+    return beside
+
+
+def exchange(url: str) -> None:
+    """Put those that `make_beside` made in the place of the two, which are dropped then."""
+    names = (LEDGER_DATABASE, PREFECT_DATABASE)
+    with _connect(url, _MAINTENANCE) as connection:
+        with connection.transaction():
+            for name in names:
+                for before, after in ((name, f"{name}{_OLD}"), (f"{name}{_NEW}", name)):
+                    rename = SQL("ALTER DATABASE {} RENAME TO {}")
+                    connection.execute(rename.format(Identifier(before), Identifier(after)))
+        for name in names:
+            old = Identifier(f"{name}{_OLD}")
+            connection.execute(SQL("DROP DATABASE {} WITH (FORCE)").format(old))
 
 
 def size_bytes(url: str) -> int:

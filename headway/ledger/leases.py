@@ -149,12 +149,12 @@ class Leases(Repository):
 
     def unstarted(self, node: str) -> list[Lease]:
         """Claims on *node* that no flow process has taken up yet, oldest first."""
-        with self._database.transaction() as session:
+        with self._database.reading() as session:
             return leases_from(session, session.exec(_unstarted(node)).all())
 
     def overdue(self, node: str) -> list[Lease]:
         """Those of them whose deadline has passed by the database's clock."""
-        with self._database.transaction() as session:
+        with self._database.reading() as session:
             late = _unstarted(node).where(col(LeaseRow.start_by) < now(session))
             return leases_from(session, session.exec(late).all())
 
@@ -235,18 +235,6 @@ class Leases(Repository):
             grant(session, lease, decision.gpus, ())
             return lease_from(session, lease)
 
-    def renew(self, fence: Fence, ttl_s: float) -> None:
-        """Move the expiry, also of what the run's other ranks have yet to take.
-
-        Raises:
-            LeaseLost: It is released or somebody else's.
-        """
-        with self._database.transaction() as session:
-            leased(session, fence)
-            until = now(session) + timedelta(seconds=ttl_s)
-            for each in leases_of(session, fence.run_id):
-                each.expires_at = max(each.expires_at, until)  # a guard may have given it more
-
     def release(self, fence: Fence) -> None:
         """Release the attempt's lease and ports, once its container is gone. Idempotent.
 
@@ -306,26 +294,26 @@ class Leases(Repository):
 
     def live(self, node: str | None = None) -> list[Lease]:
         """Unreleased leases, expired ones too; of one node, or of all."""
-        with self._database.transaction() as session:
+        with self._database.reading() as session:
             every = (row.name for row in session.exec(of_the_site()))
             names = [node] if node is not None else list(every)
             return live_leases(session, names)
 
     def of_run(self, run_id: str) -> Lease | None:
         """The run's own unreleased lease."""
-        with self._database.transaction() as session:
+        with self._database.reading() as session:
             row = live_lease(session, run_id)
             return None if row is None else lease_from(session, row)
 
     def untaken(self, run_id: str) -> list[Lease]:
         """What a gang holds for ranks that have not begun yet, by rank."""
-        with self._database.transaction() as session:
+        with self._database.reading() as session:
             rows = [row for row in leases_of(session, run_id) if row.gang_rank > 0]
             return leases_from(session, rows)
 
     def expiries(self, run_ids: Sequence[str]) -> dict[str, datetime]:
         """When the own live lease of each run expires; nothing of those that have none."""
-        with self._database.transaction() as session:
+        with self._database.reading() as session:
             query = select(LeaseRow.run_id, LeaseRow.expires_at).where(
                 col(LeaseRow.run_id).in_(run_ids),
                 LeaseRow.gang_rank == 0,
@@ -335,7 +323,7 @@ class Leases(Repository):
 
     def every_of_run(self, run_id: str) -> list[Lease]:
         """The run's leases, of all its attempts, released ones too; without released ports."""
-        with self._database.transaction() as session:
+        with self._database.reading() as session:
             query = select(LeaseRow).where(LeaseRow.run_id == run_id).order_by("lease_id")
             return leases_from(session, session.exec(query).all())
 

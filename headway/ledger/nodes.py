@@ -76,13 +76,13 @@ class Nodes(Repository):
 
     def get(self, name: str) -> NodeRecord | None:
         """The node called *name*."""
-        with self._database.transaction() as session:
+        with self._database.reading() as session:
             row = _row(session, name)
             return None if row is None else node_record(row)
 
     def all(self) -> list[NodeRecord]:
         """Every node, by name."""
-        with self._database.transaction() as session:
+        with self._database.reading() as session:
             return [node_record(row) for row in session.exec(of_the_site().order_by("name"))]
 
     def set_state(self, name: str, state: NodeState, reason: str) -> bool:
@@ -99,7 +99,7 @@ class Nodes(Repository):
 
         At most 0 where nothing may run there any more; infinity where its leases do not expire.
         """
-        with self._database.transaction() as session:
+        with self._database.reading() as session:
             return _held_s(session, name, margin_s)
 
     def remove(self, name: str, *, margin_s: float | None = None) -> bool:
@@ -141,7 +141,7 @@ class SiteSettings(Repository):
 
     def get(self, name: str) -> dict[str, Any] | None:
         """The document under *name*."""
-        with self._database.transaction() as session:
+        with self._database.reading() as session:
             row = session.get(SettingRow, name)
             return None if row is None or row.document is None else dict(row.document)
 

@@ -68,7 +68,7 @@ class Pools(Repository):
             overtaken_from: Below so many times nobody asks how often a run was overtaken.
             priorities: Of work queues, as they are now; of others what was noted at the submission.
         """
-        with self._database.transaction() as session:
+        with self._database.reading() as session:
             waiting = _waiting(session, pool)
             nodes = session.exec(of_the_site().where(NodeRow.pool == pool).order_by("name"))
             records = tuple(node_record(row) for row in nodes)
@@ -87,7 +87,7 @@ class Pools(Repository):
 
     def used(self, since: datetime) -> list[TeamGpuUse]:
         """What leases that were released at or after *since* held of GPUs, oldest first."""
-        with self._database.transaction() as session:
+        with self._database.reading() as session:
             query = (
                 select(LeaseRow, RunRow.team, LeaseGpuRow)
                 .join(RunRow, col(RunRow.run_id) == col(LeaseRow.run_id))

@@ -30,7 +30,7 @@ class ProgressSnapshots(Repository):
 
     def of(self, run_ids: Sequence[str]) -> dict[str, ProgressSnapshot]:
         """What was said last of each run, by its id; nothing of those not followed yet."""
-        with self._database.transaction() as session:
+        with self._database.reading() as session:
             query = select(ProgressSnapshotRow).where(col(ProgressSnapshotRow.run_id).in_(run_ids))
             return {row.run_id: record(ProgressSnapshot, row) for row in session.exec(query)}
 

@@ -22,7 +22,7 @@ class RunReads(Repository):
 
     def get(self, run_id: str) -> RunRecord:
         """The run with this id. Raises `RunUnknown`."""
-        with self._database.transaction() as session:
+        with self._database.reading() as session:
             return run_record(run_row(session, run_id))
 
     def find(self, text: str, *, still_going: bool = False) -> RunRecord:
@@ -37,7 +37,7 @@ class RunReads(Repository):
         """
         if any(each == "\0" or "\ud800" <= each <= "\udfff" for each in text):
             raise RunUnknown(text)  # no database takes such text, not even in a question
-        with self._database.transaction() as session:
+        with self._database.reading() as session:
             row = session.get(RunRow, text)
             if row is None and len(text) >= 4:
                 starts = col(RunRow.run_id).startswith(text, autoescape=True)
@@ -65,7 +65,7 @@ class RunReads(Repository):
 
     def of(self, run_ids: Sequence[str]) -> dict[str, RunRecord]:
         """These runs by their ids; nothing of those that no worker has seen yet."""
-        with self._database.transaction() as session:
+        with self._database.reading() as session:
             return {record.run_id: record for record in runs_of(session, run_ids)}
 
     def waiting(self, pool: str) -> list[RunRecord]:
@@ -107,12 +107,12 @@ class RunReads(Repository):
         return self._found(select(RunRow).where(*parts).order_by("gang_rank"))
 
     def _found(self, query: SelectOfScalar[RunRow]) -> list[RunRecord]:
-        with self._database.transaction() as session:
+        with self._database.reading() as session:
             return [run_record(row) for row in session.exec(query)]
 
     def lasted(self, limit: int) -> list[Lasted]:
         """What the runs lasted that ended well, the newest *limit* of them."""
-        with self._database.transaction() as session:
+        with self._database.reading() as session:
             query = (
                 select(RunRow.job, RunRow.owner, col(RunRow.measurement))
                 .where(
@@ -131,7 +131,7 @@ class RunReads(Repository):
 
     def counts(self) -> dict[RunState, int]:
         """How many runs are in each state."""
-        with self._database.transaction() as session:
+        with self._database.reading() as session:
             query = select(RunRow.state, func.count()).group_by(col(RunRow.state))
             found = dict(session.exec(query).all())
             return {state: found.get(state, 0) for state in RunState}

@@ -40,7 +40,7 @@ class Progress(Repository):
 
     def latest(self, run_id: str) -> ProgressPoint | None:
         """The newest point of the newest attempt that has any."""
-        with self._database.transaction() as session:
+        with self._database.reading() as session:
             newest = (col(ProgressRow.attempt).desc(), col(ProgressRow.number).desc())
             query = select(ProgressRow).where(ProgressRow.run_id == run_id).order_by(*newest)
             row = session.exec(query.limit(1)).first()
@@ -48,7 +48,7 @@ class Progress(Repository):
 
     def series(self, run_id: str, attempt: int) -> list[ProgressPoint]:
         """All points of an attempt, in order."""
-        with self._database.transaction() as session:
+        with self._database.reading() as session:
             query = (
                 select(ProgressRow)
                 .where(ProgressRow.run_id == run_id, ProgressRow.attempt == attempt)
@@ -62,19 +62,22 @@ class Traces(Repository):
 
     def add(self, traces: Iterable[Trace]) -> int:
         """Keep *traces*; one whose `run_id` is there already is left out. How many are new."""
-        new = 0
         with self._database.transaction() as session:
-            for trace in traces:
-                if trace.run_id is not None and _is_known(session, trace.run_id):
-                    continue
-                columns = {name: getattr(trace, name) for name in _TRACE_COLUMNS}
-                session.add(TraceRow(**columns, recorded_at=now(session), document=trace))
-                new += 1
-        return new
+            return sum(_keep_trace(session, trace) for trace in traces)
+
+    def learn(self, fence: Fence, trace: Trace) -> None:
+        """Keep the trace of *fence*'s attempt, once.
+
+        Raises:
+            LeaseLost: Another attempt or another lease has the run.
+        """
+        with self._database.transaction() as session:
+            fenced(session, fence)
+            _keep_trace(session, trace)
 
     def all(self, source: str | None = None) -> list[Trace]:
         """All traces, or those of one source, oldest first."""
-        with self._database.transaction() as session:
+        with self._database.reading() as session:
             query = select(TraceRow).order_by("trace_id")
             if source is not None:
                 query = query.where(TraceRow.source == source)
@@ -82,7 +85,7 @@ class Traces(Repository):
 
     def newest(self, network: str, limit: int) -> list[Trace]:
         """The *limit* newest traces of *network* (the recipe, for runs that name none)."""
-        with self._database.transaction() as session:
+        with self._database.reading() as session:
             query = (
                 select(TraceRow)
                 .where(TraceRow.network == network)
@@ -93,7 +96,7 @@ class Traces(Repository):
 
     def count(self) -> int:
         """How many traces there are."""
-        with self._database.transaction() as session:
+        with self._database.reading() as session:
             return session.exec(select(func.count()).select_from(TraceRow)).one()
 
 
@@ -104,6 +107,15 @@ def _readable(rows: Iterable[TraceRow]) -> list[Trace]:
 def _newest_number(session: Session, run_id: str, attempt: int) -> int | None:
     own = ProgressRow.run_id == run_id, ProgressRow.attempt == attempt
     return session.exec(select(func.max(ProgressRow.number)).where(*own)).one()
+
+
+def _keep_trace(session: Session, trace: Trace) -> bool:
+    """Whether it is new."""
+    if trace.run_id is not None and _is_known(session, trace.run_id):
+        return False
+    columns = {name: getattr(trace, name) for name in _TRACE_COLUMNS}
+    session.add(TraceRow(**columns, recorded_at=now(session), document=trace))
+    return True
 
 
 def _is_known(session: Session, run_id: str) -> bool:

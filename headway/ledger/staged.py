@@ -45,7 +45,7 @@ class Staged(Repository):
 
     def evictable(self, node: str) -> list[StagedSet]:
         """Data sets that no run needs, least recently used first."""
-        with self._database.transaction() as session:
+        with self._database.reading() as session:
             used = select(StagedUseRow.key).where(StagedUseRow.node == node)
             query = (
                 select(StagedRow)
@@ -66,7 +66,7 @@ class Staged(Repository):
 
     def list(self, node: str) -> list[StagedSet]:
         """Everything in the node's cache."""
-        with self._database.transaction() as session:
+        with self._database.reading() as session:
             query = select(StagedRow).where(StagedRow.node == node).order_by("used_at")
             used: dict[str, Any] = {}
             for use in session.exec(select(StagedUseRow).where(StagedUseRow.node == node)):

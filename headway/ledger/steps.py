@@ -46,6 +46,6 @@ class Steps(Repository):
 
     def of_run(self, run_id: str) -> list[Step]:
         """Every step of every attempt, in order of their start."""
-        with self._database.transaction() as session:
+        with self._database.reading() as session:
             query = select(StepRow).where(StepRow.run_id == run_id).order_by("started_at")
             return [record(Step, row) for row in session.exec(query)]

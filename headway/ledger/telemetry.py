@@ -47,7 +47,7 @@ class Telemetry(Repository):
         self, node: str, *, gpu: str = "", period_s: int = 1, last_s: float = 3600.0
     ) -> list[TelemetryPoint]:
         """Points of the host or of one GPU over the last *last_s* seconds, oldest first."""
-        with self._database.transaction() as session:
+        with self._database.reading() as session:
             query = (
                 select(TelemetryRow)
                 .where(

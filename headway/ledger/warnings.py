@@ -66,12 +66,12 @@ class Warnings(Repository):
 
     def of_run(self, run_id: str, attempt: int | None = None) -> list[RunWarning]:
         """All that fired, also those that are over; of one attempt, or of all, oldest first."""
-        with self._database.transaction() as session:
+        with self._database.reading() as session:
             return [_warning(row) for row in _rows(session, run_id, attempt)]
 
     def going_on(self) -> list[RunWarning]:
         """What goes wrong now on the whole site."""
-        with self._database.transaction() as session:
+        with self._database.reading() as session:
             query = select(WarningRow).where(col(WarningRow.ended_at).is_(None))
             return [_warning(row) for row in session.exec(query.order_by("began_at"))]
 

@@ -8,6 +8,7 @@ from uuid import uuid4
 import httpx
 
 from headway.clock import Clock
+from headway.waits import waiting_for
 
 REFUSED = frozenset({401, 403})
 _BUSY = frozenset({429, 502, 503, 504})
@@ -32,6 +33,11 @@ class RetryTransport(httpx.HTTPTransport):
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
         """The answer to *request*, the last one where the server stays busy."""
+        host = request.url.netloc.decode("ascii", "replace")
+        with waiting_for(f"the Prefect server at {host}, which is busy or does not answer"):
+            return self._asked(request)
+
+    def _asked(self, request: httpx.Request) -> httpx.Response:
         for pause_s in _PAUSES_S:
             with suppress(httpx.ReadTimeout):
                 response = super().handle_request(request)

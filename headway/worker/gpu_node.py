@@ -41,9 +41,9 @@ from headway.site import current_site
 from headway.this_node import heartbeat, join_site
 from headway.worker.claims import Claims
 from headway.worker.events import LISTEN_AGAIN_S, events
-from headway.worker.flow_process import flow_environment, have_fork_server, refusal, start
+from headway.worker.flow_process import flow_environment, have_fork_server, start
 from headway.worker.housekeeping import adopt_blocks, adopt_gates, mend
-from headway.worker.offers import foreign, instructions, offers
+from headway.worker.offers import instructions, offers, refused
 from headway.worker.pool import PrefectPool
 from headway.worker.tasks import go_on
 from headway.worker.wait_pages import WaitPages
@@ -166,9 +166,8 @@ class GpuNodeWorker(BaseWorker[BaseJobConfiguration, BaseVariables, BaseWorkerRe
         orphans = await in_thread(self._queue.orphans)
         new = await self._pool.new_runs(self._queue.known, orphans, due)
         flow_names = await self._pool.flow_names(new)
-        for run in foreign(new, flow_names):
-            why = refusal(flow_names.get(run.flow_id, ""))
-            await self._pool.write_state(run.id, Failed(message=why))
+        for wrong_id, why in refused(new, flow_names).items():
+            await self._pool.write_state(wrong_id, Failed(message=why))
         offered = offers(new, flow_names)
         if not {offer.queue for offer in offered} <= self._pool.queues:
             await adopt_gates(self._site, self._pool)

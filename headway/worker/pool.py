@@ -24,7 +24,7 @@ from headway.worker.states import view_of
 log = get_logger("worker.gpu-node")
 
 _PAGE = 200
-_IDS_A_QUESTION = 100
+IDS_A_QUESTION = 100
 _SCHEDULED = {"state": {"type": {"any_": [StateType.SCHEDULED]}}}
 _LOOK_AGAIN_S = (1.0, 2.0)
 """A run is refused only if the server fails to send it each of these times, too."""
@@ -108,8 +108,8 @@ class PrefectPool:
     async def views(self, run_ids: Sequence[str]) -> dict[str, PrefectRun]:
         """What Prefect says of each run; a run that is missing in the answer was deleted."""
         found: dict[str, PrefectRun] = {}
-        for start in range(0, len(run_ids), _IDS_A_QUESTION):
-            page = await self._reader.these(run_ids[start : start + _IDS_A_QUESTION])
+        for start in range(0, len(run_ids), IDS_A_QUESTION):
+            page = await self._reader.these(run_ids[start : start + IDS_A_QUESTION])
             found |= {str(run.id): _view(run) for run in page.runs}
             for run_id, state_type in page.unreadable.items():
                 found[run_id] = PrefectRun(PrefectView.of(state_type))

@@ -17,6 +17,7 @@ from headway.model.node import Capacity, Node
 from headway.model.progress import ProgressPoint
 from headway.model.run import Exit, ExitKind, Measurement, Prediction, RunState, StepState
 from headway.model.run_warning import RunWarning, Silent, SilentFailure
+from headway.model.trace import Trace
 from headway.units import GIB
 from tests.support.fence import fence_of, release
 
@@ -82,6 +83,7 @@ def claimed_since(ledger: Ledger) -> Fence:
     return seen
 
 
+TRACE = Trace("resnet-50", "v100", 1, 32, runtime_s=60.0, run_id="a-1")
 WARNING = RunWarning(1, UNUSED, NOON, None, None)
 WRITES: dict[str, Callable[[Ledger, Fence], object]] = {
     "finish": lambda ledger, fence: ledger.runs.finish(fence, OK, Measurement()),
@@ -98,6 +100,7 @@ WRITES: dict[str, Callable[[Ledger, Fence], object]] = {
     "points": lambda ledger, fence: ledger.progress.append(fence, [ProgressPoint(1, 1)], first=0),
     "snapshot": lambda ledger, fence: ledger.progress_snapshots.keep(fence, SAID),
     "warnings": lambda ledger, fence: ledger.warnings.keep(fence, []),
+    "trace": lambda ledger, fence: ledger.traces.learn(fence, TRACE),
     "stopped": lambda ledger, fence: ledger.warnings.mark_stopped(fence, WARNING),
 }
 
@@ -112,6 +115,7 @@ def all_that_is_known(ledger: Ledger) -> tuple[object, ...]:
         ledger.warnings.of_run("a"),
         ledger.progress.series("a", 1),
         ledger.progress_snapshots.of(["a"]),
+        ledger.traces.all(),
     )
 
 
@@ -158,6 +162,7 @@ def test_steps_go_on_when_the_lease_is_released(ledger: Ledger) -> None:
 
 TWICE: dict[str, Callable[[Ledger, Fence], object]] = {
     **{name: WRITES[name] for name in ("finish", "requeue", "suspend", "begin", "give_back")},
+    "trace": WRITES["trace"],
     "release": lambda ledger, fence: ledger.leases.release(fence),
     "take_up": WRITES["take_up"],
 }

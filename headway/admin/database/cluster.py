@@ -5,6 +5,7 @@ machine can reach it. Who comes by the socket needs its password, too.
 """
 
 import os
+import shutil
 import signal
 import subprocess
 from dataclasses import dataclass
@@ -15,11 +16,14 @@ from headway.admin.database.account import Account
 from headway.admin.database.binaries import Binaries
 from headway.admin.processes import StartFailed, await_ready
 from headway.clock import Clock
+from headway.home import have_passable
 from headway.ledger import hosting
 from headway.node.daemon import Daemon
 
 LONGEST_FOLDER = 90
 """Characters: a socket's path has at most 107, and its name takes 14."""
+UNFINISHED = "unfinished"
+"""File in a cluster's folder until all that belongs there is in it."""
 _INIT_S = 300.0
 _START_S = 300.0
 """After a power loss the log is replayed first."""
@@ -51,6 +55,14 @@ class Cluster:
     def data(self) -> Path:
         """PostgreSQL's own folder."""
         return self.folder / "data"
+
+    def have_folder(self) -> None:
+        """Have its folder, its account's alone, with nothing of a try that went no further."""
+        have_passable(self.folder.parent)
+        shutil.rmtree(self.folder, ignore_errors=True)
+        self.folder.mkdir(mode=0o700)
+        (self.folder / UNFINISHED).touch()
+        self.give(self.folder)
 
     def make(self, password: str) -> None:
         """Make the cluster; *password* is that of its owner.

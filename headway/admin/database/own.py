@@ -3,7 +3,6 @@
 import hashlib
 import os
 import secrets
-import shutil
 import signal
 import stat
 from collections.abc import Callable, Sequence
@@ -12,11 +11,11 @@ from typing import NoReturn
 
 from headway.admin.database.account import Account, NoAccount, account_for
 from headway.admin.database.binaries import Binaries, found
-from headway.admin.database.cluster import LONGEST_FOLDER, Cluster
-from headway.admin.processes import StartFailed
+from headway.admin.database.cluster import LONGEST_FOLDER, UNFINISHED, Cluster
+from headway.admin.database.upgrade import finish_upgrade, upgrade
 from headway.clock import Clock
 from headway.errors import HeadwayError, InvalidInput
-from headway.home import PROGRAMS, ROOT_HOME, have_passable
+from headway.home import PROGRAMS, ROOT_HOME
 from headway.ledger import hosting
 from headway.model.document import HIDDEN
 from headway.node.daemon import database_daemon
@@ -27,19 +26,16 @@ from headway.units import format_size
 Say = Callable[[str], None]
 WEAKNESS = "one writer at a time: a few runs at once on one machine, not a hundred"
 """What SQLite does not bear."""
-_UNFINISHED = "unfinished"
-"""File in the cluster's folder until the site's ledger is in it."""
+_INSTALL = "Install one (on Debian: apt install postgresql) and run `headway up` again"
 
 
 class NoDatabase(HeadwayError):
     """No PostgreSQL can be started for this site, and why."""
 
-    def __init__(self, cause: str) -> None:
+    def __init__(self, cause: str, remedy: str = _INSTALL) -> None:
         self.cause = cause
-        super().__init__(
-            f"no PostgreSQL can be started here: {cause}. Install one (on Debian: "
-            "apt install postgresql) and run `headway up` again"
-        )
+        self.remedy = remedy
+        super().__init__(f"no PostgreSQL can be started here: {cause}. {remedy}")
 
 
 def start_database(settings: Settings, clock: Clock, say: Say) -> bool:
@@ -55,7 +51,9 @@ def start_database(settings: Settings, clock: Clock, say: Say) -> bool:
     with daemon.starting():
         if daemon.process() is not None and hosting.answers(url):
             return False
-        cluster = own_cluster(settings, say)
+        cluster, newer = own_cluster(settings, say)
+        if newer is not None:
+            cluster = upgrade(cluster, newer, url, clock, say)
         say(f"starting PostgreSQL {cluster.binaries.version} in {cluster.folder} …")
         cluster.start(url, clock)
     return True
@@ -81,7 +79,7 @@ def make_database(settings: Settings, clock: Clock, say: Say) -> str:
     owner = f", as the account {account.name}" if account is not None else ""
     say(f"making the site's database: PostgreSQL {cluster.binaries.version} in {folder}{owner} …")
     cluster.stop()  # of an earlier try that went no further
-    _have_folder(cluster)
+    cluster.have_folder()
     cluster.make(password)
     url = hosting.socket_url(str(folder), password)
     cluster.start(url, clock)
@@ -103,41 +101,62 @@ def become_database(settings: Settings, clock: Clock, say: Say) -> NoReturn:
     if not settings.database_note.exists():
         note_database(settings, make_database(settings, clock, say))
         daemon.stop(signal.SIGINT, 60.0)
+    cluster, newer = own_cluster(settings, say)
+    if newer is not None:
+        cluster = upgrade(cluster, newer, settings.database_url, clock, say)
     daemon.claim()
-    cluster = own_cluster(settings, say)
     cluster.become()
 
 
 def note_database(settings: Settings, url: str) -> None:
     """Let the site's ledger be at *url* from now on."""
     keep_secret(settings.database_note, url)
-    (_folder(settings) / _UNFINISHED).unlink(missing_ok=True)
+    (_folder(settings) / UNFINISHED).unlink(missing_ok=True)
 
 
-def own_cluster(settings: Settings, say: Say) -> Cluster:
-    """The cluster that this site has.
+def own_cluster(settings: Settings, say: Say) -> tuple[Cluster, Binaries | None]:
+    """The cluster that this site has, and the newer programs that it is to be brought to.
 
     Raises:
         NoDatabase: Nothing here can start it.
     """
     folder = _folder(settings)
+    finish_upgrade(folder)
     account = _account(folder, say)
-    usable = _usable(folder, account)
-    binaries = suiting(usable, made_by(folder))
-    return Cluster(folder, binaries, account, database_daemon(settings))
+    now, newer = suiting(_usable(folder, account), made_by(folder))
+    return Cluster(folder, now, account, database_daemon(settings)), newer
 
 
-def suiting(usable: Sequence[Binaries], major: int) -> Binaries:
-    """Those of *usable* that can run a cluster which PostgreSQL *major* made.
+def client_programs(settings: Settings) -> Binaries:
+    """Programs that speak to the site's databases: the newest, which know every older server.
 
     Raises:
-        NoDatabase: There are none.
+        NoDatabase: There are none here.
+    """
+    folder = _folder(settings)
+    usable = found(None, folder.parent / PROGRAMS)
+    if not usable:
+        raise NoDatabase("its programs pg_dump and pg_restore are not here")
+    return max(usable, key=lambda each: each.major)
+
+
+def suiting(usable: Sequence[Binaries], major: int) -> tuple[Binaries, Binaries | None]:
+    """Those of *usable* that can run a cluster which PostgreSQL *major* made, and newer ones.
+
+    The second are None unless those that are preferred are newer.
+
+    Raises:
+        NoDatabase: None can run it.
     """
     for binaries in usable:
         if binaries.major == major:
-            return binaries
+            return binaries, usable[0] if usable[0].major > major else None
     here = ", ".join(each.version for each in usable) or "none"
-    raise NoDatabase(f"this site's database was made by PostgreSQL {major}; here is {here}")
+    raise NoDatabase(
+        f"this site's database was made by PostgreSQL {major}; here is {here}",
+        f"Install PostgreSQL {major} again, and `headway up` brings the database to a newer one "
+        "beside it; or `headway restore` a backup in a new home",
+    )
 
 
 def made_by(folder: Path) -> int:
@@ -180,47 +199,11 @@ def _check_new(folder: Path) -> None:
     """
     if len(str(folder)) > LONGEST_FOLDER:
         raise NoDatabase(f"the path of a socket in {folder} is too long; shorten HEADWAY_HOME")
-    if folder.exists() and not (folder / _UNFINISHED).exists() and any(folder.iterdir()):
+    if folder.exists() and not (folder / UNFINISHED).exists() and any(folder.iterdir()):
         raise NoDatabase(
             f"a database is in {folder}, but its address, the file database.url in the home, is "
             "gone; put that file back, or move the folder away"
         )
-
-
-def _have_folder(cluster: Cluster) -> None:
-    """Have its folder, its account's alone, with nothing in it of a try that went no further."""
-    have_passable(cluster.folder.parent)
-    shutil.rmtree(cluster.folder, ignore_errors=True)
-    cluster.folder.mkdir(mode=0o700)
-    (cluster.folder / _UNFINISHED).touch()
-    cluster.give(cluster.folder)
-
-
-def have_database(settings: Settings, clock: Clock, say: Say) -> bool:
-    """Have the site's database run: its own PostgreSQL, made with a new site.
-
-    Where none can be had, the site is on SQLite, and *say* is told what that means.
-
-    Returns:
-        Whether it was started.
-
-    Raises:
-        NoDatabase: The site has one, and nothing here can start it.
-        StartFailed: The site has one, and it did not come up.
-    """
-    if settings.names_ledger:
-        return False
-    if settings.database_note.exists():
-        return start_database(settings, clock, say)
-    if settings.ledger_file.exists():
-        return False
-    try:
-        note_database(settings, make_database(settings, clock, say))
-    except (NoDatabase, StartFailed) as error:
-        database_daemon(settings).stop(signal.SIGINT, 60.0)
-        say(f"{error}. Until then the site is on SQLite, which bears {WEAKNESS}")
-        return False
-    return True
 
 
 def looked_at(settings: Settings) -> tuple[bool, str]:

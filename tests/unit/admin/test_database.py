@@ -27,11 +27,12 @@ def test_a_version_is_read(said, version):
 
 
 def test_a_cluster_is_run_by_the_version_that_made_it():
-    newest, wheel = Binaries(Path("/17"), 17, "17.2"), Binaries(Path("/w"), 18, "18.6")
-    assert suiting([newest, wheel], 18) == wheel
-    assert suiting([newest, wheel], 17) == newest
-    with pytest.raises(NoDatabase, match=r"made by PostgreSQL 15; here is 17\.2, 18\.6"):
-        suiting([newest, wheel], 15)
+    system, wheel = Binaries(Path("/17"), 17, "17.2"), Binaries(Path("/w"), 18, "18.6")
+    assert suiting([system, wheel], 18) == (wheel, None)
+    assert suiting([system, wheel], 17) == (system, None)  # what is preferred is no newer
+    assert suiting([wheel, system], 17) == (system, wheel)
+    with pytest.raises(NoDatabase, match=r"15; here is 17\.2, 18\.6\. Install PostgreSQL 15 again"):
+        suiting([system, wheel], 15)
 
 
 def test_ledger_and_server_find_the_sites_own_database(tmp_path):
