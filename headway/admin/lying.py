@@ -6,12 +6,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from headway.cgroups import Cgroups
+from headway.durable import UNFINISHED
 from headway.errors import RuntimeFailure
 from headway.policy.audit import Lying, Place
 from headway.runtime.port import RuntimeKind
 from headway.site import Site
 
-_UNFINISHED = (".new-", ".gone-")
+_UNFINISHED = (UNFINISHED, ".gone-")
 _GROUPS = "/headway"
 
 
