@@ -28,6 +28,7 @@ from headway.site import Site
 
 _LOOK_AGAIN_S = 6.0
 """Longer than a round of the janitor: what it mends by itself is not called broken."""
+_ROUNDS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,13 +64,13 @@ def examine(site: Site, server: PrefectServer) -> Examination:
 def mend(site: Site, server: PrefectServer, found: Examination) -> Examination:
     """Let this node's janitor mend what it can at once; what is left then.
 
-    In two rounds: what the first one stops, the second one releases, and what it
-    tells Prefect, the second one sees acknowledged.
+    In three rounds: what the first one stops, the second one releases and tells
+    Prefect of, and the third one sees acknowledged.
     """
     janitor = Janitor(site)
     of_runs = {each.subject for each in found.broken if each.kind in {Kind.PREFECT, Kind.UNTOLD}}
     with suppress(RuntimeFailure):  # said among what is unknown; nothing is judged without it
-        for _ in range(2):
+        for _ in range(_ROUNDS):
             _round(site, server, janitor, of_runs)
     for each in found.broken:
         kind, _, run_id = each.subject.partition(" ")
