@@ -68,7 +68,8 @@ def mend(site: Site, server: PrefectServer, found: Examination) -> Examination:
     Prefect of, and the third one sees acknowledged.
     """
     janitor = Janitor(site)
-    of_runs = {each.subject for each in found.broken if each.kind in {Kind.PREFECT, Kind.UNTOLD}}
+    told = {Kind.PREFECT, Kind.UNTOLD}
+    of_runs = {each.subject for each in found.findings if each.kind in told}
     with suppress(RuntimeFailure):  # said among what is unknown; nothing is judged without it
         for _ in range(_ROUNDS):
             _round(site, server, janitor, of_runs)
