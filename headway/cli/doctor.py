@@ -91,7 +91,7 @@ def _print(found: "Examination", gone: "list[Finding]") -> None:
     if rows:
         print_table(["", "what", "mended by"], rows)
     if not found.broken and not found.unknown:
-        say("nothing is broken: ledger, this node and Prefect agree")
+        say("nothing of what was compared is broken")
     if found.elsewhere:
         say(f"not looked at: containers and disks of {', '.join(found.elsewhere)}; ask there")
 
