@@ -7,7 +7,7 @@ TESTERS ?= 2
 READY   = $(VENV)/.ready
 DEV     = $(VENV)/.dev
 
-.PHONY: help demo down test test-deps check protocol bench wheel lock clean
+.PHONY: help demo down test test-deps check protocol seeded-bugs faults bench wheel lock clean
 help:            ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
 
@@ -46,6 +46,12 @@ check: $(DEV)    ## lint, types, import contracts and the unit tests: under a mi
 
 protocol: $(DEV) ## every state of the lease protocol: two minutes; PROTOCOL=--full: an hour, gigabytes
 	$(BIN)/python -m tests.protocol $(PROTOCOL)
+
+seeded-bugs: $(DEV) ## put thirty bugs into copies of the code: which test finds each
+	$(BIN)/python -m tests.seeded_bugs
+
+faults: $(DEV)   ## what a site bears: kills, lost answers, frozen nodes; FAULTS=--full: hours
+	$(BIN)/python benchmarks/faults $(FAULTS)
 
 bench: $(DEV)    ## beside a stock Prefect worker; a long line; short jobs over four nodes
 	$(BIN)/python benchmarks/submit_latency.py

@@ -56,6 +56,7 @@ class Display:
         )
         self._warned: dict[tuple[str, str], RunWarning] = {}
         self._last: Watched | None = None
+        self._updated = False
 
     def lines(self, data: bytes, skipped_bytes: int) -> None:
         """Forward what was logged; *skipped_bytes* of the log were given up before it."""
@@ -73,12 +74,16 @@ class Display:
             self._update(now, over=False)
 
     def close(self) -> None:
-        """The container has ended: say what was left out, and leave a full picture."""
+        """The container has ended: say what was left out, and leave a full picture.
+
+        Of a run that ended before anything was shown its report says it all.
+        """
         self._log_lines.say_what_was_left_out()
-        if self._last is not None:
+        if self._last is not None and (self._updated or self._last.warnings):
             self._update(self._last, over=True)
 
     def _update(self, now: Watched, *, over: bool) -> None:
+        self._updated = True
         try:
             self._bar.show(_share(now))
             self._line.show(_line(now, over=over))

@@ -3,8 +3,9 @@
     python benchmarks/faults/lost_answers.py [--jobs 5000] [--database sqlite] [--seed 1]
     python benchmarks/faults/lost_answers.py --stack [--jobs 200]
 
-In the ledger each caller goes on as a process does that was told that its call failed: it looks,
-and asks again. With --stack every process of a live site loses the answers: flows, worker, guard.
+In the ledger each call is repeated as by a process that was told that it had failed, over one to
+three attempts a job; in the end everything must have been written exactly once. With --stack
+every process of a live site loses the answers: flows, worker, guard.
 """
 
 import argparse
@@ -19,11 +20,9 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from headway.errors import LedgerUnreachable  # noqa: E402 - from the project's root
-from headway.ledger import Ledger  # noqa: E402
-from headway.model.run import ExitKind  # noqa: E402
+from headway.ledger import Ledger  # noqa: E402 - from the project's root
 from tests.support import ledger_faults as faults  # noqa: E402
-from tests.support import postgresql  # noqa: E402
+from tests.support import lost_answers, postgresql  # noqa: E402
 from tests.support.promises import Watched, counted  # noqa: E402
 from tests.support.site import live_site  # noqa: E402
 
@@ -52,47 +51,25 @@ def main() -> int:
 
 
 def _ledger(database: str, jobs: int, seed: int) -> int:
-    begun, chance, doubled = time.monotonic(), random.Random(seed), []
+    begun, chance, wanted = time.monotonic(), random.Random(seed), []
     with _empty(database) as url:
         ledger = Ledger.open(url)
         faults.prepare(ledger)
         with faults.commits_reported_failed(SHARE, seed) as lost:
             for number in range(jobs):
-                run_id = f"lost-{number}"
-                _go_through(ledger, run_id, chance)
+                wanted.append(lost_answers.carry_out(ledger, f"lost-{number}", chance))
                 if not number % 50:
                     _say(f"{database}: {number} jobs, {lost[0]} answers lost")
-        for number in range(jobs):
-            run = ledger.runs.get(f"lost-{number}")
-            attempts = ledger.attempts.of_run(run.run_id)
-            well = run.exit is not None and run.exit.kind is ExitKind.OK
-            if not well or run.attempt != 1 or len(attempts) != 1:
-                doubled.append(f"{run.run_id}: {run.state}, {len(attempts)} attempts")
-        doubled += faults.broken(ledger, [])
+        doubled = [amiss for each in wanted for amiss in lost_answers.doubled(ledger, each)]
         ledger.close()
     print("\n".join(doubled[:20]), file=sys.stderr)
     print(
-        f"| commits reported failed, {database} | 5,000 jobs, 0 doubled | {jobs} jobs, {lost[0]} "
-        f"answers lost: {len(doubled)} doubled; {time.monotonic() - begun:.0f} s |",
+        f"| commits reported failed, {database} | 5,000 jobs, 0 doubled | {jobs} jobs, "
+        f"{sum(each.attempts for each in wanted)} attempts, {lost[0]} answers lost: "
+        f"{len(doubled)} doubled; {time.monotonic() - begun:.0f} s |",
         flush=True,
     )
     return int(bool(doubled))
-
-
-def _go_through(ledger: Ledger, run_id: str, chance: random.Random) -> None:
-    """One job to its end, by callers who believe what they are told."""
-    handed_in = False
-    while True:
-        try:
-            if not handed_in:
-                faults.enqueue(ledger, run_id)
-                handed_in = True
-            run = ledger.runs.get(run_id)
-            if run.told_end_at is not None and faults.is_over(ledger, run):
-                return
-            faults.next_step(ledger, run, chance, gone=0.0)
-        except LedgerUnreachable:
-            continue
 
 
 @contextmanager

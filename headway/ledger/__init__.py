@@ -5,6 +5,7 @@ from typing import Self
 
 from headway.errors import LedgerError, LedgerMissing
 from headway.ledger.attempts import Attempts
+from headway.ledger.audit import Audit
 from headway.ledger.columns import now
 from headway.ledger.database import Database, is_absent, open_engine, shown
 from headway.ledger.flow_starts import FlowStarts
@@ -32,6 +33,7 @@ class Ledger:
         self.runs = Runs(database)
         self.steps = Steps(database)
         self.attempts = Attempts(database)
+        self.audit = Audit(database)
         self.flow_starts = FlowStarts(database)
         self.leases = Leases(database)
         self.renewals = Renewals(database)

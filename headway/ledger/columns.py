@@ -1,5 +1,6 @@
 """Column types and the database's clock, alike on SQLite and PostgreSQL."""
 
+import json
 import logging
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -26,6 +27,9 @@ from headway.errors import shown
 from headway.ledger.codec import adapter
 
 log = logging.getLogger(__name__)
+
+_NO_DIALECT: Any = None
+"""For types that read alike from every database."""
 
 
 class UtcDateTime(TypeDecorator[datetime]):
@@ -121,6 +125,16 @@ class Plain(_Readable):
         if value is not None and not isinstance(value, dict):
             raise ValueError("it is no JSON object")
         return value
+
+
+def readable(kind: Value | Plain, content: str | None) -> bool:
+    """Whether a column of *kind* can be read that has *content*, the text of its JSON."""
+    try:
+        document = None if content is None else json.loads(content)
+        kind.process_result_value(document, _NO_DIALECT)
+    except ValueError:
+        return False
+    return True
 
 
 class EnumWord(TypeDecorator[Any]):

@@ -235,18 +235,6 @@ class Leases(Repository):
             grant(session, lease, decision.gpus, ())
             return lease_from(session, lease)
 
-    def renew(self, fence: Fence, ttl_s: float) -> None:
-        """Move the expiry, also of what the run's other ranks have yet to take.
-
-        Raises:
-            LeaseLost: It is released or somebody else's.
-        """
-        with self._database.transaction() as session:
-            leased(session, fence)
-            until = now(session) + timedelta(seconds=ttl_s)
-            for each in leases_of(session, fence.run_id):
-                each.expires_at = max(each.expires_at, until)  # a guard may have given it more
-
     def release(self, fence: Fence) -> None:
         """Release the attempt's lease and ports, once its container is gone. Idempotent.
 

@@ -62,15 +62,18 @@ class Traces(Repository):
 
     def add(self, traces: Iterable[Trace]) -> int:
         """Keep *traces*; one whose `run_id` is there already is left out. How many are new."""
-        new = 0
         with self._database.transaction() as session:
-            for trace in traces:
-                if trace.run_id is not None and _is_known(session, trace.run_id):
-                    continue
-                columns = {name: getattr(trace, name) for name in _TRACE_COLUMNS}
-                session.add(TraceRow(**columns, recorded_at=now(session), document=trace))
-                new += 1
-        return new
+            return sum(_keep_trace(session, trace) for trace in traces)
+
+    def learn(self, fence: Fence, trace: Trace) -> None:
+        """Keep the trace of *fence*'s attempt, once.
+
+        Raises:
+            LeaseLost: Another attempt or another lease has the run.
+        """
+        with self._database.transaction() as session:
+            fenced(session, fence)
+            _keep_trace(session, trace)
 
     def all(self, source: str | None = None) -> list[Trace]:
         """All traces, or those of one source, oldest first."""
@@ -104,6 +107,15 @@ def _readable(rows: Iterable[TraceRow]) -> list[Trace]:
 def _newest_number(session: Session, run_id: str, attempt: int) -> int | None:
     own = ProgressRow.run_id == run_id, ProgressRow.attempt == attempt
     return session.exec(select(func.max(ProgressRow.number)).where(*own)).one()
+
+
+def _keep_trace(session: Session, trace: Trace) -> bool:
+    """Whether it is new."""
+    if trace.run_id is not None and _is_known(session, trace.run_id):
+        return False
+    columns = {name: getattr(trace, name) for name in _TRACE_COLUMNS}
+    session.add(TraceRow(**columns, recorded_at=now(session), document=trace))
+    return True
 
 
 def _is_known(session: Session, run_id: str) -> bool:

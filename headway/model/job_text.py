@@ -13,7 +13,8 @@ from headway.model.job_problem import explain
 from headway.model.yaml_document import MAX_DEPTH, read_document
 
 _MAX_VALUES = 20_000
-_STOP_GRACE_S: float = TrainingJob.model_fields["stop_grace"].default
+USUAL_STOP_GRACE_S: float = TrainingJob.model_fields["stop_grace"].default
+"""Of a job that says nothing of it, and of one that cannot be read."""
 _EXAMPLE = "give at least name, image and command, each with its value"
 
 
@@ -86,7 +87,7 @@ def kept_job(document: Mapping[str, Any]) -> TrainingJob | None:
 def stop_grace_s(document: Mapping[str, Any]) -> float:
     """How long the program of the job that the ledger keeps as *document* has to end."""
     job = kept_job(document)
-    return job.stop_grace if job is not None else _STOP_GRACE_S
+    return job.stop_grace if job is not None else USUAL_STOP_GRACE_S
 
 
 def job_nodes(document: Mapping[str, Any]) -> int:

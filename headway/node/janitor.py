@@ -20,7 +20,7 @@ from headway.ledger.records import RunRecord
 from headway.model.attempt_record import Failures
 from headway.model.job_text import kept_job
 from headway.model.lease import Lease
-from headway.model.run import GRANTED, ExitKind, RunState
+from headway.model.run import ExitKind, RunState
 from headway.node.flowrun import live_flow
 from headway.node.mending import Case, Mender, Mending, PrefectRun, same
 from headway.node.sweep import sweep
@@ -44,7 +44,7 @@ log = logging.getLogger(__name__)
 _DELETED = PrefectRun(PrefectView.MISSING)
 _A_ROUND = 200
 """Of the runs that wait, and of the ends that Prefect has not heard of, so many are looked at."""
-_SILENT = frozenset({Action.RENEW, Action.NOTE_TOLD, Action.STOP_CONTAINER})
+_SILENT = frozenset({Action.NOTE_TOLD, Action.STOP_CONTAINER})
 """Not worth a line of the log each round."""
 
 
@@ -62,6 +62,7 @@ class Janitor:
     def unsettled(self, called: Collection[str] = ()) -> list[RunRecord]:
         """Runs of this node that Prefect must be asked about, some of the queue's, and *called*.
 
+        The rest of the queue comes last: a slow server answers of the others first.
         A long line is asked about in turns: its runs cost nothing meanwhile, and
         a cancelled one that comes to its turn is not started in any case. So are
         the ends that Prefect has not heard of.
@@ -79,7 +80,8 @@ class Janitor:
         for run_id in sorted(left.union(called) - known):
             with suppress(RunUnknown):  # of a ledger before this one; its container is swept
                 open_runs.append(ledger.runs.get(run_id))
-        return [run for run in open_runs if run.run_id in known or self._is_ours(run)]
+        ours = [run for run in open_runs if run.run_id in known or self._is_ours(run)]
+        return sorted(ours, key=lambda run: _in_line(run) and run.run_id not in called)
 
     def _is_ours(self, run: RunRecord) -> bool:
         """Whether this node may decide about a run that it was pointed to.
@@ -89,7 +91,7 @@ class Janitor:
         """
         if run.node == self._site.settings.node:
             return True
-        if run.pool != self._site.settings.pool or run.state in GRANTED:
+        if run.pool != self._site.settings.pool:
             return False
         settled = (
             run.told_end_at is not None and self._site.ledger.leases.of_run(run.run_id) is None
@@ -224,6 +226,10 @@ class Janitor:
     def wait_for_stops(self) -> None:
         """Wait until the containers that are being stopped have stopped."""
         self._mender.stops.wait()
+
+
+def _in_line(run: RunRecord) -> bool:
+    return run.state is RunState.WAITING
 
 
 def _lease_of(run: RunRecord, lease: Lease | None) -> Lease | None:

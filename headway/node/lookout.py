@@ -7,12 +7,11 @@ import logging
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
 
-from headway.errors import HeadwayError, LedgerError, RuntimeFailure
+from headway.errors import LedgerError, RuntimeFailure
 from headway.home import node_identity
 from headway.ledger.renewals import RenewalAnswer
-from headway.model.job_text import job_from_document
+from headway.model.job_text import USUAL_STOP_GRACE_S, stop_grace_s
 from headway.node.flowlock import LiveFlows
 from headway.policy.guard import GuardTimes, Held
 from headway.run.guard_notes import GuardNotes, Renewal, keep_notes, read_notes
@@ -22,9 +21,6 @@ from headway.site import Site
 from headway.units import format_duration
 
 log = logging.getLogger(__name__)
-
-_USUAL_GRACE_S = 10.0
-"""Of a container of which the ledger could not be asked yet."""
 
 Containers = Mapping[str, ContainerStatus]
 
@@ -136,7 +132,7 @@ class Lookout:
         self._others = answer.others
         renewed = {
             container_name(run_id, attempt): Renewal(
-                asked_s, expire or answer.others, _grace_s(job)
+                asked_s, expire or answer.others, stop_grace_s(job)
             )
             for (run_id, attempt), job in answer.renewed.items()
         }
@@ -164,7 +160,7 @@ class Lookout:
         for name in alive.keys() - renewals.keys():
             begun_at = alive[name].started_at or clock.now()
             age_s = max((clock.now() - begun_at).total_seconds(), 0.0)
-            found[name] = Renewal(clock.boottime_s() - age_s, True, _USUAL_GRACE_S)
+            found[name] = Renewal(clock.boottime_s() - age_s, True, USUAL_STOP_GRACE_S)
         return found
 
     def _keep(self, notes: GuardNotes) -> None:
@@ -192,13 +188,6 @@ class Lookout:
         elif self._trouble.get(about) and not trouble:
             log.warning("the %s answers again", about)
         self._trouble[about] = trouble
-
-
-def _grace_s(job: Mapping[str, Any]) -> float:
-    try:
-        return job_from_document(job).stop_grace
-    except HeadwayError:  # of another version; its container is guarded like any other
-        return _USUAL_GRACE_S
 
 
 def _running(listed: Containers) -> Containers:

@@ -28,7 +28,7 @@ from headway.units import format_duration
 
 log = logging.getLogger(__name__)
 
-_ON_LEASES = frozenset({Action.RENEW, Action.RELEASE, Action.GIVE_BACK})
+_ON_LEASES = frozenset({Action.RELEASE, Action.GIVE_BACK})
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,10 +112,6 @@ class Mender:
 
     def _change_lease(self, action: Action, case: Case) -> None:
         leases, run_id = self._site.ledger.leases, case.run.run_id
-        if action is Action.RENEW:
-            if case.lease is not None:
-                leases.renew(case.lease.fence, self._site.settings.lease_ttl_s)
-            return
         self._site.cache.release(run_id)  # the next attempt may be on another node
         if action is Action.GIVE_BACK:
             leases.give_back(case.fence)

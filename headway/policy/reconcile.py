@@ -125,8 +125,6 @@ class Situation:
 class Action(enum.StrEnum):
     """One instruction to the janitor. They are carried out in the order given."""
 
-    RENEW = "renew"
-    """Renew the lease: the container it stands for exists or is about to."""
     END_CANCELLED = "end_cancelled"
     """End the run in the ledger as cancelled."""
     END_BROKEN = "end_broken"
@@ -187,7 +185,7 @@ def reconcile(seen: Situation) -> Actions:
     if seen.state is RunState.ENDED:
         return _after_the_end(seen)
     if seen.prefect is PrefectView.UNKNOWN:
-        return _renew(seen)
+        return ()
     if seen.prefect in _UNWANTED and not _suspension_lost(seen):
         return _end_what_nobody_wants(seen)
     if seen.state is RunState.WAITING:
@@ -198,10 +196,6 @@ def reconcile(seen: Situation) -> Actions:
 def _suspension_lost(seen: Situation) -> bool:
     """The flow that it was taken from broke, or Prefect's own limit of a pause has passed."""
     return seen.suspended and seen.prefect in {PrefectView.CRASHED, PrefectView.FAILED}
-
-
-def _renew(seen: Situation) -> Actions:
-    return (Action.RENEW,) if seen.has_lease else ()
 
 
 def _free(seen: Situation) -> Actions:
@@ -225,7 +219,7 @@ def _reschedule(seen: Situation) -> Actions:
 
 def _after_the_end(seen: Situation) -> Actions:
     if seen.flow is not FlowProcess.NONE:
-        return (*_renew(seen), *_free(seen))  # it also tells Prefect itself
+        return _free(seen)  # it also tells Prefect itself
     return (*_free(seen), *_tell_the_end(seen))
 
 
@@ -253,7 +247,7 @@ def _end_what_nobody_wants(seen: Situation) -> Actions:
 
 def _waiting(seen: Situation) -> Actions:
     if seen.flow is not FlowProcess.NONE:
-        return (*_renew(seen), *_free(seen))  # that of its last attempt, which is leaving
+        return _free(seen)  # that of its last attempt, which is leaving
     if seen.prefect in _TO_BE_SUSPENDED:
         mark = () if seen.suspended else (Action.SUSPEND,)
         told = seen.prefect is PrefectView.SUSPENDED and seen.suspended
@@ -268,7 +262,7 @@ def _waiting(seen: Situation) -> Actions:
 def _suspend(seen: Situation) -> Actions:
     """A granted run that its user wants to suspend."""
     if seen.is_rank or seen.leads_gang:
-        return (*_renew(seen), Action.REFUSE_SUSPENSION)
+        return (Action.REFUSE_SUSPENSION,)
     if seen.container is Container.EXITED:  # its program has ended: only its end is missing
         return _granted(seen)
     return (Action.SUSPEND, Action.SET_SUSPENDED, *_take_from_flow(seen))
@@ -281,11 +275,11 @@ def _granted(seen: Situation) -> Actions:
         late = seen.overdue and seen.state is RunState.CLAIMED and not seen.is_rank
         if late and seen.container is Container.NONE:
             return (Action.GIVE_BACK, *_reschedule(seen))
-        return _renew(seen)
+        return ()
     # Its flow goes on, whatever was written over its state since.
     wrong = seen.prefect in {PrefectView.CRASHED, PrefectView.SCHEDULED}
     begun = seen.state is RunState.RUNNING
-    return (*_renew(seen), *((Action.SET_RUNNING,) if wrong and begun else ()))
+    return (Action.SET_RUNNING,) if wrong and begun else ()
 
 
 def _resume(seen: Situation) -> Actions:
@@ -293,7 +287,7 @@ def _resume(seen: Situation) -> Actions:
     if seen.flow_starts >= MAX_FLOW_STARTS:
         return (Action.END_INFRASTRUCTURE, *_free(seen), Action.SET_FINAL)
     if seen.container is not Container.NONE:
-        return (*_renew(seen), *_reschedule(seen))
+        return _reschedule(seen)
     if seen.state is RunState.CLAIMED and not seen.is_rank:
         return (Action.GIVE_BACK, *_reschedule(seen))
     if seen.attempts_left:

@@ -119,4 +119,4 @@ def _learn(
     learnt = lesson(exit_, measured, demand, gpu_above_bytes)
     if gpu_type and learnt is not None:
         trace = trace_of(attempt, demand, learnt, gpu_type)
-        site.ledger.traces.add([trace])
+        site.ledger.traces.learn(attempt.fence, trace)

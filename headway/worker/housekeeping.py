@@ -14,12 +14,12 @@ from headway.policy.reconcile import PrefectView
 from headway.scheduler.limits import GATES, gates_document
 from headway.site import LINE, POLICY, Site
 from headway.this_node import adopt
-from headway.worker.pool import PrefectPool
+from headway.worker.pool import IDS_A_QUESTION, PrefectPool
 from headway.worker.states import mended
 
 log = get_logger("worker.gpu-node")
 
-_ANSWER_S = 5.0
+_ANSWER_S = 10.0
 """So long the janitor waits for Prefect, or for who waits for it; then it goes on without."""
 
 
@@ -95,14 +95,17 @@ async def _between_passes(pool: PrefectPool) -> AsyncIterator[bool]:
 
 
 async def _views(pool: PrefectPool, run_ids: list[str]) -> Mapping[str, PrefectRun]:
+    """What Prefect says; unknown of those that a slow server did not come to."""
+    said = dict.fromkeys(run_ids, PrefectRun(PrefectView.UNKNOWN))
     try:
         with anyio.fail_after(_ANSWER_S):
-            return await pool.views(run_ids)
+            for start in range(0, len(run_ids), IDS_A_QUESTION):
+                page = run_ids[start : start + IDS_A_QUESTION]
+                answers = await pool.views(page)
+                said = {key: known for key, known in said.items() if key not in page} | answers
     except (httpx.HTTPError, TimeoutError) as error:
-        log.warning(
-            "Prefect does not say what its users want: %s", str(error) or type(error).__name__
-        )
-        return dict.fromkeys(run_ids, PrefectRun(PrefectView.UNKNOWN))
+        log.warning("Prefect does not say what its users want: %s", str(error) or "no answer")
+    return said
 
 
 async def _write(site: Site, pool: PrefectPool, mending: Mending) -> None:

@@ -11,23 +11,45 @@ from uuid import UUID
 
 from prefect.client.schemas.objects import FlowRun
 
+from headway.errors import shown
 from headway.prefect.client import FLOW as TRAIN
 from headway.project import FLOWS
 from headway.scheduler.intake import Offer
 from headway.scheduler.queue import Pass
+from headway.worker.flow_process import refusal
 from headway.worker.names import run_name_of
 
 _NEVER = datetime.max.replace(tzinfo=UTC)
 
 
-def foreign(runs: Sequence[FlowRun], flow_names: Mapping[UUID, str]) -> list[FlowRun]:
-    """Those of *runs* whose flow is not this installation's: nothing of them is started."""
-    return [run for run in runs if flow_names.get(run.flow_id) not in FLOWS]
+TRAIN_PARAMETERS = frozenset({"job"})
+
+
+def refused(runs: Sequence[FlowRun], flow_names: Mapping[UUID, str]) -> dict[UUID, str]:
+    """Why some of *runs*, by id, are not to be started at all.
+
+    Their flow is not this installation's, or takes no such parameters: each of its processes
+    would end at once, and another one be started.
+    """
+    found = {}
+    for run in runs:
+        flow = flow_names.get(run.flow_id, "")
+        unknown = run.parameters.keys() - TRAIN_PARAMETERS if flow == TRAIN else ()
+        if flow not in FLOWS:
+            found[run.id] = refusal(flow)
+        elif unknown:
+            names = ", ".join(shown(name, 60) for name in sorted(unknown)[:5])
+            found[run.id] = (
+                f"flow train has no parameter {names}, so its run was not started; give what the "
+                "job needs below `job`"
+            )
+    return found
 
 
 def offers(runs: Sequence[FlowRun], flow_names: Mapping[UUID, str]) -> list[Offer]:
-    """The others as the scheduler takes them in, the oldest first."""
-    own = [run for run in runs if flow_names.get(run.flow_id) in FLOWS]
+    """Those that are not `refused`, as the scheduler takes them in, the oldest first."""
+    not_own = refused(runs, flow_names)
+    own = [run for run in runs if run.id not in not_own]
     made = [_offer(run, flow_names[run.flow_id]) for run in own]
     return sorted(made, key=lambda offer: offer.submitted_at)
 

@@ -17,6 +17,7 @@ from headway.model.node import Capacity, Node
 from headway.model.progress import ProgressPoint
 from headway.model.run import Exit, ExitKind, Measurement, Prediction, RunState, StepState
 from headway.model.run_warning import RunWarning, Silent, SilentFailure
+from headway.model.trace import Trace
 from headway.units import GIB
 from tests.support.fence import fence_of, release
 
@@ -82,6 +83,7 @@ def claimed_since(ledger: Ledger) -> Fence:
     return seen
 
 
+TRACE = Trace("resnet-50", "v100", 1, 32, runtime_s=60.0, run_id="a-1")
 WARNING = RunWarning(1, UNUSED, NOON, None, None)
 WRITES: dict[str, Callable[[Ledger, Fence], object]] = {
     "finish": lambda ledger, fence: ledger.runs.finish(fence, OK, Measurement()),
@@ -90,7 +92,6 @@ WRITES: dict[str, Callable[[Ledger, Fence], object]] = {
     "begin": lambda ledger, fence: begin(ledger, fence, "on-a"),
     "predict": lambda ledger, fence: ledger.runs.predict(fence, Prediction(1.0), DEMAND),
     "give_back": lambda ledger, fence: ledger.leases.give_back(fence),
-    "renew": lambda ledger, fence: ledger.leases.renew(fence, 6000.0),
     "take_up": lambda ledger, fence: ledger.leases.take_up(fence),
     "resize": lambda ledger, fence: ledger.leases.resize(
         fence, Demand(GIB), reading=None, ttl_s=60.0
@@ -98,6 +99,7 @@ WRITES: dict[str, Callable[[Ledger, Fence], object]] = {
     "points": lambda ledger, fence: ledger.progress.append(fence, [ProgressPoint(1, 1)], first=0),
     "snapshot": lambda ledger, fence: ledger.progress_snapshots.keep(fence, SAID),
     "warnings": lambda ledger, fence: ledger.warnings.keep(fence, []),
+    "trace": lambda ledger, fence: ledger.traces.learn(fence, TRACE),
     "stopped": lambda ledger, fence: ledger.warnings.mark_stopped(fence, WARNING),
 }
 
@@ -112,6 +114,7 @@ def all_that_is_known(ledger: Ledger) -> tuple[object, ...]:
         ledger.warnings.of_run("a"),
         ledger.progress.series("a", 1),
         ledger.progress_snapshots.of(["a"]),
+        ledger.traces.all(),
     )
 
 
@@ -156,8 +159,24 @@ def test_steps_go_on_when_the_lease_is_released(ledger: Ledger) -> None:
     assert (step.attempt, step.state) == (1, StepState.DONE)
 
 
+def test_what_a_removed_node_held_is_ended_or_put_back_by_its_remover_alone(
+    ledger: Ledger,
+) -> None:
+    """Between the release of its leases and what becomes of its runs, too."""
+    frozen = admit(ledger).fence
+    begin(ledger, frozen)
+    ledger.nodes.remove("node-a")
+    for write in ("finish", "requeue", "suspend", "begin", "give_back"):
+        with pytest.raises(LeaseLost, match="released"):
+            WRITES[write](ledger, frozen)
+    assert ledger.runs.get("a").state is RunState.RUNNING
+    assert ledger.runs.requeue(ledger.runs.get("a").unleased, LOST) == LOST
+    assert admit(ledger, "node-b").attempt == 2
+
+
 TWICE: dict[str, Callable[[Ledger, Fence], object]] = {
     **{name: WRITES[name] for name in ("finish", "requeue", "suspend", "begin", "give_back")},
+    "trace": WRITES["trace"],
     "release": lambda ledger, fence: ledger.leases.release(fence),
     "take_up": WRITES["take_up"],
 }
@@ -341,6 +360,6 @@ def test_a_fence_is_of_one_attempt_and_one_lease(ledger: Ledger) -> None:
     lease = admit(ledger)
     for other in (replace(lease.fence, attempt=2), replace(lease.fence, token="another")):
         with pytest.raises(LeaseLost):
-            ledger.leases.renew(other, 60.0)
+            ledger.leases.take_up(other)
     values: dict[str, Any] = {"reading": None, "ttl_s": 60.0}
     assert isinstance(ledger.leases.resize(lease.fence, Demand(GIB), **values), Lease)

@@ -223,20 +223,6 @@ def test_resizing_keeps_the_gpus_that_were_granted_where_they_will_do(ledger: Le
     assert [grant.uuid for grant in kept.gpus] == ["GPU-0"]
 
 
-def test_only_the_token_renews(ledger: Ledger) -> None:
-    lease = granted(ledger, "a")
-    ledger.leases.renew(lease.fence, 600.0)
-    renewed = ledger.leases.of_run("a")
-    assert renewed is not None
-    assert renewed.expires_at > lease.expires_at
-    with pytest.raises(LeaseLost, match="granted again"):
-        ledger.leases.renew(replace(lease.fence, token="stolen"), 600.0)
-    release(ledger, "a")
-    ledger.leases.release(lease.fence)
-    with pytest.raises(LeaseLost, match="released"):
-        ledger.leases.renew(lease.fence, 600.0)
-
-
 def test_a_port_is_free_again_after_the_release(ledger: Ledger) -> None:
     granted(ledger, "a", Demand(GIB, ports=(6006,)))
     enqueue(ledger, "b")
@@ -823,18 +809,6 @@ def test_a_gang_overtakes_once_however_many_nodes_it_has(ledger: Ledger) -> None
     assert ledger.pools.snapshot("gpu", {}, overtaken_from=1, priorities={}).overtaken == {"old": 1}
 
 
-def test_a_gang_renews_what_its_ranks_have_not_taken(ledger: Ledger) -> None:
-    lease = gang(ledger, "a")
-    assert isinstance(lease, Lease)
-    assert ledger.leases.release_untaken("node-b", ttl_s=-61.0) == ["a"]
-    assert ledger.leases.live("node-b") == []
-    ledger.leases.give_back(fence_of(ledger, "a"))
-    lease = gang(ledger, "a")
-    assert isinstance(lease, Lease)
-    ledger.leases.renew(lease.fence, 600.0)
-    assert ledger.leases.release_untaken("node-b", ttl_s=-61.0) == []
-
-
 # --- what a node's guard renews, and when its places are given away ---
 
 
@@ -880,6 +854,10 @@ def test_a_guard_renews_what_ranks_of_its_gang_have_not_taken(ledger: Ledger) ->
     assert other.expires_at > lease.expires_at
     assert ledger.leases.release_untaken("node-b", ttl_s=-61.0) == []
     assert renew(ledger, "a", node="node-b").renewed == {}  # it runs nowhere there
+    ledger.leases.give_back(fence_of(ledger, "a"))
+    assert isinstance(gang(ledger, "a"), Lease)
+    assert ledger.leases.release_untaken("node-b", ttl_s=-61.0) == ["a"]
+    assert ledger.leases.live("node-b") == []
 
 
 def test_a_node_is_given_away_only_a_margin_after_its_leases_expired(ledger: Ledger) -> None:

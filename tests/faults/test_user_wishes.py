@@ -16,7 +16,7 @@ from headway.ledger import Ledger
 from headway.model.run import RunState
 from headway.settings import read_settings
 from tests.faults.test_kills import assert_nothing_is_left, started
-from tests.support.site import PATIENCE_S, LiveSite, wait_for
+from tests.support.site import PATIENCE_S, LiveSite, sleeper, wait_for
 
 pytestmark = pytest.mark.prefect
 
@@ -188,3 +188,12 @@ def test_cancel_by_name_takes_the_newest_that_has_not_ended(
     assert said.returncode == 0
     assert "nothing was cancelled" in said.stdout, said
     assert json.loads(site.run("cancel", newer, "--json").stdout)["state"] == "Completed"
+
+
+def test_a_flow_parameter_that_there_is_none_of_is_refused_at_once(process_site: LiveSite) -> None:
+    """Its processes would end before they begin, again and again."""
+    run_id = process_site.start("train/default", job=sleeper(1), nonsense=1)
+    state = process_site.ended(run_id)
+    assert (state["type"], state["name"]) == ("FAILED", "Failed"), state
+    assert "flow train has no parameter" in state["message"]
+    assert_nothing_is_left(process_site, run_id)

@@ -17,6 +17,7 @@ from headway.node.flowlock import hold_flow
 from headway.node.janitor import Janitor
 from headway.node.mending import Mending, PrefectRun
 from headway.policy.reconcile import Action, PrefectView, Situation
+from headway.runtime.port import ContainerState
 from headway.settings import Settings
 from headway.site import Site
 from headway.this_node import join_site
@@ -40,7 +41,7 @@ def site(tmp_path: Path) -> Site:
 
 
 def enqueue(site: Site, run_id: str) -> None:
-    job = TrainingJob(name="job", image="image:1", command=["true"], stop_grace="60s")
+    job = TrainingJob(name="job", image="image:1", command=["true"], stop_grace="20s")
     site.ledger.runs.enqueue(
         run_id,
         job.document(),
@@ -66,6 +67,11 @@ def begin(site: Site, run_id: str = RUN) -> str:
 STUBBORN = ("python3", "-c", "import signal, time; signal.signal(15, lambda *_: 0); time.sleep(60)")
 
 
+def is_running(site: Site, run_id: str) -> bool:
+    status = site.runtime.inspect(f"headway-{run_id}-1")
+    return status is not None and status.state is ContainerState.RUNNING
+
+
 def look(site: Site, janitor: Janitor, view: PrefectView, *called: str) -> list[Mending]:
     runs = janitor.unsettled(called)
     said = PrefectRun(view, state_id="seen")
@@ -86,12 +92,14 @@ def test_a_cancel_is_in_the_ledger_at_once_and_no_grace_time_holds_up_others(
     run = site.ledger.runs.get(RUN)
     assert run.exit is not None
     assert run.exit.kind is ExitKind.CANCELLED
-    assert site.ledger.leases.of_run(RUN) is not None  # its container may live for a minute
+    assert is_running(site, RUN)
+    assert site.ledger.leases.of_run(RUN) is not None  # as long as its container may live
     enqueue(site, OTHER)
     begin(site, OTHER)  # and the next round does not wait for it
     look(site, janitor, PrefectView.CANCELLING)
     other = site.ledger.runs.get(OTHER)
     assert other.state is RunState.ENDED
+    assert is_running(site, OTHER)
     for name in (RUN, OTHER):
         site.runtime.stop(f"headway-{name}-1", 0.0)
     janitor.wait_for_stops()

@@ -17,6 +17,9 @@ SIZES = {
     "2 nodes, 1 run": Rules(nodes=2, runs=1, told_to_prefect=False),
     "2 nodes, 1 run, Prefect": Rules(nodes=2, runs=1, faults=3),
     "2 nodes, 2 runs": Rules(nodes=2, runs=2, told_to_prefect=False, faults=2),
+    "1 node with room for 2, 3 runs": Rules(
+        nodes=1, runs=3, capacity=2, told_to_prefect=False, faults=1
+    ),
     "3 nodes, 3 runs": Rules(nodes=3, runs=3, told_to_prefect=False, faults=0),
 }
 FULL = {

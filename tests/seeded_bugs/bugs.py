@@ -109,8 +109,8 @@ BUGS = (
         "headway/ledger/runs.py",
         "            _next_attempt(session, run, exit_, measurement)\n"
         "            if demand_override",
+        "            leased(session, fence).released_at = now(session)\n"
         "            _next_attempt(session, run, exit_, measurement)\n"
-        "            live_lease(session, run.run_id).released_at = now(session)\n"
         "            if demand_override",
         (_MODEL,),
     ),
@@ -197,11 +197,11 @@ BUGS = (
         (f"{_LEDGER}test_a_node_is_given_away_only_a_margin_after_its_leases_expired[sqlite]",),
     ),
     Bug(
-        "the leases of a removed node are renewed",
+        "the leases of a node that is being removed are renewed",
         "headway/ledger/renewals.py",
-        "if row is None or row.removed_at is not None or",
-        "if row is None or",
-        (f"{_LEDGER}test_a_guard_renews_what_is_alive_on_its_node_and_is_told_what_is_stale",),
+        "return row.removed_at is not None or row.state is NodeState.LOST",
+        "return row.removed_at is not None",
+        ("tests/integration/test_node_wait.py::test_from_the_begin_on_its_guard_renews_nothing",),
     ),
     Bug(
         "a guard renews the lease of any attempt of the run",
@@ -235,7 +235,7 @@ BUGS = (
         "one bad record ends the janitor's round",
         "headway/node/janitor.py",
         "except Exception:  # a supervisor's loop",
-        "except RunUnknown:",
+        "except RunUnknown:  # a supervisor's loop",
         (f"{_WISHES}test_a_run_that_breaks_the_janitor_stops_no_other",),
     ),
     Bug(
@@ -286,13 +286,6 @@ BUGS = (
         "        thread.start()\n",
         "        thread.start()\n        thread.join()\n",
         (f"{_WISHES}test_a_cancel_is_in_the_ledger_at_once_and_no_grace_time_holds_up_others",),
-    ),
-    Bug(
-        "a node decides about what another node has",
-        "headway/node/janitor.py",
-        "if run.pool != self._site.settings.pool or run.state in GRANTED:",
-        "if run.pool != self._site.settings.pool:",
-        (f"{_WISHES}test_what_another_node_has_is_left_alone_though_its_old_container_is_here",),
     ),
     Bug(
         "a claim whose start fails is kept",

@@ -7,11 +7,12 @@ it is the next step of each run, whatever the one before was doing when it died.
 import os
 import random
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 
-from sqlalchemy import event
+from sqlalchemy import Engine, event
+from sqlalchemy.pool import Pool
 from sqlmodel import Session
 
 from headway.errors import LedgerUnreachable
@@ -49,15 +50,8 @@ def enqueue(ledger: Ledger, run_id: str) -> None:
     )  # fmt: skip
 
 
-def next_step(ledger: Ledger, run: RunRecord, chance: random.Random, *, gone: float = 0.3) -> None:
-    """Do what comes next for *run*, by what the ledger says of it.
-
-    Args:
-        ledger: The ledger.
-        run: The run as it is now.
-        chance: Decides where several things may come next.
-        gone: Share of the containers that vanish, so that the run goes back to the queue.
-    """
+def next_step(ledger: Ledger, run: RunRecord, chance: random.Random) -> None:
+    """Do what comes next for *run*, by what the ledger says of it."""
     lease = ledger.leases.of_run(run.run_id)
     before = lease is not None and lease.attempt < run.attempt
     match run.state:
@@ -77,7 +71,7 @@ def next_step(ledger: Ledger, run: RunRecord, chance: random.Random, *, gone: fl
             ledger.runs.begin(lease.fence, container="c", runtime="process")
         case RunState.RUNNING:
             fence = fence_of(ledger, run.run_id)
-            if run.attempt < ATTEMPTS and chance.random() < gone:
+            if run.attempt < ATTEMPTS and chance.random() < 0.3:
                 ledger.runs.requeue(fence, GONE)
             else:
                 ledger.runs.finish(fence, OK, Measurement())
@@ -124,40 +118,68 @@ def _amiss(run: RunRecord, own: list[Lease]) -> list[str]:
     return []
 
 
-def work_until_killed(url: str, run_ids: list[str], seed: int, events: int) -> None:
-    """In a process of its own: go on with the runs, and die at the *events*-th moment.
+def die_at(moment: int) -> None:
+    """Kill this process at its *moment*-th one: around each statement, at each commit."""
+    left = [moment]
 
-    A moment is before or after a statement, before or after a commit.
-    """
-    chance, left = random.Random(seed), [events]
-    ledger = Ledger.open(url)
-
-    def moment(*_: object) -> None:
+    def passed(*_: object) -> None:
         left[0] -= 1
         if left[0] <= 0:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    engine = ledger._database.engine
     for name in ("before_cursor_execute", "after_cursor_execute", "commit"):
-        event.listen(engine, name, moment)
-    event.listen(engine.pool, "checkin", moment)
-    while True:
-        for run in ledger.runs.of(run_ids).values():
-            if chance.random() < 0.7:
-                next_step(ledger, run, chance)
+        event.listen(Engine, name, passed)
+    event.listen(Pool, "checkin", passed)
+
+
+def killed_at(
+    url: str, moment: int, do: Callable[[Ledger], object], *, migrate: bool = False
+) -> None:
+    """*do* something with the ledger in a process of its own, killed at its *moment*-th moment.
+
+    With *migrate* opening the ledger counts too. A process that is done before dies then.
+    """
+    pid = os.fork()
+    if pid == 0:
+        try:
+            if migrate:
+                die_at(moment)
+            ledger = Ledger.open(url)
+            if not migrate:
+                die_at(moment)
+            do(ledger)
+        finally:
+            os.kill(os.getpid(), signal.SIGKILL)
+    os.waitpid(pid, 0)
 
 
 def killed_once(url: str, run_ids: list[str], seed: int) -> None:
     """Let a process go on with the runs, killed at a random moment."""
-    events = random.Random(seed).randint(1, 120)
-    pid = os.fork()
-    if pid == 0:
+    chance = random.Random(seed)
+
+    def go_on(ledger: Ledger) -> None:
+        while True:
+            for run in ledger.runs.of(run_ids).values():
+                if chance.random() < 0.7:
+                    next_step(ledger, run, chance)
+
+    killed_at(url, chance.randint(1, 120), go_on)
+
+
+def go_through(ledger: Ledger, run_id: str, chance: random.Random) -> None:
+    """One run to its end, by callers who believe what they are told."""
+    handed_in = False
+    while True:
         try:
-            work_until_killed(url, run_ids, seed, events)
-        finally:
-            os._exit(1)
-    _, status = os.waitpid(pid, 0)
-    assert os.WIFSIGNALED(status), f"seed {seed}: it ended by itself"
+            if not handed_in:
+                enqueue(ledger, run_id)
+                handed_in = True
+            run = ledger.runs.get(run_id)
+            if run.told_end_at is not None and is_over(ledger, run):
+                return
+            next_step(ledger, run, chance, gone=0.0)
+        except LedgerUnreachable:
+            continue
 
 
 def lose_answers(share: float, seed: int) -> list[int]:

@@ -14,6 +14,8 @@ _LIVE = {
         "tests/integration/test_main_job.py",
         "tests/faults/test_kills.py",
         "tests/faults/test_user_wishes.py",
+        "tests/faults/test_burst.py",
+        "tests/faults/test_busy_site.py",
         "tests/browser/test_run_form.py",
         "tests/integration/test_foreign_runs.py",
         "tests/integration/test_unreadable_runs.py",

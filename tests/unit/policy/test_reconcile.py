@@ -22,7 +22,7 @@ from headway.policy.reconcile import (
 
 WAITING, CLAIMED = RunState.WAITING, RunState.CLAIMED
 RUNNING, ENDED = RunState.RUNNING, RunState.ENDED
-STOP, RELEASE, RENEW = Action.STOP_CONTAINER, Action.RELEASE, Action.RENEW
+STOP, RELEASE = Action.STOP_CONTAINER, Action.RELEASE
 AGAIN, FINAL = Action.RESCHEDULE, Action.SET_FINAL
 GONE, EXITED, LIVE = Container.NONE, Container.EXITED, Container.LIVE
 NO_FLOW, STARTING, ALIVE = FlowProcess.NONE, FlowProcess.STARTING, FlowProcess.ALIVE
@@ -105,7 +105,7 @@ def _ledger_says(action: Action, now: Situation) -> bool:
 def test_nothing_is_concluded_while_prefect_is_silent() -> None:
     for found in EVERYTHING:
         if found.prefect is PrefectView.UNKNOWN and found.state is not ENDED:
-            assert reconcile(found) == ((RENEW,) if found.has_lease else ()), found
+            assert reconcile(found) == (), found
         if found.prefect is PrefectView.UNKNOWN:
             assert not ON_PREFECT & set(reconcile(found)), found
 
@@ -117,7 +117,7 @@ def test_a_run_that_has_ended_begins_again_only_when_its_user_says_so() -> None:
         wanted &= found.state is ENDED and found.flow is NO_FLOW
         assert (Action.RETRY in actions) == wanted, found
         if found.state is ENDED:
-            others = {STOP, RELEASE, RENEW, Action.NOTE_TOLD, Action.RETRY, FINAL}
+            others = {STOP, RELEASE, Action.NOTE_TOLD, Action.RETRY, FINAL}
             assert set(actions) <= others, found
 
 
@@ -170,12 +170,12 @@ def test_every_situation_comes_to_rest_and_then_nothing_is_left() -> None:
         now = found
         for _ in range(6):
             actions = reconcile(now)
-            if set(actions) <= {RENEW} and now == _flow_leaves(now):
+            if not actions and now == _flow_leaves(now):
                 break
             for action in actions:
                 now = after(action, now)
             now = _flow_leaves(now)
-        assert set(reconcile(now)) <= {RENEW}, (found, now)
+        assert reconcile(now) == (), (found, now)
         if now.state is ENDED:
             assert (now.has_lease, now.container) == (False, GONE), (found, now)
             assert now.told or now.prefect is PrefectView.UNKNOWN, (found, now)
@@ -193,15 +193,15 @@ def test_every_situation_comes_to_rest_and_then_nothing_is_left() -> None:
 def test_a_live_flow_is_left_to_its_work(prefect: PrefectView) -> None:
     for container in Container:
         found = running(prefect, flow=ALIVE, container=container)
-        assert reconcile(found) == (RENEW,)
+        assert reconcile(found) == ()
 
 
 @pytest.mark.parametrize("prefect", [PrefectView.CRASHED, PrefectView.SCHEDULED])
 def test_a_run_that_runs_is_running_whatever_was_written_over_it(prefect: PrefectView) -> None:
     """Its stub died; or another node's janitor took it for one that waits."""
     found = running(prefect, flow=ALIVE, container=LIVE)
-    assert reconcile(found) == (RENEW, Action.SET_RUNNING)
-    assert reconcile(replace(found, state=CLAIMED)) == (RENEW,)  # it is about to be
+    assert reconcile(found) == (Action.SET_RUNNING,)
+    assert reconcile(replace(found, state=CLAIMED)) == ()  # it is about to be
 
 
 @pytest.mark.parametrize("container", [EXITED, LIVE])
@@ -282,22 +282,22 @@ def test_a_suspended_run_waits_until_it_is_resumed() -> None:
 
 def test_what_cannot_be_suspended_goes_on_and_says_so() -> None:
     gang = running(PrefectView.PAUSED, flow=ALIVE, container=LIVE, leads_gang=True)
-    assert reconcile(gang) == (RENEW, Action.REFUSE_SUSPENSION)
+    assert reconcile(gang) == (Action.REFUSE_SUSPENSION,)
     rank = replace(gang, leads_gang=False, is_rank=True)
-    assert reconcile(rank) == (RENEW, Action.REFUSE_SUSPENSION)
+    assert reconcile(rank) == (Action.REFUSE_SUSPENSION,)
 
 
 def test_a_program_that_has_ended_is_not_suspended() -> None:
     found = running(PrefectView.PAUSED, container=EXITED)
-    assert reconcile(replace(found, flow=ALIVE)) == (RENEW,)
-    assert reconcile(found) == (RENEW, AGAIN)
+    assert reconcile(replace(found, flow=ALIVE)) == ()
+    assert reconcile(found) == (AGAIN,)
 
 
 RESUMED = [
     # state, container, attempts left -> what is done before it is scheduled again
-    (CLAIMED, LIVE, True, (RENEW,)),
-    (RUNNING, EXITED, True, (RENEW,)),
-    (RUNNING, LIVE, False, (RENEW,)),
+    (CLAIMED, LIVE, True, ()),
+    (RUNNING, EXITED, True, ()),
+    (RUNNING, LIVE, False, ()),
     (CLAIMED, GONE, True, (Action.GIVE_BACK,)),
     (CLAIMED, GONE, False, (Action.GIVE_BACK,)),
     (RUNNING, GONE, True, (Action.REQUEUE, RELEASE)),
@@ -323,10 +323,10 @@ def test_a_run_without_its_flow_is_followed_or_goes_back(
 
 def test_a_claim_that_no_process_takes_up_ends() -> None:
     found = running(PrefectView.ACTIVE, state=CLAIMED, flow=STARTING)
-    assert reconcile(found) == (RENEW,)
+    assert reconcile(found) == ()
     assert reconcile(replace(found, overdue=True)) == (Action.GIVE_BACK, AGAIN)
     begun = replace(found, overdue=True, container=LIVE)
-    assert reconcile(begun) == (RENEW,)
+    assert reconcile(begun) == ()
 
 
 def test_a_waiting_run_that_is_scheduled_is_left_alone() -> None:

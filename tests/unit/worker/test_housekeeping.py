@@ -27,8 +27,8 @@ class Prefect:
         self.away = False
         self.written: list[str] = []
 
-    async def read_flow_runs(self, **_: Any) -> list[FlowRun]:
-        if self.away:
+    async def read_flow_runs(self, flow_run_filter: Any) -> list[FlowRun]:
+        if self.away or UUID(RUN) not in flow_run_filter.id.any_:
             raise httpx.ConnectError("away")
         return [FlowRun(id=UUID(RUN), flow_id=UUID(int=2), state=self.state)]
 
@@ -54,9 +54,11 @@ class OneRun:
             leases=SimpleNamespace(unstarted=lambda _: untaken),
         )
         self.settings = SimpleNamespace(node="here")
+        self.others: list[Any] = []
         self.starting: list[frozenset[str]] = []
         self.seen: list[PrefectView] = []
         self.meanwhile = lambda: None
+        self.unknown: set[str] = set()
 
     def record(self, **now: Any) -> Any:
         standing = {"state": "waiting", "attempt": 1, "node": None, "suspended_at": None}
@@ -65,10 +67,11 @@ class OneRun:
         )
 
     def unsettled(self, called: Any) -> list[Any]:
-        return [self.run]
+        return [self.run, *self.others]
 
     def round(self, runs: list[Any], prefect: Any, starting: Any) -> list[Mending]:
         said: PrefectRun = prefect[RUN]
+        self.unknown = {key for key, each in prefect.items() if each.view is PrefectView.UNKNOWN}
         self.seen.append(said.view)
         self.starting.append(starting)
         done = [Mending(self.run, Action.RESCHEDULE, said)]
@@ -120,6 +123,13 @@ def test_a_prefect_that_is_away_keeps_nobody_from_a_round(one: OneRun) -> None:
     one.prefect.away = True
     one.mend()
     assert one.seen == [PrefectView.UNKNOWN]
+
+
+def test_what_prefect_said_counts_though_the_rest_did_not_come(one: OneRun) -> None:
+    one.others = [SimpleNamespace(run_id=str(UUID(int=at))) for at in range(2, 150)]
+    assert one.mend() == ["AwaitingRetry"]
+    assert one.seen == [PrefectView.ACTIVE]
+    assert one.unknown == {str(UUID(int=at)) for at in range(101, 150)}
 
 
 def test_a_pass_that_waits_for_prefect_does_not_hold_the_janitor_up(

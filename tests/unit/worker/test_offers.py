@@ -1,13 +1,15 @@
 """From Prefect's runs to offers, and from what was decided to instructions."""
 
 from datetime import UTC, datetime
+from inspect import signature
 from typing import Any
 from uuid import UUID
 
 from prefect.client.schemas.objects import FlowRun
 
+from flows.train import train
 from headway.scheduler.queue import Pass
-from headway.worker.offers import foreign, instructions, offers
+from headway.worker.offers import TRAIN_PARAMETERS, instructions, offers, refused
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 TRAIN, RETRAIN, OTHER, DELETED = (UUID(int=at) for at in range(4))
@@ -22,7 +24,20 @@ def run(at: int, flow: UUID = TRAIN, **more: Any) -> FlowRun:
 def test_only_flows_of_this_installation_are_offered() -> None:
     runs = [run(1), run(2, OTHER), run(3, RETRAIN), run(4, DELETED)]
     assert [each.run_id for each in offers(runs, NAMES)] == [str(UUID(int=1)), str(UUID(int=3))]
-    assert foreign(runs, NAMES) == [runs[1], runs[3]]
+    assert refused(runs, NAMES).keys() == {runs[1].id, runs[3].id}
+
+
+def test_a_flow_gets_no_parameter_that_it_does_not_take() -> None:
+    """Its processes would end at once, again and again."""
+    good, bad = run(1, parameters={"job": {}}), run(2, parameters={"job": {}, "gpus\n": 8})
+    assert [each.run_id for each in offers([good, bad], NAMES)] == [str(good.id)]
+    ((run_id, why),) = refused([good, bad], NAMES).items()
+    assert run_id == bad.id
+    assert why.startswith('flow train has no parameter "gpus\\n", so its run was not started')
+
+
+def test_the_parameters_of_the_flow_are_known() -> None:
+    assert signature(train.fn).parameters.keys() == TRAIN_PARAMETERS
 
 
 def test_the_oldest_is_offered_first_with_its_queue_and_job() -> None:

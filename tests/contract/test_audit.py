@@ -1,0 +1,104 @@
+"""What the ledger gives to be compared, on both databases."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from sqlalchemy import text
+
+from headway.ledger import Ledger
+from headway.model.job import TrainingJob
+from headway.model.lease import Demand, Lease
+from headway.model.node import Capacity, Node
+from headway.model.run import Exit, ExitKind, Measurement, RunState
+from headway.policy.audit import HeldPort, SeenNode, Snapshot, StagedUse
+from headway.policy.invariants import look
+from headway.units import GIB, MIB
+
+FIRST, SECOND, THIRD = (f"00000000-0000-4000-8000-00000000000{at}" for at in (1, 2, 3))
+DEMAND = Demand(host_memory_bytes=64 * MIB, cpus=0.1, ports=(9000,))
+JOB = TrainingJob(name="job", image="i:1", command=["true"], stop_grace="25s").document()
+
+
+@pytest.fixture
+def ledger(ledger_url: str) -> Iterator[Ledger]:
+    ledger = Ledger.open(ledger_url)
+    node = Node("here", "gpu", Capacity(8.0, 64 * GIB))
+    ledger.nodes.register(node, boot_id="b", worker_token="w")
+    for run_id in (FIRST, SECOND, THIRD):
+        ledger.runs.enqueue(
+            run_id, JOB, name="job", owner="me", team="default", pool="gpu", priority=0,
+            submitted_at=ledger.now(),
+        )  # fmt: skip
+    yield ledger
+    ledger.close()
+
+
+def granted(ledger: Ledger, run_id: str) -> Lease:
+    lease = ledger.leases.admit(run_id, "here", DEMAND, reading=None, ttl_s=60)
+    assert isinstance(lease, Lease)
+    return lease
+
+
+def execute(ledger: Ledger, sql: str, **values: Any) -> None:
+    with ledger._database.engine.begin() as connection:
+        connection.execute(text(sql), values)
+
+
+def found(ledger: Ledger) -> list[str]:
+    snapshot = Snapshot(ledger.audit.read(), SeenNode("elsewhere"))
+    return [each.kind.value for each in look(snapshot)]
+
+
+def test_what_is_live_is_read_with_the_runs_that_it_is_about(ledger: Ledger) -> None:
+    lease = granted(ledger, FIRST)
+    ledger.runs.begin(lease.fence, container="c", runtime="process")
+    ledger.staged.record("here", "key", "/data", 5, "a" * 64)
+    ledger.staged.acquire("here", "key", FIRST)
+    ledger.runs.finish(
+        ledger.runs.get(SECOND).unleased, Exit(ExitKind.CANCELLED, None, "no"), Measurement()
+    )
+    seen = ledger.audit.read()
+    assert (seen.leases, seen.ports) == ((lease,), (HeldPort("here", 9000, lease.lease_id),))
+    assert seen.uses == (StagedUse("here", "key", FIRST),)
+    assert {run_id: run.state for run_id, run in seen.runs.items()} == {
+        FIRST: RunState.RUNNING, SECOND: RunState.ENDED, THIRD: RunState.WAITING,
+    }  # fmt: skip
+    running, ended, waiting = (seen.runs[run_id] for run_id in (FIRST, SECOND, THIRD))
+    assert (running.since, running.grace_s) == (ledger.runs.get(FIRST).started_at, 25.0)
+    assert (ended.exit_kind, ended.told_at) == (ExitKind.CANCELLED, None)
+    assert waiting.since is None
+    assert found(ledger) == ["untold"]
+
+
+def test_the_end_of_the_attempt_before_is_since_when_a_run_waits(ledger: Ledger) -> None:
+    lease = granted(ledger, FIRST)
+    ledger.runs.begin(lease.fence, container="c", runtime="process")
+    ledger.runs.requeue(lease.fence, Exit(ExitKind.INFRASTRUCTURE, None, "lost"))
+    waiting = ledger.audit.read().runs[FIRST]
+    assert (waiting.attempt, waiting.exit_kind) == (2, None)
+    assert waiting.since is not None
+    assert found(ledger) == ["lease"]
+
+
+def test_what_must_not_be_in_the_ledger_is_found(ledger: Ledger) -> None:
+    lease = granted(ledger, FIRST)
+    assert found(ledger) == []
+    execute(ledger, "UPDATE lease SET released_at = granted_at")
+    assert found(ledger) == ["no_lease", "port"]
+    execute(ledger, "UPDATE lease SET released_at = NULL, host_memory_bytes = :n", n=65 * GIB)
+    assert found(ledger) == ["overcommitted"]
+    assert lease.host_memory_bytes == 64 * MIB
+
+
+@pytest.mark.parametrize("content", ['"no object"', '{"name": "of another version"}'])
+def test_a_row_that_cannot_be_read_is_named(ledger: Ledger, content: str) -> None:
+    execute(ledger, "UPDATE run SET job = :job WHERE run_id = :id", job=content, id=SECOND)
+    (row,) = ledger.audit.read().unreadable
+    assert SECOND in row
+    assert "job" in row
+
+
+def test_a_node_whose_gpus_cannot_be_read_is_named(ledger: Ledger) -> None:
+    execute(ledger, "UPDATE node SET gpus = :gpus", gpus='[{"uuid": 3}]')
+    assert ledger.audit.read().unreadable == ("node here, column gpus",)

@@ -1,0 +1,152 @@
+"""Faults of the database and of whoever writes to it: nothing is lost, nothing granted twice."""
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from random import Random
+
+import psycopg
+import pytest
+from sqlalchemy import text
+
+from headway.errors import LedgerUnreachable, SchemaMismatch
+from headway.ledger import Ledger
+from headway.model.lease import Lease
+from headway.model.run import RunState
+from tests.support import ledger_faults as faults
+from tests.support import postgresql as postgresql_support
+
+KILLS = 25
+
+
+@pytest.fixture
+def ledger(ledger_url: str) -> Iterator[Ledger]:
+    opened = Ledger.open(ledger_url)
+    faults.prepare(opened)
+    yield opened
+    opened.close()
+
+
+def test_whoever_writes_may_be_killed_at_any_moment(ledger_url: str, ledger: Ledger) -> None:
+    runs = [f"run-{number}" for number in range(3)]
+    for run_id in runs:
+        faults.enqueue(ledger, run_id)
+    for number in range(KILLS):
+        ledger.close()  # no connection may be open over a fork
+        faults.killed_once(ledger_url, runs, number)
+        assert faults.broken(ledger, runs) == []
+    chance = Random(1)
+    while left := [run for run in map(ledger.runs.get, runs) if not faults.is_over(ledger, run)]:
+        faults.next_step(ledger, left[0], chance)
+
+
+def test_a_submission_killed_before_its_commit_is_handed_in_again_once(
+    ledger_url: str, ledger: Ledger
+) -> None:
+    """Before the commit nothing is there; behind it the run is, and the second hand-in is none."""
+    ledger.close()
+    for moment in range(1, 8):
+        run_id = f"run-{moment}"
+        faults.killed_at(ledger_url, moment, lambda own, name=run_id: faults.enqueue(own, name))
+        faults.enqueue(ledger, run_id)
+        faults.enqueue(ledger, run_id)
+        assert [run.run_id for run in ledger.runs.waiting("gpu")].count(run_id) == 1
+
+
+def test_what_was_committed_and_reported_failed_is_done_once(ledger: Ledger) -> None:
+    chance, runs = Random(2), [f"run-{number}" for number in range(15)]
+    with faults.commits_reported_failed(0.2, seed=3) as lost:
+        for run_id in runs:
+            faults.go_through(ledger, run_id, chance)
+    assert lost[0] > len(runs)
+    records = [ledger.runs.get(run_id) for run_id in runs]
+    assert {(run.state, run.attempt) for run in records} == {(RunState.ENDED, 1)}
+    assert all(len(ledger.attempts.of_run(run_id)) == 1 for run_id in runs)
+    assert faults.broken(ledger, runs) == []
+
+
+def test_a_full_disk_is_said_and_nothing_is_half_there(tmp_path) -> None:
+    ledger = Ledger.open(f"sqlite:///{tmp_path / 'ledger.db'}")
+    faults.prepare(ledger)
+    with ledger._database.engine.connect() as connection:  # the pool gives out the same one
+        pages = connection.exec_driver_sql("PRAGMA page_count").scalar_one()
+        connection.exec_driver_sql(f"PRAGMA max_page_count={pages + 2}")
+    with pytest.raises(LedgerUnreachable, match="full"):
+        _enqueue_many(ledger, 1000)
+    kept = len(ledger.runs.waiting("gpu"))
+    assert 0 < kept < 1000
+    with ledger._database.engine.connect() as connection:
+        connection.exec_driver_sql("PRAGMA max_page_count=1000000")
+    faults.enqueue(ledger, "afterwards")
+    assert len(ledger.runs.waiting("gpu")) == kept + 1
+    ledger.close()
+
+
+@pytest.mark.postgresql
+def test_connections_that_the_server_ends_are_made_anew(postgresql: str) -> None:
+    url = postgresql_support.new_database(postgresql)
+    ledger = Ledger.open(url)
+    faults.prepare(ledger)
+    faults.enqueue(ledger, "run")
+    lease = ledger.leases.admit("run", faults.NODES[0], faults.DEMAND, reading=None, ttl_s=900.0)
+    assert isinstance(lease, Lease)
+    with psycopg.connect(url, autocommit=True) as other:
+        other.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+            " WHERE datname = current_database() AND pid <> pg_backend_pid()"
+        )
+    for _ in range(2):  # the first may be told that its connection is gone, no later one
+        try:
+            found = ledger.leases.of_run("run")
+            break
+        except LedgerUnreachable:
+            continue
+    assert found == lease
+    ledger.close()
+
+
+@pytest.mark.postgresql
+def test_where_no_connection_is_left_the_caller_is_told_and_may_ask_again() -> None:
+    if reason := postgresql_support.why_none():
+        pytest.skip(reason)
+    with postgresql_support.server("-c", "max_connections=8") as server, ExitStack() as stack:
+        url = postgresql_support.new_database(server)
+        ledger = Ledger.open(url)
+        faults.prepare(ledger)
+        ledger.close()
+        with pytest.raises(psycopg.OperationalError):
+            _connect_often(url, stack)
+        with pytest.raises(LedgerUnreachable):
+            faults.enqueue(ledger, "run")
+        stack.pop_all().close()
+        faults.enqueue(ledger, "run")
+        assert ledger.runs.get("run").state is RunState.WAITING
+        ledger.close()
+
+
+def test_a_schema_newer_than_the_code_is_left_alone(ledger: Ledger, ledger_url: str) -> None:
+    """An old worker beside a ledger that was upgraded: it says so and writes nothing."""
+    with ledger._database.engine.begin() as connection:
+        connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))
+    with pytest.raises(SchemaMismatch):
+        Ledger.open(ledger_url)
+
+
+def test_an_upgrade_killed_at_any_statement_is_done_by_the_next(ledger_url: str) -> None:
+    """From nothing to the newest tables; each try dies a little later."""
+    for moment in (1, 3, 7, 15, 31, 63):
+        faults.killed_at(ledger_url, moment, lambda _: None, migrate=True)
+    ledger = Ledger.open(ledger_url)
+    faults.prepare(ledger)
+    faults.enqueue(ledger, "run")
+    assert ledger.runs.get("run").state is RunState.WAITING
+    ledger.close()
+
+
+def _enqueue_many(ledger: Ledger, runs: int) -> None:
+    for number in range(runs):
+        faults.enqueue(ledger, f"run-{number}")
+
+
+def _connect_often(url: str, stack: ExitStack) -> None:
+    for _ in range(20):
+        stack.enter_context(psycopg.connect(url))
