@@ -32,7 +32,7 @@ class Attempts(Repository):
 
         Nothing of runs of which none did.
         """
-        with self._database.transaction() as session:
+        with self._database.reading() as session:
             lately = col(AttemptRow.ended_at) > now(session) - INFRASTRUCTURE_COUNTS_FOR
             program = col(AttemptRow.exit_kind).in_(PROGRAM_FAILURES)
             infrastructure = and_(col(AttemptRow.exit_kind) == ExitKind.INFRASTRUCTURE, lately)

@@ -69,6 +69,9 @@ def test_all_of_a_ledger_comes_along(tmp_path: Path, postgresql: str) -> None:
     with closing(Ledger.open(source)) as ledger:
         populate(ledger)
         told = ledger.runs.get(ENDED), ledger.attempts.of_run(ENDED), ledger.traces.all()
+    with closing(sqlite3.connect(tmp_path / "ledger.db")) as ledger, ledger:
+        # An older run that refers to a younger one, which is copied after it.
+        ledger.execute("UPDATE run SET preempted_for = ? WHERE run_id = 'w1'", (ENDED,))
     Ledger.open(target).close()
     copied = copy_ledger(source, target)
     assert rows(source) == rows(target) == copied.rows
