@@ -92,7 +92,6 @@ WRITES: dict[str, Callable[[Ledger, Fence], object]] = {
     "begin": lambda ledger, fence: begin(ledger, fence, "on-a"),
     "predict": lambda ledger, fence: ledger.runs.predict(fence, Prediction(1.0), DEMAND),
     "give_back": lambda ledger, fence: ledger.leases.give_back(fence),
-    "renew": lambda ledger, fence: ledger.leases.renew(fence, 6000.0),
     "take_up": lambda ledger, fence: ledger.leases.take_up(fence),
     "resize": lambda ledger, fence: ledger.leases.resize(
         fence, Demand(GIB), reading=None, ttl_s=60.0
@@ -158,6 +157,21 @@ def test_steps_go_on_when_the_lease_is_released(ledger: Ledger) -> None:
     ledger.steps.ended(fence, "clean_up", StepState.DONE)
     (step,) = ledger.steps.of_run("a")
     assert (step.attempt, step.state) == (1, StepState.DONE)
+
+
+def test_what_a_removed_node_held_is_ended_or_put_back_by_its_remover_alone(
+    ledger: Ledger,
+) -> None:
+    """Between the release of its leases and what becomes of its runs, too."""
+    frozen = admit(ledger).fence
+    begin(ledger, frozen)
+    ledger.nodes.remove("node-a")
+    for write in ("finish", "requeue", "suspend", "begin", "give_back"):
+        with pytest.raises(LeaseLost, match="released"):
+            WRITES[write](ledger, frozen)
+    assert ledger.runs.get("a").state is RunState.RUNNING
+    assert ledger.runs.requeue(ledger.runs.get("a").unleased, LOST) == LOST
+    assert admit(ledger, "node-b").attempt == 2
 
 
 TWICE: dict[str, Callable[[Ledger, Fence], object]] = {
@@ -346,6 +360,6 @@ def test_a_fence_is_of_one_attempt_and_one_lease(ledger: Ledger) -> None:
     lease = admit(ledger)
     for other in (replace(lease.fence, attempt=2), replace(lease.fence, token="another")):
         with pytest.raises(LeaseLost):
-            ledger.leases.renew(other, 60.0)
+            ledger.leases.take_up(other)
     values: dict[str, Any] = {"reading": None, "ttl_s": 60.0}
     assert isinstance(ledger.leases.resize(lease.fence, Demand(GIB), **values), Lease)

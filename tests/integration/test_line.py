@@ -424,11 +424,12 @@ def test_no_more_is_claimed_than_flow_processes_can_begin(sites) -> None:
     first = line.run_pass()
     assert len(first.start) == most
     assert first.held_up
-    assert not line.claims_are_taken_up()
+    assert not line.may_claim()
     assert line.run_pass().start == ()
     taken = ledger.leases.of_run(first.start[0])
     ledger.leases.take_up(taken.fence)
-    assert line.claims_are_taken_up()
+    assert line.may_claim()
+    assert not line.may_claim(slots=0)
     line.give_back(first.start[0])  # too late: a flow process has it
     line.give_back(first.start[1])
     assert ledger.runs.get(first.start[0]).state is RunState.CLAIMED

@@ -69,7 +69,6 @@ def _writes(ledger: Ledger, fence: Fence, *, last: bool) -> list[Callable[[], ob
         lambda: ledger.leases.take_up(fence),
         lambda: ledger.steps.started(fence, "train"),
         lambda: ledger.runs.begin(fence, container="c", runtime="process"),
-        lambda: ledger.leases.renew(fence, TTL_S),
         lambda: ledger.progress.append(fence, POINTS, first=0),
         lambda: (
             ledger.runs.finish(fence, OK, Measurement()) if last
