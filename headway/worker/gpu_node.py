@@ -87,8 +87,8 @@ class GpuNodeWorker(BaseWorker[BaseJobConfiguration, BaseVariables, BaseWorkerRe
         self._held_up = asyncio.Event()
         self._mended = self._house_kept = False
         self._called: set[str] = set()
-        self._next_round_s = 0.0
         self._first_page = PAGE
+        self._next_round_s = 0.0
         self._loop = asyncio.get_running_loop()
         # Prefect's own handling of SIGTERM kills the flows with the worker. Here
         # the flows go on and the next worker takes them up, so it only leaves.
