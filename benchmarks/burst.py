@@ -42,11 +42,15 @@ def main() -> None:
 
 
 def _show(burst: Burst) -> None:
-    print(f"| ended well of {burst.jobs} | wedged | runs/s | flow | worker | server | all, s/run |")
-    print("|---|---|---|---|---|---|---|")
+    print(
+        f"| ended well of {burst.jobs} | wedged | slowest start | runs/s "
+        "| flow | worker | server | all, s/run |"
+    )
+    print("|---|---|---|---|---|---|---|---|")
     each = {name: used_s / max(burst.ended, 1) for name, used_s in burst.cpu_s.items()}
     print(
-        f"| {burst.well} | {len(burst.wedged)} | {burst.ended / burst.took_s:.2f} "
+        f"| {burst.well} | {len(burst.wedged)} | {burst.slowest_start_s:.1f} s "
+        f"| {burst.ended / burst.took_s:.2f} "
         f"| {each['flows']:.2f} | {each['worker']:.2f} | {each['server']:.2f} "
         f"| {sum(each.values()):.2f} |"
     )

@@ -46,15 +46,19 @@ def replace_file(
 
 
 def give_name(part: Path, path: Path) -> None:
-    """Rename the folder *part*, whose files are on the disk, to *path* for good."""
-    sync_folder(part)
+    """Rename *part*, a file or a folder whose files are on the disk, to *path* for good."""
+    _sync(part)
     part.rename(path)
     sync_folder(path.parent)
 
 
 def sync_folder(folder: Path) -> None:
     """Bring the names in *folder* to the disk."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    _sync(folder, os.O_DIRECTORY)
+
+
+def _sync(path: Path, kind: int = 0) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | kind)
     try:
         os.fsync(descriptor)
     finally:

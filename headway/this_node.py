@@ -9,11 +9,13 @@ from pydantic import BaseModel
 
 from headway.errors import HeadwayError, InvalidInput, TelemetryError
 from headway.home import node_identity, strip_set_ids
+from headway.ledger import Ledger
 from headway.model.container_policy import ContainerPolicy
 from headway.model.lease import Refuse
 from headway.model.node import Capacity, Node, NodeReading
 from headway.model.node_settings import NodeSettings
 from headway.policy.network import network_of
+from headway.settings import Settings
 from headway.site import LINE, POLICY, POLICY_SETTINGS, Site
 from headway.telemetry.host import boot_id
 from headway.telemetry.reading import node_reading, with_owners
@@ -57,6 +59,12 @@ def adopt(site: Site, name: str, document: dict[str, Any]) -> bool:
     site.rebuild()
     join_site(site)
     return True
+
+
+def check_name(ledger: Ledger, settings: Settings) -> None:
+    """Raise `NodeNameTaken` where this home cannot be the node that it is called."""
+    identity = node_identity(settings.home)
+    ledger.nodes.check_name(settings.node, identity=identity, boot_id=boot_id())
 
 
 def join_site(site: Site) -> None:

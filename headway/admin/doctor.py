@@ -14,7 +14,12 @@ from headway.errors import (
     SiteUnreachable,
     TelemetryError,
 )
-from headway.node.daemon import guard_daemon, worker_daemon
+from headway.node.daemon import (
+    guard_daemon,
+    supervisor_daemon,
+    supervisor_note,
+    worker_daemon,
+)
 from headway.prefect.client import PrefectServer
 from headway.runtime.port import RuntimeKind
 from headway.site import Site
@@ -57,12 +62,25 @@ def _findings(site: Site, server: PrefectServer) -> Iterator[Finding]:
         if guard is not None
         else "not running: leases expire while their containers go on; run `headway up`",
     )
+    yield _supervisor(site)
     yield _try("container runtime", lambda: _runtime(site), RuntimeFailure)
     yield _try("GPUs", lambda: _gpus(site), TelemetryError)
     free = shutil.disk_usage(site.settings.home).free
     more = "" if free > GIB else "; `headway prune` removes the folders of finished runs"
     found = f"{format_size(free)} free below {site.settings.home}{more}"
     yield Finding("disk", free > GIB, found)
+
+
+def _supervisor(site: Site) -> Finding:
+    """What brings the others back, where `headway up` has started them."""
+    process = supervisor_daemon(site.settings).process()
+    if process is not None:
+        return Finding("supervisor", ok=True, found=f"pid {process.pid}")
+    if supervisor_note(site.settings).exists():
+        why = "not running: nothing that dies is started again; run `headway up`"
+        return Finding("supervisor", ok=False, found=why)
+    why = "none: `headway up` starts one; systemd, where it keeps this site, does its work"
+    return Finding("supervisor", ok=True, found=why)
 
 
 def _try(what: str, look: Callable[[], str], kind: type[HeadwayError]) -> Finding:

@@ -17,6 +17,7 @@ from headway.prefect.auth import auth_for, have_auth, keep_secret
 from headway.prefect.client import PrefectServer, checked_address
 from headway.project import PROJECT
 from headway.settings import Settings
+from headway.this_node import check_name
 
 
 def join(
@@ -41,6 +42,7 @@ def join(
         SiteUnreachable: No Prefect server answers there.
         SiteRefused: It asks for an auth string that was not given.
         LedgerUnreachable: No database answers at *ledger_url*.
+        NodeNameTaken: Another node of the site has this name.
     """
     server_url = checked_address("server", server_url)
     settle(settings.home)
@@ -48,7 +50,11 @@ def join(
     secret = _accepted_auth(settings, server_url, ask)
     with PrefectServer(server_url, auth=secret, timeout_s=10.0) as server:
         registered = server.has_deployment()
-        Ledger.open(ledger_url).close()
+        ledger = Ledger.open(ledger_url)
+        try:
+            check_name(ledger, settings)
+        finally:
+            ledger.close()
         replace_file(settings.server_pointer, server_url)
         keep_secret(settings.ledger_pointer, ledger_url)
         if secret:

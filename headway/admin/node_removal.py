@@ -5,10 +5,10 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from headway.admin.node_wait import wait_until_unheld
+from headway.admin.outbox import tell_end
 from headway.errors import InvalidInput, RunUnknown
-from headway.model.run import ExitKind
 from headway.node.janitor import Janitor
-from headway.node.mending import Mending, PrefectRun
+from headway.node.mending import PrefectRun
 from headway.policy.guard import GuardTimes
 from headway.policy.reconcile import Action, PrefectView
 from headway.prefect.client import PrefectServer
@@ -65,7 +65,8 @@ def remove_node(
             view = PrefectView.of(seen.state_type)
             prefect[run.run_id] = PrefectRun(view, message=seen.message)
     for mending in janitor.abandon(name, prefect):
-        _tell(server, mending)
+        if mending.action is Action.SET_FINAL:
+            tell_end(server, mending.run)
     return [Removed(run.run_id, run.name, _then(site, run.run_id)) for run in runs]
 
 
@@ -86,13 +87,6 @@ def unknown_node(site: Site, name: str) -> InvalidInput:
     """The error for a node *name* that the site does not have."""
     known = ", ".join(each.node.name for each in site.ledger.nodes.all()) or "none yet"
     return InvalidInput("node", name, f"give one of the site's nodes: {known}")
-
-
-def _tell(server: PrefectServer, mending: Mending) -> None:
-    exit_ = mending.run.exit
-    if mending.action is Action.SET_FINAL and exit_ is not None:
-        cancelled = exit_.kind is ExitKind.CANCELLED
-        server.end(mending.run.run_id, "CANCELLED" if cancelled else "FAILED", exit_.message)
 
 
 def _then(site: Site, run_id: str) -> str:

@@ -38,6 +38,7 @@ from headway.prefect.auth import site_auth
 from headway.prefect.client import PrefectServer
 from headway.runtime.port import ContainerState
 from headway.site import Site
+from headway.this_node import check_name
 
 Say = Callable[[str], None]
 _END_S = 60.0
@@ -54,7 +55,9 @@ def bring_up(site: Site, say: Say) -> dict[str, Any]:
         database = have_database(settings, site.clock, say)
         site.make_ledger()
         if worker_daemon(settings).process() is None:
-            site.choose_runtime()  # here, where somebody reads why it cannot be
+            # Here, where somebody reads why it cannot be.
+            check_name(site.ledger, settings)
+            site.choose_runtime()
         server = start_prefect(settings, site.clock, say)
         registered = register(settings, say)
         if registered:

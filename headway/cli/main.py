@@ -13,6 +13,7 @@ import click
 from headway.cli import (
     api,
     database,
+    doctor,
     estimate,
     node,
     profile,
@@ -76,8 +77,8 @@ def headway() -> None:
 
 
 for module in (
-    submit, runs, run_control, queue, site, node, database, estimate, progress, replay, api, top,
-    profile,
+    submit, runs, run_control, queue, site, doctor, node, database, estimate, progress, replay,
+    api, top, profile,
 ):  # fmt: skip
     for command in module.COMMANDS:
         headway.add_command(command)

@@ -1,11 +1,11 @@
-"""Commands about the site: up, down, demo, nodes, doctor, prune."""
+"""Commands about the site: up, down, demo, nodes, prune."""
 
 import sys
 from typing import TYPE_CHECKING
 
 import click
 
-from headway.cli.inputs import open_server, this_site
+from headway.cli.inputs import this_site
 from headway.cli.output import as_json, print_json, print_table, say
 
 if TYPE_CHECKING:
@@ -92,25 +92,6 @@ def nodes(machine: bool) -> None:
             ]
         )
     print_table(["node", "state", "CPUs promised", "memory promised", "memory used", "GPUs"], rows)
-
-
-@click.command()
-@as_json
-def doctor(machine: bool) -> None:
-    """Check everything a site needs on this machine; exit status 1 when something is wrong."""
-    from headway.admin.doctor import examine
-
-    site = this_site()
-    with open_server(site) as server:
-        findings = examine(site, server)
-    if machine:
-        print_json([finding._asdict() for finding in findings])
-    else:
-        print_table(
-            ["", "what", "found"],
-            [["ok" if f.ok else "!!", f.what, f.found] for f in findings],
-        )
-    sys.exit(0 if all(finding.ok for finding in findings) else 1)
 
 
 @click.command()
@@ -216,4 +197,4 @@ def _of(part_bytes: int, whole_bytes: int) -> str:
     return f"{format_size(part_bytes)} of {format_size(whole_bytes)}"
 
 
-COMMANDS = (up, serve, down, demo, nodes, doctor, prune)
+COMMANDS = (up, serve, down, demo, nodes, prune)

@@ -36,7 +36,7 @@ class Audit(Repository):
 
     def read(self, named: Collection[str] = ()) -> SeenLedger:
         """The ledger now; *named* are runs that something on the node's disk speaks of."""
-        with self._database.transaction() as session:
+        with self._database.reading() as session:
             rows = session.exec(select(LeaseRow).where(LIVE).order_by("lease_id")).all()
             leases = tuple(leases_from(session, rows))
             uses = tuple(record(StagedUse, row) for row in session.exec(select(StagedUseRow)))

@@ -57,7 +57,14 @@ def _engine(address: URL) -> Engine:
         pool_pre_ping=True,
         pool_size=3,
         max_overflow=5,
-        connect_args={"connect_timeout": 10},
+        # A server that vanishes from the network is given up soon, not after the system's 15 min.
+        connect_args={
+            "connect_timeout": 10,
+            "keepalives_idle": 10,
+            "keepalives_interval": 5,
+            "keepalives_count": 3,
+            "tcp_user_timeout": 20_000,
+        },
     )
 
 

@@ -64,6 +64,14 @@ class Nodes(Repository):
                 )
             )
 
+    def check_name(self, name: str, *, identity: str, boot_id: str) -> None:
+        """Raise `NodeNameTaken` where `register` would."""
+        with self._database.reading() as session:
+            known = _row(session, name)
+            if known is None:
+                return
+            _refuse_another(session, known, identity, boot_id)
+
     def heartbeat(self, name: str, worker_token: str, reading: NodeReading) -> bool:
         """Keep the newest reading; False when another worker took the node over."""
         with self._database.transaction() as session:

@@ -4,8 +4,9 @@ A small process of its own beside the containers, so that a worker or a flow tha
 is dead, frozen or busy costs no run. `policy.guard` decides, and says in which
 order a place is left and given away.
 
-One thread asks engine and ledger, which may keep it waiting. The other looks at
-the clock twice a second and never waits: what it stops, it stops in threads.
+One thread asks engine and ledger, which may keep it waiting. Another looks at
+the clock twice a second and never waits: what it stops, it stops in threads. A
+third brings the supervisor back, which brings the guard back.
 """
 
 import logging
@@ -23,6 +24,8 @@ log = logging.getLogger(__name__)
 _WOKE_S = 1.5
 """A turn that comes so much later than the one before means that machine or process slept."""
 
+_SUPERVISOR_EVERY_S = 1.0
+
 
 class Guard:
     """Guards this node."""
@@ -37,7 +40,8 @@ class Guard:
 
     def run(self) -> None:
         """Guard until this home is gone."""
-        threading.Thread(target=self._look_again_and_again, daemon=True).start()
+        for beside in (self._look_again_and_again, self._keep_supervisor):
+            threading.Thread(target=beside, daemon=True).start()
         clock = self._site.clock
         turn_s = clock.boottime_s()
         while self._site.settings.state_dir.is_dir():
@@ -46,9 +50,10 @@ class Guard:
                 log.warning("the guard slept for %s", format_duration(now_s - turn_s))
                 self._wake.set()
             turn_s = now_s
-            self.act()
-            if revive_supervisor(self._site.settings):
-                log.warning("the supervisor had died: it is started again")
+            try:
+                self.act()
+            except Exception:  # a supervisor's loop: it must outlive what nobody foresaw
+                log.exception("a turn of the guard failed; the next one follows at once")
             clock.sleep(self._times.tick_s)
 
     def _look_again_and_again(self) -> None:
@@ -57,8 +62,18 @@ class Guard:
             self._wake.clear()
             try:
                 self.lookout.look()
-            except Exception:  # a supervisor's loop: it must outlive what nobody foresaw
+            except Exception:  # as above
                 log.exception("leases were not renewed; tried again")
+
+    def _keep_supervisor(self) -> None:
+        """Bring the supervisor back; in a thread of its own, since its lock may be held."""
+        while True:
+            try:
+                if revive_supervisor(self._site.settings):
+                    log.warning("the supervisor had died: it is started again")
+            except Exception:  # as above
+                log.exception("the supervisor was not started again")
+            self._site.clock.sleep(_SUPERVISOR_EVERY_S)
 
     def act(self) -> list[Instruction]:
         """Begin what the time calls for, and say what that is."""

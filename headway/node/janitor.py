@@ -59,18 +59,19 @@ class Janitor:
         self._turn_of_ends = ""
         self._amiss = ""
 
-    def unsettled(self, called: Collection[str] = ()) -> list[RunRecord]:
+    def unsettled(self, called: Collection[str] = (), *, whole: bool = True) -> list[RunRecord]:
         """Runs of this node that Prefect must be asked about, some of the queue's, and *called*.
 
         The rest of the queue comes last: a slow server answers of the others first.
         A long line is asked about in turns: its runs cost nothing meanwhile, and
         a cancelled one that comes to its turn is not started in any case. So are
-        the ends that Prefect has not heard of.
+        the ends that Prefect has not heard of. A round that is not *whole* leaves the line out.
         """
         ledger, node, pool = self._site.ledger, self._site.settings.node, self._site.settings.pool
         open_runs = ledger.runs.on_node(node)
-        waiting = ledger.runs.waiting_page(pool, self._turn, _A_ROUND)
-        self._turn = waiting[-1].run_id if len(waiting) == _A_ROUND else ""
+        waiting = ledger.runs.waiting_page(pool, self._turn, _A_ROUND) if whole else []
+        if whole:
+            self._turn = waiting[-1].run_id if len(waiting) == _A_ROUND else ""
         untold = ledger.runs.untold(node, pool, self._turn_of_ends, _A_ROUND)
         self._turn_of_ends = untold[-1].run_id if len(untold) == _A_ROUND else ""
         open_runs += waiting + untold

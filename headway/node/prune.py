@@ -98,7 +98,7 @@ def tidy(site: Site) -> int:
 
 def _records(site: Site) -> Iterator[RunRecord]:
     """Runs of the ledger that have a folder here."""
-    names = [name for name in _folders(site.settings.runs_dir) if _is_id(name)]
+    names = [name for name in _folders(site.settings.runs_dir) if is_run_id(name)]
     for start in range(0, len(names), _PAGE):
         yield from site.ledger.runs.of(names[start : start + _PAGE]).values()
 
@@ -111,7 +111,8 @@ def _folders(where: Path) -> list[str]:
         return []
 
 
-def _is_id(name: str) -> bool:
+def is_run_id(name: str) -> bool:
+    """Whether a folder of this name may be a run's."""
     try:
         return str(UUID(name)) == name
     except ValueError:

@@ -149,6 +149,8 @@ class Place(enum.StrEnum):
     """A folder that was being filled or removed."""
     CHECKPOINT = "checkpoint"
     """Of the run that the name is."""
+    PARTIAL = "partial copy"
+    """Of a data set that a flow process is fetching."""
     RUN = "run folder"
     DATA_SET = "data set"
     CGROUP = "control group"

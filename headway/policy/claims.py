@@ -1,7 +1,10 @@
 """How many runs a node claims ahead of the flow processes that take them up."""
 
 CLAIM_LIMIT_S = 180.0
-"""Within so long a flow process has to take a claim up; then it is given back."""
+"""Within so long a flow process has to take a claim up; then it is given back.
+
+Of twenty short jobs at once on two cores with a load of thirteen the slowest took 20 s.
+"""
 _CLAIMS_A_CPU = 2.0
 
 

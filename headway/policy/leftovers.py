@@ -55,33 +55,47 @@ def _copies(seen: Snapshot) -> Iterator[Finding]:
 
 def _lying(seen: Snapshot, it: Lying) -> Finding | None:
     """What is wrong with something that lies here; None where it has its reason."""
-    why, kind, mends = "", Kind.FOLDER, janitor_of(seen.here.node)
-    since = it.changed_at
-    match it.place:
-        case Place.SECRETS | Place.CGROUP:
-            why = _without_container(seen, it.name)
-            kind = Kind.CGROUP if it.place is Place.CGROUP else Kind.FOLDER
-        case Place.UNFINISHED:
-            why = "it was being filled or removed when its process died"
-        case Place.CHECKPOINT:
-            run = seen.ledger.runs.get(it.name)
-            if run is not None and run.exit_kind is ExitKind.OK and run.told_at is not None:
-                why, since = "its run has ended well", run.told_at
-                mends = "`headway doctor --invariants --fix`"
-        case Place.RUN:
-            if it.name not in seen.ledger.runs:
-                why = "the ledger has no such run; it may be another ledger's"
-                mends = "you: look whether anybody needs it, and remove it"
-        case Place.DATA_SET:
-            known = {copy.key for copy in seen.ledger.copies if copy.node == seen.here.node}
-            if it.name not in known:
-                why, kind = "the ledger does not have it", Kind.STAGED
+    why, since = _why_left(seen, it), it.changed_at
     if not why:
         return None
-    young = seen.young(since)
+    if it.place is Place.CHECKPOINT:
+        since = seen.ledger.runs[it.name].told_at  # the folder is older than the run's end
     return Finding(
-        kind, f"{it.place} {it.name}", f"{it.place} {it.name}: {why}", since, mends, young
+        _KINDS.get(it.place, Kind.FOLDER),
+        f"{it.place} {it.name}",
+        f"{it.place} {it.name}: {why}",
+        since,
+        _MENDS.get(it.place) or janitor_of(seen.here.node),
+        seen.young(since),
     )
+
+
+def _why_left(seen: Snapshot, it: Lying) -> str:
+    """Why nobody needs it; empty where somebody does, or nobody knows."""
+    match it.place:
+        case Place.SECRETS | Place.CGROUP:
+            return _without_container(seen, it.name)
+        case Place.UNFINISHED:
+            return "it was being filled or removed when its process died"
+        case Place.PARTIAL:
+            return "" if seen.here.flows else "no flow process is there that could fetch it"
+        case Place.CHECKPOINT:
+            run = seen.ledger.runs.get(it.name)
+            over = run is not None and run.exit_kind is ExitKind.OK and run.told_at is not None
+            return "its run has ended well" if over else ""
+        case Place.RUN:
+            known = it.name in seen.ledger.runs
+            return "" if known else "the ledger has no such run; it may be another ledger's"
+        case Place.DATA_SET:
+            copies = {copy.key for copy in seen.ledger.copies if copy.node == seen.here.node}
+            return "" if it.name in copies else "the ledger does not have it"
+
+
+_KINDS = {Place.CGROUP: Kind.CGROUP, Place.DATA_SET: Kind.STAGED, Place.PARTIAL: Kind.STAGED}
+_MENDS = {
+    Place.CHECKPOINT: "`headway doctor --invariants --fix`",
+    Place.RUN: "you: look whether anybody needs it, and remove it",
+}
 
 
 def _without_container(seen: Snapshot, container: str) -> str:

@@ -66,6 +66,10 @@ class ListedRun:
     message: str
     created_at: str
     parameters: Mapping[str, Any]
+    state_id: str = ""
+    """Every change of its state has another one; empty where the server cannot send the run."""
+    state_at: datetime | None = None
+    """Since when it is in this state, by the server's clock."""
 
 
 class PrefectServer:
@@ -295,6 +299,15 @@ class PrefectServer:
         except LookupError:
             raise RunUnknown(run_id) from None
 
+    def these(self, run_ids: Sequence[str]) -> dict[str, ListedRun]:
+        """Runs by their ids; nothing of those that were deleted."""
+        found: dict[str, ListedRun] = {}
+        for start in range(0, len(run_ids), _PAGE):
+            ids = list(run_ids[start : start + _PAGE])
+            page = self._page({"flow_runs": {"id": {"any_": ids}}, "limit": _PAGE})
+            found |= {row["id"]: _flow_run(row) for row in page}
+        return found
+
     def cancel(self, run_id: str, message: str) -> str:
         """Ask for the run's end; the state's name afterwards. Raises `RunUnknown`.
 
@@ -322,10 +335,10 @@ class PrefectServer:
             raise RunUnknown(run_id) from None
         return self.run(run_id).state_name
 
-    def end(self, run_id: str, state_type: str, message: str) -> None:
+    def end(self, run_id: str, state_type: str, message: str, *, name: str = "") -> None:
         """Set the run's last state, such as FAILED, whatever it was before. Nothing if deleted."""
         with suppress(LookupError):
-            self._set_state(run_id, state_type, message, force=True)
+            self._set_state(run_id, state_type, message, force=True, name=name)
 
     def _set_state(
         self, run_id: str, state_type: str, message: str, *, force: bool, name: str = ""
@@ -359,6 +372,7 @@ def _unreadable(seen: Mapping[str, Any]) -> dict[str, Any]:
 
 def _flow_run(document: Mapping[str, Any]) -> ListedRun:
     state = document.get("state") or {}
+    at = state.get("timestamp")
     return ListedRun(
         run_id=document["id"],
         name=document["name"],
@@ -367,4 +381,6 @@ def _flow_run(document: Mapping[str, Any]) -> ListedRun:
         message=state.get("message") or "",
         created_at=document.get("created") or "",
         parameters=document.get("parameters") or {},
+        state_id=state.get("id") or "",
+        state_at=datetime.fromisoformat(at) if at else None,
     )

@@ -87,11 +87,15 @@ class PoolQueue:
         with suppress(LeaseLost):  # the janitor was faster
             self._site.ledger.leases.give_back(lease.fence)
 
-    def claims_are_taken_up(self) -> bool:
-        """Whether flow processes have taken up so many claims that this node may claim more."""
+    def may_claim(self, slots: int | None = None) -> bool:
+        """Whether this node may claim more: flow processes have taken up what it has claimed.
+
+        Args:
+            slots: See `run_pass`.
+        """
         ledger, node = self._site.ledger, self._site.settings.node
-        record, untaken = ledger.nodes.get(node), ledger.leases.unstarted(node)
-        return record is not None and claim_room(record.node.capacity.cpus, len(untaken)) > 0
+        record, untaken = ledger.nodes.get(node), len(ledger.leases.unstarted(node))
+        return record is not None and claim_room(record.node.capacity.cpus, untaken, slots) > 0
 
     def run_pass(self, gates: Gates | None = None, slots: int | None = None) -> Pass:
         """One pass: plan, grant what starts on this node, say why the others wait.

@@ -16,13 +16,13 @@ _ASKED = frozenset(
     f"{_RUN}{state}"
     for state in (
         *("Cancelled", "Cancelling", "Suspended", "Paused", "Resuming", "AwaitingRetry"),
-        *("Completed", "Failed", "Crashed"),
+        *("Failed", "Crashed"),
     )
 )
-"""What happens to a run when its user cancels, suspends, resumes or retries it, or calls it ended.
-
-So does a worker of Prefect's some seconds later than all others: it must not have the last word.
-"""
+"""What happens to a run when its user cancels, suspends, resumes or retries it, or when somebody
+else than its flow calls it ended."""
+_COMPLETED = f"{_RUN}Completed"
+"""Mostly said by the flow itself: not worth a round of the janitor at once."""
 
 
 class RunEvent(NamedTuple):
@@ -31,16 +31,19 @@ class RunEvent(NamedTuple):
     run_id: str
     asked: bool
     """Its user may have asked something of it, or it was said to end; else it was scheduled."""
+    urgent: bool
+    """The same, and the janitor is to look at once."""
 
 
 async def events() -> AsyncIterator[RunEvent]:
     """Those of all runs, until the server is away: polling goes on meanwhile."""
-    wanted = EventFilter(event=EventNameFilter(name=[f"{_RUN}Scheduled", *_ASKED]))
+    wanted = EventFilter(event=EventNameFilter(name=[f"{_RUN}Scheduled", _COMPLETED, *_ASKED]))
     try:
         async with get_events_subscriber(filter=wanted) as told:
             async for event in told:
                 run_id = event.resource.id.removeprefix(_RUN)
-                yield RunEvent(run_id, event.event in _ASKED)
+                urgent = event.event in _ASKED
+                yield RunEvent(run_id, urgent or event.event == _COMPLETED, urgent)
     except Exception as error:  # noqa: BLE001 - whatever it is, it is tried again
         log.info("no events from Prefect (%s): polling instead", error)
         await anyio.sleep(LISTEN_AGAIN_S)

@@ -44,7 +44,7 @@ from headway.worker.events import LISTEN_AGAIN_S, events
 from headway.worker.flow_process import flow_environment, have_fork_server, start
 from headway.worker.housekeeping import adopt_blocks, adopt_gates, mend
 from headway.worker.offers import instructions, offers, refused
-from headway.worker.pool import PrefectPool
+from headway.worker.pool import PAGE, SHORT_PAGE, PrefectPool
 from headway.worker.tasks import go_on
 from headway.worker.wait_pages import WaitPages
 
@@ -87,6 +87,8 @@ class GpuNodeWorker(BaseWorker[BaseJobConfiguration, BaseVariables, BaseWorkerRe
         self._held_up = asyncio.Event()
         self._mended = self._house_kept = False
         self._called: set[str] = set()
+        self._first_page = PAGE
+        self._next_round_s = 0.0
         self._loop = asyncio.get_running_loop()
         # Prefect's own handling of SIGTERM kills the flows with the worker. Here
         # the flows go on and the next worker takes them up, so it only leaves.
@@ -145,7 +147,8 @@ class GpuNodeWorker(BaseWorker[BaseJobConfiguration, BaseVariables, BaseWorkerRe
         return self._claims.held | self._submitting_flow_run_ids
 
     async def get_and_submit_flow_runs(self) -> list[FlowRun]:
-        """Prefect's poll: the worker's own task makes the pass."""
+        """Prefect's poll: the worker's own task makes the pass, and a thorough one."""
+        self._first_page = PAGE
         self._wake.set()
         return []
 
@@ -164,7 +167,8 @@ class GpuNodeWorker(BaseWorker[BaseJobConfiguration, BaseVariables, BaseWorkerRe
         in_thread = anyio.to_thread.run_sync
         due = self._site.clock.now() + timedelta(seconds=self._prefetch_seconds)
         orphans = await in_thread(self._queue.orphans)
-        new = await self._pool.new_runs(self._queue.known, orphans, due)
+        first_page, self._first_page = self._first_page, SHORT_PAGE
+        new = await self._pool.new_runs(self._queue.known, orphans, due, first_page=first_page)
         flow_names = await self._pool.flow_names(new)
         for wrong_id, why in refused(new, flow_names).items():
             await self._pool.write_state(wrong_id, Failed(message=why))
@@ -173,8 +177,7 @@ class GpuNodeWorker(BaseWorker[BaseJobConfiguration, BaseVariables, BaseWorkerRe
             await adopt_gates(self._site, self._pool)
         at_once = await in_thread(self._queue.take_in, offered)
         self._called |= self._queue.called
-        slots = None if self._limiter is None else math.floor(self._limiter.available_tokens)
-        decided = await in_thread(partial(self._queue.run_pass, slots=slots))
+        decided = await in_thread(partial(self._queue.run_pass, slots=self._slots))
         if decided.held_up:
             self._held_up.set()
         found = {str(run.id): run for run in new}
@@ -193,10 +196,15 @@ class GpuNodeWorker(BaseWorker[BaseJobConfiguration, BaseVariables, BaseWorkerRe
         self._claims.add(run.id for run in todo.start)
         return [self._entry(run) for run in todo.start]
 
+    @property
+    def _slots(self) -> int | None:
+        """How many runs `--limit` lets this worker submit now; None without it."""
+        return None if self._limiter is None else math.floor(self._limiter.available_tokens)
+
     async def _go_on_claiming(self) -> None:
         """Begin a pass when flow processes have taken claims up that held other runs up."""
         await self._held_up.wait()
-        if await anyio.to_thread.run_sync(self._queue.claims_are_taken_up):
+        if await anyio.to_thread.run_sync(self._queue.may_claim, self._slots):
             self._held_up.clear()
             self._wake.set()
 
@@ -214,18 +222,20 @@ class GpuNodeWorker(BaseWorker[BaseJobConfiguration, BaseVariables, BaseWorkerRe
         In the place of Prefect's, which asks its server nine times for a run, for
         nothing that is used here. What one of these calls raises would end the worker.
         """
-        why = f"it was not started within {CLAIM_LIMIT_S:.0f} s"
-        pending = False
+        why, pending = "Prefect did not let it start", False
         try:
-            with anyio.move_on_after(CLAIM_LIMIT_S):
+            with anyio.move_on_after(CLAIM_LIMIT_S) as limit:
                 pending = await self._propose_pending_state(flow_run)
                 if pending:
                     await self._tasks.start(self._run_to_its_end, flow_run)
+            if limit.cancelled_caught:
+                why = f"it was not started within {CLAIM_LIMIT_S:.0f} s"
         except Exception as error:  # noqa: BLE001 - one run of many: the worker goes on
             why = f"it was not started: {error}"
         finally:
             self._submitting_flow_run_ids.discard(flow_run.id)
             if flow_run.id in self._claims.without_process:
+                log.warning("run %s (%s): %s", flow_run.name, flow_run.id, why)
                 self._release_limit_slot(flow_run.id)
                 await self._claims.give_back([flow_run.id])
                 if pending:
@@ -242,6 +252,7 @@ class GpuNodeWorker(BaseWorker[BaseJobConfiguration, BaseVariables, BaseWorkerRe
             ended = await self.run(flow_run, BaseJobConfiguration(env=dict(env)), task_status)
             if ended.status_code not in (0, FENCED):
                 why = f"its flow process ended with status {ended.status_code}"
+                log.warning("run %s (%s): %s", flow_run.name, flow_run.id, why)
                 await self._propose_crashed_state(flow_run, why)
         finally:
             self._release_limit_slot(flow_run.id)
@@ -312,7 +323,11 @@ class GpuNodeWorker(BaseWorker[BaseJobConfiguration, BaseVariables, BaseWorkerRe
 
     async def _mend(self) -> None:
         called, self._called = self._called, set()
-        changed = await mend(self._site, self._janitor, self._pool, called)
+        begun_s = self._site.clock.monotonic_s()
+        whole = begun_s >= self._next_round_s  # else it was woken for something
+        if whole:
+            self._next_round_s = begun_s + _JANITOR_EVERY_S
+        changed = await mend(self._site, self._janitor, self._pool, called, whole=whole)
         if changed or not self._mended:
             self._mended = True
             self._wake.set()
@@ -348,5 +363,6 @@ class GpuNodeWorker(BaseWorker[BaseJobConfiguration, BaseVariables, BaseWorkerRe
         async for event in events():
             if event.asked:
                 self._called.add(event.run_id)
+            if event.urgent:
                 self._housework.set()
             self._wake.set()

@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator, Collection, Mapping
 from contextlib import asynccontextmanager
+from functools import partial
 from uuid import UUID
 
 import anyio
@@ -53,7 +54,9 @@ async def adopt_gates(site: Site, pool: PrefectPool) -> bool:
     return await anyio.to_thread.run_sync(site.ledger.settings.put, name, document)
 
 
-async def mend(site: Site, janitor: Janitor, pool: PrefectPool, called: Collection[str]) -> bool:
+async def mend(
+    site: Site, janitor: Janitor, pool: PrefectPool, called: Collection[str], *, whole: bool
+) -> bool:
     """One round of the janitor, and what it leaves to be written to Prefect; whether any.
 
     A Prefect server that is away keeps nobody from what the ledger alone decides.
@@ -63,10 +66,11 @@ async def mend(site: Site, janitor: Janitor, pool: PrefectPool, called: Collecti
         janitor: Its janitor.
         pool: Its work pool.
         called: Runs of which a user may have asked something, beside those always looked at.
+        whole: Look at some of the queue, too.
     """
     in_thread = anyio.to_thread.run_sync
     async with _between_passes(pool) as between:
-        runs = await in_thread(janitor.unsettled, called)
+        runs = await in_thread(partial(janitor.unsettled, called, whole=whole))
         starting = frozenset(str(run_id) for run_id in pool.claimed())
     if not between:
         untaken = await in_thread(site.ledger.leases.unstarted, site.settings.node)

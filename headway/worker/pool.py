@@ -23,7 +23,9 @@ from headway.worker.states import view_of
 
 log = get_logger("worker.gpu-node")
 
-_PAGE = 200
+PAGE = 200
+SHORT_PAGE = 10
+"""Enough for what is new since a moment ago."""
 IDS_A_QUESTION = 100
 _SCHEDULED = {"state": {"type": {"any_": [StateType.SCHEDULED]}}}
 _LOOK_AGAIN_S = (1.0, 2.0)
@@ -52,24 +54,38 @@ class PrefectPool:
         self.queues: frozenset[str] = frozenset()
 
     async def new_runs(
-        self, known: Collection[str], orphans: Iterable[str], due: datetime
+        self,
+        known: Collection[str],
+        orphans: Iterable[str],
+        due: datetime,
+        *,
+        first_page: int = PAGE,
     ) -> list[FlowRun]:
         """Runs to be started before *due* that are not *known*, and *orphans* offered again.
 
         Prefect's own question returns the oldest of the queue, again and again. So the
         newest are asked for, until all of a page is known.
+
+        Args:
+            known: Runs that need no new offer.
+            orphans: Runs that are asked for by themselves.
+            due: They are to start before.
+            first_page: Size of the first page: what the server sends of a long queue
+                takes it as long as to start a run.
         """
         found: list[FlowRun] = []
         unreadable: set[str] = set()
         wanted = {**_SCHEDULED, "next_scheduled_start_time": {"before_": due}}
+        limit = first_page
         while True:
             seen = len(found) + len(unreadable)
-            page = await self._reader.page(wanted, pool=self._name, limit=_PAGE, offset=seen)
+            page = await self._reader.page(wanted, pool=self._name, limit=limit, offset=seen)
             found += page.runs
             unreadable |= page.unreadable.keys()
             all_known = page.runs and all(str(run.id) in known for run in page.runs)
-            if len(page) < _PAGE or all_known:
+            if len(page) < limit or all_known:
                 break
+            limit = PAGE
         await self._refuse(unreadable)
         new = {str(run.id): run for run in found if str(run.id) not in known}
         new |= await self.scheduled(set(orphans) - new.keys())

@@ -46,6 +46,8 @@ SEAMS = (
         "observe_flow_run_suspension",
         "BaseFlowRunEngine.setup_flow_run_suspension_request",
     ),
+    # Replaced, in flows/: certificates are read once.
+    Seam("prefect.client.orchestration", "ssl", "PrefectClient.__init__"),
     # Replaced, in flows/: no storage that is named in Prefect's API.
     Seam(
         "prefect.results",

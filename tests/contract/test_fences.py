@@ -159,6 +159,21 @@ def test_steps_go_on_when_the_lease_is_released(ledger: Ledger) -> None:
     assert (step.attempt, step.state) == (1, StepState.DONE)
 
 
+def test_what_a_removed_node_held_is_ended_or_put_back_by_its_remover_alone(
+    ledger: Ledger,
+) -> None:
+    """Between the release of its leases and what becomes of its runs, too."""
+    frozen = admit(ledger).fence
+    begin(ledger, frozen)
+    ledger.nodes.remove("node-a")
+    for write in ("finish", "requeue", "suspend", "begin", "give_back"):
+        with pytest.raises(LeaseLost, match="released"):
+            WRITES[write](ledger, frozen)
+    assert ledger.runs.get("a").state is RunState.RUNNING
+    assert ledger.runs.requeue(ledger.runs.get("a").unleased, LOST) == LOST
+    assert admit(ledger, "node-b").attempt == 2
+
+
 TWICE: dict[str, Callable[[Ledger, Fence], object]] = {
     **{name: WRITES[name] for name in ("finish", "requeue", "suspend", "begin", "give_back")},
     "trace": WRITES["trace"],

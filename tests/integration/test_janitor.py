@@ -11,7 +11,7 @@ from headway.model.lease import Demand, Lease
 from headway.model.run import Exit, ExitKind, Measurement, RunState
 from headway.node.flowlock import hold_flow
 from headway.node.janitor import Janitor, PrefectRun
-from headway.policy.reconcile import PrefectView
+from headway.policy.reconcile import FLOW_STARTS_WITHIN_S, MAX_FLOW_STARTS, PrefectView
 from headway.settings import Settings
 from headway.site import Site
 from headway.this_node import join_site
@@ -183,3 +183,32 @@ def test_a_container_of_a_ledger_before_this_one_stops_no_round(site: Site) -> N
     name = create_container(site, RANK)
     mend(site)
     assert site.runtime.inspect(name) is None
+
+
+def test_a_run_whose_flow_processes_never_take_it_up_ends_with_the_reason(site: Site) -> None:
+    """As one with a parameter that its flow does not have: each process breaks at once."""
+    for start in range(1, MAX_FLOW_STARTS + 1):
+        assert site.ledger.runs.get(RUN).state is RunState.WAITING
+        admit(site)
+        assert site.ledger.flow_starts.note(RUN, FLOW_STARTS_WITHIN_S) == start
+        janitor = Janitor(site)
+        janitor.round(janitor.unsettled(), {RUN: PrefectRun(PrefectView.CRASHED)}, frozenset())
+        assert site.ledger.leases.live() == []
+    ended = site.ledger.runs.get(RUN).exit
+    assert ended is not None
+    assert ended.kind is ExitKind.INFRASTRUCTURE
+    assert f"{MAX_FLOW_STARTS} flow processes of it died within" in ended.message
+
+
+def test_a_claim_past_its_deadline_goes_back_whatever_the_worker_believes(site: Site) -> None:
+    terms = {"reading": None, "ttl_s": 60.0}
+    for limit_s, state in ((600.0, RunState.CLAIMED), (-1.0, RunState.WAITING)):
+        lease = site.ledger.leases.admit(RUN, "here", DEMAND, start_limit_s=limit_s, **terms)
+        assert isinstance(lease, Lease)
+        janitor = Janitor(site)
+        starting = frozenset({RUN})  # as a worker says whose submission hangs
+        janitor.round(janitor.unsettled(), {RUN: PrefectRun(PrefectView.ACTIVE)}, starting)
+        assert site.ledger.runs.get(RUN).state is state
+        assert (site.ledger.leases.of_run(RUN) is None) == (state is RunState.WAITING)
+        if state is RunState.CLAIMED:
+            site.ledger.leases.give_back(lease.fence)

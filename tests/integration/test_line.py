@@ -363,12 +363,11 @@ def test_runs_that_wait_for_a_closed_node_leave_the_window_to_the_others(sites) 
 
 def _with_a_gpu(site: Site) -> None:
     """The node as if it had one; nothing reads it."""
-    node = site.ledger.nodes.get(site.settings.node).node
-    assert node is not None
+    here = site.ledger.nodes.get(site.settings.node)
+    node = here.node
     gpu = Gpu("GPU-0", 0, "NVIDIA A100", 40 * 2**30)
-    site.ledger.nodes.register(
-        replace(node, capacity=replace(node.capacity, gpus=(gpu,))), boot_id="b", worker_token="w"
-    )
+    with_it = replace(node, capacity=replace(node.capacity, gpus=(gpu,)))
+    site.ledger.nodes.register(with_it, boot_id="b", worker_token="w", identity=here.identity)
     blind = read_node(site)
     site.ledger.nodes.heartbeat(node.name, "w", replace(blind, gpus=(READ,)))
 
@@ -424,11 +423,12 @@ def test_no_more_is_claimed_than_flow_processes_can_begin(sites) -> None:
     first = line.run_pass()
     assert len(first.start) == most
     assert first.held_up
-    assert not line.claims_are_taken_up()
+    assert not line.may_claim()
     assert line.run_pass().start == ()
     taken = ledger.leases.of_run(first.start[0])
     ledger.leases.take_up(taken.fence)
-    assert line.claims_are_taken_up()
+    assert line.may_claim()
+    assert not line.may_claim(slots=0)
     line.give_back(first.start[0])  # too late: a flow process has it
     line.give_back(first.start[1])
     assert ledger.runs.get(first.start[0]).state is RunState.CLAIMED

@@ -97,6 +97,19 @@ def test_from_the_begin_on_its_guard_renews_nothing(clock: Ageing) -> None:
     assert before <= TIMES.ttl_s + TIMES.margin_s
 
 
+def test_a_wait_that_is_interrupted_leaves_the_node_as_it_was(clock: Ageing) -> None:
+    clock.site.ledger.nodes.set_state("here", NodeState.DRAINING, "new driver")
+
+    def interrupt(_: str) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        wait_until_unheld(clock.site, "here", interrupt)
+    found = clock.site.ledger.nodes.get("here")
+    assert found is not None
+    assert (found.node.state, found.node.state_reason) == (NodeState.DRAINING, "new driver")
+
+
 def test_nobody_waits_for_a_node_that_holds_nothing(clock: Ageing) -> None:
     clock.site.ledger.leases.release_node("here")
     wait_until_unheld(clock.site, "here", lambda _: None)

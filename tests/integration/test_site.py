@@ -16,7 +16,7 @@ from headway.model.lease import Demand, Lease
 from headway.runtime.port import RuntimeKind
 from headway.settings import Settings
 from headway.site import Site
-from headway.this_node import heartbeat, join_site, read_node
+from headway.this_node import check_name, heartbeat, join_site, read_node
 from headway.units import MIB
 
 NO_ENGINE = "unix:///nowhere/docker.sock"
@@ -114,6 +114,9 @@ def test_two_homes_cannot_work_as_one_node(tmp_path: Path) -> None:
     join_site(first)
     with pytest.raises(NodeNameTaken, match="HEADWAY_NODE") as refused:
         join_site(second)
+    with pytest.raises(NodeNameTaken):  # as `headway up` and `headway node join` say at once
+        check_name(second.ledger, second.settings)
+    check_name(first.ledger, first.settings)
     assert refused.value.name == "here"
     assert heartbeat(first, read_node(first))
     first.ledger.nodes.remove("here")

@@ -38,8 +38,8 @@ BUGS = (
     Bug(
         "no write lock (SQLite)",
         "headway/ledger/database.py",
-        'exec_driver_sql("BEGIN" if reads else "BEGIN IMMEDIATE")',
-        'exec_driver_sql("BEGIN")',
+        '"BEGIN" if reads else "BEGIN IMMEDIATE"',
+        '"BEGIN"',
         (f"{_RACE}[sqlite]",),
     ),
     Bug(

@@ -28,6 +28,8 @@ class Burst:
     ended: int
     wedged: tuple[str, ...]
     """Runs that held a lease at the end of the patience, and had no flow process."""
+    slowest_start_s: float
+    """Longest that a flow process took from the grant to its first step."""
     took_s: float
     """From the first submission to the end of the last run, or of the patience."""
     cpu_s: dict[str, float]
@@ -55,6 +57,7 @@ def run_burst(site: LiveSite, jobs: int, patience_s: float, say: Callable[[str],
         say(f"{ledger.runs.counts()}")
     took_s = time.monotonic() - begun_s
     after = cpu_by_process(settings)
+    slowest_start_s = max((_start_s(ledger, run.run_id) for run in runs), default=0.0)
     ledger.close()
     granted = [run.run_id for run in runs if run.state in GRANTED]
     return Burst(
@@ -62,9 +65,17 @@ def run_burst(site: LiveSite, jobs: int, patience_s: float, say: Callable[[str],
         sum(run.exit is not None and run.exit.kind is ExitKind.OK for run in runs),
         sum(run.state is RunState.ENDED for run in runs),
         tuple(each for each in granted if live_flow(settings.state_dir, each) is None),
+        slowest_start_s,
         took_s,
         {name: after[name] - before[name] for name in after},
     )
+
+
+def _start_s(ledger: Ledger, run_id: str) -> float:
+    leases, steps = ledger.leases.every_of_run(run_id), ledger.steps.of_run(run_id)
+    if not leases or not steps:
+        return 0.0
+    return (steps[0].started_at - leases[0].granted_at).total_seconds()
 
 
 def hand_in(site: LiveSite, jobs: int) -> None:

@@ -23,6 +23,7 @@ from headway.admin.database.own import (
     start_database,
 )
 from headway.clock import Clock
+from headway.durable import give_name, replace_file
 from headway.errors import HeadwayError, InvalidInput
 from headway.ledger import hosting
 from headway.ledger.database import SCHEMA_VERSION
@@ -59,7 +60,7 @@ def back_up(settings: Settings, clock: Clock, file: Path) -> None:
             "schema": SCHEMA_VERSION,
             "made_at": clock.now().isoformat(),
         }
-        (folder / _ABOUT).write_text(json.dumps(about))
+        replace_file(folder / _ABOUT, json.dumps(about))
         for part, url in _addresses(settings).items():
             if _is_postgresql(url):
                 dump(client_programs(settings), url, folder / f"{part}.dump")
@@ -70,7 +71,7 @@ def back_up(settings: Settings, clock: Clock, file: Path) -> None:
             for name in _NAMES:
                 if (folder / name).exists():
                     archive.add(folder / name, name)
-        whole.replace(file)
+        give_name(whole, file)
 
 
 def restore(settings: Settings, clock: Clock, file: Path, *, replace: bool, say: Say) -> None:

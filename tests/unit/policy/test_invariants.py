@@ -74,6 +74,7 @@ def healthy() -> Snapshot:
             Lying(Place.CGROUP, CONTAINER.name, None),
             Lying(Place.DATA_SET, KEY, LONG_AGO),
             Lying(Place.RUN, RUN, LONG_AGO),
+            Lying(Place.PARTIAL, "k.1", LONG_AGO),
             Lying(Place.CHECKPOINT, RUN, LONG_AGO),
             Lying(Place.CHECKPOINT, OTHER, LONG_AGO),
         ),
@@ -135,6 +136,8 @@ BROKEN = {
         seen(lying=(Lying(Place.SECRETS, CONTAINER.name, LONG_AGO),)), Kind.FOLDER),
     "a folder that was being filled": (
         seen(lying=(Lying(Place.UNFINISHED, ".new-1", LONG_AGO),)), Kind.FOLDER),
+    "a partial copy that nobody fetches": (
+        seen(lying=(Lying(Place.PARTIAL, "k.1", LONG_AGO),)), Kind.STAGED),
     "a checkpoint of a run that ended well": (
         seen(ENDED, lying=(Lying(Place.CHECKPOINT, RUN, LONG_AGO),)), Kind.FOLDER),
     "a run folder without a run": (seen(lying=(Lying(Place.RUN, RUN, LONG_AGO),)), Kind.FOLDER),

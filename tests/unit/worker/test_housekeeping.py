@@ -66,7 +66,8 @@ class OneRun:
             run_id=RUN, exit=None, ended_at=None, told_end_at=None, **standing | now
         )
 
-    def unsettled(self, called: Any) -> list[Any]:
+    def unsettled(self, called: Any, *, whole: bool) -> list[Any]:
+        assert whole
         return [self.run, *self.others]
 
     def round(self, runs: list[Any], prefect: Any, starting: Any) -> list[Mending]:
@@ -86,7 +87,7 @@ class OneRun:
             pool = PrefectPool(client, "gpu", frozenset)
             if while_passing:
                 await pool.passing.acquire()
-            await mend(site, site, pool, ())
+            await mend(site, site, pool, (), whole=True)
 
         asyncio.run(once())
         return self.prefect.written

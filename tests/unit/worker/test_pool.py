@@ -112,3 +112,25 @@ def test_the_janitor_is_told_of_a_run_that_cannot_be_sent_by_its_state_alone(
         LAST: PrefectView.SCHEDULED,
     }
     assert prefect.messages == prefect.parameters == {}  # it is not for the janitor to end it
+
+
+class LongQueue:
+    """Prefect's client with many runs that wait, the newest first."""
+
+    def __init__(self, runs: int) -> None:
+        self.runs = [SimpleNamespace(id=UUID(int=at)) for at in range(runs, 0, -1)]
+        self.sent = 0
+
+    async def read_flow_runs(self, *, limit: int, offset: int, **_: Any) -> list[Any]:
+        page = self.runs[offset : offset + limit]
+        self.sent += len(page)
+        return page
+
+
+@pytest.mark.parametrize(("unknown", "sent"), [(0, 10), (3, 210), (10, 210), (500, 500)])
+def test_of_a_long_queue_the_server_sends_little_more_than_what_is_new(unknown, sent) -> None:
+    prefect = LongQueue(500)
+    known = [str(run.id) for run in prefect.runs[unknown:]]
+    found = asyncio.run(pool_of(prefect).new_runs(known, (), NOON, first_page=10))
+    assert [run.id for run in found] == [run.id for run in prefect.runs[:unknown]]
+    assert prefect.sent == sent

@@ -202,9 +202,10 @@ def test_an_error_between_grant_and_submission_gives_all_back(make) -> None:
     assert node.claimed == frozenset()
 
 
-def test_what_a_limit_leaves_is_given_back_and_its_slots_come_back(make) -> None:
+@pytest.mark.parametrize("where", ["Pending", "names"])
+def test_what_a_limit_leaves_is_given_back_and_its_slots_come_back(make, where) -> None:
     node, runs = make(limit=1), [run_of(), run_of()]
-    node.trouble["names"] = unavailable
+    node.trouble[where] = unavailable
     node.passes(*runs)
     assert sorted(node.given_back) == sorted(str(run.id) for run in runs)
     assert node.claimed == frozenset()

@@ -1,0 +1,175 @@
+"""`headway doctor --invariants`: whether ledger, node and Prefect agree; `--fix` mends.
+
+Here the sides are read; `policy.invariants` compares them. What mends is the
+janitor of this node: one more of its rounds, in this process.
+"""
+
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass, replace
+
+from headway.admin.lying import lying
+from headway.admin.outbox import tell_end
+from headway.errors import RuntimeFailure, RunUnknown, SiteUnreachable
+from headway.ledger.records import RunRecord
+from headway.model.run import GRANTED
+from headway.node.daemon import worker_daemon
+from headway.node.flowlock import LiveFlows
+from headway.node.janitor import Janitor
+from headway.node.mending import Mending, PrefectRun, same
+from headway.node.prune import is_run_id
+from headway.policy.audit import Finding, Kind, SeenContainer, SeenNode, SeenState, Snapshot
+from headway.policy.invariants import confirmed, look
+from headway.policy.reconcile import Action, PrefectView
+from headway.prefect.client import ListedRun, PrefectServer
+from headway.run.here import forget_checkpoint
+from headway.runtime.port import ContainerState
+from headway.site import Site
+
+_LOOK_AGAIN_S = 6.0
+"""Longer than a round of the janitor: what it mends by itself is not called broken."""
+_ROUNDS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Examination:
+    """What was found, and what could not be looked at."""
+
+    findings: list[Finding]
+    unknown: list[str]
+    """What should have been read and was not: nothing is said of it."""
+    elsewhere: list[str]
+    """Other nodes: their containers and disks are seen from there alone."""
+
+    @property
+    def broken(self) -> list[Finding]:
+        """What is not merely under way."""
+        return [each for each in self.findings if not each.under_way]
+
+
+def examine(site: Site, server: PrefectServer) -> Examination:
+    """Look at everything; what looks broken is looked at a second time.
+
+    Raises:
+        LedgerError: Without the ledger nothing can be said.
+    """
+    first = _look_once(site, server)
+    if not first.broken:
+        return first
+    site.clock.sleep(_LOOK_AGAIN_S)
+    second = _look_once(site, server)
+    return replace(second, findings=confirmed(first.findings, second.findings))
+
+
+def mend(site: Site, server: PrefectServer, found: Examination) -> Examination:
+    """Let this node's janitor mend what it can at once; what is left then.
+
+    In three rounds: what the first one stops, the second one releases and tells
+    Prefect of, and the third one sees acknowledged.
+    """
+    janitor = Janitor(site)
+    told = {Kind.PREFECT, Kind.UNTOLD}
+    of_runs = {each.subject for each in found.findings if each.kind in told}
+    with suppress(RuntimeFailure):  # said among what is unknown; nothing is judged without it
+        for _ in range(_ROUNDS):
+            _round(site, server, janitor, of_runs)
+    for each in found.broken:
+        kind, _, run_id = each.subject.partition(" ")
+        if each.kind is Kind.FOLDER and kind == "checkpoint":
+            forget_checkpoint(site.settings, run_id)
+    return examine(site, server)
+
+
+def _round(site: Site, server: PrefectServer, janitor: Janitor, called: set[str]) -> None:
+    runs = janitor.unsettled(called)
+    said = _said(server, [run.run_id for run in runs])
+    for mending in janitor.round(runs, said, _starting(site, runs)):
+        with suppress(SiteUnreachable, RunUnknown):
+            _tell(site, server, mending)
+    janitor.wait_for_stops()
+
+
+def mended(before: Examination, after: Examination) -> list[Finding]:
+    """What was broken *before*, and is not found *after* any more."""
+    left = {(each.kind, each.subject) for each in after.findings}
+    return [each for each in before.broken if (each.kind, each.subject) not in left]
+
+
+def _look_once(site: Site, server: PrefectServer) -> Examination:
+    unknown: list[str] = []
+    here = _here(site, unknown)
+    named = {each.name for each in here.lying} | here.flows
+    named |= {each.run_id for each in here.containers or ()}
+    ledger = site.ledger.audit.read({each for each in named if is_run_id(each)})
+    if ledger.ends_beyond:
+        unknown.append(f"what Prefect says of the {ledger.ends_beyond} oldest runs that have ended")
+    states: dict[str, SeenState] = {}
+    try:
+        asked = [run_id for run_id in ledger.runs if is_run_id(run_id)]
+        found = server.these(asked)
+        states = {run_id: _state(found.get(run_id)) for run_id in asked}
+    except SiteUnreachable as error:
+        unknown.append(f"what Prefect says of the runs: {error}")
+    silent = sum(each.view is PrefectView.UNKNOWN for each in states.values())
+    if silent:
+        unknown.append(f"what Prefect says of {silent} run(s): it gives no state of them")
+    others = [each.name for each in ledger.nodes if each.name != site.settings.node]
+    return Examination(look(Snapshot(ledger, here, states)), unknown, others)
+
+
+def _here(site: Site, unknown: list[str]) -> SeenNode:
+    """This node; what could not be read of it goes to *unknown*."""
+    settings, containers = site.settings, None
+    try:
+        containers = tuple(
+            SeenContainer(
+                each.name,
+                each.run_id,
+                each.attempt,
+                live=each.state is not ContainerState.EXITED,
+                since=each.ended_at or each.started_at,
+            )
+            for each in site.runtime.containers()
+        )
+    except RuntimeFailure as error:
+        unknown.append(f"the containers of {settings.node}: {error}")
+    flows = frozenset(LiveFlows(settings.state_dir, site.clock).now())
+    return SeenNode(settings.node, containers, flows, tuple(lying(site, unknown)))
+
+
+def _state(run: ListedRun | None) -> SeenState:
+    if run is None:
+        return SeenState(PrefectView.MISSING)
+    return SeenState(PrefectView.of(run.state_type), run.state_at)
+
+
+def _said(server: PrefectServer, run_ids: list[str]) -> dict[str, PrefectRun]:
+    """What the janitor has to know of Prefect; a deleted run is missing in it."""
+    try:
+        found = server.these(run_ids)
+    except SiteUnreachable:
+        return dict.fromkeys(run_ids, PrefectRun(PrefectView.UNKNOWN))
+    return {
+        run_id: PrefectRun(PrefectView.of(run.state_type), run.message, run.state_id)
+        for run_id, run in found.items()
+    }
+
+
+def _starting(site: Site, runs: Iterable[RunRecord]) -> frozenset[str]:
+    """Runs whose flow process the node's worker may be starting: a worker that lives says not."""
+    if worker_daemon(site.settings).process() is not None:
+        return frozenset(run.run_id for run in runs if run.state in GRANTED)
+    claims = site.ledger.leases.unstarted(site.settings.node)
+    return frozenset(lease.run_id for lease in claims)
+
+
+def _tell(site: Site, server: PrefectServer, mending: Mending) -> None:
+    """Tell Prefect of an end, unless ledger or Prefect say something else by now.
+
+    Other states are left to the worker, whose client can write all of them.
+    """
+    run = site.ledger.runs.get(mending.run.run_id)
+    if mending.action is not Action.SET_FINAL or not same(mending.run, run):
+        return
+    if server.run(run.run_id).state_id == mending.prefect.state_id:
+        tell_end(server, run)

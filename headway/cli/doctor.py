@@ -1,0 +1,99 @@
+"""`headway doctor`: what is wrong with the site, and with `--invariants` with what it keeps."""
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from headway.cli.inputs import open_server, this_site
+from headway.cli.output import as_json, print_json, print_table, say
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from headway.admin.invariants import Examination
+    from headway.policy.audit import Finding
+
+
+@click.command()
+@click.option(
+    "--invariants",
+    is_flag=True,
+    help="Compare leases, runs, containers, ports, copies, folders and states in Prefect.",
+)
+@click.option("--fix", is_flag=True, help="Let the janitor mend at once what it can.")
+@as_json
+def doctor(*, invariants: bool, fix: bool, machine: bool) -> None:
+    """Check everything a site needs on this machine; exit status 1 when something is wrong.
+
+    With --invariants, whether the ledger, this node and Prefect agree: 0 when all of it was looked
+    at and nothing is broken, or left to be mended. What is younger than a minute is under way.
+    """
+    if fix and not invariants:
+        raise click.UsageError("--fix mends what --invariants finds: give both")
+    sys.exit(_compare(fix=fix, machine=machine) if invariants else _look(machine=machine))
+
+
+def _look(*, machine: bool) -> int:
+    from headway.admin.doctor import examine
+
+    site = this_site()
+    with open_server(site) as server:
+        findings = examine(site, server)
+    if machine:
+        print_json([finding._asdict() for finding in findings])
+    else:
+        print_table(
+            ["", "what", "found"],
+            [["ok" if f.ok else "!!", f.what, f.found] for f in findings],
+        )
+    return int(not all(finding.ok for finding in findings))
+
+
+def _compare(*, fix: bool, machine: bool) -> int:
+    from headway.admin.invariants import examine, mend, mended
+
+    site = this_site()
+    with open_server(site) as server:
+        found = examine(site, server)
+        gone: list[Finding] = []
+        if fix and found.broken:
+            before, found = found, mend(site, server, found)
+            gone = mended(before, found)
+    if machine:
+        print_json(_document(found, gone))
+    else:
+        _print(found, gone)
+    return int(bool(found.broken or found.unknown))
+
+
+def _document(found: "Examination", gone: "list[Finding]") -> dict[str, Any]:
+    return {
+        "broken": _listed(found.broken),
+        "under_way": _listed(each for each in found.findings if each.under_way),
+        "mended": _listed(gone),
+        "unknown": found.unknown,
+        "elsewhere": found.elsewhere,
+    }
+
+
+def _listed(findings: "Iterable[Finding]") -> list[dict[str, Any]]:
+    from headway.views.fields import fields
+
+    return [fields(each, "kind", "subject", "what", "since", "mends") for each in findings]
+
+
+def _print(found: "Examination", gone: "list[Finding]") -> None:
+    rows = [["mended", each.what, ""] for each in gone]
+    rows += [["!!", each.what, each.mends] for each in found.broken]
+    rows += [["under way", each.what, each.mends] for each in found.findings if each.under_way]
+    rows += [["unknown", each, ""] for each in found.unknown]
+    if rows:
+        print_table(["", "what", "mended by"], rows)
+    if not found.broken and not found.unknown:
+        say("nothing of what was compared is broken")
+    if found.elsewhere:
+        say(f"not looked at: containers and disks of {', '.join(found.elsewhere)}; ask there")
+
+
+COMMANDS = (doctor,)

@@ -1,0 +1,149 @@
+"""`headway doctor --invariants` on a real ledger and disk, with a Prefect of this test's own."""
+
+import os
+from collections.abc import Iterator, Sequence
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import pytest
+from sqlalchemy import text
+
+from headway.admin.invariants import examine, mend, mended
+from headway.clock import SystemClock
+from headway.errors import RuntimeFailure, SiteUnreachable
+from headway.model.job import TrainingJob
+from headway.model.lease import Demand, Lease
+from headway.model.run import Exit, ExitKind, Measurement
+from headway.prefect.client import ListedRun, PrefectServer
+from headway.runtime import secretfiles
+from headway.settings import Settings
+from headway.site import Site
+from headway.testing.clock import FakeClock
+from headway.this_node import join_site
+from headway.units import MIB
+from tests.support.containers import create_container
+
+RUN, OTHER = (f"00000000-0000-4000-8000-00000000000{at}" for at in (1, 2))
+LONG_AGO_S = 1_000_000_000
+
+
+class Prefect(PrefectServer):
+    """Has one state for each run, as an operator of this test left it."""
+
+    def __init__(self, states: dict[str, str]) -> None:
+        super().__init__("http://127.0.0.1:1/api", auth=None)
+        self.states = states
+        self.away = False
+
+    def these(self, run_ids: Sequence[str]) -> dict[str, ListedRun]:
+        if self.away:
+            raise SiteUnreachable(self.api_url, "refused")
+        return {each: self._listed(each) for each in run_ids if each in self.states}
+
+    def run(self, run_id: str) -> ListedRun:
+        return self._listed(run_id)
+
+    def end(self, run_id: str, state_type: str, message: str, *, name: str = "") -> None:
+        self.states[run_id] = state_type
+
+    def _listed(self, run_id: str) -> ListedRun:
+        state = self.states[run_id]
+        at = datetime.fromtimestamp(LONG_AGO_S).astimezone()
+        return ListedRun(run_id, "job", state, state.title(), "", "", {}, f"id-{state}", at)
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[Site]:
+    site = Site(Settings(home=tmp_path, runtime="process", node="here"), SystemClock())
+    join_site(site)
+    site.clock = FakeClock()
+    job = TrainingJob(name="job", image="image:1", command=["true"], stop_grace="1s")
+    for run_id in (RUN, OTHER):
+        site.ledger.runs.enqueue(
+            run_id, job.document(), name="job", owner="me", team="default", pool="gpu",
+            priority=0, submitted_at=site.ledger.now(),
+        )  # fmt: skip
+    yield site
+    site.ledger.close()
+
+
+def finish(site: Site, run_id: str) -> Lease:
+    """Let a run end as it was killed behind its end an hour ago: its lease is left."""
+    demand = Demand(host_memory_bytes=MIB, cpus=0.1)
+    lease = site.ledger.leases.admit(run_id, "here", demand, reading=None, ttl_s=60)
+    assert isinstance(lease, Lease)
+    site.ledger.runs.begin(lease.fence, container="c", runtime="process")
+    site.ledger.runs.finish(lease.fence, Exit(ExitKind.OK, 0, "done"), Measurement())
+    with site.ledger._database.engine.begin() as connection:
+        then = site.ledger.now() - timedelta(hours=1)
+        sql = text("UPDATE run SET ended_at = :then WHERE run_id = :run")
+        connection.execute(sql, {"then": then.replace(tzinfo=None), "run": run_id})
+    return lease
+
+
+def kinds(findings: Sequence[object]) -> list[str]:
+    return sorted(each.kind.value for each in findings)  # type: ignore[attr-defined]
+
+
+def test_what_is_broken_is_found_mended_and_found_no_more(site: Site) -> None:
+    lease = finish(site, RUN)
+    create_container(site, RUN)
+    secrets = site.settings.secrets_dir / f"headway-{OTHER}-9"
+    secretfiles.write(secrets, {"TOKEN": "secret"}, None)
+    os.utime(secrets, (LONG_AGO_S, LONG_AGO_S))
+    site.ledger.leases.release(finish(site, OTHER).fence)
+    site.ledger.runs.told(OTHER, 1)
+    checkpoint = site.settings.runs_dir / OTHER / "checkpoint"
+    checkpoint.mkdir(parents=True)
+    with site.ledger._database.engine.begin() as connection:
+        connection.execute(text("UPDATE run SET told_end_at = ended_at WHERE run_id = :run"),
+                           {"run": OTHER})  # fmt: skip
+    server = Prefect({RUN: "RUNNING", OTHER: "CRASHED"})
+
+    found = examine(site, server)
+    assert kinds(found.broken) == ["folder", "folder", "lease", "prefect", "prefect"]
+    left = mend(site, server, found)
+    assert kinds(mended(found, left)) == kinds(found.broken)
+    assert (left.findings, left.unknown) == ([], [])
+    assert server.states == {RUN: "COMPLETED", OTHER: "COMPLETED"}
+    assert site.ledger.runs.get(RUN).told_end_at is not None
+    assert site.ledger.leases.of_run(lease.run_id) is None
+    assert not checkpoint.exists()
+
+
+def test_what_nothing_here_mends_is_left_and_said(site: Site) -> None:
+    unknown = site.settings.runs_dir / OTHER.replace("2", "9")
+    unknown.mkdir(parents=True)
+    os.utime(unknown, (LONG_AGO_S, LONG_AGO_S))
+    server = Prefect({RUN: "SCHEDULED", OTHER: "SCHEDULED"})
+    found = examine(site, server)
+    left = mend(site, server, found)
+    assert kinds(left.broken) == ["folder"]
+    assert left.broken[0].mends.startswith("you")
+    assert unknown.is_dir()
+
+
+def test_what_is_asked_of_prefect_is_unknown_while_it_is_away(site: Site) -> None:
+    finish(site, RUN)
+    server = Prefect({RUN: "RUNNING", OTHER: "SCHEDULED"})
+    server.away = True
+    found = examine(site, server)
+    assert kinds(found.broken) == ["lease", "untold"]
+    assert len(found.unknown) == 1
+    left = mend(site, server, found)
+    assert kinds(mended(found, left)) == ["lease"]
+    assert server.states[RUN] == "RUNNING"
+
+
+def test_containers_are_unknown_while_the_runtime_is_away(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def silent() -> None:
+        raise RuntimeFailure("the engine does not answer")
+
+    finish(site, RUN)
+    monkeypatch.setattr(site.runtime, "containers", silent)
+    server = Prefect({RUN: "COMPLETED", OTHER: "SCHEDULED"})
+    found = examine(site, server)
+    assert "containers" in found.unknown[0]
+    assert kinds(mend(site, server, found).broken) == kinds(found.broken) == ["lease", "untold"]

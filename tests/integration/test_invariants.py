@@ -1,0 +1,112 @@
+"""What somebody broke by hand on a live site is found, mended, and then not found any more."""
+
+import json
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import text
+
+from headway.ledger.database import open_engine
+from headway.runtime import secretfiles
+from tests.faults.test_kills import assert_nothing_is_left
+from tests.support.site import LiveSite, wait_for
+
+pytestmark = pytest.mark.prefect
+
+LONG_AGO_S = 1_000_000_000
+BEFORE = "CURRENT_TIMESTAMP - INTERVAL '1 hour'"
+FORGED = (
+    "INSERT INTO lease (run_id, gang_rank, attempt, node, token, host_memory_bytes, cpus,"
+    " disk_bytes, granted_at, expires_at)"
+    f" VALUES (:run, 0, 1, 'test-node', 'forged', 1048576, 0.1, 0, {BEFORE}, {BEFORE})"
+)
+
+
+def look(site: LiveSite, *options: str) -> tuple[int, dict[str, Any]]:
+    """`headway doctor --invariants`: its exit status and what it prints."""
+    done = site.run("doctor", "--invariants", *options, "--json")
+    assert done.returncode in {0, 1}, done.stderr + done.stdout
+    return done.returncode, json.loads(done.stdout)
+
+
+def about(findings: list[dict[str, Any]], *words: str) -> set[str]:
+    """The kinds of the findings that have any of *words*."""
+    return {each["kind"] for each in findings if any(word in each["what"] for word in words)}
+
+
+@pytest.fixture
+def frozen(process_site: LiveSite) -> Iterator[LiveSite]:
+    """The site with a worker that lives and does nothing: its janitor mends nothing by itself."""
+    pid = process_site.worker_pid()
+    try:
+        yield process_site
+    finally:
+        os.kill(pid, signal.SIGCONT)
+
+
+def execute(site: LiveSite, sql: str, **values: Any) -> None:
+    engine = open_engine(site.ledger_url())
+    with engine.begin() as connection:
+        connection.execute(text(sql), values)
+    engine.dispose()
+
+
+def ended(site: LiveSite, tmp_path: Path, name: str) -> str:
+    """A run that has ended well, of which nothing is left to be done."""
+    run_id = site.submit(tmp_path, name=name, command=["true"])
+    site.until(run_id, "Completed")
+    assert_nothing_is_left(site, run_id)
+    told = "SELECT count(*) FROM run WHERE run_id = :run AND told_end_at IS NOT NULL"
+    wait_for(lambda: site.count(told, run=run_id), lambda: "its end was not told")
+    return run_id
+
+
+def test_what_was_broken_by_hand_is_found_and_mended(frozen: LiveSite, tmp_path: Path) -> None:
+    site = frozen
+    first, second = (ended(site, tmp_path, name) for name in ("held", "contradicted"))
+    _, before = look(site)
+    assert about(before["broken"] + before["under_way"], first, second) == set()
+    os.kill(site.worker_pid(), signal.SIGSTOP)
+    execute(site, f"UPDATE run SET ended_at = {BEFORE} WHERE run_id = :run", run=first)
+    execute(site, FORGED, run=first)
+    secrets = site.home / "secrets" / f"headway-{first}-1"
+    secretfiles.write(secrets, {"TOKEN": "secret"}, None)
+    os.utime(secrets, (LONG_AGO_S, LONG_AGO_S))
+    body = {"state": {"type": "CRASHED"}, "force": True}
+    site.call("POST", f"flow_runs/{second}/set_state", body)
+
+    status, found = look(site)
+    assert status == 1
+    assert about(found["broken"], first) == {"lease", "folder"}
+    # Written a moment ago: somebody may be at it.
+    assert about(found["under_way"], second) == {"prefect"}
+
+    _, found = look(site, "--fix")
+    assert about(found["mended"], first) == {"lease", "folder"}, found
+    assert not secrets.exists()
+    with site.server() as server:
+        assert server.run(second).state_type == "COMPLETED"
+
+    status, found = look(site)
+    assert about(found["broken"] + found["under_way"], first, second) == set()
+    known = {each["subject"] for each in before["broken"]}
+    assert [each for each in found["broken"] if each["subject"] not in known] == []
+    assert (status, found["unknown"]) == (int(bool(found["broken"])), [])
+
+
+def test_a_server_that_is_away_is_unknown_and_not_healthy(process_site: LiveSite) -> None:
+    away = LiveSite(process_site.home, "process", 1024)
+    done = away.run("doctor", "--invariants", "--json")
+    found = json.loads(done.stdout)
+    assert done.returncode == 1
+    assert any("Prefect" in each for each in found["unknown"]), found
+
+
+def test_fix_alone_is_refused(process_site: LiveSite) -> None:
+    done = process_site.run("doctor", "--fix")
+    assert done.returncode == 2
+    assert "--invariants" in done.stderr
