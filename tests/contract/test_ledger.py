@@ -212,6 +212,13 @@ def test_resizing_leaves_the_own_share_out(ledger: Ledger) -> None:
     assert ledger.leases.of_run("a") == larger
 
 
+def test_resizing_never_shortens_what_the_guard_was_told(ledger: Ledger) -> None:
+    lease = granted(ledger, "a")
+    resized = ledger.leases.resize(lease.fence, Demand(4 * GIB), reading=None, ttl_s=1.0)
+    assert isinstance(resized, Lease)
+    assert resized.expires_at == lease.expires_at
+
+
 def test_resizing_keeps_the_gpus_that_were_granted_where_they_will_do(ledger: Ledger) -> None:
     """The run's prediction is about them, and another one may be of another type."""
     small = Demand(GIB, gpus=1, gpu_memory_bytes=2 * GIB, gpu_utilisation_frac=0.3)

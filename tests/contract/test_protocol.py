@@ -52,3 +52,16 @@ def test_who_knows_the_attempt_before_ends_nothing_of_the_next(ledger: Ledger) -
     with pytest.raises(LeaseLost):
         ledger.runs.finish(late, ledger_faults.OK, Measurement())
     assert ledger.runs.get("run").state is RunState.WAITING
+
+
+def test_who_gave_its_claim_back_ends_nothing(ledger: Ledger) -> None:
+    ledger_faults.prepare(ledger)
+    ledger_faults.enqueue(ledger, "run")
+    admitted = ledger.leases.admit(
+        "run", ledger_faults.NODES[0], ledger_faults.DEMAND, reading=None, ttl_s=900.0
+    )
+    assert isinstance(admitted, Lease)
+    assert ledger.leases.give_back(admitted.fence)
+    with pytest.raises(LeaseLost):
+        ledger.runs.finish(admitted.fence, ledger_faults.OK, Measurement())
+    assert ledger.runs.get("run").state is RunState.WAITING
