@@ -164,6 +164,12 @@ def test_each_broken_thing_is_found_and_called_broken(name: str) -> None:
     assert found.mends
 
 
+def test_a_lease_of_an_older_attempt_is_none_of_the_run_at_work() -> None:
+    again = replace(RUNNING, attempt=2)
+    kinds = {each.kind for each in look(seen(again, leases=(LEASE,), flows=(RUN,)))}
+    assert kinds == {Kind.LEASE, Kind.NO_LEASE}
+
+
 def test_a_run_that_is_alive_twice_is_found() -> None:
     both = (CONTAINER, replace(CONTAINER, name="headway-run-1-2", attempt=2))
     kinds = {each.kind for each in look(seen(WAITING, leases=(LEASE,), containers=both))}
