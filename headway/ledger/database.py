@@ -23,6 +23,9 @@ SCHEMA_VERSION = "0007"
 """The newest migration; a test holds it to what Alembic says."""
 
 _BUSY_S = 60.0
+_FROZEN_MS = 15_000
+"""Who does nothing for so long in the middle of a transaction is frozen: PostgreSQL ends it, since
+everybody else waits for the rows that it holds. SQLite's lock is the file's: nobody can end it."""
 _READS = "headway_reads"
 """Execution option of connections that only read."""
 _MIGRATION_LOCK = 0x68656164  # "head": the advisory lock's number on PostgreSQL
@@ -64,6 +67,7 @@ def _engine(address: URL) -> Engine:
             "keepalives_interval": 5,
             "keepalives_count": 3,
             "tcp_user_timeout": 20_000,
+            "options": f"-c idle_in_transaction_session_timeout={_FROZEN_MS}",
         },
     )
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from sqlalchemy import bindparam, update
@@ -112,19 +112,24 @@ class Runs(RunReads):
             run, _ = fenced(session, fence)
             run.prediction, run.demand = prediction, demand
 
-    def begin(self, fence: Fence, *, container: str, runtime: str) -> None:
+    def begin(self, fence: Fence, *, container: str, runtime: str, ttl_s: float) -> None:
         """The container is there and about to start. Idempotent.
+
+        The lease is renewed with it: the node's guard, which may have died meanwhile, counts
+        the time of a container that it never renewed from the container's start.
 
         Raises:
             LeaseLost: Another attempt or another lease has the run, or none.
             IllegalTransition: The run has ended.
         """
         with self._database.transaction() as session:
-            leased(session, fence)
+            lease = leased(session, fence)
             run, _ = fenced(session, fence)
             if run.state is not RunState.RUNNING:
                 move(run, RunState.RUNNING)
                 run.started_at = now(session)
+                renewed = run.started_at + timedelta(seconds=ttl_s)
+                lease.expires_at = max(lease.expires_at, renewed)
                 note_start(session, run)
             run.container, run.runtime = container, runtime
 

@@ -102,9 +102,18 @@ class Attempt(NodeAttempt):
                 keep_secrets(self, secrets())
             with suppress(ContainerExists):  # another process of this very attempt was faster
                 runtime.create(container_spec(self, lease))
-        runs, kind = self.site.ledger.runs, runtime.kind.value
-        runs.begin(lease.fence, container=self.container, runtime=kind)
+        self._begin(lease)
         runtime.start(self.container)
+        # Where the machine slept in between, the run may be elsewhere by now.
+        self._begin(lease)
+
+    def _begin(self, lease: Lease) -> None:
+        self.site.ledger.runs.begin(
+            lease.fence,
+            container=self.container,
+            runtime=self.site.runtime.kind.value,
+            ttl_s=self.site.settings.lease_ttl_s,
+        )
 
     def train(
         self, lease: Lease, secrets: Callable[[], Mapping[str, str]], listener: Listener

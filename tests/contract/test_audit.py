@@ -52,7 +52,7 @@ def found(ledger: Ledger) -> list[str]:
 
 def test_what_is_live_is_read_with_the_runs_that_it_is_about(ledger: Ledger) -> None:
     lease = granted(ledger, FIRST)
-    ledger.runs.begin(lease.fence, container="c", runtime="process")
+    ledger.runs.begin(lease.fence, container="c", runtime="process", ttl_s=60.0)
     ledger.staged.record("here", "key", "/data", 5, "a" * 64)
     ledger.staged.acquire("here", "key", FIRST)
     ledger.runs.finish(
@@ -73,7 +73,7 @@ def test_what_is_live_is_read_with_the_runs_that_it_is_about(ledger: Ledger) -> 
 
 def test_the_end_of_the_attempt_before_is_since_when_a_run_waits(ledger: Ledger) -> None:
     lease = granted(ledger, FIRST)
-    ledger.runs.begin(lease.fence, container="c", runtime="process")
+    ledger.runs.begin(lease.fence, container="c", runtime="process", ttl_s=60.0)
     ledger.runs.requeue(lease.fence, Exit(ExitKind.INFRASTRUCTURE, None, "lost"))
     waiting = ledger.audit.read().runs[FIRST]
     assert (waiting.attempt, waiting.exit_kind) == (2, None)

@@ -51,7 +51,7 @@ def admit(ledger: Ledger, node: str = "node-a") -> Lease:
 
 
 def begin(ledger: Ledger, fence: Fence, container: str = "c") -> None:
-    ledger.runs.begin(fence, container=container, runtime="process")
+    ledger.runs.begin(fence, container=container, runtime="process", ttl_s=60.0)
 
 
 def removed_node(ledger: Ledger) -> Fence:

@@ -253,7 +253,7 @@ def test_a_requeued_run_is_not_admitted_before_its_last_attempt_is_cleaned_up(
     ledger: Ledger,
 ) -> None:
     lease = granted(ledger, "a")
-    ledger.runs.begin(lease.fence, container="c", runtime="docker")
+    ledger.runs.begin(lease.fence, container="c", runtime="docker", ttl_s=60.0)
     gone = Exit(ExitKind.OUT_OF_MEMORY, 137, "killed")
     ledger.runs.requeue(fence_of(ledger, "a"), gone, demand_override={"host_memory_bytes": GIB})
     record = ledger.runs.get("a")
@@ -267,13 +267,27 @@ def test_a_requeued_run_is_not_admitted_before_its_last_attempt_is_cleaned_up(
 def test_a_container_begins_only_under_its_lease(ledger: Ledger) -> None:
     lease = granted(ledger, "a")
     with pytest.raises(LeaseLost):
-        ledger.runs.begin(replace(lease.fence, token="stolen"), container="c", runtime="docker")
+        ledger.runs.begin(
+            replace(lease.fence, token="stolen"), container="c", runtime="docker", ttl_s=60.0
+        )
     with pytest.raises(LeaseLost):
-        ledger.runs.begin(replace(lease.fence, attempt=2), container="c", runtime="docker")
-    ledger.runs.begin(lease.fence, container="c", runtime="docker")
+        ledger.runs.begin(
+            replace(lease.fence, attempt=2), container="c", runtime="docker", ttl_s=60.0
+        )
+    ledger.runs.begin(lease.fence, container="c", runtime="docker", ttl_s=60.0)
     first = ledger.runs.get("a").started_at
-    ledger.runs.begin(lease.fence, container="c", runtime="docker")
+    ledger.runs.begin(lease.fence, container="c", runtime="docker", ttl_s=60.0)
     assert ledger.runs.get("a").started_at == first
+
+
+def test_the_lease_is_renewed_with_the_begin_of_a_container(ledger: Ledger) -> None:
+    """Its guard may have died before it saw the container, which it counts from its start."""
+    granted_then = granted(ledger, "a")
+    ledger.runs.begin(granted_then.fence, container="c", runtime="docker", ttl_s=3600.0)
+    lease, started_at = ledger.leases.of_run("a"), ledger.runs.get("a").started_at
+    assert lease is not None
+    assert started_at is not None
+    assert lease.expires_at == started_at + timedelta(hours=1) > granted_then.expires_at
 
 
 def test_the_first_end_counts(ledger: Ledger) -> None:
@@ -291,7 +305,7 @@ def test_the_first_end_counts(ledger: Ledger) -> None:
 _MOVES = {
     RunState.CLAIMED: lambda ledger: admit(ledger, "a"),
     RunState.RUNNING: lambda ledger: ledger.runs.begin(
-        fence_of(ledger, "a"), container="c", runtime="docker"
+        fence_of(ledger, "a"), container="c", runtime="docker", ttl_s=60.0
     ),
     RunState.WAITING: lambda ledger: ledger.runs.requeue(fence_of(ledger, "a"), OK),
     RunState.ENDED: lambda ledger: ledger.runs.finish(fence_of(ledger, "a"), OK, Measurement()),
@@ -329,7 +343,7 @@ def test_an_ended_run_is_not_started_again(ledger: Ledger) -> None:
     lease = granted(ledger, "a")
     ledger.runs.finish(fence_of(ledger, "a"), OK, Measurement())
     with pytest.raises(IllegalTransition):
-        ledger.runs.begin(lease.fence, container="c", runtime="docker")
+        ledger.runs.begin(lease.fence, container="c", runtime="docker", ttl_s=60.0)
     release(ledger, "a")
     assert isinstance(admit(ledger, "a"), Wait)
 
@@ -358,12 +372,12 @@ def test_each_attempt_is_kept_with_what_it_waited_for_and_how_it_ended(ledger: L
     enqueue(ledger, "a")
     ledger.runs.set_reason("a", Resource.CPUS, "needs 4 CPUs", expected_start_at=None)
     first = granted(ledger, "a")
-    ledger.runs.begin(first.fence, container="c", runtime="process")
+    ledger.runs.begin(first.fence, container="c", runtime="process", ttl_s=60.0)
     killed = Exit(ExitKind.OUT_OF_MEMORY, 137, "killed")
     ledger.runs.requeue(fence_of(ledger, "a"), killed, Measurement(runtime_s=3.0))
     release(ledger, "a")
     second = granted(ledger, "a")
-    ledger.runs.begin(second.fence, container="c", runtime="process")
+    ledger.runs.begin(second.fence, container="c", runtime="process", ttl_s=60.0)
     ledger.runs.finish(
         fence_of(ledger, "a"), Exit(ExitKind.OK, 0, "done"), Measurement(runtime_s=5.0)
     )

@@ -7,6 +7,7 @@ from random import Random
 import psycopg
 import pytest
 from sqlalchemy import text
+from sqlalchemy.exc import DBAPIError
 
 from headway.errors import LedgerUnreachable, SchemaMismatch
 from headway.ledger import Ledger
@@ -99,6 +100,21 @@ def test_connections_that_the_server_ends_are_made_anew(postgresql: str) -> None
         except LedgerUnreachable:
             continue
     assert found == lease
+    ledger.close()
+
+
+@pytest.mark.postgresql
+def test_who_freezes_in_a_transaction_holds_up_nobody_for_long(postgresql: str) -> None:
+    ledger = Ledger.open(postgresql_support.new_database(postgresql))
+    faults.prepare(ledger)
+    faults.enqueue(ledger, "run")
+    frozen = ledger._database.engine.connect()
+    frozen.execute(text("SELECT * FROM run FOR UPDATE"))  # and then nothing
+    lease = ledger.leases.admit("run", faults.NODES[0], faults.DEMAND, reading=None, ttl_s=900.0)
+    assert isinstance(lease, Lease)
+    with pytest.raises(DBAPIError, match="idle-in-transaction"):
+        frozen.execute(text("SELECT 1"))
+    frozen.close()
     ledger.close()
 
 

@@ -81,7 +81,9 @@ def machine(url: str) -> type[RuleBasedStateMachine]:
         @rule(fence=fences)
         def begin(self, fence: Fence) -> None:
             runs = self.ledger.runs
-            self._write(fence, lambda: runs.begin(fence, container="c", runtime="process"))
+            self._write(
+                fence, lambda: runs.begin(fence, container="c", runtime="process", ttl_s=60.0)
+            )
 
         @rule(fence=fences)
         def give_back(self, fence: Fence) -> None:

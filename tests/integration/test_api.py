@@ -135,7 +135,7 @@ def test_a_gpu_that_is_held_and_not_used_is_a_warning_on_the_run(
     demand = Demand(GIB, gpus=1, gpu_memory_bytes=GIB)
     lease = site.ledger.leases.admit("r1", "node-g", demand, reading=None, ttl_s=60.0)
     assert isinstance(lease, Lease)
-    site.ledger.runs.begin(lease.fence, container="c", runtime="process")
+    site.ledger.runs.begin(lease.fence, container="c", runtime="process", ttl_s=60.0)
     moment = datetime(2026, 1, 1, tzinfo=UTC)
     held = TelemetryPoint(moment, "GPU-0", busy_frac=0.0, run_bytes={"r1": 2 * GIB})
     site.ledger.telemetry.append("node-g", [held] * 300)
@@ -160,7 +160,7 @@ def test_how_far_a_run_is_comes_from_its_follower_not_from_its_points(
     demand = Demand(GIB)
     lease = site.ledger.leases.admit("r1", "node-a", demand, reading=None, ttl_s=60.0)
     assert isinstance(lease, Lease)
-    site.ledger.runs.begin(lease.fence, container="c", runtime="process")
+    site.ledger.runs.begin(lease.fence, container="c", runtime="process", ttl_s=60.0)
     before = client.get("/runs/r1/progress").json()
     assert (before["done_frac"], before["remaining_s"]) == (None, None)
     site.ledger.progress_snapshots.keep(

@@ -130,7 +130,7 @@ def run_once(attempt: Attempt) -> Lease:
     lease = attempt.admit()
     assert isinstance(lease, Lease), lease
     runs, runtime = attempt.site.ledger.runs, attempt.site.runtime.kind.value
-    runs.begin(lease.fence, container=attempt.container, runtime=runtime)
+    runs.begin(lease.fence, container=attempt.container, runtime=runtime, ttl_s=60.0)
     return lease
 
 

@@ -72,7 +72,7 @@ def finish(site: Site, run_id: str) -> Lease:
     demand = Demand(host_memory_bytes=MIB, cpus=0.1)
     lease = site.ledger.leases.admit(run_id, "here", demand, reading=None, ttl_s=60)
     assert isinstance(lease, Lease)
-    site.ledger.runs.begin(lease.fence, container="c", runtime="process")
+    site.ledger.runs.begin(lease.fence, container="c", runtime="process", ttl_s=60.0)
     site.ledger.runs.finish(lease.fence, Exit(ExitKind.OK, 0, "done"), Measurement())
     with site.ledger._database.engine.begin() as connection:
         then = site.ledger.now() - timedelta(hours=1)

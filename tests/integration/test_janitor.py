@@ -68,7 +68,7 @@ def test_a_run_that_cannot_be_read_stops_no_other(site: Site) -> None:
         submitted_at=site.ledger.now(),
     )
     lease = admit(site)
-    site.ledger.runs.begin(lease.fence, container="c", runtime="process")
+    site.ledger.runs.begin(lease.fence, container="c", runtime="process", ttl_s=60.0)
     site.ledger.runs.requeue(
         fence_of(site.ledger, RUN), Exit(ExitKind.INFRASTRUCTURE, None, "lost")
     )
@@ -78,7 +78,7 @@ def test_a_run_that_cannot_be_read_stops_no_other(site: Site) -> None:
 
 def test_a_lease_that_a_requeued_run_left_behind_goes(site: Site) -> None:
     lease = admit(site)
-    site.ledger.runs.begin(lease.fence, container="c", runtime="process")
+    site.ledger.runs.begin(lease.fence, container="c", runtime="process", ttl_s=60.0)
     site.ledger.runs.requeue(
         fence_of(site.ledger, RUN), Exit(ExitKind.INFRASTRUCTURE, None, "lost")
     )
@@ -108,7 +108,7 @@ def test_a_run_on_another_node_is_left_to_its_janitor(site: Site, tmp_path: Path
     )
     join_site(other)
     lease = admit(site)
-    site.ledger.runs.begin(lease.fence, container="c", runtime="process")
+    site.ledger.runs.begin(lease.fence, container="c", runtime="process", ttl_s=60.0)
     site.ledger.runs.requeue(
         fence_of(site.ledger, RUN), Exit(ExitKind.INFRASTRUCTURE, None, "lost")
     )
@@ -132,7 +132,7 @@ def test_a_run_that_goes_back_to_the_line_lets_go_of_its_data(site: Site, begun:
     lease = admit(site)
     use_data(site, RUN)
     if begun:
-        site.ledger.runs.begin(lease.fence, container="c", runtime="process")
+        site.ledger.runs.begin(lease.fence, container="c", runtime="process", ttl_s=60.0)
     mend(site)
     assert site.ledger.runs.get(RUN).state is RunState.WAITING
     assert users(site) == ()

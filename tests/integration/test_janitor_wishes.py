@@ -59,7 +59,7 @@ def begin(site: Site, run_id: str = RUN) -> str:
     lease = site.ledger.leases.admit(run_id, "here", DEMAND, reading=None, ttl_s=60)
     assert isinstance(lease, Lease)
     name = create_container(site, run_id, command=STUBBORN)
-    site.ledger.runs.begin(lease.fence, container=name, runtime="process")
+    site.ledger.runs.begin(lease.fence, container=name, runtime="process", ttl_s=60.0)
     site.runtime.start(name)
     return name
 
@@ -179,7 +179,7 @@ def test_what_another_node_has_is_left_alone_though_its_old_container_is_here(si
     site.runtime.stop(name, 0.0)
     there = site.ledger.leases.admit(RUN, "there", DEMAND, reading=None, ttl_s=60)
     assert isinstance(there, Lease)
-    site.ledger.runs.begin(there.fence, container="c", runtime="process")
+    site.ledger.runs.begin(there.fence, container="c", runtime="process", ttl_s=60.0)
     for view in (PrefectView.ACTIVE, PrefectView.CANCELLING):
         look(site, Janitor(site), view, RUN)
         run = site.ledger.runs.get(RUN)

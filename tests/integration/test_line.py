@@ -118,7 +118,9 @@ def test_the_expected_start_follows_what_a_running_log_tells(sites) -> None:
     )
     line.take_in([first, second])
     assert names(here, line.run_pass().start) == ["first"]
-    here.ledger.runs.begin(fence_of(here.ledger, first.run_id), container="c", runtime="process")
+    here.ledger.runs.begin(
+        fence_of(here.ledger, first.run_id), container="c", runtime="process", ttl_s=60.0
+    )
     (before,) = preview(here)(()).entries
     assert before.unknown == "nothing is known of how long first runs"  # whatever its time limit
     said = ProgressSnapshot(first.run_id, 1, NOT_KEPT_YET, 5.0, done_frac=0.1, remaining_s=60.0)
@@ -140,7 +142,7 @@ def test_everybody_is_told_the_same_start(sites) -> None:
     line.take_in(offers[:3])
     assert line.run_pass().start == (offers[0].run_id,)
     here.ledger.runs.begin(
-        fence_of(here.ledger, offers[0].run_id), container="c", runtime="process"
+        fence_of(here.ledger, offers[0].run_id), container="c", runtime="process", ttl_s=60.0
     )
     left = ProgressSnapshot(offers[0].run_id, 1, NOT_KEPT_YET, 60.0, 0.5, 60.0, 50.0, 80.0)
     here.ledger.progress_snapshots.keep(fence_of(here.ledger, left.run_id), left)
@@ -293,7 +295,7 @@ def test_a_preemptible_run_makes_room_for_a_higher_priority(sites) -> None:
     line.run_pass()
     lease = site.ledger.leases.of_run(low.run_id)
     assert isinstance(lease, Lease)
-    site.ledger.runs.begin(lease.fence, container="c", runtime="process")
+    site.ledger.runs.begin(lease.fence, container="c", runtime="process", ttl_s=60.0)
     line.take_in([offer("same")])
     assert line.run_pass().preempt == ()
     high, gates = offer("high", queue="high"), Gates(priorities={"high": 3})

@@ -92,7 +92,7 @@ def test_what_may_still_be_needed_stays(site: Site, tmp_path: Path) -> None:
     (site.settings.runs_dir / "notes").mkdir()
     lease = site.ledger.leases.admit(held, "here", Demand(MIB, 0.1), reading=None, ttl_s=60.0)
     assert isinstance(lease, Lease)
-    site.ledger.runs.begin(lease.fence, container="c", runtime="process")
+    site.ledger.runs.begin(lease.fence, container="c", runtime="process", ttl_s=60.0)
     site.ledger.runs.finish(
         fence_of(site.ledger, held), DONE, Measurement()
     )  # its flow has not cleaned up yet

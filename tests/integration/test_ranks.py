@@ -57,7 +57,7 @@ def attempt(site: Site) -> Attempt:
     attempt = Attempt(site, GANG, JOB)
     meeting = attempt.meet(lease)
     assert meeting is not None
-    site.ledger.runs.begin(lease.fence, container="c", runtime="process")
+    site.ledger.runs.begin(lease.fence, container="c", runtime="process", ttl_s=60.0)
     return attempt
 
 

@@ -48,7 +48,7 @@ def running_there(live: LiveSite, site: Site, retries: int) -> str:
         run_id, gone_name(site), Demand(64 * MIB, 0.1), reading=None, ttl_s=60
     )
     assert isinstance(lease, Lease), lease
-    site.ledger.runs.begin(lease.fence, container="c", runtime="process")
+    site.ledger.runs.begin(lease.fence, container="c", runtime="process", ttl_s=60.0)
     return run_id
 
 

@@ -96,7 +96,7 @@ def test_an_engine_that_does_not_answer_is_waited_for_while_a_container_runs(tmp
     )  # fmt: skip
     lease = site.ledger.leases.admit(RUN, "here", Demand(64 * MIB, 0.1), reading=None, ttl_s=60)
     assert isinstance(lease, Lease)
-    site.ledger.runs.begin(lease.fence, container="c", runtime="docker")
+    site.ledger.runs.begin(lease.fence, container="c", runtime="docker", ttl_s=60.0)
     site.choose_runtime()
     found = node(tmp_path, engine=NOBODY_LISTENS).runtime
     assert found.kind is RuntimeKind.DOCKER

@@ -106,7 +106,7 @@ class Replay:
         fence = self._fences.get((move.run, move.node))
         match move.action:
             case "begin":
-                runs.begin(_known(fence), container="c", runtime="process")
+                runs.begin(_known(fence), container="c", runtime="process", ttl_s=60.0)
             case "begin refused":
                 self._refused(_known(fence))
             case "give back":
@@ -193,7 +193,7 @@ class Replay:
 
     def _refused(self, fence: Fence) -> None:
         try:
-            self._ledger.runs.begin(fence, container="stale", runtime="process")
+            self._ledger.runs.begin(fence, container="stale", runtime="process", ttl_s=60.0)
         except (LeaseLost, IllegalTransition):
             return
         raise AssertionError(f"the ledger let {fence} begin")

@@ -68,7 +68,7 @@ def next_step(ledger: Ledger, run: RunRecord, chance: random.Random) -> None:
             else:
                 ledger.leases.take_up(lease.fence)
         case RunState.CLAIMED if lease is not None:
-            ledger.runs.begin(lease.fence, container="c", runtime="process")
+            ledger.runs.begin(lease.fence, container="c", runtime="process", ttl_s=60.0)
         case RunState.RUNNING:
             fence = fence_of(ledger, run.run_id)
             if run.attempt < ATTEMPTS and chance.random() < 0.3:

@@ -70,7 +70,7 @@ def _start(ledger: Ledger, run_id: str) -> None:
     ledger.runs.predict(fence_of(ledger, run_id), said, demand)
     lease = ledger.leases.admit(run_id, NODE, demand, reading=None, ttl_s=600.0)
     assert isinstance(lease, Lease)
-    ledger.runs.begin(lease.fence, container="c", runtime="process")
+    ledger.runs.begin(lease.fence, container="c", runtime="process", ttl_s=60.0)
     for step in STEPS:
         ledger.steps.started(fence_of(ledger, run_id), step)
     points = [ProgressPoint(0.1 * n, 10 * n, None, 1000, {"loss": 1 / n}) for n in range(1, 6)]

@@ -68,7 +68,7 @@ def _writes(ledger: Ledger, fence: Fence, *, last: bool) -> list[Callable[[], ob
     return [
         lambda: ledger.leases.take_up(fence),
         lambda: ledger.steps.started(fence, "train"),
-        lambda: ledger.runs.begin(fence, container="c", runtime="process"),
+        lambda: ledger.runs.begin(fence, container="c", runtime="process", ttl_s=60.0),
         lambda: ledger.renewals.renew(
             NODES[0], "", containers={(fence.run_id, fence.attempt)}, flows=(),
             ttl_s=TTL_S, expire=True,

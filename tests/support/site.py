@@ -295,4 +295,5 @@ def live_site(home: Path, runtime: str, **more: str) -> Iterator[LiveSite]:
         assert started.returncode == 0, started.stderr + started.stdout
         yield site
     finally:
-        site.run("down")
+        ended = site.run("down")
+    assert ended.returncode == 0, ended.stderr + ended.stdout
