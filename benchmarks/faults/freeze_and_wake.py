@@ -206,6 +206,7 @@ def main() -> int:
     parser.add_argument("--times", type=int, default=50)
     parser.add_argument("--ttl", type=float, default=4.0)
     asked = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # what was started goes in any case
     logging.getLogger("headway").setLevel(logging.ERROR)
     begun_s, found = time.monotonic(), {True: [], False: []}
     with ExitStack() as stack:
