@@ -47,7 +47,7 @@ check: $(DEV)    ## lint, types, import contracts and the unit tests: under a mi
 protocol: $(DEV) ## every state of the lease protocol: two minutes; PROTOCOL=--full: an hour, gigabytes
 	$(BIN)/python -m tests.protocol $(PROTOCOL)
 
-seeded-bugs: $(DEV) ## put thirty bugs into copies of the code: which test finds each
+seeded-bugs: $(DEV) ## put some forty bugs into copies of the code: which test finds each
 	$(BIN)/python -m tests.seeded_bugs
 
 faults: $(DEV)   ## what a site bears: kills, lost answers, frozen nodes; FAULTS=--full: hours
