@@ -51,8 +51,10 @@ def start_supervisor(settings: Settings) -> bool:
 
 def stop_supervisor(settings: Settings) -> None:
     """Stop it, for good: nothing brings it back either."""
-    supervisor_note(settings).unlink(missing_ok=True)
-    supervisor_daemon(settings).stop(signal.SIGTERM, 10.0)
+    daemon = supervisor_daemon(settings)
+    with daemon.starting():  # a guard that is just bringing it back comes to its end first
+        supervisor_note(settings).unlink(missing_ok=True)
+    daemon.stop(signal.SIGTERM, 10.0)
 
 
 def kept(settings: Settings, clock: Clock) -> Mapping[Daemon, Start]:

@@ -6,6 +6,8 @@ import os
 import pwd
 import signal
 import subprocess
+import threading
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -17,6 +19,8 @@ from headway.durable import replace_file
 from headway.errors import HeadwayError
 from headway.project import PROJECT
 from headway.settings import Settings
+
+_KILLED_S = 10.0
 
 
 class AlreadyRuns(HeadwayError):
@@ -95,6 +99,8 @@ class Daemon:
             )
         process = psutil.Process(child.pid)
         self._note(process)
+        # Supervisor and guard live long: what they started and has died must not stay a zombie.
+        threading.Thread(target=child.wait, daemon=True).start()
         return process
 
     def claim(self) -> None:
@@ -121,13 +127,18 @@ class Daemon:
             self._record.unlink(missing_ok=True)
             return False
         process.send_signal(how)
-        try:
-            process.wait(grace_s)
-        except psutil.TimeoutExpired:
+        if not self._ends_within(grace_s):
             process.kill()
-            process.wait(10.0)
+            self._ends_within(_KILLED_S)
         self._record.unlink(missing_ok=True)
         return True
+
+    def _ends_within(self, limit_s: float) -> bool:
+        """Wait for its end; a zombie has ended, whenever its parent cares to hear of it."""
+        end_s = time.monotonic() + limit_s
+        while (alive := self.process() is not None) and time.monotonic() < end_s:
+            time.sleep(0.05)
+        return not alive
 
 
 def server_daemon(settings: Settings) -> Daemon:
