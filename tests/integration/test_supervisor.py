@@ -50,7 +50,14 @@ def test_down_ends_it_first(tmp_path: Path) -> None:
         names = ("supervisor", "guard", "server", "worker")
         pids = [pid_of(site, name) for name in names]
         assert site.run("down").returncode == 0
-        assert not any(psutil.pid_exists(pid) for pid in pids)
+        assert not any(lives(pid) for pid in pids)
+
+
+def lives(pid: int) -> bool:
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
 
 
 def healthy(site: LiveSite) -> bool:
