@@ -1,5 +1,7 @@
 """What is asked of a PostgreSQL that headway itself started: does it answer, what is in it."""
 
+from pathlib import Path
+
 import psycopg
 from psycopg.sql import SQL, Identifier
 from sqlalchemy import make_url
@@ -17,6 +19,11 @@ def socket_url(folder: str, password: str) -> str:
     url = make_url("postgresql://")
     url = url.set(username=OWNER, password=password, database=LEDGER_DATABASE)
     return url.update_query_dict({"host": folder}).render_as_string(hide_password=False)
+
+
+def folder_of(url: str) -> Path:
+    """The folder in which the socket of the cluster lies that *url* leads into."""
+    return Path(str(make_url(url).query["host"]))
 
 
 def answers(url: str) -> bool:

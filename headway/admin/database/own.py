@@ -172,7 +172,13 @@ def made_by(folder: Path) -> int:
 
 
 def _folder(settings: Settings) -> Path:
-    """Of the cluster: in the home, unless root's home is closed to the account that runs it."""
+    """Of the cluster: where it was made; a new one's is in the home.
+
+    It is elsewhere where root's home is closed to the account that runs it. Whether a home
+    is closed may change later: an existing cluster stays where it is.
+    """
+    if settings.database_note.exists():
+        return hosting.folder_of(settings.database_note.read_text().strip())
     home = settings.home.resolve()
     ways = [each for each in (home, *home.parents) if each.exists()]
     if os.geteuid() == 0 and not all(each.stat().st_mode & stat.S_IXOTH for each in ways):

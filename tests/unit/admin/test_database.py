@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from headway.admin.database.binaries import Binaries, version_of
-from headway.admin.database.own import NoDatabase, suiting
+from headway.admin.database.own import NoDatabase, _folder, suiting
 from headway.admin.environment import site_environment
 from headway.settings import Settings
 
@@ -47,6 +47,13 @@ def test_ledger_and_server_find_the_sites_own_database(tmp_path):
     )  # a socket is no service of a network
     url = site_environment(settings)["PREFECT_SERVER_DATABASE_CONNECTION_URL"]
     assert url == "postgresql+asyncpg://headway:pw@/prefect?host=%2Fsrv%2Fh%2Fdatabase"
+
+
+def test_a_cluster_stays_where_it_was_made_whatever_the_home_is_like_now(tmp_path):
+    """The home was closed to its account when it was made; then somebody opened it."""
+    settings = Settings(home=tmp_path)
+    settings.database_note.write_text(f"{URL}\n")
+    assert _folder(settings) == Path("/srv/h/database")
 
 
 def test_what_is_named_goes_before_the_sites_own(tmp_path):
