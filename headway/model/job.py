@@ -41,10 +41,21 @@ from headway.model.lease import Sharing
 from headway.units import MIB
 
 
+def _in_order(schema: dict[str, Any]) -> None:
+    """Number the fields: Prefect's form shows them by this.
+
+    PostgreSQL gives the keys of a document back in an order of its own.
+    """
+    for position, field in enumerate(schema.get("properties", {}).values()):
+        field["position"] = position
+
+
 class _Part(BaseModel):
     """Shared settings: closed and frozen. Each field's kind does the rest."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, hide_input_in_errors=True, json_schema_extra=_in_order
+    )
     inside: ClassVar[Path] = ()
     """Where a job has this part."""
 

@@ -53,13 +53,14 @@ def found(ledger: Ledger) -> list[str]:
 def test_what_is_live_is_read_with_the_runs_that_it_is_about(ledger: Ledger) -> None:
     lease = granted(ledger, FIRST)
     ledger.runs.begin(lease.fence, container="c", runtime="process", ttl_s=60.0)
+    begun = ledger.leases.of_run(FIRST)
     ledger.staged.record("here", "key", "/data", 5, "a" * 64)
     ledger.staged.acquire("here", "key", FIRST)
     ledger.runs.finish(
         ledger.runs.get(SECOND).unleased, Exit(ExitKind.CANCELLED, None, "no"), Measurement()
     )
     seen = ledger.audit.read()
-    assert (seen.leases, seen.ports) == ((lease,), (HeldPort("here", 9000, lease.lease_id),))
+    assert (seen.leases, seen.ports) == ((begun,), (HeldPort("here", 9000, lease.lease_id),))
     assert seen.uses == (StagedUse("here", "key", FIRST),)
     assert {run_id: run.state for run_id, run in seen.runs.items()} == {
         FIRST: RunState.RUNNING, SECOND: RunState.ENDED, THIRD: RunState.WAITING,

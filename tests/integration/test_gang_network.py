@@ -40,7 +40,7 @@ def site(tmp_path: Path, machine: FakeMachine, monkeypatch: pytest.MonkeyPatch) 
         monkeypatch.delenv(name, raising=False)
     site = Site(Settings(home=tmp_path, runtime="docker", node="head"), SystemClock())
     monkeypatch.setattr(
-        site, "_engine", lambda: FakeRuntime("s", site._runtime_policy(), site.clock, machine)
+        site, "_engine", lambda policy: FakeRuntime("s", policy, site.clock, machine)
     )
     join_site(site)
     other = replace(site.ledger.nodes.all()[0].node, name="other")

@@ -180,11 +180,12 @@ def test_what_another_node_has_is_left_alone_though_its_old_container_is_here(si
     there = site.ledger.leases.admit(RUN, "there", DEMAND, reading=None, ttl_s=60)
     assert isinstance(there, Lease)
     site.ledger.runs.begin(there.fence, container="c", runtime="process", ttl_s=60.0)
+    begun = site.ledger.leases.of_run(RUN)
     for view in (PrefectView.ACTIVE, PrefectView.CANCELLING):
         look(site, Janitor(site), view, RUN)
         run = site.ledger.runs.get(RUN)
         assert (run.state, run.attempt, run.node) == (RunState.RUNNING, 2, "there")
-    assert site.ledger.leases.of_run(RUN) == there
+    assert site.ledger.leases.of_run(RUN) == begun
     assert site.runtime.inspect(name) is None
 
 

@@ -115,13 +115,13 @@ def test_it_leaves_when_its_node_was_removed_and_another_attempt_runs(
     lease = admit(there)
     newer = Attempt(there, RUN, JOB)
     newer.launch(lease, dict)
-    before = there.ledger.runs.get(RUN)
+    before, begun = there.ledger.runs.get(RUN), there.ledger.leases.of_run(RUN)
     with pytest.raises(Abort, match="attempt 1 of run"):
         ends.result(60)
     assert here.runtime.inspect(container_name(RUN, 1)) is None
     assert there.runtime.inspect(newer.container) is not None
     assert there.ledger.runs.get(RUN) == before
-    assert there.ledger.leases.of_run(RUN) == lease
+    assert there.ledger.leases.of_run(RUN) == begun
 
 
 def test_it_leaves_with_the_ledgers_exit_when_the_run_was_ended(

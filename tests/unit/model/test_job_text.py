@@ -182,6 +182,7 @@ def test_the_run_form_knows_every_field() -> None:
         "type": "array",
         "items": {"type": "string"},
         "minItems": 1,
+        "position": 4,
     }
     assert fields["shm"]["default"] == "64MiB"
     assert fields["stop_grace"]["default"] == "10s"
@@ -198,3 +199,12 @@ def test_what_the_form_offers_as_default_is_read() -> None:
     }
     small = {"name": "t", "image": "python", "command": ["python"]}
     assert job_from_document({**small, **offered}) == read_job(SMALL).job
+
+
+def test_the_form_shows_the_fields_as_they_are_declared() -> None:
+    """Whatever order a database gives the keys of the schema back in."""
+    schema = TypeAdapter(TrainingJob).json_schema()
+    for part in (schema, *schema["$defs"].values()):
+        fields = part.get("properties", {}).values()
+        assert [field["position"] for field in fields] == list(range(len(fields)))
+    assert schema["properties"]["name"]["position"] == 0
