@@ -109,7 +109,7 @@ class Settings(BaseSettings):
         """Address of the Prefect server's own database; None for its embedded SQLite."""
         if self.server_database_url is not None:
             return self.server_database_url.get_secret_value()
-        if self.names_ledger or not self.database_note.exists():
+        if not self.owns_database:
             return None
         ledger = urlsplit(self.database_note.read_text().strip())
         return urlunsplit(ledger._replace(path="/prefect"))
@@ -118,6 +118,11 @@ class Settings(BaseSettings):
     def names_ledger(self) -> bool:
         """Whether the operator, or the site that this node joined, says where the ledger is."""
         return self.ledger_url is not None or self.ledger_pointer.exists()
+
+    @property
+    def owns_database(self) -> bool:
+        """Whether the ledger is in the PostgreSQL that `headway up` starts."""
+        return self.database_note.exists() and not self.names_ledger
 
     @property
     def ledger_file(self) -> Path:

@@ -68,7 +68,7 @@ def kept(settings: Settings, clock: Clock) -> Mapping[Daemon, Start]:
         guard_daemon(settings): lambda: start_guard(settings, clock, say),
         worker_daemon(settings): lambda: start_worker(settings, clock, say),
     }
-    if settings.database_note.exists() and not settings.names_ledger:
+    if settings.owns_database:
         site[database_daemon(settings)] = lambda: start_database(settings, clock, say)
     return site
 

@@ -7,7 +7,6 @@ import pwd
 import signal
 import subprocess
 import threading
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from pathlib import Path
 
 import psutil
 
+from headway.clock import SystemClock
 from headway.durable import replace_file
 from headway.errors import HeadwayError
 from headway.project import PROJECT
@@ -135,9 +135,10 @@ class Daemon:
 
     def _ends_within(self, limit_s: float) -> bool:
         """Wait for its end; a zombie has ended, whenever its parent cares to hear of it."""
-        end_s = time.monotonic() + limit_s
-        while (alive := self.process() is not None) and time.monotonic() < end_s:
-            time.sleep(0.05)
+        clock = SystemClock()
+        end_s = clock.monotonic_s() + limit_s
+        while (alive := self.process() is not None) and clock.monotonic_s() < end_s:
+            clock.sleep(0.05)
         return not alive
 
 

@@ -22,6 +22,7 @@ from headway.testing.clock import FakeClock
 from headway.this_node import join_site
 from headway.units import MIB
 from tests.support.containers import create_container
+from tests.support.queued import enqueue
 
 RUN, OTHER = (f"00000000-0000-4000-8000-00000000000{at}" for at in (1, 2))
 LONG_AGO_S = 1_000_000_000
@@ -59,10 +60,7 @@ def site(tmp_path: Path) -> Iterator[Site]:
     site.clock = FakeClock()
     job = TrainingJob(name="job", image="image:1", command=["true"], stop_grace="1s")
     for run_id in (RUN, OTHER):
-        site.ledger.runs.enqueue(
-            run_id, job.document(), name="job", owner="me", team="default", pool="gpu",
-            priority=0, submitted_at=site.ledger.now(),
-        )  # fmt: skip
+        enqueue(site, run_id, job)
     yield site
     site.ledger.close()
 

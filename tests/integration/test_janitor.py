@@ -18,6 +18,7 @@ from headway.this_node import join_site
 from headway.units import MIB
 from tests.support.containers import create_container
 from tests.support.fence import fence_of, release
+from tests.support.queued import enqueue
 
 RUN = "00000000-0000-4000-8000-000000000001"
 RANK = "00000000-0000-4000-8000-000000000002"
@@ -28,17 +29,7 @@ DEMAND = Demand(host_memory_bytes=64 * MIB, cpus=0.1)
 def site(tmp_path: Path) -> Site:
     site = Site(Settings(home=tmp_path, runtime="process", node="here"), SystemClock())
     join_site(site)
-    job = TrainingJob(name="job", image="image:1", command=["true"])
-    site.ledger.runs.enqueue(
-        RUN,
-        job.document(),
-        name="job",
-        owner="me",
-        team="default",
-        pool="gpu",
-        priority=0,
-        submitted_at=site.ledger.now(),
-    )
+    enqueue(site, RUN, TrainingJob(name="job", image="image:1", command=["true"]))
     return site
 
 

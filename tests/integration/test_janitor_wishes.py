@@ -26,32 +26,20 @@ from headway.views.queue_document import line_views
 from headway.views.run_document import ledger_state
 from tests.support.containers import create_container
 from tests.support.fence import fence_of, release
+from tests.support.queued import enqueue
 
 RUN = "00000000-0000-4000-8000-000000000001"
 OTHER = "00000000-0000-4000-8000-000000000002"
 DEMAND = Demand(host_memory_bytes=64 * MIB, cpus=0.1)
+JOB = TrainingJob(name="job", image="image:1", command=["true"], stop_grace="20s")
 
 
 @pytest.fixture
 def site(tmp_path: Path) -> Site:
     site = Site(Settings(home=tmp_path, runtime="process", node="here"), SystemClock())
     join_site(site)
-    enqueue(site, RUN)
+    enqueue(site, RUN, JOB)
     return site
-
-
-def enqueue(site: Site, run_id: str) -> None:
-    job = TrainingJob(name="job", image="image:1", command=["true"], stop_grace="20s")
-    site.ledger.runs.enqueue(
-        run_id,
-        job.document(),
-        name="job",
-        owner="me",
-        team="default",
-        pool="gpu",
-        priority=0,
-        submitted_at=site.ledger.now(),
-    )
 
 
 def begin(site: Site, run_id: str = RUN) -> str:
@@ -94,7 +82,7 @@ def test_a_cancel_is_in_the_ledger_at_once_and_no_grace_time_holds_up_others(
     assert run.exit.kind is ExitKind.CANCELLED
     assert is_running(site, RUN)
     assert site.ledger.leases.of_run(RUN) is not None  # as long as its container may live
-    enqueue(site, OTHER)
+    enqueue(site, OTHER, JOB)
     begin(site, OTHER)  # and the next round does not wait for it
     look(site, janitor, PrefectView.CANCELLING)
     other = site.ledger.runs.get(OTHER)
@@ -211,7 +199,7 @@ def test_prefect_being_away_ends_nothing(site: Site) -> None:
 def test_a_run_that_breaks_the_janitor_stops_no_other(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    enqueue(site, OTHER)
+    enqueue(site, OTHER, JOB)
     decided: list[Situation] = []
 
     def decide(seen: Situation) -> tuple[Action, ...]:

@@ -21,6 +21,7 @@ from headway.this_node import join_site
 from headway.units import MIB
 from headway.worker.states import ended
 from tests.support.fence import fence_of, release
+from tests.support.queued import enqueue
 
 RUN = "00000000-0000-4000-8000-000000000001"
 DEMAND = Demand(host_memory_bytes=64 * MIB, cpus=0.1)
@@ -37,16 +38,7 @@ def site(tmp_path: Path) -> Site:
 @pytest.fixture
 def attempt(site: Site) -> Attempt:
     """A run's first attempt, which holds a lease."""
-    site.ledger.runs.enqueue(
-        RUN,
-        JOB.document(),
-        name="job",
-        owner="me",
-        team="default",
-        pool="gpu",
-        priority=0,
-        submitted_at=site.ledger.now(),
-    )
+    enqueue(site, RUN, JOB)
     grant(site)
     return Attempt(site, RUN, JOB)
 

@@ -23,6 +23,7 @@ from headway.site import Site
 from headway.this_node import join_site
 from headway.units import MIB
 from tests.support.fence import fence_of
+from tests.support.queued import enqueue
 from tests.support.site import wait_for
 
 RUN = "00000000-0000-4000-8000-000000000001"
@@ -78,18 +79,11 @@ class _Chart:
 
 def start(flow: ThreadPoolExecutor, site: Site) -> Future[Any]:
     """Claim the run here and follow it, until its container runs."""
-    enqueue(site)
+    enqueue(site, RUN, JOB)
     admit(site)
     ends = flow.submit(train.run_attempt, site, RUN, JOB)
     wait_for(lambda: alive(site, 1), lambda: ends)
     return ends
-
-
-def enqueue(site: Site) -> None:
-    site.ledger.runs.enqueue(
-        RUN, JOB.document(), name="job", owner="me", team="default", pool="gpu", priority=0,
-        submitted_at=site.ledger.now(),
-    )  # fmt: skip
 
 
 def admit(site: Site) -> Lease:
@@ -141,7 +135,7 @@ def test_it_leaves_with_the_ledgers_exit_when_the_run_was_ended(
 
 def test_what_a_newer_attempt_has_on_this_node_stays(sites: tuple[Site, Site]) -> None:
     here, _ = sites
-    enqueue(here)
+    enqueue(here, RUN, JOB)
     admit(here)
     stale = Attempt(here, RUN, JOB)
     here.ledger.leases.give_back(stale.fence)
@@ -156,7 +150,7 @@ def test_what_a_newer_attempt_has_on_this_node_stays(sites: tuple[Site, Site]) -
 
 def test_a_leaving_process_says_only_what_the_ledger_says(sites: tuple[Site, Site]) -> None:
     here, _ = sites
-    enqueue(here)
+    enqueue(here, RUN, JOB)
     assert state_of(here, RUN, "waits").name == "AwaitingRetry"
     admit(here)
     with pytest.raises(Abort, match="no longer this process's"):

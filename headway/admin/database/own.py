@@ -45,7 +45,7 @@ def start_database(settings: Settings, clock: Clock, say: Say) -> bool:
         NoDatabase: The site has one, and nothing here can start it.
         StartFailed: It did not come up.
     """
-    if settings.names_ledger or not settings.database_note.exists():
+    if not settings.owns_database:
         return False
     url, daemon = settings.database_url, database_daemon(settings)
     with daemon.starting():
