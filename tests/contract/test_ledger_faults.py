@@ -11,11 +11,12 @@ from sqlalchemy.exc import DBAPIError
 
 from headway.errors import LedgerUnreachable, SchemaMismatch
 from headway.ledger import Ledger
-from headway.model.lease import Lease
-from headway.model.run import RunState
+from headway.model.lease import Lease, Wait
+from headway.model.run import Measurement, RunState
 from tests.support import ledger_faults as faults
 from tests.support import lost_answers
 from tests.support import postgresql as postgresql_support
+from tests.support.fence import fence_of, release
 
 KILLS = 25
 
@@ -154,6 +155,48 @@ def test_an_upgrade_killed_at_any_statement_is_done_by_the_next(ledger_url: str)
     faults.enqueue(ledger, "run")
     assert ledger.runs.get("run").state is RunState.WAITING
     ledger.close()
+
+
+def test_an_upgrade_killed_at_any_statement_keeps_live_leases(
+    ledger: Ledger, ledger_url: str
+) -> None:
+    """One run is under way, one is claimed, one waits, one has ended; the tables are of 0006."""
+    leases = {}
+    for run_id in ("running", "claimed", "ended"):
+        faults.enqueue(ledger, run_id)
+        leases[run_id] = ledger.leases.admit(
+            run_id, faults.NODES[run_id == "ended"], faults.DEMAND, reading=None, ttl_s=900.0
+        )
+    for run_id in ("running", "ended"):
+        fence = fence_of(ledger, run_id)
+        ledger.leases.take_up(fence)
+        ledger.runs.begin(fence, container="c", runtime="process", ttl_s=900.0)
+    ledger.runs.finish(fence_of(ledger, "ended"), faults.OK, Measurement())
+    release(ledger, "ended")
+    faults.enqueue(ledger, "waiting")
+    ids = [*leases, "waiting"]
+    runs, live = ledger.runs.of(ids), ledger.leases.live()
+    ledger.close()
+    faults.take_back_to_0006(ledger_url)
+    undone = 0
+    for moment in range(1, 40, 4):
+        faults.killed_at(ledger_url, moment, lambda _: None, migrate=True)
+        undone += ledger._database.schema_version() == "0006"
+        ledger.close()
+    assert undone > 4, "nobody was killed in the midst of it"
+    after = Ledger.open(ledger_url)
+    assert [each.fence for each in after.leases.live()] == [each.fence for each in live]
+    assert [each.expires_at for each in after.leases.live()] == [each.expires_at for each in live]
+    found = after.runs.of(ids)
+    assert {each: found[each].state for each in ids} == {each: runs[each].state for each in ids}
+    assert found["ended"].told_end_at is not None, "Prefect would be asked about every old run"
+    answer = after.leases.admit(
+        "waiting", faults.NODES[0], faults.DEMAND, reading=None, ttl_s=900.0
+    )
+    assert isinstance(answer, Wait), "two leases were live there, and no more fit"
+    after.runs.finish(fence_of(after, "running"), faults.OK, Measurement())
+    assert faults.broken(after, ids) == []
+    after.close()
 
 
 def _enqueue_many(ledger: Ledger, runs: int) -> None:
