@@ -1,7 +1,8 @@
 """Faults of the database and of whoever writes to it: nothing is lost, nothing granted twice."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from pathlib import Path
 from random import Random
 
 import psycopg
@@ -17,6 +18,7 @@ from tests.support import ledger_faults as faults
 from tests.support import lost_answers
 from tests.support import postgresql as postgresql_support
 from tests.support.fence import fence_of, release
+from tests.support.small_disk import filled, small_disk
 
 KILLS = 25
 
@@ -64,20 +66,39 @@ def test_what_was_committed_and_reported_failed_is_done_once(ledger: Ledger) -> 
     assert faults.broken(ledger, [each.run_id for each in wanted]) == []
 
 
-def test_a_full_disk_is_said_and_nothing_is_half_there(tmp_path) -> None:
-    ledger = Ledger.open(f"sqlite:///{tmp_path / 'ledger.db'}")
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.postgresql)])
+def on_small_disk(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Path, str]]:
+    """A disk of its own, and the address of a ledger on it."""
+    with ExitStack() as stack:
+        if request.param == "sqlite":
+            disk = stack.enter_context(small_disk(tmp_path / "disk", 2))
+            yield disk, f"sqlite:///{disk / 'ledger.db'}"
+        else:
+            if reason := postgresql_support.why_none():
+                pytest.skip(reason)
+            disk = stack.enter_context(small_disk(tmp_path / "disk", 100))
+            server = stack.enter_context(postgresql_support.server(disk=str(disk)))
+            yield disk, postgresql_support.new_database(server)
+
+
+def test_a_device_without_room_loses_nothing_that_was_acknowledged(
+    on_small_disk: tuple[Path, str],
+) -> None:
+    disk, url = on_small_disk
+    acknowledged: list[str] = []
+    ledger = Ledger.open(url)
     faults.prepare(ledger)
-    with ledger._database.engine.connect() as connection:  # the pool gives out the same one
-        pages = connection.exec_driver_sql("PRAGMA page_count").scalar_one()
-        connection.exec_driver_sql(f"PRAGMA max_page_count={pages + 2}")
-    with pytest.raises(LedgerUnreachable, match="full"):
-        _enqueue_many(ledger, 1000)
-    kept = len(ledger.runs.waiting("gpu"))
-    assert 0 < kept < 1000
-    with ledger._database.engine.connect() as connection:
-        connection.exec_driver_sql("PRAGMA max_page_count=1000000")
+    faults.enqueue(ledger, "held")
+    lease = ledger.leases.admit("held", faults.NODES[0], faults.DEMAND, reading=None, ttl_s=900.0)
+    assert isinstance(lease, Lease)
+    with filled(disk):
+        with pytest.raises(LedgerUnreachable, match=r"(?i)full|space"):
+            _enqueue_many(ledger, 5000, acknowledged.append)
+        assert ledger.leases.of_run("held") == lease, "what is there can still be read"
+    assert {run.run_id for run in ledger.runs.waiting("gpu")} == set(acknowledged)
     faults.enqueue(ledger, "afterwards")
-    assert len(ledger.runs.waiting("gpu")) == kept + 1
+    ledger.runs.begin(lease.fence, container="c", runtime="process", ttl_s=900.0)
+    assert faults.broken(ledger, [*acknowledged, "held", "afterwards"]) == []
     ledger.close()
 
 
@@ -199,9 +220,10 @@ def test_an_upgrade_killed_at_any_statement_keeps_live_leases(
     after.close()
 
 
-def _enqueue_many(ledger: Ledger, runs: int) -> None:
+def _enqueue_many(ledger: Ledger, runs: int, done: Callable[[str], None]) -> None:
     for number in range(runs):
         faults.enqueue(ledger, f"run-{number}")
+        done(f"run-{number}")
 
 
 def _connect_often(url: str, stack: ExitStack) -> None:
