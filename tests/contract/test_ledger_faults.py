@@ -93,7 +93,7 @@ def test_a_device_without_room_loses_nothing_that_was_acknowledged(
     assert isinstance(lease, Lease)
     with filled(disk):
         with pytest.raises(LedgerUnreachable, match=r"(?i)full|space"):
-            _enqueue_many(ledger, 5000, acknowledged.append)
+            _enqueue_many(ledger, 500, acknowledged.append)
         assert ledger.leases.of_run("held") == lease, "what is there can still be read"
     assert {run.run_id for run in ledger.runs.waiting("gpu")} == set(acknowledged)
     faults.enqueue(ledger, "afterwards")

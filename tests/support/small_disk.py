@@ -24,7 +24,8 @@ def small_disk(folder: Path, mib: int) -> Iterator[Path]:
     try:
         yield folder
     finally:
-        subprocess.run(["umount", str(folder)], check=True)
+        # Lazily: a test that has failed may have files open there.
+        subprocess.run(["umount", "--lazy", str(folder)], check=True)
 
 
 @contextmanager
