@@ -28,17 +28,14 @@ def ledger(ledger_url: str) -> Iterator[Ledger]:
     opened.close()
 
 
-def test_whoever_writes_may_be_killed_at_any_moment(ledger_url: str, ledger: Ledger) -> None:
+def test_whoever_writes_may_be_killed_at_any_moment(ledger: Ledger) -> None:
     runs = [f"run-{number}" for number in range(3)]
     for run_id in runs:
         faults.enqueue(ledger, run_id)
     for number in range(KILLS):
-        ledger.close()  # no connection may be open over a fork
-        faults.killed_once(ledger_url, runs, number)
+        faults.killed_once(ledger, runs, number)
         assert faults.broken(ledger, runs) == []
-    chance = Random(1)
-    while left := [run for run in map(ledger.runs.get, runs) if not faults.is_over(ledger, run)]:
-        faults.next_step(ledger, left[0], chance)
+    faults.bring_to_their_end(ledger, runs, Random(1))
 
 
 def test_a_submission_killed_before_its_commit_is_handed_in_again_once(
