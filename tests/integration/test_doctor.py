@@ -8,9 +8,11 @@ from pathlib import Path
 import pytest
 from sqlalchemy import text
 
+from headway.admin import doctor
 from headway.admin.invariants import examine, mend, mended
 from headway.clock import SystemClock
 from headway.errors import RuntimeFailure, SiteUnreachable
+from headway.ledger import Ledger
 from headway.model.job import TrainingJob
 from headway.model.lease import Demand, Lease
 from headway.model.run import Exit, ExitKind, Measurement
@@ -145,3 +147,15 @@ def test_containers_are_unknown_while_the_runtime_is_away(
     found = examine(site, server)
     assert "containers" in found.unknown[0]
     assert kinds(mend(site, server, found).broken) == kinds(found.broken) == ["lease", "untold"]
+
+
+def test_a_home_without_a_ledger_is_one_failed_check_and_the_others_go_on(tmp_path: Path) -> None:
+    site = Site(Settings(home=tmp_path / "none", node="here"), SystemClock(), Ledger.find)
+    found = {each.what: each for each in doctor.examine(site, Prefect({}))}
+    assert not found["ledger"].ok
+    assert "start a site with `headway up`" in found["ledger"].found
+    unknown = [each.what for each in found.values() if each.found == doctor.NEEDS_LEDGER]
+    assert unknown == ["container runtime"]
+    assert {"GPUs", "disk", "worker of this node", "Prefect server"} <= found.keys()
+    assert found["disk"].ok
+    assert not (tmp_path / "none").exists()
