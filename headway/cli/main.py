@@ -25,6 +25,7 @@ from headway.cli import (
     site,
     submit,
     top,
+    user,
 )
 from headway.clock import SystemClock
 from headway.views.terminal import plain
@@ -78,7 +79,7 @@ def headway() -> None:
 
 for module in (
     submit, runs, run_control, queue, site, doctor, node, database, estimate, progress, replay,
-    api, top, profile,
+    api, top, profile, user,
 ):  # fmt: skip
     for command in module.COMMANDS:
         headway.add_command(command)
