@@ -11,13 +11,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 
-from sqlalchemy import Engine, event
+from sqlalchemy import Engine, event, text
 from sqlalchemy.pool import Pool
 from sqlmodel import Session
 
 from headway.errors import LedgerUnreachable
 from headway.ledger import Ledger
-from headway.ledger.database import Database
+from headway.ledger.database import Database, open_engine
 from headway.ledger.records import RunRecord
 from headway.model.lease import Demand, Lease
 from headway.model.node import Capacity, Node
@@ -207,6 +207,26 @@ def lose_answers(share: float, seed: int) -> list[int]:
 
     Database.transaction = transaction  # type: ignore[method-assign]
     return lost
+
+
+_ADDED = {
+    "lease": ("start_by",),
+    "run": ("told_end_at", "suspended_at", "flow_starts", "flow_starts_since"),
+    "node": ("identity",),
+}
+"""What the newest migration adds to tables."""
+
+
+def take_back_to_0006(url: str) -> None:
+    """Give the ledger the tables that the version before 0007 has left, with all its rows."""
+    engine = open_engine(url)
+    with engine.begin() as connection:
+        connection.execute(text("DROP INDEX run_by_told_end"))
+        for table, columns in _ADDED.items():
+            for column in columns:
+                connection.execute(text(f"ALTER TABLE {table} DROP COLUMN {column}"))
+        connection.execute(text("UPDATE alembic_version SET version_num = '0006'"))
+    engine.dispose()
 
 
 @contextmanager
