@@ -49,7 +49,8 @@ def remove_node(
         InvalidInput: There is no such node, or its worker or guard is alive.
     """
     record = site.ledger.nodes.get(name)
-    if record is None and not site.ledger.runs.on_node(name):
+    held = site.ledger.runs.on_node(name) or site.ledger.leases.live(name)
+    if record is None and not held:
         raise unknown_node(site, name)
     if record is not None and not is_lost(record, site.ledger.now()):
         raise InvalidInput(

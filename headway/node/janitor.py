@@ -22,6 +22,7 @@ from headway.model.job_text import kept_job
 from headway.model.lease import Lease
 from headway.model.run import ExitKind, RunState
 from headway.node.flowrun import live_flow
+from headway.node.frozen import FrozenFlows
 from headway.node.mending import Case, Mender, Mending, PrefectRun, same
 from headway.node.sweep import sweep
 from headway.policy.demand import survives_the_site
@@ -55,6 +56,7 @@ class Janitor:
         """Mend *site*'s node; *wake* is called, from any thread, when a round would find news."""
         self._site = site
         self._mender = Mender(site, wake)
+        self._frozen = FrozenFlows(site.clock)
         self._turn = ""
         self._turn_of_ends = ""
         self._amiss = ""
@@ -115,7 +117,8 @@ class Janitor:
         """
         ledger, node = self._site.ledger, self._site.settings.node
         # In this order: of a flow process that has ended every container is seen.
-        flows = {run.run_id: self._flow(run.run_id, starting) for run in runs}
+        alive = {run.run_id: live_flow(self._site.settings.state_dir, run.run_id) for run in runs}
+        self._frozen.kill(pid for pid in alive.values() if pid is not None)
         containers = {c.name: c for c in self._site.runtime.containers()}
         ids = [run.run_id for run in runs]
         starts = ledger.flow_starts.lately(ids, FLOW_STARTS_WITHIN_S)
@@ -134,7 +137,8 @@ class Janitor:
             failures = failed.get(run.run_id, Failures())
             case = Case(run, lease, name, said, starts.get(run.run_id, 0), failures)
             container, late = _state_of(containers.get(name)), run.run_id in overdue
-            mendings += self._look_after(case, flows[run.run_id], container, overdue=late)
+            flow = _flow(alive[run.run_id], starting=run.run_id in starting)
+            mendings += self._look_after(case, flow, container, overdue=late)
         self._guard_network()
         without_run = [each for name, each in containers.items() if name not in wanted]
         sweep(self._site, containers.values(), without_run)
@@ -151,11 +155,6 @@ class Janitor:
         except Exception:  # a supervisor's loop: one run must not keep it from the others
             log.exception("run %s (%s) was not looked after", case.run.name, case.run.run_id)
             return []
-
-    def _flow(self, run_id: str, starting: frozenset[str]) -> FlowProcess:
-        if live_flow(self._site.settings.state_dir, run_id) is not None:
-            return FlowProcess.ALIVE
-        return FlowProcess.STARTING if run_id in starting else FlowProcess.NONE
 
     def _guard_network(self) -> None:
         try:
@@ -227,6 +226,12 @@ class Janitor:
     def wait_for_stops(self) -> None:
         """Wait until the containers that are being stopped have stopped."""
         self._mender.stops.wait()
+
+
+def _flow(pid: int | None, *, starting: bool) -> FlowProcess:
+    if pid is not None:
+        return FlowProcess.ALIVE
+    return FlowProcess.STARTING if starting else FlowProcess.NONE
 
 
 def _in_line(run: RunRecord) -> bool:

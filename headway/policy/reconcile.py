@@ -145,6 +145,8 @@ class Action(enum.StrEnum):
     """Stop with the job's grace time, then remove, and see that it is gone."""
     END_FLOW = "end_flow"
     """Ask the flow process to leave: its run is no longer its own."""
+    KILL_FLOW = "kill_flow"
+    """Kill the flow process, which has begun nothing in all the time that it had."""
     RELEASE = "release"
     """Release lease, ports and staged copies; only after the container is gone."""
     NOTE_TOLD = "note_told"
@@ -274,10 +276,12 @@ def _suspend(seen: Situation) -> Actions:
 def _granted(seen: Situation) -> Actions:
     if seen.flow is FlowProcess.NONE:
         return _resume(seen)
+    late = seen.overdue and seen.state is RunState.CLAIMED and not seen.is_rank
+    if late and seen.container is Container.NONE:
+        # One that is alive and hangs would keep every later one from the run.
+        kill = (Action.KILL_FLOW,) if seen.flow is FlowProcess.ALIVE else ()
+        return (Action.GIVE_BACK, *kill, *_reschedule(seen))
     if seen.flow is FlowProcess.STARTING:
-        late = seen.overdue and seen.state is RunState.CLAIMED and not seen.is_rank
-        if late and seen.container is Container.NONE:
-            return (Action.GIVE_BACK, *_reschedule(seen))
         return ()
     # Its flow goes on, whatever was written over its state since.
     wrong = seen.prefect in {PrefectView.CRASHED, PrefectView.SCHEDULED}

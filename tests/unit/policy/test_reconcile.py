@@ -75,8 +75,9 @@ def test_nothing_is_released_while_its_container_may_live() -> None:
         for freeing in {RELEASE, Action.GIVE_BACK} & set(actions):
             stopped = STOP in actions[: actions.index(freeing)]
             assert stopped or found.container is GONE, found
-            overdue = freeing is Action.GIVE_BACK and found.overdue and found.flow is STARTING
+            overdue = freeing is Action.GIVE_BACK and found.overdue and found.state is CLAIMED
             assert found.flow is NO_FLOW or overdue, found
+            assert found.flow is not ALIVE or Action.KILL_FLOW in actions, found
         assert len(set(actions)) == len(actions), found
         assert found.container is not GONE or STOP not in actions, found
 
@@ -332,8 +333,11 @@ def test_a_claim_that_no_process_takes_up_ends() -> None:
     found = running(PrefectView.ACTIVE, state=CLAIMED, flow=STARTING)
     assert reconcile(found) == ()
     assert reconcile(replace(found, overdue=True)) == (Action.GIVE_BACK, AGAIN)
-    begun = replace(found, overdue=True, container=LIVE)
-    assert reconcile(begun) == ()
+    hangs = replace(found, overdue=True, flow=ALIVE)
+    assert reconcile(hangs) == (Action.GIVE_BACK, Action.KILL_FLOW, AGAIN)
+    for flow in (STARTING, ALIVE):
+        begun = replace(found, overdue=True, container=LIVE, flow=flow)
+        assert reconcile(begun) == ()
 
 
 def test_a_waiting_run_that_is_scheduled_is_left_alone() -> None:
