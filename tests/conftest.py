@@ -16,8 +16,11 @@ from tests.nvml.stub import StubGpus, build_stub
 from tests.support import dockerd, parallel
 from tests.support import postgresql as postgresql_support
 from tests.support.nodes import KINDS, several_nodes
-from tests.support.site import LiveSite, live_site
+from tests.support.site import ONE_THREAD, LiveSite, live_site
 
+# Before numpy is loaded: its threads would wait for each other actively on the cores that the
+# processes of the tests share, which makes a fit several times as long.
+os.environ.setdefault(ONE_THREAD, "1")
 AS_ROOT = os.geteuid() == 0
 NOBODY = (65534, 65534)
 _OURS = "headway-tests-"

@@ -38,6 +38,8 @@ for i in range(int(sys.argv[1])):
     print(json.dumps({"headway": {"iteration": i + 1, "total": int(sys.argv[1])}}), flush=True)
     time.sleep(0.25)
 """
+ONE_THREAD = "OPENBLAS_NUM_THREADS"
+"""Set for the tests' own processes (`conftest`), and not for a site: its users have not set it."""
 OF_ITS_OWN = (("up",), ("demo",), ("serve",), ("node", "join"))
 """Commands that get a process of their own, since they start others."""
 
@@ -48,7 +50,8 @@ class LiveSite:
     def __init__(self, home: Path, runtime: str, port: int, **more: str) -> None:
         self.home = home
         self.port = port
-        clean = {k: v for k, v in os.environ.items() if not k.startswith(("PREFECT", "HEADWAY"))}
+        not_its = ("PREFECT", "HEADWAY", ONE_THREAD)
+        clean = {k: v for k, v in os.environ.items() if not k.startswith(not_its)}
         self.env = clean | {
             "HEADWAY_HOME": str(home),
             "HEADWAY_PORT": str(port),
