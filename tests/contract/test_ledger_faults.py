@@ -11,7 +11,7 @@ from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 
 from headway.errors import LedgerUnreachable, SchemaMismatch
-from headway.ledger import Ledger
+from headway.ledger import Ledger, database
 from headway.model.lease import Lease, Wait
 from headway.model.run import Measurement, RunState
 from tests.support import ledger_faults as faults
@@ -123,7 +123,10 @@ def test_connections_that_the_server_ends_are_made_anew(postgresql: str) -> None
 
 
 @pytest.mark.postgresql
-def test_who_freezes_in_a_transaction_holds_up_nobody_for_long(postgresql: str) -> None:
+def test_who_freezes_in_a_transaction_holds_up_nobody_for_long(
+    postgresql: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(database, "_FROZEN_MS", 1000)
     ledger = Ledger.open(postgresql_support.new_database(postgresql))
     faults.prepare(ledger)
     faults.enqueue(ledger, "run")
