@@ -33,7 +33,8 @@ ROWS = (
     Row("races", "../races.py", ("--rounds", "200"), ("--rounds", "10000")),
     Row("frozen nodes", "freeze_and_wake.py", ("--times", "2"), ("--times", "50")),
     Row("cancel", "cancel_after_outage.py", ("--times", "1", "--away", "10"), ()),
-    Row("short jobs", "short_jobs_killed.py", ("--jobs", "20", "--every", "10"), ("--peace",)),
+    Row("short jobs", "short_jobs_killed.py", ("--jobs", "20", "--every", "10"), ()),
+    Row("peace", "short_jobs_killed.py", ("--jobs", "20", "--every", "0"), ("--every", "0")),
 )
 
 
