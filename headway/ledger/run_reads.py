@@ -26,12 +26,13 @@ class RunReads(Repository):
         with self._database.reading() as session:
             return run_record(run_row(session, run_id))
 
-    def find(self, text: str, *, still_going: bool = False) -> RunRecord:
+    def find(self, text: str, *, still_going: bool = False, team: str | None = None) -> RunRecord:
         """The run with this id, id prefix or name; of several of one name the newest.
 
         Args:
             text: Id, prefix or name.
             still_going: Of several of one name the newest that has not ended, if there is one.
+            team: Only a run of this team; None for any. Another team's does not exist then.
 
         Raises:
             RunUnknown: None, or a prefix that several runs share.
@@ -39,24 +40,29 @@ class RunReads(Repository):
         if any(each == "\0" or "\ud800" <= each <= "\udfff" for each in text):
             raise RunUnknown(text)  # no database takes such text, not even in a question
         with self._database.reading() as session:
-            row = session.get(RunRow, text)
+            seen = _of_team(team)
+            row = session.exec(seen.where(RunRow.run_id == text)).first()
             if row is None and len(text) >= 4:
                 starts = col(RunRow.run_id).startswith(text, autoescape=True)
-                found = session.exec(select(RunRow).where(starts).limit(2)).all()
+                found = session.exec(seen.where(starts).limit(2)).all()
                 row = found[0] if len(found) == 1 else None
             if row is None:
                 ended = (col(RunRow.state) == RunState.ENDED,) if still_going else ()
-                named = select(RunRow).where(RunRow.name == text).order_by(*ended, _NEWEST)
+                named = seen.where(RunRow.name == text).order_by(*ended, _NEWEST)
                 row = session.exec(named.limit(1)).first()
             if row is None:
                 raise RunUnknown(text)
             return run_record(row)
 
     def all(
-        self, *, limit: int | None = None, states: Sequence[RunState] = tuple(RunState)
+        self,
+        *,
+        limit: int | None = None,
+        states: Sequence[RunState] = tuple(RunState),
+        team: str | None = None,
     ) -> list[RunRecord]:
-        """Runs in any of *states*, newest first."""
-        query = select(RunRow).where(col(RunRow.state).in_(states)).order_by(_NEWEST)
+        """Runs in any of *states*, newest first; only those of *team* where one is given."""
+        query = _of_team(team).where(col(RunRow.state).in_(states)).order_by(_NEWEST)
         return self._found(query.limit(limit))
 
     def on_node(self, node: str) -> list[RunRecord]:
@@ -146,6 +152,11 @@ class RunReads(Repository):
             query = select(RunRow.state, func.count()).group_by(col(RunRow.state))
             found = dict(session.exec(query).all())
             return {state: found.get(state, 0) for state in RunState}
+
+
+def _of_team(team: str | None) -> SelectOfScalar[RunRow]:
+    query = select(RunRow)
+    return query if team is None else query.where(RunRow.team == team)
 
 
 def _ends_told_by(node: str, pool: str) -> SelectOfScalar[RunRow]:

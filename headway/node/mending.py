@@ -60,8 +60,7 @@ class Case:
     @property
     def fence(self) -> Fence:
         """The right to write for the run's attempt."""
-        own = self.lease is not None and self.lease.attempt == self.run.attempt
-        return self.lease.fence if self.lease is not None and own else self.run.unleased
+        return self.run.fence(self.lease)
 
 
 @dataclass(frozen=True, slots=True)

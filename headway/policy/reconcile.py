@@ -220,9 +220,12 @@ def _reschedule(seen: Situation) -> Actions:
 
 
 def _after_the_end(seen: Situation) -> Actions:
-    if seen.flow is not FlowProcess.NONE:
-        return _free(seen)  # it also tells Prefect itself
-    return (*_free(seen), *_tell_the_end(seen))
+    if seen.flow is FlowProcess.NONE:
+        return (*_free(seen), *_tell_the_end(seen))
+    # The flow also tells Prefect itself. Before its container is there, as while it copies data,
+    # nothing tells it that somebody else has ended its run; its clean-up releases the lease.
+    unaware = seen.exit_kind is ExitKind.CANCELLED and seen.has_lease
+    return _take_from_flow(seen) if unaware else _free(seen)
 
 
 def _tell_the_end(seen: Situation) -> Actions:
