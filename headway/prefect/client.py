@@ -186,6 +186,9 @@ class PrefectServer:
             InvalidInput: There is no such pool or queue.
         """
         deployment = self._deployment(pool)
+        if not deployment["work_pool_name"]:  # Prefect would take a run that no worker ever sees
+            cause = f"the work pool of deployment {DEPLOYMENT} was deleted there"
+            raise SiteUnreachable(self.api_url, cause)
         if queue is not None:
             self._check_queue(deployment["work_pool_name"], queue)
         return deployment
