@@ -11,7 +11,7 @@ from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 
 from headway.errors import LedgerUnreachable, SchemaMismatch
-from headway.ledger import Ledger
+from headway.ledger import Ledger, database
 from headway.model.lease import Lease, Wait
 from headway.model.run import Measurement, RunState
 from tests.support import ledger_faults as faults
@@ -31,17 +31,14 @@ def ledger(ledger_url: str) -> Iterator[Ledger]:
     opened.close()
 
 
-def test_whoever_writes_may_be_killed_at_any_moment(ledger_url: str, ledger: Ledger) -> None:
+def test_whoever_writes_may_be_killed_at_any_moment(ledger: Ledger) -> None:
     runs = [f"run-{number}" for number in range(3)]
     for run_id in runs:
         faults.enqueue(ledger, run_id)
     for number in range(KILLS):
-        ledger.close()  # no connection may be open over a fork
-        faults.killed_once(ledger_url, runs, number)
+        faults.killed_once(ledger, runs, number)
         assert faults.broken(ledger, runs) == []
-    chance = Random(1)
-    while left := [run for run in map(ledger.runs.get, runs) if not faults.is_over(ledger, run)]:
-        faults.next_step(ledger, left[0], chance)
+    faults.bring_to_their_end(ledger, runs, Random(1))
 
 
 def test_a_submission_killed_before_its_commit_is_handed_in_again_once(
@@ -126,7 +123,10 @@ def test_connections_that_the_server_ends_are_made_anew(postgresql: str) -> None
 
 
 @pytest.mark.postgresql
-def test_who_freezes_in_a_transaction_holds_up_nobody_for_long(postgresql: str) -> None:
+def test_who_freezes_in_a_transaction_holds_up_nobody_for_long(
+    postgresql: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(database, "_FROZEN_MS", 1000)
     ledger = Ledger.open(postgresql_support.new_database(postgresql))
     faults.prepare(ledger)
     faults.enqueue(ledger, "run")

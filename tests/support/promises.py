@@ -4,6 +4,7 @@ The jobs are programs that say themselves when they start, when they end, and
 whether they met another one of the same run: see `PROGRAM`.
 """
 
+import fcntl
 import json
 import time
 from collections import Counter
@@ -11,6 +12,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from headway.errors import LedgerUnreachable, SiteUnreachable
 from headway.ledger import Ledger
 from headway.ledger.records import RunRecord
 from headway.model.run import ExitKind, RunState
@@ -112,23 +114,42 @@ class Watched:
             time.sleep(0.5)
 
     def _records(self, run_ids: list[str]) -> dict[str, RunRecord]:
-        ledger = self.ledger()
-        try:
-            return ledger.runs.of(run_ids)
-        finally:
-            ledger.close()
+        """What the ledger has; a database that was just killed may take a while to answer."""
+        deadline = time.monotonic() + LEFT_S
+        while True:
+            try:
+                ledger = self.ledger()
+                try:
+                    return ledger.runs.of(run_ids)
+                finally:
+                    ledger.close()
+            except LedgerUnreachable:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.5)
+
+    def alive(self, run_id: str) -> bool:
+        """Whether the program of a run that has begun lives: then nobody else gets its lock."""
+        if not any(run == run_id and word == "start" for run, _, word in self.said()):
+            return False  # it must not find the lock taken
+        with (self._folder / f"{run_id}.lock").open() as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return True
+        return False
 
     def broken(
-        self, run_ids: list[str], within_s: float = LEFT_S, end: ExitKind = ExitKind.OK
+        self, run_ids: list[str], within_s: float = LEFT_S, ended: ExitKind = ExitKind.OK
     ) -> list[str]:
-        """Which promises are broken for runs that should have ended so; empty where none is.
+        """Which promises are broken for runs that should have *ended* so; empty where none is.
 
         What may still be cleaned up has *within_s* for it.
         """
         records = self._records(run_ids)
         found = [f"lost: {run_id} is not in the ledger" for run_id in set(run_ids) - set(records)]
         for run_id, record in records.items():
-            if record.exit is None or record.exit.kind is not end:
+            if record.exit is None or record.exit.kind is not ended:
                 found.append(f"lost: {run_id} is {record.state} {record.exit} {record.reason!r}")
         said = self.said()
         found += [f"twice: {run} attempt {number}" for run, number, word in said if word == "twice"]
@@ -136,7 +157,7 @@ class Watched:
         found += [f"twice: {each} started {n} times" for each in set(starts)
                   if (n := starts.count(each)) > 1]  # fmt: skip
         deadline = time.monotonic() + within_s
-        while (later := self._left(records)) and time.monotonic() < deadline:
+        while (later := self._left_as_seen(records)) and time.monotonic() < deadline:
             time.sleep(1.0)
         return found + later
 
@@ -144,6 +165,13 @@ class Watched:
         """What the programs said: run, attempt, word."""
         lines = (self._folder / "said").read_text().splitlines()
         return [tuple(json.loads(line)) for line in lines]
+
+    def _left_as_seen(self, records: dict[str, RunRecord]) -> list[str]:
+        """What is left; that nobody could look is amiss, too."""
+        try:
+            return self._left(records)
+        except (LedgerUnreachable, SiteUnreachable) as error:
+            return [f"left: nobody could look, for {error}"]
 
     def words(self) -> list[str]:
         """The same without who said it."""
