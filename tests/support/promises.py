@@ -10,7 +10,6 @@ import time
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 from headway.errors import LedgerUnreachable, SiteUnreachable
 from headway.ledger import Ledger
@@ -56,37 +55,19 @@ class Watched:
         (folder / "said").chmod(0o666)
         self.runs: list[str] = []
 
-    def submit(
-        self,
-        name: str,
-        seconds: float,
-        key: str | None = None,
-        queue: str | None = None,
-        **more: Any,
-    ) -> str:
-        """Hand one job in, as often as the server needs to hear it while it is killed.
-
-        Args:
-            name: Its name.
-            seconds: So long its program runs.
-            key: Idempotency key; its name when None.
-            queue: Work queue; a node's name binds the run to that node.
-            more: What its job says otherwise.
-        """
+    def submit(self, name: str, seconds: float, key: str | None = None) -> str:
+        """Hand one job in, as often as the server needs to hear it while it is killed."""
         job = sleeper() | {
             "name": name,
             "command": ["python", "-c", PROGRAM, str(self._folder), str(seconds)],
             "resources": {"host_memory": "32MiB", "cpus": 0.05},
             "max_runtime": "30m",
         }
-        job |= more
         deadline = time.monotonic() + 120.0
         while True:
             try:
                 with self.site.server() as server:
-                    run_id = server.submit(
-                        {"job": job}, name=name, tags=[], key=key or name, queue=queue
-                    ).run_id
+                    run_id = server.submit({"job": job}, name=name, tags=[], key=key or name).run_id
             except Exception:
                 if time.monotonic() > deadline:
                     raise
@@ -98,10 +79,6 @@ class Watched:
     def ledger(self) -> Ledger:
         """The site's ledger; to be closed."""
         return Ledger.open(self.site.env.get("HEADWAY_LEDGER_URL") or self.site.ledger_url())
-
-    def has_ended(self, run_id: str) -> bool:
-        """Whether the run has ended by the ledger."""
-        return self._records([run_id])[run_id].state is RunState.ENDED
 
     def until_ended(self, run_ids: Iterable[str], patience_s: float) -> dict[str, RunRecord]:
         """Wait until these have ended by the ledger, or the patience is over; what it has."""
@@ -173,10 +150,6 @@ class Watched:
         except (LedgerUnreachable, SiteUnreachable) as error:
             return [f"left: nobody could look, for {error}"]
 
-    def words(self) -> list[str]:
-        """The same without who said it."""
-        return [word for _, _, word in self.said()]
-
     def _left(self, records: dict[str, RunRecord]) -> list[str]:
         """What is left behind of these runs, and where Prefect says something else."""
         ledger = self.ledger()
@@ -186,20 +159,11 @@ class Watched:
             ledger.close()
         found = [f"left: lease {each.lease_id} of {each.run_id}" for each in leases]
         for run_id in records:
-            found += [f"left: {each}" for each in self._containers(run_id)]
+            there = list((self.site.home / "containers").glob(f"*{run_id}*"))
+            found += [f"left: {each.name}" for each in there]
             if live_flow(self.settings.state_dir, run_id) is not None:
                 found.append(f"left: the flow process of {run_id}")
         return found + self._wrong_in_prefect(records)
-
-    def _containers(self, run_id: str) -> list[str]:
-        """What the run has of containers, and of control groups."""
-        groups = Path("/sys/fs/cgroup")
-        found = [
-            *(self.site.home / "containers").glob(f"*{run_id}*"),
-            *groups.glob(f"headway/*{run_id}*"),
-            *groups.glob(f"*/headway/*{run_id}*"),
-        ]
-        return [str(each) for each in found]
 
     def _wrong_in_prefect(self, records: dict[str, RunRecord]) -> list[str]:
         found = []
