@@ -53,6 +53,7 @@ seeded-bugs: $(DEV) ## put some forty bugs into copies of the code: which test f
 	$(BIN)/python -m tests.seeded_bugs
 
 faults: $(DEV)   ## what a site bears: kills, lost answers, frozen nodes; FAULTS=--full: hours
+	$(BIN)/python -m pytest -m long
 	$(BIN)/python benchmarks/faults $(FAULTS)
 
 bench: $(DEV)    ## beside a stock Prefect worker; a long line; short jobs over four nodes

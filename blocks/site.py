@@ -44,6 +44,13 @@ class HeadwayNode(Block):
     cache_budget: str = Field(
         "50GiB", title="Cache budget", description="Disk space for staged data sets."
     )
+    keep_checkpoint_days: float | None = Field(
+        30.0,
+        gt=0,
+        title="Keep checkpoints for",
+        description="Days after the end of a run that did not end well that its checkpoint stays, "
+        "from which a retry goes on; for ever when empty.",
+    )
     keep_days: float | None = Field(
         None,
         gt=0,

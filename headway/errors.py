@@ -6,6 +6,9 @@
     ├── SiteUnreachable         the Prefect server does not answer
     │   ├── SiteRefused         it answers, but not to this auth string
     │   └── SiteBroken          it answers with an error of its own
+    ├── TokenRefused            the gateway lets nobody in without a valid token
+    ├── NotAllowed              the token, or the page that asks, may not do this
+    ├── TooManyRequests         somebody asks the gateway too often
     ├── NodeNameTaken           another machine or home works under this node's name
     ├── LogElsewhere            the log of a run is on another node
     ├── LedgerError
@@ -111,6 +114,34 @@ class SiteBroken(SiteUnreachable):
             self,
             f"the Prefect server at {url} failed at a question ({cause}), so nothing is known of "
             "its answer; see server.log in the folder state of HEADWAY_HOME on its machine",
+        )
+
+
+class TokenRefused(HeadwayError):
+    """The gateway was shown no token, or one that lets nobody in."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "no valid token: none was shown, or it is unknown, has expired or was revoked. "
+            "Show one as `Authorization: Bearer …`; an operator makes one with `headway user add`"
+        )
+
+
+class NotAllowed(HeadwayError):
+    """Who asks is known, or need not be, and may not do this."""
+
+    def __init__(self, why: str) -> None:
+        self.why = why
+        super().__init__(f"not allowed: {shown(why, 400)[1:-1]}")
+
+
+class TooManyRequests(HeadwayError):
+    """The same token, or the same address without one, asks too often."""
+
+    def __init__(self, wait_s: float) -> None:
+        self.wait_s = wait_s
+        super().__init__(
+            f"too many requests: nothing was done; try again in {format_duration(wait_s)}"
         )
 
 

@@ -7,7 +7,7 @@
       samples/     0755: public data
       postgresql/  0755: public programs, which the database's account starts
       database/    0700: the site's own PostgreSQL, and its account's
-      the rest     0700, its files 0600: ledger, keys, addresses, logs, models
+      the rest     0700, its files 0600: ledger, keys, tokens, addresses, logs, models
 
 Where headway is an ordinary user's, nobody else passes: 0700 all of it.
 """

@@ -167,6 +167,11 @@ class Settings(BaseSettings):
         return self.home / "auth"
 
     @property
+    def token_file(self) -> Path:
+        """The token with which this machine's operator comes in at the gateway."""
+        return self.home / "token"
+
+    @property
     def server_pointer(self) -> Path:
         """Where `headway node join` notes the address of another machine's server."""
         return self.home / "server.url"

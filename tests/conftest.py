@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import settings
 
 from headway.ledger import Ledger
 from headway.units import GIB
@@ -22,6 +23,9 @@ from tests.support.site import ONE_THREAD, LiveSite, live_site
 # Before numpy is loaded: its threads would wait for each other actively on the cores that the
 # processes of the tests share, which makes a fit several times as long.
 os.environ.setdefault(ONE_THREAD, "1")
+# How long an example takes says more about what else the machine does than about the code.
+settings.register_profile("headway", deadline=None)
+settings.load_profile("headway")
 AS_ROOT = os.geteuid() == 0
 NOBODY = (65534, 65534)
 _OURS = "headway-tests-"

@@ -18,6 +18,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
+from math import isfinite
 from multiprocessing import get_context
 from multiprocessing.process import BaseProcess as Process
 from pathlib import Path
@@ -167,6 +168,9 @@ def once(old: Node, new: Node, *, whole: bool) -> Mapping[str, float]:
     with ExitStack() as stack:
         flow = stack.enter_context(old.followed(run_id))
         wait_for(lambda: len(old.said(run_id, 1)) > 20, lambda: "attempt 1 does not begin")
+        # A guard that was alone on the site a moment ago lets no lease expire yet.
+        nodes = ledger.nodes
+        wait_for(lambda: isfinite(nodes.held_s(old.name, 0.0)), lambda: "the lease never expires")
         frozen = [flow.pid or 0, *([old.guard_pid, *old.pids(run_id)] if whole else [])]
         for pid in frozen:
             os.kill(pid, signal.SIGSTOP)

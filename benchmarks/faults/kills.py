@@ -37,12 +37,15 @@ def main() -> int:
             watched, looked = Watched(site, Path(scratch) / "said"), 0
             while sum(killed.values()) < asked.kills:
                 left = min(asked.batch, asked.kills - sum(killed.values()))
+                batch_begun = time.monotonic()
                 killed.update(kill_while_busy(watched, left, chance, _say))
                 batch, looked = watched.runs[looked:], len(watched.runs)
                 watched.until_ended(batch, asked.patience)
                 found = watched.broken(batch)
                 broken += found
-                print("\n".join(found), file=sys.stderr, flush=True)
+                took_s = time.monotonic() - batch_begun
+                said = [f"\n{len(batch)} jobs of a batch: {counted(found)}; {took_s:.0f} s", *found]
+                print("\n".join(said), file=sys.stderr, flush=True)
     each = ", ".join(f"{actor} {number}" for actor, number in sorted(killed.items()))
     print(
         f"| kills in one busy site | 300, 0 lost, 0 twice, 0 left behind, 0 wrong in Prefect "

@@ -2,18 +2,12 @@
 
 import shutil
 from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
 from typing import NamedTuple
 
 from headway.admin.database.own import looked_at
-from headway.errors import (
-    GpuLost,
-    HeadwayError,
-    LedgerError,
-    RuntimeFailure,
-    SiteRefused,
-    SiteUnreachable,
-    TelemetryError,
-)
+from headway.errors import GpuLost, HeadwayError, LedgerError, SiteRefused
 from headway.node.daemon import (
     guard_daemon,
     supervisor_daemon,
@@ -25,6 +19,8 @@ from headway.runtime.port import RuntimeKind
 from headway.site import Site
 from headway.this_node import lost_here
 from headway.units import GIB, format_size
+
+NEEDS_LEDGER = "not known without the ledger: mend that first"
 
 
 class Finding(NamedTuple):
@@ -41,13 +37,14 @@ def examine(site: Site, server: PrefectServer) -> list[Finding]:
 
 
 def _findings(site: Site, server: PrefectServer) -> Iterator[Finding]:
-    yield Finding("database", *looked_at(site.settings))
-    yield _try("ledger", lambda: f"{len(site.ledger.nodes.all())} node(s)", LedgerError)
+    yield _try("database", lambda: looked_at(site.settings))
+    ledger = _try("ledger", lambda: (True, f"{len(site.ledger.nodes.all())} node(s)"))
+    yield ledger
     healthy = server.is_healthy()
     advice = f"no answer at {server.api_url}; run `headway up`"
     yield Finding("Prefect server", healthy, server.api_url if healthy else advice)
     if healthy:
-        yield _try("auth string", lambda: _auth(server), SiteUnreachable)
+        yield _try("auth string", lambda: _auth(server))
     process = worker_daemon(site.settings).process()
     yield Finding(
         "worker of this node",
@@ -63,12 +60,12 @@ def _findings(site: Site, server: PrefectServer) -> Iterator[Finding]:
         else "not running: leases expire while their containers go on; run `headway up`",
     )
     yield _supervisor(site)
-    yield _try("container runtime", lambda: _runtime(site), RuntimeFailure)
-    yield _try("GPUs", lambda: _gpus(site), TelemetryError)
-    free = shutil.disk_usage(site.settings.home).free
-    more = "" if free > GIB else "; `headway prune` removes the folders of finished runs"
-    found = f"{format_size(free)} free below {site.settings.home}{more}"
-    yield Finding("disk", free > GIB, found)
+    if ledger.ok:
+        yield _try("container runtime", lambda: _runtime(site))
+    else:
+        yield Finding("container runtime", ok=False, found=NEEDS_LEDGER)
+    yield _try("GPUs", lambda: _gpus(site))
+    yield _try("disk", lambda: _disk(site.settings.home))
 
 
 def _supervisor(site: Site) -> Finding:
@@ -83,33 +80,42 @@ def _supervisor(site: Site) -> Finding:
     return Finding("supervisor", ok=True, found=why)
 
 
-def _try(what: str, look: Callable[[], str], kind: type[HeadwayError]) -> Finding:
+def _try(what: str, look: Callable[[], tuple[bool, str]]) -> Finding:
+    """Look; what fails is one finding, and the other checks go on."""
     try:
-        return Finding(what, ok=True, found=look())
-    except kind as error:
+        return Finding(what, *look())
+    except (HeadwayError, OSError) as error:
         return Finding(what, ok=False, found=str(error))
 
 
-def _auth(server: PrefectServer) -> str:
+def _auth(server: PrefectServer) -> tuple[bool, str]:
     if not server.accepts():
         raise SiteRefused(server.api_url, "or it lets in everybody; `headway up` mends that")
-    return "asked for, and this one is accepted"
+    return True, "asked for, and this one is accepted"
 
 
-def _runtime(site: Site) -> str:
+def _runtime(site: Site) -> tuple[bool, str]:
     runtime = site.runtime
     runtime.containers()
     weak = " ".join(runtime.weaknesses())
     if runtime.kind is RuntimeKind.PROCESS:
-        return f"process (no container engine answers). {weak}"
-    return f"{runtime.kind.value}. {weak}" if weak else runtime.kind.value
+        return True, f"process (no container engine answers). {weak}"
+    return True, f"{runtime.kind.value}. {weak}" if weak else runtime.kind.value
 
 
-def _gpus(site: Site) -> str:
+def _gpus(site: Site) -> tuple[bool, str]:
     gpus = site.gpus.gpus()
     site.gpus.read()
-    for uuid, cause in lost_here(site).items():
-        raise GpuLost(uuid, cause)
+    with suppress(LedgerError):  # it knows which GPUs there were; its own check says what is wrong
+        for uuid, cause in lost_here(site).items():
+            raise GpuLost(uuid, cause)
     if not gpus:
-        return "none on this node: it takes CPU jobs"
-    return ", ".join(f"{gpu.name} {format_size(gpu.memory_bytes)}" for gpu in gpus)
+        return True, "none on this node: it takes CPU jobs"
+    return True, ", ".join(f"{gpu.name} {format_size(gpu.memory_bytes)}" for gpu in gpus)
+
+
+def _disk(home: Path) -> tuple[bool, str]:
+    there = next(each for each in (home, *home.parents) if each.exists())
+    free = shutil.disk_usage(there).free
+    more = "" if free > GIB else "; `headway prune` removes the folders of finished runs"
+    return free > GIB, f"{format_size(free)} free below {there}{more}"

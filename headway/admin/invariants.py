@@ -40,6 +40,8 @@ class Examination:
     """What should have been read and was not: nothing is said of it."""
     elsewhere: list[str]
     """Other nodes: their containers and disks are seen from there alone."""
+    worker_lives: bool
+    """The janitor of this node is a part of its worker."""
 
     @property
     def broken(self) -> list[Finding]:
@@ -73,6 +75,8 @@ def mend(site: Site, server: PrefectServer, found: Examination) -> Examination:
     with suppress(RuntimeFailure):  # said among what is unknown; nothing is judged without it
         for _ in range(_ROUNDS):
             _round(site, server, janitor, of_runs)
+    if any(each.kind is Kind.PORT for each in found.broken):
+        site.ledger.leases.forget_stray_ports()
     for each in found.broken:
         kind, _, run_id = each.subject.partition(" ")
         if each.kind is Kind.FOLDER and kind == "checkpoint":
@@ -114,7 +118,8 @@ def _look_once(site: Site, server: PrefectServer) -> Examination:
     if silent:
         unknown.append(f"what Prefect says of {silent} run(s): it gives no state of them")
     others = [each.name for each in ledger.nodes if each.name != site.settings.node]
-    return Examination(look(Snapshot(ledger, here, states)), unknown, others)
+    worker_lives = worker_daemon(site.settings).process() is not None
+    return Examination(look(Snapshot(ledger, here, states)), unknown, others, worker_lives)
 
 
 def _here(site: Site, unknown: list[str]) -> SeenNode:

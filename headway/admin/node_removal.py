@@ -7,6 +7,7 @@ from typing import NamedTuple
 from headway.admin.node_wait import wait_until_unheld
 from headway.admin.outbox import tell_end
 from headway.errors import InvalidInput, RunUnknown
+from headway.gateway.submit import os_user
 from headway.node.janitor import Janitor
 from headway.node.mending import PrefectRun
 from headway.policy.guard import GuardTimes
@@ -48,7 +49,8 @@ def remove_node(
         InvalidInput: There is no such node, or its worker or guard is alive.
     """
     record = site.ledger.nodes.get(name)
-    if record is None and not site.ledger.runs.on_node(name):
+    held = site.ledger.runs.on_node(name) or site.ledger.leases.live(name)
+    if record is None and not held:
         raise unknown_node(site, name)
     if record is not None and not is_lost(record, site.ledger.now()):
         raise InvalidInput(
@@ -73,12 +75,12 @@ def remove_node(
 def _take_out(site: Site, name: str, *, powered_off: bool, say: Callable[[str], None]) -> None:
     """Take from the node all that it holds: what runs there is refused from then on."""
     if powered_off:
-        site.ledger.nodes.remove(name)
+        site.ledger.nodes.remove(name, actor=os_user())
         return
     margin_s = GuardTimes(site.settings.lease_ttl_s).margin_s
     while True:
         wait_until_unheld(site, name, say)
-        gone = site.ledger.nodes.remove(name, margin_s=margin_s)
+        gone = site.ledger.nodes.remove(name, margin_s=margin_s, actor=os_user())
         if gone or site.ledger.nodes.get(name) is None:
             return
 

@@ -11,6 +11,8 @@ from headway.admin.environment import beside_python, site_environment
 from headway.admin.processes import StartFailed
 from headway.durable import replace_file
 from headway.prefect import auth
+from headway.prefect.auth import site_auth
+from headway.prefect.client import PrefectServer
 from headway.project import PACKAGE, PROJECT
 from headway.settings import Settings
 
@@ -19,12 +21,12 @@ def register(settings: Settings, say: Callable[[str], None]) -> bool:
     """Register blocks and deployments with the server; False when nothing changed.
 
     The fingerprint of what was registered is kept, so that the second
-    `headway up` takes no time for it.
+    `headway up` takes little time for it.
     """
     env = site_environment(settings)
     mark = settings.state_dir / "registered"
     fingerprint = _fingerprint(env)
-    if mark.exists() and mark.read_text() == fingerprint:
+    if mark.exists() and mark.read_text() == fingerprint and _is_all_there(settings):
         return False
     say("registering blocks and deployments …")
     make_pool(settings, env)
@@ -32,6 +34,11 @@ def register(settings: Settings, say: Callable[[str], None]) -> bool:
     _run_all(settings, env, deploy, [sys.executable, "-m", "blocks.register"])
     replace_file(mark, fingerprint)
     return True
+
+
+def _is_all_there(settings: Settings) -> bool:
+    with PrefectServer(settings.api_url, auth=site_auth(settings)) as server:
+        return server.has_all(settings.node)
 
 
 def make_pool(settings: Settings, env: Mapping[str, str]) -> None:

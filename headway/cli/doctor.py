@@ -92,6 +92,8 @@ def _print(found: "Examination", gone: "list[Finding]") -> None:
         print_table(["", "what", "mended by"], rows)
     if not found.broken and not found.unknown:
         say("nothing of what was compared is broken")
+    if found.broken and not found.worker_lives:
+        say("the worker of this node does not run, so its janitor mends nothing: run `headway up`")
     if found.elsewhere:
         say(f"not looked at: containers and disks of {', '.join(found.elsewhere)}; ask there")
 

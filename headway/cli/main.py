@@ -11,10 +11,10 @@ from typing import Any
 import click
 
 from headway.cli import (
-    api,
     database,
     doctor,
     estimate,
+    gateway,
     node,
     profile,
     progress,
@@ -25,6 +25,7 @@ from headway.cli import (
     site,
     submit,
     top,
+    user,
 )
 from headway.clock import SystemClock
 from headway.views.terminal import plain
@@ -78,7 +79,7 @@ def headway() -> None:
 
 for module in (
     submit, runs, run_control, queue, site, doctor, node, database, estimate, progress, replay,
-    api, top, profile,
+    gateway, top, profile, user,
 ):  # fmt: skip
     for command in module.COMMANDS:
         headway.add_command(command)

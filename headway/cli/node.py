@@ -171,9 +171,10 @@ def _gpus(gpus: "list[dict[str, Any]]") -> str:
 
 def _set_state(name: str, state: "NodeState", reason: str, *, machine: bool) -> None:
     from headway.admin.node_removal import unknown_node
+    from headway.gateway.submit import os_user
 
     site = this_site()
-    if not site.ledger.nodes.set_state(name, state, reason):
+    if not site.ledger.nodes.set_state(name, state, reason, actor=os_user()):
         raise unknown_node(site, name)
     if machine:
         print_json({"node": name, "state": state.value, "reason": reason})

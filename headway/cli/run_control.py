@@ -9,6 +9,7 @@ from headway.cli.output import as_json, print_json, say
 from headway.cli.runs import find_run
 
 if TYPE_CHECKING:
+    from headway.errors import SiteUnreachable
     from headway.ledger.records import RunRecord
     from headway.site import Site
 
@@ -24,23 +25,67 @@ def cancel(run: str, machine: bool) -> None:
 
     Of several runs of one name the newest that has not ended.
     """
+    from headway.errors import SiteRefused, SiteUnreachable
     from headway.gateway.submit import os_user
     from headway.model.run import CANCELLED_BY
     from headway.prefect.client import FINAL
 
-    site = this_site()
-    with open_server(site) as server:
-        seen, record = find_run(site, server, run, still_going=True)
-        state, over = seen.state_name, seen.state_type in FINAL
-        if not over:
-            state = server.cancel(seen.run_id, f"{CANCELLED_BY}{os_user()} (headway cancel)")
+    site, message = this_site(), f"{CANCELLED_BY}{os_user()} (headway cancel)"
+    try:
+        with open_server(site) as server:
+            seen, record = find_run(site, server, run, still_going=True)
+            over = seen.state_type in FINAL
+            state = seen.state_name if over else server.cancel(seen.run_id, message)
+    except SiteRefused:
+        raise  # the ledger is no way round the door
+    except SiteUnreachable as error:
+        _cancel_without_prefect(site, run, message, error, machine=machine)
+        return
     if machine:
         print_json({"run_id": seen.run_id, "state": state})
     elif over:
-        how = f": {record.exit.message}" if record is not None and record.exit else ""
-        say(f"{seen.name}: {state}{how}; it had ended before, nothing was cancelled")
+        _say_over(seen.name, state, record)
     else:
         say(f"{seen.name}: {state}")
+
+
+def _cancel_without_prefect(
+    site: "Site", run: str, message: str, away: "SiteUnreachable", *, machine: bool
+) -> None:
+    """End the run in the ledger: the janitor of its node asks nobody else.
+
+    Raises:
+        SiteUnreachable: No worker has seen such a run; only Prefect can tell.
+    """
+    from headway.errors import RunUnknown
+    from headway.gateway.cancel import cancel_in_ledger
+    from headway.model.run import RunState
+    from headway.views.run_document import ledger_state
+
+    try:
+        record = site.ledger.runs.find(run, still_going=True)
+    except RunUnknown:
+        record = None
+    if record is None:
+        raise away
+    over = record.state is RunState.ENDED
+    if not over:
+        cancel_in_ledger(site.ledger, record.run_id, message)
+    state = ledger_state(record) if over else "Cancelling"
+    if machine:
+        print_json({"run_id": record.run_id, "state": state})
+    elif over:
+        _say_over(record.name, state, record)
+    else:
+        say(
+            f"{record.name}: {state}. The Prefect server does not answer, so the ledger alone "
+            "knows of it: the run is stopped, and Prefect says so when it is back"
+        )
+
+
+def _say_over(name: str, state: str, record: "RunRecord | None") -> None:
+    how = f": {record.exit.message}" if record is not None and record.exit else ""
+    say(f"{name}: {state}{how}; it had ended before, nothing was cancelled")
 
 
 @click.command()

@@ -8,6 +8,7 @@ interval for what nobody has run yet. Cheap to import.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from statistics import median
 from typing import Any
 
 from headway.estimate.features import Configuration, from_trace
@@ -25,6 +26,9 @@ _SD_PER_LOG_WORK = 0.5
 """Extra spread where the work differs: by e-fold, half an e-fold."""
 _UTILISATION_WEIGHT = 1.0
 """The prior of a job's utilisation counts as so many traces."""
+_IMPLAUSIBLE = 10
+"""A memory peak of more than so many times the median of the same job is a wrong measurement, such
+as one imported in another unit. Where it is true, the run is killed for memory and gets more."""
 _LEAST_UTILISATION = 0.05
 """Of any job: twenty on one GPU is where it ends, however idle they were."""
 _ALIKE = ("recipe", "gpu_type", "gpus", "nodes", "batch_size", "settings", "cpus")
@@ -194,8 +198,13 @@ def _of(seen: Sequence[_Seen], basis: str) -> Prediction:
 
 
 def _upper(peaks: Sequence[int]) -> int | None:
-    """A bound for the next peak: the largest seen, and less on top the more there are."""
-    return math.ceil(max(peaks) * (1 + 0.25 / math.sqrt(len(peaks)))) if peaks else None
+    """A bound for the next peak: the largest plausible one, and less on top the more there are."""
+    if not peaks:
+        return None
+    most = _IMPLAUSIBLE * median(peaks)
+    return math.ceil(
+        max(each for each in peaks if each <= most) * (1 + 0.25 / math.sqrt(len(peaks)))
+    )
 
 
 def _prior(limit_s: float | None) -> Prediction:

@@ -10,7 +10,7 @@ from datetime import datetime
 from headway.errors import ImpossibleDemand, InvalidInput, LedgerError
 from headway.forecast import Forecaster
 from headway.model.job import TrainingJob
-from headway.model.job_text import JobText, read_job
+from headway.model.job_text import JobText, job_from_document, read_job
 from headway.model.job_types import MIN_MEMORY_BYTES, OWNER
 from headway.model.lease import Demand
 from headway.model.node import Node
@@ -52,6 +52,27 @@ def read_for(site: Site, text: bytes, *, filename: str, overrides: Sequence[str]
         raise _with_the_limit_here(error, site) from None
     if not read.job.owner:
         read = replace(read, job=read.job.model_copy(update={"owner": os_user()}))
+    return allowed_here(site, read)
+
+
+def job_for(site: Site, document: object) -> TrainingJob:
+    """The job that plain data describes.
+
+    Raises:
+        InvalidInput: Something is wrong with it.
+    """
+    try:
+        return job_from_document(document)
+    except InvalidInput as error:
+        raise _with_the_limit_here(error, site) from None
+
+
+def allowed_here(site: Site, read: JobText) -> JobText:
+    """*read*, if the site's policy allows its image and its secrets.
+
+    Raises:
+        InvalidInput: It does not.
+    """
     policy, image = site.container_policy, read.job.image
     if not policy.allows_image(image):
         raise _wrong(read, "image", image, f"this site allows {', '.join(policy.images)}")

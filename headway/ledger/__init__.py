@@ -4,8 +4,10 @@ from datetime import datetime
 from typing import Self
 
 from headway.errors import LedgerError, LedgerMissing
+from headway.ledger.access_tokens import AccessTokens
 from headway.ledger.attempts import Attempts
 from headway.ledger.audit import Audit
+from headway.ledger.audit_log import AuditLog
 from headway.ledger.columns import now
 from headway.ledger.database import Database, is_absent, open_engine, shown
 from headway.ledger.flow_starts import FlowStarts
@@ -44,6 +46,8 @@ class Ledger:
         self.progress_snapshots = ProgressSnapshots(database)
         self.telemetry = Telemetry(database)
         self.warnings = Warnings(database)
+        self.access_tokens = AccessTokens(database)
+        self.audit_log = AuditLog(database)
 
     @classmethod
     def open(cls, url: str) -> Self:

@@ -29,7 +29,7 @@ from headway.ledger.lease_rows import (
 )
 from headway.ledger.nodes import node_record, of_the_site
 from headway.ledger.run_rows import move, run_row
-from headway.ledger.tables import LeaseGpuRow, LeaseRow
+from headway.ledger.tables import LeaseGpuRow, LeasePortRow, LeaseRow
 from headway.model.lease import Demand, Fence, Lease, Resource, Wait
 from headway.model.node import NodeReading
 from headway.model.run import GRANTED, Exit, ExitKind, RunState
@@ -263,6 +263,12 @@ class Leases(Repository):
         """Release all that is held on *node*, whose machine does not come back."""
         with self._database.transaction() as session:
             release_all(session, LeaseRow.node == node)
+
+    def forget_stray_ports(self) -> None:
+        """Let go of the ports of released leases, which nothing else ever lets go of."""
+        with self._database.transaction() as session:
+            live = select(LeaseRow.lease_id).where(LIVE, LeaseRow.node == LeasePortRow.node)
+            session.exec(delete(LeasePortRow).where(col(LeasePortRow.lease_id).not_in(live)))
 
     def give_back(self, fence: Fence) -> bool:
         """Undo a claim before anything started: same attempt, back to the queue. Idempotent.

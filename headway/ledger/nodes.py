@@ -9,12 +9,14 @@ from sqlmodel import Session, col, select
 from sqlmodel.sql.expression import SelectOfScalar
 
 from headway.errors import NodeNameTaken
+from headway.ledger.audit_log import Act, note
 from headway.ledger.codec import record
 from headway.ledger.columns import now
 from headway.ledger.database import Repository
 from headway.ledger.lease_rows import LIVE, release_all
 from headway.ledger.records import NodeRecord
 from headway.ledger.tables import LeaseRow, NodeRow, SettingRow, StagedRow, StagedUseRow
+from headway.model.access import BY_A_BLOCK, changes
 from headway.model.lease import NO_EXPIRY
 from headway.model.node import Capacity, Node, NodeReading, NodeState, Reserve
 
@@ -93,12 +95,22 @@ class Nodes(Repository):
         with self._database.reading() as session:
             return [node_record(row) for row in session.exec(of_the_site().order_by("name"))]
 
-    def set_state(self, name: str, state: NodeState, reason: str) -> bool:
-        """Drain a node or make it ready again; False when there is none of that name."""
+    def set_state(self, name: str, state: NodeState, reason: str, *, actor: str = "") -> bool:
+        """Drain a node or make it ready again; False when there is none of that name.
+
+        Args:
+            name: The node.
+            state: What it becomes.
+            reason: Why, for people.
+            actor: Whose act it is, for the audit table; empty where headway itself does it.
+        """
         with self._database.transaction() as session:
             row = _row(session, name, lock=True)
             if row is None:
                 return False
+            if actor:
+                told = {"from": row.state.value, "to": state.value, "reason": reason}
+                note(session, Act(actor, "node.state", name, told))
             row.state, row.state_reason = state, reason
             return True
 
@@ -110,7 +122,7 @@ class Nodes(Repository):
         with self._database.reading() as session:
             return _held_s(session, name, margin_s)
 
-    def remove(self, name: str, *, margin_s: float | None = None) -> bool:
+    def remove(self, name: str, *, margin_s: float | None = None, actor: str = "") -> bool:
         """Forget the node, what was staged there and what it holds, in one transaction.
 
         From then on its guard renews nothing, and whatever an attempt there writes is refused.
@@ -119,6 +131,7 @@ class Nodes(Repository):
             name: The node.
             margin_s: Only if `held_s` with this margin has passed; None for an operator who
                 knows that its machine is off.
+            actor: Whose act it is, for the audit table.
 
         Returns:
             False when there is none of that name, or it may still hold something.
@@ -127,6 +140,9 @@ class Nodes(Repository):
             row = _row(session, name, lock=True)
             if row is None or (margin_s is not None and _held_s(session, name, margin_s) > 0):
                 return False
+            if actor:
+                told = {"powered_off": "yes" if margin_s is None else "no"}
+                note(session, Act(actor, "node.remove", name, told))
             release_all(session, LeaseRow.node == name)
             row.removed_at = now(session)
             row.worker_token = ""  # a worker that comes back is told that the node is not its own
@@ -144,6 +160,9 @@ class SiteSettings(Repository):
             row = session.get(SettingRow, name, with_for_update=True)
             if row is not None and row.document == document:
                 return False
+            before = row.document if row is not None and row.document is not None else {}
+            if told := changes(before, document):
+                note(session, Act(BY_A_BLOCK, "setting.change", name, told))
             session.merge(SettingRow(name=name, document=document, updated_at=now(session)))
             return True
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from headway.model.lease import Demand, Fence, Resource
+from headway.model.lease import Demand, Fence, Lease, Resource
 from headway.model.node import Node, NodeReading
 from headway.model.run import Exit, Measurement, Prediction, RunState
 
@@ -66,3 +66,10 @@ class RunRecord:
     def unleased(self) -> Fence:
         """The right to write for its attempt as long as nobody holds a lease for it."""
         return Fence(self.run_id, self.attempt)
+
+    def fence(self, lease: Lease | None) -> Fence:
+        """The right to write for its attempt; *lease* is the live one that the run has, if any.
+
+        A run that waits may still have the lease of the attempt before.
+        """
+        return lease.fence if lease is not None and lease.attempt == self.attempt else self.unleased

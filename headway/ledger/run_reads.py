@@ -1,6 +1,7 @@
 """What is read of runs: one, those of a node, those that wait, and how many there are."""
 
 from collections.abc import Sequence
+from datetime import datetime
 
 from sqlalchemy import and_, func, or_
 from sqlmodel import col, select
@@ -25,12 +26,13 @@ class RunReads(Repository):
         with self._database.reading() as session:
             return run_record(run_row(session, run_id))
 
-    def find(self, text: str, *, still_going: bool = False) -> RunRecord:
+    def find(self, text: str, *, still_going: bool = False, team: str | None = None) -> RunRecord:
         """The run with this id, id prefix or name; of several of one name the newest.
 
         Args:
             text: Id, prefix or name.
             still_going: Of several of one name the newest that has not ended, if there is one.
+            team: Only a run of this team; None for any. Another team's does not exist then.
 
         Raises:
             RunUnknown: None, or a prefix that several runs share.
@@ -38,24 +40,29 @@ class RunReads(Repository):
         if any(each == "\0" or "\ud800" <= each <= "\udfff" for each in text):
             raise RunUnknown(text)  # no database takes such text, not even in a question
         with self._database.reading() as session:
-            row = session.get(RunRow, text)
+            seen = _of_team(team)
+            row = session.exec(seen.where(RunRow.run_id == text)).first()
             if row is None and len(text) >= 4:
                 starts = col(RunRow.run_id).startswith(text, autoescape=True)
-                found = session.exec(select(RunRow).where(starts).limit(2)).all()
+                found = session.exec(seen.where(starts).limit(2)).all()
                 row = found[0] if len(found) == 1 else None
             if row is None:
                 ended = (col(RunRow.state) == RunState.ENDED,) if still_going else ()
-                named = select(RunRow).where(RunRow.name == text).order_by(*ended, _NEWEST)
+                named = seen.where(RunRow.name == text).order_by(*ended, _NEWEST)
                 row = session.exec(named.limit(1)).first()
             if row is None:
                 raise RunUnknown(text)
             return run_record(row)
 
     def all(
-        self, *, limit: int | None = None, states: Sequence[RunState] = tuple(RunState)
+        self,
+        *,
+        limit: int | None = None,
+        states: Sequence[RunState] = tuple(RunState),
+        team: str | None = None,
     ) -> list[RunRecord]:
-        """Runs in any of *states*, newest first."""
-        query = select(RunRow).where(col(RunRow.state).in_(states)).order_by(_NEWEST)
+        """Runs in any of *states*, newest first; only those of *team* where one is given."""
+        query = _of_team(team).where(col(RunRow.state).in_(states)).order_by(_NEWEST)
         return self._found(query.limit(limit))
 
     def on_node(self, node: str) -> list[RunRecord]:
@@ -91,15 +98,25 @@ class RunReads(Repository):
             after: The *limit* of them that follow this id; empty for the first.
             limit: So many at most.
         """
-        removed = select(NodeRow.name).where(col(NodeRow.removed_at).is_not(None))
-        of_nobody = or_(col(RunRow.node).is_(None), col(RunRow.node).in_(removed))
-        query = select(RunRow).where(
-            RunRow.state == RunState.ENDED,
-            col(RunRow.told_end_at).is_(None),
-            or_(col(RunRow.node) == node, and_(col(RunRow.pool) == pool, of_nobody)),
-            RunRow.run_id > after,
-        )
+        untold = col(RunRow.told_end_at).is_(None), RunRow.run_id > after
+        query = _ends_told_by(node, pool).where(*untold)
         return self._found(query.order_by("run_id").limit(limit))
+
+    def told_ends(
+        self, node: str, pool: str, before: datetime | None, limit: int
+    ) -> list[RunRecord]:
+        """The newest ends that Prefect has acknowledged, and that *node* answers for.
+
+        Args:
+            node: The node.
+            pool: Its work pool.
+            before: Those that ended earlier; None for the newest of all.
+            limit: So many at most.
+        """
+        query = _ends_told_by(node, pool).where(col(RunRow.told_end_at).is_not(None))
+        if before is not None:
+            query = query.where(col(RunRow.ended_at) < before)
+        return self._found(query.order_by(col(RunRow.ended_at).desc()).limit(limit))
 
     def ranks(self, run_id: str, attempt: int) -> list[RunRecord]:
         """The parts of the run's attempt on other nodes that have begun, by rank."""
@@ -135,3 +152,16 @@ class RunReads(Repository):
             query = select(RunRow.state, func.count()).group_by(col(RunRow.state))
             found = dict(session.exec(query).all())
             return {state: found.get(state, 0) for state in RunState}
+
+
+def _of_team(team: str | None) -> SelectOfScalar[RunRow]:
+    query = select(RunRow)
+    return query if team is None else query.where(RunRow.team == team)
+
+
+def _ends_told_by(node: str, pool: str) -> SelectOfScalar[RunRow]:
+    """Runs that ended on *node*, and those of its *pool* that ended where no node answers."""
+    removed = select(NodeRow.name).where(col(NodeRow.removed_at).is_not(None))
+    of_nobody = or_(col(RunRow.node).is_(None), col(RunRow.node).in_(removed))
+    ours = or_(col(RunRow.node) == node, and_(col(RunRow.pool) == pool, of_nobody))
+    return select(RunRow).where(RunRow.state == RunState.ENDED, ours)

@@ -41,6 +41,12 @@ class NodeSettings(BaseModel):
     cache_budget: MemorySize = Field(
         50 * GIB, title="Cache budget", description="Disk space for staged data sets."
     )
+    keep_checkpoint_days: Annotated[float, Field(gt=0, le=36_500)] | None = Field(
+        30.0,
+        title="Keep checkpoints for",
+        description="Days after the end of a run that did not end well that its checkpoint stays, "
+        "from which a retry goes on; for ever when empty.",
+    )
     keep_days: Annotated[float, Field(gt=0, le=36_500)] | None = Field(
         None,
         title="Keep runs for",

@@ -92,12 +92,14 @@ class Step:
 
 CANCELLED_BY = "cancelled by OS user "
 """How a message begins that says who cancelled a run."""
+CANCELLED_BY_USER = "cancelled by user "
+"""The same of whom the gateway knows by a token."""
 DELETED = "its run was deleted in Prefect"
 
 
 def cancelled_by(message: str) -> str:
     """What is known of who cancelled a run, by the *message* of its state in Prefect."""
-    if message.startswith(CANCELLED_BY):
+    if message.startswith((CANCELLED_BY, CANCELLED_BY_USER)):
         return shown(message, 120)[1:-1]
     return "cancelled by a person or a rule (through Prefect, which does not say by whom)"
 

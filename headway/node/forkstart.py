@@ -13,7 +13,6 @@ from pathlib import Path
 from headway.errors import HeadwayError
 from headway.node import flowrun
 
-LOG_LIMIT_BYTES = 1 << 20
 _PEER = (socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
 
 
@@ -74,8 +73,6 @@ def stub_command(state_dir: Path) -> str:
 def spawn(state_dir: Path, preload: Sequence[str], env: Mapping[str, str]) -> None:
     """Run the server's launcher; it returns once the server listens, or lost the race."""
     with (state_dir / "fork.log").open("ab") as log:
-        if log.tell() > LOG_LIMIT_BYTES:
-            log.truncate(0)
         subprocess.run(
             [sys.executable, "-P", "-m", "headway.node.forkserver", str(state_dir), *preload],
             env={name: value for name, value in env.items() if not name.startswith("PREFECT__")},

@@ -6,7 +6,7 @@ order a place is left and given away.
 
 One thread asks engine and ledger, which may keep it waiting. Another looks at
 the clock twice a second and never waits: what it stops, it stops in threads. A
-third brings the supervisor back, which brings the guard back.
+third brings the supervisor back, which brings the guard back; a fourth bounds the daemons' logs.
 """
 
 import logging
@@ -14,6 +14,7 @@ import threading
 
 from headway.errors import HeadwayError
 from headway.node.daemon import guard_daemon, revive_supervisor
+from headway.node.daemon_logs import bound_logs
 from headway.node.lookout import Lookout
 from headway.policy.guard import GuardTimes, Instruction, Kill, Renew, Stop, decide
 from headway.site import Site, current_site
@@ -25,6 +26,7 @@ _WOKE_S = 1.5
 """A turn that comes so much later than the one before means that machine or process slept."""
 
 _SUPERVISOR_EVERY_S = 1.0
+_LOGS_EVERY_S = 60.0
 
 
 class Guard:
@@ -40,7 +42,7 @@ class Guard:
 
     def run(self) -> None:
         """Guard until this home is gone."""
-        for beside in (self._look_again_and_again, self._keep_supervisor):
+        for beside in (self._look_again_and_again, self._keep_supervisor, self._keep_logs_short):
             threading.Thread(target=beside, daemon=True).start()
         clock = self._site.clock
         turn_s = clock.boottime_s()
@@ -74,6 +76,14 @@ class Guard:
             except Exception:  # as above
                 log.exception("the supervisor was not started again")
             self._site.clock.sleep(_SUPERVISOR_EVERY_S)
+
+    def _keep_logs_short(self) -> None:
+        while True:
+            try:
+                bound_logs(self._site.settings.state_dir)
+            except OSError as error:
+                log.warning("a log of a daemon is not shortened: %s; tried again", error)
+            self._site.clock.sleep(_LOGS_EVERY_S)
 
     def act(self) -> list[Instruction]:
         """Begin what the time calls for, and say what that is."""

@@ -22,8 +22,10 @@ from headway.model.job_text import kept_job
 from headway.model.lease import Lease
 from headway.model.run import ExitKind, RunState
 from headway.node.flowrun import live_flow
+from headway.node.frozen import FrozenFlows
 from headway.node.mending import Case, Mender, Mending, PrefectRun, same
 from headway.node.sweep import sweep
+from headway.node.told_ends import ToldEnds
 from headway.policy.demand import survives_the_site
 from headway.policy.reconcile import (
     FLOW_STARTS_WITHIN_S,
@@ -55,8 +57,10 @@ class Janitor:
         """Mend *site*'s node; *wake* is called, from any thread, when a round would find news."""
         self._site = site
         self._mender = Mender(site, wake)
+        self._frozen = FrozenFlows(site.clock)
         self._turn = ""
         self._turn_of_ends = ""
+        self._told_ends = ToldEnds(site)
         self._amiss = ""
 
     def unsettled(self, called: Collection[str] = (), *, whole: bool = True) -> list[RunRecord]:
@@ -65,7 +69,8 @@ class Janitor:
         The rest of the queue comes last: a slow server answers of the others first.
         A long line is asked about in turns: its runs cost nothing meanwhile, and
         a cancelled one that comes to its turn is not started in any case. So are
-        the ends that Prefect has not heard of. A round that is not *whole* leaves the line out.
+        the ends that Prefect has not heard of, and now and then those that it has. A round that
+        is not *whole* leaves the line and the latter out.
         """
         ledger, node, pool = self._site.ledger, self._site.settings.node, self._site.settings.pool
         open_runs = ledger.runs.on_node(node)
@@ -74,7 +79,7 @@ class Janitor:
             self._turn = waiting[-1].run_id if len(waiting) == _A_ROUND else ""
         untold = ledger.runs.untold(node, pool, self._turn_of_ends, _A_ROUND)
         self._turn_of_ends = untold[-1].run_id if len(untold) == _A_ROUND else ""
-        open_runs += waiting + untold
+        open_runs += waiting + untold + (self._told_ends.page() if whole else [])
         known = {run.run_id for run in open_runs}
         left = {lease.run_id for lease in ledger.leases.live(node) if lease.gang_rank == 0}
         left |= {container.run_id for container in self._site.runtime.containers()}
@@ -115,7 +120,8 @@ class Janitor:
         """
         ledger, node = self._site.ledger, self._site.settings.node
         # In this order: of a flow process that has ended every container is seen.
-        flows = {run.run_id: self._flow(run.run_id, starting) for run in runs}
+        alive = {run.run_id: live_flow(self._site.settings.state_dir, run.run_id) for run in runs}
+        self._frozen.kill(pid for pid in alive.values() if pid is not None)
         containers = {c.name: c for c in self._site.runtime.containers()}
         ids = [run.run_id for run in runs]
         starts = ledger.flow_starts.lately(ids, FLOW_STARTS_WITHIN_S)
@@ -134,7 +140,8 @@ class Janitor:
             failures = failed.get(run.run_id, Failures())
             case = Case(run, lease, name, said, starts.get(run.run_id, 0), failures)
             container, late = _state_of(containers.get(name)), run.run_id in overdue
-            mendings += self._look_after(case, flows[run.run_id], container, overdue=late)
+            flow = _flow(alive[run.run_id], starting=run.run_id in starting)
+            mendings += self._look_after(case, flow, container, overdue=late)
         self._guard_network()
         without_run = [each for name, each in containers.items() if name not in wanted]
         sweep(self._site, containers.values(), without_run)
@@ -151,11 +158,6 @@ class Janitor:
         except Exception:  # a supervisor's loop: one run must not keep it from the others
             log.exception("run %s (%s) was not looked after", case.run.name, case.run.run_id)
             return []
-
-    def _flow(self, run_id: str, starting: frozenset[str]) -> FlowProcess:
-        if live_flow(self._site.settings.state_dir, run_id) is not None:
-            return FlowProcess.ALIVE
-        return FlowProcess.STARTING if run_id in starting else FlowProcess.NONE
 
     def _guard_network(self) -> None:
         try:
@@ -227,6 +229,12 @@ class Janitor:
     def wait_for_stops(self) -> None:
         """Wait until the containers that are being stopped have stopped."""
         self._mender.stops.wait()
+
+
+def _flow(pid: int | None, *, starting: bool) -> FlowProcess:
+    if pid is not None:
+        return FlowProcess.ALIVE
+    return FlowProcess.STARTING if starting else FlowProcess.NONE
 
 
 def _in_line(run: RunRecord) -> bool:

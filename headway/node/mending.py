@@ -60,8 +60,7 @@ class Case:
     @property
     def fence(self) -> Fence:
         """The right to write for the run's attempt."""
-        own = self.lease is not None and self.lease.attempt == self.run.attempt
-        return self.lease.fence if self.lease is not None and own else self.run.unleased
+        return self.run.fence(self.lease)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +103,8 @@ class Mender:
             return False
         if action is Action.END_FLOW:
             end_flow(self._site, case.run.run_id)
+        elif action is Action.KILL_FLOW:
+            end_flow(self._site, case.run.run_id, signal.SIGKILL)
         elif action in _ON_LEASES:
             self._change_lease(action, case)
         else:
@@ -150,12 +151,12 @@ SUSPENDED = Exit(
 )
 
 
-def end_flow(site: Site, run_id: str) -> None:
-    """Ask the flow process of a run to leave, if there is one."""
+def end_flow(site: Site, run_id: str, how: signal.Signals = signal.SIGTERM) -> None:
+    """Ask the flow process of a run to leave, if there is one, or kill it."""
     pid = live_flow(site.settings.state_dir, run_id)
     if pid is not None:
         with suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGTERM)
+            os.kill(pid, how)
 
 
 def _stop_and_remove(site: Site, run: RunRecord, container: str) -> None:

@@ -1,4 +1,7 @@
-"""Folders of finished runs on this node: what they take, and letting go of the oldest."""
+"""Folders of finished runs on this node: what they take, and letting go of the oldest.
+
+A checkpoint goes earlier than the folder that it lies in: it is large, and only a retry needs it.
+"""
 
 import logging
 import os
@@ -14,6 +17,7 @@ from headway.ledger.records import RunRecord
 from headway.model.run import RunState
 from headway.node.flowrun import live_flow
 from headway.policy.retention import Finished, Removal, seconds, to_remove
+from headway.run.here import CHECKPOINT_FOLDER
 from headway.runtime.diskuse import used_bytes
 from headway.site import Site
 
@@ -27,20 +31,27 @@ Walk = Callable[[list[RunRecord]], Iterable[RunRecord]]
 
 
 def removals(
-    site: Site, *, keep_s: float | None, keep_bytes: int | None, walk: Walk = iter
+    site: Site,
+    *,
+    keep_s: float | None,
+    keep_bytes: int | None,
+    part: str = "",
+    walk: Walk = iter,
 ) -> list[Removal]:
     """What `remove` would be told to remove now. See `policy.retention.to_remove`.
 
     Runs that the ledger does not know stay: they may be another ledger's.
     """
+    folders = site.settings.runs_dir
     busy = _busy(site)
-    ended = [record for record in _records(site) if _is_over(site, record, busy)]
+    records = (each for each in _records(site) if (folders / each.run_id / part).is_dir())
+    ended = [record for record in records if _is_over(site, record, busy)]
     found = [
         Finished(
             record.run_id,
             record.name,
             record.ended_at,
-            used_bytes(site.settings.runs_dir / record.run_id),
+            used_bytes(folders / record.run_id / part),
         )
         for record in walk(ended)
         if record.ended_at is not None
@@ -48,8 +59,10 @@ def removals(
     return to_remove(found, site.ledger.now(), keep_s=keep_s, keep_bytes=keep_bytes)
 
 
-def remove(site: Site, run_id: str) -> bool:
+def remove(site: Site, run_id: str, part: str = "") -> bool:
     """Remove the folder of a finished run; False when somebody is at work on it after all.
+
+    With *part* only the folder of this name in it.
 
     No link is followed. A removal that was killed is completed by the next one.
 
@@ -62,8 +75,8 @@ def remove(site: Site, run_id: str) -> bool:
         return False
     if not _is_over(site, record, _busy(site)):
         return False
-    folder = site.settings.runs_dir / record.run_id
-    gone = folder.with_name(f"{_GONE}{secrets.token_hex(8)}")
+    folder = site.settings.runs_dir / record.run_id / part
+    gone = site.settings.runs_dir / f"{_GONE}{secrets.token_hex(8)}"
     if folder.is_symlink() or not folder.is_dir():
         return False
     folder.rename(gone)
@@ -81,18 +94,23 @@ def complete_removals(site: Site) -> None:
 def tidy(site: Site) -> int:
     """Remove what the operator's settings of this node let go of; how many."""
     settings = site.node_settings
-    if settings.keep_days is None and settings.keep_size is None:
+    checkpoint_s = seconds(settings.keep_checkpoint_days)
+    done = _tidy(site, keep_s=checkpoint_s, keep_bytes=None, part=CHECKPOINT_FOLDER)
+    return done + _tidy(site, keep_s=seconds(settings.keep_days), keep_bytes=settings.keep_size)
+
+
+def _tidy(site: Site, *, keep_s: float | None, keep_bytes: int | None, part: str = "") -> int:
+    if keep_s is None and keep_bytes is None:
         return 0
     done = 0
-    for removal in removals(
-        site, keep_s=seconds(settings.keep_days), keep_bytes=settings.keep_size
-    ):
+    for removal in removals(site, keep_s=keep_s, keep_bytes=keep_bytes, part=part):
+        what = " of ".join(filter(None, (part, f"run {removal.run.run_id}")))
         try:
-            done += remove(site, removal.run.run_id)
+            done += remove(site, removal.run.run_id, part)
         except OSError as error:
-            log.warning("run %s was not removed: %s", removal.run.run_id, error)
+            log.warning("%s was not removed: %s", what, error)
         else:
-            log.info("run %s was removed: %s", removal.run.run_id, removal.why)
+            log.info("%s was removed: %s", what, removal.why)
     return done
 
 

@@ -48,6 +48,10 @@ class Kind(enum.StrEnum):
     """A row of the ledger that cannot be read."""
 
 
+BY_FIX = "`headway doctor --invariants --fix`"
+"""What no janitor mends by itself."""
+
+
 @dataclass(frozen=True, slots=True)
 class Finding:
     """One thing that is not as it should be."""

@@ -11,7 +11,7 @@ from datetime import datetime
 from headway.model.lease import Lease, Sharing
 from headway.model.node import Node
 from headway.model.run import GRANTED, RunState
-from headway.policy.audit import Finding, Kind, SeenRun, Snapshot, janitor_of, named
+from headway.policy.audit import BY_FIX, Finding, Kind, SeenRun, Snapshot, janitor_of, named
 from headway.policy.leftovers import left_on_the_node
 from headway.policy.told import prefect_disagrees
 from headway.units import format_size
@@ -94,16 +94,15 @@ def _why_wrong(lease: Lease, run: SeenRun | None, nodes: set[str]) -> str:
 def _granted(seen: Snapshot) -> Iterator[Finding]:
     """Granted runs have a lease; running ones something that runs."""
     own = {(each.run_id, each.attempt) for each in seen.ledger.leases if each.gang_rank == 0}
-    here = seen.here
+    here, nodes = seen.here, {node.name for node in seen.ledger.nodes}
     containers = None if here.containers is None else {each.run_id for each in here.containers}
     for run in seen.ledger.runs.values():
         if run.state not in GRANTED:
             continue
         if (run.run_id, run.attempt) not in own:
             what = f"{named(run.run_id, run)} is {run.state.value} on {run.node} without a lease"
-            yield Finding(
-                Kind.NO_LEASE, run.run_id, what, None, janitor_of(run.node), under_way=False
-            )
+            mends = _mends_granted(run.node, nodes)
+            yield Finding(Kind.NO_LEASE, run.run_id, what, None, mends, under_way=False)
         begun = run.state is RunState.RUNNING and run.node == here.node
         if begun and containers is not None and run.run_id not in {*containers, *here.flows}:
             what = f"{named(run.run_id, run)} runs here with neither container nor flow process"
@@ -111,6 +110,12 @@ def _granted(seen: Snapshot) -> Iterator[Finding]:
             yield Finding(
                 Kind.NO_PROCESS, run.run_id, what, None, janitor_of(run.node), under_way=young
             )
+
+
+def _mends_granted(node: str | None, nodes: set[str]) -> str:
+    if node is None:
+        return "you: no node's janitor sees it; cancel it, and submit it again"
+    return janitor_of(node) if node in nodes else _BY_REMOVAL
 
 
 def _promised(seen: Snapshot) -> Iterator[Finding]:
@@ -217,7 +222,7 @@ def _ports(seen: Snapshot) -> Iterator[Finding]:
             f"{port.node}:{port.port}:{port.lease_id}",
             f"port {port.port} of {port.node} is kept: {why}",
             None,
-            "nobody: nothing gets this port until its row of lease_port is deleted; report it",
+            BY_FIX,
             under_way=False,
         )
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from headway.model.run import GRANTED, ExitKind, RunState
-from headway.policy.audit import Finding, Kind, Lying, Place, Snapshot, janitor_of, named
+from headway.policy.audit import BY_FIX, Finding, Kind, Lying, Place, Snapshot, janitor_of, named
 
 
 def left_on_the_node(seen: Snapshot) -> Iterator[Finding]:
@@ -93,7 +93,7 @@ def _why_left(seen: Snapshot, it: Lying) -> str:
 
 _KINDS = {Place.CGROUP: Kind.CGROUP, Place.DATA_SET: Kind.STAGED, Place.PARTIAL: Kind.STAGED}
 _MENDS = {
-    Place.CHECKPOINT: "`headway doctor --invariants --fix`",
+    Place.CHECKPOINT: BY_FIX,
     Place.RUN: "you: look whether anybody needs it, and remove it",
 }
 

@@ -145,6 +145,8 @@ class Action(enum.StrEnum):
     """Stop with the job's grace time, then remove, and see that it is gone."""
     END_FLOW = "end_flow"
     """Ask the flow process to leave: its run is no longer its own."""
+    KILL_FLOW = "kill_flow"
+    """Kill the flow process, which has begun nothing in all the time that it had."""
     RELEASE = "release"
     """Release lease, ports and staged copies; only after the container is gone."""
     NOTE_TOLD = "note_told"
@@ -218,9 +220,12 @@ def _reschedule(seen: Situation) -> Actions:
 
 
 def _after_the_end(seen: Situation) -> Actions:
-    if seen.flow is not FlowProcess.NONE:
-        return _free(seen)  # it also tells Prefect itself
-    return (*_free(seen), *_tell_the_end(seen))
+    if seen.flow is FlowProcess.NONE:
+        return (*_free(seen), *_tell_the_end(seen))
+    # The flow also tells Prefect itself. Before its container is there, as while it copies data,
+    # nothing tells it that somebody else has ended its run; its clean-up releases the lease.
+    unaware = seen.exit_kind is ExitKind.CANCELLED and seen.has_lease
+    return _take_from_flow(seen) if unaware else _free(seen)
 
 
 def _tell_the_end(seen: Situation) -> Actions:
@@ -271,10 +276,12 @@ def _suspend(seen: Situation) -> Actions:
 def _granted(seen: Situation) -> Actions:
     if seen.flow is FlowProcess.NONE:
         return _resume(seen)
+    late = seen.overdue and seen.state is RunState.CLAIMED and not seen.is_rank
+    if late and seen.container is Container.NONE:
+        # One that is alive and hangs would keep every later one from the run.
+        kill = (Action.KILL_FLOW,) if seen.flow is FlowProcess.ALIVE else ()
+        return (Action.GIVE_BACK, *kill, *_reschedule(seen))
     if seen.flow is FlowProcess.STARTING:
-        late = seen.overdue and seen.state is RunState.CLAIMED and not seen.is_rank
-        if late and seen.container is Container.NONE:
-            return (Action.GIVE_BACK, *_reschedule(seen))
         return ()
     # Its flow goes on, whatever was written over its state since.
     wrong = seen.prefect in {PrefectView.CRASHED, PrefectView.SCHEDULED}

@@ -1,4 +1,4 @@
-"""Which finished runs' folders a node lets go of: by age, then by size."""
+"""Which finished runs' folders and checkpoints a node lets go of: by age, then by size."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from headway.units import DAY_S, format_duration, format_size
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """The folder of a run that has ended and that nobody is at work on."""
+    """What lies here of a run that has ended and that nobody is at work on."""
 
     run_id: str
     name: str
@@ -19,7 +19,7 @@ class Finished:
 
 @dataclass(frozen=True, slots=True)
 class Removal:
-    """One folder to remove, and why."""
+    """What is to be removed of one run, and why."""
 
     run: Finished
     why: str

@@ -26,6 +26,8 @@ RANK = "rank"
 """One node's part of a gang."""
 DEPLOYMENT = "train/default"
 DEPLOYMENTS = {FLOW: DEPLOYMENT, RANK: "rank/gang"}
+REGISTERED = (*DEPLOYMENTS.values(), "estimate/estimate", "retrain-estimators/nightly")
+"""All deployments that `headway up` registers."""
 """What is copied for a further work pool; a list of deployments shows the second part alone."""
 _COPIED = (
     *("flow_id", "entrypoint", "path", "pull_steps", "description", "tags"),
@@ -195,6 +197,18 @@ class PrefectServer:
     def has_deployment(self) -> bool:
         """Whether `train/default` is registered there."""
         return self._has(f"/deployments/name/{DEPLOYMENT}")
+
+    def has_all(self, node: str) -> bool:
+        """Whether what `headway up` registers for *node* is there: somebody may have deleted it."""
+        try:
+            deployments = [self._call("GET", f"/deployments/name/{name}") for name in REGISTERED]
+        except LookupError:
+            return False
+        documents = (("node", node), ("line", "site"), ("container-policy", "site"))
+        return all(each["work_pool_name"] for each in deployments) and all(
+            self._has(f"/block_types/slug/headway-{kind}/block_documents/name/{_part(name)}")
+            for kind, name in documents
+        )
 
     def _deployment(self, pool: str | None) -> dict[str, Any]:
         try:

@@ -21,6 +21,9 @@ from headway.settings import Settings
 from headway.site import Site, as_ids
 from headway.staging.cache import StagedDataset
 
+CHECKPOINT_FOLDER = "checkpoint"
+"""In a run's folder: what a retry goes on from."""
+
 
 def container_name(run_id: str, attempt: int) -> str:
     """The one name of an attempt's container: one name, so one container, whatever dies."""
@@ -196,4 +199,4 @@ def forget_secrets(settings: Settings, container: str) -> None:
 
 def forget_checkpoint(settings: Settings, run_id: str) -> None:
     """Remove the checkpoint of a run that ended well; from any other a retry goes on."""
-    shutil.rmtree(settings.runs_dir / run_id / "checkpoint", ignore_errors=True)
+    shutil.rmtree(settings.runs_dir / run_id / CHECKPOINT_FOLDER, ignore_errors=True)

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from headway.errors import InvalidInput
 from headway.model.lease import Lease
-from headway.run.here import NodeAttempt
+from headway.run.here import CHECKPOINT_FOLDER, NodeAttempt
 from headway.run.profiling import wrapping
 from headway.runtime import secretfiles
 from headway.runtime.port import BindMount, ContainerSpec
@@ -18,9 +18,10 @@ def container_spec(attempt: NodeAttempt, lease: Lease) -> ContainerSpec:
     """The container of an attempt that may use *lease*; its directories are made."""
     site, job = attempt.site, attempt.job
     attempt.made("log")
+    checkpoint = attempt.made(CHECKPOINT_FOLDER)
     mounts = {
         "HEADWAY_OUTPUTS": BindMount(attempt.made("outputs"), OUTPUTS, read_only=False),
-        "HEADWAY_CHECKPOINT": BindMount(attempt.made("checkpoint"), CHECKPOINT, read_only=False),
+        "HEADWAY_CHECKPOINT": BindMount(checkpoint, CHECKPOINT, read_only=False),
     }
     if attempt.dataset is not None:
         path = attempt.dataset.path

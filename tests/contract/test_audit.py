@@ -92,6 +92,15 @@ def test_what_must_not_be_in_the_ledger_is_found(ledger: Ledger) -> None:
     assert lease.host_memory_bytes == 64 * MIB
 
 
+def test_a_port_of_a_released_lease_is_let_go_and_no_other(ledger: Ledger) -> None:
+    granted(ledger, FIRST)
+    execute(ledger, "UPDATE lease SET released_at = granted_at")
+    ledger.leases.forget_stray_ports()
+    kept = granted(ledger, SECOND)
+    ledger.leases.forget_stray_ports()
+    assert ledger.audit.read().ports == (HeldPort("here", 9000, kept.lease_id),)
+
+
 @pytest.mark.parametrize("content", ['"no object"', '{"name": "of another version"}'])
 def test_a_row_that_cannot_be_read_is_named(ledger: Ledger, content: str) -> None:
     execute(ledger, "UPDATE run SET job = :job WHERE run_id = :id", job=content, id=SECOND)

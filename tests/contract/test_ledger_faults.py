@@ -1,7 +1,8 @@
 """Faults of the database and of whoever writes to it: nothing is lost, nothing granted twice."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from pathlib import Path
 from random import Random
 
 import psycopg
@@ -11,11 +12,13 @@ from sqlalchemy.exc import DBAPIError
 
 from headway.errors import LedgerUnreachable, SchemaMismatch
 from headway.ledger import Ledger, database
-from headway.model.lease import Lease
-from headway.model.run import RunState
+from headway.model.lease import Lease, Wait
+from headway.model.run import Measurement, RunState
 from tests.support import ledger_faults as faults
 from tests.support import lost_answers
 from tests.support import postgresql as postgresql_support
+from tests.support.fence import fence_of, release
+from tests.support.small_disk import filled, small_disk
 
 KILLS = 25
 
@@ -28,17 +31,14 @@ def ledger(ledger_url: str) -> Iterator[Ledger]:
     opened.close()
 
 
-def test_whoever_writes_may_be_killed_at_any_moment(ledger_url: str, ledger: Ledger) -> None:
+def test_whoever_writes_may_be_killed_at_any_moment(ledger: Ledger) -> None:
     runs = [f"run-{number}" for number in range(3)]
     for run_id in runs:
         faults.enqueue(ledger, run_id)
     for number in range(KILLS):
-        ledger.close()  # no connection may be open over a fork
-        faults.killed_once(ledger_url, runs, number)
+        faults.killed_once(ledger, runs, number)
         assert faults.broken(ledger, runs) == []
-    chance = Random(1)
-    while left := [run for run in map(ledger.runs.get, runs) if not faults.is_over(ledger, run)]:
-        faults.next_step(ledger, left[0], chance)
+    faults.bring_to_their_end(ledger, runs, Random(1))
 
 
 def test_a_submission_killed_before_its_commit_is_handed_in_again_once(
@@ -63,20 +63,39 @@ def test_what_was_committed_and_reported_failed_is_done_once(ledger: Ledger) -> 
     assert faults.broken(ledger, [each.run_id for each in wanted]) == []
 
 
-def test_a_full_disk_is_said_and_nothing_is_half_there(tmp_path) -> None:
-    ledger = Ledger.open(f"sqlite:///{tmp_path / 'ledger.db'}")
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.postgresql)])
+def on_small_disk(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Path, str]]:
+    """A disk of its own, and the address of a ledger on it."""
+    with ExitStack() as stack:
+        if request.param == "sqlite":
+            disk = stack.enter_context(small_disk(tmp_path / "disk", 2))
+            yield disk, f"sqlite:///{disk / 'ledger.db'}"
+        else:
+            if reason := postgresql_support.why_none():
+                pytest.skip(reason)
+            disk = stack.enter_context(small_disk(tmp_path / "disk", 100))
+            server = stack.enter_context(postgresql_support.server(disk=str(disk)))
+            yield disk, postgresql_support.new_database(server)
+
+
+def test_a_device_without_room_loses_nothing_that_was_acknowledged(
+    on_small_disk: tuple[Path, str],
+) -> None:
+    disk, url = on_small_disk
+    acknowledged: list[str] = []
+    ledger = Ledger.open(url)
     faults.prepare(ledger)
-    with ledger._database.engine.connect() as connection:  # the pool gives out the same one
-        pages = connection.exec_driver_sql("PRAGMA page_count").scalar_one()
-        connection.exec_driver_sql(f"PRAGMA max_page_count={pages + 2}")
-    with pytest.raises(LedgerUnreachable, match="full"):
-        _enqueue_many(ledger, 1000)
-    kept = len(ledger.runs.waiting("gpu"))
-    assert 0 < kept < 1000
-    with ledger._database.engine.connect() as connection:
-        connection.exec_driver_sql("PRAGMA max_page_count=1000000")
+    faults.enqueue(ledger, "held")
+    lease = ledger.leases.admit("held", faults.NODES[0], faults.DEMAND, reading=None, ttl_s=900.0)
+    assert isinstance(lease, Lease)
+    with filled(disk):
+        with pytest.raises(LedgerUnreachable, match=r"(?i)full|space"):
+            _enqueue_many(ledger, 500, acknowledged.append)
+        assert ledger.leases.of_run("held") == lease, "what is there can still be read"
+    assert {run.run_id for run in ledger.runs.waiting("gpu")} == set(acknowledged)
     faults.enqueue(ledger, "afterwards")
-    assert len(ledger.runs.waiting("gpu")) == kept + 1
+    ledger.runs.begin(lease.fence, container="c", runtime="process", ttl_s=900.0)
+    assert faults.broken(ledger, [*acknowledged, "held", "afterwards"]) == []
     ledger.close()
 
 
@@ -159,9 +178,52 @@ def test_an_upgrade_killed_at_any_statement_is_done_by_the_next(empty_database_u
     ledger.close()
 
 
-def _enqueue_many(ledger: Ledger, runs: int) -> None:
+def test_an_upgrade_killed_at_any_statement_keeps_live_leases(
+    ledger: Ledger, ledger_url: str
+) -> None:
+    """One run is under way, one is claimed, one waits, one has ended; the tables are of 0006."""
+    leases = {}
+    for run_id in ("running", "claimed", "ended"):
+        faults.enqueue(ledger, run_id)
+        leases[run_id] = ledger.leases.admit(
+            run_id, faults.NODES[run_id == "ended"], faults.DEMAND, reading=None, ttl_s=900.0
+        )
+    for run_id in ("running", "ended"):
+        fence = fence_of(ledger, run_id)
+        ledger.leases.take_up(fence)
+        ledger.runs.begin(fence, container="c", runtime="process", ttl_s=900.0)
+    ledger.runs.finish(fence_of(ledger, "ended"), faults.OK, Measurement())
+    release(ledger, "ended")
+    faults.enqueue(ledger, "waiting")
+    ids = [*leases, "waiting"]
+    runs, live = ledger.runs.of(ids), ledger.leases.live()
+    ledger.close()
+    faults.take_back_to_0006(ledger_url)
+    undone = 0
+    for moment in range(1, 40, 4):
+        faults.killed_at(ledger_url, moment, lambda _: None, migrate=True)
+        undone += ledger._database.schema_version() == "0006"
+        ledger.close()
+    assert undone > 4, "nobody was killed in the midst of it"
+    after = Ledger.open(ledger_url)
+    assert [each.fence for each in after.leases.live()] == [each.fence for each in live]
+    assert [each.expires_at for each in after.leases.live()] == [each.expires_at for each in live]
+    found = after.runs.of(ids)
+    assert {each: found[each].state for each in ids} == {each: runs[each].state for each in ids}
+    assert found["ended"].told_end_at is not None, "Prefect would be asked about every old run"
+    answer = after.leases.admit(
+        "waiting", faults.NODES[0], faults.DEMAND, reading=None, ttl_s=900.0
+    )
+    assert isinstance(answer, Wait), "two leases were live there, and no more fit"
+    after.runs.finish(fence_of(after, "running"), faults.OK, Measurement())
+    assert faults.broken(after, ids) == []
+    after.close()
+
+
+def _enqueue_many(ledger: Ledger, runs: int, done: Callable[[str], None]) -> None:
     for number in range(runs):
         faults.enqueue(ledger, f"run-{number}")
+        done(f"run-{number}")
 
 
 def _connect_often(url: str, stack: ExitStack) -> None:

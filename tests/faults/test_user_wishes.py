@@ -16,7 +16,14 @@ from headway.ledger import Ledger
 from headway.model.run import RunState
 from headway.settings import read_settings
 from tests.faults.test_kills import assert_nothing_is_left, started
-from tests.support.site import PATIENCE_S, LiveSite, sleeper, wait_for
+from tests.support.site import (
+    PATIENCE_S,
+    LiveSite,
+    free_port,
+    sleeper,
+    wait_for,
+    within_this_process,
+)
 
 pytestmark = pytest.mark.prefect
 
@@ -91,6 +98,24 @@ def test_a_run_whose_worker_was_replaced_is_cancelled_all_the_same(
     assert (view["state"], view["exit"]["kind"]) == ("Cancelled", "cancelled"), view
     assert_nothing_is_left(site, run_id)
     wait_for(lambda: told(ledger, run_id), lambda: "its end was not told")
+
+
+def test_a_run_is_cancelled_although_no_prefect_server_answers(
+    process_site: LiveSite, tmp_path: Path, ledger: Ledger
+) -> None:
+    site = process_site
+    run_id = started(site, tmp_path, "cancel-in-an-outage", steps=2400)
+    nobody = site.env | {"PREFECT_API_URL": f"http://127.0.0.1:{free_port()}/api"}
+    done = within_this_process(("cancel", "cancel-in-an-outage", "--json"), nobody)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == {"run_id": run_id, "state": "Cancelling"}
+    view = site.until(run_id, "Cancelled", "Crashed", "Failed", "Completed")
+    assert (view["state"], view["exit"]["kind"]) == ("Cancelled", "cancelled"), view
+    assert "cancelled by OS user " in view["exit"]["message"]
+    assert_nothing_is_left(site, run_id)
+    wait_for(lambda: told(ledger, run_id), lambda: "its end was not told")
+    again = within_this_process(("cancel", "cancel-in-an-outage"), nobody)
+    assert "it had ended before, nothing was cancelled" in again.stdout, again
 
 
 def test_a_flow_killed_behind_the_end_of_its_run_leaves_the_state_of_the_ledger(

@@ -24,7 +24,7 @@ from headway.settings import Settings
 from headway.site import LINE, Site
 from headway.this_node import adopt
 from headway.units import GIB
-from tests.support.api import serving
+from tests.support.api import bearer, serving
 from tests.support.fence import fence_of
 
 JOB = {"name": "digits", "image": "python:3.11", "command": ["python", "train.py"]}
@@ -51,7 +51,9 @@ def site(ledger_url: str, tmp_path: Path) -> Iterator[Site]:
 
 @pytest.fixture
 def client(site: Site) -> Iterator[httpx.Client]:
-    with serving(site) as url, httpx.Client(base_url=url, timeout=60) as opened:
+    headers = bearer(site)
+    with serving(site) as url, httpx.Client(base_url=f"{url}/v1", headers=headers) as opened:
+        opened.timeout = 60
         yield opened
 
 
@@ -120,8 +122,9 @@ def test_a_run_of_an_impossible_name_is_not_found(client: httpx.Client, path: st
 def test_every_path_is_documented(client: httpx.Client) -> None:
     paths = client.get("/openapi.json").json()["paths"]
     assert set(paths) == {
-        "/runs", "/runs/{run}", "/runs/{run}/progress", "/nodes", "/queue", "/estimates",
-        "/metrics",
+        "/v1/runs", "/v1/runs/{run}", "/v1/runs/{run}/progress", "/v1/runs/{run}/cancel",
+        "/v1/runs/{run}/retry", "/v1/nodes", "/v1/queue", "/v1/estimates", "/v1/metrics",
+        "/v1/health",
     }  # fmt: skip
     assert all(op["description"] for path in paths.values() for op in path.values())
 

@@ -1,5 +1,6 @@
-"""The server and the node of deployments/compose.yaml, with what it gives them, as processes."""
+"""Server, guard and node of deployments/compose.yaml, with what it gives them, as processes."""
 
+import json
 import os
 import signal
 import subprocess
@@ -7,6 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 from ruamel.yaml import YAML
 
@@ -39,6 +41,7 @@ def test_what_compose_starts_is_a_site_with_a_node(postgresql: str, tmp_path: Pa
     }
     started: list[subprocess.Popen[bytes]] = []
     homes = {name: tmp_path / name for name in ("server", "node")}
+    homes["guard"] = homes["node"]
     env = {
         name: service(compose, name, put) | {"HEADWAY_HOME": str(home)}
         for name, home in homes.items()
@@ -46,12 +49,13 @@ def test_what_compose_starts_is_a_site_with_a_node(postgresql: str, tmp_path: Pa
     sites = {name: LiveSite(homes[name], "process", port, **env[name]) for name in homes}
     node = sites["node"]
     try:
-        for name, home in homes.items():
-            home.mkdir(mode=0o700)
+        for name in ("server", "guard", "node"):
+            home = homes[name]
+            home.mkdir(mode=0o700, exist_ok=True)
             program, *words = compose["services"][name]["command"]
             # As `restart: unless-stopped` would, until the server answers.
             again = ["/bin/sh", "-c", 'until "$@"; do sleep 1; done', "sh", BIN / program, *words]
-            with (home / "log").open("wb") as log:
+            with (home / f"{name}.log").open("wb") as log:
                 started.append(
                     subprocess.Popen(
                         again, env=sites[name].env, cwd=ROOT, stdout=log, stderr=log,
@@ -63,6 +67,9 @@ def test_what_compose_starts_is_a_site_with_a_node(postgresql: str, tmp_path: Pa
         assert node.auth() == sites["server"].auth() == "headway:shipped"
         run_id = node.submit(tmp_path)
         assert node.until(run_id, "Completed", "Failed")["node"] == "node-1"
+        record = json.loads((node.home / "state/guard.json").read_text())
+        of_its_service = psutil.Process(started[1].pid).children(recursive=True)
+        assert record["pid"] in [each.pid for each in of_its_service]
     finally:
         node.run("down")
         for process in started:
@@ -72,4 +79,4 @@ def test_what_compose_starts_is_a_site_with_a_node(postgresql: str, tmp_path: Pa
 
 
 def logs(folder: Path) -> str:
-    return "\n".join(path.read_text()[-2000:] for path in folder.glob("*/log"))
+    return "\n".join(path.read_text()[-2000:] for path in folder.glob("*/*.log"))

@@ -17,7 +17,7 @@ from headway.clock import SystemClock
 from headway.settings import Settings
 from headway.site import Site
 from tests.support import postgresql as databases
-from tests.support.api import serving
+from tests.support.api import bearer, serving
 from tests.support.lived_in import ENDED, NODE, RUNNING, populate
 from tests.support.prometheus import query, scraping, until, why_none
 
@@ -62,7 +62,8 @@ def prometheus(site: Site, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     """It has scraped the site twice and evaluated its rules."""
     if reason := why_none():
         pytest.skip(reason)
-    with serving(site) as url, scraping(url, tmp_path_factory.mktemp("prometheus")) as client:
+    folder = tmp_path_factory.mktemp("prometheus")
+    with serving(site) as url, scraping(url, bearer(site), folder) as client:
         until(lambda: bool(query(client, 'ALERTS{alertstate="firing"}')))
         until(lambda: bool(query(client, "count_over_time(headway_traces[1m]) > 1")))
         yield client

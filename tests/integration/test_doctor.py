@@ -8,12 +8,16 @@ from pathlib import Path
 import pytest
 from sqlalchemy import text
 
+from headway.admin import doctor
 from headway.admin.invariants import examine, mend, mended
+from headway.admin.node_removal import remove_node
 from headway.clock import SystemClock
 from headway.errors import RuntimeFailure, SiteUnreachable
+from headway.ledger import Ledger
 from headway.model.job import TrainingJob
 from headway.model.lease import Demand, Lease
 from headway.model.run import Exit, ExitKind, Measurement
+from headway.policy.audit import Kind
 from headway.prefect.client import ListedRun, PrefectServer
 from headway.runtime import secretfiles
 from headway.settings import Settings
@@ -145,3 +149,26 @@ def test_containers_are_unknown_while_the_runtime_is_away(
     found = examine(site, server)
     assert "containers" in found.unknown[0]
     assert kinds(mend(site, server, found).broken) == kinds(found.broken) == ["lease", "untold"]
+
+
+def test_a_lease_on_a_node_that_is_gone_goes_as_doctor_says(site: Site) -> None:
+    finish(site, RUN)
+    with site.ledger._database.engine.begin() as connection:
+        connection.execute(text("UPDATE node SET removed_at = heartbeat_at"))
+    server = Prefect({RUN: "COMPLETED", OTHER: "SCHEDULED"})
+    (found,) = (each for each in examine(site, server).broken if each.kind is Kind.LEASE)
+    assert "`headway node remove`, given again" in found.mends
+    remove_node(site, server, "here")
+    assert site.ledger.leases.live("here") == []
+
+
+def test_a_home_without_a_ledger_is_one_failed_check_and_the_others_go_on(tmp_path: Path) -> None:
+    site = Site(Settings(home=tmp_path / "none", node="here"), SystemClock(), Ledger.find)
+    found = {each.what: each for each in doctor.examine(site, Prefect({}))}
+    assert not found["ledger"].ok
+    assert "start a site with `headway up`" in found["ledger"].found
+    unknown = [each.what for each in found.values() if each.found == doctor.NEEDS_LEDGER]
+    assert unknown == ["container runtime"]
+    assert {"GPUs", "disk", "worker of this node", "Prefect server"} <= found.keys()
+    assert found["disk"].ok
+    assert not (tmp_path / "none").exists()

@@ -1,8 +1,14 @@
 """The janitor on a real ledger and the process runtime, after deaths between two writes."""
 
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
+import psutil
 import pytest
 
 from headway.clock import SystemClock
@@ -10,15 +16,18 @@ from headway.model.job import TrainingJob
 from headway.model.lease import Demand, Lease
 from headway.model.run import Exit, ExitKind, Measurement, RunState
 from headway.node.flowlock import hold_flow
+from headway.node.frozen import FROZEN_S
 from headway.node.janitor import Janitor, PrefectRun
 from headway.policy.reconcile import FLOW_STARTS_WITHIN_S, MAX_FLOW_STARTS, PrefectView
 from headway.settings import Settings
 from headway.site import Site
+from headway.testing.clock import FakeClock
 from headway.this_node import join_site
 from headway.units import MIB
 from tests.support.containers import create_container
 from tests.support.fence import fence_of, release
 from tests.support.queued import enqueue
+from tests.support.site import wait_for
 
 RUN = "00000000-0000-4000-8000-000000000001"
 RANK = "00000000-0000-4000-8000-000000000002"
@@ -189,6 +198,70 @@ def test_a_run_whose_flow_processes_never_take_it_up_ends_with_the_reason(site: 
     assert ended is not None
     assert ended.kind is ExitKind.INFRASTRUCTURE
     assert f"{MAX_FLOW_STARTS} flow processes of it died within" in ended.message
+
+
+HOLDS = """\
+import sys, time
+from headway.node.flowlock import hold_flow
+with hold_flow(*sys.argv[1:]):
+    print(flush=True)
+    time.sleep(600)
+"""
+
+
+@contextmanager
+def flow_process(site: Site) -> Iterator[subprocess.Popen[bytes]]:
+    """Another process holds the run's lock, and does nothing."""
+    command = [sys.executable, "-c", HOLDS, str(site.settings.state_dir), RUN]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def test_a_flow_process_that_hangs_before_it_takes_its_claim_up_is_killed(site: Site) -> None:
+    lease = site.ledger.leases.admit(
+        RUN, "here", DEMAND, reading=None, ttl_s=60.0, start_limit_s=-1.0
+    )
+    assert isinstance(lease, Lease)
+    with flow_process(site) as process:
+        process.send_signal(signal.SIGSTOP)
+        mend(site)
+        assert process.wait(60) == -signal.SIGKILL
+    assert site.ledger.runs.get(RUN).state is RunState.WAITING
+    assert site.ledger.leases.of_run(RUN) is None
+
+
+def test_a_flow_process_that_is_frozen_later_is_killed_after_a_minute(site: Site) -> None:
+    lease = admit(site)
+    site.ledger.leases.take_up(lease.fence)
+    clock = site.clock = FakeClock()
+    janitor = Janitor(site)
+
+    def round_() -> None:
+        janitor.round(janitor.unsettled(), {RUN: PrefectRun(PrefectView.ACTIVE)}, frozenset())
+
+    with flow_process(site) as process:
+        for _ in range(2):
+            process.send_signal(signal.SIGSTOP)
+            wait_for(lambda: psutil.Process(process.pid).status() == psutil.STATUS_STOPPED, str)
+            round_()
+            clock.sleep(FROZEN_S - 1.0)
+            round_()  # not long enough
+            process.send_signal(signal.SIGCONT)
+            wait_for(lambda: psutil.Process(process.pid).status() != psutil.STATUS_STOPPED, str)
+            round_()  # what it was before does not count
+        process.send_signal(signal.SIGSTOP)
+        wait_for(lambda: psutil.Process(process.pid).status() == psutil.STATUS_STOPPED, str)
+        round_()
+        clock.sleep(FROZEN_S)
+        round_()
+        assert process.wait(60) == -signal.SIGKILL
+    round_()
+    assert site.ledger.runs.get(RUN).state is RunState.WAITING
 
 
 def test_a_claim_past_its_deadline_goes_back_whatever_the_worker_believes(site: Site) -> None:

@@ -3,12 +3,16 @@
 Whether or not a flow process is there, and whatever Prefect said before.
 """
 
+import json
+import os
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from headway.clock import SystemClock
+from headway.errors import SiteRefused
+from headway.gateway.cancel import cancel_in_ledger
 from headway.model.job import TrainingJob
 from headway.model.lease import Demand, Lease
 from headway.model.run import Exit, ExitKind, Measurement, RunState
@@ -16,10 +20,13 @@ from headway.node import janitor as janitor_module
 from headway.node.flowlock import hold_flow
 from headway.node.janitor import Janitor
 from headway.node.mending import Mending, PrefectRun
+from headway.node.told_ends import PAGE_EVERY_S
 from headway.policy.reconcile import Action, PrefectView, Situation
+from headway.prefect.client import PrefectServer
 from headway.runtime.port import ContainerState
 from headway.settings import Settings
 from headway.site import Site
+from headway.testing.clock import FakeClock
 from headway.this_node import join_site
 from headway.units import MIB
 from headway.views.queue_document import line_views
@@ -27,6 +34,7 @@ from headway.views.run_document import ledger_state
 from tests.support.containers import create_container
 from tests.support.fence import fence_of, release
 from tests.support.queued import enqueue
+from tests.support.site import free_port, within_this_process
 
 RUN = "00000000-0000-4000-8000-000000000001"
 OTHER = "00000000-0000-4000-8000-000000000002"
@@ -50,6 +58,26 @@ def begin(site: Site, run_id: str = RUN) -> str:
     site.ledger.runs.begin(lease.fence, container=name, runtime="process", ttl_s=60.0)
     site.runtime.start(name)
     return name
+
+
+@pytest.mark.parametrize("view", [PrefectView.ACTIVE, PrefectView.FAILED, PrefectView.PAUSED])
+def test_an_acknowledged_end_that_was_overwritten_is_told_again_though_nobody_heard_of_it(
+    site: Site, view: PrefectView
+) -> None:
+    site.ledger.runs.finish(fence_of(site.ledger, RUN), Exit(ExitKind.OK, 0, "done"), Measurement())
+    site.ledger.runs.told(RUN, 1)
+    clock = site.clock = FakeClock()
+    janitor = Janitor(site)
+
+    def found() -> list[Action]:
+        runs = janitor.unsettled()
+        said = {RUN: PrefectRun(view)}
+        return [each.action for each in janitor.round(runs, said, frozenset())]
+
+    assert found() == [Action.SET_FINAL]
+    assert found() == []  # it is asked about once a minute, no more
+    clock.sleep(PAGE_EVERY_S)
+    assert found() == [Action.SET_FINAL]
 
 
 STUBBORN = ("python3", "-c", "import signal, time; signal.signal(15, lambda *_: 0); time.sleep(60)")
@@ -97,6 +125,71 @@ def test_a_cancel_is_in_the_ledger_at_once_and_no_grace_time_holds_up_others(
     assert {each.action for each in told} == {Action.SET_FINAL}
     assert look(site, janitor, PrefectView.CANCELLED) == []
     assert site.ledger.runs.get(RUN).told_end_at is not None
+
+
+@pytest.mark.parametrize("held", ["", "here", "before"], ids=["waits", "runs", "holds the last"])
+def test_a_cancel_needs_no_prefect_server(site: Site, held: str) -> None:
+    """Its command ends the run in the ledger; the janitor stops what runs, and asks nobody."""
+    if held:
+        begin(site)
+    if held == "before":
+        lost = Exit(ExitKind.INFRASTRUCTURE, None, "gone")
+        site.ledger.runs.requeue(fence_of(site.ledger, RUN), lost)
+    settings = site.settings
+    nobody = {**os.environ, "HEADWAY_HOME": str(settings.home), "HEADWAY_PORT": str(free_port())}
+    done = within_this_process(("cancel", "job", "--json"), nobody)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == {"run_id": RUN, "state": "Cancelling"}
+    run = site.ledger.runs.get(RUN)
+    assert run.exit is not None
+    assert run.exit.kind is ExitKind.CANCELLED
+    assert run.exit.message.startswith("cancelled by OS user ")
+    janitor = Janitor(site)
+    look(site, janitor, PrefectView.UNKNOWN)
+    site.runtime.stop(f"headway-{RUN}-1", 0.0)
+    janitor.wait_for_stops()
+    look(site, janitor, PrefectView.UNKNOWN)
+    assert site.ledger.leases.of_run(RUN) is None
+    assert site.runtime.containers() == []
+    (mending,) = look(site, janitor, PrefectView.SCHEDULED)
+    assert mending.action is Action.SET_FINAL
+    again = within_this_process(("cancel", "job"), nobody)
+    assert "it had ended before, nothing was cancelled" in again.stdout
+
+
+def test_who_may_not_ask_prefect_cancels_nothing_in_the_ledger(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(server: PrefectServer, *_: object) -> None:
+        raise SiteRefused(server.api_url, "HTTP 401")
+
+    monkeypatch.setattr(PrefectServer, "run", refuse)
+    done = within_this_process(
+        ("cancel", RUN), {**os.environ, "HEADWAY_HOME": str(site.settings.home)}
+    )
+    assert done.returncode == 3, done.stdout
+    assert "refuses this auth string" in done.stderr
+    assert site.ledger.runs.get(RUN).state is RunState.WAITING
+
+
+def test_a_cancel_that_a_grant_comes_before_is_tried_again(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    leases, looks = site.ledger.leases, []
+
+    def granted_behind_the_look(run_id: str) -> Lease | None:
+        lease = of_run(run_id)
+        if not looks:
+            begin(site)
+        looks.append(lease)
+        return lease
+
+    of_run = leases.of_run
+    monkeypatch.setattr(leases, "of_run", granted_behind_the_look)
+    assert cancel_in_ledger(site.ledger, RUN, "").kind is ExitKind.CANCELLED
+    assert (len(looks), looks[0]) == (2, None)
+    assert site.ledger.runs.get(RUN).state is RunState.ENDED
+    site.runtime.stop(f"headway-{RUN}-1", 0.0)
 
 
 def test_an_end_is_told_until_prefect_was_seen_to_say_it(site: Site) -> None:

@@ -1,5 +1,6 @@
 """A real Prometheus scrapes a site and evaluates the shipped rules."""
 
+import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +14,7 @@ from headway.model.node import Capacity, Gpu, HostReading, Node, NodeReading
 from headway.settings import Settings
 from headway.site import Site
 from headway.units import GIB
-from tests.support.api import serving
+from tests.support.api import bearer, serving
 from tests.support.prometheus import RULES, query, scraping, until, why_none
 
 pytestmark = pytest.mark.prometheus
@@ -28,7 +29,7 @@ def installed() -> None:
 
 
 @pytest.fixture
-def site_url(tmp_path: Path) -> Iterator[str]:
+def site(tmp_path: Path) -> Iterator[Site]:
     """A site with a node that has lost one of its two GPUs."""
     ledger = SecretStr(f"sqlite:///{tmp_path / 'ledger.db'}")
     site = Site(Settings(home=tmp_path, ledger_url=ledger, runtime="process"), SystemClock())
@@ -38,14 +39,13 @@ def site_url(tmp_path: Path) -> Iterator[str]:
     host = HostReading(64 * GIB, 4 * GIB, 0.25, 100 * GIB)
     lost = NodeReading(site.clock.now(), host, (), lost_gpus={"GPU-1": "NVML error 15"})
     assert site.ledger.nodes.heartbeat("node-a", "w", lost)
-    with serving(site) as url:
-        yield url
+    yield site
     site.ledger.close()
 
 
 @pytest.fixture
-def prometheus(site_url: str, tmp_path: Path) -> Iterator[httpx.Client]:
-    with scraping(site_url, tmp_path) as client:
+def prometheus(site: Site, tmp_path: Path) -> Iterator[httpx.Client]:
+    with serving(site) as url, scraping(url, bearer(site), tmp_path) as client:
         yield client
 
 
@@ -60,10 +60,12 @@ def test_a_lost_gpu_raises_its_alert_and_only_it(prometheus: httpx.Client) -> No
     assert {rule["health"] for rule in rules} == {"ok"}
 
 
-def test_the_rules_hold_in_their_own_tests() -> None:
+def test_the_rules_hold_in_their_own_tests(tmp_path: Path) -> None:
+    shutil.copytree(RULES, tmp_path, dirs_exist_ok=True)
+    (tmp_path / "headway.token").touch()
     for command in (
         ["promtool", "check", "rules", str(RULES / "alerts.yml")],
-        ["promtool", "check", "config", str(RULES / "prometheus.yml")],
+        ["promtool", "check", "config", str(tmp_path / "prometheus.yml")],
         ["promtool", "test", "rules", str(ROOT / "tests/prometheus/alerts_test.yml")],
     ):
         done = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -129,6 +129,27 @@ def test_a_removal_that_was_killed_is_completed(site: Site) -> None:
     assert left(site) == set()
 
 
+def test_a_checkpoint_goes_before_its_folder_and_never_of_what_may_go_on(site: Site) -> None:
+    ended, waits, precious = add(site, 1), add(site, 2, ended=False), site.settings.home / "else"
+    (precious / "checkpoint").mkdir(parents=True)
+    linked = add(site, 3)
+    for run_id in (ended, waits):
+        (site.settings.runs_dir / run_id / "checkpoint").mkdir()
+        (site.settings.runs_dir / run_id / "checkpoint/model.pt").touch()
+    (site.settings.runs_dir / linked / "checkpoint").symlink_to(precious)
+    everything = {*site.settings.runs_dir.rglob("*")}
+    assert tidy(site) == 0  # they have ended just now
+    adopt(site, "node/here", {"keep_checkpoint_days": None})
+    assert tidy(site) == 0
+    adopt(site, "node/here", {"keep_checkpoint_days": 1e-9})
+    assert tidy(site) == 1
+    gone = everything - {*site.settings.runs_dir.rglob("*")}
+    folder = site.settings.runs_dir / ended / "checkpoint"
+    assert gone == {folder, folder / "model.pt"}
+    assert tidy(site) == 0
+    assert (precious / "checkpoint").is_dir()
+
+
 def test_the_nodes_settings_are_kept_by_its_worker_and_the_command(site: Site) -> None:
     runs = {add(site, number) for number in (1, 2)}
     assert tidy(site) == 0

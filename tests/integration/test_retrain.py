@@ -1,6 +1,7 @@
 """The nightly refit, on traces and through its deployment."""
 
 import math
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -60,6 +61,46 @@ def test_a_site_that_became_slower_is_learnt(tmp_path: Path) -> None:
     retrain(traces(60), tmp_path, fitted_at=NOON)
     changed = retrain(traces(60, slow=3.0), tmp_path, fitted_at=NOON)
     assert (changed.version, changed.verdict.promoted) == (2, True)
+
+
+def test_poisoned_traces_do_not_take_the_place_of_what_was_learnt(tmp_path: Path) -> None:
+    """An import in another unit: a quarter of what is new, then all of it, is a thousand times."""
+    good = traces(60)
+    retrain(good, tmp_path, fitted_at=NOON)
+    for every in (4, 1):
+        new = [poisoned(each) if i % every == 0 else each for i, each in enumerate(later(20))]
+        refit = retrain([*good, *new], tmp_path, fitted_at=NOON)
+        assert (refit.version, refit.verdict.promoted) == (1, False), refit.verdict.reason
+        assert furthest_off(tmp_path) < 1.2
+
+
+def test_some_poisoned_traces_do_not_spoil_what_is_learnt_first(tmp_path: Path) -> None:
+    mixed = [poisoned(each) if i % 20 == 7 else each for i, each in enumerate(traces(60))]
+    assert retrain(mixed, tmp_path, fitted_at=NOON).verdict.promoted
+    assert furthest_off(tmp_path) < 1.2
+
+
+def poisoned(trace: Trace) -> Trace:
+    assert trace.runtime_s is not None
+    return replace(trace, runtime_s=1000 * trace.runtime_s)
+
+
+def later(count: int) -> list[Trace]:
+    """The same jobs on another day."""
+    return [
+        replace(each, started_at=NOON + timedelta(days=1, minutes=i), run_id=f"later-{i}")
+        for i, each in enumerate(traces(count))
+    ]
+
+
+def furthest_off(models_dir: Path) -> float:
+    """The largest factor between what is predicted and what is true, over every job."""
+    jobs = traces(70)
+    said = store.load(models_dir).predict([from_trace(each) for each in jobs])
+    pairs = [
+        (one.runtime_s or 0.0, each.runtime_s or 0.0) for one, each in zip(said, jobs, strict=True)
+    ]
+    return max(max(one / true, true / one) for one, true in pairs)
 
 
 @pytest.mark.prefect

@@ -22,6 +22,7 @@ from headway.staging.partial import Partial
 from headway.testing.staging import MemoryIndex, OpenReader
 from headway.units import MIB
 from tests.integration.staging_process import cache_at
+from tests.support.small_disk import small_disk
 
 BUDGET = 100 * MIB
 ROOT = Path(__file__).parents[2]
@@ -187,25 +188,15 @@ def test_cleaning_up_never_takes_what_another_has(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    if os.geteuid() != 0:
-        pytest.skip("needs root to mount a small file system")
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=16m", "tmpfs", str(folder)],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    if mounted.returncode:
-        pytest.skip(f"cannot mount here: {mounted.stderr.strip()}")
-    yield folder
-    subprocess.run(["umount", str(folder)], check=True)
+def disk(tmp_path: Path) -> Iterator[Path]:
+    with small_disk(tmp_path / "disk", 16) as mounted:
+        yield mounted
 
 
 def test_more_than_the_disk_has_is_refused_before_a_byte_is_copied(
-    small_disk: Path, flights: Path
+    disk: Path, flights: Path
 ) -> None:
-    cache = DataCache(small_disk, BUDGET, MemoryIndex(), node="n")
+    cache = DataCache(disk, BUDGET, MemoryIndex(), node="n")
     copied: list[int] = []
     with pytest.raises(CacheFull) as full:
         cache.stage(
@@ -219,8 +210,8 @@ def test_more_than_the_disk_has_is_refused_before_a_byte_is_copied(
     assert not Partial.found_in(cache._folders.tmp)
 
 
-def test_unused_sets_give_way_to_a_full_disk(small_disk: Path, tmp_path: Path) -> None:
-    cache = DataCache(small_disk, BUDGET, MemoryIndex(), node="n")
+def test_unused_sets_give_way_to_a_full_disk(disk: Path, tmp_path: Path) -> None:
+    cache = DataCache(disk, BUDGET, MemoryIndex(), node="n")
     for n in range(2):
         (tmp_path / f"set{n}").write_bytes(os.urandom(9 * MIB))
     stage(cache, tmp_path / "set0", "r0")
@@ -228,12 +219,12 @@ def test_unused_sets_give_way_to_a_full_disk(small_disk: Path, tmp_path: Path) -
     assert stage(cache, tmp_path / "set1", "r1").path.exists()
 
 
-def test_a_disk_that_fills_in_mid_copy_is_cleaned_up(small_disk: Path, tmp_path: Path) -> None:
-    cache = DataCache(small_disk, BUDGET, MemoryIndex(), node="n")
+def test_a_disk_that_fills_in_mid_copy_is_cleaned_up(disk: Path, tmp_path: Path) -> None:
+    cache = DataCache(disk, BUDGET, MemoryIndex(), node="n")
     (tmp_path / "set").write_bytes(os.urandom(12 * MIB))
 
     def progress(done: int, total: int | None) -> None:
-        (small_disk / "somebody-else").write_bytes(bytes(8 * MIB))
+        (disk / "somebody-else").write_bytes(bytes(8 * MIB))
 
     with pytest.raises(CacheFull, match="set"):
         cache.stage(
@@ -242,7 +233,7 @@ def test_a_disk_that_fills_in_mid_copy_is_cleaned_up(small_disk: Path, tmp_path:
             progress=progress,
         )
     assert not Partial.found_in(cache._folders.tmp)
-    (small_disk / "somebody-else").unlink()
+    (disk / "somebody-else").unlink()
     assert stage(cache, tmp_path / "set").size_bytes == 12 * MIB
 
 

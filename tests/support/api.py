@@ -1,23 +1,44 @@
-"""`headway api` on a free port, served by the real server."""
+"""The gateway on a free port, served by the real server, and tokens for it."""
 
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 import uvicorn
 
-from headway.gateway.api import create_app
+from headway.gateway.app import create_app
+from headway.gateway.tokens import issue
+from headway.model.access import Scope
+from headway.prefect.client import PrefectServer
 from headway.site import Site
+
+MEMBER = frozenset({Scope.WATCH, Scope.SUBMIT})
+
+
+def bearer(
+    site: Site,
+    user: str = "root",
+    team: str = "default",
+    scopes: Iterable[Scope] = (Scope.OPERATE,),
+) -> dict[str, str]:
+    """Headers with a token that was made for them; an operator's unless said otherwise."""
+    token, _ = issue(
+        site.ledger, user=user, team=team, scopes=set(scopes), lifetime_s=3600.0, actor="tests"
+    )
+    return {"Authorization": f"Bearer {token}"}
 
 
 @contextmanager
-def serving(site: Site) -> Iterator[str]:
-    """Serve *site*; its address."""
-    with socket.create_server(("127.0.0.1", 0)) as listening:
+def serving(site: Site, server: PrefectServer | None = None) -> Iterator[str]:
+    """Serve *site*, whose Prefect is *server*; its address."""
+    with (
+        socket.create_server(("127.0.0.1", 0)) as listening,
+        PrefectServer(site.settings.api_url, auth=None, timeout_s=1.0) as nobody,
+    ):
         port = listening.getsockname()[1]
-        app = create_app(site, allowed_hosts=["127.0.0.1"])
+        app = create_app(site, server or nobody, allowed_hosts=["127.0.0.1"])
         server = uvicorn.Server(uvicorn.Config(app, log_level="warning", ws="none"))
         thread = threading.Thread(target=server.run, args=([listening],), daemon=True)
         thread.start()

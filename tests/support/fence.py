@@ -6,9 +6,7 @@ from headway.model.lease import Fence
 
 def fence_of(ledger: Ledger, run_id: str) -> Fence:
     """The right to write for the run's attempt, as its owner has it now."""
-    run, lease = ledger.runs.get(run_id), ledger.leases.of_run(run_id)
-    held = lease is not None and lease.attempt == run.attempt
-    return lease.fence if lease is not None and held else run.unleased
+    return ledger.runs.get(run_id).fence(ledger.leases.of_run(run_id))
 
 
 def release(ledger: Ledger, run_id: str) -> None:

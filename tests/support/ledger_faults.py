@@ -11,13 +11,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 
-from sqlalchemy import Engine, event
+from sqlalchemy import Engine, event, text
 from sqlalchemy.pool import Pool
 from sqlmodel import Session
 
 from headway.errors import LedgerUnreachable
 from headway.ledger import Ledger
-from headway.ledger.database import Database
+from headway.ledger.database import Database, open_engine
 from headway.ledger.records import RunRecord
 from headway.model.lease import Demand, Lease
 from headway.model.node import Capacity, Node
@@ -29,6 +29,8 @@ NODES = ("kills-a", "kills-b")
 CAPACITY = 2
 """Leases that fit on a node."""
 ATTEMPTS = 2
+STEPS = 1_000
+"""More than any run needs to come to its end."""
 DEMAND = Demand(6 * GIB)
 OK = Exit(ExitKind.OK, 0, "done")
 GONE = Exit(ExitKind.INFRASTRUCTURE, None, "its container is gone")
@@ -139,31 +141,56 @@ def killed_at(
 
     With *migrate* opening the ledger counts too. A process that is done before dies then.
     """
+
+    def open_and_do() -> None:
+        if migrate:
+            die_at(moment)
+        ledger = Ledger.open(url)
+        if not migrate:
+            die_at(moment)
+        do(ledger)
+
+    _in_a_process_that_is_killed(open_and_do)
+
+
+def killed_once(ledger: Ledger, run_ids: list[str], seed: int) -> None:
+    """Let a process go on with the runs, killed at a random moment.
+
+    It uses *ledger* as it is here, with the statements that were compiled before the fork:
+    half of its time would go into compiling them again.
+    """
+    ledger.close()  # no connection may be open over a fork
+    chance = random.Random(seed)
+
+    def go_on() -> None:
+        die_at(chance.randint(1, 120))
+        while True:
+            records = list(ledger.runs.of(run_ids).values())
+            chance.shuffle(records)
+            for run in records:
+                next_step(ledger, run, chance)
+
+    _in_a_process_that_is_killed(go_on)
+
+
+def _in_a_process_that_is_killed(do: Callable[[], None]) -> None:
     pid = os.fork()
     if pid == 0:
         try:
-            if migrate:
-                die_at(moment)
-            ledger = Ledger.open(url)
-            if not migrate:
-                die_at(moment)
-            do(ledger)
+            do()
         finally:
             os.kill(os.getpid(), signal.SIGKILL)
     os.waitpid(pid, 0)
 
 
-def killed_once(url: str, run_ids: list[str], seed: int) -> None:
-    """Let a process go on with the runs, killed at a random moment."""
-    chance = random.Random(seed)
-
-    def go_on(ledger: Ledger) -> None:
-        while True:
-            for run in ledger.runs.of(run_ids).values():
-                if chance.random() < 0.7:
-                    next_step(ledger, run, chance)
-
-    killed_at(url, chance.randint(1, 120), go_on)
+def bring_to_their_end(ledger: Ledger, run_ids: list[str], chance: random.Random) -> None:
+    """Go on with the runs until nothing is left to do; what was lost would keep it from that."""
+    for _ in range(STEPS * len(run_ids)):
+        left = [run for run in map(ledger.runs.get, run_ids) if not is_over(ledger, run)]
+        if not left:
+            return
+        next_step(ledger, left[0], chance)
+    raise AssertionError(f"these runs come to no end: {left}")
 
 
 def lose_answers(share: float, seed: int) -> list[int]:
@@ -180,6 +207,26 @@ def lose_answers(share: float, seed: int) -> list[int]:
 
     Database.transaction = transaction  # type: ignore[method-assign]
     return lost
+
+
+_ADDED = {
+    "lease": ("start_by",),
+    "run": ("told_end_at", "suspended_at", "flow_starts", "flow_starts_since"),
+    "node": ("identity",),
+}
+"""What the newest migration adds to tables."""
+
+
+def take_back_to_0006(url: str) -> None:
+    """Give the ledger the tables that the version before 0007 has left, with all its rows."""
+    engine = open_engine(url)
+    with engine.begin() as connection:
+        connection.execute(text("DROP INDEX run_by_told_end"))
+        for table, columns in _ADDED.items():
+            for column in columns:
+                connection.execute(text(f"ALTER TABLE {table} DROP COLUMN {column}"))
+        connection.execute(text("UPDATE alembic_version SET version_num = '0006'"))
+    engine.dispose()
 
 
 @contextmanager

@@ -36,18 +36,21 @@ def _as_owner(command: list[str]) -> list[str]:
 
 
 @contextmanager
-def server(*options: str, address: str = "127.0.0.1", network: str = "") -> Iterator[str]:
+def server(
+    *options: str, address: str = "127.0.0.1", network: str = "", disk: str = ""
+) -> Iterator[str]:
     """Start one; its SQLAlchemy address without a database name.
 
     Args:
         options: More of ``postgres``'s own.
         address: Where it listens, beside loopback.
         network: Hosts that are let in beside this one, such as ``10.0.0.0/24``.
+        disk: Where its folder is made; that for temporary files when empty.
     """
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    folder = Path(tempfile.mkdtemp(prefix="headway-pg-"))
+    folder = Path(tempfile.mkdtemp(prefix="headway-pg-", dir=disk or None))
     folder.chmod(0o755)
     data, log = folder / "data", folder / "log"
     if os.geteuid() == 0:

@@ -4,12 +4,15 @@ The jobs are programs that say themselves when they start, when they end, and
 whether they met another one of the same run: see `PROGRAM`.
 """
 
+import fcntl
 import json
 import time
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
+from headway.errors import LedgerUnreachable, SiteUnreachable
 from headway.ledger import Ledger
 from headway.ledger.records import RunRecord
 from headway.model.run import ExitKind, RunState
@@ -53,19 +56,37 @@ class Watched:
         (folder / "said").chmod(0o666)
         self.runs: list[str] = []
 
-    def submit(self, name: str, seconds: float, key: str | None = None) -> str:
-        """Hand one job in, as often as the server needs to hear it while it is killed."""
+    def submit(
+        self,
+        name: str,
+        seconds: float,
+        key: str | None = None,
+        queue: str | None = None,
+        **more: Any,
+    ) -> str:
+        """Hand one job in, as often as the server needs to hear it while it is killed.
+
+        Args:
+            name: Its name.
+            seconds: So long its program runs.
+            key: Idempotency key; its name when None.
+            queue: Work queue; a node's name binds the run to that node.
+            more: What its job says otherwise.
+        """
         job = sleeper() | {
             "name": name,
             "command": ["python", "-c", PROGRAM, str(self._folder), str(seconds)],
             "resources": {"host_memory": "32MiB", "cpus": 0.05},
             "max_runtime": "30m",
         }
+        job |= more
         deadline = time.monotonic() + 120.0
         while True:
             try:
                 with self.site.server() as server:
-                    run_id = server.submit({"job": job}, name=name, tags=[], key=key or name).run_id
+                    run_id = server.submit(
+                        {"job": job}, name=name, tags=[], key=key or name, queue=queue
+                    ).run_id
             except Exception:
                 if time.monotonic() > deadline:
                     raise
@@ -78,6 +99,10 @@ class Watched:
         """The site's ledger; to be closed."""
         return Ledger.open(self.site.env.get("HEADWAY_LEDGER_URL") or self.site.ledger_url())
 
+    def has_ended(self, run_id: str) -> bool:
+        """Whether the run has ended by the ledger."""
+        return self._records([run_id])[run_id].state is RunState.ENDED
+
     def until_ended(self, run_ids: Iterable[str], patience_s: float) -> dict[str, RunRecord]:
         """Wait until these have ended by the ledger, or the patience is over; what it has."""
         wanted, deadline = list(run_ids), time.monotonic() + patience_s
@@ -89,21 +114,42 @@ class Watched:
             time.sleep(0.5)
 
     def _records(self, run_ids: list[str]) -> dict[str, RunRecord]:
-        ledger = self.ledger()
-        try:
-            return ledger.runs.of(run_ids)
-        finally:
-            ledger.close()
+        """What the ledger has; a database that was just killed may take a while to answer."""
+        deadline = time.monotonic() + LEFT_S
+        while True:
+            try:
+                ledger = self.ledger()
+                try:
+                    return ledger.runs.of(run_ids)
+                finally:
+                    ledger.close()
+            except LedgerUnreachable:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.5)
 
-    def broken(self, run_ids: list[str], within_s: float = LEFT_S) -> list[str]:
-        """Which promises are broken for runs that should have ended well; empty where none is.
+    def alive(self, run_id: str) -> bool:
+        """Whether the program of a run that has begun lives: then nobody else gets its lock."""
+        if not any(run == run_id and word == "start" for run, _, word in self.said()):
+            return False  # it must not find the lock taken
+        with (self._folder / f"{run_id}.lock").open() as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return True
+        return False
+
+    def broken(
+        self, run_ids: list[str], within_s: float = LEFT_S, ended: ExitKind = ExitKind.OK
+    ) -> list[str]:
+        """Which promises are broken for runs that should have *ended* so; empty where none is.
 
         What may still be cleaned up has *within_s* for it.
         """
         records = self._records(run_ids)
         found = [f"lost: {run_id} is not in the ledger" for run_id in set(run_ids) - set(records)]
         for run_id, record in records.items():
-            if record.exit is None or record.exit.kind is not ExitKind.OK:
+            if record.exit is None or record.exit.kind is not ended:
                 found.append(f"lost: {run_id} is {record.state} {record.exit} {record.reason!r}")
         said = self.said()
         found += [f"twice: {run} attempt {number}" for run, number, word in said if word == "twice"]
@@ -111,7 +157,7 @@ class Watched:
         found += [f"twice: {each} started {n} times" for each in set(starts)
                   if (n := starts.count(each)) > 1]  # fmt: skip
         deadline = time.monotonic() + within_s
-        while (later := self._left(records)) and time.monotonic() < deadline:
+        while (later := self._left_as_seen(records)) and time.monotonic() < deadline:
             time.sleep(1.0)
         return found + later
 
@@ -119,6 +165,17 @@ class Watched:
         """What the programs said: run, attempt, word."""
         lines = (self._folder / "said").read_text().splitlines()
         return [tuple(json.loads(line)) for line in lines]
+
+    def _left_as_seen(self, records: dict[str, RunRecord]) -> list[str]:
+        """What is left; that nobody could look is amiss, too."""
+        try:
+            return self._left(records)
+        except (LedgerUnreachable, SiteUnreachable) as error:
+            return [f"left: nobody could look, for {error}"]
+
+    def words(self) -> list[str]:
+        """The same without who said it."""
+        return [word for _, _, word in self.said()]
 
     def _left(self, records: dict[str, RunRecord]) -> list[str]:
         """What is left behind of these runs, and where Prefect says something else."""
@@ -129,11 +186,20 @@ class Watched:
             ledger.close()
         found = [f"left: lease {each.lease_id} of {each.run_id}" for each in leases]
         for run_id in records:
-            there = list((self.site.home / "containers").glob(f"*{run_id}*"))
-            found += [f"left: {each.name}" for each in there]
+            found += [f"left: {each}" for each in self._containers(run_id)]
             if live_flow(self.settings.state_dir, run_id) is not None:
                 found.append(f"left: the flow process of {run_id}")
         return found + self._wrong_in_prefect(records)
+
+    def _containers(self, run_id: str) -> list[str]:
+        """What the run has of containers, and of control groups."""
+        groups = Path("/sys/fs/cgroup")
+        found = [
+            *(self.site.home / "containers").glob(f"*{run_id}*"),
+            *groups.glob(f"headway/*{run_id}*"),
+            *groups.glob(f"*/headway/*{run_id}*"),
+        ]
+        return [str(each) for each in found]
 
     def _wrong_in_prefect(self, records: dict[str, RunRecord]) -> list[str]:
         found = []

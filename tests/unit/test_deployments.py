@@ -10,6 +10,8 @@ from ruamel.yaml import YAML
 
 from headway.cli.main import headway
 from headway.prefect.auth import CLIENT, SERVER
+from headway.prefect.client import REGISTERED
+from headway.project import FLOWS
 from headway.settings import Settings
 
 FOLDER = Path(__file__).resolve().parents[2] / "deployments"
@@ -23,26 +25,45 @@ def test_units_start_what_exists(unit):
     (line,) = re.findall(r"^ExecStart=(.*)$", text, re.MULTILINE)
     program, *arguments = shlex.split(line)
     assert program.startswith("/opt/headway/.venv/bin/")
-    if program.endswith("/headway"):
+    assert_exists(Path(program).name, *arguments)
+
+
+def assert_exists(program, *arguments):
+    if program == "headway":
         context = headway
         for word in arguments:
             context = context.commands[word]
     else:
-        assert (program.rpartition("/")[2], arguments[0]) == ("python", "-m")
+        assert (program, arguments[0]) == ("python", "-m")
         assert importlib.util.find_spec(arguments[1]) is not None
+
+
+def test_what_up_looks_for_is_what_it_registers():
+    deployments = YAML(typ="safe").load((FOLDER / "prefect.yaml").read_text())["deployments"]
+    flows = {
+        entrypoint.replace(".", "/").replace(":", ".py:"): flow
+        for flow, entrypoint in FLOWS.items()
+    }
+    assert set(REGISTERED) == {
+        f"{flows[each['entrypoint']]}/{each['name']}" for each in deployments
+    }
 
 
 def test_compose_sets_what_headway_reads():
     services = YAML(typ="safe").load((FOLDER / "compose.yaml").read_text())["services"]
-    assert set(services) == {"ledger", "server", "node"}
+    assert set(services) == {"ledger", "server", "guard", "node"}
     known = {f"HEADWAY_{name.upper()}" for name in Settings.model_fields} | {CLIENT, SERVER}
-    for service in ("server", "node"):
+    for service in ("server", "guard", "node"):
         assert set(services[service]["environment"]) <= known
-        program, *words = services[service]["command"]
-        assert program == "headway"
-        context = headway
-        for word in words:
-            context = context.commands[word]
+        assert_exists(*services[service]["command"])
+
+
+def test_the_guard_of_compose_sees_what_the_node_sees_and_needs_no_server():
+    services = YAML(typ="safe").load((FOLDER / "compose.yaml").read_text())["services"]
+    guard, node = services["guard"], services["node"]
+    for what in ("environment", "volumes", "pid", "network_mode", "restart"):
+        assert guard[what] == node[what], what
+    assert set(guard["depends_on"]) == {"ledger"}
 
 
 def test_compose_gives_both_one_auth_string_and_the_server_a_postgresql_of_its_own():

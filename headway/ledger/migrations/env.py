@@ -3,7 +3,7 @@
 from alembic import context
 from sqlmodel import SQLModel
 
-from headway.ledger import observed_tables, tables  # noqa: F401 - fill the metadata
+from headway.ledger import access_tables, observed_tables, tables  # noqa: F401 - fill the metadata
 
 connection = context.config.attributes["connection"]
 context.configure(

@@ -51,6 +51,16 @@ def test_more_repeats_narrow_the_interval():
     assert many.runtime_high_s - many.runtime_low_s < 0.5 * (few.runtime_high_s - few.runtime_low_s)
 
 
+def test_a_poisoned_repeat_moves_neither_the_time_nor_the_memory():
+    """A thousand times too much, as of an import in another unit."""
+    wrong = replace(REPEAT, runtime_s=100_000.0, host_peak_bytes=100_000 * MIB)
+    said = said_of(ASKED, Prediction(), [wrong, *[REPEAT] * 4])
+    assert said.runtime_s == pytest.approx(100)
+    assert said.host_peak_bytes < 125 * MIB
+    larger = replace(REPEAT, host_peak_bytes=500 * MIB)  # a job whose need differs from run to run
+    assert said_of(ASKED, Prediction(), [larger, *[REPEAT] * 4]).host_peak_bytes > 500 * MIB
+
+
 def test_repeats_win_over_what_was_learnt_and_that_over_the_recipe():
     learnt = Prediction(runtime_s=50.0, runtime_low_s=40.0, runtime_high_s=60.0, host_peak_bytes=7)
     assert said_of(ASKED, learnt, [REPEAT]).runtime_s == pytest.approx(100)

@@ -164,6 +164,15 @@ def test_each_broken_thing_is_found_and_called_broken(name: str) -> None:
     assert found.mends
 
 
+@pytest.mark.parametrize(
+    ("node", "mends"),
+    [("here", "the janitor of here"), ("gone", "node remove"), (None, "cancel it")],
+)
+def test_who_mends_a_granted_run_without_a_lease_can_mend_it(node: str | None, mends: str) -> None:
+    (found,) = look(seen(replace(RUNNING, node=node), flows=(RUN,) if node == "here" else ()))
+    assert mends in found.mends
+
+
 def test_a_lease_of_an_older_attempt_is_none_of_the_run_at_work() -> None:
     again = replace(RUNNING, attempt=2)
     kinds = {each.kind for each in look(seen(again, leases=(LEASE,), flows=(RUN,)))}

@@ -75,8 +75,9 @@ def test_nothing_is_released_while_its_container_may_live() -> None:
         for freeing in {RELEASE, Action.GIVE_BACK} & set(actions):
             stopped = STOP in actions[: actions.index(freeing)]
             assert stopped or found.container is GONE, found
-            overdue = freeing is Action.GIVE_BACK and found.overdue and found.flow is STARTING
+            overdue = freeing is Action.GIVE_BACK and found.overdue and found.state is CLAIMED
             assert found.flow is NO_FLOW or overdue, found
+            assert found.flow is not ALIVE or Action.KILL_FLOW in actions, found
         assert len(set(actions)) == len(actions), found
         assert found.container is not GONE or STOP not in actions, found
 
@@ -118,7 +119,8 @@ def test_a_run_that_has_ended_begins_again_only_when_its_user_says_so() -> None:
         assert (Action.RETRY in actions) == wanted, found
         if found.state is ENDED:
             others = {STOP, RELEASE, Action.NOTE_TOLD, Action.RETRY, FINAL}
-            assert set(actions) <= others, found
+            unaware = found.exit_kind is ExitKind.CANCELLED and found.has_lease
+            assert set(actions) <= others | ({Action.END_FLOW} if unaware else set()), found
 
 
 def test_the_ledger_hears_of_a_cancel_whatever_became_of_the_flow_process() -> None:
@@ -216,6 +218,12 @@ def test_a_cancelled_run_ends_in_the_ledger_then_its_container_stops(container: 
 def test_a_cancelled_run_that_has_no_container_yet_is_not_staged_to_the_end() -> None:
     found = running(PrefectView.CANCELLING, state=CLAIMED, flow=ALIVE)
     assert reconcile(found) == (Action.END_CANCELLED, Action.END_FLOW)
+    # Ended by `headway cancel` without Prefect, or by a worker that was killed right behind it.
+    over = replace(found, state=ENDED, exit_kind=ExitKind.CANCELLED)
+    for prefect in (PrefectView.UNKNOWN, PrefectView.ACTIVE):
+        assert reconcile(replace(over, prefect=prefect)) == (Action.END_FLOW,)
+    assert reconcile(replace(over, has_lease=False)) == ()  # it is cleaning up
+    assert reconcile(replace(over, exit_kind=ExitKind.OK)) == ()
 
 
 def test_a_waiting_run_lets_go_of_its_last_attempt_before_it_is_ended() -> None:
@@ -325,8 +333,11 @@ def test_a_claim_that_no_process_takes_up_ends() -> None:
     found = running(PrefectView.ACTIVE, state=CLAIMED, flow=STARTING)
     assert reconcile(found) == ()
     assert reconcile(replace(found, overdue=True)) == (Action.GIVE_BACK, AGAIN)
-    begun = replace(found, overdue=True, container=LIVE)
-    assert reconcile(begun) == ()
+    hangs = replace(found, overdue=True, flow=ALIVE)
+    assert reconcile(hangs) == (Action.GIVE_BACK, Action.KILL_FLOW, AGAIN)
+    for flow in (STARTING, ALIVE):
+        begun = replace(found, overdue=True, container=LIVE, flow=flow)
+        assert reconcile(begun) == ()
 
 
 def test_a_waiting_run_that_is_scheduled_is_left_alone() -> None:

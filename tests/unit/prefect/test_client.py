@@ -55,6 +55,20 @@ def test_runs_are_chosen_by_what_prefect_filters_and_what_it_does_not(monkeypatc
     assert [each.run_id for each in later] == ["2"]
 
 
+@pytest.mark.parametrize("gone", ["", "rank/gang", "headway-line"])
+def test_what_was_deleted_of_what_up_registers_is_missed(monkeypatch, gone: str) -> None:
+    def answer(path: str, _: Any) -> Any:
+        if gone and gone in path:
+            raise LookupError(path)
+        return {"work_pool_name": "gpu"}
+
+    assert server(answer, monkeypatch).has_all("node") == (not gone)
+
+
+def test_a_deployment_whose_pool_was_deleted_counts_as_missing(monkeypatch) -> None:
+    assert not server(lambda *_: {"work_pool_name": None}, monkeypatch).has_all("node")
+
+
 @pytest.mark.parametrize("never_started", [True, False])
 def test_who_cancels_is_said_in_the_state(monkeypatch, never_started: bool) -> None:
     asked = []

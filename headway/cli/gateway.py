@@ -1,0 +1,65 @@
+"""The command that is the site's gateway."""
+
+from pathlib import Path
+
+import click
+
+from headway.cli.inputs import this_site
+from headway.cli.output import say
+
+LOOPBACK = ("127.0.0.1", "localhost")
+A_PATH = click.Path(exists=True, dir_okay=False, path_type=Path)
+
+
+@click.command()
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to bind to.")
+@click.option("--port", default=4280, show_default=True, type=click.IntRange(1, 65_535))
+@click.option(
+    "--name",
+    "names",
+    multiple=True,
+    help="Name by which it is asked; needed beyond loopback, and behind a proxy.",
+)
+@click.option("--certificate", type=A_PATH, help="Certificate for TLS, with its chain.")
+@click.option("--key", type=A_PATH, help="The certificate's private key.")
+def gateway(
+    host: str, port: int, names: tuple[str, ...], certificate: Path | None, key: Path | None
+) -> None:
+    """Serve runs, nodes, the queue, estimates and Prometheus metrics to those who have a token.
+
+    `headway user add` makes tokens; this machine's operator finds one in the file token in
+    HEADWAY_HOME. Without a certificate it binds to loopback alone: put something that speaks TLS
+    in front, or give it one.
+    """
+    import uvicorn
+
+    from headway.errors import InvalidInput
+    from headway.gateway.app import create_app
+    from headway.gateway.local_token import have_local_token
+    from headway.prefect.auth import site_auth
+    from headway.prefect.client import PrefectServer
+
+    if host not in LOOPBACK and (certificate is None or key is None or not names):
+        allowed = "tokens would cross the network unprotected: give --certificate, --key and --name"
+        raise InvalidInput("host", host, f"{allowed}, or bind to loopback")
+    site = this_site()
+    have_local_token(site)
+    settings = site.settings
+    with PrefectServer(settings.api_url, auth=site_auth(settings)) as server:
+        # Other names are not answered: a page whose name leads here must not pass for ours.
+        hosts = (*names, *(LOOPBACK if host in LOOPBACK else ()))
+        app = create_app(site, server, allowed_hosts=hosts)
+        say(f"the gateway listens on {host}:{port}")
+        uvicorn.run(
+            app,
+            host=host,
+            port=port,
+            ws="none",
+            server_header=False,
+            proxy_headers=False,
+            ssl_certfile=certificate,
+            ssl_keyfile=key,
+        )
+
+
+COMMANDS = (gateway,)

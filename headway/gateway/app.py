@@ -1,0 +1,56 @@
+"""The one door: the application through which everybody but the operators reaches the site."""
+
+from collections.abc import Sequence
+
+from fastapi import FastAPI
+from fastapi.exceptions import RequestValidationError
+from fastapi.middleware.trustedhost import TrustedHostMiddleware
+
+from headway.errors import HeadwayError
+from headway.gateway.actions import actions
+from headway.gateway.api import reads
+from headway.gateway.bodies import StrictBodies
+from headway.gateway.door import Door
+from headway.gateway.refusals import invalid, refused
+from headway.prefect.client import PrefectServer
+from headway.site import Site
+
+PREFIX = "/v1"
+HEALTH = f"{PREFIX}/health"
+
+
+def create_app(
+    site: Site, server: PrefectServer, *, allowed_hosts: Sequence[str] = ("*",)
+) -> FastAPI:
+    """The application for *site*.
+
+    Args:
+        site: Whose ledger is read.
+        server: Its Prefect.
+        allowed_hosts: Host headers that are answered: a web page that rebinds its
+            name to loopback must not read the site through a user's browser.
+    """
+    app = FastAPI(
+        title="headway",
+        description="Runs, nodes, the queue and estimates of a site.",
+        docs_url=f"{PREFIX}/docs",
+        redoc_url=None,
+        openapi_url=f"{PREFIX}/openapi.json",
+    )
+    # What is added last is asked first.
+    app.add_middleware(StrictBodies)
+    app.add_middleware(
+        Door, ledger=lambda: site.ledger, clock=site.clock, open_paths=frozenset({HEALTH})
+    )
+    app.add_middleware(TrustedHostMiddleware, allowed_hosts=list(allowed_hosts))
+    app.add_exception_handler(HeadwayError, refused)
+    app.add_exception_handler(RequestValidationError, invalid)
+    app.include_router(reads(site), prefix=PREFIX)
+    app.include_router(actions(site, server), prefix=PREFIX)
+
+    @app.get(HEALTH)
+    def health() -> dict[str, str]:
+        """That the gateway answers; open to everybody, and says nothing of the site."""
+        return {"status": "ok"}
+
+    return app

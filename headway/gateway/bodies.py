@@ -1,0 +1,61 @@
+"""Bodies of requests: small enough, and JSON as its standard has it."""
+
+from collections.abc import Collection
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from headway.errors import InvalidInput
+from headway.gateway.refusals import refusal
+from headway.model.strict_json import read_strict
+from headway.model.yaml_document import MAX_TEXT_BYTES
+from headway.units import format_size
+
+_WITHOUT_BODY = frozenset({"GET", "HEAD", "OPTIONS"})
+
+
+class StrictBodies:
+    """Refuses bodies that are too large or no strict JSON, before anybody else reads them."""
+
+    def __init__(self, app: ASGIApp, *, forms: Collection[str] = ()) -> None:
+        """In front of *app*; to the paths *forms* a browser sends what is no JSON."""
+        self._app = app
+        self._forms = frozenset(forms)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a bad body; pass on everything else."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        body = await _read(receive)
+        if body is None:
+            return
+        try:
+            if len(body) > MAX_TEXT_BYTES:
+                most = format_size(MAX_TEXT_BYTES)
+                raise InvalidInput("body", f"more than {most}", f"give at most {most}")
+            may_be_empty = scope["method"] in _WITHOUT_BODY or scope["path"] in self._forms
+            if not may_be_empty or (body and scope["path"] not in self._forms):
+                read_strict(body)
+        except InvalidInput as error:
+            await refusal(error)(scope, receive, send)
+            return
+        whole: Message | None = {"type": "http.request", "body": body, "more_body": False}
+
+        async def again() -> Message:
+            nonlocal whole
+            message, whole = whole, None
+            return message if message is not None else await receive()
+
+        await self._app(scope, again, send)
+
+
+async def _read(receive: Receive) -> bytes | None:
+    """The body, or enough of it to be refused; None where the client has gone."""
+    body, more = b"", True
+    while more and len(body) <= MAX_TEXT_BYTES:
+        message = await receive()
+        if message["type"] != "http.request":
+            return None
+        body += message.get("body", b"")
+        more = message.get("more_body", False)
+    return body

@@ -1,0 +1,153 @@
+"""Who comes in: every request shows a token, whatever it asks for, but for a few open paths."""
+
+from collections import OrderedDict
+from collections.abc import Callable, Collection, Mapping
+from http.cookies import CookieError, SimpleCookie
+
+import anyio
+from fastapi import Request
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from headway.clock import Clock
+from headway.errors import HeadwayError, NotAllowed, TokenRefused, TooManyRequests
+from headway.gateway.origin import foreign_page
+from headway.gateway.refusals import refusal
+from headway.ledger import Ledger
+from headway.model import access
+from headway.model.access import AccessToken, Caller, looks_like_token, token_digest
+from headway.policy.rate_limit import Bucket, Rate, take
+
+COOKIE = "headway_token"
+"""In which a browser keeps the token, out of reach of scripts."""
+PER_TOKEN = Rate(per_s=20.0, burst=200)
+"""The pages of Prefect's UI ask about thirty things at once, and every ten seconds."""
+PER_ADDRESS = Rate(per_s=1.0, burst=20)
+"""Of requests that are not let in."""
+_MOST_BUCKETS = 10_000
+
+
+class Buckets:
+    """How often each of many has asked lately; those that were silent longest are forgotten."""
+
+    def __init__(self, rate: Rate, clock: Clock) -> None:
+        """All at the same *rate*."""
+        self._rate = rate
+        self._clock = clock
+        self._buckets: OrderedDict[str, Bucket] = OrderedDict()
+
+    def take(self, who: str) -> None:
+        """One more request of *who*.
+
+        Raises:
+            TooManyRequests: It may not pass yet.
+        """
+        before = self._buckets.pop(who, None)
+        self._buckets[who], wait_s = take(before, self._clock.monotonic_s(), self._rate)
+        if len(self._buckets) > _MOST_BUCKETS:
+            self._buckets.popitem(last=False)
+        if wait_s > 0:
+            raise TooManyRequests(wait_s)
+
+
+class Door:
+    """Lets a request through with the caller of its token, or answers why it does not."""
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        *,
+        ledger: Callable[[], Ledger],
+        clock: Clock,
+        open_paths: Collection[str],
+    ) -> None:
+        """In front of *app*; *open_paths*, to the letter, are for everybody."""
+        self._app = app
+        self._ledger = ledger
+        self._open = frozenset(open_paths)
+        self._of_tokens = Buckets(PER_TOKEN, clock)
+        self._of_addresses = Buckets(PER_ADDRESS, clock)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Check who asks before anything else of the request is read."""
+        if scope["type"] == "lifespan":
+            await self._app(scope, receive, send)
+            return
+        if scope["type"] != "http":  # a WebSocket: nothing here needs one
+            await send({"type": "websocket.close", "code": 1008})
+            return
+        try:
+            await self._admit(scope)
+        except HeadwayError as error:
+            await refusal(error)(scope, receive, send)
+            return
+        await self._app(scope, receive, send)
+
+    async def _admit(self, scope: Scope) -> None:
+        headers = _headers(scope)
+        token, by_cookie = shown_token(headers)
+        if why := foreign_page(scope["method"], headers, by_cookie=by_cookie):
+            raise NotAllowed(f"{why}; only the gateway's own pages may")
+        if scope["path"] in self._open:
+            return
+        found = None
+        if looks_like_token(token):
+            found = await anyio.to_thread.run_sync(self._valid, token)
+        if found is None:
+            client = scope.get("client")
+            self._of_addresses.take(client[0] if client else "")
+            raise TokenRefused
+        self._of_tokens.take(str(found.token_id))
+        scope.setdefault("state", {})["caller"] = found.caller
+
+    def _valid(self, token: str) -> AccessToken | None:
+        return self._ledger().access_tokens.valid(token_digest(token))
+
+
+def shown_token(headers: Mapping[str, str]) -> tuple[str, bool]:
+    """The token that a request shows, and whether a cookie has it; empty where none does."""
+    kind, _, token = headers.get("authorization", "").partition(" ")
+    if kind.lower() == "bearer":
+        return token.strip(), False
+    try:
+        kept = SimpleCookie(headers.get("cookie", "")).get(COOKIE)
+    except CookieError:
+        kept = None
+    return (kept.value, True) if kept is not None else ("", False)
+
+
+def _headers(scope: Scope) -> dict[str, str]:
+    """The headers by lower-case names; one that is given twice counts as both, and fits nothing."""
+    found: dict[str, str] = {}
+    for name, value in scope["headers"]:
+        key, text = name.decode("latin-1").lower(), value.decode("latin-1")
+        found[key] = f"{found[key]}, {text}" if key in found else text
+    return found
+
+
+def caller(request: Request) -> Caller:
+    """Who asks, as the door has found out."""
+    found: Caller = request.state.caller
+    return found
+
+
+class Allowed:
+    """A dependency of every route: the caller, if its token has a scope."""
+
+    def __init__(self, scope: access.Scope) -> None:
+        """The token needs *scope*."""
+        self.scope = scope
+
+    def __call__(self, request: Request) -> Caller:
+        """The caller.
+
+        Raises:
+            NotAllowed: Its token has not the scope.
+        """
+        found = caller(request)
+        if not found.may(self.scope):
+            given = ", ".join(sorted(found.scopes)) or "nothing"
+            raise NotAllowed(
+                f"this needs a token with the scope {self.scope.value}, yours has {given}; "
+                "ask an operator for one (`headway user add`)"
+            )
+        return found

@@ -1,0 +1,67 @@
+"""Access tokens for the gateway, as an operator hands them out."""
+
+import secrets
+from collections.abc import Collection
+
+from headway.errors import InvalidInput, shown
+from headway.ledger import Ledger
+from headway.model.access import (
+    MAX_LIFETIME_S,
+    TOKEN_BYTES,
+    TOKEN_PREFIX,
+    AccessToken,
+    Scope,
+    checked_name,
+    token_digest,
+)
+from headway.units import format_duration
+
+
+def issue(
+    ledger: Ledger,
+    *,
+    user: str,
+    team: str,
+    scopes: Collection[Scope],
+    lifetime_s: float,
+    actor: str,
+) -> tuple[str, AccessToken]:
+    """Make a token for *user* of *team*; *actor* is who makes it.
+
+    Returns:
+        The token itself, which is kept nowhere and cannot be shown again, and what is kept.
+
+    Raises:
+        InvalidInput: Nobody may be called so, or it would last for too long.
+    """
+    if not 0 < lifetime_s <= MAX_LIFETIME_S:
+        most = format_duration(MAX_LIFETIME_S)
+        raise InvalidInput(
+            "expires", format_duration(lifetime_s), f"give more than 0, up to {most}"
+        )
+    token = TOKEN_PREFIX + secrets.token_urlsafe(TOKEN_BYTES)
+    kept = ledger.access_tokens.add(
+        token_digest(token),
+        user=checked_name("user", user),
+        team=checked_name("team", team),
+        scopes=scopes,
+        lifetime_s=lifetime_s,
+        actor=actor,
+    )
+    return token, kept
+
+
+def revoke(
+    ledger: Ledger, user: str, *, actor: str, token_id: int | None = None
+) -> list[AccessToken]:
+    """Let nobody in any more by *user*'s tokens, or by the one with *token_id*.
+
+    Raises:
+        InvalidInput: There was nothing to revoke, so that a mistyped name is no revocation.
+    """
+    revoked = ledger.access_tokens.revoke(user, actor=actor, token_id=token_id)
+    if not revoked:
+        which = "" if token_id is None else f" with the number {token_id}"
+        allowed = f"no token{which} of {shown(user)} is left to revoke; see `headway user list`"
+        raise InvalidInput("user", user, allowed)
+    return revoked

@@ -1,0 +1,41 @@
+"""The ledger's tables of who may come in at the gateway, and of who did what."""
+
+from datetime import datetime
+
+from sqlalchemy import CheckConstraint, Index
+from sqlmodel import Field, SQLModel
+
+from headway.ledger.columns import ID, UtcDateTime, plain
+
+
+class AccessTokenRow(SQLModel, table=True):
+    """One token of one user. Only its digest is kept, so the table lets nobody in."""
+
+    __tablename__ = "access_token"
+    __table_args__ = (
+        CheckConstraint("expires_at > made_at", name="token_expires_later"),
+        CheckConstraint("length(digest) = 64", name="digest_is_sha256"),
+        CheckConstraint("length(user_name) > 0 AND length(team) > 0", name="token_has_its_names"),
+    )
+    token_id: int | None = Field(default=None, sa_type=ID, primary_key=True)
+    digest: str = Field(max_length=64, unique=True)
+    user_name: str = Field(max_length=63)
+    team: str = Field(max_length=63)
+    scopes: str
+    """Words of `model.access.Scope`, with spaces between."""
+    made_at: datetime = Field(sa_type=UtcDateTime)
+    expires_at: datetime = Field(sa_type=UtcDateTime)
+    revoked_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
+
+
+class AuditRow(SQLModel, table=True):
+    """One act. The database itself refuses to change or delete a row."""
+
+    __tablename__ = "audit"
+    __table_args__ = (Index("audit_by_time", "at"),)
+    entry_id: int | None = Field(default=None, sa_type=ID, primary_key=True)
+    at: datetime = Field(sa_type=UtcDateTime)
+    actor: str
+    act: str
+    subject: str
+    details: dict[str, str] = plain(has_empty=True, nullable=False)
