@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
+from headway.ledger import Ledger
 from headway.units import GIB
 from samples.local_image import BUSYBOX, PYTHON, MissingPiece, build
 from tests.nvml.stub import StubGpus, build_stub
@@ -117,12 +118,45 @@ def postgresql() -> Iterator[str]:
 
 
 @pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.postgresql)])
-def ledger_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """Address of an empty database, of either kind."""
-    if request.param == "sqlite":
+def database_kind(request: pytest.FixtureRequest) -> str:
+    """Each of the two that a ledger may be in."""
+    kind: str = request.param
+    return kind
+
+
+@pytest.fixture
+def empty_database_url(database_kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """Address of a database of either kind that has no tables yet."""
+    if database_kind == "sqlite":
+        return f"sqlite:///{tmp_path / 'ledger.db'}"
+    return postgresql_support.new_database(request.getfixturevalue("postgresql"))
+
+
+@pytest.fixture
+def ledger_url(database_kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """Address of an empty ledger of either kind, copied: to make the tables takes longer."""
+    if database_kind == "sqlite":
+        shutil.copy(request.getfixturevalue("sqlite_tables"), tmp_path / "ledger.db")
         return f"sqlite:///{tmp_path / 'ledger.db'}"
     address: str = request.getfixturevalue("postgresql")
-    return postgresql_support.new_database(address)
+    tables: str = request.getfixturevalue("postgresql_tables")
+    return postgresql_support.new_database(address, copy_of=tables)
+
+
+@pytest.fixture(scope="session")
+def sqlite_tables(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The file of an empty ledger."""
+    file = tmp_path_factory.mktemp("tables") / "ledger.db"
+    Ledger.open(f"sqlite:///{file}").close()
+    return file
+
+
+@pytest.fixture(scope="session")
+def postgresql_tables(postgresql: str) -> str:
+    """The name of the database of an empty ledger."""
+    url = postgresql_support.new_database(postgresql)
+    Ledger.open(url).close()
+    return url.rpartition("/")[2]
 
 
 _SITES = ExitStack()

@@ -167,11 +167,11 @@ def test_a_schema_newer_than_the_code_is_left_alone(ledger: Ledger, ledger_url: 
         Ledger.open(ledger_url)
 
 
-def test_an_upgrade_killed_at_any_statement_is_done_by_the_next(ledger_url: str) -> None:
+def test_an_upgrade_killed_at_any_statement_is_done_by_the_next(empty_database_url: str) -> None:
     """From nothing to the newest tables; each try dies a little later."""
     for moment in (1, 3, 7, 15, 31, 63):
-        faults.killed_at(ledger_url, moment, lambda _: None, migrate=True)
-    ledger = Ledger.open(ledger_url)
+        faults.killed_at(empty_database_url, moment, lambda _: None, migrate=True)
+    ledger = Ledger.open(empty_database_url)
     faults.prepare(ledger)
     faults.enqueue(ledger, "run")
     assert ledger.runs.get("run").state is RunState.WAITING

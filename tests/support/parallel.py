@@ -43,6 +43,7 @@ SITES = {
 _ALONE = (
     "tests/integration/test_two_hosts.py",
     "tests/integration/test_compose.py",
+    "tests/integration/test_wheel.py",
     "tests/integration/test_forkserver.py",
 )
 """Files with a live site of their own."""
