@@ -25,7 +25,10 @@ from headway.prefect.client import PrefectServer
 from headway.site import Site
 
 Watcher = Annotated[Caller, Depends(Allowed(Scope.WATCH))]
-_CREATE_IGNORED = frozenset({"name", "tags", "enforce_parameter_schema", "state", "labels"})
+_CREATE_IGNORED = frozenset(
+    {"name", "tags", "enforce_parameter_schema", "state", "labels", "empirical_policy"}
+)
+"""What the form sends and a job says by itself, or nothing here goes by; none of it is sent on."""
 _METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
 
 

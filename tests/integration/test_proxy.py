@@ -36,6 +36,16 @@ def theirs(process_site: LiveSite, tmp_path_factory: pytest.TempPathFactory) -> 
     return run
 
 
+FORM = {
+    "empirical_policy": {"retries": 0, "retry_delay": 0},
+    "state": {"type": "SCHEDULED", "message": "", "state_details": {"scheduled_time": None}},
+    "enforce_parameter_schema": True,
+    "job_variables": {},
+    "work_queue_name": "default",
+}
+"""What Prefect's form sends beside the parameters."""
+
+
 def start(ada: httpx.Client, body: dict[str, Any]) -> httpx.Response:
     found = ada.get("/deployments/name/train/default").json()
     return ada.post(f"/deployments/{found['id']}/create_flow_run", json=body)
@@ -50,7 +60,7 @@ def test_a_member_starts_watches_and_cancels_a_run(
     ada: httpx.Client, process_site: LiveSite
 ) -> None:
     job = sleeper(400) | {"name": "by-the-gateway", "owner": "", "team": "default"}
-    made = start(ada, {"parameters": {"job": job}, "name": "x", "tags": ["team:speech"]})
+    made = start(ada, {"parameters": {"job": job}, "name": "x", "tags": ["team:speech"], **FORM})
     assert made.status_code == 200, made.text
     run = made.json()["id"]
     assert "team:vision" in made.json()["tags"]
