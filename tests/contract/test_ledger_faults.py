@@ -20,7 +20,7 @@ from tests.support import postgresql as postgresql_support
 from tests.support.fence import fence_of, release
 from tests.support.small_disk import filled, small_disk
 
-KILLS = 25
+KILLS = 15
 
 
 @pytest.fixture
@@ -39,6 +39,17 @@ def test_whoever_writes_may_be_killed_at_any_moment(ledger: Ledger) -> None:
         faults.killed_once(ledger, runs, number)
         assert faults.broken(ledger, runs) == []
     faults.bring_to_their_end(ledger, runs, Random(1))
+
+
+def test_a_claim_killed_at_any_moment_is_whole_or_not_there(ledger: Ledger) -> None:
+    for moment in range(10, 41):  # before it only reads, behind it is done
+        run_id = f"run-{moment}"
+        faults.enqueue(ledger, run_id)
+        chance, run = Random(moment), ledger.runs.get(run_id)
+        faults.killed_while(ledger, moment, lambda: faults.next_step(ledger, run, chance))  # noqa: B023
+        assert faults.broken(ledger, [run_id]) == []
+        for node in faults.NODES:
+            ledger.leases.release_node(node)
 
 
 def test_a_submission_killed_before_its_commit_is_handed_in_again_once(
