@@ -133,12 +133,12 @@ def test_connections_that_the_server_ends_are_made_anew(postgresql: str) -> None
     ledger.close()
 
 
-@pytest.mark.postgresql
+@pytest.mark.parametrize("database_kind", ["postgresql"], indirect=True)
 def test_who_freezes_in_a_transaction_holds_up_nobody_for_long(
-    postgresql: str, monkeypatch: pytest.MonkeyPatch
+    ledger_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(database, "_FROZEN_MS", 1000)
-    ledger = Ledger.open(postgresql_support.new_database(postgresql))
+    ledger = Ledger.open(ledger_url)
     faults.prepare(ledger)
     faults.enqueue(ledger, "run")
     frozen = ledger._database.engine.connect()
