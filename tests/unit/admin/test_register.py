@@ -15,7 +15,7 @@ def test_what_somebody_deleted_is_registered_again(
     settings = Settings(home=tmp_path)
     settings.state_dir.mkdir()
     there = True
-    monkeypatch.setattr(registering, "_run_all", lambda *_: None)
+    monkeypatch.setattr(registering, "_run", lambda *_: None)
     monkeypatch.setattr(PrefectServer, "has_all", lambda *_: there)
     done = [registering.register(settings, lambda _: None) for _ in range(2)]
     assert done == [True, False]
