@@ -303,7 +303,7 @@ def free_port() -> int:
         return port
 
 
-def _let_through(folder: Path) -> None:
+def let_through(folder: Path) -> None:
     """Let others pass: behind a closed folder root's database would be elsewhere, and stay."""
     temporary = Path(tempfile.gettempdir())
     for each in (folder, *folder.parents):
@@ -320,7 +320,7 @@ def live_site(home: Path, runtime: str, **more: str) -> Iterator[LiveSite]:
     others back.
     """
     site = LiveSite(home, runtime, free_port(), **more)
-    _let_through(home.parent)
+    let_through(home.parent)
     try:
         started = site.run("up")
         assert started.returncode == 0, started.stderr + started.stdout
