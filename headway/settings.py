@@ -154,6 +154,11 @@ class Settings(BaseSettings):
         return f"http://{self.host}:{self.port}/api"
 
     @property
+    def has_joined(self) -> bool:
+        """Whether this node works for a Prefect server that is not its own."""
+        return self.server_url is not None or self.server_pointer.exists()
+
+    @property
     def gateway_url(self) -> str:
         """The gateway that `headway up` starts on this machine."""
         return f"http://127.0.0.1:{self.gateway_port}"
