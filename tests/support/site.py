@@ -41,7 +41,7 @@ for i in range(int(sys.argv[1])):
 """
 ONE_THREAD = "OPENBLAS_NUM_THREADS"
 """Set for the tests' own processes (`conftest`), and not for a site: its users have not set it."""
-DAEMONS = ("supervisor", "guard", "server", "worker", "database")
+DAEMONS = ("supervisor", "gateway", "guard", "server", "worker", "database")
 """The processes of a site of one node."""
 _KEPT_AS = {"headway-line": LINE, "headway-container-policy": POLICY}
 """Names under which the ledger keeps what an operator sets in a block of the site."""
@@ -60,6 +60,8 @@ class LiveSite:
         self.env = clean | {
             "HEADWAY_HOME": str(home),
             "HEADWAY_PORT": str(port),
+            "HEADWAY_GATEWAY_PORT": str(free_port()),
+            "XDG_CONFIG_HOME": str(home / "config"),  # where nobody has logged in
             "HEADWAY_RUNTIME": runtime,
             "HEADWAY_NODE": "test-node",
             "PREFECT_HOME": str(home / "p"),  # whose profiles `up` writes
