@@ -98,8 +98,8 @@ class Settings(BaseSettings):
     """A lease that is not renewed for so long counts as expired. It outlives an outage of the
     ledger's database of ten minutes: `headway.policy.guard` has the other times."""
     container_user: str | None = Field(None, pattern=r"^[0-9]+:[0-9]+$")
-    """``uid:gid`` of programs. When not set: the owner of headway's process, or nobody
-    where that is root."""
+    """``uid:gid`` of all programs. When not set: the owner of headway's process, or a user of
+    each team's own where that is root."""
     log_limit_bytes: int = Field(256 * MIB, gt=0)
     """Of each attempt's log, at most this much is kept."""
 
