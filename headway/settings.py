@@ -60,6 +60,11 @@ class Settings(BaseSettings):
     """Port of the site's Prefect server."""
     host: str = "127.0.0.1"
     """Address the Prefect server binds to; loopback unless told otherwise."""
+    gateway_port: int = Field(
+        default_factory=lambda known: known.get("port", 4200) + 80,
+        ge=1024, le=65_535, validate_default=True,
+    )  # fmt: skip
+    """Port of the site's gateway on loopback; when not set, 80 above `port`."""
     server_url: str | None = None
     """Prefect API of a server on another machine, such as ``http://head:4200/api``."""
     node: str = Field(default_factory=lambda: platform.node().split(".")[0].lower() or "node")
@@ -149,6 +154,16 @@ class Settings(BaseSettings):
         if self.server_pointer.exists():
             return self.server_pointer.read_text().strip()
         return f"http://{self.host}:{self.port}/api"
+
+    @property
+    def has_joined(self) -> bool:
+        """Whether this node works for a Prefect server that is not its own."""
+        return self.server_url is not None or self.server_pointer.exists()
+
+    @property
+    def gateway_url(self) -> str:
+        """The gateway that `headway up` starts on this machine."""
+        return f"http://127.0.0.1:{self.gateway_port}"
 
     @property
     def services(self) -> tuple[tuple[str, int], ...]:
