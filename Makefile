@@ -2,8 +2,10 @@
 PYTHON ?= python3
 VENV   ?= .venv
 BIN     = $(VENV)/bin
-# Much of a test's time is waiting: processes that share the tests, beside each other.
-TESTERS ?= 2
+# Processes that share the tests, beside each other. Much of a live test's time is waiting, so
+# three of them keep two cores at work; a unit test has nothing to wait for.
+TESTERS ?= 3
+UNIT_TESTERS ?= 2
 READY   = $(VENV)/.ready
 DEV     = $(VENV)/.dev
 
@@ -42,7 +44,7 @@ check: $(DEV)    ## lint, types, import contracts and the unit tests: under a mi
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 	$(BIN)/deptry headway flows blocks samples
-	$(BIN)/python -m pytest -q -n $(TESTERS) tests/unit
+	$(BIN)/python -m pytest -q -n $(UNIT_TESTERS) tests/unit
 
 protocol: $(DEV) ## every state of the lease protocol: two minutes; PROTOCOL=--full: an hour, gigabytes
 	$(BIN)/python -m tests.protocol $(PROTOCOL)
@@ -51,6 +53,7 @@ seeded-bugs: $(DEV) ## put some forty bugs into copies of the code: which test f
 	$(BIN)/python -m tests.seeded_bugs
 
 faults: $(DEV)   ## what a site bears: kills, lost answers, frozen nodes; FAULTS=--full: hours
+	$(BIN)/python -m pytest -m long
 	$(BIN)/python benchmarks/faults $(FAULTS)
 
 bench: $(DEV)    ## beside a stock Prefect worker; a long line; short jobs over four nodes

@@ -1,6 +1,9 @@
-"""Registers headway's blocks, and makes the documents that are not there yet.
+"""Registers work pool, deployments and blocks, and makes the documents that are not there yet.
 
-Run by `headway up`; a document that an operator has edited is left as it is.
+    python -m blocks.register [pool]      (only the pool, if so)
+
+Run by `headway up` and `headway node join`; a document that an operator has edited is left as
+it is. All of it is one process: to import Prefect takes longer than what is done with it.
 """
 
 import sys
@@ -8,6 +11,7 @@ from contextlib import closing
 from typing import Any
 
 from prefect.blocks.core import Block
+from prefect.cli import app
 
 from blocks.site import HeadwayContainerPolicy, HeadwayLine, HeadwayNode
 from headway.errors import LedgerMissing
@@ -44,6 +48,29 @@ def _known(settings: Settings, kind: type[Block], noted: str) -> dict[str, Any]:
     return {key: value for key, value in document.items() if key in kind.model_fields}
 
 
-if __name__ == "__main__":
-    for document in register(Settings()):
+def prefect(*words: str) -> None:
+    """What `prefect …` does, in this process.
+
+    Raises:
+        SystemExit: It failed.
+    """
+    sys.argv = ["prefect", "--no-prompt", *words]
+    try:
+        app()
+    except SystemExit as ended:
+        if ended.code:
+            raise
+
+
+def main(settings: Settings, *, only_pool: bool) -> None:
+    """Register all of it, the pool first: deployments need it."""
+    prefect("work-pool", "create", settings.pool, "--type", "gpu-node", "--overwrite")
+    if only_pool:
+        return
+    prefect("deploy", "--all", "--prefect-file", "deployments/prefect.yaml")
+    for document in register(settings):
         sys.stdout.write(f"created block {document}\n")
+
+
+if __name__ == "__main__":
+    main(Settings(), only_pool=sys.argv[1:] == ["pool"])

@@ -9,15 +9,23 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import settings
 
+from headway.ledger import Ledger
 from headway.units import GIB
 from samples.local_image import BUSYBOX, PYTHON, MissingPiece, build
 from tests.nvml.stub import StubGpus, build_stub
-from tests.support import dockerd, parallel
+from tests.support import dockerd, leftovers, parallel
 from tests.support import postgresql as postgresql_support
 from tests.support.nodes import KINDS, several_nodes
-from tests.support.site import LiveSite, live_site
+from tests.support.site import ONE_THREAD, LiveSite, live_site
 
+# Before numpy is loaded: its threads would wait for each other actively on the cores that the
+# processes of the tests share, which makes a fit several times as long.
+os.environ.setdefault(ONE_THREAD, "1")
+# How long an example takes says more about what else the machine does than about the code.
+settings.register_profile("headway", deadline=None)
+settings.load_profile("headway")
 AS_ROOT = os.geteuid() == 0
 NOBODY = (65534, 65534)
 _OURS = "headway-tests-"
@@ -36,7 +44,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> parallel.BySite:
-    """With ``-n 2`` the tests of one site stay together."""
+    """With ``-n 3`` the tests of one site stay together."""
     return parallel.BySite(config, log)
 
 
@@ -110,12 +118,45 @@ def postgresql() -> Iterator[str]:
 
 
 @pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.postgresql)])
-def ledger_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """Address of an empty database, of either kind."""
-    if request.param == "sqlite":
+def database_kind(request: pytest.FixtureRequest) -> str:
+    """Each of the two that a ledger may be in."""
+    kind: str = request.param
+    return kind
+
+
+@pytest.fixture
+def empty_database_url(database_kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """Address of a database of either kind that has no tables yet."""
+    if database_kind == "sqlite":
+        return f"sqlite:///{tmp_path / 'ledger.db'}"
+    return postgresql_support.new_database(request.getfixturevalue("postgresql"))
+
+
+@pytest.fixture
+def ledger_url(database_kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """Address of an empty ledger of either kind, copied: to make the tables takes longer."""
+    if database_kind == "sqlite":
+        shutil.copy(request.getfixturevalue("sqlite_tables"), tmp_path / "ledger.db")
         return f"sqlite:///{tmp_path / 'ledger.db'}"
     address: str = request.getfixturevalue("postgresql")
-    return postgresql_support.new_database(address)
+    tables: str = request.getfixturevalue("postgresql_tables")
+    return postgresql_support.new_database(address, copy_of=tables)
+
+
+@pytest.fixture(scope="session")
+def sqlite_tables(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The file of an empty ledger."""
+    file = tmp_path_factory.mktemp("tables") / "ledger.db"
+    Ledger.open(f"sqlite:///{file}").close()
+    return file
+
+
+@pytest.fixture(scope="session")
+def postgresql_tables(postgresql: str) -> str:
+    """The name of the database of an empty ledger."""
+    url = postgresql_support.new_database(postgresql)
+    Ledger.open(url).close()
+    return url.rpartition("/")[2]
 
 
 _SITES = ExitStack()
@@ -179,11 +220,26 @@ def site(request: pytest.FixtureRequest) -> LiveSite:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
-    """In CI everything is installed, so a skipped test is a failure there."""
+    """Fail where something is left behind; in CI also where a test was skipped."""
     _SITES.close()  # where the tests were interrupted
     session.config.headway_failed = exitstatus != 0  # type: ignore[attr-defined]
     reporter = session.config.pluginmanager.get_plugin("terminalreporter")
-    skipped = reporter.stats.get("skipped", []) if reporter is not None else []
-    if os.environ.get("HEADWAY_CI") == "true" and skipped and exitstatus == 0:
+    if reporter is None:  # one process of several: the one that started them sees all of it
+        return
+    if exitstatus not in {pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED}:
+        return  # it was broken off, and so was the tidying up
+    amiss = [f"left behind: {each}" for each in leftovers.left_behind(_base(session.config))]
+    skipped = len(reporter.stats.get("skipped", []))
+    if os.environ.get("HEADWAY_CI") == "true" and skipped:  # everything is installed there
+        amiss.append(f"CI may skip nothing, but skipped {skipped}")
+    if amiss and exitstatus == 0:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
-        reporter.write_line(f"\nCI may skip nothing, but skipped {len(skipped)}", red=True)
+        session.config.headway_failed = True  # type: ignore[attr-defined]
+    for each in amiss:
+        reporter.write_line(f"\n{each}", red=True)
+
+
+def _base(config: pytest.Config) -> Path:
+    """The folder below which all tests have theirs."""
+    factory: pytest.TempPathFactory = config._tmp_path_factory  # type: ignore[attr-defined]
+    return factory.getbasetemp()

@@ -30,10 +30,12 @@ ROWS = (
     Row("ledger kills", "ledger_kills.py", ("--kills", "200"), ("--kills", "10000")),
     Row("lost answers", "lost_answers.py", ("--jobs", "50"), ("--jobs", "5000")),
     Row("lost answers stack", "lost_answers.py", ("--stack", "--jobs", "10"), ("--stack",)),
+    Row("ways of the protocol", "ways.py", ("--ways", "100"), ("--ways", "5000")),
     Row("races", "../races.py", ("--rounds", "200"), ("--rounds", "10000")),
     Row("frozen nodes", "freeze_and_wake.py", ("--times", "2"), ("--times", "50")),
     Row("cancel", "cancel_after_outage.py", ("--times", "1", "--away", "10"), ()),
-    Row("short jobs", "short_jobs_killed.py", ("--jobs", "20", "--every", "10"), ("--peace",)),
+    Row("short jobs", "short_jobs_killed.py", ("--jobs", "20", "--every", "10"), ()),
+    Row("peace", "short_jobs_killed.py", ("--jobs", "20", "--every", "0"), ("--every", "0")),
 )
 
 

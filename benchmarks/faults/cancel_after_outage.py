@@ -48,6 +48,12 @@ class Outages:
         self.without_worker: list[float] = []
         self.wrong: list[str] = []
 
+    def __str__(self) -> str:
+        """The seconds that were measured last."""
+        named = {"before": self.before, "during": self.during, "told": self.told}
+        named["without worker"] = self.without_worker
+        return ", ".join(f"{name} {times[-1]:.1f}" for name, times in named.items() if times)
+
     def of_the_server(self, number: int) -> None:
         """Cancel one run right before the outage, and one in it."""
         before, during = (self._begun(f"{word}-{number}") for word in ("before", "during"))
@@ -131,7 +137,7 @@ def main() -> int:
             for number in range(asked.times):
                 for step in (seen.of_the_server, seen.of_the_worker):
                     step(number)
-                    _say(f"{number + 1} of {asked.times}: {step.__name__}")
+                    print(f"{number + 1} of {asked.times}: {seen}", file=sys.stderr, flush=True)
     print("\n".join(seen.wrong), file=sys.stderr)
     goal, times = f"dead within {WITHIN_S:.0f} s", f"{asked.times} times"
     away = f"the server {asked.away:.0f} s away"
@@ -145,10 +151,6 @@ def main() -> int:
     )
     longest_s = max(*seen.during, *seen.before, *seen.without_worker)
     return int(bool(seen.wrong) or longest_s > WITHIN_S)
-
-
-def _say(words: str) -> None:
-    print(f"\r{words}", end="", file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

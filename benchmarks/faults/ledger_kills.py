@@ -57,7 +57,8 @@ def show(database: str, url: str, asked: argparse.Namespace) -> int:
     for number in range(asked.kills):
         faults.killed_once(ledger, current, asked.seed * 1_000_003 + number)
         found += faults.broken(ledger, current)
-        done = [each for each in current if faults.is_over(ledger, ledger.runs.get(each))]
+        seen = ledger.runs.of(current)
+        done = [each for each, run in seen.items() if faults.is_over(ledger, run)]
         current = [each for each in current if each not in done]
         current += [_new(ledger, database, AT_ONCE + over + each) for each in range(len(done))]
         over += len(done)

@@ -83,6 +83,7 @@ def keep(daemon: Daemon, start: Start, clock: Clock, leave: threading.Event) -> 
         log.warning("the %s has died: it is started again", daemon.name)
         try:
             start()
+            seen = seen.ready(clock.monotonic_s())
         except StartFailed as error:
             log.warning("%s", error)
         except (HeadwayError, OSError):

@@ -13,11 +13,13 @@ from pydantic import BaseModel, ConfigDict, Field
 from headway.errors import InvalidInput, NotAllowed
 from headway.gateway.api import seen_team
 from headway.gateway.door import Allowed
+from headway.gateway.prefect_calls import team_tag
 from headway.gateway.submit import allowed_here, job_for, refuse_impossible, refuse_missing
 from headway.ledger.audit_log import Act
 from headway.ledger.records import RunRecord
 from headway.model.access import Caller, Scope
 from headway.model.document import Document
+from headway.model.job import TrainingJob
 from headway.model.job_text import JobText
 from headway.model.run import CANCELLED_BY_USER, RunState
 from headway.prefect.client import PrefectServer
@@ -51,20 +53,20 @@ def actions(site: Site, server: PrefectServer) -> APIRouter:
     @router.post("/runs/{run}/cancel")
     def cancel(caller: Submitter, run: str) -> dict[str, Any]:
         """End one of one's own runs; its container gets its grace time."""
-        record = _own(site, caller, run, still_going=True)
+        record = own_run(site, caller, run, still_going=True)
         if record.state is RunState.ENDED:
             raise InvalidInput("run", record.name, "it has ended; nothing was cancelled")
-        _note(site, caller, "run.cancel", record.run_id)
+        note_act(site, caller, "run.cancel", record.run_id)
         state = server.cancel(record.run_id, f"{CANCELLED_BY_USER}{caller.user} (gateway)")
         return {"run_id": record.run_id, "state": state}
 
     @router.post("/runs/{run}/retry")
     def retry(caller: Submitter, run: str) -> dict[str, Any]:
         """Try one of one's own runs that has ended once more, from its checkpoint."""
-        record = _own(site, caller, run)
-        if why := _why_no_retry(record):
+        record = own_run(site, caller, run)
+        if why := why_no_retry(record):
             raise InvalidInput("run", record.name, why)
-        _note(site, caller, "run.retry", record.run_id)
+        note_act(site, caller, "run.retry", record.run_id)
         state = server.retry(record.run_id, f"retried by user {caller.user} (gateway)")
         return {"run_id": record.run_id, "state": state, "attempt": record.attempt + 1}
 
@@ -89,11 +91,11 @@ def hand_in(
     # Prefect's keys are the site's: with another's key one would be given the other's run.
     key = f"{caller.team}/{caller.user}/{wanted.key}" if wanted.key else None
     told = {"team": caller.team, "image": job.image, **({"key": key} if key else {})}
-    _note(site, caller, "run.submit", job.name, told)
+    note_act(site, caller, "run.submit", job.name, told)
     run = server.submit(
         {"job": job.document()},
         name=job.name,
-        tags=[f"team:{job.team}"],
+        tags=[team_tag(job.team)],
         key=key,
         pool=wanted.pool,
         queue=wanted.queue,
@@ -122,13 +124,15 @@ def stamped(job: Mapping[str, Any], caller: Caller) -> dict[str, Any]:
     """
     own = {"owner": caller.user, "team": caller.team}
     for field, value in own.items():
-        if job.get(field, value) != value:
+        # What a form fills in where nobody has said anything names nobody.
+        said = job.get(field, value)
+        if said not in (value, TrainingJob.model_fields[field].default):
             allowed = f"it comes from your token, which says {value}: leave it out"
-            raise InvalidInput(field, job[field], allowed)
+            raise InvalidInput(field, said, allowed)
     return {**job, **own}
 
 
-def _own(site: Site, caller: Caller, run: str, *, still_going: bool = False) -> RunRecord:
+def own_run(site: Site, caller: Caller, run: str, *, still_going: bool = False) -> RunRecord:
     """The run, if *caller* may change it.
 
     Raises:
@@ -141,7 +145,7 @@ def _own(site: Site, caller: Caller, run: str, *, still_going: bool = False) -> 
     return record
 
 
-def _why_no_retry(record: RunRecord) -> str:
+def why_no_retry(record: RunRecord) -> str:
     """Why the run cannot be retried now; empty where it can."""
     if record.gang_id is not None:
         return f"retry the run that leads it: {record.gang_id}"
@@ -152,7 +156,8 @@ def _why_no_retry(record: RunRecord) -> str:
     return ""
 
 
-def _note(
+def note_act(
     site: Site, caller: Caller, act: str, subject: str, details: Mapping[str, str] | None = None
 ) -> None:
+    """Note what *caller* is about to do, before Prefect is asked for it."""
     site.ledger.audit_log.write(Act(caller.user, act, subject, details or {}))

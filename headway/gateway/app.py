@@ -11,6 +11,8 @@ from headway.gateway.actions import actions
 from headway.gateway.api import reads
 from headway.gateway.bodies import StrictBodies
 from headway.gateway.door import Door
+from headway.gateway.pages import LOGIN, pages
+from headway.gateway.proxy import prefects_api
 from headway.gateway.refusals import invalid, refused
 from headway.prefect.client import PrefectServer
 from headway.site import Site
@@ -38,19 +40,27 @@ def create_app(
         openapi_url=f"{PREFIX}/openapi.json",
     )
     # What is added last is asked first.
-    app.add_middleware(StrictBodies)
+    app.add_middleware(StrictBodies, forms=frozenset({LOGIN}))
     app.add_middleware(
-        Door, ledger=lambda: site.ledger, clock=site.clock, open_paths=frozenset({HEALTH})
+        Door,
+        ledger=lambda: site.ledger,
+        clock=site.clock,
+        open_paths=frozenset({HEALTH, LOGIN}),
+        login=LOGIN,
     )
     app.add_middleware(TrustedHostMiddleware, allowed_hosts=list(allowed_hosts))
     app.add_exception_handler(HeadwayError, refused)
     app.add_exception_handler(RequestValidationError, invalid)
     app.include_router(reads(site), prefix=PREFIX)
     app.include_router(actions(site, server), prefix=PREFIX)
+    app.include_router(prefects_api(site, server))
 
     @app.get(HEALTH)
     def health() -> dict[str, str]:
         """That the gateway answers; open to everybody, and says nothing of the site."""
         return {"status": "ok"}
 
+    app.include_router(
+        pages(site, site.settings.api_url.removesuffix("/api"))
+    )  # takes what is left
     return app

@@ -10,7 +10,7 @@ from headway.model.strict_json import read_strict
 from headway.model.yaml_document import MAX_TEXT_BYTES
 from headway.units import format_size
 
-_WITHOUT_BODY = frozenset({"GET", "HEAD", "OPTIONS"})
+_WITH_BODY = frozenset({"POST", "PUT", "PATCH"})
 
 
 class StrictBodies:
@@ -33,7 +33,7 @@ class StrictBodies:
             if len(body) > MAX_TEXT_BYTES:
                 most = format_size(MAX_TEXT_BYTES)
                 raise InvalidInput("body", f"more than {most}", f"give at most {most}")
-            may_be_empty = scope["method"] in _WITHOUT_BODY or scope["path"] in self._forms
+            may_be_empty = scope["method"] not in _WITH_BODY or scope["path"] in self._forms
             if not may_be_empty or (body and scope["path"] not in self._forms):
                 read_strict(body)
         except InvalidInput as error:

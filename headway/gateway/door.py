@@ -5,7 +5,8 @@ from collections.abc import Callable, Collection, Mapping
 from http.cookies import CookieError, SimpleCookie
 
 import anyio
-from fastapi import Request
+from fastapi import Request, Response
+from fastapi.responses import RedirectResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from headway.clock import Clock
@@ -59,8 +60,13 @@ class Door:
         ledger: Callable[[], Ledger],
         clock: Clock,
         open_paths: Collection[str],
+        login: str,
     ) -> None:
-        """In front of *app*; *open_paths*, to the letter, are for everybody."""
+        """In front of *app*; *open_paths*, to the letter, are for everybody.
+
+        Whoever opens a page without a token is sent to the path *login*.
+        """
+        self._login = login
         self._app = app
         self._ledger = ledger
         self._open = frozenset(open_paths)
@@ -78,7 +84,10 @@ class Door:
         try:
             await self._admit(scope)
         except HeadwayError as error:
-            await refusal(error)(scope, receive, send)
+            answer: Response = refusal(error)
+            if isinstance(error, TokenRefused) and _opens_a_page(scope):
+                answer = RedirectResponse(self._login, status_code=303)
+            await answer(scope, receive, send)
             return
         await self._app(scope, receive, send)
 
@@ -113,6 +122,13 @@ def shown_token(headers: Mapping[str, str]) -> tuple[str, bool]:
     except CookieError:
         kept = None
     return (kept.value, True) if kept is not None else ("", False)
+
+
+def _opens_a_page(scope: Scope) -> bool:
+    wants = _headers(scope).get("accept", "")
+    return (
+        scope["method"] == "GET" and "text/html" in wants and not scope["path"].startswith("/api")
+    )
 
 
 def _headers(scope: Scope) -> dict[str, str]:

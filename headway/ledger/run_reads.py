@@ -1,6 +1,7 @@
 """What is read of runs: one, those of a node, those that wait, and how many there are."""
 
 from collections.abc import Sequence
+from datetime import datetime
 
 from sqlalchemy import and_, func, or_
 from sqlmodel import col, select
@@ -97,15 +98,25 @@ class RunReads(Repository):
             after: The *limit* of them that follow this id; empty for the first.
             limit: So many at most.
         """
-        removed = select(NodeRow.name).where(col(NodeRow.removed_at).is_not(None))
-        of_nobody = or_(col(RunRow.node).is_(None), col(RunRow.node).in_(removed))
-        query = select(RunRow).where(
-            RunRow.state == RunState.ENDED,
-            col(RunRow.told_end_at).is_(None),
-            or_(col(RunRow.node) == node, and_(col(RunRow.pool) == pool, of_nobody)),
-            RunRow.run_id > after,
-        )
+        untold = col(RunRow.told_end_at).is_(None), RunRow.run_id > after
+        query = _ends_told_by(node, pool).where(*untold)
         return self._found(query.order_by("run_id").limit(limit))
+
+    def told_ends(
+        self, node: str, pool: str, before: datetime | None, limit: int
+    ) -> list[RunRecord]:
+        """The newest ends that Prefect has acknowledged, and that *node* answers for.
+
+        Args:
+            node: The node.
+            pool: Its work pool.
+            before: Those that ended earlier; None for the newest of all.
+            limit: So many at most.
+        """
+        query = _ends_told_by(node, pool).where(col(RunRow.told_end_at).is_not(None))
+        if before is not None:
+            query = query.where(col(RunRow.ended_at) < before)
+        return self._found(query.order_by(col(RunRow.ended_at).desc()).limit(limit))
 
     def ranks(self, run_id: str, attempt: int) -> list[RunRecord]:
         """The parts of the run's attempt on other nodes that have begun, by rank."""
@@ -146,3 +157,11 @@ class RunReads(Repository):
 def _of_team(team: str | None) -> SelectOfScalar[RunRow]:
     query = select(RunRow)
     return query if team is None else query.where(RunRow.team == team)
+
+
+def _ends_told_by(node: str, pool: str) -> SelectOfScalar[RunRow]:
+    """Runs that ended on *node*, and those of its *pool* that ended where no node answers."""
+    removed = select(NodeRow.name).where(col(NodeRow.removed_at).is_not(None))
+    of_nobody = or_(col(RunRow.node).is_(None), col(RunRow.node).in_(removed))
+    ours = or_(col(RunRow.node) == node, and_(col(RunRow.pool) == pool, of_nobody))
+    return select(RunRow).where(RunRow.state == RunState.ENDED, ours)

@@ -25,6 +25,7 @@ from headway.node.flowrun import live_flow
 from headway.node.frozen import FrozenFlows
 from headway.node.mending import Case, Mender, Mending, PrefectRun, same
 from headway.node.sweep import sweep
+from headway.node.told_ends import ToldEnds
 from headway.policy.demand import survives_the_site
 from headway.policy.reconcile import (
     FLOW_STARTS_WITHIN_S,
@@ -59,6 +60,7 @@ class Janitor:
         self._frozen = FrozenFlows(site.clock)
         self._turn = ""
         self._turn_of_ends = ""
+        self._told_ends = ToldEnds(site)
         self._amiss = ""
 
     def unsettled(self, called: Collection[str] = (), *, whole: bool = True) -> list[RunRecord]:
@@ -67,7 +69,8 @@ class Janitor:
         The rest of the queue comes last: a slow server answers of the others first.
         A long line is asked about in turns: its runs cost nothing meanwhile, and
         a cancelled one that comes to its turn is not started in any case. So are
-        the ends that Prefect has not heard of. A round that is not *whole* leaves the line out.
+        the ends that Prefect has not heard of, and now and then those that it has. A round that
+        is not *whole* leaves the line and the latter out.
         """
         ledger, node, pool = self._site.ledger, self._site.settings.node, self._site.settings.pool
         open_runs = ledger.runs.on_node(node)
@@ -76,7 +79,7 @@ class Janitor:
             self._turn = waiting[-1].run_id if len(waiting) == _A_ROUND else ""
         untold = ledger.runs.untold(node, pool, self._turn_of_ends, _A_ROUND)
         self._turn_of_ends = untold[-1].run_id if len(untold) == _A_ROUND else ""
-        open_runs += waiting + untold
+        open_runs += waiting + untold + (self._told_ends.page() if whole else [])
         known = {run.run_id for run in open_runs}
         left = {lease.run_id for lease in ledger.leases.live(node) if lease.gang_rank == 0}
         left |= {container.run_id for container in self._site.runtime.containers()}

@@ -5,8 +5,8 @@ from dataclasses import dataclass, replace
 FIRST_PAUSE_S = 1.0
 LONGEST_PAUSE_S = 60.0
 """A process that cannot start, for want of a disk say, costs one try a minute."""
-STEADY_S = 60.0
-"""A process that has lived for so long is well: its next death is a new one."""
+STEADY_S = 10.0
+"""A process that has been ready for so long is well: its next death is a new one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,8 +15,10 @@ class Restarts:
 
     started_s: float | None = None
     """When it was started last; None as long as it never had to be."""
+    ready_s: float | None = None
+    """When it was ready after that; None for one that never was."""
     deaths: int = 0
-    """So many times it died soon after a start, one after the other."""
+    """So many times it died before it was steady, one after the other."""
 
     def due_s(self) -> float:
         """From when on it may be started again."""
@@ -27,6 +29,11 @@ class Restarts:
 
     def started(self, now_s: float) -> "Restarts":
         """It is started now."""
-        if self.started_s is None or now_s - self.started_s > STEADY_S:
+        steady = self.ready_s is not None and now_s - self.ready_s > STEADY_S
+        if self.started_s is None or steady:
             return Restarts(now_s)
-        return replace(self, started_s=now_s, deaths=self.deaths + 1)
+        return Restarts(now_s, None, self.deaths + 1)
+
+    def ready(self, now_s: float) -> "Restarts":
+        """It is ready now, after the last start."""
+        return replace(self, ready_s=now_s)

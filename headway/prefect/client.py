@@ -8,7 +8,7 @@ Flows and the worker use Prefect's own client.
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Self
 from urllib.parse import quote
 from uuid import uuid4
@@ -26,6 +26,8 @@ RANK = "rank"
 """One node's part of a gang."""
 DEPLOYMENT = "train/default"
 DEPLOYMENTS = {FLOW: DEPLOYMENT, RANK: "rank/gang"}
+REGISTERED = (*DEPLOYMENTS.values(), "estimate/estimate", "retrain-estimators/nightly")
+"""All deployments that `headway up` registers."""
 """What is copied for a further work pool; a list of deployments shows the second part alone."""
 _COPIED = (
     *("flow_id", "entrypoint", "path", "pull_steps", "description", "tags"),
@@ -35,6 +37,7 @@ FINAL = frozenset({"COMPLETED", "FAILED", "CANCELLED", "CRASHED"})
 """Types of states of runs that have ended."""
 _PAGE = 200  # the server's own limit
 _JSON = {"Content-Type": "application/json"}
+_SUSPENDED_AT_MOST = timedelta(days=30)
 
 
 def checked_address(field: str, url: str) -> str:
@@ -85,11 +88,12 @@ class PrefectServer:
     ) -> None:
         """The server at *api_url*, told *auth*; *clock* waits while it is busy."""
         self.api_url = api_url.rstrip("/")
+        self._clock = clock or SystemClock()
         self._client = httpx.Client(
             base_url=self.api_url,
             auth=SiteAuth(auth, self.api_url),
             timeout=timeout_s,
-            transport=RetryTransport(clock or SystemClock()),
+            transport=RetryTransport(self._clock),
             trust_env=False,
         )
 
@@ -184,6 +188,9 @@ class PrefectServer:
             InvalidInput: There is no such pool or queue.
         """
         deployment = self._deployment(pool)
+        if not deployment["work_pool_name"]:  # Prefect would take a run that no worker ever sees
+            cause = f"the work pool of deployment {DEPLOYMENT} was deleted there"
+            raise SiteUnreachable(self.api_url, cause)
         if queue is not None:
             self._check_queue(deployment["work_pool_name"], queue)
         return deployment
@@ -195,6 +202,18 @@ class PrefectServer:
     def has_deployment(self) -> bool:
         """Whether `train/default` is registered there."""
         return self._has(f"/deployments/name/{DEPLOYMENT}")
+
+    def has_all(self, node: str) -> bool:
+        """Whether what `headway up` registers for *node* is there: somebody may have deleted it."""
+        try:
+            deployments = [self._call("GET", f"/deployments/name/{name}") for name in REGISTERED]
+        except LookupError:
+            return False
+        documents = (("node", node), ("line", "site"), ("container-policy", "site"))
+        return all(each["work_pool_name"] for each in deployments) and all(
+            self._has(f"/block_types/slug/headway-{kind}/block_documents/name/{_part(name)}")
+            for kind, name in documents
+        )
 
     def _deployment(self, pool: str | None) -> dict[str, Any]:
         try:
@@ -334,6 +353,34 @@ class PrefectServer:
         except LookupError:
             raise RunUnknown(run_id) from None
         return self.run(run_id).state_name
+
+    def suspend(self, run_id: str, message: str) -> None:
+        """Ask for the run's suspension, for as long as Prefect allows. Raises `RunUnknown`."""
+        until = (self._clock.now() + _SUSPENDED_AT_MOST).isoformat()
+        details = {"pause_timeout": until, "pause_reschedule": True}
+        state = {"type": "PAUSED", "name": "Suspended", "message": message}
+        body = {"state": {**state, "state_details": details}, "force": True}
+        try:
+            self._call("POST", f"/flow_runs/{_part(run_id)}/set_state", body)
+        except LookupError:
+            raise RunUnknown(run_id) from None
+
+    def ask(self, method: str, path: str, body: object = None) -> tuple[int, Any]:
+        """What the server answers, whatever that is: status and document.
+
+        Raises:
+            SiteUnreachable: It does not answer, or fails at the question.
+        """
+        content = write_strict(body) if method == "POST" else None
+        try:
+            response = self._client.request(method, path, content=content, headers=_JSON)
+        except httpx.TransportError as error:
+            raise SiteUnreachable(self.api_url, type(error).__name__) from error
+        if response.status_code in REFUSED:
+            raise SiteRefused(self.api_url, f"HTTP {response.status_code}")
+        if response.is_server_error:
+            raise SiteBroken(self.api_url, f"HTTP {response.status_code}")
+        return response.status_code, response.json() if response.content else None
 
     def end(self, run_id: str, state_type: str, message: str, *, name: str = "") -> None:
         """Set the run's last state, such as FAILED, whatever it was before. Nothing if deleted."""

@@ -39,6 +39,7 @@ from headway.policy.reconcile import FLOW_STARTS_WITHIN_S
 from headway.scheduler.queue import PoolQueue
 from headway.site import current_site
 from headway.this_node import heartbeat, join_site
+from headway.worker.backlog import Backlog
 from headway.worker.claims import Claims
 from headway.worker.events import LISTEN_AGAIN_S, events
 from headway.worker.flow_process import flow_environment, have_fork_server, start
@@ -85,7 +86,7 @@ class GpuNodeWorker(BaseWorker[BaseJobConfiguration, BaseVariables, BaseWorkerRe
         self._wake = asyncio.Event()
         self._housework = asyncio.Event()
         self._held_up = asyncio.Event()
-        self._mended = self._house_kept = False
+        self._mended = self._house_kept = self._passed = False
         self._called: set[str] = set()
         self._first_page = PAGE
         self._next_round_s = 0.0
@@ -118,6 +119,7 @@ class GpuNodeWorker(BaseWorker[BaseJobConfiguration, BaseVariables, BaseWorkerRe
     def _begin_tasks(self) -> None:
         """One each, so that none waits for another."""
         self._pool = PrefectPool(self.client, self._site.settings.pool, self._claimed)
+        self._backlog = Backlog(self._pool)
         self._pages = WaitPages(self.client, self._pool, self._site.clock, self._waits)
         # The threads of other tasks may all be waiting for an engine or a disk.
         self._heartbeat_thread = anyio.CapacityLimiter(1)
@@ -167,8 +169,7 @@ class GpuNodeWorker(BaseWorker[BaseJobConfiguration, BaseVariables, BaseWorkerRe
         in_thread = anyio.to_thread.run_sync
         due = self._site.clock.now() + timedelta(seconds=self._prefetch_seconds)
         orphans = await in_thread(self._queue.orphans)
-        first_page, self._first_page = self._first_page, SHORT_PAGE
-        new = await self._pool.new_runs(self._queue.known, orphans, due, first_page=first_page)
+        new = await self._new_runs(orphans, due)
         flow_names = await self._pool.flow_names(new)
         for wrong_id, why in refused(new, flow_names).items():
             await self._pool.write_state(wrong_id, Failed(message=why))
@@ -176,6 +177,9 @@ class GpuNodeWorker(BaseWorker[BaseJobConfiguration, BaseVariables, BaseWorkerRe
         if not {offer.queue for offer in offered} <= self._pool.queues:
             await adopt_gates(self._site, self._pool)
         at_once = await in_thread(self._queue.take_in, offered)
+        self._backlog.taken_in(new)
+        if self._backlog:
+            self._wake.set()
         self._called |= self._queue.called
         decided = await in_thread(partial(self._queue.run_pass, slots=self._slots))
         if decided.held_up:
@@ -195,6 +199,18 @@ class GpuNodeWorker(BaseWorker[BaseJobConfiguration, BaseVariables, BaseWorkerRe
             self._pages.say(run_id, sentence, logged=run_id in decided.logged)
         self._claims.add(run.id for run in todo.start)
         return [self._entry(run) for run in todo.start]
+
+    async def _new_runs(self, orphans: list[str], due: datetime) -> list[FlowRun]:
+        """What is to be taken in now: nothing in the first pass, which starts what is known.
+
+        A worker that comes back to a long queue needs a while to read it from Prefect.
+        """
+        if not self._passed:
+            self._passed = True
+            self._wake.set()
+            return []
+        first_page, self._first_page = self._first_page, SHORT_PAGE
+        return await self._backlog.part(self._queue.known, orphans, due, first_page=first_page)
 
     @property
     def _slots(self) -> int | None:

@@ -21,7 +21,10 @@ from headway.worker.states import mended
 log = get_logger("worker.gpu-node")
 
 _ANSWER_S = 10.0
-"""So long the janitor waits for Prefect, or for who waits for it; then it goes on without."""
+"""So long the janitor waits for Prefect; then it goes on without."""
+_PASS_S = 4.0
+"""So long it waits for a pass over the queue, which may itself be waiting for Prefect. Both
+together, and its pause, are less than the 15 s in which a cancelled run is to be stopped."""
 
 
 async def adopt_blocks(site: Site, pool: PrefectPool) -> bool:
@@ -69,13 +72,14 @@ async def mend(
         whole: Look at some of the queue, too.
     """
     in_thread = anyio.to_thread.run_sync
-    async with _between_passes(pool) as between:
+    away = not await pool.is_reachable()
+    async with _between_passes(pool, 0.0 if away else _PASS_S) as between:
         runs = await in_thread(partial(janitor.unsettled, called, whole=whole))
         starting = frozenset(str(run_id) for run_id in pool.claimed())
     if not between:
         untaken = await in_thread(site.ledger.leases.unstarted, site.settings.node)
         starting |= {lease.run_id for lease in untaken}
-    prefect = await _views(pool, [run.run_id for run in runs])
+    prefect = await _views(pool, [run.run_id for run in runs], 0.0 if away else _ANSWER_S)
     mendings = await in_thread(janitor.round, runs, prefect, starting)
     for mending in mendings:
         await _write(site, pool, mending)
@@ -83,13 +87,13 @@ async def mend(
 
 
 @asynccontextmanager
-async def _between_passes(pool: PrefectPool) -> AsyncIterator[bool]:
+async def _between_passes(pool: PrefectPool, wait_s: float) -> AsyncIterator[bool]:
     """Between a grant and its note among the claimed lies a pass: not half of one is read.
 
     Yields whether no pass goes on. One that waits for Prefect must not keep the janitor.
     """
     free = False
-    with anyio.move_on_after(_ANSWER_S):
+    with anyio.move_on_after(wait_s):
         free = await pool.passing.acquire()
     try:
         yield free
@@ -98,11 +102,11 @@ async def _between_passes(pool: PrefectPool) -> AsyncIterator[bool]:
             pool.passing.release()
 
 
-async def _views(pool: PrefectPool, run_ids: list[str]) -> Mapping[str, PrefectRun]:
+async def _views(pool: PrefectPool, run_ids: list[str], wait_s: float) -> Mapping[str, PrefectRun]:
     """What Prefect says; unknown of those that a slow server did not come to."""
     said = dict.fromkeys(run_ids, PrefectRun(PrefectView.UNKNOWN))
     try:
-        with anyio.fail_after(_ANSWER_S):
+        with anyio.fail_after(wait_s):
             for start in range(0, len(run_ids), IDS_A_QUESTION):
                 page = run_ids[start : start + IDS_A_QUESTION]
                 answers = await pool.views(page)

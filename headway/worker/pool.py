@@ -5,8 +5,10 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 from datetime import datetime
 from typing import Any
+from urllib.request import getproxies
 from uuid import UUID
 
+import anyio
 import httpx
 from prefect.client.orchestration import PrefectClient
 from prefect.client.schemas.objects import FlowRun, State, StateType
@@ -28,6 +30,8 @@ SHORT_PAGE = 10
 """Enough for what is new since a moment ago."""
 IDS_A_QUESTION = 100
 _SCHEDULED = {"state": {"type": {"any_": [StateType.SCHEDULED]}}}
+_CONNECT_S = 2.0
+_PORTS = {"https": 443}
 _LOOK_AGAIN_S = (1.0, 2.0)
 """A run is refused only if the server fails to send it each of these times, too."""
 
@@ -52,6 +56,22 @@ class PrefectPool:
         self.claimed = claimed
         self.passing = asyncio.Lock()
         self.queues: frozenset[str] = frozenset()
+
+    async def is_reachable(self) -> bool:
+        """Whether anybody listens at the server's address.
+
+        Prefect's client asks a server that is away again and again, for half a minute.
+        """
+        if getproxies():  # only the proxy can tell
+            return True
+        url = self._client.api_url
+        try:
+            with anyio.fail_after(_CONNECT_S):
+                port = url.port or _PORTS.get(url.scheme, 80)
+                await (await anyio.connect_tcp(url.host, port)).aclose()
+        except (OSError, TimeoutError):
+            return False
+        return True
 
     async def new_runs(
         self,

@@ -274,6 +274,10 @@ def test_an_end_is_kept_until_prefect_was_told(ledger: Ledger) -> None:
     assert ledger.runs.told("a", 1)
     assert ledger.runs.get("a").told_end_at == told_at is not None
     assert ledger.runs.untold("node-a", "gpu", "", 10) == []
+    (found,) = ledger.runs.told_ends("node-a", "gpu", None, 10)
+    assert found.run_id == "a"
+    assert ledger.runs.told_ends("node-a", "gpu", found.ended_at, 10) == []
+    assert ledger.runs.told_ends("node-b", "gpu", None, 10) == []
     release(ledger, "a")
     ledger.runs.retry("a", 1)
     assert not ledger.runs.told("a", 1)

@@ -616,26 +616,26 @@ def _open(url: str) -> None:
     Ledger.open(url).close()
 
 
-def test_several_may_migrate_at_once(ledger_url: str) -> None:
+def test_several_may_migrate_at_once(empty_database_url: str) -> None:
     context = multiprocessing.get_context("spawn")
-    starters = [context.Process(target=_open, args=(ledger_url,)) for _ in range(3)]
+    starters = [context.Process(target=_open, args=(empty_database_url,)) for _ in range(3)]
     for starter in starters:
         starter.start()
     for starter in starters:
         starter.join(60)
     assert [starter.exitcode for starter in starters] == [0, 0, 0]
-    ledger = Ledger.open(ledger_url)
+    ledger = Ledger.open(empty_database_url)
     assert ledger.nodes.all() == []
     ledger.close()
 
 
-def test_a_ledger_that_is_not_there_is_not_made_by_asking(ledger_url: str) -> None:
+def test_a_ledger_that_is_not_there_is_not_made_by_asking(empty_database_url: str) -> None:
     with pytest.raises(LedgerMissing, match=r"there is no ledger at .*`headway up`"):
-        Ledger.find(ledger_url)
-    if ledger_url.startswith("sqlite"):
-        assert not Path(make_url(ledger_url).database or "").exists()
-    Ledger.open(ledger_url).close()
-    found = Ledger.find(ledger_url)
+        Ledger.find(empty_database_url)
+    if empty_database_url.startswith("sqlite"):
+        assert not Path(make_url(empty_database_url).database or "").exists()
+    Ledger.open(empty_database_url).close()
+    found = Ledger.find(empty_database_url)
     assert found.nodes.all() == []
     found.close()
 

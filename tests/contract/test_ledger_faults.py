@@ -11,7 +11,7 @@ from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 
 from headway.errors import LedgerUnreachable, SchemaMismatch
-from headway.ledger import Ledger
+from headway.ledger import Ledger, database
 from headway.model.lease import Lease, Wait
 from headway.model.run import Measurement, RunState
 from tests.support import ledger_faults as faults
@@ -20,7 +20,7 @@ from tests.support import postgresql as postgresql_support
 from tests.support.fence import fence_of, release
 from tests.support.small_disk import filled, small_disk
 
-KILLS = 25
+KILLS = 15
 
 
 @pytest.fixture
@@ -39,6 +39,17 @@ def test_whoever_writes_may_be_killed_at_any_moment(ledger: Ledger) -> None:
         faults.killed_once(ledger, runs, number)
         assert faults.broken(ledger, runs) == []
     faults.bring_to_their_end(ledger, runs, Random(1))
+
+
+def test_a_claim_killed_at_any_moment_is_whole_or_not_there(ledger: Ledger) -> None:
+    for moment in range(10, 41):  # before it only reads, behind it is done
+        run_id = f"run-{moment}"
+        faults.enqueue(ledger, run_id)
+        chance, run = Random(moment), ledger.runs.get(run_id)
+        faults.killed_while(ledger, moment, lambda: faults.next_step(ledger, run, chance))  # noqa: B023
+        assert faults.broken(ledger, [run_id]) == []
+        for node in faults.NODES:
+            ledger.leases.release_node(node)
 
 
 def test_a_submission_killed_before_its_commit_is_handed_in_again_once(
@@ -122,9 +133,12 @@ def test_connections_that_the_server_ends_are_made_anew(postgresql: str) -> None
     ledger.close()
 
 
-@pytest.mark.postgresql
-def test_who_freezes_in_a_transaction_holds_up_nobody_for_long(postgresql: str) -> None:
-    ledger = Ledger.open(postgresql_support.new_database(postgresql))
+@pytest.mark.parametrize("database_kind", ["postgresql"], indirect=True)
+def test_who_freezes_in_a_transaction_holds_up_nobody_for_long(
+    ledger_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(database, "_FROZEN_MS", 1000)
+    ledger = Ledger.open(ledger_url)
     faults.prepare(ledger)
     faults.enqueue(ledger, "run")
     frozen = ledger._database.engine.connect()
@@ -164,11 +178,11 @@ def test_a_schema_newer_than_the_code_is_left_alone(ledger: Ledger, ledger_url: 
         Ledger.open(ledger_url)
 
 
-def test_an_upgrade_killed_at_any_statement_is_done_by_the_next(ledger_url: str) -> None:
+def test_an_upgrade_killed_at_any_statement_is_done_by_the_next(empty_database_url: str) -> None:
     """From nothing to the newest tables; each try dies a little later."""
     for moment in (1, 3, 7, 15, 31, 63):
-        faults.killed_at(ledger_url, moment, lambda _: None, migrate=True)
-    ledger = Ledger.open(ledger_url)
+        faults.killed_at(empty_database_url, moment, lambda _: None, migrate=True)
+    ledger = Ledger.open(empty_database_url)
     faults.prepare(ledger)
     faults.enqueue(ledger, "run")
     assert ledger.runs.get("run").state is RunState.WAITING

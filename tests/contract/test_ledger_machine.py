@@ -142,7 +142,6 @@ def test_the_promises_are_kept(ledger_url: str) -> None:
         settings=settings(
             max_examples=10,
             stateful_step_count=40,
-            deadline=None,
             phases=[Phase.generate],  # to shrink what it finds takes minutes of a database
             database=None,
             suppress_health_check=list(HealthCheck),

@@ -17,7 +17,7 @@ from headway.admin.database.choice import have_database
 from headway.admin.database.dump import DumpFailed
 from headway.clock import SystemClock
 from headway.errors import InvalidInput
-from headway.ledger import Ledger
+from headway.ledger import Ledger, hosting
 from headway.node.daemon import database_daemon
 from headway.settings import Settings
 from tests.support.lived_in import ENDED, populate
@@ -69,6 +69,7 @@ def test_a_site_is_as_it_was(homes: tuple[Settings, Settings], tmp_path: Path) -
         assert settings.server_database is not None
         with psycopg.connect(settings.server_database) as server:
             assert server.execute("SELECT name FROM flow_run").fetchall() == [("brave",)]
+        assert hosting.folder_of(settings.database_url) == settings.home / "database"
 
 
 def test_what_is_damaged_changes_nothing(homes: tuple[Settings, Settings], tmp_path: Path) -> None:

@@ -190,6 +190,6 @@ def test_what_the_worker_preloads_has_the_engines_client_and_leaves_no_thread() 
     program += "print(len(os.listdir('/proc/self/task')), 'docker' in sys.modules)"
     done = subprocess.run(
         [sys.executable, "-c", program],
-        env={**os.environ, **PRELOAD_ENV}, cwd=ROOT, capture_output=True, text=True, check=True,
+        env=PRELOAD_ENV, cwd=ROOT, capture_output=True, text=True, check=True,
     )  # fmt: skip
     assert done.stdout.split() == ["1", "True"]

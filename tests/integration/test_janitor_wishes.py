@@ -20,11 +20,13 @@ from headway.node import janitor as janitor_module
 from headway.node.flowlock import hold_flow
 from headway.node.janitor import Janitor
 from headway.node.mending import Mending, PrefectRun
+from headway.node.told_ends import PAGE_EVERY_S
 from headway.policy.reconcile import Action, PrefectView, Situation
 from headway.prefect.client import PrefectServer
 from headway.runtime.port import ContainerState
 from headway.settings import Settings
 from headway.site import Site
+from headway.testing.clock import FakeClock
 from headway.this_node import join_site
 from headway.units import MIB
 from headway.views.queue_document import line_views
@@ -56,6 +58,26 @@ def begin(site: Site, run_id: str = RUN) -> str:
     site.ledger.runs.begin(lease.fence, container=name, runtime="process", ttl_s=60.0)
     site.runtime.start(name)
     return name
+
+
+@pytest.mark.parametrize("view", [PrefectView.ACTIVE, PrefectView.FAILED, PrefectView.PAUSED])
+def test_an_acknowledged_end_that_was_overwritten_is_told_again_though_nobody_heard_of_it(
+    site: Site, view: PrefectView
+) -> None:
+    site.ledger.runs.finish(fence_of(site.ledger, RUN), Exit(ExitKind.OK, 0, "done"), Measurement())
+    site.ledger.runs.told(RUN, 1)
+    clock = site.clock = FakeClock()
+    janitor = Janitor(site)
+
+    def found() -> list[Action]:
+        runs = janitor.unsettled()
+        said = {RUN: PrefectRun(view)}
+        return [each.action for each in janitor.round(runs, said, frozenset())]
+
+    assert found() == [Action.SET_FINAL]
+    assert found() == []  # it is asked about once a minute, no more
+    clock.sleep(PAGE_EVERY_S)
+    assert found() == [Action.SET_FINAL]
 
 
 STUBBORN = ("python3", "-c", "import signal, time; signal.signal(15, lambda *_: 0); time.sleep(60)")

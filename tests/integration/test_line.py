@@ -28,7 +28,7 @@ from headway.site import LINE, Site
 from headway.this_node import adopt, heartbeat, join_site, read_node
 from headway.views.queue_document import line_views, start_text, waiting_of
 from headway.views.site_snapshot import progress_of_runs
-from tests.support.api import serving
+from tests.support.api import bearer, serving
 from tests.support.fence import fence_of
 
 NODES = ("here", "there")
@@ -165,10 +165,10 @@ def test_everybody_is_told_the_same_start(sites) -> None:
         assert told[each.run_id].startswith(f"{queue[each.run_id]['reason']}; number ")
         assert start_text(shown, record.expected_start_at)[:11] in told[each.run_id]
         assert " until " not in told[each.run_id]
-    with serving(here) as url:
-        shown = httpx.get(f"{url}/runs/{offers[1].run_id}", timeout=60).json()["waiting"]
+    with serving(here) as url, httpx.Client(headers=bearer(here), timeout=60) as client:
+        shown = client.get(f"{url}/v1/runs/{offers[1].run_id}").json()["waiting"]
         assert near(shown["expected_start_at"], 60.0)
-        assert near(httpx.get(f"{url}/queue", timeout=60).json()[0]["expected_start_at"], 60.0)
+        assert near(client.get(f"{url}/v1/queue").json()[0]["expected_start_at"], 60.0)
     entry, *_ = rehearse(here, job_from_document(offers[3].document), pool="gpu", queue="default")
     assert near(entry.expected_at, 300.0)
 

@@ -369,7 +369,7 @@ time.sleep(0.1 if step else 60)
 
 @pytest.mark.docker
 def test_a_preempted_run_goes_on_from_its_checkpoint(docker_site: LiveSite, tmp_path: Path) -> None:
-    docker_site.prefect("work-queue", "create", "urgent", "--pool", "gpu", "--priority", "1")
+    docker_site.call("POST", "work_pools/gpu/queues", {"name": "urgent", "priority": 1})
     (node,) = docker_site.json("nodes")
     most = {"host_memory": f"{node['host_memory_bytes'] * 3 // 5}B", "cpus": 0.1}
     low = docker_site.submit(

@@ -1,6 +1,5 @@
 """An attempt whose run went on elsewhere, or was ended: it leaves, and touches nothing newer."""
 
-import logging
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
@@ -23,6 +22,7 @@ from headway.site import Site
 from headway.this_node import join_site
 from headway.units import MIB
 from tests.support.fence import fence_of
+from tests.support.flow_process import steps_without_prefect
 from tests.support.queued import enqueue
 from tests.support.site import wait_for
 
@@ -57,24 +57,10 @@ def sites(tmp_path: Path) -> Iterator[tuple[Site, Site]]:
 @pytest.fixture
 def flow(monkeypatch: pytest.MonkeyPatch) -> Iterator[ThreadPoolExecutor]:
     """Runs attempts without Prefect: its steps are plain functions."""
-    monkeypatch.setattr(train, "get_run_logger", lambda: logging.getLogger("flow"))
-    monkeypatch.setattr(train, "_tell", lambda _: None)
-    monkeypatch.setattr(train, "RunChart", lambda *_: _Chart())
-    monkeypatch.setattr(train, "Display", lambda *_: _Chart())
-    for name in ("stage_data", "admit", "train_container", "update_estimates", "clean_up"):
-        monkeypatch.setattr(train, name, getattr(train, name).__wrapped__)
+    for name, value in steps_without_prefect().items():
+        monkeypatch.setattr(train, name, value)
     with ThreadPoolExecutor(1) as pool:
         yield pool
-
-
-class _Chart:
-    """Nobody looks."""
-
-    def lines(self, data: bytes, skipped_bytes: int) -> None: ...
-
-    def watched(self, now: object) -> None: ...
-
-    def close(self) -> None: ...
 
 
 def start(flow: ThreadPoolExecutor, site: Site) -> Future[Any]:

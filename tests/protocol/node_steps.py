@@ -25,6 +25,7 @@ from tests.protocol.values import (
 )
 
 _OLDEST = TTL + MARGIN
+_OF_THE_GUARD = frozenset({"renew", "guard kills"})
 
 
 class NodeStep(NamedTuple):
@@ -190,3 +191,12 @@ def _older(cell: Cell, rules: Rules) -> Cell:
         return cell
     unrenewed = min(cell.box.unrenewed + 1, rules.unrenewed_cap)
     return cell._replace(box=cell.box._replace(unrenewed=unrenewed))
+
+
+def is_possible(action: str, node: Node) -> bool:
+    """Whether a step of a run can happen on a node that is so."""
+    if node.mode == FROZEN:
+        return False
+    if action == "admit":
+        return node.member
+    return action not in _OF_THE_GUARD or node.mode in (UP, WOKEN, GUARDED_AGAIN)

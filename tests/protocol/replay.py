@@ -5,6 +5,7 @@ ask of it. So each step that asks something of the ledger is the real call, with
 fence that the real flow process would have, and a step that does not is nothing.
 """
 
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import NamedTuple
@@ -18,9 +19,11 @@ from headway.model.node import Capacity, Node
 from headway.model.run import Exit, ExitKind, Measurement, RunState
 from headway.units import GIB
 from tests.protocol.values import CANCELLED, ENDED, LEAVING, LOST, OK, STARTING, Row, Rules
-from tests.protocol.walk import NO_RUN, Move
+from tests.protocol.walk import NO_RUN, Move, walk
 from tests.support.fence import fence_of
 
+SIZES = (Rules(nodes=2, runs=2), Rules(nodes=2, runs=2, told_to_prefect=False))
+STEPS = 60
 _DEMAND = Demand(6 * GIB)
 """As much as makes one lease fill a node."""
 _TTL_S = 900.0
@@ -41,6 +44,24 @@ class Kept(NamedTuple):
     lease: tuple[int, int] | None
     """Node and attempt."""
     waits_for_its_flow: bool
+
+
+def replay_ways(ledger: Ledger, seeds: Iterable[int]) -> Iterator[int]:
+    """Go a random way through the model for each seed; after each, how often the ledger was asked.
+
+    Raises:
+        AssertionError: The ledger kept something else than the model has.
+    """
+    for seed in seeds:
+        rules, asked = SIZES[seed % len(SIZES)], 0
+        replay = Replay(ledger, rules)
+        for move in walk(rules, seed, STEPS):
+            if replay.carry_out(move):
+                asked += 1
+                wanted = [expected(row) for row in move.after.rows]
+                assert replay.kept() == wanted, f"way {seed}: {move}"
+        replay.close()
+        yield asked
 
 
 class Replay:
@@ -201,11 +222,13 @@ class Replay:
     def kept(self) -> list[Kept]:
         """What the ledger keeps of each run."""
         records = self._ledger.runs.of(self._runs)
-        live = [self._ledger.leases.of_run(run_id) for run_id in self._runs]
-        return [
-            _kept(records[run_id], lease, self._nodes)
-            for run_id, lease in zip(self._runs, live, strict=True)
-        ]
+        live = {lease.run_id: lease for lease in self._ledger.leases.live()}
+        return [_kept(records[run_id], live.get(run_id), self._nodes) for run_id in self._runs]
+
+    def close(self) -> None:
+        """Leave no lease in the ledger, which the next way reads."""
+        for node in self._nodes:
+            self._ledger.leases.release_node(node)
 
 
 def expected(row: Row) -> Kept:

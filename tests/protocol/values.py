@@ -21,6 +21,8 @@ OK, CANCELLED, LOST = "ok", "cancelled", "lost"
 CREATED, LIVE, EXITED = "created", "live", "exited"
 UP, FROZEN, WOKEN = "up", "frozen", "woken"
 UNGUARDED, UNGUARDED_LATE, GUARDED_AGAIN = "unguarded", "unguarded for a unit", "guarded again"
+MODES = (UP, FROZEN, WOKEN, UNGUARDED, UNGUARDED_LATE, GUARDED_AGAIN)
+"""Of a node."""
 STARTING, TAKEN, BEGUN, FOLLOWING, LEAVING = (
     "starting", "taken", "begun", "following", "leaving",
 )  # fmt: skip

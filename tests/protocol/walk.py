@@ -4,10 +4,10 @@ import random
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from tests.protocol.explore import is_possible
 from tests.protocol.node_steps import (
     NODE_STEPS,
     after_tick,
+    is_possible,
     may_tick,
     row_after_tick,
     row_may_tick,

@@ -16,6 +16,7 @@ from pathlib import Path
 from tests.seeded_bugs.bugs import BUGS, Bug
 
 ROOT = Path(__file__).resolve().parents[2]
+LONGEST_S = 900
 
 
 def main() -> int:
@@ -31,7 +32,7 @@ def main() -> int:
             begun = time.perf_counter()
             found = _found(copy, bug)
             missed += not found
-            shown = ", ".join(f"`{each}`" for each in found) or "**NOTHING**"
+            shown = ", ".join(found) or "**NOTHING**"
             print(f"| {bug.name} | {shown} | {time.perf_counter() - begun:.0f} |", flush=True)
     print(f"{len(chosen) - missed} of {len(chosen)} seeded bugs were found")
     return int(missed > 0)
@@ -60,16 +61,18 @@ def _found(copy: Path, bug: Bug) -> list[str]:
         done = subprocess.run(
             [sys.executable, "-m", "pytest", "-q", "-x", "-rfE", "-p", "no:cacheprovider",
              "--no-header", *bug.tests],
-            cwd=copy, check=False, capture_output=True, text=True, timeout=900,
+            cwd=copy, check=False, capture_output=True, text=True, timeout=LONGEST_S,
             env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"},
         )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        return [f"a test that did not end within {LONGEST_S} s"]
     finally:
         file.write_text(well)
     marks = ("FAILED ", "ERROR ")
     failed = [line for line in done.stdout.splitlines() if line.startswith(marks)]
     if done.returncode not in (0, 1):
         raise SystemExit(f"{bug.name}: the tests did not run\n{done.stdout}\n{done.stderr}")
-    return [line.split(" ", 1)[1].split(" - ")[0] for line in failed]
+    return [f"`{line.split(' ', 1)[1].split(' - ')[0]}`" for line in failed]
 
 
 if __name__ == "__main__":

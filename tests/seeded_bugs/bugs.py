@@ -23,6 +23,7 @@ _MODEL = f"{_PROTOCOL}test_the_ledger_follows_the_model[sqlite]"
 _RACE = "tests/integration/test_ledger_race.py::test_one_of_many_gets_the_last_slot"
 _FENCES = "tests/contract/test_fences.py::"
 _LEDGER = "tests/contract/test_ledger.py::"
+_KILLS = "tests/contract/test_ledger_faults.py::"
 _WISHES = "tests/integration/test_janitor_wishes.py::"
 _GUARD = "tests/unit/policy/test_guard.py::"
 _LOOKOUT = "tests/integration/test_guard.py::"
@@ -132,6 +133,14 @@ BUGS = (
         "if run.state is not RunState.WAITING or leases_of(session, run_id):",
         "if run.state is not RunState.WAITING:",
         (f"{_LEDGER}test_a_requeued_run_is_not_admitted_before_its_last_attempt_is_cleaned_up",),
+    ),
+    Bug(
+        "a grant is written in two transactions",
+        "headway/ledger/leases.py",
+        "            session.add_all(leases)\n            session.flush()\n",
+        "            session.add_all(leases)\n            session.flush()\n"
+        '            session.connection().exec_driver_sql("COMMIT")\n',
+        (f"{_KILLS}test_a_claim_killed_at_any_moment_is_whole_or_not_there[sqlite]",),
     ),
     Bug(
         "expiry counts as a release",

@@ -8,11 +8,15 @@ from contextlib import contextmanager
 
 import uvicorn
 
+from headway.clock import SystemClock
 from headway.gateway.app import create_app
 from headway.gateway.tokens import issue
+from headway.ledger import Ledger
 from headway.model.access import Scope
 from headway.prefect.client import PrefectServer
+from headway.settings import Settings
 from headway.site import Site
+from tests.support.site import LiveSite
 
 MEMBER = frozenset({Scope.WATCH, Scope.SUBMIT})
 
@@ -28,6 +32,15 @@ def bearer(
         site.ledger, user=user, team=team, scopes=set(scopes), lifetime_s=3600.0, actor="tests"
     )
     return {"Authorization": f"Bearer {token}"}
+
+
+@contextmanager
+def gateway_of(live: LiveSite) -> Iterator[tuple[str, Site]]:
+    """The gateway of a live site, in this process: its address, and the site."""
+    site = Site(Settings(home=live.home, port=live.port), SystemClock(), Ledger.find)
+    with live.server() as server, serving(site, server) as url:
+        yield url, site
+    site.ledger.close()
 
 
 @contextmanager

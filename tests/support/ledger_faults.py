@@ -153,24 +153,33 @@ def killed_at(
     _in_a_process_that_is_killed(open_and_do)
 
 
-def killed_once(ledger: Ledger, run_ids: list[str], seed: int) -> None:
-    """Let a process go on with the runs, killed at a random moment.
+def killed_while(ledger: Ledger, moment: int, do: Callable[[], object]) -> None:
+    """*do* something with this *ledger* in a process that is killed at its *moment*-th moment.
 
-    It uses *ledger* as it is here, with the statements that were compiled before the fork:
-    half of its time would go into compiling them again.
+    The process has the statements that were compiled before the fork: half of its time would
+    go into compiling them again.
     """
     ledger.close()  # no connection may be open over a fork
+
+    def begin() -> None:
+        die_at(moment)
+        do()
+
+    _in_a_process_that_is_killed(begin)
+
+
+def killed_once(ledger: Ledger, run_ids: list[str], seed: int) -> None:
+    """Let a process go on with the runs, killed at a random moment."""
     chance = random.Random(seed)
 
     def go_on() -> None:
-        die_at(chance.randint(1, 120))
         while True:
             records = list(ledger.runs.of(run_ids).values())
             chance.shuffle(records)
             for run in records:
                 next_step(ledger, run, chance)
 
-    _in_a_process_that_is_killed(go_on)
+    killed_while(ledger, chance.randint(1, 120), go_on)
 
 
 def _in_a_process_that_is_killed(do: Callable[[], None]) -> None:
@@ -221,6 +230,10 @@ def take_back_to_0006(url: str) -> None:
     """Give the ledger the tables that the version before 0007 has left, with all its rows."""
     engine = open_engine(url)
     with engine.begin() as connection:
+        for table in ("access_token", "audit"):
+            connection.execute(text(f"DROP TABLE {table}"))
+        if engine.dialect.name == "postgresql":
+            connection.execute(text("DROP FUNCTION refuse_audit_change()"))
         connection.execute(text("DROP INDEX run_by_told_end"))
         for table, columns in _ADDED.items():
             for column in columns:

@@ -17,6 +17,7 @@ _LIVE = {
         "tests/faults/test_burst.py",
         "tests/faults/test_busy_site.py",
         "tests/browser/test_run_form.py",
+        "tests/integration/test_proxy.py",
         "tests/integration/test_foreign_runs.py",
         "tests/integration/test_unreadable_runs.py",
         "tests/integration/test_removal.py",
@@ -42,6 +43,7 @@ SITES = {
 _ALONE = (
     "tests/integration/test_two_hosts.py",
     "tests/integration/test_compose.py",
+    "tests/integration/test_wheel.py",
     "tests/integration/test_forkserver.py",
 )
 """Files with a live site of their own."""

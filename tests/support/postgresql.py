@@ -69,7 +69,7 @@ def server(
             "-c",
             "listen_addresses=" + ",".join(dict.fromkeys(("127.0.0.1", address))),
             "-c",
-            f"unix_socket_directories={folder}",
+            "unix_socket_directories=",  # a test's folder may be too long a name for one
         ]
         settings += ["-c", "fsync=off", "-c", "max_connections=60", *options]
         _run([pg_ctl, "-D", str(data), "-l", str(log), "-w", "-o", " ".join(settings), "start"])
@@ -82,11 +82,12 @@ def server(
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def new_database(address: str) -> str:
-    """Address of a new, empty database of the server at *address*."""
+def new_database(address: str, copy_of: str = "template1") -> str:
+    """Address of a new database of the server at *address*: an empty one, or a copy."""
     name = f"ledger_{uuid4().hex}"
+    make = SQL("CREATE DATABASE {} TEMPLATE {}").format(Identifier(name), Identifier(copy_of))
     with psycopg.connect(f"{address}/postgres", autocommit=True) as connection:
-        connection.execute(SQL("CREATE DATABASE {}").format(Identifier(name)))
+        connection.execute(make)
     return f"{address}/{name}"
 
 

@@ -15,7 +15,7 @@ import tempfile
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -38,6 +38,10 @@ for i in range(int(sys.argv[1])):
     print(json.dumps({"headway": {"iteration": i + 1, "total": int(sys.argv[1])}}), flush=True)
     time.sleep(0.25)
 """
+ONE_THREAD = "OPENBLAS_NUM_THREADS"
+"""Set for the tests' own processes (`conftest`), and not for a site: its users have not set it."""
+DAEMONS = ("supervisor", "guard", "server", "worker", "database")
+"""The processes of a site of one node."""
 OF_ITS_OWN = (("up",), ("demo",), ("serve",), ("node", "join"))
 """Commands that get a process of their own, since they start others."""
 
@@ -48,7 +52,8 @@ class LiveSite:
     def __init__(self, home: Path, runtime: str, port: int, **more: str) -> None:
         self.home = home
         self.port = port
-        clean = {k: v for k, v in os.environ.items() if not k.startswith(("PREFECT", "HEADWAY"))}
+        not_its = ("PREFECT", "HEADWAY", ONE_THREAD)
+        clean = {k: v for k, v in os.environ.items() if not k.startswith(not_its)}
         self.env = clean | {
             "HEADWAY_HOME": str(home),
             "HEADWAY_PORT": str(port),
@@ -204,10 +209,18 @@ class LiveSite:
         """The site's auth string."""
         return (self.home / "auth").read_text().strip()
 
+    def pids(self) -> dict[str, int]:
+        """Pids of what runs, or ran last, on this site's node, by its name."""
+        found = {}
+        for name in DAEMONS:
+            with suppress(FileNotFoundError):
+                record = self.home / f"state/{name}.json"
+                found[name] = int(json.loads(record.read_text())["pid"])
+        return found
+
     def worker_pid(self) -> int:
         """Pid of the site's worker."""
-        pid: int = json.loads((self.home / "state/worker.json").read_text())["pid"]
-        return pid
+        return self.pids()["worker"]
 
     def flow_pid(self, run_id: str) -> int:
         """Pid of the run's flow process."""
@@ -298,7 +311,11 @@ def _let_through(folder: Path) -> None:
 
 @contextmanager
 def live_site(home: Path, runtime: str, **more: str) -> Iterator[LiveSite]:
-    """Bring a site up, and take it down again whatever happens."""
+    """Bring a site up, and take it down again whatever happens.
+
+    Each site tests in this way that `down` ends the supervisor first: it would bring the
+    others back.
+    """
     site = LiveSite(home, runtime, free_port(), **more)
     _let_through(home.parent)
     try:
@@ -306,5 +323,7 @@ def live_site(home: Path, runtime: str, **more: str) -> Iterator[LiveSite]:
         assert started.returncode == 0, started.stderr + started.stdout
         yield site
     finally:
+        pids = site.pids()
         ended = site.run("down")
     assert ended.returncode == 0, ended.stderr + ended.stdout
+    assert not [name for name, pid in pids.items() if _lives(pid)], ended.stdout

@@ -10,6 +10,8 @@ from ruamel.yaml import YAML
 
 from headway.cli.main import headway
 from headway.prefect.auth import CLIENT, SERVER
+from headway.prefect.client import REGISTERED
+from headway.project import FLOWS
 from headway.settings import Settings
 
 FOLDER = Path(__file__).resolve().parents[2] / "deployments"
@@ -34,6 +36,17 @@ def assert_exists(program, *arguments):
     else:
         assert (program, arguments[0]) == ("python", "-m")
         assert importlib.util.find_spec(arguments[1]) is not None
+
+
+def test_what_up_looks_for_is_what_it_registers():
+    deployments = YAML(typ="safe").load((FOLDER / "prefect.yaml").read_text())["deployments"]
+    flows = {
+        entrypoint.replace(".", "/").replace(":", ".py:"): flow
+        for flow, entrypoint in FLOWS.items()
+    }
+    assert set(REGISTERED) == {
+        f"{flows[each['entrypoint']]}/{each['name']}" for each in deployments
+    }
 
 
 def test_compose_sets_what_headway_reads():

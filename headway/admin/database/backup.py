@@ -25,6 +25,7 @@ from headway.admin.database.own import (
 from headway.clock import Clock
 from headway.durable import give_name, replace_file
 from headway.errors import HeadwayError, InvalidInput
+from headway.home import settle
 from headway.ledger import hosting
 from headway.ledger.database import SCHEMA_VERSION
 from headway.node.daemon import database_daemon, server_daemon, worker_daemon
@@ -86,11 +87,12 @@ def restore(settings: Settings, clock: Clock, file: Path, *, replace: bool, say:
 
     Raises:
         NotRestored: The site is up, or holds something; or the file is no backup.
+        InvalidInput: The home is another user's.
         DumpFailed: A part of it cannot be read.
     """
     if any(daemon(settings).process() for daemon in (server_daemon, worker_daemon)):
         raise NotRestored("the site is up; stop it with `headway down`")
-    settings.home.mkdir(parents=True, exist_ok=True, mode=0o700)
+    settle(settings.home)  # a home that is closed to its database's account has it elsewhere
     with _folder(settings.home) as folder:
         parts = _unpacked(file, folder)
         if all(part.suffix == ".db" for part in parts.values()):

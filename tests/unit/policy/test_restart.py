@@ -19,7 +19,21 @@ def test_what_goes_on_dying_is_started_ever_more_rarely() -> None:
 
 
 def test_what_was_well_for_a_while_is_started_at_once_again() -> None:
-    seen = Restarts().started(0.0).started(1.0).started(3.0)
-    after = seen.started(3.0 + STEADY_S + 1.0)
-    assert after == Restarts(3.0 + STEADY_S + 1.0)
-    assert after.due_s() < seen.due_s() + STEADY_S
+    seen = Restarts().started(0.0).started(1.0).started(3.0).ready(8.0)
+    now_s = 8.0 + STEADY_S + 1.0
+    assert seen.started(now_s) == Restarts(now_s)
+    assert seen.started(now_s - 2.0).due_s() == now_s - 2.0 + 8.0
+
+
+def test_what_lives_long_and_is_never_ready_is_not_well() -> None:
+    seen = Restarts().started(0.0).ready(1.0).started(100.0)
+    assert seen.started(300.0).deaths == 1
+
+
+def test_a_process_that_is_killed_every_twenty_seconds_comes_back_at_once() -> None:
+    """With a back-off of a minute it would be there a third of the time."""
+    seen, now_s = Restarts(), 0.0
+    for _ in range(10):
+        seen = seen.started(now_s).ready(now_s + 5.0)
+        now_s += 20.0
+        assert seen.due_s() < now_s

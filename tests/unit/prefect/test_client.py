@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from headway.errors import SiteUnreachable
 from headway.prefect.client import PrefectServer
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -53,6 +54,25 @@ def test_runs_are_chosen_by_what_prefect_filters_and_what_it_does_not(monkeypatc
     }
     later = server(answer, monkeypatch).runs(9, since=NOON.replace(minute=1))
     assert [each.run_id for each in later] == ["2"]
+
+
+@pytest.mark.parametrize("gone", ["", "rank/gang", "headway-line"])
+def test_what_was_deleted_of_what_up_registers_is_missed(monkeypatch, gone: str) -> None:
+    def answer(path: str, _: Any) -> Any:
+        if gone and gone in path:
+            raise LookupError(path)
+        return {"work_pool_name": "gpu"}
+
+    assert server(answer, monkeypatch).has_all("node") == (not gone)
+
+
+def test_a_deployment_whose_pool_was_deleted_counts_as_missing_and_takes_no_run(
+    monkeypatch,
+) -> None:
+    left = server(lambda *_: {"work_pool_name": None}, monkeypatch)
+    assert not left.has_all("node")
+    with pytest.raises(SiteUnreachable, match=r"was deleted there\); start one with `headway up`"):
+        left.submit({}, name="run", tags=[], key=None)
 
 
 @pytest.mark.parametrize("never_started", [True, False])

@@ -78,7 +78,7 @@ def test_hostile_lines_do_no_harm(line: bytes) -> None:
 )
 @example(HOSTILE)
 @example([*LINES, *HOSTILE, *LINES])
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_no_bytes_make_it_raise(lines: list[bytes]) -> None:
     parser = LogParser(epochs=10**12)
     assert all(map(is_clean, parser.feed(b"\n".join(lines), 0.0) + parser.finish(1.0)))
@@ -149,7 +149,7 @@ remembering = all_metrics()
 
 
 @given(st.text(st.sampled_from("lossacc159 :=.e+-'\",()[]\u00e9"), max_size=60))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_the_memory_of_shapes_changes_no_result(text: str) -> None:
     fresh = read(all_metrics(), text)
     other = text.translate(str.maketrans("159", "951"))

@@ -370,7 +370,7 @@ def test_the_job_s_epochs_give_the_total(name: str, epochs: int, total: int | No
 
 
 @given(st.data(), st.sampled_from(sorted(LOGS)))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_the_cuts_make_no_difference(data: st.DataObject, name: str) -> None:
     raw = (DATA / f"{name}.log").read_bytes()
     cuts = sorted(data.draw(st.lists(st.integers(0, len(raw)), max_size=20)))

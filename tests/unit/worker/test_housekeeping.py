@@ -1,6 +1,8 @@
 """What the janitor's round asks Prefect, and what of it is written there."""
 
 import asyncio
+import socket
+from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any, cast
 from uuid import UUID
@@ -13,10 +15,12 @@ from headway.node.mending import Mending, PrefectRun
 from headway.policy.reconcile import Action, PrefectView
 from headway.testing.clock import FakeClock
 from headway.worker import housekeeping
+from headway.worker import pool as pool_module
 from headway.worker.housekeeping import mend
 from headway.worker.pool import PrefectPool
 
 RUN = str(UUID(int=1))
+PATIENCE_S = 60.0
 
 
 class Prefect:
@@ -26,8 +30,12 @@ class Prefect:
         self.state = State[Any](type=StateType.PENDING)
         self.away = False
         self.written: list[str] = []
+        self.socket = socket.create_server(("127.0.0.1", 0))
+        self.api_url = httpx.URL(f"http://127.0.0.1:{self.socket.getsockname()[1]}/api")
 
     async def read_flow_runs(self, flow_run_filter: Any) -> list[FlowRun]:
+        if self.socket.fileno() < 0:
+            await asyncio.sleep(3600)  # as Prefect's client does, which asks again and again
         if self.away or UUID(RUN) not in flow_run_filter.id.any_:
             raise httpx.ConnectError("away")
         return [FlowRun(id=UUID(RUN), flow_id=UUID(int=2), state=self.state)]
@@ -89,13 +97,16 @@ class OneRun:
                 await pool.passing.acquire()
             await mend(site, site, pool, (), whole=True)
 
-        asyncio.run(once())
+        asyncio.run(asyncio.wait_for(once(), PATIENCE_S))
         return self.prefect.written
 
 
 @pytest.fixture
-def one() -> OneRun:
-    return OneRun()
+def one(monkeypatch: pytest.MonkeyPatch) -> Iterator[OneRun]:
+    monkeypatch.setattr(pool_module, "getproxies", dict)
+    made = OneRun()
+    yield made
+    made.prefect.socket.close()
 
 
 def test_what_the_janitor_leaves_is_written(one: OneRun) -> None:
@@ -126,6 +137,17 @@ def test_a_prefect_that_is_away_keeps_nobody_from_a_round(one: OneRun) -> None:
     assert one.seen == [PrefectView.UNKNOWN]
 
 
+def test_nobody_waits_for_a_prefect_that_is_not_there(
+    one: OneRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A user who cancels in an outage would wait as long as a round does."""
+    for limit in ("_ANSWER_S", "_PASS_S"):
+        monkeypatch.setattr(housekeeping, limit, 10 * PATIENCE_S)
+    one.prefect.socket.close()
+    one.mend(while_passing=True)
+    assert one.seen == [PrefectView.UNKNOWN]
+
+
 def test_what_prefect_said_counts_though_the_rest_did_not_come(one: OneRun) -> None:
     one.others = [SimpleNamespace(run_id=str(UUID(int=at))) for at in range(2, 150)]
     assert one.mend() == ["AwaitingRetry"]
@@ -137,7 +159,7 @@ def test_a_pass_that_waits_for_prefect_does_not_hold_the_janitor_up(
     one: OneRun, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Which claims it has made so far is not known then: none of them is given back."""
-    monkeypatch.setattr(housekeeping, "_ANSWER_S", 0.01)
+    monkeypatch.setattr(housekeeping, "_PASS_S", 0.01)
     one.mend(while_passing=True)
     assert one.starting == [{"claimed"}]
     one.mend()

@@ -289,7 +289,7 @@ REPORTS = st.lists(
 
 
 @given(REPORTS, st.none() | st.floats(0.001, 1e9), st.floats(0, 1e8))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_whatever_is_reported_the_answer_is_a_time(
     reports: list[tuple[float, float, float | None]], prior_s: float | None, t_s: float
 ) -> None:

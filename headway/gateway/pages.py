@@ -1,0 +1,107 @@
+"""Pages for browsers: the login, and Prefect's own, which find the API behind the gateway."""
+
+import re
+from typing import Any
+from urllib.parse import parse_qs
+
+import anyio
+import httpx
+from fastapi import APIRouter, Request, Response
+from fastapi.responses import HTMLResponse, RedirectResponse
+
+from headway.errors import NotAllowed, SiteUnreachable, TokenRefused
+from headway.gateway.door import COOKIE, PER_ADDRESS, Buckets
+from headway.model.access import looks_like_token, token_digest
+from headway.site import Site
+
+LOGIN = "/v1/login"
+_NAMES = re.compile(r"(?:/[A-Za-z0-9_][A-Za-z0-9._-]{0,200}){0,8}/?")
+_FILE = re.compile(r"\.(?:js|css|svg|png|ico|woff2?|json|txt|webmanifest|map)$")
+_NO_PAGES = ("/api", "/v1", "/docs", "/redoc", "/openapi")
+_KEPT = ("content-type", "cache-control", "etag")
+_HEADERS = {
+    "Content-Security-Policy": "frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "same-origin",
+}
+_FORM = """<!doctype html><html lang="en"><head><meta charset="utf-8"><title>headway</title>
+<meta name="viewport" content="width=device-width"><style>
+body{{font:16px sans-serif;max-width:26em;margin:15vh auto;padding:0 1em}}
+input,button{{font:inherit;width:100%;padding:.5em;margin:.5em 0;box-sizing:border-box}}
+</style></head><body><h1>headway</h1><p>{said}</p>
+<form method="post" action="/v1/login"><label>Your token
+<input type="password" name="token" autocomplete="current-password" autofocus required></label>
+<button>Log in</button></form></body></html>"""
+
+
+def pages(site: Site, prefect_url: str) -> APIRouter:
+    """The login of *site*, and the pages of the Prefect server at *prefect_url*."""
+    router = APIRouter(include_in_schema=False)
+    tries = Buckets(PER_ADDRESS, site.clock)
+    client = httpx.Client(base_url=prefect_url, timeout=15.0, trust_env=False)
+
+    @router.get(LOGIN)
+    def form() -> HTMLResponse:
+        return _page("An operator makes a token with headway user add.")
+
+    @router.post(LOGIN)
+    async def log_in(request: Request) -> Response:
+        tries.take(request.client.host if request.client else "")
+        given = parse_qs((await request.body()).decode("latin-1"), max_num_fields=10)
+        token = given.get("token", [""])[0].strip()
+        if not looks_like_token(token):
+            return _page("That is no token.", 401)
+        try:
+            lasts_s = await anyio.to_thread.run_sync(_lasts_s, site, token)
+        except TokenRefused:
+            return _page("That token is unknown, has expired or was revoked.", 401)
+        answer = RedirectResponse("/", status_code=303)
+        answer.set_cookie(
+            COOKIE, token, max_age=int(lasts_s), httponly=True, samesite="strict",
+            secure=request.url.hostname not in {"127.0.0.1", "localhost"},  # others speak TLS
+        )  # fmt: skip
+        return answer
+
+    @router.get("/ui-settings")
+    def settings() -> dict[str, Any]:
+        """Prefect's pages: where its API is; the cookie says who asks, so they need no password."""
+        known = _fetched(client, "/ui-settings", "application/json").json()
+        return {**known, "api_url": "/api", "csrf_enabled": False, "auth": None}
+
+    @router.get("/{path:path}")
+    def page(request: Request) -> Response:
+        """A file of Prefect's pages, or the page that shows what the path says."""
+        raw = request.scope["raw_path"].decode("latin-1")
+        if _NAMES.fullmatch(raw) is None or raw.lower().startswith(_NO_PAGES):
+            raise NotAllowed(f"there is no page at {raw}")
+        accept = "*/*" if _FILE.search(raw) else "text/html"
+        found = _fetched(client, raw, accept)
+        if found.has_redirect_location:  # to the other of Prefect's two sets of pages
+            return RedirectResponse(httpx.URL(found.headers["location"]).path)
+        headers = {name: found.headers[name] for name in _KEPT if name in found.headers}
+        return Response(found.content, found.status_code, {**headers, **_HEADERS})
+
+    return router
+
+
+def _lasts_s(site: Site, token: str) -> float:
+    """Seconds until *token* expires. Raises `TokenRefused`."""
+    known = site.ledger.access_tokens.valid(token_digest(token))
+    if known is None:
+        raise TokenRefused
+    return (known.expires_at - site.ledger.now()).total_seconds()
+
+
+def _fetched(client: httpx.Client, path: str, accept: str) -> httpx.Response:
+    try:
+        return client.get(path, headers={"Accept": accept}, follow_redirects=False)
+    except httpx.TransportError as error:
+        raise SiteUnreachable(str(client.base_url), type(error).__name__) from error
+
+
+def _page(said: str, status: int = 200) -> HTMLResponse:
+    own = {"Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; "
+           "form-action 'self'; frame-ancestors 'none'"}  # fmt: skip
+    return HTMLResponse(
+        _FORM.format(said=said), status, {**_HEADERS, **own, "Cache-Control": "no-store"}
+    )

@@ -1,0 +1,151 @@
+"""Prefect's API behind the gateway: the calls of `prefect_calls`, for what the token may see."""
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any
+
+import anyio
+from fastapi import APIRouter, Depends, Request
+from fastapi.responses import JSONResponse
+
+from headway.errors import InvalidInput, NotAllowed, RunUnknown
+from headway.gateway.actions import SubmitRequest, hand_in, note_act, own_run, why_no_retry
+from headway.gateway.api import seen_team
+from headway.gateway.door import Allowed
+from headway.gateway.prefect_calls import (
+    Found,
+    Treatment,
+    find,
+    named_runs,
+    narrowed,
+    without_settings,
+)
+from headway.model.access import Caller, Scope
+from headway.model.run import CANCELLED_BY_USER, RunState
+from headway.prefect.client import PrefectServer
+from headway.site import Site
+
+Watcher = Annotated[Caller, Depends(Allowed(Scope.WATCH))]
+_CREATE_IGNORED = frozenset(
+    {"name", "tags", "enforce_parameter_schema", "state", "labels", "empirical_policy"}
+)
+"""What the form sends and a job says by itself, or nothing here goes by; none of it is sent on."""
+_METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
+
+
+def prefects_api(site: Site, server: PrefectServer) -> APIRouter:
+    """The routes below ``/api`` of *site*, whose Prefect is *server*."""
+    router = APIRouter(include_in_schema=False)
+    proxy = Proxy(site, server)
+
+    @router.api_route("/api{path:path}", methods=_METHODS)
+    async def passed_on(request: Request, caller: Watcher) -> JSONResponse:
+        found = find(request.method, request.scope["raw_path"].decode("latin-1"))
+        if found is None:
+            raise NotAllowed(
+                f"{request.method} {request.url.path} of Prefect's API is the operators'; "
+                "headway's own is described at /v1/docs"
+            )
+        body = await request.json() if request.method == "POST" else {}
+        if not isinstance(body, dict):
+            raise InvalidInput("body", body, "give an object")
+        status, answer = await anyio.to_thread.run_sync(proxy.answer, found, body, caller)
+        return JSONResponse(answer, status_code=status)
+
+    return router
+
+
+class Proxy:
+    """Carries out what the table says of a call."""
+
+    def __init__(self, site: Site, server: PrefectServer) -> None:
+        """For *site*, whose Prefect is *server*."""
+        self._site = site
+        self._server = server
+
+    def answer(self, found: Found, body: Mapping[str, Any], caller: Caller) -> tuple[int, Any]:
+        """Status and document for a call of *caller*.
+
+        Raises:
+            NotAllowed: It asks for what its token does not see, or may not do.
+        """
+        call, parts = found.call, found.parts
+        if call.treatment is Treatment.FIXED:
+            return 200, call.answer
+        acts = {
+            Treatment.CREATE: self._create,
+            Treatment.SET_STATE: self._set_state,
+            Treatment.RESUME: self._resume,
+        }
+        if (act := acts.get(call.treatment)) is not None:
+            if not caller.may(Scope.SUBMIT):
+                raise NotAllowed("this needs a token with the scope submit")
+            return 200, act(parts[0], body, caller)
+        if call.treatment is Treatment.RUN:
+            self._check_seen([parts[0]], caller)
+        elif call.treatment is Treatment.RUN_IDS:
+            self._check_seen(named_runs(body), caller)
+        elif call.method == "POST" and (team := seen_team(caller)) is not None:
+            body = narrowed(body, team, always=call.treatment is Treatment.RUNS)
+        status, answer = self._server.ask(call.method, found.path, body)
+        if call.treatment is Treatment.OF_A_RUN and status < 400:
+            self._check_seen([str(answer.get("flow_run_id"))], caller)
+        return status, without_settings(answer)
+
+    def _check_seen(self, run_ids: Sequence[str], caller: Caller) -> None:
+        if caller.may(Scope.OPERATE):
+            return
+        known = self._site.ledger.runs.of(run_ids)
+        for run_id in run_ids:
+            if run_id not in known or not caller.sees(known[run_id].team):
+                raise RunUnknown(run_id)
+
+    def _create(self, deployment: str, body: Mapping[str, Any], caller: Caller) -> Any:
+        if deployment != self._server.destination(None, None)["id"]:
+            raise NotAllowed("of Prefect's deployments only train/default is started here")
+        refused = {
+            key for key, value in body.items()
+            if value and key not in _CREATE_IGNORED | {"parameters", "work_queue_name"}
+        }  # fmt: skip
+        details = (body.get("state") or {}).get("state_details") or {}
+        if details.get("scheduled_time"):
+            refused.add("state.state_details.scheduled_time")
+        parameters = body.get("parameters")
+        if refused or not isinstance(parameters, dict) or set(parameters) != {"job"}:
+            names = ", ".join(sorted(refused)) or "parameters other than job"
+            raise NotAllowed(f"a run is started with a job and perhaps a queue, without {names}")
+        wanted = SubmitRequest(job=parameters["job"], queue=body.get("work_queue_name"))
+        made = hand_in(self._site, self._server, caller, wanted)
+        return without_settings(self._server.ask("GET", f"/flow_runs/{made['run_id']}")[1])
+
+    def _set_state(self, run: str, body: Mapping[str, Any], caller: Caller) -> dict[str, Any]:
+        record = own_run(self._site, caller, run)
+        state = body.get("state")
+        kind = (state.get("type"), state.get("name")) if isinstance(state, dict) else (None, None)
+        ended = record.state is RunState.ENDED
+        match kind:
+            case ("CANCELLING" | "CANCELLED", _) if not ended:
+                note_act(self._site, caller, "run.cancel", run)
+                self._server.cancel(run, f"{CANCELLED_BY_USER}{caller.user} (gateway)")
+            case ("SCHEDULED", "AwaitingRetry" | "Retrying") if not why_no_retry(record):
+                note_act(self._site, caller, "run.retry", run)
+                self._server.retry(run, f"retried by user {caller.user} (gateway)")
+            case ("PAUSED", "Suspended") if not ended:
+                note_act(self._site, caller, "run.suspend", run)
+                self._server.suspend(run, f"suspended by user {caller.user} (gateway)")
+            case _:
+                why = why_no_retry(record) if kind[0] == "SCHEDULED" else ""
+                raise NotAllowed(
+                    why or "a run that goes on is cancelled or suspended, one that ended retried"
+                )
+        return self._accepted(run)
+
+    def _resume(self, run: str, _: Mapping[str, Any], caller: Caller) -> dict[str, Any]:
+        own_run(self._site, caller, run)
+        note_act(self._site, caller, "run.resume", run)
+        self._server.ask("POST", f"/flow_runs/{run}/resume", {})
+        return self._accepted(run)
+
+    def _accepted(self, run: str) -> dict[str, Any]:
+        """What Prefect's pages expect of a change that was made."""
+        state = self._server.ask("GET", f"/flow_runs/{run}")[1].get("state")
+        return {"status": "ACCEPT", "state": state, "details": {"type": "accept_details"}}
