@@ -143,9 +143,9 @@ class HeadwayLine(Block):
         _LINE.promise_factor,
         gt=0,
         title="Promise factor",
-        description="A run is promised the start that a first-come queue would give it, times "
-        "this; from then on it goes first. Smaller: shorter longest waits, "
-        "longer mean ones.",
+        description="A run is promised to start by when a first-come queue would have done its "
+        "work, times this; from then on it goes first. Smaller: large runs start sooner, and the "
+        "mean wait is longer.",
     )
     reservations: int = Field(
         _LINE.reservations,

@@ -7,6 +7,7 @@ work goes first, and no run is passed for ever, because its virtual work goes on
 No run attains more than one GPU there: in an empty pool the order stays shortest first.
 """
 
+import math
 from bisect import bisect_right, insort
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -14,9 +15,6 @@ from heapq import merge
 
 from headway.policy.fit import Ask
 from headway.policy.settings import PolicySettings
-
-_AFTER_ALL = "~"
-"""Sorts behind the id of every run."""
 
 
 @dataclass(slots=True)
@@ -28,18 +26,19 @@ class VirtualTime:
     at_s: float = 0.0
     attained: dict[str, float] = field(default_factory=dict)
     """By team: GPU-seconds that a run has attained which was in the system from the beginning."""
-    _tags: dict[str, list[tuple[float, str]]] = field(default_factory=dict)
-    """By team: its runs by tag, which is what `attained` will be when the run ends there."""
+    _tags: dict[str, list[tuple[float, float, str]]] = field(default_factory=dict)
+    """By team: its runs by tag, which is what `attained` will be when the run ends there; each
+    with its submission."""
 
     def enter(self, ask: Ask) -> None:
         """Let the run of *ask* in, with its tag; it gets one if it has none."""
         if ask.tag is None:
             ask.tag = self.attained.get(ask.team, 0.0) + ask.mean_work_s
-        insort(self._tags.setdefault(ask.team, []), (ask.tag, ask.run_id))
+        insort(self._tags.setdefault(ask.team, []), (ask.tag, ask.submitted_s, ask.run_id))
 
     def leave(self, ask: Ask) -> None:
         """The run of *ask* has ended, or does not wait any more."""
-        self._tags[ask.team].remove((ask.tag or 0.0, ask.run_id))
+        self._tags[ask.team].remove((ask.tag or 0.0, ask.submitted_s, ask.run_id))
 
     def advance(self, now_s: float) -> None:
         """Let time pass until *now_s*: to the next virtual end, again and again."""
@@ -67,21 +66,21 @@ class VirtualTime:
 
     def order(self) -> Iterator[str]:
         """The runs in the order in which they would end if nobody else came."""
-        return (run for _, run in merge(*(self._ends(team) for team in sorted(self._tags))))
+        return (run for _, _, run in merge(*(self._ends(team) for team in sorted(self._tags))))
 
     def _left(self, team: str) -> int:
         """How many runs of *team* have not ended there."""
         tags = self._tags[team]
-        return len(tags) - bisect_right(tags, (self.attained.get(team, 0.0), _AFTER_ALL))
+        return len(tags) - bisect_right(tags, (self.attained.get(team, 0.0), math.inf))
 
-    def _ends(self, team: str) -> Iterator[tuple[float, str]]:
+    def _ends(self, team: str) -> Iterator[tuple[float, float, str]]:
         """When each run of *team* ends, in GPU-seconds from now by weight; negative when it has."""
         tags, attained, end_s = self._tags[team], self.attained.get(team, 0.0), 0.0
         weight = self.settings.team(team).weight
-        for at, (tag, run_id) in enumerate(tags):
+        for at, (tag, submitted_s, run_id) in enumerate(tags):
             if tag <= attained and not end_s:
-                yield (tag - attained) / weight, run_id
+                yield (tag - attained) / weight, submitted_s, run_id
                 continue
             end_s += (tag - attained) * (len(tags) - at) / weight
             attained = tag
-            yield end_s, run_id
+            yield end_s, submitted_s, run_id

@@ -1,4 +1,4 @@
-"""The promise: the start that a first-come queue would give, times one factor."""
+"""The promise: when a first-come queue would have done a run's work, times one factor."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -42,12 +42,13 @@ def first_come_s(
     running: Work,
     settings: PolicySettings,
 ) -> float:
-    """How long a first-come queue would make a run wait that joins now.
+    """How long a first-come queue would take for all before a run that joins now, and for itself.
 
-    Before it go all that runs, all that waits with a higher priority, and what waits with its own
-    priority; but of another team no more than that team's weight allows until the own team's
-    work is done. So a flood of runs puts off only the team that it comes from. The scarcest of
-    the resources that the run asks for counts.
+    Its own work counts, too: who asks for much accepts to wait for as much. Before it go all
+    that runs, all that waits with a higher priority, and what waits with its own priority; but of
+    another team no more than that team's weight allows until the own team's work is done. So a
+    flood of runs puts off only the team that it comes from. The scarcest of the resources that
+    the run asks for counts.
 
     Args:
         ask: The run.
@@ -58,7 +59,7 @@ def first_come_s(
     """
     teams = {team for level, team in waiting if level == ask.priority} | {ask.team}
     weights = {team: settings.team(team).weight for team in teams}
-    before = running
+    before = running.plus(own)
     for (level, _), work in waiting.items():
         if level > ask.priority:
             before = before.plus(work)

@@ -90,9 +90,9 @@ class PolicySettings:
     """Runs from the front of the queue that one decision considers; bounds its cost."""
     reservations: int = 2
     """Runs that cannot start and are promised their earliest start in one decision."""
-    promise_factor: float = 3.0
-    """A run is promised the start that a first-come queue would give it, times this. Smaller: the
-    longest waits are shorter, and the mean wait is longer."""
+    promise_factor: float = 1.5
+    """A run is promised to start by when a first-come queue would have done its work, times this.
+    Smaller: large runs start sooner, and the mean wait is longer."""
     utilisation_limit: float = 1.0
     """Largest sum of utilisations of runs that share a GPU."""
     overrun_frac: float = 0.25

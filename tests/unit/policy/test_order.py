@@ -24,6 +24,10 @@ def test_short_work_goes_first_among_those_who_come_together() -> None:
     assert list(seen.order()) == ["short", "long", "wide"]
 
 
+def test_of_equal_work_who_came_first_goes_first() -> None:
+    assert list(virtual(ask("b", submitted_s=-1.0), ask("a")).order()) == ["b", "a"]
+
+
 def test_a_run_is_passed_only_until_its_virtual_work_is_done() -> None:
     long = ask("long", runtime_s=100)
     seen = virtual(long)
@@ -96,7 +100,10 @@ def test_the_order_is_that_in_which_they_really_end_there(
     said = list(seen.order())
     by_team = {team: [one for one in asks if one.team == team] for team in "abc"}
     for team, mine in by_team.items():
-        tags = [one.run_id for one in sorted(mine, key=lambda one: (one.tag, one.run_id))]
+        tags = [
+            one.run_id
+            for one in sorted(mine, key=lambda one: (one.tag, one.submitted_s, one.run_id))
+        ]
         assert [run for run in said if run in tags] == tags, team
     assert sorted(said) == sorted(one.run_id for one in asks)
     # Played to the end, everybody gets there, and nobody attains more than there is.

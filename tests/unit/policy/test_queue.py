@@ -28,15 +28,15 @@ def test_several_who_are_due_go_by_their_promises() -> None:
     assert names(line.front(100.0)) == ["first", "second"]
 
 
-def test_a_promise_is_what_waits_and_runs_times_the_factor() -> None:
+def test_a_promise_is_all_work_before_and_its_own_times_the_factor() -> None:
     line = queue(settings=PolicySettings(promise_factor=2.0), gpus=4)
     line.add_running(running := ask("runs", gpus=2, whole=True, runtime_s=100), 140.0)
     one, two = (ask(name, whole=True, gpus=4, runtime_s=50) for name in ("one", "two"))
     line.add(one, 100.0)
     line.add(two, 100.0)
-    # 40 s on two of four GPUs are left of the run; then comes what waits.
-    assert one.promised_s == pytest.approx(100.0 + 2 * 20.0)
-    assert two.promised_s == pytest.approx(100.0 + 2 * (20.0 + 50.0))
+    # 40 s on two of four GPUs are left of the run; then comes what waits, and the own work.
+    assert one.promised_s == pytest.approx(100.0 + 2 * (20.0 + 50.0))
+    assert two.promised_s == pytest.approx(100.0 + 2 * (20.0 + 50.0 + 50.0))
     line.start(one, 150.0)
     line.end(running)
     assert names(line.front(100.0)) == ["two"]

@@ -63,10 +63,10 @@ def test_short_jobs_go_first_until_the_promise_of_a_large_one_is_due() -> None:
     short = [job(f"short{at}", 10.0 * at, 10, 2) for at in range(60)]
     rows = [job("a", 0, 10, 2), job("large", 0, 100, 2), *short]
     # By the order alone its turn comes, too: its virtual work goes on.
-    assert 30 < starts(run(rows, shape=ONE, promise_factor=1e6))["large"] < 610
-    # Ten seconds of another run are before it.
-    assert starts(run(rows, shape=ONE, promise_factor=1.0))["large"] == 10
-    assert starts(run(rows, shape=ONE, promise_factor=3.0))["large"] == 30
+    assert 110 < starts(run(rows, shape=ONE, promise_factor=1e6))["large"] < 610
+    # Ten seconds of another run are before it, and its own work is 100 s of all GPUs.
+    assert starts(run(rows, shape=ONE, promise_factor=0.1))["large"] == 20
+    assert starts(run(rows, shape=ONE, promise_factor=1.0))["large"] == 110
 
 
 def test_jobs_that_share_slow_each_other_while_they_are_together() -> None:
@@ -135,7 +135,7 @@ def test_all_jobs_end_and_no_gpu_holds_too_much(
 @given(traces())
 def test_whose_promise_is_due_is_passed_by_nobody_later(rows: list[TraceJob]) -> None:
     """With a factor next to 0 all promises are due at once: no order is left but theirs."""
-    truth = [replace(row, gpus=4, gpu_memory_bytes=24) for row in rows]
+    truth = [replace(row, gpus=4, submit_s=float(at)) for at, row in enumerate(rows)]
     result = run(truth, promise_factor=1e-9, sharing="whole", estimates="perfect")
     began = [one.start_s for one in result.jobs]
     assert began == sorted(began)

@@ -74,11 +74,11 @@ def test_every_node_computes_the_same_whatever_the_order_of_its_rows() -> None:
     ]
 
 
-def test_the_first_who_came_is_promised_the_first_start() -> None:
+def test_who_came_first_is_promised_the_first_start() -> None:
     turns = new_turns(made(RECORDS, seen({}, None)), seen({}, None))
-    assert turns["a"] == Turn(600.0, NOON)
     factor = PolicySettings().promise_factor
-    assert turns["b"].promised_at == NOON + timedelta(seconds=factor * 600.0)
+    assert turns["a"] == Turn(600.0, NOON + timedelta(seconds=factor * 600.0))
+    assert turns["b"].promised_at == NOON + timedelta(seconds=factor * 1200.0)
 
 
 def test_what_is_kept_comes_back_after_a_restart() -> None:
@@ -103,7 +103,7 @@ def test_who_runs_counts_before_those_who_wait() -> None:
     rows = seen({}, VirtualClock(NOON), runs)
     turns = new_turns(made(RECORDS[1:2], rows), rows)
     factor = PolicySettings().promise_factor
-    assert turns["a"].promised_at == NOON + timedelta(seconds=factor * 400.0)
+    assert turns["a"].promised_at == NOON + timedelta(seconds=factor * 1000.0)
 
 
 def test_nothing_is_promised_to_those_whom_their_quota_holds() -> None:
