@@ -73,7 +73,9 @@ def plans() -> None:
         line, took = _waiting(count), []
         for _ in range(20):
             began = time.perf_counter()
-            queue = Queue[WaitingRun](settings, PoolTotals(32.0, 256.0), VirtualTime(settings, 32))
+            queue = Queue[WaitingRun](
+                settings, PoolTotals(32.0, 256.0), VirtualTime(settings, 32, NOW.timestamp())
+            )
             for run in line:
                 queue.add(run, NOW.timestamp())
             front = queue.front(NOW.timestamp())
