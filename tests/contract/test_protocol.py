@@ -12,7 +12,7 @@ from tests.protocol.replay import replay_ways
 from tests.support import ledger_faults
 from tests.support.fence import fence_of
 
-WAYS = 40
+WAYS = 15
 
 
 @pytest.fixture
