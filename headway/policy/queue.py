@@ -1,6 +1,6 @@
 """The queue of a pool: the runs that wait in their order, and what each is promised."""
 
-from bisect import bisect_right, insort
+from bisect import insort
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import islice
@@ -71,7 +71,7 @@ class Queue(Generic[AskT]):
         """The first `window` runs: by priority, then those whose promise is due, then the order."""
         window = self.settings.window
         self.virtual.advance(now_s)
-        due = [run_id for _, run_id in self._promises[: self._due(now_s)]]
+        due = [run_id for promised_s, run_id in self._promises if promised_s <= now_s]
         front: list[AskT] = []
         for level in sorted({ask.priority for ask in self.waiting.values()}, reverse=True):
             of_level = self._is_at(level)
@@ -86,9 +86,6 @@ class Queue(Generic[AskT]):
         return lambda run_id: (
             (ask := self.waiting.get(run_id)) is not None and (ask.priority == level)
         )
-
-    def _due(self, now_s: float) -> int:
-        return bisect_right(self._promises, now_s, key=lambda entry: entry[0])
 
     def _left(self, now_s: float) -> Work:
         """The work that is left of those who run."""
