@@ -23,11 +23,14 @@ def fenced(session: Session, fence: Fence) -> tuple[RunRow, LeaseRow | None]:
     container is being removed: it is none of this attempt.
 
     Raises:
-        LeaseLost: Another attempt or another lease has the run.
+        LeaseLost: Another attempt or another lease has the run, or it has ended: whoever ended
+            it has closed what its flow kept of it.
     """
     run = run_row(session, fence.run_id, lock=True)
     if run.attempt != fence.attempt:
         raise _lost(fence, f"the run is at attempt {run.attempt}")
+    if run.state is RunState.ENDED:
+        raise _lost(fence, "the run has ended")
     return run, _compared(session, fence)
 
 

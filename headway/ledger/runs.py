@@ -120,7 +120,6 @@ class Runs(RunReads):
 
         Raises:
             LeaseLost: Another attempt or another lease has the run, or none.
-            IllegalTransition: The run has ended.
         """
         with self._database.transaction() as session:
             lease = leased(session, fence)

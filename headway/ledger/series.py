@@ -7,7 +7,7 @@ from sqlmodel import Session, col, select
 
 from headway.ledger.columns import now
 from headway.ledger.database import Repository
-from headway.ledger.fences import fenced
+from headway.ledger.fences import fenced, leased
 from headway.ledger.observed_tables import ProgressRow, TraceRow
 from headway.model.lease import Fence
 from headway.model.progress import ProgressPoint
@@ -72,7 +72,7 @@ class Traces(Repository):
             LeaseLost: Another attempt or another lease has the run.
         """
         with self._database.transaction() as session:
-            fenced(session, fence)
+            leased(session, fence)  # its run has ended
             _keep_trace(session, trace)
 
     def all(self, source: str | None = None) -> list[Trace]:

@@ -137,6 +137,23 @@ def test_a_stale_attempt_writes_nothing(
     assert (run.state, run.node, run.container) == (RunState.RUNNING, "node-b", "on-b")
 
 
+@pytest.mark.parametrize("write", ["points", "snapshot", "warnings", "stopped"])
+def test_a_flow_whose_run_was_ended_meanwhile_writes_nothing_of_it(
+    ledger: Ledger, write: str
+) -> None:
+    """Seen on a cancelled run: a check for silent failures came late, and its warning went on."""
+    fence = admit(ledger).fence
+    begin(ledger, fence)
+    ledger.warnings.keep(fence, [UNUSED])
+    ledger.runs.finish(fence, OK, Measurement())  # as the janitor does; the lease is still held
+    before = all_that_is_known(ledger)
+    with pytest.raises(LeaseLost, match="the run has ended"):
+        WRITES[write](ledger, fence)
+    assert all_that_is_known(ledger) == before
+    (warning,) = ledger.warnings.of_run("a")
+    assert warning.ended_at is not None
+
+
 @pytest.mark.parametrize("stale", [claimed_elsewhere, claimed_since])
 def test_a_stale_claim_tells_nothing_of_its_steps(
     ledger: Ledger, stale: Callable[[Ledger], Fence]

@@ -343,7 +343,7 @@ def test_what_the_table_of_transitions_forbids_is_refused(
 def test_an_ended_run_is_not_started_again(ledger: Ledger) -> None:
     lease = granted(ledger, "a")
     ledger.runs.finish(fence_of(ledger, "a"), OK, Measurement())
-    with pytest.raises(IllegalTransition):
+    with pytest.raises(LeaseLost, match="the run has ended"):
         ledger.runs.begin(lease.fence, container="c", runtime="docker", ttl_s=60.0)
     release(ledger, "a")
     assert isinstance(admit(ledger, "a"), Wait)

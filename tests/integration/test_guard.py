@@ -3,8 +3,6 @@
 import os
 import signal
 import sqlite3
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
@@ -32,6 +30,7 @@ from headway.testing.clock import FakeClock
 from headway.testing.runtime import FakeMachine, FakeRuntime, Script
 from headway.this_node import join_site
 from headway.units import MIB
+from tests.support.guard_process import guard_process
 from tests.support.site import wait_for
 
 RUN = "00000000-0000-4000-8000-000000000001"
@@ -275,30 +274,6 @@ def test_a_run_that_cannot_be_read_is_guarded_like_any_other(bench: Bench) -> No
 
 
 # --- the process, on the real runtimes ---
-
-
-@contextmanager
-def guard_process(site: Site) -> Iterator[subprocess.Popen[bytes]]:
-    """The guard of *site*'s node, as `headway up` starts it."""
-    settings = site.settings
-    clean = {k: v for k, v in os.environ.items() if not k.startswith(("PREFECT", "HEADWAY"))}
-    env = clean | {
-        "HEADWAY_HOME": str(settings.home),
-        "HEADWAY_NODE": settings.node,
-        "HEADWAY_RUNTIME": settings.runtime,
-        "HEADWAY_LEDGER_URL": settings.database_url,
-        "HEADWAY_LEASE_TTL_S": str(settings.lease_ttl_s),
-    }
-    settings.state_dir.mkdir(parents=True, exist_ok=True)
-    with (settings.state_dir / "guard.log").open("ab") as log:
-        guard = subprocess.Popen(
-            [sys.executable, "-m", "headway.node.guard"], env=env, stdout=log, stderr=log
-        )
-    try:
-        yield guard
-    finally:
-        guard.kill()
-        guard.wait()
 
 
 def said(site: Site) -> str:

@@ -5,8 +5,6 @@ The node's guard and the flow of its run are in a network namespace; the databas
 
 import os
 import shutil
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -26,6 +24,7 @@ from headway.settings import Settings
 from headway.site import Site
 from tests.support import postgresql
 from tests.support.fence import fence_of
+from tests.support.guard_process import guard_process
 from tests.support.netns import ip, namespace
 from tests.support.one_run import DEMAND, OneRun
 from tests.support.site import wait_for
@@ -111,25 +110,10 @@ def node(tmp_path: Path, ledger_server: str, request: pytest.FixtureRequest) -> 
 @contextmanager
 def guard(site: Site) -> Iterator[None]:
     """The node's guard, behind the cable."""
-    settings = site.settings
-    clean = {k: v for k, v in os.environ.items() if not k.startswith(("PREFECT", "HEADWAY"))}
-    env = clean | {
-        "HEADWAY_HOME": str(settings.home),
-        "HEADWAY_NODE": settings.node,
-        "HEADWAY_RUNTIME": settings.runtime,
-        "HEADWAY_LEDGER_URL": settings.database_url,
-        "HEADWAY_LEASE_TTL_S": str(settings.lease_ttl_s),
-    }
-    command = ["ip", "netns", "exec", SPACE, sys.executable, "-m", "headway.node.guard"]
-    settings.state_dir.mkdir(parents=True, exist_ok=True)
-    with (settings.state_dir / "guard.log").open("ab") as log:
-        process = subprocess.Popen(command, env=env, stdout=log, stderr=log)
-    try:
-        wait_for((settings.state_dir / "guard.ready").exists, lambda: "no guard")
+    with guard_process(site, "ip", "netns", "exec", SPACE):
+        ready = site.settings.state_dir / "guard.ready"
+        wait_for(ready.exists, lambda: "no guard")
         yield
-    finally:
-        process.kill()
-        process.wait()
 
 
 def test_a_job_that_ends_while_its_node_is_cut_off_has_ended_well(node: Node) -> None:

@@ -15,7 +15,7 @@ import tempfile
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -24,9 +24,10 @@ from click.testing import CliRunner
 from sqlalchemy import text
 
 from headway.cli.main import headway
+from headway.ledger import Ledger
 from headway.ledger.database import open_engine
 from headway.prefect.client import PrefectServer
-from headway.site import current_site
+from headway.site import LINE, POLICY, current_site
 
 ROOT = Path(__file__).resolve().parents[2]
 BIN = Path(sys.executable).parent
@@ -42,6 +43,8 @@ ONE_THREAD = "OPENBLAS_NUM_THREADS"
 """Set for the tests' own processes (`conftest`), and not for a site: its users have not set it."""
 DAEMONS = ("supervisor", "guard", "server", "worker", "database")
 """The processes of a site of one node."""
+_KEPT_AS = {"headway-line": LINE, "headway-container-policy": POLICY}
+"""Names under which the ledger keeps what an operator sets in a block of the site."""
 OF_ITS_OWN = (("up",), ("demo",), ("serve",), ("node", "join"))
 """Commands that get a process of their own, since they start others."""
 
@@ -170,15 +173,15 @@ class LiveSite:
 
     def set_block(self, slug: str, **knobs: Any) -> None:
         """The same for the block *slug*/site."""
-        log, read = self.home / "state/worker.log", f"block {slug}/site was read"
-        before = log.read_text().count(read)
         block = self.call("GET", f"block_types/slug/{slug}/block_documents/name/site")
         body = {"data": knobs, "merge_existing_data": True}
         self.call("PATCH", f"block_documents/{block['id']}", body)
-        wait_for(
-            lambda: log.read_text().count(read) > before,
-            lambda: f"the worker did not read {knobs}: {self.worker_log()}",
-        )
+        # Not a line of the worker's log: that may be about the values of before.
+        with closing(Ledger.open(self.ledger_url())) as ledger:
+            wait_for(
+                lambda: knobs.items() <= (ledger.settings.get(_KEPT_AS[slug]) or {}).items(),
+                lambda: f"the worker did not read {knobs}: {self.worker_log()}",
+            )
 
     def _post(self, path: str, body: dict[str, Any]) -> Any:
         return self.call("POST", path, body)
