@@ -5,7 +5,10 @@
     │   └── ImpossibleDemand    no node of the site could ever hold it
     ├── SiteUnreachable         the Prefect server does not answer
     │   ├── SiteRefused         it answers, but not to this auth string
-    │   └── SiteBroken          it answers with an error of its own
+    │   ├── SiteBroken          it answers with an error of its own
+    │   └── GatewayUnreachable  the gateway does not answer
+    ├── NoCredentials           no gateway is known here, or no token for it
+    ├── GatewayRefused          the gateway answers that it will not, or cannot
     ├── TokenRefused            the gateway lets nobody in without a valid token
     ├── NotAllowed              the token, or the page that asks, may not do this
     ├── TooManyRequests         somebody asks the gateway too often
@@ -115,6 +118,55 @@ class SiteBroken(SiteUnreachable):
             f"the Prefect server at {url} failed at a question ({cause}), so nothing is known of "
             "its answer; see server.log in the folder state of HEADWAY_HOME on its machine",
         )
+
+
+class GatewayUnreachable(SiteUnreachable):
+    """The gateway at *url* does not answer."""
+
+    def __init__(self, url: str, cause: str) -> None:
+        self.url = url
+        self.cause = cause
+        HeadwayError.__init__(
+            self,
+            f"no gateway answers at {url} ({cause}), so it is not known whether anything was done; "
+            "on the site's own machine `headway up` starts it and `headway doctor` says what is "
+            "wrong, elsewhere HEADWAY_URL or `headway login` names the one you mean",
+        )
+
+
+class CertificateRefused(GatewayUnreachable):
+    """The gateway at *url* shows another certificate than the one that is trusted."""
+
+    def __init__(self, url: str, cause: str) -> None:
+        self.url = url
+        self.cause = cause
+        HeadwayError.__init__(
+            self,
+            f"the certificate at {url} is not the one that is trusted here ({cause}), so nothing "
+            "was sent: somebody may stand between you and the site, or its operator has renewed "
+            "it. Ask them for the fingerprint (`headway certificate`), then `headway login` again",
+        )
+
+
+class NoCredentials(HeadwayError):
+    """No token is known here for the gateway at *url*."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        super().__init__(
+            f"no token is known here for the gateway at {url}, so nothing was asked; on the "
+            "site's own machine start it with `headway up` as its operator, elsewhere give "
+            "HEADWAY_URL and HEADWAY_TOKEN, or `headway login URL`"
+        )
+
+
+class GatewayRefused(HeadwayError):
+    """The gateway answers with an error; *said* is its own line, which has the next step."""
+
+    def __init__(self, status: int, said: str) -> None:
+        self.status = status
+        self.said = said
+        super().__init__(said)
 
 
 class TokenRefused(HeadwayError):

@@ -1,6 +1,7 @@
 """How an error becomes an answer: one line, and the status that belongs to it."""
 
 import math
+from typing import Any
 
 from fastapi import Request
 from fastapi.exceptions import RequestValidationError
@@ -15,6 +16,7 @@ from headway.errors import (
     SiteUnreachable,
     TokenRefused,
     TooManyRequests,
+    shown,
 )
 
 _STATUSES: tuple[tuple[type[HeadwayError], int], ...] = (
@@ -36,7 +38,37 @@ def refusal(error: HeadwayError) -> JSONResponse:
         headers["WWW-Authenticate"] = "Bearer"
     elif isinstance(error, TooManyRequests):
         headers["Retry-After"] = str(math.ceil(error.wait_s))
-    return JSONResponse({"detail": str(error)}, status_code=status, headers=headers)
+    return JSONResponse(
+        {"detail": str(error), **_values(error)}, status_code=status, headers=headers
+    )
+
+
+def _values(error: HeadwayError) -> dict[str, Any]:
+    """What a client needs to make the same error of the answer."""
+    match error:
+        case InvalidInput():
+            value = _plain(error.value)
+            return {"field": _plain(error.field), "value": value, "allowed": error.allowed}
+        case RunUnknown():
+            return {"run": _plain(error.run)}
+        case _:
+            return {}
+
+
+def _plain(value: object) -> object:
+    """*value* as JSON can have it, which a message shows as it would show *value*."""
+    match value:
+        case None | bool():
+            return value
+        case int() | float() if -_LARGEST < value < _LARGEST:  # neither infinite nor "nan"
+            return value
+        case str():
+            return shown(value)[1:-1]
+        case _:
+            return shown(value)
+
+
+_LARGEST = 2**63
 
 
 def refused(_request: Request, error: Exception) -> JSONResponse:

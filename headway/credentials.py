@@ -1,0 +1,103 @@
+"""Where the gateway is, and by which token a person comes in: found without being asked for.
+
+First HEADWAY_URL and HEADWAY_TOKEN count, then the file that `headway login` writes, then the
+token that `headway up` has made for this machine's operator.
+"""
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import httpx
+
+from headway.durable import replace_file
+from headway.errors import InvalidInput, NoCredentials, shown
+from headway.settings import Settings
+
+URL = "HEADWAY_URL"
+TOKEN = "HEADWAY_TOKEN"  # noqa: S105 - the name of a variable
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """A gateway as one user reaches it."""
+
+    url: str
+    """Such as ``https://gpus.example.org:4280``, without a slash at its end."""
+    token: str
+    certificate: str | None = None
+    """In PEM, the only one that is trusted there; None for those that this machine trusts."""
+
+
+def find_address(settings: Settings, environ: Mapping[str, str] = os.environ) -> Address:
+    """The gateway that commands speak to.
+
+    Raises:
+        InvalidInput: What names it is no address, or a file cannot be read.
+        NoCredentials: None is known here, or no token for it.
+    """
+    kept = read_credentials(credentials_file(environ))
+    if url := environ.get(URL):
+        url = checked_url(URL, url)
+        token = environ.get(TOKEN)
+        if kept is not None and kept.url == url:
+            return kept if token is None else Address(url, token, kept.certificate)
+        if token is None:
+            raise NoCredentials(url)
+        return Address(url, token)
+    return kept if kept is not None else _local(settings)
+
+
+def credentials_file(environ: Mapping[str, str] = os.environ) -> Path:
+    """What `headway login` writes for the user of this account."""
+    config = environ.get("XDG_CONFIG_HOME") or Path.home() / ".config"
+    return Path(config) / "headway" / "credentials.json"
+
+
+def read_credentials(path: Path) -> Address | None:
+    """The address that is kept in *path*; None where there is none.
+
+    Raises:
+        InvalidInput: Something else is in it.
+    """
+    try:
+        return Address(**json.loads(path.read_bytes()))
+    except FileNotFoundError:
+        return None
+    except (ValueError, TypeError) as error:
+        allowed = "it is not what `headway login` writes; log in again"
+        raise InvalidInput("credentials", str(error), allowed, where=str(path)) from None
+
+
+def keep_credentials(path: Path, address: Address) -> None:
+    """Keep *address* in *path*, which nobody but its owner may read at any moment."""
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    replace_file(path, json.dumps(asdict(address), indent=2))
+
+
+def checked_url(field: str, url: str) -> str:
+    """*url*, the address of a gateway, without a slash at its end.
+
+    Raises:
+        InvalidInput: It is no address; *field* is where it was given.
+    """
+    try:
+        address, why = httpx.URL(url), ""
+    except httpx.InvalidURL as error:
+        address, why = httpx.URL(), f" ({shown(str(error), 200)[1:-1]})"
+    if address.scheme not in {"http", "https"} or not address.host:
+        raise InvalidInput(
+            field, url, f"give an address such as https://gpus.example.org:4280{why}"
+        )
+    return url.rstrip("/")
+
+
+def _local(settings: Settings) -> Address:
+    """The gateway of this machine's own site, with its operator's token."""
+    try:
+        token = settings.token_file.read_text().strip()
+    except (FileNotFoundError, PermissionError, NotADirectoryError):
+        raise NoCredentials(settings.gateway_url) from None
+    return Address(settings.gateway_url, token)
