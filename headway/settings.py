@@ -76,6 +76,8 @@ class Settings(BaseSettings):
     address: str | None = None
     """Address by which the other nodes reach this one, for jobs over several nodes; found by
     itself when not set."""
+    files_port: int = Field(0, ge=0, le=65_535)
+    """Port on which this node serves the files of its runs to the gateway; any free one when 0."""
     pool: str = "gpu"
     """Work pool this node belongs to."""
     ledger_url: SecretStr | None = None
