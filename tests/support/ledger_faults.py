@@ -223,7 +223,7 @@ _ADDED = {
     "run": (
         "told_end_at", "suspended_at", "flow_starts", "flow_starts_since", "tag", "promised_at",
     ),
-    "node": ("identity",),
+    "node": ("identity", "files_url", "files_certificate"),
 }  # fmt: skip
 """The columns that the migrations from 0007 on add to the tables of before."""
 
