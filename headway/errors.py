@@ -14,6 +14,8 @@
     ├── TooManyRequests         somebody asks the gateway too often
     ├── NodeNameTaken           another machine or home works under this node's name
     ├── LogElsewhere            the log of a run is on another node
+    ├── NodeSilent              a node does not hand out the files that lie there
+    ├── OutputMissing           a run has no such output, or none any more
     ├── LedgerError
     │   ├── LedgerUnreachable   the database does not answer, or refuses to write
     │   ├── LedgerMissing       there is no ledger where it is looked for
@@ -224,6 +226,29 @@ class LogElsewhere(HeadwayError):
             f"the log of run {run_id} is on node {node} ({path} below its HEADWAY_HOME), not here; "
             "ask there"
         )
+
+
+class NodeSilent(HeadwayError):
+    """Logs and outputs lie on *node*, which does not hand them out now."""
+
+    def __init__(self, node: str, cause: str) -> None:
+        self.node = node
+        self.cause = cause
+        super().__init__(
+            f"node {node} does not hand out its files ({cause}). What runs have left there stays "
+            "there, and cannot be read until its worker is back: see `headway nodes`, and "
+            "state/worker.log in its HEADWAY_HOME"
+        )
+
+
+class OutputMissing(HeadwayError):
+    """Of a run there is no *what*, or none any more."""
+
+    def __init__(self, run_id: str, what: str, why: str) -> None:
+        self.run_id = run_id
+        self.what = what
+        self.why = why
+        super().__init__(f"run {run_id} has no {what}: {why}")
 
 
 class LedgerError(HeadwayError):

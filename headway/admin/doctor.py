@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from headway.admin.database.own import looked_at
+from headway.admin.processes import gateway_answers
 from headway.errors import GpuLost, HeadwayError, LedgerError, SiteRefused
 from headway.node.daemon import (
     guard_daemon,
@@ -45,6 +46,11 @@ def _findings(site: Site, server: PrefectServer) -> Iterator[Finding]:
     yield Finding("Prefect server", healthy, server.api_url if healthy else advice)
     if healthy:
         yield _try("auth string", lambda: _auth(server))
+    if not site.settings.has_joined:
+        answers = gateway_answers(site.settings)
+        at = site.settings.gateway_url
+        advice = f"no answer at {at}: no command about runs works; run `headway up`"
+        yield Finding("gateway", answers, at if answers else advice)
     process = worker_daemon(site.settings).process()
     yield Finding(
         "worker of this node",

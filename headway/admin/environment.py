@@ -42,6 +42,7 @@ def site_environment(settings: Settings) -> dict[str, str]:
         "HEADWAY_HOME": str(settings.home),
         "HEADWAY_PORT": str(settings.port),
         "HEADWAY_HOST": settings.host,
+        "HEADWAY_GATEWAY_PORT": str(settings.gateway_port),
         "HEADWAY_NODE": settings.node,
         "HEADWAY_POOL": settings.pool,
         "HEADWAY_TIMEZONE": os.environ.get("HEADWAY_TIMEZONE") or tzlocal.get_localzone_name(),

@@ -12,10 +12,18 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import httpx
+
 from headway.admin.environment import beside_python, site_environment
 from headway.clock import Clock
 from headway.errors import HeadwayError
-from headway.node.daemon import Daemon, guard_daemon, server_daemon, worker_daemon
+from headway.node.daemon import (
+    Daemon,
+    gateway_daemon,
+    guard_daemon,
+    server_daemon,
+    worker_daemon,
+)
 from headway.prefect.auth import have_auth
 from headway.prefect.client import PrefectServer
 from headway.settings import Settings
@@ -62,7 +70,7 @@ def start_prefect(settings: Settings, clock: Clock, say: Callable[[str], None]) 
             say("the Prefect server does not ask for this site's auth string: restarting it …")
             worker_daemon(settings).stop(signal.SIGTERM, 10.0)  # it does not know it either
             daemon.stop(signal.SIGTERM, 20.0)
-        if daemon.process() is None and _port_is_taken(settings):
+        if daemon.process() is None and _port_is_taken(settings.host, settings.port):
             raise StartFailed(
                 "the Prefect server",
                 daemon.log,
@@ -116,11 +124,43 @@ def worker_command(settings: Settings) -> list[str]:
     return beside_python([*command, "--name", settings.node])
 
 
-def _port_is_taken(settings: Settings) -> bool:
+def start_gateway(settings: Settings, clock: Clock, say: Callable[[str], None]) -> bool:
+    """Start this site's gateway on loopback unless it runs; whether it was started.
 
+    Raises:
+        StartFailed: It ended, or does not answer within a minute; or another program has the port.
+    """
+    daemon = gateway_daemon(settings)
+    with daemon.starting():
+        if daemon.process() is not None:
+            return False
+        if _port_is_taken("127.0.0.1", settings.gateway_port):
+            cause = (
+                f"something else listens on 127.0.0.1:{settings.gateway_port}; "
+                "set HEADWAY_GATEWAY_PORT to another port"
+            )
+            raise StartFailed("the gateway", daemon.log, cause)
+        say(f"starting the gateway at {settings.gateway_url} …")
+        daemon.start(beside_python(["headway", "gateway"]), site_environment(settings))
+        await_ready(
+            daemon, "the gateway", lambda: gateway_answers(settings), _WORKER_START_S, clock
+        )
+    return True
+
+
+def gateway_answers(settings: Settings) -> bool:
+    """Whether a gateway answers where this site's is."""
+    try:
+        answer = httpx.get(f"{settings.gateway_url}/v1/health", timeout=5.0, trust_env=False)
+    except httpx.TransportError:
+        return False
+    return answer.is_success
+
+
+def _port_is_taken(host: str, port: int) -> bool:
     with socket.socket() as probe:
         probe.settimeout(1.0)
-        return probe.connect_ex((settings.host, settings.port)) == 0
+        return probe.connect_ex((host, port)) == 0
 
 
 def await_ready(

@@ -15,13 +15,20 @@ from types import FrameType
 
 from headway.admin.database.own import start_database
 from headway.admin.environment import site_environment
-from headway.admin.processes import StartFailed, start_guard, start_prefect, start_worker
+from headway.admin.processes import (
+    StartFailed,
+    start_gateway,
+    start_guard,
+    start_prefect,
+    start_worker,
+)
 from headway.clock import Clock, SystemClock
 from headway.durable import replace_file
 from headway.errors import HeadwayError
 from headway.node.daemon import (
     Daemon,
     database_daemon,
+    gateway_daemon,
     guard_daemon,
     server_daemon,
     supervisor_daemon,
@@ -66,6 +73,7 @@ def kept(settings: Settings, clock: Clock) -> Mapping[Daemon, Start]:
     site: dict[Daemon, Start] = {
         server_daemon(settings): lambda: start_prefect(settings, clock, say),
         guard_daemon(settings): lambda: start_guard(settings, clock, say),
+        gateway_daemon(settings): lambda: start_gateway(settings, clock, say),
         worker_daemon(settings): lambda: start_worker(settings, clock, say),
     }
     if settings.owns_database:

@@ -4,13 +4,16 @@ import contextlib
 import os
 import signal
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+from headway.admin.connections import check_connections
 from headway.admin.database.choice import have_database
 from headway.admin.environment import prefect_command
 from headway.admin.processes import (
     only_one,
+    start_gateway,
     start_guard,
     start_prefect,
     start_worker,
@@ -23,18 +26,20 @@ from headway.errors import (
     RunUnknown,
     SiteUnreachable,
 )
+from headway.gateway.local_token import have_local_token
 from headway.gateway.submit import os_user
 from headway.home import ROOT_HOME, settle
 from headway.model.job_text import stop_grace_s
 from headway.model.run import CANCELLED_BY
 from headway.node.daemon import (
     database_daemon,
+    gateway_daemon,
     guard_daemon,
     server_daemon,
     worker_daemon,
 )
 from headway.node.forkstart import running_server
-from headway.prefect.auth import site_auth
+from headway.prefect.auth import have_auth, site_auth
 from headway.prefect.client import PrefectServer
 from headway.runtime.port import ContainerState
 from headway.site import Site
@@ -48,31 +53,38 @@ _END_S = 60.0
 def bring_up(site: Site, say: Say) -> dict[str, Any]:
     """Start what does not run yet. What it reports is what `headway up --json` prints."""
     settings = site.settings
+    check_connections(settings)
     settle(settings.home)
     if os.geteuid() == 0 and settings.home == Path.home() / ".headway":
         say(f"going on with the site in {settings.home}; a new one of root's is in {ROOT_HOME}")
-    with only_one(settings):
+    with only_one(settings), ThreadPoolExecutor(1) as beside:
         database = have_database(settings, site.clock, say)
         site.make_ledger()
         if worker_daemon(settings).process() is None:
             # Here, where somebody reads why it cannot be.
             check_name(site.ledger, settings)
             site.choose_runtime()
+        have_local_token(site)
+        have_auth(settings)  # the gateway tells it to the server
+        gateway = beside.submit(start_gateway, settings, site.clock, say)
         server = start_prefect(settings, site.clock, say)
         registered = register(settings, say)
         if registered:
             write_profile(settings, say)
         guard = start_guard(settings, site.clock, say)
         worker = start_worker(settings, site.clock, say)
+        opened = gateway.result()
         start_supervisor(settings)
     started = (
         ("database", database),
         ("server", server),
         ("guard", guard),
         ("worker", worker),
+        ("gateway", opened),
     )
     return {
         "url": settings.api_url.removesuffix("/api"),
+        "gateway": settings.gateway_url,
         "started": [name for name, new in started if new],
         "registered": registered,
         "node": settings.node,
@@ -84,7 +96,7 @@ def bring_up(site: Site, say: Say) -> dict[str, Any]:
 
 
 def take_down(site: Site, say: Say) -> dict[str, Any]:
-    """Stop all of it: runs first, each with its grace time, then worker and server.
+    """Stop all of it: runs first, each with its grace time, then gateway, worker and server.
 
     The guard goes last, and stays where a container goes on: else nobody would stop that one
     before its place is given to another node.
@@ -94,6 +106,8 @@ def take_down(site: Site, say: Say) -> dict[str, Any]:
     stop_supervisor(settings)  # it would bring back what stops
     stopped = []
     with only_one(settings):
+        if gateway_daemon(settings).stop(signal.SIGTERM, 10.0):
+            stopped.append("gateway")
         if worker_daemon(settings).stop(signal.SIGTERM, 10.0):
             stopped.append("worker")
         fork_server = running_server(settings.state_dir)

@@ -13,7 +13,9 @@ A_PATH = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 @click.command()
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to bind to.")
-@click.option("--port", default=4280, show_default=True, type=click.IntRange(1, 65_535))
+@click.option(
+    "--port", type=click.IntRange(1, 65_535), help="HEADWAY_GATEWAY_PORT, or 4280, by default."
+)
 @click.option(
     "--name",
     "names",
@@ -23,9 +25,11 @@ A_PATH = click.Path(exists=True, dir_okay=False, path_type=Path)
 @click.option("--certificate", type=A_PATH, help="Certificate for TLS, with its chain.")
 @click.option("--key", type=A_PATH, help="The certificate's private key.")
 def gateway(
-    host: str, port: int, names: tuple[str, ...], certificate: Path | None, key: Path | None
+    host: str, port: int | None, names: tuple[str, ...], certificate: Path | None, key: Path | None
 ) -> None:
-    """Serve runs, nodes, the queue, estimates and Prometheus metrics to those who have a token.
+    """Be the site's gateway, as `headway up` starts one on loopback.
+
+    Serve runs, nodes, the queue, estimates and Prometheus metrics to those who have a token.
 
     `headway user add` makes tokens; this machine's operator finds one in the file token in
     HEADWAY_HOME. Beyond loopback it speaks TLS alone: with the certificate that it is given, else
@@ -37,6 +41,7 @@ def gateway(
     from headway.gateway.app import create_app
     from headway.gateway.certificate import have_certificate
     from headway.gateway.local_token import have_local_token
+    from headway.node.daemon import gateway_daemon
     from headway.prefect.auth import site_auth
     from headway.prefect.client import PrefectServer
 
@@ -51,8 +56,11 @@ def gateway(
         own = have_certificate(site.settings, names, site.clock.now())
         certificate, key = own.path, own.key
         say(f"who logs in compares the fingerprint {own.fingerprint}")
-    have_local_token(site)
     settings = site.settings
+    port = port or settings.gateway_port
+    if port == settings.gateway_port:  # another one, beside it, is the operator's own affair
+        gateway_daemon(settings).claim()
+    have_local_token(site)
     with PrefectServer(settings.api_url, auth=site_auth(settings)) as server:
         # Other names are not answered: a page whose name leads here must not pass for ours.
         hosts = (*names, *(LOOPBACK if host in LOOPBACK else ()))
@@ -65,6 +73,8 @@ def gateway(
             ws="none",
             server_header=False,
             proxy_headers=False,
+            access_log=False,
+            timeout_graceful_shutdown=3,  # who follows a log would keep it for hours
             ssl_certfile=certificate,
             ssl_keyfile=key,
         )

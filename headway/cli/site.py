@@ -27,7 +27,7 @@ def up(machine: bool) -> None:
     if machine:
         print_json(report)
     else:
-        say(f"the site is up: {report['url']}")
+        say(f"the site is up: {report['url']}; its gateway, for users: {report['gateway']}")
         say(f"its page asks for a password once: the line in {report['auth_file']}")
         say(f"for Prefect's own commands type `{report['prefect']} …`")
         click.echo(

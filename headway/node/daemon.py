@@ -147,6 +147,11 @@ def server_daemon(settings: Settings) -> Daemon:
     return Daemon("server", settings.state_dir)
 
 
+def gateway_daemon(settings: Settings) -> Daemon:
+    """The gateway of this site."""
+    return Daemon("gateway", settings.state_dir)
+
+
 def guard_daemon(settings: Settings) -> Daemon:
     """The guard of this machine's containers."""
     return Daemon("guard", settings.state_dir)

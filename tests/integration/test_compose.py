@@ -41,15 +41,17 @@ def test_what_compose_starts_is_a_site_with_a_node(postgresql: str, tmp_path: Pa
     }
     started: list[subprocess.Popen[bytes]] = []
     homes = {name: tmp_path / name for name in ("server", "node")}
-    homes["guard"] = homes["node"]
+    homes["guard"] = homes["gateway"] = homes["node"]
+    gateway_port = str(free_port())
     env = {
-        name: service(compose, name, put) | {"HEADWAY_HOME": str(home)}
+        name: service(compose, name, put)
+        | {"HEADWAY_HOME": str(home), "HEADWAY_GATEWAY_PORT": gateway_port}
         for name, home in homes.items()
     }
     sites = {name: LiveSite(homes[name], "process", port, **env[name]) for name in homes}
     node = sites["node"]
     try:
-        for name in ("server", "guard", "node"):
+        for name in ("server", "guard", "gateway", "node"):
             home = homes[name]
             home.mkdir(mode=0o700, exist_ok=True)
             program, *words = compose["services"][name]["command"]

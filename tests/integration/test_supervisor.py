@@ -15,7 +15,7 @@ def back(site: LiveSite, name: str, before: int) -> bool:
     return now != before and psutil.pid_exists(now)
 
 
-@pytest.mark.parametrize("name", ["database", "guard"])
+@pytest.mark.parametrize("name", ["database", "guard", "gateway"])
 def test_what_looks_after_runs_comes_back(process_site: LiveSite, name: str) -> None:
     before = process_site.pids()[name]
     process_site.kill(before)

@@ -41,7 +41,7 @@ for i in range(int(sys.argv[1])):
 """
 ONE_THREAD = "OPENBLAS_NUM_THREADS"
 """Set for the tests' own processes (`conftest`), and not for a site: its users have not set it."""
-DAEMONS = ("supervisor", "guard", "server", "worker", "database")
+DAEMONS = ("supervisor", "gateway", "guard", "server", "worker", "database")
 """The processes of a site of one node."""
 _KEPT_AS = {"headway-line": LINE, "headway-container-policy": POLICY}
 """Names under which the ledger keeps what an operator sets in a block of the site."""
@@ -60,6 +60,8 @@ class LiveSite:
         self.env = clean | {
             "HEADWAY_HOME": str(home),
             "HEADWAY_PORT": str(port),
+            "HEADWAY_GATEWAY_PORT": str(free_port()),
+            "XDG_CONFIG_HOME": str(home / "config"),  # where nobody has logged in
             "HEADWAY_RUNTIME": runtime,
             "HEADWAY_NODE": "test-node",
             "PREFECT_HOME": str(home / "p"),  # whose profiles `up` writes
@@ -303,7 +305,7 @@ def free_port() -> int:
         return port
 
 
-def _let_through(folder: Path) -> None:
+def let_through(folder: Path) -> None:
     """Let others pass: behind a closed folder root's database would be elsewhere, and stay."""
     temporary = Path(tempfile.gettempdir())
     for each in (folder, *folder.parents):
@@ -320,7 +322,7 @@ def live_site(home: Path, runtime: str, **more: str) -> Iterator[LiveSite]:
     others back.
     """
     site = LiveSite(home, runtime, free_port(), **more)
-    _let_through(home.parent)
+    let_through(home.parent)
     try:
         started = site.run("up")
         assert started.returncode == 0, started.stderr + started.stdout

@@ -51,19 +51,20 @@ def test_what_up_looks_for_is_what_it_registers():
 
 def test_compose_sets_what_headway_reads():
     services = YAML(typ="safe").load((FOLDER / "compose.yaml").read_text())["services"]
-    assert set(services) == {"ledger", "server", "guard", "node"}
+    assert set(services) == {"ledger", "server", "guard", "node", "gateway"}
     known = {f"HEADWAY_{name.upper()}" for name in Settings.model_fields} | {CLIENT, SERVER}
-    for service in ("server", "guard", "node"):
+    for service in ("server", "guard", "node", "gateway"):
         assert set(services[service]["environment"]) <= known
         assert_exists(*services[service]["command"])
 
 
-def test_the_guard_of_compose_sees_what_the_node_sees_and_needs_no_server():
+@pytest.mark.parametrize("name", ["guard", "gateway"])
+def test_guard_and_gateway_of_compose_see_what_the_node_sees_and_need_no_server(name):
     services = YAML(typ="safe").load((FOLDER / "compose.yaml").read_text())["services"]
-    guard, node = services["guard"], services["node"]
+    service, node = services[name], services["node"]
     for what in ("environment", "volumes", "pid", "network_mode", "restart"):
-        assert guard[what] == node[what], what
-    assert set(guard["depends_on"]) == {"ledger"}
+        assert service[what] == node[what], what
+    assert set(service["depends_on"]) == {"ledger"}
 
 
 def test_compose_gives_both_one_auth_string_and_the_server_a_postgresql_of_its_own():

@@ -28,7 +28,12 @@ from headway.errors import HeadwayError, InvalidInput
 from headway.home import settle
 from headway.ledger import hosting
 from headway.ledger.database import SCHEMA_VERSION
-from headway.node.daemon import database_daemon, server_daemon, worker_daemon
+from headway.node.daemon import (
+    database_daemon,
+    gateway_daemon,
+    server_daemon,
+    worker_daemon,
+)
 from headway.settings import Settings
 
 Say = Callable[[str], None]
@@ -90,7 +95,7 @@ def restore(settings: Settings, clock: Clock, file: Path, *, replace: bool, say:
         InvalidInput: The home is another user's.
         DumpFailed: A part of it cannot be read.
     """
-    if any(daemon(settings).process() for daemon in (server_daemon, worker_daemon)):
+    if any(daemon(settings).process() for daemon in (server_daemon, worker_daemon, gateway_daemon)):
         raise NotRestored("the site is up; stop it with `headway down`")
     settle(settings.home)  # a home that is closed to its database's account has it elsewhere
     with _folder(settings.home) as folder:

@@ -12,6 +12,7 @@ from headway.ledger import Ledger
 from headway.ledger.copying import Copied, copy_ledger, not_ended, not_ended_in_prefect
 from headway.node.daemon import (
     database_daemon,
+    gateway_daemon,
     guard_daemon,
     server_daemon,
     supervisor_daemon,
@@ -74,7 +75,7 @@ def _prefect_file(settings: Settings) -> Path:
 
 def _stop_who_writes(settings: Settings) -> None:
     supervisor_daemon(settings).stop(signal.SIGTERM, 10.0)  # it would bring back what stops
-    for daemon in (worker_daemon, guard_daemon, server_daemon):
+    for daemon in (gateway_daemon, worker_daemon, guard_daemon, server_daemon):
         daemon(settings).stop(signal.SIGTERM, 20.0)
 
 
