@@ -16,6 +16,7 @@ from headway.cli import (
     estimate,
     gateway,
     node,
+    outputs,
     profile,
     progress,
     queue,
@@ -79,7 +80,7 @@ def headway() -> None:
 
 for module in (
     submit, runs, run_control, queue, site, doctor, node, database, estimate, progress, replay,
-    gateway, top, profile, user,
+    gateway, top, profile, user, outputs,
 ):  # fmt: skip
     for command in module.COMMANDS:
         headway.add_command(command)
