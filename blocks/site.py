@@ -1,6 +1,6 @@
 """Blocks of a site. Edit them in the UI; the workers read them within seconds."""
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from prefect.blocks.core import Block
 from pydantic import Field, TypeAdapter
@@ -112,6 +112,17 @@ class HeadwayContainerPolicy(Block):
         ["job-"],
         title="Secrets",
         description="Beginnings of the names of the Secret blocks that jobs may use.",
+    )
+
+    uids: str = Field(
+        str(ContainerPolicy().uids),
+        title="Uids",
+        description="Where a site of root takes the uids of teams from, a thousand for each.",
+    )
+    teams: dict[str, dict[str, Any]] = Field(
+        {},
+        title="Teams",
+        description='What differs for a team, by its name: {"vision": {"uids": "200000-200999"}}.',
     )
 
     def policy(self) -> ContainerPolicy:

@@ -136,6 +136,20 @@ class GatewayUnreachable(SiteUnreachable):
         )
 
 
+class CertificateRefused(GatewayUnreachable):
+    """The gateway at *url* shows another certificate than the one that is trusted."""
+
+    def __init__(self, url: str, cause: str) -> None:
+        self.url = url
+        self.cause = cause
+        HeadwayError.__init__(
+            self,
+            f"the certificate at {url} is not the one that is trusted here ({cause}), so nothing "
+            "was sent: somebody may stand between you and the site, or its operator has renewed "
+            "it. Ask them for the fingerprint (`headway certificate`), then `headway login` again",
+        )
+
+
 class NoCredentials(HeadwayError):
     """No token is known here for the gateway at *url*."""
 

@@ -165,12 +165,20 @@ class Site:
     def _processes(self, policy: ContainerPolicy) -> Runtime:
         return ProcessRuntime(self.settings.home, policy, self.clock)
 
-    @cached_property
-    def container_user(self) -> str:
-        """``uid:gid`` that programs run and data is read as; empty for this process's owner."""
+    def user_of(self, team: str) -> str:
+        """``uid:gid`` that programs of *team* run as and that their files belong to.
+
+        Each team's own where headway is root; empty for this process's owner.
+
+        Raises:
+            InvalidInput: The team has no uids yet, and no more are free.
+        """
         if self.settings.container_user is not None:
             return self.settings.container_user
-        return NOBODY if os.geteuid() == 0 else ""
+        if os.geteuid() != 0:
+            return ""
+        uid = self.ledger.team_uids.of(team, self.container_policy.uids).first
+        return f"{uid}:{uid}"
 
     def _runtime_policy(self) -> ContainerPolicy:
         """The operator's policy; what headway itself keeps may always be mounted."""
@@ -194,13 +202,17 @@ class Site:
 
     @cached_property
     def cache(self) -> DataCache:
-        """Staged data sets on this node."""
+        """Staged data sets on this node, whoever's; `cache_for` stages them."""
+        return self.cache_for(NOBODY if os.geteuid() == 0 else "")
+
+    def cache_for(self, user: str) -> DataCache:
+        """The same for *user*, as whom data is read and whose alone the copies are."""
         return DataCache(
             self.settings.cache_dir,
             budget_bytes=self.node_settings.cache_budget,
             index=self.ledger.staged,
             node=self.settings.node,
-            reader=UserReader(as_ids(self.container_user), self._source_rules()),
+            reader=UserReader(as_ids(user), self._source_rules()),
         )
 
     def _source_rules(self) -> SourceRules:
@@ -248,7 +260,7 @@ class Site:
 
 
 def as_ids(user: str) -> tuple[int, int] | None:
-    """Ids of *user*, as `Site.container_user` writes it; None where this process is it."""
+    """Ids of *user*, as `Site.user_of` writes it; None where this process is it."""
     if not user or os.geteuid() != 0:
         return None
     uid, gid = (int(part) for part in user.split(":"))

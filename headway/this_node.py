@@ -51,6 +51,7 @@ def adopt(site: Site, name: str, document: dict[str, Any]) -> bool:
             refused = network_of(wanted, 1, site.settings.api_access)
             if isinstance(refused, Refuse):
                 raise ValueError(refused.allowed)
+            _settle_uids(site, wanted)
     before = site.adopted.get(name, document)
     site.adopted[name] = document
     # Another node's worker may have been the first to write it down.
@@ -59,6 +60,15 @@ def adopt(site: Site, name: str, document: dict[str, Any]) -> bool:
     site.rebuild()
     join_site(site)
     return True
+
+
+def _settle_uids(site: Site, policy: ContainerPolicy) -> None:
+    """Note the uids that *policy* names. Raises `ValueError` for what other files belong to."""
+    asked = {team: rules.uids for team, rules in policy.teams.items() if rules.uids is not None}
+    try:
+        site.ledger.team_uids.settle(asked)
+    except InvalidInput as error:
+        raise ValueError(str(error)) from error
 
 
 def check_name(ledger: Ledger, settings: Settings) -> None:

@@ -15,6 +15,7 @@ from headway.cli import (
     doctor,
     estimate,
     gateway,
+    login,
     node,
     outputs,
     profile,
@@ -80,7 +81,7 @@ def headway() -> None:
 
 for module in (
     submit, runs, run_control, queue, site, doctor, node, database, estimate, progress, replay,
-    gateway, top, profile, user, outputs,
+    gateway, login, top, profile, user, outputs,
 ):  # fmt: skip
     for command in module.COMMANDS:
         headway.add_command(command)

@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from headway.errors import InvalidInput
 from headway.model.image import ImageReference
+from headway.model.number_range import NumberRange, WrittenRange
 from headway.units import GIB
 
 OWN_NETWORK = "headway"
@@ -57,6 +58,34 @@ class RootFilesystem(enum.StrEnum):
     """Into a layer that is thrown away with the container."""
     READ_ONLY = "read_only"
     """Only to its mounts and a small /tmp that counts as its memory."""
+
+
+LEAST_UID = 1000
+"""Smaller ones are the system's own."""
+MOST_UID = 2**31 - 2
+"""Container engines take no larger one."""
+
+
+class TeamRules(BaseModel):
+    """What differs for one team."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    uids: WrittenRange | None = None
+    """Of its programs and files; None for the first range that is free."""
+
+    @field_validator("uids")
+    @classmethod
+    def _are_nobodys(cls, uids: NumberRange | None) -> NumberRange | None:
+        return uids if uids is None else _uids(uids)
+
+
+def _uids(uids: NumberRange) -> NumberRange:
+    if not NumberRange(LEAST_UID, MOST_UID).holds(uids):
+        raise ValueError(
+            f"give uids of {LEAST_UID} to {MOST_UID}, not {uids}: others are the system's"
+        )
+    return uids
 
 
 class ContainerPolicy(BaseModel):
@@ -110,6 +139,20 @@ class ContainerPolicy(BaseModel):
         description="Beginnings of the names of the Prefect Secret blocks that jobs may use; "
         "none: no job gets any.",
     )
+
+    uids: WrittenRange = Field(
+        NumberRange(2_100_000_000, 2_146_999_999),
+        title="Uids",
+        description="Where a site of root takes the uids of teams from, a thousand for each.",
+    )
+    teams: Mapping[str, TeamRules] = Field(
+        {}, title="Teams", description="What differs for a team, by its name."
+    )
+
+    @field_validator("uids")
+    @classmethod
+    def _are_nobodys(cls, uids: NumberRange) -> NumberRange:
+        return _uids(uids)
 
     @field_validator("gang_network")
     @classmethod

@@ -52,7 +52,7 @@ class Attempt(NodeAttempt):
         """
         self._refuse_secrets()
         if self.job.dataset is not None:
-            self.dataset = self.site.cache.stage(
+            self.dataset = self.site.cache_for(self.user).stage(
                 self.job.dataset, self.run_id, progress=progress, limit_s=self.job.max_runtime
             )
         return self.dataset

@@ -105,7 +105,7 @@ def test_a_secret_is_a_file_of_its_program_and_in_no_log(site: Site) -> None:
     folder = site.settings.secrets_dir / attempt.container
     stat = (folder / "HUB").stat()
     assert stat.st_mode & 0o777 == 0o400
-    owner = site.container_user or f"{os.geteuid()}:{os.getegid()}"
+    owner = site.user_of("default") or f"{os.geteuid()}:{os.getegid()}"
     assert f"{stat.st_uid}:{stat.st_gid}" == owner
     stars = "*" * len(VALUE)
     text = listener.data.decode()
@@ -140,6 +140,7 @@ def test_what_a_killed_flow_left_is_removed(site: Site) -> None:
     site.runtime.wait(container.name, 20)
     janitor = Janitor(site)
     janitor.round(janitor.unsettled(), {}, frozenset())
+    janitor.wait_for_stops()
     folders = list(site.settings.secrets_dir.iterdir())
     assert not folders
     assert site.runtime.containers() == []
