@@ -12,8 +12,8 @@ from headway.model.profile import Profile
 from headway.model.progress import ProgressPoint
 from headway.model.run import Step
 from headway.model.run_warning import RunWarning
-from headway.run.profiling import kept
 from headway.run.outputs import list_outputs
+from headway.run.profiling import kept
 from headway.site import Site
 
 
