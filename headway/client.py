@@ -18,6 +18,7 @@ import httpx
 from headway.clock import Clock, SystemClock
 from headway.credentials import Address
 from headway.errors import (
+    CertificateRefused,
     GatewayRefused,
     GatewayUnreachable,
     HeadwayError,
@@ -26,6 +27,7 @@ from headway.errors import (
     shown,
 )
 from headway.model.strict_json import write_strict
+from headway.pinning import refused_certificate
 from headway.waits import waiting_for
 
 Json = dict[str, Any]
@@ -67,6 +69,14 @@ class Client:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def check_token(self) -> None:
+        """Raise `GatewayRefused` unless the token lets its user in, whatever it may be used for."""
+        try:
+            self.nodes()
+        except GatewayRefused as error:
+            if error.status != HTTPStatus.FORBIDDEN:
+                raise
 
     def close(self) -> None:
         """Close its connections."""
@@ -149,6 +159,8 @@ class Client:
         try:
             return self._client.send(request)
         except httpx.TransportError as error:
+            if why := refused_certificate(error):
+                raise CertificateRefused(self.url, why) from error
             cause = str(error) or type(error).__name__
             raise GatewayUnreachable(self.url, shown(cause, 200)[1:-1]) from error
 

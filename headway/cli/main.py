@@ -15,6 +15,7 @@ from headway.cli import (
     doctor,
     estimate,
     gateway,
+    login,
     node,
     profile,
     progress,
@@ -79,7 +80,7 @@ def headway() -> None:
 
 for module in (
     submit, runs, run_control, queue, site, doctor, node, database, estimate, progress, replay,
-    gateway, top, profile, user,
+    gateway, login, top, profile, user,
 ):  # fmt: skip
     for command in module.COMMANDS:
         headway.add_command(command)

@@ -14,6 +14,7 @@ from headway.gateway.door import Door
 from headway.gateway.pages import LOGIN, pages
 from headway.gateway.proxy import prefects_api
 from headway.gateway.refusals import invalid, refused
+from headway.gateway.run_files import run_files
 from headway.prefect.client import PrefectServer
 from headway.site import Site
 
@@ -52,6 +53,7 @@ def create_app(
     app.add_exception_handler(HeadwayError, refused)
     app.add_exception_handler(RequestValidationError, invalid)
     app.include_router(reads(site), prefix=PREFIX)
+    app.include_router(run_files(site), prefix=PREFIX)
     app.include_router(actions(site, server), prefix=PREFIX)
     app.include_router(prefects_api(site, server))
 

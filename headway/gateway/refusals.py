@@ -11,7 +11,9 @@ from headway.errors import (
     HeadwayError,
     InvalidInput,
     LedgerUnreachable,
+    NodeSilent,
     NotAllowed,
+    OutputMissing,
     RunUnknown,
     SiteUnreachable,
     TokenRefused,
@@ -23,10 +25,12 @@ _STATUSES: tuple[tuple[type[HeadwayError], int], ...] = (
     (TokenRefused, 401),
     (NotAllowed, 403),
     (RunUnknown, 404),
+    (OutputMissing, 404),
     (InvalidInput, 422),
     (TooManyRequests, 429),
     (LedgerUnreachable, 503),
     (SiteUnreachable, 503),
+    (NodeSilent, 503),
 )
 
 

@@ -21,6 +21,10 @@ class NodeRecord:
     reading: NodeReading | None
     identity: str = ""
     """The id that it keeps in its home; empty for one of version 0.1."""
+    files_url: str = ""
+    """Where its worker serves the files of its runs; empty while it does not."""
+    files_certificate: str = ""
+    """The one that it shows there, as PEM; empty where it shows none."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -86,6 +86,10 @@ class NodeRow(SQLModel, table=True):
     reading: NodeReading | None = value(NodeReading)
     removed_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
     """Since when it is no node any more; its row stays for the runs that it had."""
+    files_url: str = ""
+    """Where its worker serves the files of its runs; empty while it does not."""
+    files_certificate: str = ""
+    """The one that it shows there, as PEM; empty where it shows none."""
 
 
 class RunRow(_WithExit, table=True):

@@ -59,7 +59,7 @@ def test_a_run_goes_to_the_other_host(tmp_path) -> None:
         near = LiveSite(
             tmp_path / "near", "process", port,
             HEADWAY_NODE="near", HEADWAY_HOST=HERE, HEADWAY_LEDGER_URL=ledger,
-            HEADWAY_SERVER_DATABASE_URL=own,
+            HEADWAY_SERVER_DATABASE_URL=own, HEADWAY_TRUSTED_NETWORKS=NETWORK,
         )  # fmt: skip
         far = FarSite(tmp_path / "far", "process", port, HEADWAY_NODE="far")
         try:
@@ -67,6 +67,11 @@ def test_a_run_goes_to_the_other_host(tmp_path) -> None:
             assert started.returncode == 0, started.stderr + started.stdout
             api = f"http://{HERE}:{port}/api"
             join = ("node", "join", "--server", api, "--ledger", ledger)
+            refused = far.run(*join)
+            assert refused.returncode == 2
+            assert f'server: got "{HERE}"; auth strings' in refused.stderr
+            assert not far.home.exists()
+            far.env["HEADWAY_TRUSTED_NETWORKS"] = NETWORK
             refused = far.run(*join)
             assert refused.returncode == 3
             assert "give it as PREFECT_API_AUTH_STRING" in refused.stderr
