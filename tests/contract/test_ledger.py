@@ -33,8 +33,8 @@ from headway.ledger.tables import NodeRow
 from headway.model.attempt_record import ProgressSnapshot
 from headway.model.lease import Demand, GpuGrant, Lease, Resource, Sharing, Wait
 from headway.model.node import Capacity, Gpu, HostReading, Node, NodeReading, NodeState, Reserve
-from headway.model.progress import ProgressPoint
 from headway.model.number_range import NumberRange
+from headway.model.progress import ProgressPoint
 from headway.model.run import (
     TRANSITIONS,
     Exit,
