@@ -19,6 +19,7 @@ from headway.gateway.prefect_calls import (
     narrowed,
     without_settings,
 )
+from headway.gateway.prefect_form import plain_values
 from headway.model.access import Caller, Scope
 from headway.model.run import CANCELLED_BY_USER, RunState
 from headway.prefect.client import PrefectServer
@@ -113,7 +114,10 @@ class Proxy:
         if refused or not isinstance(parameters, dict) or set(parameters) != {"job"}:
             names = ", ".join(sorted(refused)) or "parameters other than job"
             raise NotAllowed(f"a run is started with a job and perhaps a queue, without {names}")
-        wanted = SubmitRequest(job=parameters["job"], queue=body.get("work_queue_name"))
+        job = plain_values(parameters["job"])
+        if not isinstance(job, dict):
+            raise InvalidInput("job", job, "give a job's fields")
+        wanted = SubmitRequest(job=job, queue=body.get("work_queue_name"))
         made = hand_in(self._site, self._server, caller, wanted)
         return without_settings(self._server.ask("GET", f"/flow_runs/{made['run_id']}")[1])
 
