@@ -23,6 +23,7 @@ from headway.ledger.steps import Steps
 from headway.ledger.stored import Stored
 from headway.ledger.team_uids import TeamUids
 from headway.ledger.telemetry import Telemetry
+from headway.ledger.turns import Turns
 from headway.ledger.warnings import Warnings
 
 
@@ -44,6 +45,7 @@ class Ledger:
         self.pools = Pools(database)
         self.progress = Progress(database)
         self.traces = Traces(database)
+        self.turns = Turns(database)
         self.staged = Staged(database)
         self.progress_snapshots = ProgressSnapshots(database)
         self.telemetry = Telemetry(database)
