@@ -16,6 +16,7 @@
     ├── LogElsewhere            the log of a run is on another node
     ├── NodeSilent              a node does not hand out the files that lie there
     ├── OutputMissing           a run has no such output, or none any more
+    ├── StoreFailed             the site's store of ended runs does not do what it is asked
     ├── LedgerError
     │   ├── LedgerUnreachable   the database does not answer, or refuses to write
     │   ├── LedgerMissing       there is no ledger where it is looked for
@@ -250,6 +251,19 @@ class OutputMissing(HeadwayError):
         self.what = what
         self.why = why
         super().__init__(f"run {run_id} has no {what}: {why}")
+
+
+class StoreFailed(HeadwayError):
+    """The site's store at *url* did not take, or give, what it was asked for."""
+
+    def __init__(self, url: str, cause: str) -> None:
+        self.url = url
+        self.cause = cause
+        place = url.partition("://")[0]  # the rest may have a password in it
+        super().__init__(
+            f"the site's store ({place}) failed: {cause}. What a run left stays on its node until "
+            "it is in the store; see HEADWAY_STORE_URL and the credentials of its storage there"
+        )
 
 
 class LedgerError(HeadwayError):

@@ -16,6 +16,7 @@ from headway.errors import (
     OutputMissing,
     RunUnknown,
     SiteUnreachable,
+    StoreFailed,
     TokenRefused,
     TooManyRequests,
     shown,
@@ -31,6 +32,7 @@ _STATUSES: tuple[tuple[type[HeadwayError], int], ...] = (
     (LedgerUnreachable, 503),
     (SiteUnreachable, 503),
     (NodeSilent, 503),
+    (StoreFailed, 503),
 )
 
 

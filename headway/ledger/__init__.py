@@ -20,6 +20,7 @@ from headway.ledger.runs import Runs
 from headway.ledger.series import Progress, Traces
 from headway.ledger.staged import Staged
 from headway.ledger.steps import Steps
+from headway.ledger.stored import Stored
 from headway.ledger.team_uids import TeamUids
 from headway.ledger.telemetry import Telemetry
 from headway.ledger.turns import Turns
@@ -52,6 +53,7 @@ class Ledger:
         self.access_tokens = AccessTokens(database)
         self.audit_log = AuditLog(database)
         self.team_uids = TeamUids(database)
+        self.stored = Stored(database)
 
     @classmethod
     def open(cls, url: str) -> Self:
