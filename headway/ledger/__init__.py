@@ -22,6 +22,7 @@ from headway.ledger.staged import Staged
 from headway.ledger.steps import Steps
 from headway.ledger.team_uids import TeamUids
 from headway.ledger.telemetry import Telemetry
+from headway.ledger.usage import Holdings
 from headway.ledger.warnings import Warnings
 
 
@@ -50,6 +51,7 @@ class Ledger:
         self.access_tokens = AccessTokens(database)
         self.audit_log = AuditLog(database)
         self.team_uids = TeamUids(database)
+        self.holdings = Holdings(database)
 
     @classmethod
     def open(cls, url: str) -> Self:
