@@ -7,8 +7,11 @@
 What a call returns is described in docs/json.md.
 """
 
+import re
 import ssl
-from collections.abc import Mapping
+from base64 import b64decode
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from http import HTTPStatus
 from typing import Any, Self
 from urllib.parse import quote
@@ -81,6 +84,46 @@ class Client:
     def close(self) -> None:
         """Close its connections."""
         self._client.close()
+
+    def outputs(self, run: str) -> Json:
+        """The files that a run wrote below its outputs, and whether that is all of them."""
+        return self._object("GET", f"/runs/{_part(run)}/outputs")
+
+    @contextmanager
+    def output(
+        self, run_id: str, href: str, *, start: int = 0, version: str = ""
+    ) -> Iterator["Output"]:
+        """One of them, to be read within the block.
+
+        Args:
+            run_id: The run.
+            href: Of the output, as `outputs` says.
+            start: Its first byte that is wanted, if it still has this *version*; another one
+                comes from its beginning.
+            version: As an earlier answer said.
+        """
+        headers = {"Accept-Encoding": "identity"}
+        if start:
+            headers |= {"Range": f"bytes={start}-", "If-Range": f'"{version}"'}
+        path = f"/runs/{_part(run_id)}/outputs/{href}"
+        request = self._client.build_request("GET", path, headers=headers)
+        answer = self._answer(request, stream=True)
+        try:
+            yield Output(self.url, answer)
+        finally:
+            answer.close()
+
+    def output_digest(self, run_id: str, href: str) -> tuple[str, str | None]:
+        """Version and SHA-256 of an output, which is read as a whole for that.
+
+        There is no digest of one that is written to at this moment.
+        """
+        path = f"/runs/{_part(run_id)}/outputs/{href}"
+        request = self._client.build_request(
+            "HEAD", path, headers={"Want-Repr-Digest": "sha-256=10"}, timeout=_DIGEST_S
+        )
+        found = Output(self.url, self._answer(request))
+        return found.version, found.sha256
 
     def submit(
         self,
@@ -160,18 +203,24 @@ class Client:
             method, path, content=content, params=parameters, headers=_JSON
         )
         with waiting_for(f"the gateway at {shown(self.url)[1:-1]}"):
-            for _ in range(_TRIES):
-                answer = self._sent(request)
-                if answer.status_code != HTTPStatus.TOO_MANY_REQUESTS:
-                    break
-                self._clock.sleep(_pause_s(answer))
-        if not answer.is_success:
-            raise refusal(answer, self.url)
-        return _read(answer, self.url)
+            return _read(self._answer(request), self.url)
 
-    def _sent(self, request: httpx.Request) -> httpx.Response:
+    def _answer(self, request: httpx.Request, *, stream: bool = False) -> httpx.Response:
+        """The answer to *request*, which is no refusal."""
+        for _ in range(_TRIES):
+            answer = self._sent(request, stream=stream)
+            if answer.status_code != HTTPStatus.TOO_MANY_REQUESTS:
+                break
+            answer.close()
+            self._clock.sleep(_pause_s(answer))
+        if not answer.is_success:
+            answer.read()
+            raise refusal(answer, self.url)
+        return answer
+
+    def _sent(self, request: httpx.Request, *, stream: bool = False) -> httpx.Response:
         try:
-            return self._client.send(request)
+            return self._client.send(request, stream=stream)
         except httpx.TransportError as error:
             if why := refused_certificate(error):
                 raise CertificateRefused(self.url, why) from error
@@ -179,6 +228,38 @@ class Client:
             raise GatewayUnreachable(self.url, shown(cause, 200)[1:-1]) from error
 
 
+class Output:
+    """One output of a run, as it is being sent."""
+
+    def __init__(self, url: str, answer: httpx.Response) -> None:
+        """As the gateway at *url* answers."""
+        self._url = url
+        self._answer = answer
+        self.version = answer.headers.get("ETag", "").strip('"')
+        """Differs when the file may differ."""
+        partial = _PARTIAL.match(answer.headers.get("Content-Range", ""))
+        self.start = int(partial[1]) if partial else 0
+        """Offset of the first byte that comes."""
+        digest = _DIGEST.fullmatch(answer.headers.get("Repr-Digest", ""))
+        self.sha256 = b64decode(digest[1]).hex() if digest else None
+        """Of the whole file, where it was sent along."""
+
+    def pieces(self) -> Iterator[bytes]:
+        """Its bytes in order.
+
+        Raises:
+            GatewayUnreachable: It broke off.
+        """
+        try:
+            yield from self._answer.iter_raw()
+        except httpx.TransportError as error:
+            cause = str(error) or type(error).__name__
+            raise GatewayUnreachable(self._url, shown(cause, 200)[1:-1]) from error
+
+
+_PARTIAL = re.compile(r"bytes ([0-9]{1,18})-")
+_DIGEST = re.compile(r"sha-256=:([A-Za-z0-9+/]{43}=):")
+_DIGEST_S = 3600.0
 _JSON = {"Content-Type": "application/json"}
 
 

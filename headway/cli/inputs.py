@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import click
 
 if TYPE_CHECKING:
+    from headway.client import Client
     from headway.prefect.client import PrefectServer
     from headway.site import Site
 
@@ -56,6 +57,15 @@ def read_data(file: BinaryIO) -> bytes:
         most = format_size(LARGEST_FILE_BYTES)
         raise InvalidInput("file", f"more than {most}", f"give at most {most}", where=name_of(file))
     return data
+
+
+def open_client() -> "Client":
+    """The gateway that this user comes in at."""
+    from headway.client import Client
+    from headway.credentials import find_address
+    from headway.settings import read_settings
+
+    return Client(find_address(read_settings()))
 
 
 def open_server(site: "Site") -> "PrefectServer":

@@ -17,6 +17,7 @@ from headway.cli import (
     gateway,
     login,
     node,
+    outputs,
     profile,
     progress,
     queue,
@@ -81,7 +82,7 @@ def headway() -> None:
 
 for module in (
     submit, runs, run_control, queue, site, doctor, node, database, estimate, progress, replay,
-    gateway, login, top, usage, profile, user,
+    gateway, login, top, usage, profile, user, outputs,
 ):  # fmt: skip
     for command in module.COMMANDS:
         headway.add_command(command)

@@ -3,7 +3,7 @@
 import click
 
 from headway.cli.inputs import this_site
-from headway.cli.output import as_json, print_json, print_table, start_of
+from headway.cli.output import as_json, print_json, print_table, promise_of, start_of
 
 
 @click.command()
@@ -28,7 +28,7 @@ def queue(machine: bool) -> None:
                     v["owner"] or "unknown",
                     v["team"],
                     start_of(v),
-                    v["reason"],
+                    v["reason"] + promise_of(v),
                 ]
                 for v in views[:_SHOWN]
             ],

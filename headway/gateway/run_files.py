@@ -4,6 +4,7 @@ Each answer says where it begins, so whoever was cut off goes on from there.
 """
 
 from typing import Annotated
+from urllib.parse import quote
 
 import anyio
 from fastapi import APIRouter, Query, Request, Response
@@ -17,7 +18,7 @@ from headway.gateway.node_files import NodeFiles
 from headway.gateway.standings import Standings
 from headway.ledger.records import RunRecord
 from headway.model.access import Caller
-from headway.model.run_file import FROM, MOST_BYTES, NEXT_ATTEMPT
+from headway.model.run_file import FROM, MOST_BYTES, NEXT_ATTEMPT, name_from
 from headway.node.file_answers import OUTPUTS, FileRequest
 from headway.site import Site
 
@@ -84,7 +85,10 @@ def run_files(site: Site) -> APIRouter:
         record = await _find(site, caller, run)
         # As it was sent: a name may hold any bytes, and must not be read in two ways.
         raw = request.scope["raw_path"].decode("latin-1")
-        what = f"{OUTPUTS}/{raw.partition(f'/{OUTPUTS}/')[2]}"
+        name = name_from(raw.partition(f"/{OUTPUTS}/")[2])
+        if name is None:
+            raise OutputMissing(record.run_id, "such output", "its address leads elsewhere")
+        what = f"{OUTPUTS}/{quote(name)}"
         head = request.method == "HEAD"
         return await _answer(record, FileRequest(record.run_id, what, {}, request.headers, head))
 

@@ -26,10 +26,12 @@ class Standing:
     started: Mapping[int, str]
     """The node of each attempt whose container was started."""
     nodes: Mapping[str, NodeRecord]
+    held: bool = False
+    """Whether it holds a lease: a run that was cancelled has ended, and may write on a little."""
 
     def is_over(self, attempt: int) -> bool:
         """Whether nothing more comes of *attempt*."""
-        return self.ended or self.attempt > attempt
+        return (self.ended and not self.held) or self.attempt > attempt
 
     @property
     def newest_started(self) -> int | None:
@@ -90,4 +92,5 @@ class Standings:
             started[record.attempt] = record.node
         nodes = {each.node.name: each for each in ledger.nodes.all()}
         ended = record.state is RunState.ENDED
-        return Standing(run_id, ended, record.attempt, started, nodes)
+        held = ledger.leases.of_run(run_id) is not None
+        return Standing(run_id, ended, record.attempt, started, nodes, held)

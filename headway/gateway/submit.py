@@ -1,5 +1,6 @@
 """What a job is checked for before it is handed over: what this site could never run."""
 
+import math
 import os
 import pwd
 import re
@@ -236,6 +237,7 @@ def waiting_run(
         settings=settings,
         median_s=prediction.runtime_s,
         high_s=prediction.runtime_high_s,
+        limit_s=job.max_runtime or math.inf,
         team=job.team,
         priority=priority,
         nodes=job.resources.nodes if nodes is None else nodes,

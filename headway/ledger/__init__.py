@@ -22,6 +22,7 @@ from headway.ledger.staged import Staged
 from headway.ledger.steps import Steps
 from headway.ledger.team_uids import TeamUids
 from headway.ledger.telemetry import Telemetry
+from headway.ledger.turns import Turns
 from headway.ledger.usage import Holdings
 from headway.ledger.warnings import Warnings
 
@@ -44,6 +45,7 @@ class Ledger:
         self.pools = Pools(database)
         self.progress = Progress(database)
         self.traces = Traces(database)
+        self.turns = Turns(database)
         self.staged = Staged(database)
         self.progress_snapshots = ProgressSnapshots(database)
         self.telemetry = Telemetry(database)

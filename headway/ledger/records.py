@@ -66,6 +66,11 @@ class RunRecord:
     suspended_at: datetime | None = None
     """Since when it waits for its user to resume it."""
 
+    tag: float | None = None
+    """Its place in the order of the queue."""
+    promised_at: datetime | None = None
+    """By when it was promised to start."""
+
     @property
     def unleased(self) -> Fence:
         """The right to write for its attempt as long as nobody holds a lease for it."""

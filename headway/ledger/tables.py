@@ -121,6 +121,10 @@ class RunRow(_WithExit, table=True):
     queue: str = ""
     """The work queue it came through; one with a node's name binds it to that node."""
     priority: int = 0
+    tag: float | None = None
+    """Its place in the order of the queue: see `policy.order`."""
+    promised_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
+    """By when it was promised to start."""
     preempted_for: str | None = Field(default=None, max_length=36, foreign_key="run.run_id")
     """The run of a higher priority that this attempt is being stopped for."""
     preemptions: int = 0

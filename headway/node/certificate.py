@@ -24,7 +24,7 @@ class CertificateFiles:
     key: Path
 
 
-def make_certificate(folder: Path, clock: Clock) -> CertificateFiles:
+def own_certificate(folder: Path, clock: Clock) -> CertificateFiles:
     """Make a new certificate with its key in *folder*; only this very one is to be trusted."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "headway node")])

@@ -18,7 +18,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from headway.clock import Clock
 from headway.errors import InvalidInput
 from headway.model.run_file import why_refused
-from headway.node.certificate import make_certificate
+from headway.node.certificate import own_certificate
 from headway.node.file_answers import FileAnswers, FileRequest
 from headway.run.rendezvous import own_address
 from headway.site import Site
@@ -80,7 +80,7 @@ def serve_on(site: Site, host: str, *, secured: bool) -> None:
             "HEADWAY_ADDRESS to an address of this machine, or another port"
         )
         raise InvalidInput("HEADWAY_FILES_PORT", where, allowed) from error
-    pair = make_certificate(settings.state_dir, site.clock) if secured else None
+    pair = own_certificate(settings.state_dir, site.clock) if secured else None
     key, node = site.worker_token, settings.node
     config = uvicorn.Config(
         files_app(FileAnswers(settings, site.clock), node=node, key=key, clock=site.clock),

@@ -57,6 +57,7 @@ def compute_headroom(
         ),
         load=sum(lease.cpus for lease in leases),
         occupants=sorted(occupant for _, occupant in held),
+        is_host=True,
     )
     return Headroom(
         node.name,

@@ -243,7 +243,7 @@ def test_a_suspended_run_is_left_out_until_it_is_resumed(site: Site) -> None:
 
 
 def waiting(site: Site) -> set[str]:
-    return set(site.ledger.pools.snapshot("gpu", {}, overtaken_from=1, priorities={}).waiting)
+    return set(site.ledger.pools.snapshot("gpu", {}).waiting)
 
 
 def test_what_another_node_has_is_left_alone_though_its_old_container_is_here(site: Site) -> None:

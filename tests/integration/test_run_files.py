@@ -5,14 +5,20 @@ import os
 import threading
 from base64 import b64encode
 from collections.abc import Iterator
+from contextlib import closing
 from datetime import UTC, datetime
+from http.client import HTTPConnection
 from pathlib import Path
 
 import httpx
 import pytest
 from pydantic import SecretStr
 
+from headway.cli.download import NOTES, Download, DownloadFailed, chosen, take_folder
+from headway.client import Client
 from headway.clock import SystemClock
+from headway.credentials import Address
+from headway.errors import InvalidInput
 from headway.ledger import Ledger
 from headway.model.lease import Demand, Lease
 from headway.model.node import Capacity, Node
@@ -23,6 +29,7 @@ from headway.run.here import container_name, log_path
 from headway.runtime import secretfiles
 from headway.settings import Settings
 from headway.site import Site
+from headway.testing.clock import FakeClock
 from headway.units import GIB
 from tests.support.api import MEMBER, bearer, serving
 
@@ -71,6 +78,7 @@ def end(site: Site) -> None:
     lease = site.ledger.leases.of_run(RUN)
     assert lease is not None
     site.ledger.runs.finish(lease.fence, Exit(ExitKind.OK, 0, "done"), Measurement())
+    site.ledger.leases.release(lease.fence)
 
 
 def log_of(site: Site, attempt: int = 1) -> Path:
@@ -212,12 +220,14 @@ def test_no_path_leads_out_of_the_outputs(sites, member) -> None:
     log_of(sites["left"]).write_bytes(b"canary")
     output_of(sites["left"], b"model.pt", b"fine")
     (sites["left"].settings.runs_dir / RUN / "outputs" / "link").symlink_to("/etc/passwd")
+    where = httpx.URL(str(member.base_url))
     for path in OUTSIDE:
-        raw = f"/v1/runs/{RUN}/outputs/{path}".encode()
-        url = httpx.URL(str(member.base_url)).copy_with(raw_path=raw)
-        answer = member.send(httpx.Request("GET", url, headers=member.headers))
-        assert answer.status_code == 404, path
-        assert b"canary" not in answer.content
+        with closing(HTTPConnection(where.host, where.port)) as raw:  # which leaves it as it is
+            headers = {"Authorization": member.headers["authorization"]}
+            raw.request("GET", f"/v1/runs/{RUN}/outputs/{path}", headers=headers)
+            answer = raw.getresponse()
+            assert answer.status == 404, path
+            assert b"canary" not in answer.read()
 
 
 def test_a_node_answers_nobody_but_the_gateway(sites, member) -> None:
@@ -284,3 +294,82 @@ def test_what_is_not_there_is_not_said_to_be_empty(sites, member) -> None:
     end(sites["left"])
     pruned = member.get(f"/runs/{RUN}/log", params={"follow": True})
     assert (pruned.status_code, "pruned" in pruned.json()["detail"]) == (404, True)
+
+
+@pytest.fixture
+def client(member: httpx.Client) -> Iterator[Client]:
+    token = member.headers["authorization"].removeprefix("Bearer ")
+    with Client(Address(str(member.base_url).removesuffix("/v1/"), token)) as opened:
+        yield opened
+
+
+def fetched(client: Client, folder: Path, *only: str) -> list[bool]:
+    """Fetch the outputs; whether each of them had to be fetched."""
+    take_folder(folder, RUN)
+    download = Download(client, FakeClock(), RUN, folder, lambda _: None)
+    files = chosen(client.outputs(RUN)["files"], only)
+    download.check_room(files)
+    return [download.fetch(each) for each in files]
+
+
+def test_all_of_it_is_fetched_once_and_is_what_lies_there(sites, client, tmp_path) -> None:
+    written = {b"a/model.pt": os.urandom(3 << 20), b"b/model.pt": b"", b"\xff\n.txt": b"odd"}
+    for name, data in written.items():
+        output_of(sites["left"], name, data)
+    folder = tmp_path / "here"
+    assert fetched(client, folder, "*.pt") == [True, True]
+    assert fetched(client, folder) == [False, False, True]
+    for name, data in written.items():
+        assert (folder / os.fsdecode(name)).read_bytes() == data
+    output_of(sites["left"], b"b/model.pt", b"written again")
+    assert fetched(client, folder) == [False, True, False]
+    assert (folder / "b/model.pt").read_bytes() == b"written again"
+
+
+def test_what_broke_off_goes_on_and_what_was_damaged_is_fetched_anew(
+    sites, client, tmp_path
+) -> None:
+    data = os.urandom(3 << 20)
+    output_of(sites["left"], b"model.pt", data)
+    folder = tmp_path / "here"
+    take_folder(folder, RUN)
+    (listed,) = client.outputs(RUN)["files"]
+    part = folder / NOTES / hashlib.sha256(b"model.pt").hexdigest()[:40]
+    for begun in (data[: 1 << 20], b"damaged" * 1000, data):
+        part.write_bytes(begun)
+        part.with_suffix(".version").write_text(listed["version"])
+        assert fetched(client, folder) == [True]
+        assert (folder / "model.pt").read_bytes() == data
+        (folder / "model.pt").unlink()
+
+
+def test_a_folder_with_anything_else_in_it_is_not_written_to(sites, client, tmp_path) -> None:
+    output_of(sites["left"], b".bashrc", b"evil")
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home" / "mine").touch()
+    with pytest.raises(InvalidInput, match="something else is in it"):
+        fetched(client, tmp_path / "home")
+    take_folder(tmp_path / "other", NEVER)
+    with pytest.raises(InvalidInput, match=NEVER):
+        fetched(client, tmp_path / "other")
+
+
+def test_a_name_never_leads_out_of_the_folder(sites, client, tmp_path) -> None:
+    output_of(sites["left"], b"deep/file", b"data")
+    (listed,) = client.outputs(RUN)["files"]
+    folder = tmp_path / "here"
+    take_folder(folder, RUN)
+    (folder / "deep").symlink_to(tmp_path)
+    download = Download(client, FakeClock(), RUN, folder, lambda _: None)
+    for href in ("../evil", "/etc/evil", "deep/file", f"{NOTES}/run", "%2e%2e/evil"):
+        with pytest.raises(DownloadFailed):
+            download.fetch(listed | {"href": href, "path": href})
+    assert not (tmp_path / "evil").exists()
+    assert not (tmp_path / "file").exists()
+
+
+def test_more_than_the_disk_holds_is_not_begun(sites, client, tmp_path) -> None:
+    with output_of(sites["left"], b"sparse", b"").open("wb") as file:
+        file.truncate(1 << 43)
+    with pytest.raises(InvalidInput, match="are free"):
+        fetched(client, tmp_path / "here")

@@ -220,10 +220,12 @@ def lose_answers(share: float, seed: int) -> list[int]:
 
 _ADDED = {
     "lease": ("start_by",),
-    "run": ("told_end_at", "suspended_at", "flow_starts", "flow_starts_since"),
+    "run": (
+        "told_end_at", "suspended_at", "flow_starts", "flow_starts_since", "tag", "promised_at",
+    ),
     "node": ("identity", "files_url", "files_certificate"),
-}
-"""What the migrations since 0006 add to tables."""
+}  # fmt: skip
+"""The columns that the migrations from 0007 on add to the tables of before."""
 
 
 def take_back_to_0006(url: str) -> None:

@@ -6,7 +6,7 @@ from alembic import op
 from headway.ledger.columns import UtcDateTime
 
 revision = "0010"
-down_revision = "0008"
+down_revision = "0009"
 
 
 def upgrade() -> None:
