@@ -164,8 +164,22 @@ class Client:
         """Who waits, for what, in which order."""
         return self._list("GET", "/queue")
 
-    def _object(self, method: str, path: str, body: object = None) -> Json:
-        found = self._ask(method, path, body)
+    def usage(
+        self, *, team: str | None = None, user: str | None = None, month: str | None = None
+    ) -> Json:
+        """What teams and users held in a month, such as 2026-11; in the present one for None."""
+        asked = {"team": team, "user": user, "month": month}
+        given = {name: value for name, value in asked.items() if value is not None}
+        return self._object("GET", "/usage", parameters=given)
+
+    def _object(
+        self,
+        method: str,
+        path: str,
+        body: object = None,
+        parameters: Mapping[str, Any] | None = None,
+    ) -> Json:
+        found = self._ask(method, path, body, parameters)
         if not isinstance(found, dict):
             raise GatewayUnreachable(self.url, "what answers there is no gateway")
         return found

@@ -27,6 +27,7 @@ from headway.cli import (
     site,
     submit,
     top,
+    usage,
     user,
 )
 from headway.clock import SystemClock
@@ -81,7 +82,7 @@ def headway() -> None:
 
 for module in (
     submit, runs, run_control, queue, site, doctor, node, database, estimate, progress, replay,
-    gateway, login, top, profile, user, outputs,
+    gateway, login, top, usage, profile, user, outputs,
 ):  # fmt: skip
     for command in module.COMMANDS:
         headway.add_command(command)

@@ -105,7 +105,9 @@ def refuse_impossible(site: Site, read: JobText, *, pool: str, queue: str) -> No
     """
     forecaster, job = Forecaster(site), read.job
     _, demand = forecaster.forecast(job, pool=pool, queue=queue)
-    refusal = forecaster.refusal(demand, job.resources.nodes, job.team, pool=pool, queue=queue)
+    refusal = forecaster.refusal(
+        demand, job.resources.nodes, job.team, user=job.owner, pool=pool, queue=queue
+    )
     if refusal is not None:
         where = read.place(refusal.field)
         raise ImpossibleDemand(refusal.field, refusal.value, refusal.allowed, where=where)
@@ -239,6 +241,7 @@ def waiting_run(
         high_s=prediction.runtime_high_s,
         limit_s=job.max_runtime or math.inf,
         team=job.team,
+        user=job.owner,
         priority=priority,
         nodes=job.resources.nodes if nodes is None else nodes,
         node=node,

@@ -24,6 +24,7 @@ from headway.ledger.stored import Stored
 from headway.ledger.team_uids import TeamUids
 from headway.ledger.telemetry import Telemetry
 from headway.ledger.turns import Turns
+from headway.ledger.usage import Holdings
 from headway.ledger.warnings import Warnings
 
 
@@ -54,6 +55,7 @@ class Ledger:
         self.audit_log = AuditLog(database)
         self.team_uids = TeamUids(database)
         self.stored = Stored(database)
+        self.holdings = Holdings(database)
 
     @classmethod
     def open(cls, url: str) -> Self:

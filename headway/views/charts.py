@@ -5,7 +5,8 @@ matplotlib: import it where a chart is drawn, and nowhere on the way to a start.
 """
 
 import io
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -22,6 +23,7 @@ from headway.units import GIB, HOUR_S, MIB, MINUTE_S, format_duration
 _MAX_POINTS = 800
 """More than there are pixels across would only make the file large."""
 _MAX_METRICS = 3
+_MOST_TEAMS = 30
 _LOG_RATIO = 20.0
 """Times that differ by more than this are drawn on a log scale."""
 
@@ -139,6 +141,34 @@ def _unit_of_time(last_s: float) -> tuple[float, str]:
     if last_s < 5 * MINUTE_S:
         return 1.0, "seconds"
     return (MINUTE_S, "minutes") if last_s < 5 * HOUR_S else (HOUR_S, "hours")
+
+
+def draw_usage(rows: Sequence[Mapping[str, Any]]) -> bytes:
+    """PNG: GPU-hours of each team, idle ones hatched; CPU-hours where nobody held a GPU."""
+    gpus = any(row["gpu_hours"] for row in rows)
+    held, idle = ("gpu_hours", "idle_gpu_hours") if gpus else ("cpu_hours", "unused_cpu_hours")
+    teams: dict[str, list[float]] = {}
+    for row in rows:
+        sums = teams.setdefault(row["team"], [0.0, 0.0])
+        sums[0] += row[held] - row[idle]
+        sums[1] += row[idle]
+    shown_ = sorted(teams.items(), key=lambda each: sum(each[1]))[-_MOST_TEAMS:]
+    figure = Figure(figsize=(6.4, 1.4 + 0.35 * max(len(shown_), 1)), layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.add_subplot()
+    axes.set_xlabel("GPU-hours held" if gpus else "CPU-hours held")
+    axes.grid(alpha=0.3, axis="x")
+    if not shown_:
+        _nothing(axes, "nothing was held")
+        return _png(figure, dpi=110)
+    names = [shown(team, 30)[1:-1].replace("$", r"\$") for team, _ in shown_]
+    used, unused = ([sums[at] for _, sums in shown_] for at in (0, 1))
+    at = range(len(names))
+    axes.barh(at, used, color="tab:blue", label="in use, or not measured")
+    axes.barh(at, unused, left=used, color="lightgrey", hatch="//", label="idle")
+    axes.set_yticks(at, names)
+    axes.legend(fontsize=8)
+    return _png(figure, dpi=110)
 
 
 def draw_options(found: Sequence[Option]) -> bytes:
