@@ -19,6 +19,7 @@ from headway.ledger.renewals import Renewals
 from headway.ledger.runs import Runs
 from headway.ledger.series import Progress, Traces
 from headway.ledger.staged import Staged
+from headway.ledger.starts import Starts
 from headway.ledger.steps import Steps
 from headway.ledger.team_uids import TeamUids
 from headway.ledger.telemetry import Telemetry
@@ -45,6 +46,7 @@ class Ledger:
         self.progress = Progress(database)
         self.traces = Traces(database)
         self.turns = Turns(database)
+        self.starts = Starts(database)
         self.staged = Staged(database)
         self.progress_snapshots = ProgressSnapshots(database)
         self.telemetry = Telemetry(database)
