@@ -114,15 +114,19 @@ class HeadwayContainerPolicy(Block):
         description="Beginnings of the names of the Secret blocks that jobs may use.",
     )
 
-    uids: str = Field(
-        str(ContainerPolicy().uids),
+    uids: str | None = Field(
+        None,
         title="Uids",
-        description="Where a site of root takes the uids of teams from, a thousand for each.",
+        description="Where a site of root takes the uids of teams from, a thousand for each; "
+        "2100000000-2146999999, or within the ceiling, when not set.",
     )
     teams: dict[str, dict[str, Any]] = Field(
         {},
         title="Teams",
-        description='What differs for a team, by its name: {"vision": {"uids": "200000-200999"}}.',
+        description='What differs for a team, by its name: {"vision": {"uids": "200000-200999", '
+        '"ports": "30000-30999", "images": [], "mount_roots": [], "data_hosts": [], '
+        '"network": "none", "gang_network": "vision", "secret_prefixes": ["job-vision-"]}}. '
+        "It may only narrow what holds for all.",
     )
 
     def policy(self) -> ContainerPolicy:

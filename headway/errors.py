@@ -42,6 +42,7 @@
     │   ├── ChecksumMismatch    the bytes are not the ones that were promised
     │   ├── CacheFull           the node's cache cannot hold it
     │   └── CacheUnusable       the node's cache cannot be written
+    ├── CeilingUnsafe           not only root can have written the bounds of this node
     ├── EstimatorDamaged        a model file cannot be trusted
     └── ProfileUnreadable       a profiler's report cannot be read
 
@@ -389,6 +390,18 @@ class PolicyViolation(RuntimeFailure):
         self.value = value
         self.allowed = allowed
         super().__init__(f"{what}: {shown(value)} is not allowed on this site; {allowed}")
+
+
+class CeilingUnsafe(HeadwayError):
+    """The file with the bounds of this node cannot be trusted: the node starts nothing."""
+
+    def __init__(self, path: str, cause: str) -> None:
+        self.path = path
+        self.cause = cause
+        super().__init__(
+            f"the ceiling at {path} cannot be trusted ({cause}); this node starts nothing until "
+            "it is a readable file that belongs to root and that only root may change"
+        )
 
 
 class TelemetryError(HeadwayError):

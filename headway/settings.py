@@ -102,6 +102,9 @@ class Settings(BaseSettings):
     container_user: str | None = Field(None, pattern=r"^[0-9]+:[0-9]+$")
     """``uid:gid`` of all programs. When not set: the owner of headway's process, or a user of
     each team's own where that is root."""
+    ceiling: Path | None = None
+    """File with the bounds that blocks may only narrow on this node, which has to be root's.
+    When not set: ``/etc/headway/ceiling.yaml``, if it is there."""
     log_limit_bytes: int = Field(256 * MIB, gt=0)
     """Of each attempt's log, at most this much is kept."""
 

@@ -191,7 +191,7 @@ class NodeAttempt:
 
     def network(self) -> NetworkMode | GangNetwork | None:
         """The network its container joins; raises `PolicyViolation` where the site has none."""
-        found = self.forecaster.network(self.job.resources.nodes)
+        found = self.forecaster.network(self.job.resources.nodes, self.record.team)
         if isinstance(found, Refuse):
             raise PolicyViolation("network", f"{found.value} node(s)", found.allowed)
         return found

@@ -33,6 +33,7 @@ from headway.ledger.tables import NodeRow
 from headway.model.attempt_record import ProgressSnapshot
 from headway.model.lease import Demand, GpuGrant, Lease, Resource, Sharing, Wait
 from headway.model.node import Capacity, Gpu, HostReading, Node, NodeReading, NodeState, Reserve
+from headway.model.number_range import NumberRange
 from headway.model.progress import ProgressPoint
 from headway.model.run import (
     TRANSITIONS,
@@ -708,15 +709,16 @@ def test_a_claim_has_a_deadline_until_a_flow_takes_it_up(ledger: Ledger) -> None
 # --- gangs ---
 
 
-def gang(ledger: Ledger, run_id: str, demand: Demand | None = None) -> Lease | Wait:
+def gang(ledger: Ledger, run_id: str, demand: Demand | None = None, **more: Any) -> Lease | Wait:
     """Ask for node-a and node-b at once."""
     if ledger.nodes.get("node-b") is None:
         second = replace(NODE, name="node-b")
         ledger.nodes.register(second, boot_id="b", worker_token="w")
     enqueue(ledger, run_id)
     return ledger.leases.admit(
-        run_id, "node-a", demand or Demand(8 * GIB), reading=None, ttl_s=60.0, others=["node-b"]
-    )
+        run_id, "node-a", demand or Demand(8 * GIB), reading=None, ttl_s=60.0, others=["node-b"],
+        **more,
+    )  # fmt: skip
 
 
 def test_a_gang_gets_all_its_leases_and_a_port_to_meet(ledger: Ledger) -> None:
@@ -727,6 +729,16 @@ def test_a_gang_gets_all_its_leases_and_a_port_to_meet(ledger: Ledger) -> None:
     assert (other.node, other.gang_rank, other.ports) == ("node-b", 1, (6006,))
     assert ledger.runs.get("a").node == "node-a"
     assert [lease.node for lease in ledger.leases.live()] == ["node-a", "node-b"]
+
+
+def test_a_gang_of_a_team_with_ports_meets_on_one_of_them(ledger: Ledger) -> None:
+    ports = NumberRange(30_000, 30_001)
+    first = gang(ledger, "a", Demand(GIB, ports=(30_000,)), meeting_ports=ports)
+    assert isinstance(first, Lease)
+    assert first.ports == (30_000, 30_001)
+    second = gang(ledger, "b", Demand(GIB), meeting_ports=ports)
+    assert isinstance(second, Wait)
+    assert "all ports 30000-30001 of team" in second.reason
 
 
 def test_a_gang_gets_none_of_its_leases_when_one_does_not_fit(ledger: Ledger) -> None:
