@@ -150,6 +150,7 @@ def estimators() -> None:
     type=click.Choice(["network", "gpu_type", "gpus"]),
     help="Hold out whole groups instead of random folds.",
 )
+@click.option("--starts", is_flag=True, help="Score the starts that waiting runs were told.")
 @as_json
 def evaluate(
     *,
@@ -157,9 +158,13 @@ def evaluate(
     folds: int,
     seed: int,
     leave_out: str | None,
+    starts: bool,
     machine: bool,
 ) -> None:
     """Score the model that predicts times on times that it has not seen."""
+    if starts:
+        _evaluate_starts(machine=machine)
+        return
     from dataclasses import asdict
 
     from headway.clock import SystemClock
@@ -200,6 +205,37 @@ def evaluate(
         ],
         [_score_row(name, each) for name, each in got.models.items()],
     )
+
+
+def _evaluate_starts(*, machine: bool) -> None:
+    """Say how well starts were said that have come."""
+    from headway.estimate.starts import LOOKED_AT, scores_document
+
+    site = this_site()
+    site.ledger.starts.settle()
+    rows = scores_document(site.ledger.starts.newest(LOOKED_AT))
+    if machine:
+        print_json(rows)
+    elif not rows:
+        click.echo("no run has waited and started yet of which a start was said")
+    else:
+        print_table(
+            ["said", "starts", "in 80 %", "waited ≥ 1 min", "median error"],
+            [
+                [
+                    row["said"],
+                    str(row["starts"]),
+                    f"{row['coverage_frac']:.1%}",
+                    str(row["waited"]),
+                    _share(row["median_error_frac"]),
+                ]
+                for row in rows
+            ],
+        )
+
+
+def _share(frac: float | None) -> str:
+    return "–" if frac is None else f"{frac:.1%}"
 
 
 @estimators.command()

@@ -19,6 +19,7 @@ from headway.ledger.renewals import Renewals
 from headway.ledger.runs import Runs
 from headway.ledger.series import Progress, Traces
 from headway.ledger.staged import Staged
+from headway.ledger.starts import Starts
 from headway.ledger.steps import Steps
 from headway.ledger.stored import Stored
 from headway.ledger.team_uids import TeamUids
@@ -47,6 +48,7 @@ class Ledger:
         self.progress = Progress(database)
         self.traces = Traces(database)
         self.turns = Turns(database)
+        self.starts = Starts(database)
         self.staged = Staged(database)
         self.progress_snapshots = ProgressSnapshots(database)
         self.telemetry = Telemetry(database)
