@@ -5,7 +5,7 @@ from alembic import op
 
 from headway.ledger.columns import UtcDateTime
 
-revision = "0013"
+revision = "0012"
 down_revision = "0011"
 
 
