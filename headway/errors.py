@@ -11,6 +11,7 @@
     ├── GatewayRefused          the gateway answers that it will not, or cannot
     ├── TokenRefused            the gateway lets nobody in without a valid token
     ├── NotAllowed              the token, or the page that asks, may not do this
+    ├── EndUntold               Prefect has not been told yet how the run ended
     ├── TooManyRequests         somebody asks the gateway too often
     ├── NodeNameTaken           another machine or home works under this node's name
     ├── LogElsewhere            the log of a run is on another node
@@ -154,6 +155,13 @@ class GatewayRefused(HeadwayError):
         self.said = said
         super().__init__(said)
 
+    @property
+    def exit_status(self) -> int:
+        """Of the command line: 2 for what was asked for, 3 where somebody cannot be reached."""
+        if self.status in (401, 502, 503, 504):
+            return 3
+        return 2 if 400 <= self.status < 429 else 1
+
 
 class TokenRefused(HeadwayError):
     """The gateway was shown no token, or one that lets nobody in."""
@@ -171,6 +179,18 @@ class NotAllowed(HeadwayError):
     def __init__(self, why: str) -> None:
         self.why = why
         super().__init__(f"not allowed: {shown(why, 400)[1:-1]}")
+
+
+class EndUntold(HeadwayError):
+    """A run has ended, and no worker has told Prefect so yet."""
+
+    def __init__(self, run: str) -> None:
+        self.run = run
+        super().__init__(
+            f"run {shown(run)} has ended, but no worker has told Prefect so yet, so it was not "
+            "retried: try again in a few seconds; if it stays so, see `headway nodes`, and start "
+            "its worker"
+        )
 
 
 class TooManyRequests(HeadwayError):

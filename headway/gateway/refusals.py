@@ -8,9 +8,11 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 
 from headway.errors import (
+    EndUntold,
     HeadwayError,
     InvalidInput,
     LedgerUnreachable,
+    LogElsewhere,
     NotAllowed,
     RunUnknown,
     SiteUnreachable,
@@ -23,8 +25,10 @@ _STATUSES: tuple[tuple[type[HeadwayError], int], ...] = (
     (TokenRefused, 401),
     (NotAllowed, 403),
     (RunUnknown, 404),
+    (EndUntold, 409),
     (InvalidInput, 422),
     (TooManyRequests, 429),
+    (LogElsewhere, 503),
     (LedgerUnreachable, 503),
     (SiteUnreachable, 503),
 )
@@ -51,6 +55,8 @@ def _values(error: HeadwayError) -> dict[str, Any]:
             return {"field": _plain(error.field), "value": value, "allowed": error.allowed}
         case RunUnknown():
             return {"run": _plain(error.run)}
+        case EndUntold():
+            return {"untold": _plain(error.run)}
         case _:
             return {}
 

@@ -31,7 +31,7 @@ class LogReader:
         self._site = site
         self._run_id = run_id
         self._attempt = 1
-        self._log = _AttemptLog(site, run_id, 1)
+        self._log = AttemptLog(site, run_id, 1)
 
     def pieces(self, newest: int) -> Iterator[bytes]:
         """What has come since, up to the attempt *newest*."""
@@ -41,7 +41,7 @@ class LogReader:
                 return
             yield self._log.rest()
             self._attempt += 1
-            self._log = _AttemptLog(self._site, self._run_id, self._attempt)
+            self._log = AttemptLog(self._site, self._run_id, self._attempt)
 
     def rest(self) -> bytes:
         """What was held back, when nothing more comes."""
@@ -65,7 +65,7 @@ def log_pieces(
         over = is_over(seen)
         yield from reader.pieces(record.attempt if record is not None else 1)
         if record is not None:
-            _refuse_elsewhere(site, record)
+            refuse_elsewhere(site, record)
         if not follow or over:
             yield reader.rest()
             return
@@ -73,7 +73,7 @@ def log_pieces(
         seen = server.run(seen.run_id)
 
 
-class _AttemptLog:
+class AttemptLog:
     """The log of one attempt, read on and on; its secrets are struck out.
 
     What they are is known while its container is there; then its file is free of them.
@@ -105,7 +105,8 @@ class _AttemptLog:
         return self._redactor.rest() if self._redactor is not None else b""
 
 
-def _refuse_elsewhere(site: Site, record: RunRecord) -> None:
+def refuse_elsewhere(site: Site, record: RunRecord) -> None:
+    """Raises `LogElsewhere` where the newest attempt's log is on another node."""
     if record.node is None or record.node == site.settings.node or record.started_at is None:
         return
     path = log_to_show(site, record.run_id, record.attempt)

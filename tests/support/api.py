@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
+import pytest
 import uvicorn
 
 from headway.clock import SystemClock
@@ -41,6 +42,15 @@ def gateway_of(live: LiveSite) -> Iterator[tuple[str, Site]]:
     with live.server() as server, serving(site, server) as url:
         yield url, site
     site.ledger.close()
+
+
+@contextmanager
+def own_gateway(site: Site, patch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Within it, commands of this process come in at a gateway of *site*, as its operator."""
+    with serving(site) as url:
+        patch.setenv("HEADWAY_URL", url)
+        patch.setenv("HEADWAY_TOKEN", bearer(site)["Authorization"].removeprefix("Bearer "))
+        yield
 
 
 @contextmanager

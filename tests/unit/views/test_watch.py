@@ -1,6 +1,8 @@
 """Reading a run's log from outside."""
 
+import json
 import os
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -8,16 +10,14 @@ from typing import Any, cast
 
 import pytest
 
-from headway.errors import LogElsewhere
+from headway.errors import GatewayUnreachable, LogElsewhere
 from headway.ledger.records import RunRecord
-from headway.model.progress import ProgressPoint
-from headway.model.run import RunState, Step, StepState
+from headway.model.run import RunState
 from headway.prefect.client import ListedRun
 from headway.testing.clock import FakeClock
 from headway.views.logs import log_pieces, log_to_show
-from headway.views.site_snapshot import RunProgress
 from headway.views.watch import watch_run
-from tests.unit.views.test_run_report import NOON, RECORD
+from tests.unit.views.test_run_report import RECORD
 
 OVER = ListedRun("r1", "flights", "COMPLETED", "Completed", "", "", {})
 
@@ -63,51 +63,48 @@ def test_a_run_that_has_written_nothing_has_an_empty_log(tmp_path: Path, record:
 
 
 class Watched:
-    """A ledger and a Prefect server with one run that goes on from look to look."""
+    """A gateway at which one run goes on from look to look."""
 
-    def __init__(self, home: Path, *looks: tuple[str, bytes, int | None]) -> None:
+    def __init__(self, *looks: tuple[str, bytes, int | None]) -> None:
         self.looks = list(looks)
         self.at = -1
-        running = replace(RECORD, state=RunState.RUNNING, attempt=1, node="here")
-        self.record = replace(running, started_at=NOON)
-        self.site = site(home, self.record)
-        self.site.clock = FakeClock()
-        ledger = self.site.ledger
-        step = Step("train", 1, StepState.RUNNING, NOON, None)
-        ledger.steps = SimpleNamespace(of_run=lambda _: [step])
-        ledger.progress = SimpleNamespace(latest=self._point)
-        self.api_url = "http://127.0.0.1:4200/api"
+        self.away = 0
 
-    def run(self, _run_id: str) -> ListedRun:
+    def standing(self, run: str) -> dict[str, Any]:
+        if self.away:
+            self.away -= 1
+            raise GatewayUnreachable("http://gate", "ConnectError")
         self.at = min(self.at + 1, len(self.looks) - 1)
-        state, text, _ = self.looks[self.at]
-        path = log_to_show(self.site, "r1", 1)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("ab") as log:
-            log.write(text)
-        return ListedRun("r1", "flights", state.upper(), state, "", "", {})
+        state, _, done = self.looks[self.at]
+        point = {"iteration": done, "epoch": None, "total": 40, "metrics": {"loss": 0.5}}
+        return {
+            "state": state, "message": "", "reason": "", "over": state == "Completed",
+            "started_at": "2026-01-01T12:00:00+00:00", "attempt": 1, "step": "train",
+            "remaining_s": 42.0, "progress": point if done else None,
+        }  # fmt: skip
 
-    def _point(self, _run_id: str) -> ProgressPoint | None:
-        done = self.looks[self.at][2]
-        return None if done is None else ProgressPoint(0.0, done, None, 40, {"loss": 0.5})
+    def run(self, run: str) -> dict[str, Any]:
+        return {"run_id": run}
+
+    def log_of(self, run_id: str) -> "Watched":
+        return self
+
+    def new(self) -> Iterator[bytes]:
+        yield self.looks[self.at][1]
+
+
+LOOKS = (
+    ("Running", b"loading \x1b[31mdata\x1b[0m\x07\nhalf a ", 10),
+    ("Running", b'line\n 1%\r 2%\r\n{"headway": {"iteration": 11}}\n', 11),
+    ("Completed", b"bye", 12),
+)
 
 
 def test_who_watches_sees_the_log_and_how_far_the_run_is(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     """It used to say "Running" and nothing more for minutes."""
-    watched = Watched(
-        tmp_path,
-        ("Running", b"loading \x1b[31mdata\x1b[0m\x07\nhalf a ", 10),
-        ("Running", b'line\n 1%\r 2%\r\n{"headway": {"iteration": 11}}\n', 11),
-        ("Completed", b"bye", 12),
-    )
-    running = replace(RECORD, state=RunState.RUNNING)
-    monkeypatch.setattr("headway.views.watch.details", lambda *_: {})
-    monkeypatch.setattr(
-        "headway.views.watch.progress_of_runs", lambda *_: [RunProgress(running, 1.0, 0.25, 42.0)]
-    )
-    status = watch_run(watched.site, cast("Any", watched), "r1", machine=False)
+    status = watch_run(Watched(*LOOKS), "r1", FakeClock(), machine=False)
     lines = capsys.readouterr().out.splitlines()
     assert status == 0
     assert [line.rstrip() for line in lines if line.strip()] == [
@@ -119,6 +116,13 @@ def test_who_watches_sees_the_log_and_how_far_the_run_is(
         "bye",
         "Completed",
     ]
+
+
+def test_who_watches_goes_on_when_the_gateway_is_back(capsys: pytest.CaptureFixture[str]) -> None:
+    watched = Watched(*LOOKS)
+    watched.away = 3
+    assert watch_run(watched, "r1", FakeClock(), machine=True) == 0
+    assert json.loads(capsys.readouterr().out) == {"run_id": "r1"}
 
 
 def test_a_pipe_in_a_logs_place_is_said_and_not_waited_for(tmp_path: Path) -> None:
