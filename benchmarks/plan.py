@@ -15,8 +15,11 @@ from pathlib import Path
 from headway.model.lease import Demand, GpuGrant, Lease, Sharing
 from headway.model.node import Capacity, Gpu, Node
 from headway.policy.fit import WaitingRun
+from headway.policy.order import VirtualTime
 from headway.policy.plan import plan
 from headway.policy.pool import NodeView, RunningRun
+from headway.policy.promise import PoolTotals
+from headway.policy.queue import Queue
 from headway.policy.settings import PolicySettings
 from headway.replay.cluster import Shape
 from headway.replay.simulate import PolicyName, simulate
@@ -65,11 +68,18 @@ def _waiting(count: int) -> list[WaitingRun]:
 def plans() -> None:
     """Time a plan against the length of the queue."""
     views, running = _site()
+    settings = PolicySettings()
     for count in (100, 1000, 10_000):
         line, took = _waiting(count), []
         for _ in range(20):
             began = time.perf_counter()
-            plan(views, line, running, now=NOW, settings=PolicySettings())
+            queue = Queue[WaitingRun](
+                settings, PoolTotals(32.0, 256.0), VirtualTime(settings, 32, NOW.timestamp())
+            )
+            for run in line:
+                queue.add(run, NOW.timestamp())
+            front = queue.front(NOW.timestamp())
+            plan(views, front, running, now=NOW, settings=settings)
             took.append(time.perf_counter() - began)
         print(f"{count:6d} waiting: plan {statistics.median(took) * 1000:.0f} ms (median of 20)")
 
@@ -90,7 +100,7 @@ def replays(path: Path, count: int) -> None:
             for row in rows
         ][:count]
         began, worked = time.perf_counter(), time.process_time()
-        simulate(long, Shape(2, 8, 24 * GIB), name, sharing, settings=PolicySettings())
+        simulate(long, Shape(2, 8, 24 * GIB), name, sharing, told, settings=PolicySettings())
         took_s, cpu_s = time.perf_counter() - began, time.process_time() - worked
         print(
             f"{name}: {count} jobs in {took_s:.0f} s, {cpu_s:.0f} s of them computing", flush=True

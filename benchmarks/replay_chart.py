@@ -63,7 +63,7 @@ def main() -> None:
         rows = read_jobs(asked.trace.read_bytes(), asked.trace.name, told, sharing)
         shape = Shape(asked.nodes, asked.gpus, 24 * GIB)
         results[f"{policy} ({told}, {sharing})"] = simulate(
-            rows, shape, policy, sharing, settings=PolicySettings()
+            rows, shape, policy, sharing, told, settings=PolicySettings()
         )
     asked.output.write_bytes(waits(results))
 

@@ -1,6 +1,6 @@
 """Blocks of a site. Edit them in the UI; the workers read them within seconds."""
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from prefect.blocks.core import Block
 from pydantic import Field, TypeAdapter
@@ -114,6 +114,21 @@ class HeadwayContainerPolicy(Block):
         description="Beginnings of the names of the Secret blocks that jobs may use.",
     )
 
+    uids: str | None = Field(
+        None,
+        title="Uids",
+        description="Where a site of root takes the uids of teams from, a thousand for each; "
+        "2100000000-2146999999, or within the ceiling, when not set.",
+    )
+    teams: dict[str, dict[str, Any]] = Field(
+        {},
+        title="Teams",
+        description='What differs for a team, by its name: {"vision": {"uids": "200000-200999", '
+        '"ports": "30000-30999", "images": [], "mount_roots": [], "data_hosts": [], '
+        '"network": "none", "gang_network": "vision", "secret_prefixes": ["job-vision-"]}}. '
+        "It may only narrow what holds for all.",
+    )
+
     def policy(self) -> ContainerPolicy:
         """The policy as headway uses it."""
         return ContainerPolicy.model_validate(self.model_dump(exclude={"block_type_slug"}))
@@ -124,7 +139,7 @@ class HeadwayLine(Block):
 
     _block_type_name: ClassVar[str] = "Headway line"
     _block_type_slug: ClassVar[str] = "headway-line"
-    _description: ClassVar[str] = "Order, fair share and quotas of the queue of a headway site."
+    _description: ClassVar[str] = "Order, teams' weights and quotas of the queue of a headway site."
 
     teams: dict[str, dict[str, float | str]] = Field(
         {},
@@ -139,49 +154,13 @@ class HeadwayLine(Block):
         title="Utilisation limit",
         description="Jobs share a GPU while their utilisations add up to at most this.",
     )
-    fair_share_half_life_s: float = Field(
-        604_800.0,
+    promise_factor: float = Field(
+        _LINE.promise_factor,
         gt=0,
-        title="Fair share half-life",
-        description="Seconds after which a GPU-second counts half against its team.",
-    )
-    patience: float = Field(
-        _LINE.patience,
-        ge=0,
-        title="Patience",
-        description="Waiting, in runtimes of the run itself, after which newcomers stay behind it.",
-    )
-    long_wait: float = Field(
-        _LINE.long_wait,
-        ge=0,
-        title="Long wait",
-        description="Waiting, against what first come, first served would make a newcomer wait, "
-        "after which a run goes to the front. Smaller: shorter longest waits, longer mean ones.",
-    )
-    longest_wait: float = Field(
-        _LINE.longest_wait,
-        ge=0,
-        title="Longest wait",
-        description="The same, after which it goes to the front even if many small runs wait.",
-    )
-    yield_frac: float = Field(
-        _LINE.yield_frac,
-        ge=0,
-        title="Yield",
-        description="Until then it lets much smaller runs pass that have waited this part of its "
-        "own wait.",
-    )
-    overtake_limit: int = Field(
-        _LINE.overtake_limit,
-        ge=1,
-        title="Overtake limit",
-        description="Later runs that may start before a run until it goes to the front.",
-    )
-    overtake_bound: int = Field(
-        _LINE.overtake_bound,
-        ge=1,
-        title="Overtake bound",
-        description="Later runs that may start before a run at all; then nobody passes it.",
+        title="Promise factor",
+        description="A run is promised to start by when a first-come queue would have done its "
+        "work, times this; from then on it goes first. Smaller: large runs start sooner, and the "
+        "mean wait is longer.",
     )
     reservations: int = Field(
         _LINE.reservations,

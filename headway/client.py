@@ -7,8 +7,11 @@
 What a call returns is described in docs/json.md.
 """
 
+import re
 import ssl
+from base64 import b64decode
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import datetime
 from http import HTTPStatus
 from typing import Any, Self
@@ -19,6 +22,7 @@ import httpx
 from headway.clock import Clock, SystemClock
 from headway.credentials import Address
 from headway.errors import (
+    CertificateRefused,
     EndUntold,
     GatewayRefused,
     GatewayUnreachable,
@@ -27,7 +31,9 @@ from headway.errors import (
     RunUnknown,
     shown,
 )
+from headway.model.run_file import FROM, NEXT_ATTEMPT
 from headway.model.strict_json import write_strict
+from headway.pinning import refused_certificate
 from headway.waits import waiting_for
 
 Json = dict[str, Any]
@@ -70,9 +76,57 @@ class Client:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    def check_token(self) -> None:
+        """Raise `GatewayRefused` unless the token lets its user in, whatever it may be used for."""
+        try:
+            self.nodes()
+        except GatewayRefused as error:
+            if error.status != HTTPStatus.FORBIDDEN:
+                raise
+
     def close(self) -> None:
         """Close its connections."""
         self._client.close()
+
+    def outputs(self, run: str) -> Json:
+        """The files that a run wrote below its outputs, and whether that is all of them."""
+        return self._object("GET", f"/runs/{_part(run)}/outputs")
+
+    @contextmanager
+    def output(
+        self, run_id: str, href: str, *, start: int = 0, version: str = ""
+    ) -> Iterator["Output"]:
+        """One of them, to be read within the block.
+
+        Args:
+            run_id: The run.
+            href: Of the output, as `outputs` says.
+            start: Its first byte that is wanted, if it still has this *version*; another one
+                comes from its beginning.
+            version: As an earlier answer said.
+        """
+        headers = {"Accept-Encoding": "identity"}
+        if start:
+            headers |= {"Range": f"bytes={start}-", "If-Range": f'"{version}"'}
+        path = f"/runs/{_part(run_id)}/outputs/{href}"
+        request = self._client.build_request("GET", path, headers=headers)
+        answer = self._answer(request, stream=True)
+        try:
+            yield Output(self.url, answer)
+        finally:
+            answer.close()
+
+    def output_digest(self, run_id: str, href: str) -> tuple[str, str | None]:
+        """Version and SHA-256 of an output, which is read as a whole for that.
+
+        There is no digest of one that is written to at this moment.
+        """
+        path = f"/runs/{_part(run_id)}/outputs/{href}"
+        request = self._client.build_request(
+            "HEAD", path, headers={"Want-Repr-Digest": "sha-256=10"}, timeout=_DIGEST_S
+        )
+        found = Output(self.url, self._answer(request))
+        return found.version, found.sha256
 
     def submit(
         self,
@@ -243,6 +297,7 @@ class Client:
             answer.close()
             self._clock.sleep(_pause_s(answer))
         if not answer.is_success:
+            answer.read()
             raise refusal(answer, self.url)
         return answer
 
@@ -250,6 +305,8 @@ class Client:
         try:
             return self._client.send(request, stream=stream)
         except httpx.TransportError as error:
+            if why := refused_certificate(error):
+                raise CertificateRefused(self.url, why) from error
             cause = str(error) or type(error).__name__
             raise GatewayUnreachable(self.url, shown(cause, 200)[1:-1]) from error
 
@@ -279,12 +336,12 @@ class RunLog:
         answer = self._ask({"attempt": self._attempt, "from": self._offset, "follow": follow})
         try:
             if answer.status_code == HTTPStatus.NO_CONTENT:
-                later = answer.headers.get(_NEXT_ATTEMPT)
+                later = answer.headers.get(NEXT_ATTEMPT)
                 self.over = later is None
                 if later is not None:
                     self._attempt, self._offset = int(later), 0
                 return
-            self._offset = int(answer.headers[_FROM])
+            self._offset = int(answer.headers[FROM])
             for piece in answer.iter_bytes():
                 self._offset += len(piece)
                 yield piece
@@ -294,18 +351,49 @@ class RunLog:
             answer.close()
 
 
-_FROM = "Headway-From"
 _MOST_ANSWERS = 200
-_NEXT_ATTEMPT = "Headway-Next-Attempt"
 _PAUSE_S = 1.0
 _GIVEN_UP_S = 60.0
 """So long a gateway may be away while somebody follows a log."""
+
+
+class Output:
+    """One output of a run, as it is being sent."""
+
+    def __init__(self, url: str, answer: httpx.Response) -> None:
+        """As the gateway at *url* answers."""
+        self._url = url
+        self._answer = answer
+        self.version = answer.headers.get("ETag", "").strip('"')
+        """Differs when the file may differ."""
+        partial = _PARTIAL.match(answer.headers.get("Content-Range", ""))
+        self.start = int(partial[1]) if partial else 0
+        """Offset of the first byte that comes."""
+        digest = _DIGEST.fullmatch(answer.headers.get("Repr-Digest", ""))
+        self.sha256 = b64decode(digest[1]).hex() if digest else None
+        """Of the whole file, where it was sent along."""
+
+    def pieces(self) -> Iterator[bytes]:
+        """Its bytes in order.
+
+        Raises:
+            GatewayUnreachable: It broke off.
+        """
+        try:
+            yield from self._answer.iter_raw()
+        except httpx.TransportError as error:
+            cause = str(error) or type(error).__name__
+            raise GatewayUnreachable(self._url, shown(cause, 200)[1:-1]) from error
+
+
+_PARTIAL = re.compile(r"bytes ([0-9]{1,18})-")
+_DIGEST = re.compile(r"sha-256=:([A-Za-z0-9+/]{43}=):")
+_DIGEST_S = 3600.0
 _JSON = {"Content-Type": "application/json"}
 
 
 def refusal(answer: httpx.Response, url: str) -> HeadwayError:
     """The error that *answer*, of the gateway at *url*, stands for."""
-    answer.read()  # it may be one of which only the head was read
     match _read(answer, url):
         case {"field": str(field), "value": value, "allowed": str(allowed)}:
             return InvalidInput(field, value, allowed)

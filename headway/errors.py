@@ -14,7 +14,8 @@
     ├── EndUntold               Prefect has not been told yet how the run ended
     ├── TooManyRequests         somebody asks the gateway too often
     ├── NodeNameTaken           another machine or home works under this node's name
-    ├── LogElsewhere            the log of a run is on another node
+    ├── NodeSilent              a node does not hand out the files that lie there
+    ├── OutputMissing           a run has no such output, or none any more
     ├── LedgerError
     │   ├── LedgerUnreachable   the database does not answer, or refuses to write
     │   ├── LedgerMissing       there is no ledger where it is looked for
@@ -41,6 +42,7 @@
     │   ├── ChecksumMismatch    the bytes are not the ones that were promised
     │   ├── CacheFull           the node's cache cannot hold it
     │   └── CacheUnusable       the node's cache cannot be written
+    ├── CeilingUnsafe           not only root can have written the bounds of this node
     ├── EstimatorDamaged        a model file cannot be trusted
     └── ProfileUnreadable       a profiler's report cannot be read
 
@@ -135,6 +137,20 @@ class GatewayUnreachable(SiteUnreachable):
         )
 
 
+class CertificateRefused(GatewayUnreachable):
+    """The gateway at *url* shows another certificate than the one that is trusted."""
+
+    def __init__(self, url: str, cause: str) -> None:
+        self.url = url
+        self.cause = cause
+        HeadwayError.__init__(
+            self,
+            f"the certificate at {url} is not the one that is trusted here ({cause}), so nothing "
+            "was sent: somebody may stand between you and the site, or its operator has renewed "
+            "it. Ask them for the fingerprint (`headway certificate`), then `headway login` again",
+        )
+
+
 class NoCredentials(HeadwayError):
     """No token is known here for the gateway at *url*."""
 
@@ -219,17 +235,27 @@ class NodeNameTaken(HeadwayError):
         )
 
 
-class LogElsewhere(HeadwayError):
-    """The log of a run is on another node, where *path* lies below the node's own home."""
+class NodeSilent(HeadwayError):
+    """Logs and outputs lie on *node*, which does not hand them out now."""
 
-    def __init__(self, run_id: str, node: str, path: str) -> None:
-        self.run_id = run_id
+    def __init__(self, node: str, cause: str) -> None:
         self.node = node
-        self.path = path
+        self.cause = cause
         super().__init__(
-            f"the log of run {run_id} is on node {node} ({path} below its HEADWAY_HOME), not here; "
-            "ask there"
+            f"node {node} does not hand out its files ({cause}). What runs have left there stays "
+            "there, and cannot be read until its worker is back: see `headway nodes`, and "
+            "state/worker.log in its HEADWAY_HOME"
         )
+
+
+class OutputMissing(HeadwayError):
+    """Of a run there is no *what*, or none any more."""
+
+    def __init__(self, run_id: str, what: str, why: str) -> None:
+        self.run_id = run_id
+        self.what = what
+        self.why = why
+        super().__init__(f"run {run_id} has no {what}: {why}")
 
 
 class LedgerError(HeadwayError):
@@ -370,6 +396,18 @@ class PolicyViolation(RuntimeFailure):
         self.value = value
         self.allowed = allowed
         super().__init__(f"{what}: {shown(value)} is not allowed on this site; {allowed}")
+
+
+class CeilingUnsafe(HeadwayError):
+    """The file with the bounds of this node cannot be trusted: the node starts nothing."""
+
+    def __init__(self, path: str, cause: str) -> None:
+        self.path = path
+        self.cause = cause
+        super().__init__(
+            f"the ceiling at {path} cannot be trusted ({cause}); this node starts nothing until "
+            "it is a readable file that belongs to root and that only root may change"
+        )
 
 
 class TelemetryError(HeadwayError):

@@ -70,14 +70,14 @@ class Forecaster:
         able = [each for each in records if each.node.name == queue] or records
         return [NodeSpace(each.node, empty_host_bytes(each.node, each.reading)) for each in able]
 
-    def network(self, nodes: int) -> NetworkMode | GangNetwork | Refuse | None:
-        """What the containers of a job over *nodes* nodes join; `Refuse` where it has none.
+    def network(self, nodes: int, team: str) -> NetworkMode | GangNetwork | Refuse | None:
+        """What containers of a job of *team* over *nodes* nodes join; `Refuse` where it has none.
 
         None without an engine: there are no networks, programs have the machine's.
         """
         if self._site.runtime.kind is RuntimeKind.PROCESS:
             return None
-        return network_of(self._site.container_policy, nodes, self._site.settings.api_access)
+        return network_of(self._site.policy_for(team), nodes, self._site.settings.api_access)
 
     def refusal(
         self, demand: Demand, count: int, team: str, *, pool: str = "", queue: str = ""
@@ -91,7 +91,7 @@ class Forecaster:
             pool: The work pool it goes to; empty for any of the site.
             queue: Its work queue; one of a node's name binds it to that node.
         """
-        network = self.network(count) if count > 1 else None
+        network = self.network(count, team) if count > 1 else None
         if isinstance(network, Refuse):
             return network
         never = possible(demand, [node for node, _ in self.spaces(pool, queue)], count=count)

@@ -2,12 +2,13 @@
 
 import os
 import platform
+from ipaddress import IPv4Network, IPv6Network
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 from urllib.parse import urlsplit, urlunsplit
 
-from pydantic import Field, SecretStr, ValidationError
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic import Field, SecretStr, ValidationError, field_validator
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from headway.errors import InvalidInput
 from headway.home import ROOT_HOME
@@ -34,7 +35,7 @@ def read_settings() -> "Settings":
         return Settings()
     except ValidationError as error:
         first = error.errors()[0]
-        name = f"HEADWAY_{'_'.join(str(part) for part in first['loc']).upper()}"
+        name = f"HEADWAY_{str(first['loc'][0]).upper()}"
         given, allowed = first["input"], first["msg"][:1].lower() + first["msg"][1:]
         raise InvalidInput(name, given, allowed, where="environment") from None
 
@@ -60,6 +61,9 @@ class Settings(BaseSettings):
     """Port of the site's Prefect server."""
     host: str = "127.0.0.1"
     """Address the Prefect server binds to; loopback unless told otherwise."""
+    trusted_networks: Annotated[tuple[IPv4Network | IPv6Network, ...], NoDecode] = ()
+    """Networks, by commas, that only the site's own machines are on: over others they speak
+    to each other by TLS alone."""
     gateway_port: int = Field(
         default_factory=lambda known: known.get("port", 4200) + 80,
         ge=1024, le=65_535, validate_default=True,
@@ -72,6 +76,8 @@ class Settings(BaseSettings):
     address: str | None = None
     """Address by which the other nodes reach this one, for jobs over several nodes; found by
     itself when not set."""
+    files_port: int = Field(0, ge=0, le=65_535)
+    """Port on which this node serves the files of its runs to the gateway; any free one when 0."""
     pool: str = "gpu"
     """Work pool this node belongs to."""
     ledger_url: SecretStr | None = None
@@ -94,10 +100,18 @@ class Settings(BaseSettings):
     """A lease that is not renewed for so long counts as expired. It outlives an outage of the
     ledger's database of ten minutes: `headway.policy.guard` has the other times."""
     container_user: str | None = Field(None, pattern=r"^[0-9]+:[0-9]+$")
-    """``uid:gid`` of programs. When not set: the owner of headway's process, or nobody
-    where that is root."""
+    """``uid:gid`` of all programs. When not set: the owner of headway's process, or a user of
+    each team's own where that is root."""
+    ceiling: Path | None = None
+    """File with the bounds that blocks may only narrow on this node, which has to be root's.
+    When not set: ``/etc/headway/ceiling.yaml``, if it is there."""
     log_limit_bytes: int = Field(256 * MIB, gt=0)
     """Of each attempt's log, at most this much is kept."""
+
+    @field_validator("trusted_networks", mode="before")
+    @classmethod
+    def _by_commas(cls, given: object) -> object:
+        return [part for part in given.split(",") if part] if isinstance(given, str) else given
 
     @property
     def database_url(self) -> str:

@@ -14,14 +14,21 @@ from pydantic import TypeAdapter
 from headway.clock import Clock, SystemClock
 from headway.durable import replace_file
 from headway.errors import (
+    CeilingUnsafe,
     EngineSilent,
     EngineUnreachable,
+    InvalidInput,
+    LedgerError,
 )
 from headway.home import have_passable, keep_private, samples
 from headway.ledger import Ledger
-from headway.model.container_policy import ContainerPolicy
+from headway.model.ceiling import Ceiling
+from headway.model.container_policy import UIDS_OF_TEAMS, ContainerPolicy
 from headway.model.node_settings import NodeSettings
+from headway.model.number_range import NumberRange
+from headway.policy.narrowing import check, for_team, uid_refusal
 from headway.policy.settings import PolicySettings
+from headway.runtime.ceiling_file import read_ceiling
 from headway.runtime.port import Runtime, RuntimeKind
 from headway.runtime.process.programs import ProcessRuntime
 from headway.settings import Settings, read_settings
@@ -165,16 +172,30 @@ class Site:
     def _processes(self, policy: ContainerPolicy) -> Runtime:
         return ProcessRuntime(self.settings.home, policy, self.clock)
 
-    @cached_property
-    def container_user(self) -> str:
-        """``uid:gid`` that programs run and data is read as; empty for this process's owner."""
+    def user_of(self, team: str) -> str:
+        """``uid:gid`` that programs of *team* run as and that their files belong to.
+
+        Each team's own where headway is root; empty for this process's owner.
+
+        Raises:
+            InvalidInput: The team has no uids yet, and no more are free.
+        """
         if self.settings.container_user is not None:
             return self.settings.container_user
-        return NOBODY if os.geteuid() == 0 else ""
+        if os.geteuid() != 0:
+            return ""
+        pool = self.container_policy.uids or UIDS_OF_TEAMS
+        uid = self.ledger.team_uids.of(team, pool).first
+        if self.ceiling is not None and (refused := uid_refusal(uid, self.ceiling)):
+            raise refused
+        return f"{uid}:{uid}"
 
     def _runtime_policy(self) -> ContainerPolicy:
-        """The operator's policy; what headway itself keeps may always be mounted."""
-        policy = self.container_policy
+        """The operator's policy; what headway itself keeps may always be mounted.
+
+        Without the ceiling: whoever starts something asks for that, and what runs goes on.
+        """
+        policy = self._block
         kept = (self.settings.runs_dir, self.settings.cache_dir, self.settings.secrets_dir)
         own = (*kept, *self._nsys())
         return policy.model_copy(update={"mount_roots": (*policy.mount_roots, *own)})
@@ -194,18 +215,25 @@ class Site:
 
     @cached_property
     def cache(self) -> DataCache:
-        """Staged data sets on this node."""
+        """Staged data sets on this node, whoever's: to let go of. `cache_for` stages them."""
+        return self._cache(UserReader(as_ids(NOBODY), SourceRules(closed=("/",))))
+
+    def cache_for(self, user: str, policy: ContainerPolicy) -> DataCache:
+        """The same for *user*, as whom *policy* lets data be read; the copies are its alone."""
+        return self._cache(UserReader(as_ids(user), self._source_rules(policy)))
+
+    def _cache(self, reader: UserReader) -> DataCache:
         return DataCache(
             self.settings.cache_dir,
             budget_bytes=self.node_settings.cache_budget,
             index=self.ledger.staged,
             node=self.settings.node,
-            reader=UserReader(as_ids(self.container_user), self._source_rules()),
+            reader=reader,
         )
 
-    def _source_rules(self) -> SourceRules:
+    def _source_rules(self, policy: ContainerPolicy) -> SourceRules:
         """What data sets may be read from: the operator's policy, and never what headway keeps."""
-        home, policy = self.settings.home.resolve(), self.container_policy
+        home = self.settings.home.resolve()
         return SourceRules(
             roots=tuple(str(root.resolve()) for root in policy.mount_roots),
             closed=(str(home),),
@@ -232,9 +260,51 @@ class Site:
         return NodeSettings.model_validate(document or {})
 
     @property
+    def ceiling(self) -> Ceiling | None:
+        """What this node's owner lets the site do here at most; None where nothing is said.
+
+        Raises:
+            CeilingUnsafe: Not only root can have written it.
+        """
+        named = self.settings.ceiling
+        return read_ceiling(named or CEILING, required=named is not None)
+
+    @property
     def container_policy(self) -> ContainerPolicy:
-        """What the operator set for containers in the policy block."""
+        """What the operator set for containers in the policy block, within this node's ceiling.
+
+        Raises:
+            CeilingUnsafe: The ceiling cannot be trusted.
+            InvalidInput: The block allows more than the ceiling.
+        """
+        return check(with_real_roots(self._block), self.ceiling)
+
+    @property
+    def _block(self) -> ContainerPolicy:
+        """The policy block as the operator wrote it."""
         return ContainerPolicy.model_validate(self.ledger.settings.get(POLICY) or {})
+
+    def policy_for(self, team: str, *, started: bool = False) -> ContainerPolicy:
+        """The same, narrowed by the rules of *team*; without the ceiling for what has *started*.
+
+        A ceiling bounds what is started: what runs goes on.
+        """
+        return for_team(with_real_roots(self._block) if started else self.container_policy, team)
+
+    @property
+    def port_ranges(self) -> dict[str, NumberRange]:
+        """Ports of the host of the teams that have their own."""
+        return self._block.port_ranges
+
+    def why_closed(self) -> str:
+        """Why this node starts nothing now; empty where it does."""
+        try:
+            _ = self.container_policy
+        except (CeilingUnsafe, InvalidInput, ValueError) as error:
+            return str(error)
+        except LedgerError:
+            return ""  # who asks the ledger hears that it is away
+        return ""
 
     @property
     def policy_settings(self) -> PolicySettings:
@@ -247,8 +317,21 @@ class Site:
             self.__dict__.pop(built, None)
 
 
+def with_real_roots(policy: ContainerPolicy) -> ContainerPolicy:
+    """*policy* with its mount roots as they are without links: what is compared is what is read."""
+    teams = {
+        name: rules.model_copy(update={"mount_roots": _real(rules.mount_roots)})
+        for name, rules in policy.teams.items()
+    }
+    return policy.model_copy(update={"mount_roots": _real(policy.mount_roots), "teams": teams})
+
+
+def _real(roots: tuple[Path, ...] | None) -> tuple[Path, ...] | None:
+    return None if roots is None else tuple(root.resolve() for root in roots)
+
+
 def as_ids(user: str) -> tuple[int, int] | None:
-    """Ids of *user*, as `Site.container_user` writes it; None where this process is it."""
+    """Ids of *user*, as `Site.user_of` writes it; None where this process is it."""
     if not user or os.geteuid() != 0:
         return None
     uid, gid = (int(part) for part in user.split(":"))
@@ -256,6 +339,9 @@ def as_ids(user: str) -> tuple[int, int] | None:
 
 
 NOBODY = "65534:65534"
+
+CEILING = Path("/etc/headway/ceiling.yaml")
+"""Where a node's owner writes what the site may do there at most."""
 
 POLICY = "policy"
 """Name under which the ledger keeps the container policy."""

@@ -1,22 +1,23 @@
 """This machine as a node of the site: its name, what it has, its readings and its settings."""
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel
 
-from headway.errors import HeadwayError, InvalidInput, TelemetryError
+from headway.errors import CeilingUnsafe, HeadwayError, InvalidInput, TelemetryError
 from headway.home import node_identity, strip_set_ids
 from headway.ledger import Ledger
 from headway.model.container_policy import ContainerPolicy
 from headway.model.lease import Refuse
-from headway.model.node import Capacity, Node, NodeReading
+from headway.model.node import Capacity, Gpu, Node, NodeReading
 from headway.model.node_settings import NodeSettings
+from headway.policy.narrowing import check
 from headway.policy.network import network_of
 from headway.settings import Settings
-from headway.site import LINE, POLICY, POLICY_SETTINGS, Site
+from headway.site import LINE, POLICY, POLICY_SETTINGS, Site, with_real_roots
 from headway.telemetry.host import boot_id
 from headway.telemetry.reading import node_reading, with_owners
 
@@ -48,9 +49,11 @@ def adopt(site: Site, name: str, document: dict[str, Any]) -> bool:
         kind: type[BaseModel] = ContainerPolicy if name == POLICY else NodeSettings
         wanted = kind.model_validate(document)
         if isinstance(wanted, ContainerPolicy):
+            _refuse_above(site, wanted)
             refused = network_of(wanted, 1, site.settings.api_access)
             if isinstance(refused, Refuse):
                 raise ValueError(refused.allowed)
+            _settle_uids(site, wanted)
     before = site.adopted.get(name, document)
     site.adopted[name] = document
     # Another node's worker may have been the first to write it down.
@@ -59,6 +62,23 @@ def adopt(site: Site, name: str, document: dict[str, Any]) -> bool:
     site.rebuild()
     join_site(site)
     return True
+
+
+def _refuse_above(site: Site, policy: ContainerPolicy) -> None:
+    """Raise `ValueError` where *policy* allows more than the ceiling, or a team more than it."""
+    try:
+        check(with_real_roots(policy), site.ceiling)
+    except (CeilingUnsafe, InvalidInput) as error:
+        raise ValueError(str(error)) from error
+
+
+def _settle_uids(site: Site, policy: ContainerPolicy) -> None:
+    """Note the uids that *policy* names. Raises `ValueError` for what other files belong to."""
+    asked = {team: rules.uids for team, rules in policy.teams.items() if rules.uids is not None}
+    try:
+        site.ledger.team_uids.settle(asked)
+    except InvalidInput as error:
+        raise ValueError(str(error)) from error
 
 
 def check_name(ledger: Ledger, settings: Settings) -> None:
@@ -80,7 +100,7 @@ def join_site(site: Site) -> None:
         # Nothing is taken out of a machine that runs: what is not there is lost.
         site.gpus.expect(before)
     try:
-        gpus = tuple(settings.with_reserve(gpu) for gpu in site.gpus.gpus())
+        gpus = tuple(settings.with_reserve(gpu) for gpu in _allowed(site, site.gpus.gpus()))
     except TelemetryError as error:
         log.warning("%s", error)
         gpus = before
@@ -103,6 +123,15 @@ def join_site(site: Site) -> None:
     )
 
 
+def _allowed(site: Site, gpus: Iterable[Gpu]) -> Iterable[Gpu]:
+    """Those of *gpus* that the node's ceiling lets the site use; none where it is not trusted."""
+    try:
+        devices = site.ceiling.devices if site.ceiling is not None else None
+    except CeilingUnsafe:
+        return ()
+    return [gpu for gpu in gpus if devices is None or gpu.uuid in devices]
+
+
 def heartbeat(site: Site, reading: NodeReading) -> bool:
     """Keep the node's newest *reading*; False when another worker has the node now."""
     return site.ledger.nodes.heartbeat(site.settings.node, site.worker_token, reading)
@@ -110,7 +139,8 @@ def heartbeat(site: Site, reading: NodeReading) -> bool:
 
 def read_node(site: Site) -> NodeReading:
     """This node now, with what the containers of each run hold, as far as the engine tells."""
-    return with_owners(node_reading(site.gpus, site.host, site.clock), *owners(site))
+    reading = node_reading(site.gpus, site.host, site.clock)
+    return with_owners(reading, *owners(site), closed=site.why_closed())
 
 
 def owners(site: Site) -> tuple[dict[int, str], dict[str, int]]:

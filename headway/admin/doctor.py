@@ -70,6 +70,7 @@ def _findings(site: Site, server: PrefectServer) -> Iterator[Finding]:
         yield _try("container runtime", lambda: _runtime(site))
     else:
         yield Finding("container runtime", ok=False, found=NEEDS_LEDGER)
+    yield _try("ceiling", lambda: _ceiling(site))
     yield _try("GPUs", lambda: _gpus(site))
     yield _try("disk", lambda: _disk(site.settings.home))
 
@@ -107,6 +108,14 @@ def _runtime(site: Site) -> tuple[bool, str]:
     if runtime.kind is RuntimeKind.PROCESS:
         return True, f"process (no container engine answers). {weak}"
     return True, f"{runtime.kind.value}. {weak}" if weak else runtime.kind.value
+
+
+def _ceiling(site: Site) -> tuple[bool, str]:
+    """Whether the bounds of this node can be trusted, and the blocks keep within them."""
+    ceiling = site.ceiling
+    if why := site.why_closed():
+        return False, f"this node starts nothing: {why}"
+    return True, "none: blocks are not bounded" if ceiling is None else ceiling.source
 
 
 def _gpus(site: Site) -> tuple[bool, str]:

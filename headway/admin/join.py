@@ -4,6 +4,7 @@ import os
 from collections.abc import Callable
 from typing import NoReturn
 
+from headway.admin.connections import check_connection, check_connections
 from headway.admin.environment import site_environment
 from headway.admin.processes import server_command, start_guard, worker_command
 from headway.admin.register import make_pool, register
@@ -38,13 +39,16 @@ def join(
         ask: Asks a person for the auth string; None where nobody is there.
 
     Raises:
-        InvalidInput: *server_url* is no address.
+        InvalidInput: *server_url* is no address, or others could read what goes to it or to the
+            ledger.
         SiteUnreachable: No Prefect server answers there.
         SiteRefused: It asks for an auth string that was not given.
         LedgerUnreachable: No database answers at *ledger_url*.
         NodeNameTaken: Another node of the site has this name.
     """
     server_url = checked_address("server", server_url)
+    check_connection(settings, "server", server_url)
+    check_connection(settings, "ledger", ledger_url)
     settle(settings.home)
     settings.state_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
     secret = _accepted_auth(settings, server_url, ask)
@@ -87,7 +91,12 @@ def _accepted_auth(
 
 
 def serve_site(settings: Settings) -> NoReturn:
-    """Become this site's Prefect server: for systemd and containers."""
+    """Become this site's Prefect server: for systemd and containers.
+
+    Raises:
+        InvalidInput: Others could read what goes to it or to its database.
+    """
+    check_connections(settings)
     have_auth(settings)
     _become(server_command(settings), settings)
 

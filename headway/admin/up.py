@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+from headway.admin.connections import check_connections
 from headway.admin.database.choice import have_database
 from headway.admin.environment import prefect_command
 from headway.admin.processes import (
@@ -52,6 +53,7 @@ _END_S = 60.0
 def bring_up(site: Site, say: Say) -> dict[str, Any]:
     """Start what does not run yet. What it reports is what `headway up --json` prints."""
     settings = site.settings
+    check_connections(settings)
     settle(settings.home)
     if os.geteuid() == 0 and settings.home == Path.home() / ".headway":
         say(f"going on with the site in {settings.home}; a new one of root's is in {ROOT_HOME}")

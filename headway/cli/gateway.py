@@ -6,8 +6,8 @@ import click
 
 from headway.cli.inputs import this_site
 from headway.cli.output import say
+from headway.pinning import LOOPBACK
 
-LOOPBACK = ("127.0.0.1", "localhost")
 A_PATH = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 
@@ -32,22 +32,30 @@ def gateway(
     Serve runs, nodes, the queue, estimates and Prometheus metrics to those who have a token.
 
     `headway user add` makes tokens; this machine's operator finds one in the file token in
-    HEADWAY_HOME. Without a certificate it binds to loopback alone: put something that speaks TLS
-    in front, or give it one.
+    HEADWAY_HOME. Beyond loopback it speaks TLS alone: with the certificate that it is given, else
+    with the site's own, which is made for the names on first use (`headway certificate`).
     """
     import uvicorn
 
     from headway.errors import InvalidInput
     from headway.gateway.app import create_app
+    from headway.gateway.certificate import have_certificate
     from headway.gateway.local_token import have_local_token
     from headway.node.daemon import gateway_daemon
     from headway.prefect.auth import site_auth
     from headway.prefect.client import PrefectServer
 
-    if host not in LOOPBACK and (certificate is None or key is None or not names):
-        allowed = "tokens would cross the network unprotected: give --certificate, --key and --name"
-        raise InvalidInput("host", host, f"{allowed}, or bind to loopback")
+    if (certificate is None) != (key is None):
+        raise InvalidInput("certificate", str(certificate), "give --certificate and --key together")
+    if host not in LOOPBACK and not names:
+        allowed = "give --name with each name by which it is asked, or bind to loopback"
+        raise InvalidInput("host", host, allowed)
     site = this_site()
+    if host not in LOOPBACK and certificate is None:
+        # Never without TLS: tokens would cross the network unprotected.
+        own = have_certificate(site.settings, names, site.clock.now())
+        certificate, key = own.path, own.key
+        say(f"who logs in compares the fingerprint {own.fingerprint}")
     settings = site.settings
     port = port or settings.gateway_port
     if port == settings.gateway_port:  # another one, beside it, is the operator's own affair

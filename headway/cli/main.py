@@ -15,7 +15,9 @@ from headway.cli import (
     doctor,
     estimate,
     gateway,
+    login,
     node,
+    outputs,
     profile,
     progress,
     queue,
@@ -83,7 +85,7 @@ def headway() -> None:
 
 for module in (
     submit, runs, run_control, queue, site, doctor, node, database, estimate, progress, replay,
-    gateway, top, profile, user,
+    gateway, login, top, profile, user, outputs,
 ):  # fmt: skip
     for command in module.COMMANDS:
         headway.add_command(command)

@@ -29,6 +29,19 @@ def start_of(view: dict[str, Any]) -> str:
     return start_text(view, SystemClock().now().astimezone())
 
 
+def promise_of(view: dict[str, Any]) -> str:
+    """The end of a sentence: by when a run that waits was promised to start, by the same clock."""
+    from datetime import datetime
+
+    from headway.clock import SystemClock
+    from headway.policy.outlook import promise_text
+
+    promised = view["promised_start_at"]
+    return promise_text(
+        promised and datetime.fromisoformat(promised), SystemClock().now().astimezone()
+    )
+
+
 def print_table(columns: list[str], rows: list[list[str]]) -> None:
     """A table for people."""
     from rich.console import Console

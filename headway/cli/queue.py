@@ -3,7 +3,7 @@
 import click
 
 from headway.cli.inputs import open_client
-from headway.cli.output import as_json, print_json, print_table, start_of
+from headway.cli.output import as_json, print_json, print_table, promise_of, start_of
 
 
 @click.command()
@@ -31,7 +31,7 @@ def queue(pool: str, machine: bool) -> None:
                     v["owner"] or ("unknown" if v["run_id"] else ""),
                     v["team"] or "",
                     start_of(v),
-                    v["reason"] or "",
+                    (v["reason"] or "") + promise_of(v),
                 ]
                 for v in views[:_SHOWN]
             ],

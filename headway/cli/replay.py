@@ -2,20 +2,28 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
 
 from headway.cli.inputs import A_FILE, name_of, read_data
-from headway.cli.output import as_json, print_json, print_table
+from headway.cli.output import as_json, print_json, print_table, say
 
 if TYPE_CHECKING:
     from headway.policy.settings import PolicySettings
     from headway.replay.cluster import Shape
     from headway.replay.simulate import PolicyName, Result
-    from headway.replay.trace_jobs import GpuSharing, TraceJob
+    from headway.replay.trace_jobs import Estimates, GpuSharing, TraceJob
 
-_POLICIES = ("fifo", "easy", "headway")
+_POLICIES = ("fifo", "easy", "conservative", "headway")
+_ALL = (
+    ("fifo", "user", "whole"),
+    ("easy", "user", "whole"),
+    ("easy", "learned", "headway"),
+    ("conservative", "learned", "headway"),
+    ("headway", "learned", "headway"),
+)
+"""Slurm's way, and every rival with what headway has: the same estimates and the same sharing."""
 
 
 @click.command()
@@ -36,7 +44,7 @@ _POLICIES = ("fifo", "easy", "headway")
 )
 @click.option(
     "--estimates",
-    type=click.Choice(["user", "learned", "perfect"]),
+    type=click.Choice(["user", "learned", "given", "perfect"]),
     help="What is known of runtimes.  [default: learned for headway, user for the others]",
 )
 @click.option(
@@ -45,11 +53,18 @@ _POLICIES = ("fifo", "easy", "headway")
     help="Who may share a GPU.  [default: headway for headway, whole for the others]",
 )
 @click.option(
+    "--team",
+    "weights",
+    multiple=True,
+    metavar="NAME=WEIGHT",
+    help="A team's weight, 1 where none is given; may be given several times.",
+)
+@click.option(
     "--set",
     "knobs",
     multiple=True,
     metavar="KNOB=VALUE",
-    help="A knob of headway's policy, such as patience=5; may be given several times.",
+    help="A knob of headway's policy, such as promise_factor=2; may be given several times.",
 )
 @as_json
 def replay(
@@ -61,14 +76,16 @@ def replay(
     policies: tuple[str, ...],
     estimates: str | None,
     sharing: str | None,
+    weights: tuple[str, ...],
     knobs: tuple[str, ...],
     machine: bool,
 ) -> None:
     """Replay the jobs of TRACE on a cluster of equal nodes and say how long they wait.
 
     TRACE is a CSV file with the columns job_id, team, submit_s, duration_s,
-    gpus, gpu_memory_bytes, gpu_util_frac, user_limit_s, predicted_s and
-    predicted_high_s.
+    gpus, gpu_memory_bytes, gpu_util_frac, user, recipe, user_limit_s, predicted_s
+    and predicted_high_s. Learned estimates start cold and learn from the jobs
+    that have ended by then; --policy all compares with the rivals.
     """
     from headway.replay.cluster import Shape
     from headway.replay.metrics import document
@@ -76,22 +93,27 @@ def replay(
     from headway.replay.trace_jobs import Estimates, GpuSharing, read_jobs
 
     shape = Shape(nodes, gpus, _size(gpu_memory))
-    settings = _settings(knobs)
-    asked = _POLICIES if "all" in policies else tuple(dict.fromkeys(policies))
+    settings = _settings(knobs, weights)
     data, file_name = read_data(trace), Path(name_of(trace)).name
-    documents: list[dict[str, str | int | float]] = []
-    for name in map(PolicyName, asked):
-        ours = name is PolicyName.HEADWAY
-        told = Estimates(estimates or ("learned" if ours else "user"))
-        shared = GpuSharing(sharing or ("headway" if ours else "whole"))
-        result = _simulate(
-            read_jobs(data, file_name, told, shared), shape, name, shared, settings=settings
-        )
-        documents.append(document(result, name, told, shared))
+    documents: list[dict[str, Any]] = []
+    for name, *default in _asked(policies):
+        policy = PolicyName(name)
+        told, shared = Estimates(estimates or default[0]), GpuSharing(sharing or default[1])
+        rows = read_jobs(data, file_name, told, shared)
+        result = _simulate(rows, shape, policy, told, sharing=shared, settings=settings)
+        documents.append(document(result, policy, told, shared, settings))
     if machine:
         print_json(documents)
     else:
         _print(documents)
+
+
+def _asked(policies: tuple[str, ...]) -> list[tuple[str, str, str]]:
+    """Policies with the estimates and the sharing that they have where none are given."""
+    if "all" in policies:
+        return list(_ALL)
+    ours, others = ("learned", "headway"), ("user", "whole")
+    return [(name, *(ours if name == "headway" else others)) for name in dict.fromkeys(policies)]
 
 
 def _size(text: str) -> int:
@@ -107,12 +129,15 @@ def _size(text: str) -> int:
     return size_bytes
 
 
-def _settings(knobs: Sequence[str]) -> "PolicySettings":
-    """Settings with *knobs*, each `NAME=NUMBER`; whole numbers where the default is one."""
+def _settings(knobs: Sequence[str], weights: Sequence[str]) -> "PolicySettings":
+    """Settings with *knobs*, each `NAME=NUMBER`; whole numbers where the default is one.
+
+    *weights* are those of teams, each `NAME=WEIGHT`.
+    """
     from dataclasses import fields
 
     from headway.errors import InvalidInput
-    from headway.policy.settings import PolicySettings
+    from headway.policy.settings import PolicySettings, TeamSettings
 
     kinds = {one.name: type(one.default) for one in fields(PolicySettings)}
     numbers = {name: kind for name, kind in kinds.items() if kind in {int, float}}
@@ -126,16 +151,24 @@ def _settings(knobs: Sequence[str]) -> "PolicySettings":
         except ValueError as error:
             whole = "a whole number" if numbers[name] is int else "a number"
             raise InvalidInput(f"--set {name}", text, f"give {whole}") from error
+    teams = {}
+    for text in weights:
+        name, _, weight = text.rpartition("=")
+        try:
+            teams[name] = TeamSettings(weight=float(weight))
+        except ValueError as error:
+            raise InvalidInput("--team", text, "give NAME=WEIGHT, such as vision=2") from error
     # The types were checked above, by name.
-    return PolicySettings(**given)  # type: ignore[arg-type]
+    return PolicySettings(**given, teams=teams)  # type: ignore[arg-type]
 
 
 def _simulate(
     rows: "Sequence[TraceJob]",
     shape: "Shape",
     policy: "PolicyName",
-    sharing: "GpuSharing",
+    estimates: "Estimates",
     *,
+    sharing: "GpuSharing",
     settings: "PolicySettings",
 ) -> "Result":
     """Replay with a progress bar, which is shown on a terminal only."""
@@ -156,12 +189,13 @@ def _simulate(
             shape,
             policy,
             sharing,
+            estimates,
             settings=settings,
             report=lambda ended: bar.update(task, completed=ended),
         )
 
 
-def _print(documents: "Sequence[dict[str, str | int | float]]") -> None:
+def _print(documents: "Sequence[dict[str, Any]]") -> None:
     from headway.units import format_duration
 
     names = ("policy", "estimates", "sharing")
@@ -170,7 +204,7 @@ def _print(documents: "Sequence[dict[str, str | int | float]]") -> None:
         [
             *names,
             *("mean wait", "median", "95 %", "longest", "completion"),
-            *("slowdown", "used", "makespan", "stretch"),
+            *("slowdown", "used", "makespan", "stretch", "promises kept"),
         ],
         [
             [
@@ -180,10 +214,41 @@ def _print(documents: "Sequence[dict[str, str | int | float]]") -> None:
                 f"{each['utilisation_frac']:.0%}",
                 format_duration(float(each["makespan_s"])),
                 f"{each['mean_stretch']:.3f}",
+                _kept(each),
             ]
             for each in documents
         ],
     )
+
+    for key, heading in (("by_gpus", "GPUs"), ("by_team", "team"), ("by_user", "user")):
+        _print_groups(documents, key, heading)
+
+
+def _kept(document: "dict[str, Any]") -> str:
+    promises = document["promises"]
+    return f"{1 - document['promises_broken'] / promises:.1%}" if promises else ""
+
+
+def _print_groups(documents: "Sequence[dict[str, Any]]", key: str, heading: str) -> None:
+    """Mean and longest wait of each group under each policy, where there are several groups."""
+    from headway.units import format_duration
+
+    groups = documents[0][key]
+    if len(groups) < 2:
+        return
+    say("")
+    named = [f"{each['policy']}, {each['estimates']}, {each['sharing']}" for each in documents]
+    alone = ["own share, first come"] if "first_come_wait_s" in groups[0] else []
+    rows = []
+    for at, group in enumerate(groups):
+        first, jobs, *_ = group.values()
+        cells = [str(first), str(jobs)]
+        cells += [format_duration(group["first_come_wait_s"]) for _ in alone]
+        for each in documents:
+            mean_s, longest_s = each[key][at]["mean_wait_s"], each[key][at]["max_wait_s"]
+            cells.append(f"{format_duration(mean_s)} ({format_duration(longest_s)})")
+        rows.append(cells)
+    print_table([heading, "jobs", *alone, *named], rows)
 
 
 COMMANDS = (replay,)

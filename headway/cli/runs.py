@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from headway.cli.inputs import open_client
-from headway.cli.output import as_json, print_json, print_table, say, start_of
+from headway.cli.output import as_json, print_json, print_table, promise_of, say, start_of
 from headway.views.terminal import LogText
 
 if TYPE_CHECKING:
@@ -138,7 +138,8 @@ def _standing(view: dict[str, Any]) -> str:
         return str(view["exit"]["message"])
     if view.get("waiting"):
         line = view["waiting"]
-        return f"{line['reason']}; number {line['position']} in the queue, start {start_of(line)}"
+        said = f"{line['reason']}; number {line['position']} in the queue, start {start_of(line)}"
+        return said + promise_of(line)
     if view["state"] != "Running" or "progress" not in view:
         return str(view["reason"])
     seen = view["progress"]

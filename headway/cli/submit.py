@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import click
 
 from headway.cli.inputs import A_FILE, open_client, read_job_file, with_places
-from headway.cli.output import as_json, print_json, print_table, say, start_of
+from headway.cli.output import as_json, print_json, print_table, promise_of, say, start_of
 
 if TYPE_CHECKING:
     from headway.client import Client
@@ -92,7 +92,7 @@ def _say_what_would_happen(view: dict[str, Any], *, machine: bool) -> None:
             ["position", str(view["position"] or "behind those that are planned for")],
             [
                 "expected",
-                start_of(view),
+                start_of(view) + promise_of(view),
             ],
             [
                 "runtime",

@@ -51,6 +51,7 @@ def add(name: str, team: str, scopes: tuple[str, ...], expires: float, machine: 
 
     With the scope operate it sees every team's runs, and may change them.
     """
+    from headway.gateway.certificate import site_certificate
     from headway.gateway.submit import os_user
     from headway.gateway.tokens import issue
     from headway.model.access import Scope
@@ -66,6 +67,8 @@ def add(name: str, team: str, scopes: tuple[str, ...], expires: float, machine: 
         return
     say(token)
     say(f"give it to {name} by a safe way: it is kept nowhere, and is not shown again", err=True)
+    if (own := site_certificate(site.settings)) is not None:
+        say(f"headway login https://… --fingerprint {own.fingerprint}", err=True)
 
 
 @user.command("list")

@@ -6,7 +6,7 @@ else those of its owner, image and size, at last all. Cheap to import.
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from headway.errors import HeadwayError
@@ -14,7 +14,7 @@ from headway.estimate.spread import Z80, next_of
 from headway.model.run import OTHERS, Prediction, Span
 from headway.units import parse_duration
 
-LOOKED_AT = 200
+LOOKED_AT = 1000
 """So many of the newest ended runs are looked at."""
 
 
@@ -29,7 +29,7 @@ class Kind:
     image: str
     gpus: int
     """On all its nodes."""
-    limit_s: float = field(default=math.inf, compare=False)
+    limit_s: float = math.inf
     """Its time limit: it lasts no longer, whatever others do."""
 
 
@@ -55,6 +55,8 @@ _GROUPS = (
     _Group("of its recipe", ("recipe",), 1, 0.7),
     _Group("of its owner, image and size", ("owner", "image", "gpus"), 1, 1.0),
     _Group("of its image and size", ("image", "gpus"), 1, 1.2),
+    _Group("of its owner, size and time limit", ("owner", "gpus", "limit_s"), 3, 1.2),
+    _Group("of its size and time limit", ("gpus", "limit_s"), 3, 1.2),
     _Group("of its owner and size", ("owner", "gpus"), 3, 1.2),
     _Group("of its size", ("gpus",), 3, 1.5),
     _Group("of this site", (), 3, 1.5),
@@ -133,7 +135,7 @@ def instead_of_prior(said: Prediction, found: tuple[Span, str] | None) -> Predic
 
 def _key(group: _Group, kind: Kind) -> tuple[object, ...] | None:
     values = tuple(getattr(kind, name) for name in group.fields)
-    return None if "" in values else (group.words, *values)
+    return None if "" in values or math.inf in values else (group.words, *values)
 
 
 def _span(logs: list[float], prior_sd: float) -> Span:

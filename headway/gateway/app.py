@@ -11,10 +11,10 @@ from headway.gateway.actions import actions
 from headway.gateway.api import reads
 from headway.gateway.bodies import StrictBodies
 from headway.gateway.door import Door
-from headway.gateway.log import log_of
 from headway.gateway.pages import LOGIN, pages
 from headway.gateway.proxy import prefects_api
 from headway.gateway.refusals import invalid, refused
+from headway.gateway.run_files import run_files
 from headway.gateway.runs import runs_of
 from headway.prefect.client import PrefectServer
 from headway.site import Site
@@ -55,7 +55,7 @@ def create_app(
     app.add_exception_handler(RequestValidationError, invalid)
     app.include_router(reads(site), prefix=PREFIX)
     app.include_router(runs_of(site, server), prefix=PREFIX)
-    app.include_router(log_of(site), prefix=PREFIX)
+    app.include_router(run_files(site), prefix=PREFIX)
     app.include_router(actions(site, server), prefix=PREFIX)
     app.include_router(prefects_api(site, server))
 

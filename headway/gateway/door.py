@@ -1,5 +1,6 @@
 """Who comes in: every request shows a token, whatever it asks for, but for a few open paths."""
 
+import re
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Mapping
 from http.cookies import CookieError, SimpleCookie
@@ -22,9 +23,12 @@ COOKIE = "headway_token"
 """In which a browser keeps the token, out of reach of scripts."""
 PER_TOKEN = Rate(per_s=20.0, burst=200)
 """The pages of Prefect's UI ask about thirty things at once, and every ten seconds."""
+PER_TOKEN_FILES = Rate(per_s=200.0, burst=1000)
+"""Of questions for one output of a run: many have thousands of small ones."""
 PER_ADDRESS = Rate(per_s=1.0, burst=20)
 """Of requests that are not let in."""
 _MOST_BUCKETS = 10_000
+_ONE_FILE = re.compile(r"/v1/runs/[^/]+/outputs/")
 
 
 class Buckets:
@@ -71,6 +75,7 @@ class Door:
         self._ledger = ledger
         self._open = frozenset(open_paths)
         self._of_tokens = Buckets(PER_TOKEN, clock)
+        self._of_files = Buckets(PER_TOKEN_FILES, clock)
         self._of_addresses = Buckets(PER_ADDRESS, clock)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -105,7 +110,8 @@ class Door:
             client = scope.get("client")
             self._of_addresses.take(client[0] if client else "")
             raise TokenRefused
-        self._of_tokens.take(str(found.token_id))
+        buckets = self._of_files if _is_for_a_file(scope) else self._of_tokens
+        buckets.take(str(found.token_id))
         scope.setdefault("state", {})["caller"] = found.caller
 
     def _valid(self, token: str) -> AccessToken | None:
@@ -122,6 +128,10 @@ def shown_token(headers: Mapping[str, str]) -> tuple[str, bool]:
     except CookieError:
         kept = None
     return (kept.value, True) if kept is not None else ("", False)
+
+
+def _is_for_a_file(scope: Scope) -> bool:
+    return scope["method"] in ("GET", "HEAD") and _ONE_FILE.match(scope["path"]) is not None
 
 
 def _opens_a_page(scope: Scope) -> bool:

@@ -12,8 +12,9 @@ from headway.errors import (
     HeadwayError,
     InvalidInput,
     LedgerUnreachable,
-    LogElsewhere,
+    NodeSilent,
     NotAllowed,
+    OutputMissing,
     RunUnknown,
     SiteUnreachable,
     TokenRefused,
@@ -26,11 +27,12 @@ _STATUSES: tuple[tuple[type[HeadwayError], int], ...] = (
     (NotAllowed, 403),
     (RunUnknown, 404),
     (EndUntold, 409),
+    (OutputMissing, 404),
     (InvalidInput, 422),
     (TooManyRequests, 429),
-    (LogElsewhere, 503),
     (LedgerUnreachable, 503),
     (SiteUnreachable, 503),
+    (NodeSilent, 503),
 )
 
 

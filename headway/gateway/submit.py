@@ -1,5 +1,6 @@
 """What a job is checked for before it is handed over: what this site could never run."""
 
+import math
 import os
 import pwd
 import re
@@ -19,6 +20,7 @@ from headway.model.lease import Demand
 from headway.model.node import Node
 from headway.model.run import Prediction
 from headway.policy.fit import WaitingRun
+from headway.policy.narrowing import refused_port
 from headway.policy.plan import Plan, Start, Stay
 from headway.policy.settings import PolicySettings
 from headway.prefect.client import PrefectServer
@@ -106,12 +108,15 @@ def allowed_here(site: Site, read: JobText) -> JobText:
     Raises:
         InvalidInput: It does not.
     """
-    policy, image = site.container_policy, read.job.image
+    policy, image, team = site.policy_for(read.job.team), read.job.image, read.job.team
     if not policy.allows_image(image):
         raise _wrong(read, "image", image, f"this site allows {', '.join(policy.images)}")
-    secret = policy.refused_secret(read.job.secrets)
+    secret = policy.refused_secret(read.job.secrets, team)
     if secret is not None:
         raise _wrong(read, secret.field, secret.value, secret.allowed)
+    port = refused_port(read.job.ports, team, policy.port_ranges)
+    if port is not None:
+        raise _wrong(read, "ports", *port)
     return read
 
 
@@ -265,6 +270,7 @@ def waiting_run(
         settings=settings,
         median_s=prediction.runtime_s,
         high_s=prediction.runtime_high_s,
+        limit_s=job.max_runtime or math.inf,
         team=job.team,
         priority=priority,
         nodes=job.resources.nodes if nodes is None else nodes,

@@ -20,7 +20,9 @@ from headway.ledger.runs import Runs
 from headway.ledger.series import Progress, Traces
 from headway.ledger.staged import Staged
 from headway.ledger.steps import Steps
+from headway.ledger.team_uids import TeamUids
 from headway.ledger.telemetry import Telemetry
+from headway.ledger.turns import Turns
 from headway.ledger.warnings import Warnings
 
 
@@ -42,12 +44,14 @@ class Ledger:
         self.pools = Pools(database)
         self.progress = Progress(database)
         self.traces = Traces(database)
+        self.turns = Turns(database)
         self.staged = Staged(database)
         self.progress_snapshots = ProgressSnapshots(database)
         self.telemetry = Telemetry(database)
         self.warnings = Warnings(database)
         self.access_tokens = AccessTokens(database)
         self.audit_log = AuditLog(database)
+        self.team_uids = TeamUids(database)
 
     @classmethod
     def open(cls, url: str) -> Self:

@@ -1,4 +1,4 @@
-"""The ledger's tables of who may come in at the gateway, and of who did what."""
+"""The ledger's tables of who may come in at the gateway, of who did what, and of teams' uids."""
 
 from datetime import datetime
 
@@ -39,3 +39,17 @@ class AuditRow(SQLModel, table=True):
     act: str
     subject: str
     details: dict[str, str] = plain(has_empty=True, nullable=False)
+
+
+class TeamUidsRow(SQLModel, table=True):
+    """The uids of one team's programs and files."""
+
+    __tablename__ = "team_uids"
+    __table_args__ = (
+        CheckConstraint("first > 0 AND last >= first", name="uids_are_a_range"),
+        CheckConstraint("length(team) > 0", name="uids_have_their_team"),
+    )
+    team: str = Field(primary_key=True, max_length=63)
+    first: int = Field(unique=True)
+    last: int = Field(unique=True)
+    allotted_at: datetime = Field(sa_type=UtcDateTime)

@@ -1,10 +1,12 @@
 """Rows of the parts that a gang has on other nodes."""
 
+from collections.abc import Collection
 from itertools import count
 
 from sqlmodel import Session, select
 
 from headway.ledger.tables import LeasePortRow, LeaseRow, RunRow
+from headway.model.number_range import NumberRange
 from headway.model.run import RunState, rank_name
 
 FIRST_MEETING_PORT = 29_500
@@ -17,11 +19,17 @@ def ranks_begun(session: Session, run: RunRow) -> bool:
     return session.exec(query).first() is not None
 
 
-def meeting_port(session: Session, node: str) -> int:
-    """A port of *node* that no lease has."""
+def meeting_port(
+    session: Session, node: str, within: NumberRange | None, own: Collection[int]
+) -> int | None:
+    """A port of *node* that no lease has, and none of the job's *own*; of those *within*.
+
+    None where all of them are taken.
+    """
     query = select(LeasePortRow.port).where(LeasePortRow.node == node)
-    taken = set(session.exec(query))
-    return next(port for port in count(FIRST_MEETING_PORT) if port not in taken)
+    taken = {*session.exec(query), *own}
+    ports = range(within.first, within.last + 1) if within else count(FIRST_MEETING_PORT)
+    return next((port for port in ports if port not in taken), None)
 
 
 def rank_run(gang: RunRow, lease: LeaseRow, run_id: str) -> RunRow:

@@ -32,6 +32,7 @@ from headway.ledger.run_rows import move, run_row
 from headway.ledger.tables import LeaseGpuRow, LeasePortRow, LeaseRow
 from headway.model.lease import Demand, Fence, Lease, Resource, Wait
 from headway.model.node import NodeReading
+from headway.model.number_range import NumberRange
 from headway.model.run import GRANTED, Exit, ExitKind, RunState
 from headway.policy.admission import judge
 from headway.policy.headroom import compute_headroom
@@ -53,6 +54,7 @@ class Leases(Repository):
         reading: NodeReading | None,
         ttl_s: float,
         others: Sequence[str] = (),
+        meeting_ports: NumberRange | None = None,
         utilisation_limit: float = 1.0,
         predicted_high_s: float | None = None,
         start_limit_s: float | None = None,
@@ -73,6 +75,7 @@ class Leases(Repository):
                 by what the ledger has of them.
             ttl_s: The leases expire so long after their last renewal.
             others: Nodes of the ranks 1, 2, …
+            meeting_ports: Of which the one has to be where ranks meet; None for any.
             utilisation_limit: See `policy.admission.judge`.
             predicted_high_s: Upper quantile of the runtime, for backfill.
             start_limit_s: Within so long a flow process has to `take_up` the claim; None
@@ -106,6 +109,10 @@ class Leases(Repository):
                 if isinstance(decision, Wait):
                     return decision
                 admits.append(decision)
+            meeting = meeting_port(session, node, meeting_ports, demand.ports) if others else None
+            if others and meeting is None:
+                why = f"all ports {meeting_ports} of team {run.team} on node {node} are taken"
+                return Wait(Resource.PORTS, why)
             moment = now(session)
             expires_at = moment + timedelta(seconds=ttl_s)
             leases = [
@@ -129,8 +136,8 @@ class Leases(Repository):
             session.flush()
             for lease, decision in zip(leases, admits, strict=True):
                 grant(session, lease, decision.gpus, demand.ports)
-            if others:
-                grant(session, leases[0], (), [meeting_port(session, node)])
+            if meeting is not None:
+                grant(session, leases[0], (), [meeting])
             move(run, RunState.CLAIMED)
             run.node, run.claimed_at = node, moment
             note_claim(session, run)

@@ -46,6 +46,7 @@ class Nodes(Repository):
             if known is not None and known.removed_at is None:
                 _refuse_another(session, known, identity, boot_id)
             drained = known is not None and known.state is NodeState.DRAINING
+            same = known is not None and known.worker_token == worker_token
             session.merge(
                 NodeRow(
                     name=node.name,
@@ -63,8 +64,17 @@ class Nodes(Repository):
                     identity=identity,
                     worker_token=worker_token,
                     heartbeat_at=now(session),
+                    files_url=known.files_url if known is not None and same else "",
+                    files_certificate=known.files_certificate if known is not None and same else "",
                 )
             )
+
+    def serves_files(self, name: str, worker_token: str, *, url: str, certificate: str) -> None:
+        """Note where the node's worker serves files; nothing if another worker has the node."""
+        with self._database.transaction() as session:
+            row = session.get(NodeRow, name, with_for_update=True)
+            if row is not None and row.worker_token == worker_token:
+                row.files_url, row.files_certificate = url, certificate
 
     def check_name(self, name: str, *, identity: str, boot_id: str) -> None:
         """Raise `NodeNameTaken` where `register` would."""
@@ -145,6 +155,7 @@ class Nodes(Repository):
                 note(session, Act(actor, "node.remove", name, told))
             release_all(session, LeaseRow.node == name)
             row.removed_at = now(session)
+            row.files_url = row.files_certificate = ""
             row.worker_token = ""  # a worker that comes back is told that the node is not its own
             for table in (StagedUseRow, StagedRow):
                 session.exec(delete(table).where(col(table.node) == name))

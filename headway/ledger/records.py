@@ -21,6 +21,10 @@ class NodeRecord:
     reading: NodeReading | None
     identity: str = ""
     """The id that it keeps in its home; empty for one of version 0.1."""
+    files_url: str = ""
+    """Where its worker serves the files of its runs; empty while it does not."""
+    files_certificate: str = ""
+    """The one that it shows there, as PEM; empty where it shows none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +65,11 @@ class RunRecord:
     """When Prefect acknowledged how it ended."""
     suspended_at: datetime | None = None
     """Since when it waits for its user to resume it."""
+
+    tag: float | None = None
+    """Its place in the order of the queue."""
+    promised_at: datetime | None = None
+    """By when it was promised to start."""
 
     @property
     def unleased(self) -> Fence:

@@ -235,6 +235,7 @@ class Runs(RunReads):
             run.ended_at = run.told_end_at = run.measurement = None
             run.container = run.claimed_at = run.started_at = run.preempted_for = None
             run.flow_starts, run.flow_starts_since = 0, None
+            run.tag = run.promised_at = None  # it joins the queue anew
             run.reason = "its user asked for another attempt"
             return True
 

@@ -86,6 +86,10 @@ class NodeRow(SQLModel, table=True):
     reading: NodeReading | None = value(NodeReading)
     removed_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
     """Since when it is no node any more; its row stays for the runs that it had."""
+    files_url: str = ""
+    """Where its worker serves the files of its runs; empty while it does not."""
+    files_certificate: str = ""
+    """The one that it shows there, as PEM; empty where it shows none."""
 
 
 class RunRow(_WithExit, table=True):
@@ -117,6 +121,10 @@ class RunRow(_WithExit, table=True):
     queue: str = ""
     """The work queue it came through; one with a node's name binds it to that node."""
     priority: int = 0
+    tag: float | None = None
+    """Its place in the order of the queue: see `policy.order`."""
+    promised_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
+    """By when it was promised to start."""
     preempted_for: str | None = Field(default=None, max_length=36, foreign_key="run.run_id")
     """The run of a higher priority that this attempt is being stopped for."""
     preemptions: int = 0

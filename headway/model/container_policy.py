@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from headway.errors import InvalidInput
 from headway.model.image import ImageReference
+from headway.model.number_range import NumberRange, WrittenRange
 from headway.units import GIB
 
 OWN_NETWORK = "headway"
@@ -57,6 +58,66 @@ class RootFilesystem(enum.StrEnum):
     """Into a layer that is thrown away with the container."""
     READ_ONLY = "read_only"
     """Only to its mounts and a small /tmp that counts as its memory."""
+
+
+LEAST_UID = 1000
+"""Smaller ones are the system's own."""
+MOST_UID = 2**31 - 2
+"""Container engines take no larger one."""
+UIDS_OF_TEAMS = NumberRange(2_100_000_000, 2_146_999_999)
+"""Where neither systemd nor directories of users nor useradd's /etc/subuid give any."""
+
+
+class TeamRules(BaseModel):
+    """What differs for one team."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    uids: WrittenRange | None = None
+    """Of its programs and files; None for the first range that is free."""
+    ports: WrittenRange | None = None
+    """Of the host, for its jobs alone; None for those that are no other team's."""
+    images: tuple[str, ...] | None = None
+    mount_roots: tuple[Path, ...] | None = None
+    data_hosts: tuple[str, ...] | None = None
+    network: NetworkMode | None = None
+    gang_network: str | None = None
+    """As the site's of the same name; None for the site's."""
+    secret_prefixes: tuple[str, ...] | None = None
+    """The same; Secret blocks whose names begin so are no other team's."""
+
+    @field_validator("uids")
+    @classmethod
+    def _are_nobodys(cls, uids: NumberRange | None) -> NumberRange | None:
+        return uids if uids is None else _uids(uids)
+
+    @field_validator("ports")
+    @classmethod
+    def _are_no_systems(cls, ports: NumberRange | None) -> NumberRange | None:
+        if ports is not None and not NumberRange(1024, 65_535).holds(ports):
+            raise ValueError(f"give ports of 1024 to 65535, not {ports}")
+        return ports
+
+    @field_validator("gang_network")
+    @classmethod
+    def _is_a_network(cls, name: str | None) -> str | None:
+        return name if name is None else _network_name(name)
+
+
+def _network_name(name: str) -> str:
+    if name and _NETWORK.fullmatch(name) is None:
+        raise ValueError("give the name of a network, such as gangs")
+    if name in _NO_MEETING_PLACE:
+        raise ValueError(f"on the network {name} containers do not find each other")
+    return name
+
+
+def _uids(uids: NumberRange) -> NumberRange:
+    if not NumberRange(LEAST_UID, MOST_UID).holds(uids):
+        raise ValueError(
+            f"give uids of {LEAST_UID} to {MOST_UID}, not {uids}: others are the system's"
+        )
+    return uids
 
 
 class ContainerPolicy(BaseModel):
@@ -111,14 +172,36 @@ class ContainerPolicy(BaseModel):
         "none: no job gets any.",
     )
 
+    uids: WrittenRange | None = Field(
+        None,
+        title="Uids",
+        description="Where a site of root takes the uids of teams from, a thousand for each; "
+        "2100000000 to 2146999999, or within the ceiling, when not set.",
+    )
+    teams: Mapping[str, TeamRules] = Field(
+        {}, title="Teams", description="What differs for a team, by its name."
+    )
+
+    @field_validator("uids")
+    @classmethod
+    def _are_nobodys(cls, uids: NumberRange | None) -> NumberRange | None:
+        return uids if uids is None else _uids(uids)
+
     @field_validator("gang_network")
     @classmethod
     def _is_a_network(cls, name: str) -> str:
-        if name and _NETWORK.fullmatch(name) is None:
-            raise ValueError("give the name of a network, such as gangs")
-        if name in _NO_MEETING_PLACE:
-            raise ValueError(f"on the network {name} containers do not find each other")
-        return name
+        return _network_name(name)
+
+    @property
+    def gang_networks(self) -> tuple[str, ...]:
+        """Networks of the engine on which gangs meet, the site's and those of teams."""
+        named = (self.gang_network, *(team.gang_network for team in self.teams.values()))
+        return tuple(sorted({name for name in named if name and name != NetworkMode.HOST}))
+
+    @property
+    def port_ranges(self) -> dict[str, NumberRange]:
+        """Ports of the teams that have their own."""
+        return {team: it.ports for team, it in self.teams.items() if it.ports is not None}
 
     def allows_image(self, image: str) -> bool:
         """Does *image* match one of the patterns? A missing tag counts as ``:latest``."""
@@ -130,9 +213,18 @@ class ContainerPolicy(BaseModel):
             return False
         return any(reference.matches(pattern) for pattern in self.images)
 
-    def refused_secret(self, secrets: Mapping[str, str]) -> InvalidInput | None:
-        """What is wrong with a job's *secrets* (variable → block); None when it may use them."""
+    def refused_secret(self, secrets: Mapping[str, str], team: str = "") -> InvalidInput | None:
+        """What is wrong with the *secrets* of a job of *team* (variable → block); None if nothing.
+
+        What begins as another team's blocks do is that team's alone.
+        """
+        rules = [each for name, each in self.teams.items() if name != team]
+        others = tuple(prefix for each in rules for prefix in each.secret_prefixes or () if prefix)
+        own = self.teams[team].secret_prefixes or () if team in self.teams else ()
         for variable, block in secrets.items():
+            if block.startswith(others) and not block.startswith(tuple(filter(None, own))):
+                allowed = "it is another team's; name a block that your team may use"
+                return InvalidInput(f"secrets.{variable}", block, allowed)
             # An empty prefix would be a hole the size of the site, and stands for nothing here.
             if not any(prefix and block.startswith(prefix) for prefix in self.secret_prefixes):
                 names = " or ".join(f"{prefix}…" for prefix in self.secret_prefixes if prefix)

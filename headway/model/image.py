@@ -84,6 +84,28 @@ class ImageReference:
         return same_place and not self.digest and fnmatchcase(self.tag, str(tag))
 
 
+def pattern_within(pattern: str, bound: str) -> bool:
+    """Does *bound* allow every image that *pattern* allows?
+
+    Each part of *pattern* is compared as it is written: what *bound* lets stand for a star, it
+    lets stand for whatever the star stands for.
+    """
+    registry, repository, tag, digest = _split(pattern)
+    bound_registry, bound_repository, bound_tag, bound_digest = _split(bound)
+    mine, theirs = repository.split("/"), bound_repository.split("/")
+    same_place = (
+        fnmatchcase(registry, bound_registry)
+        and len(mine) == len(theirs)
+        and all(map(fnmatchcase, mine, theirs))
+    )
+    if bound_digest is not None:
+        return same_place and digest is not None and fnmatchcase(digest, bound_digest)
+    if bound_tag in (None, "*"):
+        return same_place
+    named = digest is None and tag not in (None, "*")
+    return same_place and named and fnmatchcase(str(tag), str(bound_tag))
+
+
 def is_image(text: str) -> bool:
     """Is *text* the name of an image?"""
     try:

@@ -10,9 +10,8 @@ from headway.errors import InvalidInput, shown
 from headway.model.document import NOTHING, Document, Path, dotted
 from headway.model.job import TrainingJob
 from headway.model.job_problem import explain
-from headway.model.yaml_document import MAX_DEPTH, read_document
+from headway.model.yaml_document import MAX_DEPTH, MAX_VALUES, read_document
 
-_MAX_VALUES = 20_000
 USUAL_STOP_GRACE_S: float = TrainingJob.model_fields["stop_grace"].default
 """Of a job that says nothing of it, and of one that cannot be read."""
 _EXAMPLE = "give at least name, image and command, each with its value"
@@ -112,8 +111,8 @@ def _check_shape(document: object) -> None:
     while waiting:
         path, value = waiting.pop()
         seen += 1
-        if seen > _MAX_VALUES:
-            raise InvalidInput("job", f"more than {_MAX_VALUES} values", "give fewer")
+        if seen > MAX_VALUES:
+            raise InvalidInput("job", f"more than {MAX_VALUES} values", "give fewer")
         if len(path) > MAX_DEPTH:
             allowed = f"nest at most {MAX_DEPTH} levels deep"
             raise InvalidInput(dotted(path[:2]), "deeper", allowed)

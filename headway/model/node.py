@@ -155,5 +155,7 @@ class NodeReading:
     """Why `gpus` is None, in one line."""
     lost_gpus: Mapping[str, str] = field(default_factory=dict)
     """GPUs that fell off the bus, by uuid, with the cause: they do not come back alone."""
+    closed: str = ""
+    """Why the node starts nothing at this moment, such as bounds that cannot be trusted."""
     run_host_bytes: Mapping[str, int] = field(default_factory=dict)
     """Host memory that this site's containers hold, by run; nothing of those that do not tell."""

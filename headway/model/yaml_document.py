@@ -15,6 +15,7 @@ from ruamel.yaml.error import MarkedYAMLError, StringMark, YAMLError
 from ruamel.yaml.events import AliasEvent
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 from ruamel.yaml.reader import ReaderError
+from ruamel.yaml.scanner import Scanner
 
 from headway.errors import InvalidInput
 from headway.model.document import HIDDEN, Document, Path, Word, dotted
@@ -36,6 +37,8 @@ class WrittenFloat(float):
 
 MAX_TEXT_BYTES = 256 * KIB
 MAX_DEPTH = 20
+MAX_VALUES = 6_000
+"""In one document: what a job has whose lists are all as long as they may be."""
 
 # A number is what JSON calls one. 010, 0x10, 1_000 and .inf stay text: whether
 # they are 8 or 10 is nothing to guess.
@@ -54,7 +57,7 @@ def read_document(text: str | bytes, filename: str) -> Document:
     decoded = _decoded(text, filename)
     yaml = YAML(typ="safe", pure=True)
     yaml.version = "1.2"
-    yaml.Composer = _PlainComposer
+    yaml.Scanner, yaml.Composer = _ShallowScanner, _PlainComposer
     try:
         root = yaml.compose(decoded)
         places: dict[Path, str] = {(): f"{filename}:1"}
@@ -112,10 +115,34 @@ class _Unwanted(MarkedYAMLError):
         super().__init__(None, None, problem, mark)
 
 
+class _ShallowScanner(Scanner):
+    """Stops where brackets or dashes nest too deep.
+
+    The scanner looks a thousand characters ahead for the end of each, before the composer
+    sees the first: a thousand open brackets cost it a second.
+    """
+
+    def fetch_flow_collection_start(self, *args: Any, **more: Any) -> None:
+        """An opening bracket."""
+        self._check_depth(len(self.flow_context))
+        super().fetch_flow_collection_start(*args, **more)
+
+    def add_indent(self, column: int) -> bool:
+        """A line that begins further to the right."""
+        self._check_depth(len(self.indents))
+        return bool(super().add_indent(column))
+
+    def _check_depth(self, depth: int) -> None:
+        if depth >= MAX_DEPTH:
+            problem = f"nest at most {MAX_DEPTH} levels deep"
+            raise _Unwanted(problem, self.reader.get_mark())
+
+
 class _PlainComposer(Composer):
     """Builds the tree, and stops at the first thing that is not plain data."""
 
     depth = 0
+    seen = 0
 
     def compose_node(self, parent: Any, index: Any) -> Any:
         """One node and what is below it."""
@@ -126,6 +153,9 @@ class _PlainComposer(Composer):
             raise _Unwanted("write values without ! tags", event.start_mark)
         if self.depth >= MAX_DEPTH:
             raise _Unwanted(f"nest at most {MAX_DEPTH} levels deep", event.start_mark)
+        self.seen += 1
+        if self.seen > MAX_VALUES:
+            raise _Unwanted(f"give at most {MAX_VALUES:,} values", event.start_mark)
         self.depth += 1
         node = super().compose_node(parent, index)
         self.depth -= 1

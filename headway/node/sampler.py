@@ -38,6 +38,7 @@ class Sampler:
         self._minute: list[TelemetryPoint] = []
         self._unwritten: list[TelemetryPoint] = []
         self._owners: tuple[dict[int, str], dict[str, int]] = ({}, {})
+        self._closed = ""
         self._gpu_pids: set[int] = set()
 
     def tick(self) -> NodeReading:
@@ -51,6 +52,7 @@ class Sampler:
         # A process that has just begun on a GPU would count as foreign without its owner.
         if self._ticks % _OWNERS_EVERY == 0 or not pids <= self._gpu_pids:
             self._owners = owners(self._site)
+            self._closed = self._site.why_closed()
         self._gpu_pids = pids
         self._ticks += 1
         points = points_of(reading, self._owners[0])
@@ -61,7 +63,7 @@ class Sampler:
             self._minute = []
         if self._ticks % _WRITE_EVERY == 0:
             self._write(len(points))
-        return with_owners(reading, *self._owners)
+        return with_owners(reading, *self._owners, closed=self._closed)
 
     def _write(self, series: int) -> None:
         try:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from headway.model.lease import Lease
 from headway.policy.fit import Ask, Headroom
-from headway.policy.room import NOTHING, Occupant, Promise
+from headway.policy.room import NOTHING, Occupant, Reservation
 
 
 class Place(NamedTuple):
@@ -47,20 +47,20 @@ class Board:
             node.disk_bytes += ask.disk_bytes
 
     def refresh(self, now_s: float, overrun_frac: float) -> None:
-        """Forget all promises; expect those who outlived their prediction to go on for a while."""
+        """Forget all reservations; expect those who outlived their prediction to go on a while."""
         for node in self.nodes:
             for room in (node.host, *node.gpus):
-                if room.promises:
-                    room.promises.clear()
+                if room.reservations:
+                    room.reservations.clear()
                 if any(one.predicted_end_s <= now_s for one in room.occupants):
                     room.outlived(now_s, overrun_frac)
 
-    def promise(self, ask: Ask, places: Sequence[Place], start_s: float) -> None:
+    def reserve(self, ask: Ask, places: Sequence[Place], start_s: float) -> None:
         """Hold *places* back for *ask* from *start_s* for its predicted time."""
         end_s = start_s + ask.high_s
         for place in places:
             for room, need in self.nodes[place.node].rooms_for(ask, place.gpus):
-                room.promises.append(Promise(start_s, end_s, need))
+                room.reservations.append(Reservation(start_s, end_s, need))
 
     def place_of(self, node: int, lease: Lease) -> Place:
         """Where *lease* of that node is, by the GPUs that can be read now."""
@@ -70,11 +70,11 @@ class Board:
         )
 
     def has_room(self, ask: Ask) -> bool:
-        """Would *ask* fit now if there were no promises?"""
+        """Would *ask* fit now if there were no reservations?"""
         return sum(node.fits(ask) for node in self.nodes) >= ask.nodes
 
     def place_now(self, ask: Ask, now_s: float) -> tuple[Place, ...]:
-        """Where *ask* may start now without delaying a promise; empty when nowhere.
+        """Where *ask* may start now without delaying a reservation; empty when nowhere.
 
         Best fit: beside others on the GPU that is left with the least memory,
         else on the node with the fewest empty GPUs, so that whole nodes stay
@@ -98,9 +98,9 @@ class Board:
         return tuple(Place(at, gpus) for _, at, gpus in sorted(found)[: ask.nodes])
 
     def earliest(self, ask: Ask, now_s: float) -> tuple[float, tuple[Place, ...]]:
-        """The earliest start of *ask* by the predicted ends, all promises kept; infinite if none.
+        """The earliest start of *ask* by predicted ends, all reservations kept; infinite if none.
 
-        Looked for where a GPU opens or a promise ends: there is no start
+        Looked for where a GPU opens or a reservation ends: there is no start
         between these. The search is bounded by the size of the board.
         """
         opens = [self._opens(node, ask, now_s) for node in self.nodes]
@@ -145,7 +145,7 @@ class Board:
             least_s = host_s
         if least_s == math.inf:
             return []
-        ends = {p.end_s for room in (node.host, *node.gpus) for p in room.promises}
+        ends = {p.end_s for room in (node.host, *node.gpus) for p in room.reservations}
         # Ports are not predicted: a port is taken to be free with its run's end.
         later = {time_s for time_s in (*times, *ends) if least_s < time_s < math.inf}
         return [least_s, *sorted(later)]
@@ -160,7 +160,7 @@ def _choose(
     need = ask.gpu
     fitting: list[tuple[bool, int, int]] = []
     for at, room in node.suitable(ask):
-        if room.fits_now(need) and (not room.promises or room.fits_during(need, now_s, end_s)):
+        if room.fits_now(need) and (not room.reservations or room.fits_during(need, now_s, end_s)):
             fitting.append((not room.occupants, room.free_bytes, at))
     if len(fitting) < ask.gpus:
         return None

@@ -5,7 +5,7 @@ The same function serves the workers' plan and the replay.
 
 import enum
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from headway.model.node import is_of_type
@@ -22,8 +22,6 @@ class Hold(enum.StrEnum):
     """It does not fit beside those who run and what is promised to runs ahead of it."""
     QUOTA = "quota"
     """Its team has as much as it may have."""
-    BARRIER = "barrier"
-    """A run before it has been overtaken as often as may be: nobody passes."""
 
 
 class Quota(enum.Enum):
@@ -73,8 +71,6 @@ class Outcome:
     reserved: tuple[Place, ...] = ()
     preempts: tuple[Runner, ...] = ()
     """Running runs that must stop for it; those that are stopping already are among them."""
-    barrier: Ask | None = None
-    """The run that nobody passes, for `Hold.BARRIER`."""
 
 
 @dataclass(slots=True)
@@ -85,20 +81,14 @@ class _Decision:
     now_s: float
     settings: PolicySettings
     held: dict[str, Held]
-    most_overtaken: list[Ask]
     runners: list[Runner]
     reservations: int = 0
-    passed: dict[str, int] = field(default_factory=dict)
-    """By run of these: later runs that start before it in this decision."""
     infeasible: list[Ask] = field(default_factory=list)
     """Asks that found no place: as long as the board only fills, no larger one does."""
 
     def outcome(self, ask: Ask) -> Outcome:
         if not self.quota_left(ask):
             return Outcome(ask, hold=Hold.QUOTA)
-        barrier = self.barrier(ask)
-        if barrier is not None:
-            return Outcome(ask, hold=Hold.BARRIER, barrier=barrier)
         places = self.place(ask)
         if places:
             return self.start(ask, places)
@@ -109,7 +99,7 @@ class _Decision:
             outcome.reserved_s, outcome.reserved = self.board.earliest(ask, self.now_s)
             if outcome.reserved:
                 self.reservations += 1
-                self.board.promise(ask, outcome.reserved, outcome.reserved_s)
+                self.board.reserve(ask, outcome.reserved, outcome.reserved_s)
         return outcome
 
     def preempt(self, outcome: Outcome) -> bool:
@@ -119,7 +109,7 @@ class _Decision:
             return False
         outcome.preempts, outcome.reserved, outcome.reserved_s = gone, places, self.now_s
         self.runners = [one for one in self.runners if one not in gone]
-        self.board.promise(outcome.ask, places, self.now_s)
+        self.board.reserve(outcome.ask, places, self.now_s)
         return True
 
     def quota_left(self, ask: Ask) -> bool:
@@ -127,16 +117,6 @@ class _Decision:
             return True
         held = self.held.get(ask.team) or Held()
         return held.exceeded(ask, self.settings.team(ask.team)) is None
-
-    def barrier(self, ask: Ask) -> Ask | None:
-        """The run that *ask* must not overtake any more, if there is one."""
-        for first in self.most_overtaken:
-            times = first.overtaken + self.passed.get(first.run_id, 0)
-            if times < self.settings.overtake_bound or not _overtakes(ask, first):
-                continue
-            if self.quota_left(first):
-                return first
-        return None
 
     def place(self, ask: Ask) -> tuple[Place, ...]:
         if any(_no_smaller(ask, other) for other in self.infeasible):
@@ -149,17 +129,12 @@ class _Decision:
     def start(self, ask: Ask, places: tuple[Place, ...]) -> Outcome:
         self.board.enter(ask, places, self.now_s)
         self.held.setdefault(ask.team, Held()).add(ask)
-        self.most_overtaken = [one for one in self.most_overtaken if one is not ask]
-        for one in self.most_overtaken:
-            if _overtakes(ask, one):
-                self.passed[one.run_id] = self.passed.get(one.run_id, 0) + 1
         return Outcome(ask, start=places)
 
 
 def decide(
     board: Board,
     front: Sequence[Ask],
-    most_overtaken: Sequence[Ask],
     held: Mapping[str, Held],
     *,
     now_s: float,
@@ -173,11 +148,9 @@ def decide(
     them, and is not killed for it.
 
     Args:
-        board: Who is where. Those who start are entered; promises are left
+        board: Who is where. Those who start are entered; reservations are left
             on it until the next decision.
         front: The first `window` runs of the queue, in order.
-        most_overtaken: Waiting runs that may reach `overtake_bound` in this decision:
-            those overtaken at least `overtake_bound - window` times.
         held: What each team's running runs hold. Not changed.
         now_s: The time of the decision.
         settings: The knobs.
@@ -187,33 +160,18 @@ def decide(
         One outcome for each of *front*, in its order.
     """
     board.refresh(now_s, settings.overrun_frac)
-    # A run that no open node could ever hold must not keep the others from starting.
-    possible = [one for one in most_overtaken if board.earliest(one, now_s)[0] < math.inf]
     making = _Decision(
         board,
         now_s,
         settings,
         {team: replace(one) for team, one in held.items()},
-        possible,
         list(runners),
     )
     return [making.outcome(ask) for ask in front]
 
 
-def most_overtaken(waiting: Iterable[Ask], settings: PolicySettings) -> list[Ask]:
-    """Those of *waiting* that may reach `overtake_bound` in one decision, oldest first."""
-    near = settings.overtake_bound - settings.window
-    found = (one for one in waiting if one.overtaken >= near)
-    return sorted(found, key=lambda ask: (ask.submitted_s, ask.run_id))
-
-
 def _above(value: int, limit: int | None) -> bool:
     return limit is not None and value > limit
-
-
-def _overtakes(ask: Ask, other: Ask) -> bool:
-    later = (ask.submitted_s, ask.run_id) > (other.submitted_s, other.run_id)
-    return later and ask.priority <= other.priority
 
 
 def _no_smaller(ask: Ask, other: Ask) -> bool:

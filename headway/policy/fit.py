@@ -7,7 +7,8 @@ import enum
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import UTC, datetime
+from statistics import NormalDist
 from typing import Any
 
 from headway.model.lease import Demand, Sharing
@@ -15,6 +16,15 @@ from headway.model.node import is_of_type
 from headway.model.run import Span
 from headway.policy.room import NOTHING, ROUNDING, Need, Room
 from headway.policy.settings import PolicySettings
+
+_END_OF_TIME_S = datetime(9999, 1, 1, tzinfo=UTC).timestamp()
+"""No date lies much beyond."""
+_Z90 = NormalDist().inv_cdf(0.9)
+
+
+def moment(time_s: float) -> datetime:
+    """A time in seconds as a date; the last one for all that lies behind it."""
+    return datetime.fromtimestamp(min(time_s, _END_OF_TIME_S), UTC)
 
 
 @dataclass(slots=True, eq=False)
@@ -34,6 +44,8 @@ class Ask:
     """Predicted runtime, median."""
     high_s: float
     """Predicted runtime, upper quantile."""
+    limit_s: float = math.inf
+    """Its time limit: it is ended then."""
     host: Need = NOTHING
     nodes: int = 1
     """Above 1: a gang, which starts on all of them or not at all."""
@@ -46,15 +58,26 @@ class Ask:
     team: str = ""
     priority: int = 0
     """Larger goes first."""
-    overtaken: int = 0
-    """Later runs of at most its priority that have started while it could have had its turn."""
-    long_waited: bool = False
-    """Has waited so long that it goes to the front of its priority; see `order.waited_long`."""
+    tag: float | None = None
+    """Its place in the order: see `policy.order`. None until it has one."""
+    promised_s: float | None = None
+    """By when it is promised to start: see `policy.promise`. None until it may start."""
 
     @property
-    def work_s(self) -> float:
-        """Predicted GPU-seconds; a run without GPUs counts as one."""
-        return self.median_s * max(1, self.gpus) * self.nodes
+    def mean_s(self) -> float:
+        """Predicted runtime, mean: that of a log-normal one with this median and upper quantile.
+
+        It is no more than the time limit, or than the upper quantile where there is none. Work is
+        summed up by means: few long runs are most of it, and a median does not see them.
+        """
+        sd = math.log(self.high_s / self.median_s) / _Z90
+        most_s = self.high_s if math.isinf(self.limit_s) else max(self.limit_s, self.median_s)
+        return min(self.median_s * math.exp(sd * sd / 2), most_s)
+
+    @property
+    def mean_work_s(self) -> float:
+        """Predicted GPU-seconds, mean; a run without GPUs counts as one."""
+        return self.mean_s * max(1, self.gpus) * self.nodes
 
     @property
     def share(self) -> float:
@@ -77,6 +100,11 @@ class WaitingRun(Ask):
     """How long it is expected to run, for what people are told; None when nothing is known."""
     name: str = ""
     """What people call it."""
+
+    @property
+    def promised_at(self) -> datetime | None:
+        """By when it is promised to start."""
+        return None if self.promised_s is None else moment(self.promised_s)
 
     @classmethod
     def of(

@@ -57,6 +57,7 @@ def compute_headroom(
         ),
         load=sum(lease.cpus for lease in leases),
         occupants=sorted(occupant for _, occupant in held),
+        is_host=True,
     )
     return Headroom(
         node.name,
@@ -69,7 +70,7 @@ def compute_headroom(
         disk_bytes=math.inf
         if reading is None
         else reading.host.disk_free_bytes - sum(lease.disk_bytes for lease in leases),
-        closed=closed_reason(node),
+        closed=closed_reason(node) or (reading.closed if reading is not None else ""),
         gpu_error=reading.gpu_error if reading is not None and reading.gpus is None else "",
         lost_gpus=lost_gpus(node, reading),
         utilisation_limit=utilisation_limit,

@@ -107,7 +107,7 @@ class Outlook:
         # Of one that has outlived what was expected of it nothing better is known.
         rough = Variance.of(Span(now_s, start_s, 2 * start_s - now_s))
         variance = self._variances.get(start_s, rough)
-        self._board.promise(replace(ask, high_s=takes_s), places, start_s)
+        self._board.reserve(replace(ask, high_s=takes_s), places, start_s)
         self._note(places, name, start_s + takes_s, variance.plus(own))
         earliest_s = max(now_s, start_s - math.sqrt(variance.sooner))
         return Expected(earliest_s, start_s, start_s + math.sqrt(variance.later))
@@ -154,6 +154,16 @@ def around(
     if last - first < _A_MINUTE:
         return said
     return f"{said} ({_clock(first, expected)}–{_clock(last, expected)})"
+
+
+def promise_text(promised: datetime | None, now: datetime) -> str:
+    """The end of a sentence about a run that waits: what it was promised, by *now*'s time zone."""
+    if promised is None:
+        return ""
+    when = f"{_clock(promised.astimezone(now.tzinfo), now)} {now:%Z}".rstrip()
+    if promised > now:
+        return f"; promised to start by {when}"
+    return f"; was promised to start by {when}: it goes first now"
 
 
 def _clock(moment: datetime, beside: datetime) -> str:

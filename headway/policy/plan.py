@@ -1,23 +1,19 @@
 """The plan of a pool: the same on every worker that computes it from the same rows."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import datetime
 
 from headway.errors import shown
 from headway.model.lease import Admit, Wait
 from headway.policy.admission import admit
-from headway.policy.decide import Held, decide, most_overtaken
-from headway.policy.fit import WaitingRun
-from headway.policy.order import bands, due_first
-from headway.policy.outlook import Expected, around
+from headway.policy.decide import Held, decide
+from headway.policy.fit import WaitingRun, moment
+from headway.policy.outlook import Expected, around, promise_text
 from headway.policy.pool import NodeView, Pool, RunningRun
 from headway.policy.reasons import explain
 from headway.policy.settings import PolicySettings
-
-_END_OF_TIME_S = datetime(9999, 1, 1, tzinfo=UTC).timestamp()
-"""No date lies much beyond."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,16 +51,18 @@ class Stay:
     """Why nobody can say when it starts, where it is for a run of unknown length."""
     reserved: tuple[str, ...] = ()
     """Nodes of which room is held back for it; empty without a reservation."""
+    promised_at: datetime | None = None
+    """By when it was promised to start; None until its quota lets it start."""
 
     def sentence(self) -> str:
         """Why it waits, its place, and when it may start: the state's message on its page."""
         said = f"{self.wait.reason}; number {self.position} in the queue"
         if self.unknown:
-            return f"{said}, start not known: {self.unknown}"
-        if self.expected_at is None:
-            return said
-        when = around(self.earliest_at, self.expected_at, self.latest_at, self.said_at)
-        return f"{said}, expected to start {when} UTC"
+            said = f"{said}, start not known: {self.unknown}"
+        elif self.expected_at is not None:
+            when = around(self.earliest_at, self.expected_at, self.latest_at, self.said_at)
+            said = f"{said}, expected to start {when} UTC"
+        return said + promise_text(self.promised_at, self.said_at)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,33 +84,28 @@ class Plan:
 
 def plan(
     nodes: Sequence[NodeView],
-    waiting: Sequence[WaitingRun],
+    front: Sequence[WaitingRun],
     running: Sequence[RunningRun],
     *,
     now: datetime,
     settings: PolicySettings,
-    usage: Mapping[str, float] | None = None,
 ) -> Plan:
     """Plan for one pool.
 
-    It depends on the values only, not on the order of the rows.
+    It depends on the values only, not on the order of nodes and running runs.
 
     Args:
         nodes: Every node of the pool.
-        waiting: The line, in any order. Only its first `window` runs are planned for.
+        front: The first runs of the queue, in its order: see `Queue.front`.
         running: The runs that the leases belong to; a lease whose run is not
             among them counts, but is never preempted nor held against a quota.
         now: The time of the rows, aware: the database's, the same for all workers.
         settings: The knobs.
-        usage: Decayed GPU-seconds of the teams; see `order.interval_usage`.
 
     Returns:
         What becomes of the first runs of the queue.
     """
     pool, now_s = Pool(nodes, running, settings), now.timestamp()
-    names = [*(one.team for one in waiting), *(one.team for one in running)]
-    teams = dict.fromkeys(names, 0.0) | dict(usage or {})
-    front = due_first(waiting, bands(teams, settings), settings)[: settings.window]
     board = pool.board()
     runners = pool.runners(board)
     held: dict[str, Held] = {}
@@ -121,7 +114,6 @@ def plan(
     outcomes = decide(
         board,
         front,
-        most_overtaken(waiting, settings),
         held,
         now_s=now_s,
         settings=settings,
@@ -137,7 +129,9 @@ def plan(
         else:
             wait = explain(outcome, board, held, settings=settings)
             reserved = tuple(board.nodes[place.node].name for place in outcome.reserved)
-            stay = Stay(run.run_id, position, wait, now, reserved=reserved)
+            stay = Stay(
+                run.run_id, position, wait, now, reserved=reserved, promised_at=run.promised_at
+            )
             entries.append(_until(stay, expected))
     preempts = (
         Preempt(one.ask.run_id, outcome.ask.run_id)
@@ -157,11 +151,7 @@ def _until(stay: Stay, expected: Expected) -> Stay:
         return stay
     return replace(
         stay,
-        expected_at=_moment(expected.expected_s),
-        earliest_at=_moment(expected.earliest_s),
-        latest_at=_moment(expected.latest_s),
+        expected_at=moment(expected.expected_s),
+        earliest_at=moment(expected.earliest_s),
+        latest_at=moment(expected.latest_s),
     )
-
-
-def _moment(time_s: float) -> datetime:
-    return datetime.fromtimestamp(min(time_s, _END_OF_TIME_S), UTC)

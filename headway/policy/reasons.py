@@ -26,13 +26,6 @@ def explain(
         return Wait(Resource.TURN, f"starts when {names}, of a lower priority, has stopped")
     if outcome.hold is Hold.QUOTA:
         return _quota(ask, held.get(ask.team, Held()), settings)
-    if outcome.hold is Hold.BARRIER and outcome.barrier is not None:
-        first = outcome.barrier
-        return Wait(
-            Resource.TURN,
-            f"waits behind run {first.run_id}, which at least {first.overtaken} later runs "
-            f"have passed; more than {settings.overtake_bound} may not",
-        )
     if board.has_room(ask):
         return Wait(Resource.TURN, "would fit now, but would delay runs ahead of it")
     return _no_room(ask, board)

@@ -39,9 +39,14 @@ class Occupant(NamedTuple):
     """What was predicted at its start; `end_s` is later once it has outlived that."""
     need: Need
 
+    @property
+    def has_outlived(self) -> bool:
+        """It runs for longer than was predicted."""
+        return self.end_s > self.predicted_end_s
 
-class Promise(NamedTuple):
-    """Part of a room that a reservation will take."""
+
+class Reservation(NamedTuple):
+    """Part of a room that is held back for a run which starts later."""
 
     start_s: float
     end_s: float
@@ -63,22 +68,31 @@ class Room:
     """Somebody outside headway is in it: not to be given whole."""
     occupants: list[Occupant] = field(default_factory=list)
     """By end, soonest first."""
-    promises: list[Promise] = field(default_factory=list)
+    reservations: list[Reservation] = field(default_factory=list)
     index: int = 0
     """A GPU's number on its node, for people."""
     product: str = ""
     """A GPU's product name."""
     uuid: str = ""
     """A GPU's."""
+    is_host: bool = False
 
     def copy(self) -> "Room":
         """The same room, to try something out."""
-        return replace(self, occupants=list(self.occupants), promises=list(self.promises))
+        return replace(self, occupants=list(self.occupants), reservations=list(self.reservations))
 
     @property
     def taken_whole(self) -> bool:
         """One run has it alone."""
         return bool(self.occupants) and self.occupants[0].need.whole
+
+    @property
+    def left_alone(self) -> bool:
+        """One who is on this GPU runs for longer than was predicted: others would slow it further.
+
+        Few long runs keep the large ones waiting, and nobody knows beforehand which these are.
+        """
+        return not self.is_host and any(one.has_outlived for one in self.occupants)
 
     @property
     def idle(self) -> bool:
@@ -119,29 +133,29 @@ class Room:
         self.occupants.sort()
 
     def fits_now(self, need: Need) -> bool:
-        """Does *need* fit beside those who are in the room, promises aside?"""
+        """Does *need* fit beside those who are in the room, reservations aside?"""
         if need.whole:
             return self.idle and self.whole_bytes >= need.memory_bytes
         if self.free_bytes < need.memory_bytes:
             return False
         if self.load + need.load > self.load_limit + ROUNDING:
             return False
-        return not self.taken_whole
+        return not self.taken_whole and not self.left_alone
 
     def fits_during(self, need: Need, start_s: float, end_s: float) -> bool:
-        """Does *need* fit from *start_s* to *end_s* with all promises kept?
+        """Does *need* fit from *start_s* to *end_s* with all reservations kept?
 
-        Nobody enters but by a promise, so the room is fullest at the start or
-        where a promise begins.
+        Nobody enters but by a reservation, so the room is fullest at the start or
+        where a reservation begins.
         """
         if not self._fits_at(need, start_s):
             return False
-        for promise in self.promises:
-            if promise.start_s >= end_s or promise.end_s <= start_s:
+        for reservation in self.reservations:
+            if reservation.start_s >= end_s or reservation.end_s <= start_s:
                 continue
-            if need.whole or promise.need.whole:
+            if need.whole or reservation.need.whole:
                 return False
-            if promise.start_s > start_s and not self._fits_at(need, promise.start_s):
+            if reservation.start_s > start_s and not self._fits_at(need, reservation.start_s):
                 return False
         return True
 
@@ -154,12 +168,12 @@ class Room:
             free_bytes += occupant.need.memory_bytes
             load -= occupant.need.load
             left -= 1
-        for promise in self.promises:
-            if promise.start_s <= at_s < promise.end_s:
-                if need.whole or promise.need.whole:
+        for reservation in self.reservations:
+            if reservation.start_s <= at_s < reservation.end_s:
+                if need.whole or reservation.need.whole:
                     return False
-                free_bytes -= promise.need.memory_bytes
-                load += promise.need.load
+                free_bytes -= reservation.need.memory_bytes
+                load += reservation.need.load
         if need.whole:
             return left == 0 and not self.foreign and self.whole_bytes >= need.memory_bytes
         if free_bytes < need.memory_bytes or (left and self.occupants[-1].need.whole):
@@ -167,7 +181,7 @@ class Room:
         return load + need.load <= self.load_limit + ROUNDING
 
     def opens_at(self, need: Need, now_s: float) -> float:
-        """The earliest time at which *need* fits, promises aside; infinite when it never does."""
+        """The earliest time at which *need* fits, reservations aside; infinite if it never does."""
         if self.fits_now(need):
             return now_s
         if need.whole:

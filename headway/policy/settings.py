@@ -90,31 +90,15 @@ class PolicySettings:
     """Runs from the front of the queue that one decision considers; bounds its cost."""
     reservations: int = 2
     """Runs that cannot start and are promised their earliest start in one decision."""
-    patience: float = 1000.0
-    """Waiting, in predicted GPU-times of the run itself, after which newcomers stay behind it."""
-    overtake_limit: int = 10_000
-    """Later runs that may start before a waiting one until it goes to the front of its
-    priority, with a reservation."""
-    long_wait: float = 0.6
-    """Waiting, against what a first-come queue of the same work would make a newcomer wait, after
-    which a run goes to the front of its priority unless it then keeps smaller ones waiting."""
-    longest_wait: float = 2.7
-    """The same, after which it goes to the front in any case."""
-    yield_frac: float = 0.03
-    """A run that has waited long lets much smaller ones go first that have waited this part of
-    its own wait."""
-    overtake_bound: int = 20_000
-    """Later runs that may start before a waiting one in any case; then nobody passes it."""
+    promise_factor: float = 1.5
+    """A run is promised to start by when a first-come queue would have done its work, times this.
+    Smaller: large runs start sooner, and the mean wait is longer."""
     utilisation_limit: float = 1.0
     """Largest sum of utilisations of runs that share a GPU."""
     overrun_frac: float = 0.25
     """A run that outlives its prediction is expected to need this part of its time again."""
     unknown_runtime_s: float = DAY_S
     """Taken for the runtime of a run of which nothing is known."""
-    fair_share_half_life_s: float = 7 * DAY_S
-    """Age at which a GPU-second counts half against its team."""
-    fair_share_step: float = 1.25
-    """Teams whose use of their share differs by less than this factor count as equal; above 1."""
     on_silent_failure: OnSilentFailure = OnSilentFailure.WARN
     """For a GPU that is held and not used, memory over the grant and a GPU that was lost."""
     silent_after_s: float = 300.0
@@ -125,14 +109,14 @@ class PolicySettings:
     """By name; a team that is not listed has weight 1 and no quota."""
 
     def __post_init__(self) -> None:
-        for name in ("window", "reservations", "overtake_limit", "overtake_bound"):
+        for name in ("window", "reservations"):
             if not 1 <= getattr(self, name) <= MOST_RUNS:
                 raise InvalidInput(name, getattr(self, name), f"give 1 to {MOST_RUNS}")
         for name, most in (
             ("utilisation_limit", MOST_RUNS),
             ("overrun_frac", MOST_RUNS),
             ("unknown_runtime_s", MOST_S),
-            ("fair_share_half_life_s", MOST_S),
+            ("promise_factor", MOST_RUNS),
         ):
             if not 0 < getattr(self, name) <= most:
                 allowed = f"give a number above 0 and at most {most:g}"
@@ -143,17 +127,9 @@ class PolicySettings:
                 self.silent_after_s,
                 f"give {LEAST_SILENT_S:g} to {MOST_SILENT_S:g}",
             )
-        for name in ("silent_grace_s", "patience", "long_wait", "longest_wait", "yield_frac"):
-            if not getattr(self, name) >= 0:
-                raise InvalidInput(name, getattr(self, name), "give a number of at least 0")
-        if self.overtake_bound < self.overtake_limit:
-            raise InvalidInput(
-                "overtake_bound",
-                self.overtake_bound,
-                f"give at least the overtake_limit, {self.overtake_limit}",
-            )
-        if not self.fair_share_step > 1:
-            raise InvalidInput("fair_share_step", self.fair_share_step, "give a number above 1")
+        if not self.silent_grace_s >= 0:
+            allowed = "give a number of at least 0"
+            raise InvalidInput("silent_grace_s", self.silent_grace_s, allowed)
 
     def team(self, name: str) -> TeamSettings:
         """The settings of team *name*; the default where it is not listed."""

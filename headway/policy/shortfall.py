@@ -86,6 +86,8 @@ def _gpus(ask: Ask, nodes: Sequence[Headroom]) -> Wait:
         f"needs {ask.gpus} GPU(s) with room for its utilisation of {ask.gpu.load:.0%}; "
         f"{have} on {where} have it (limit {room.load_limit:.0%})"
     )
+    if alone := sum(room.left_alone for room, _ in rooms):
+        text += f"; {alone} take(s) nobody beside a run that lasts longer than was predicted"
     return Wait(Resource.GPUS, text)
 
 

@@ -3,30 +3,15 @@
 import heapq
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
 
 from headway.errors import InvalidInput
 from headway.policy.board import Board, Place
 from headway.policy.fit import Ask, Headroom
 from headway.policy.room import Need, Room
+from headway.replay.history import Told
+from headway.replay.pair_speeds import shared_speed
 from headway.replay.trace_jobs import GpuSharing, TraceJob
 from headway.units import format_size
-
-# Speed of jobs that share a GPU against the sum of their utilisations alone:
-# rounded from published pair measurements.
-_CURVE = ((0.8, 1.0), (1.0, 0.96), (1.2, 0.90), (1.4, 0.84), (1.6, 0.77), (1.8, 0.70))
-
-
-def shared_speed(utilisation_frac: float, jobs: int) -> float:
-    """Speed of each of *jobs* on one GPU, 1 for a job alone; the curve's points joined by lines."""
-    if jobs < 2 or utilisation_frac <= _CURVE[0][0]:
-        return 1.0
-    if utilisation_frac > _CURVE[-1][0]:
-        return 1.26 / utilisation_frac
-    for (left, fast), (right, slow) in pairwise(_CURVE):
-        if utilisation_frac <= right:
-            return fast + (slow - fast) * (utilisation_frac - left) / (right - left)
-    raise AssertionError(utilisation_frac)  # the curve covers all that is left
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +30,7 @@ class Shape:
             [
                 Headroom(
                     f"node-{at}",
-                    Room(0, 0.0, 0),
+                    Room(0, 0.0, 0, is_host=True),
                     [Room(memory, utilisation_limit, memory) for _ in range(self.gpus)],
                 )
                 for at in range(self.nodes)
@@ -71,16 +56,8 @@ class Job:
     """Number of its latest end event; earlier ones do not count."""
 
 
-def to_job(
-    row: TraceJob, number: int, shape: Shape, sharing: GpuSharing, utilisation_limit: float
-) -> Job:
-    """*row* as a job that asks for GPUs of a cluster of *shape*.
-
-    More GPUs than a node has make a gang. Only jobs of one GPU share.
-
-    Raises:
-        InvalidInput: The cluster could never hold it.
-    """
+def check_size(row: TraceJob, shape: Shape) -> None:
+    """Raise `InvalidInput` for a job that the cluster could never hold."""
     if row.gpus > shape.nodes * shape.gpus:
         raise InvalidInput(
             "gpus",
@@ -95,12 +72,27 @@ def to_job(
             f"job {row.job_id} needs more than a GPU of {format_size(shape.gpu_memory_bytes)}; "
             "give more --gpu-memory",
         )
+
+
+def to_job(
+    row: TraceJob,
+    number: int,
+    told: Told,
+    *,
+    shape: Shape,
+    sharing: GpuSharing,
+    utilisation_limit: float,
+) -> Job:
+    """*row* as a job that asks for GPUs of a cluster of *shape*, by what is *told* of it.
+
+    More GPUs than a node has make a gang. Only jobs of one GPU share.
+    """
     nodes = -(-row.gpus // shape.gpus)
     if sharing is GpuSharing.WHOLE or row.gpus > 1:
         need = Need(shape.gpu_memory_bytes, 0.0, whole=True)
     else:
         by_load = sharing is GpuSharing.HEADWAY
-        load = min(row.gpu_util_frac, utilisation_limit) if by_load else 0.0
+        load = min(told.gpu_util_frac, utilisation_limit) if by_load else 0.0
         need = Need(row.gpu_memory_bytes, load)
     ask = Ask(
         # Numbered in the order of submission, which breaks ties.
@@ -108,8 +100,9 @@ def to_job(
         submitted_s=row.submit_s,
         gpus=-(-row.gpus // nodes),
         gpu=need,
-        median_s=row.median_s,
-        high_s=row.high_s,
+        median_s=told.median_s,
+        high_s=told.high_s,
+        limit_s=row.limit_s,
         nodes=nodes,
         team=row.team,
     )
@@ -172,8 +165,9 @@ class Cluster:
 
     def _retime(self, there: list[Job]) -> None:
         """The jobs on one GPU go at a new speed from now on."""
-        speed = shared_speed(sum(job.trace.gpu_util_frac for job in there), len(there))
         for job in there:
+            others = [each.trace.gpu_util_frac for each in there if each is not job]
+            speed = shared_speed(job.trace.gpu_util_frac, others)
             if job.speed == speed:
                 continue
             job.left_s -= (self.now_s - job.since_s) * job.speed

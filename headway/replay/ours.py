@@ -5,57 +5,41 @@ from dataclasses import dataclass, field
 from headway.policy.board import Board
 from headway.policy.decide import Held, Outcome, decide
 from headway.policy.fit import Ask
-from headway.policy.order import DecayedUsage, first_come_wait_s
+from headway.policy.order import VirtualTime
+from headway.policy.promise import PoolTotals
+from headway.policy.queue import Queue
 from headway.policy.settings import PolicySettings
-from headway.replay.queue import ReplayQueue
 
 
 @dataclass(slots=True)
 class Headway:
-    """Keeps what the ledger keeps on a site: the queue, the teams' use, what they hold."""
+    """Keeps what the ledger keeps on a site: the queue, and what the teams hold."""
 
     settings: PolicySettings
-    line: ReplayQueue = field(init=False)
-    usage: DecayedUsage = field(init=False)
+    gpus: int
+    queue: Queue[Ask] = field(init=False)
     held: dict[str, Held] = field(default_factory=dict)
-    running: dict[str, tuple[int, float]] = field(default_factory=dict)
-    """GPUs and predicted end of each run."""
 
     def __post_init__(self) -> None:
-        self.line = ReplayQueue(self.settings)
-        self.usage = DecayedUsage(self.settings.fair_share_half_life_s)
+        virtual = VirtualTime(self.settings, self.gpus)
+        self.queue = Queue(self.settings, PoolTotals(gpus=self.gpus), virtual)
 
     def add(self, ask: Ask) -> None:
         """*ask* joins the queue."""
-        self.line.add(ask)
-        self.usage.used.setdefault(ask.team, 0.0)
+        self.queue.add(ask, ask.submitted_s)
 
     def ended(self, ask: Ask, now_s: float) -> None:
         """The run of *ask* has ended."""
-        self.usage.change(ask.team, -ask.share, now_s)
+        self.queue.virtual.advance(now_s)
+        self.queue.end(ask)
         self.held[ask.team].add(ask, -1)
-        del self.running[ask.run_id]
 
     def decide(self, board: Board, now_s: float) -> list[Outcome]:
         """The runs of the front of the queue that start now."""
-        self.usage.advance(now_s)
-        gpus = sum(len(node.gpus) for node in board.nodes)
-        work_s = self.line.sorted.work_s
-        first_come_s = first_come_wait_s(work_s, self.running.values(), gpus, now_s)
-        front = self.line.front(self.usage.used, first_come_s, now_s)
-        outcomes = decide(
-            board,
-            front,
-            self.line.near_bound(),
-            self.held,
-            now_s=now_s,
-            settings=self.settings,
-        )
+        front = self.queue.front(now_s)
+        outcomes = decide(board, front, self.held, now_s=now_s, settings=self.settings)
         started = [outcome for outcome in outcomes if outcome.start]
         for outcome in started:
-            ask = outcome.ask
-            self.line.remove(ask)
-            self.running[ask.run_id] = (ask.gpus * ask.nodes, now_s + ask.high_s)
-            self.usage.change(ask.team, ask.share, now_s)
-            self.held.setdefault(ask.team, Held()).add(ask)
+            self.queue.start(outcome.ask, now_s + outcome.ask.mean_s)
+            self.held.setdefault(outcome.ask.team, Held()).add(outcome.ask)
         return started

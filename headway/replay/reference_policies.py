@@ -1,9 +1,10 @@
-"""The policies that ours is compared with in a replay: first come first served, and EASY."""
+"""The policies that ours is compared with in a replay: first come first served, and backfill."""
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from headway.policy.board import Board
+from headway.policy.board import Board, Place
 from headway.policy.decide import Outcome
 from headway.policy.fit import Ask
 from headway.policy.room import Need
@@ -18,6 +19,7 @@ class Fifo:
     """First come, first served: nobody passes anybody."""
 
     settings: PolicySettings
+    gpus: int
     waiting: dict[str, Ask] = field(default_factory=dict)
 
     def add(self, ask: Ask) -> None:
@@ -44,34 +46,48 @@ class Easy(Fifo):
     start, in the order of the queue, if they do not delay it.
     """
 
+    def reservations(self) -> int:
+        """How many jobs of the front of the queue hold one."""
+        return 1
+
     def decide(self, board: Board, now_s: float) -> list[Outcome]:
-        """Start from the front, reserve for the first that does not fit, backfill behind it."""
-        outcomes = Fifo.decide(self, board, now_s)
-        line = iter(self.waiting.values())
-        head = next(line, None)
-        if head is None:
-            return outcomes
-        start_s, places = board.earliest(head, now_s)
-        board.promise(head, places, start_s)
+        """Start from the front, reserve for those that do not fit, backfill behind them."""
+        started = Fifo.decide(self, board, now_s)
         infeasible: dict[tuple[object, ...], float] = {}
         found: list[Outcome] = []
-        room = board.has_room(_SMALLEST)
-        for ask in line:
-            if not room:
+        reserved = 0
+        for ask in self.waiting.values():
+            if reserved >= self.reservations() and not board.has_room(_SMALLEST):
                 break
             shape = (ask.gpus, ask.nodes, ask.gpu)
-            if infeasible.get(shape, float("inf")) <= ask.high_s:
+            place: tuple[Place, ...] = ()
+            if infeasible.get(shape, math.inf) > ask.high_s:
+                place = board.place_now(ask, now_s)
+            if place:
+                board.enter(ask, place, now_s)
+                found.append(Outcome(ask, start=place))
                 continue
-            place = board.place_now(ask, now_s)
-            if not place:
-                infeasible[shape] = ask.high_s
-                continue
-            board.enter(ask, place, now_s)
-            found.append(Outcome(ask, start=place))
-            room = board.has_room(_SMALLEST)
+            infeasible[shape] = min(ask.high_s, infeasible.get(shape, math.inf))
+            if reserved < self.reservations():
+                start_s, places = board.earliest(ask, now_s)
+                board.reserve(ask, places, start_s)
+                reserved += 1
         for outcome in found:
             del self.waiting[outcome.ask.run_id]
-        return outcomes + found
+        return started + found
+
+
+@dataclass(slots=True)
+class Conservative(Easy):
+    """The same where the first `window` jobs all hold a reservation, made anew each time.
+
+    Feitelson and Weil (1998) give every job one; the bound is for the time it takes, as Slurm's
+    bf_max_job_test is.
+    """
+
+    def reservations(self) -> int:
+        """As many as one decision considers."""
+        return self.settings.window
 
 
 def _start_in_order(board: Board, line: Iterable[Ask], now_s: float) -> list[Outcome]:

@@ -1,6 +1,7 @@
 """The simulated clock: jobs arrive, a policy decides, jobs end."""
 
 import enum
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -9,10 +10,11 @@ from headway.policy.board import Board
 from headway.policy.decide import Outcome
 from headway.policy.fit import Ask
 from headway.policy.settings import PolicySettings
-from headway.replay.cluster import Cluster, Job, Shape, to_job
+from headway.replay.cluster import Cluster, Job, Shape, check_size, to_job
+from headway.replay.history import History
 from headway.replay.ours import Headway
-from headway.replay.reference_policies import Easy, Fifo
-from headway.replay.trace_jobs import GpuSharing, TraceJob
+from headway.replay.reference_policies import Conservative, Easy, Fifo
+from headway.replay.trace_jobs import Estimates, GpuSharing, TraceJob
 
 _REPORT_EVERY = 250
 
@@ -22,6 +24,7 @@ class PolicyName(enum.StrEnum):
 
     FIFO = "fifo"
     EASY = "easy"
+    CONSERVATIVE = "conservative"
     HEADWAY = "headway"
 
 
@@ -51,9 +54,10 @@ class Result:
     shape: Shape
 
 
-_POLICIES: dict[PolicyName, Callable[[PolicySettings], Policy]] = {
+_POLICIES: dict[PolicyName, Callable[[PolicySettings, int], Policy]] = {
     PolicyName.FIFO: Fifo,
     PolicyName.EASY: Easy,
+    PolicyName.CONSERVATIVE: Conservative,
     PolicyName.HEADWAY: Headway,
 }
 
@@ -63,6 +67,7 @@ def simulate(
     shape: Shape,
     policy: PolicyName,
     sharing: GpuSharing,
+    estimates: Estimates = Estimates.LEARNED,
     *,
     settings: PolicySettings,
     report: Callable[[int], None] = lambda _ended: None,
@@ -77,33 +82,46 @@ def simulate(
         shape: The cluster.
         policy: Who decides.
         sharing: Who may be together on a GPU.
+        estimates: What the policy is told of runtimes when a job is submitted.
         settings: The policy's knobs.
         report: Called now and then with the number of jobs that have ended.
 
     Raises:
         InvalidInput: The cluster could never hold one of the jobs.
     """
+    for row in rows:
+        check_size(row, shape)
     limit = settings.utilisation_limit
-    jobs = [to_job(row, at, shape, sharing, limit) for at, row in enumerate(rows)]
-    by_run = {job.ask.run_id: job for job in jobs}
-    line = _POLICIES[policy](settings)
+    history = History(estimates)
+    jobs: list[Job] = []
+    line = _POLICIES[policy](settings, shape.nodes * shape.gpus)
     cluster = Cluster(shape.board(limit))
-    arrived = done = 0
-    while done < len(jobs):
-        arrival_s = jobs[arrived].trace.submit_s if arrived < len(jobs) else float("inf")
+    done = 0
+    while done < len(rows):
+        arrival_s = rows[len(jobs)].submit_s if len(jobs) < len(rows) else math.inf
         now_s = min(arrival_s, cluster.next_end_s())
         cluster.advance(now_s)
         over = cluster.ended()
         for job in over:
             line.ended(job.ask, now_s)
+            history.ended(job.trace, now_s - job.start_s)
         look = bool(over)
-        while arrived < len(jobs) and jobs[arrived].trace.submit_s <= now_s:
-            line.add(jobs[arrived].ask)
-            look = look or cluster.board.has_room(jobs[arrived].ask)
-            arrived += 1
+        while len(jobs) < len(rows) and rows[len(jobs)].submit_s <= now_s:
+            row = rows[len(jobs)]
+            job = to_job(
+                row,
+                len(jobs),
+                history.told(row),
+                shape=shape,
+                sharing=sharing,
+                utilisation_limit=limit,
+            )
+            jobs.append(job)
+            line.add(job.ask)
+            look = look or cluster.board.has_room(job.ask)
         if look:
             for outcome in line.decide(cluster.board, now_s):
-                cluster.started(by_run[outcome.ask.run_id], outcome.start)
+                cluster.started(jobs[int(outcome.ask.run_id)], outcome.start)
         done += len(over)
         if over and done // _REPORT_EVERY != (done - len(over)) // _REPORT_EVERY:
             report(done)

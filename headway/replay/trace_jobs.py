@@ -1,6 +1,7 @@
 """Reading a trace of jobs, checked before anything is replayed."""
 
 import enum
+import math
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -25,7 +26,9 @@ class Estimates(enum.StrEnum):
     USER = "user"
     """The users' limits."""
     LEARNED = "learned"
-    """Predictions: a median and an upper quantile."""
+    """What a site would have said by then, from the jobs that had ended; see `History`."""
+    GIVEN = "given"
+    """The file's own predictions: a median and an upper quantile."""
     PERFECT = "perfect"
     """The truth."""
 
@@ -52,9 +55,15 @@ class TraceJob:
     """Alone on its GPUs."""
     gpus: int
     gpu_memory_bytes: int
+    """As its user declares it."""
     gpu_util_frac: float
-    median_s: float
-    high_s: float
+    """Alone on its GPUs; the policy is told only what ended runs of its recipe have shown."""
+    limit_s: float = math.inf
+    """Its user's limit."""
+    predicted_s: tuple[float, float] = (0.0, 0.0)
+    """Median and upper quantile of its runtime, where the file gives them."""
+    user: str = ""
+    recipe: str = ""
 
 
 class JobRow(BaseModel):
@@ -62,6 +71,8 @@ class JobRow(BaseModel):
 
     job_id: str = ""
     team: str = ""
+    user: str = ""
+    recipe: str = ""
     submit_s: _Amount
     duration_s: _Amount
     gpus: Annotated[int, whole(1, MOST)]
@@ -71,14 +82,6 @@ class JobRow(BaseModel):
     predicted_s: _Amount = 0.0
     predicted_high_s: _Amount = 0.0
 
-    def told(self, estimates: Estimates) -> tuple[float, float]:
-        """Median and upper quantile of its runtime, as the policy is told them."""
-        return {
-            Estimates.USER: (self.user_limit_s, self.user_limit_s),
-            Estimates.LEARNED: (self.predicted_s, self.predicted_high_s),
-            Estimates.PERFECT: (self.duration_s, self.duration_s),
-        }[estimates]
-
 
 def read_jobs(data: bytes, name: str, estimates: Estimates, sharing: GpuSharing) -> list[TraceJob]:
     """The jobs of a trace in the order of their submission.
@@ -86,7 +89,7 @@ def read_jobs(data: bytes, name: str, estimates: Estimates, sharing: GpuSharing)
     Args:
         data: Content of the file.
         name: Its name, for messages.
-        estimates: Which columns say what the policy is told of runtimes.
+        estimates: What the policy is told of runtimes.
         sharing: Whether the columns about the GPU are needed.
 
     Raises:
@@ -99,12 +102,15 @@ def read_jobs(data: bytes, name: str, estimates: Estimates, sharing: GpuSharing)
         needed += ["gpu_memory_bytes", "gpu_util_frac"]
     if estimates is Estimates.USER:
         needed += ["user_limit_s"]
-    if estimates is Estimates.LEARNED:
+    if estimates is Estimates.GIVEN:
         needed += ["predicted_s", "predicted_high_s"]
+    optional = ["job_id", "team", "user", "recipe"]
+    if "user_limit_s" not in needed:
+        optional += ["user_limit_s"]
     hint = f" (for --estimates {estimates} --sharing {sharing})"
     rows: list[JobRow] = []
     seen: set[str] = set()
-    for where, row in file.rows(JobRow, needed, ("job_id", "team"), hint):
+    for where, row in file.rows(JobRow, needed, optional, hint):
         if row.job_id in seen:
             allowed = "it is there twice; give each job its own"
             raise InvalidInput("job_id", row.job_id, allowed, where=where)
@@ -114,14 +120,11 @@ def read_jobs(data: bytes, name: str, estimates: Estimates, sharing: GpuSharing)
     if not rows:
         raise InvalidInput("rows", 0, "give a trace with at least one job", where=name)
     first_s = min(row.submit_s for row in rows)
-    found = [
-        _job(row, row.job_id or f"row{at}", first_s, *row.told(estimates))
-        for at, row in enumerate(rows)
-    ]
+    found = [_job(row, row.job_id or f"row{at}", first_s) for at, row in enumerate(rows)]
     return sorted(found, key=lambda job: job.submit_s)
 
 
-def _job(row: JobRow, job_id: str, first_s: float, median_s: float, high_s: float) -> TraceJob:
+def _job(row: JobRow, job_id: str, first_s: float) -> TraceJob:
     return TraceJob(
         job_id=job_id,
         team=row.team,
@@ -130,6 +133,8 @@ def _job(row: JobRow, job_id: str, first_s: float, median_s: float, high_s: floa
         gpus=row.gpus,
         gpu_memory_bytes=int(row.gpu_memory_bytes),
         gpu_util_frac=row.gpu_util_frac,
-        median_s=max(median_s, 1.0),
-        high_s=max(high_s, median_s, 1.0),
+        limit_s=row.user_limit_s or math.inf,
+        predicted_s=(row.predicted_s, row.predicted_high_s),
+        user=row.user,
+        recipe=row.recipe,
     )

@@ -20,6 +20,7 @@ from headway.errors import (
     StagingError,
     StagingTimedOut,
 )
+from headway.model.container_policy import ContainerPolicy
 from headway.model.lease import Lease, Wait
 from headway.model.profile import Profile
 from headway.model.progress import ProgressPoint
@@ -34,6 +35,7 @@ from headway.run.silent_check import CHECKS
 from headway.run.spec import container_spec, keep_secrets
 from headway.run.upkeep import AttemptUpkeep
 from headway.runtime import secretfiles
+from headway.runtime.rules import check_image, check_spec
 from headway.staging.cache import StagedDataset
 from headway.this_node import remove_container
 from headway.units import format_duration, format_size
@@ -52,7 +54,7 @@ class Attempt(NodeAttempt):
         """
         self._refuse_secrets()
         if self.job.dataset is not None:
-            self.dataset = self.site.cache.stage(
+            self.dataset = self.site.cache_for(self.user, self._policy()).stage(
                 self.job.dataset, self.run_id, progress=progress, limit_s=self.job.max_runtime
             )
         return self.dataset
@@ -96,12 +98,16 @@ class Attempt(NodeAttempt):
         """
         runtime = self.site.runtime
         if not self.container_exists():
+            policy = self._policy()
+            check_image(self.job.image, policy)
             runtime.ensure_image(self.job.image)
             if self.job.secrets:
                 self._refuse_secrets()
                 keep_secrets(self, secrets())
             with suppress(ContainerExists):  # another process of this very attempt was faster
-                runtime.create(container_spec(self, lease))
+                spec = container_spec(self, lease)
+                check_spec(spec, policy)
+                runtime.create(spec)
         self._begin(lease)
         runtime.start(self.container)
         # Where the machine slept in between, the run may be elsewhere by now.
@@ -163,11 +169,14 @@ class Attempt(NodeAttempt):
             disk_peak_bytes=upkeep.disk_peak_bytes,
         )
 
+    def _policy(self) -> ContainerPolicy:
+        return self.site.policy_for(self.record.team, started=self.container_exists())
+
     def _refuse_secrets(self) -> None:
         """Raise `InvalidInput` for a secret that jobs may not use on this site."""
         if not self.job.secrets:
             return
-        refused = self.site.container_policy.refused_secret(self.job.secrets)
+        refused = self._policy().refused_secret(self.job.secrets, self.record.team)
         # What runs already goes on as it was started.
         if refused is not None and not self.container_exists():
             raise refused

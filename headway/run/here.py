@@ -4,6 +4,7 @@ import os
 import shutil
 from contextlib import suppress
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 
 from headway.errors import LeaseLost, PolicyViolation
@@ -145,12 +146,20 @@ class NodeAttempt:
         """Where the secrets of its container lie."""
         return self.site.settings.secrets_dir / self.container
 
+    @cached_property
+    def user(self) -> str:
+        """``uid:gid`` of its program: its team's, or whom its folders here belong to already.
+
+        What an attempt of an earlier version wrote stays readable to the next one.
+        """
+        return _owner(self.folder / "log") or self.site.user_of(self.record.team)
+
     def made(self, name: str) -> Path:
         """A directory of the run that is the program's user's alone."""
         have_passable(self.folder)
         folder = self.folder / name
         folder.mkdir(mode=0o700, exist_ok=True)
-        user = as_ids(self.site.container_user)
+        user = as_ids(self.user)
         if user is not None:
             os.chown(folder, *user)
         return folder
@@ -182,10 +191,21 @@ class NodeAttempt:
 
     def network(self) -> NetworkMode | GangNetwork | None:
         """The network its container joins; raises `PolicyViolation` where the site has none."""
-        found = self.forecaster.network(self.job.resources.nodes)
+        found = self.forecaster.network(self.job.resources.nodes, self.record.team)
         if isinstance(found, Refuse):
             raise PolicyViolation("network", f"{found.value} node(s)", found.allowed)
         return found
+
+
+def _owner(folder: Path) -> str:
+    """``uid:gid`` of a program's folder; empty where there is none, or it is still root's."""
+    try:
+        found = folder.lstat()
+    except FileNotFoundError:
+        return ""
+    if os.geteuid() != 0 or found.st_uid == 0:
+        return ""
+    return f"{found.st_uid}:{found.st_gid}"
 
 
 def forget_secrets(settings: Settings, container: str) -> None:

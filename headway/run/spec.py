@@ -12,6 +12,8 @@ from headway.runtime.redact import LEAST_CHARACTERS, MOST_CHARACTERS
 from headway.site import as_ids
 
 DATA, OUTPUTS, CHECKPOINT = "/data", "/outputs", "/checkpoint"
+_WHO = {"USER": "headway", "LOGNAME": "headway"}
+"""The uid of a team has no name in the image, and who asks for one, as torch does, would fail."""
 
 
 def container_spec(attempt: NodeAttempt, lease: Lease) -> ContainerSpec:
@@ -36,6 +38,7 @@ def container_spec(attempt: NodeAttempt, lease: Lease) -> ContainerSpec:
         image=job.image,
         command=tuple(job.command),
         env={
+            **_WHO,
             **(attempt.meeting.environment(len(lease.gpus)) if attempt.meeting else {}),
             **job.env,
             **{f"{variable}_FILE": f"{path_in(secrets)}/{variable}" for variable in job.secrets},
@@ -53,7 +56,7 @@ def container_spec(attempt: NodeAttempt, lease: Lease) -> ContainerSpec:
         # The port where ranks meet is theirs: nobody else on the node may speak to it.
         ports=tuple(job.ports),
         network=attempt.network(),
-        user=site.container_user,
+        user=attempt.user,
         log_limit_bytes=site.settings.log_limit_bytes,
         disk_bytes=job.resources.disk or None,
     )
@@ -73,4 +76,4 @@ def keep_secrets(attempt: NodeAttempt, values: Mapping[str, str]) -> None:
                 f"a secret of {LEAST_CHARACTERS} to {MOST_CHARACTERS} characters can be struck "
                 "out of logs; give the block such a value",
             )
-    secretfiles.write(attempt.secrets, values, as_ids(attempt.site.container_user))
+    secretfiles.write(attempt.secrets, values, as_ids(attempt.user))

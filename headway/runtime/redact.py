@@ -33,6 +33,11 @@ class Redactor:
         self._held = b""
         self._clean = b""
 
+    @property
+    def longest(self) -> int:
+        """Bytes of the longest form of a secret; 0 without any."""
+        return max(map(len, self._forms), default=0)
+
     def feed(self, data: bytes) -> bytes:
         """What may be passed on; the beginning of what may be a secret is held back."""
         return self._take(data, whole=False) if self._forms else data

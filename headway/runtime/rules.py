@@ -42,11 +42,13 @@ def check_spec(spec: ContainerSpec, policy: ContainerPolicy) -> None:
 
 
 def _check_network(network: NetworkMode | GangNetwork | None, policy: ContainerPolicy) -> None:
-    allowed: set[object] = {policy.network, NetworkMode.NONE, None}
-    if policy.gang_network:
-        named = policy.gang_network
-        host = named == NetworkMode.HOST
-        allowed.add(NetworkMode.HOST if host else GangNetwork(named))
+    # A team's own rules may give it less than the site has.
+    narrower = {NetworkMode.NONE, NetworkMode.BRIDGE}
+    allowed: set[object] = {policy.network, None, NetworkMode.NONE}
+    allowed |= narrower if policy.network is not NetworkMode.NONE else set()
+    allowed |= {GangNetwork(name) for name in policy.gang_networks}
+    if policy.gang_network == NetworkMode.HOST:
+        allowed.add(NetworkMode.HOST)
     if network not in allowed:
         name = network.name if isinstance(network, GangNetwork) else network
         setting = "change network or gang_network of the block headway-container-policy/site"

@@ -1,17 +1,18 @@
-"""Which of the runs that wait a plan can concern."""
+"""The queue of a pool from its rows: who waits in which order, and who cannot start at all."""
 
-from collections.abc import Collection
-from dataclasses import replace
-from heapq import nsmallest
+from collections.abc import Collection, Iterator, Sequence
 
 from headway.ledger.pools import PoolSnapshot
 from headway.model.lease import Demand, Resource, Wait
 from headway.model.node import NodeState
+from headway.model.turn import Turn, VirtualClock
 from headway.policy.admission import shut_out
-from headway.policy.fit import Ask, WaitingRun
-from headway.policy.order import considered, first_come_wait_s, waited_long
-from headway.policy.settings import PolicySettings
-from headway.scheduler.snapshot import node_view
+from headway.policy.decide import Held
+from headway.policy.fit import WaitingRun
+from headway.policy.order import VirtualTime
+from headway.policy.promise import PoolTotals
+from headway.policy.queue import Queue
+from headway.scheduler.snapshot import Known, left_of, node_view
 from headway.scheduler.waiting import Waiting
 
 
@@ -35,50 +36,72 @@ def held_back(waiting: Waiting, seen: PoolSnapshot) -> dict[str, Wait]:
     return found
 
 
-def due(
-    waiting: Waiting, seen: PoolSnapshot, left_out: Collection[str], settings: PolicySettings
-) -> dict[str, WaitingRun]:
-    """Runs that go to the front of their priority: overtaken most, or waiting long."""
-    overtaken = {
-        run_id: times
-        for run_id, times in seen.overtaken.items()
-        if times >= settings.overtake_limit and run_id in waiting.entries
-    }
-    long = {ask.run_id for ask in _waited_long(waiting, seen, left_out, settings)}
-    return {
-        run_id: replace(
-            waiting.entries[run_id].run,
-            overtaken=overtaken.get(run_id, 0),
-            long_waited=run_id in long,
-        )
-        for run_id in overtaken.keys() | long
-        if run_id not in left_out
-    }
+def queue_of(
+    waiting: Waiting,
+    seen: PoolSnapshot,
+    known: Known,
+    left_out: Collection[str] = (),
+    also: Sequence[WaitingRun] = (),
+) -> Queue[WaitingRun]:
+    """The queue at the moment of *seen*, from the ledger's values alone: alike on every node.
 
+    Who has a tag and a promise keeps them. The others get theirs here, in the order of their
+    submission; `new_turns` says which these are.
 
-def _waited_long(
-    waiting: Waiting, seen: PoolSnapshot, left_out: Collection[str], settings: PolicySettings
-) -> list[Ask]:
-    now_s = seen.at.timestamp()
-    held = (
-        (
-            len(lease.gpus),
-            lease.predicted_end_at.timestamp()
-            if lease.predicted_end_at
-            else lease.granted_at.timestamp() + settings.unknown_runtime_s,
-        )
-        for lease in seen.leases
+    Args:
+        waiting: The runs that wait.
+        seen: The pool.
+        known: What is known of those who run.
+        left_out: Runs that nothing could start now: they have no part in it.
+        also: Runs that might be submitted.
+    """
+    settings, now_s = waiting.settings, seen.at.timestamp()
+    totals, clock = _totals(seen), seen.clock or VirtualClock(seen.at)
+    virtual = VirtualTime(settings, int(totals.gpus), clock.at.timestamp(), dict(clock.attained))
+    queue = Queue[WaitingRun](settings, totals, virtual)
+    held: dict[str, Held] = {}
+    for run, end_s in _running(waiting, seen, known):
+        queue.add_running(run, end_s)
+        held.setdefault(run.team, Held()).add(run)
+    runs = [entry.run for run_id, entry in waiting.entries.items() if run_id not in left_out]
+    for run in runs:
+        turn = seen.turns.get(run.run_id)
+        run.tag = None if turn is None else turn.tag
+        run.promised_s = turn.promised_at.timestamp() if turn and turn.promised_at else None
+    tagged = sorted((run for run in runs if run.tag is not None), key=lambda run: run.run_id)
+    others = sorted(
+        (run for run in runs if run.tag is None), key=lambda run: (run.submitted_s, run.run_id)
     )
-    gpus = sum(len(record.node.capacity.gpus) for record in seen.nodes)
-    out_s = sum(round(waiting.entries[run_id].run.work_s) for run_id in left_out)
-    first_come_s = first_come_wait_s(waiting.sorted.work_s - out_s, held, gpus, now_s)
-    runs = (entry.run for run_id, entry in waiting.entries.items() if run_id not in left_out)
-    oldest = nsmallest(considered(settings), runs, key=lambda run: (run.submitted_s, run.run_id))
-    levels: dict[int, list[Ask]] = {}
-    for run in oldest:
-        levels.setdefault(run.priority, []).append(run)
-    return [
-        ask
-        for level in levels.values()
-        for ask in waited_long(level, first_come_s, now_s, settings)
-    ]
+    for run in (*tagged, *others, *also):
+        limits = settings.team(run.team)
+        may_start = held.get(run.team, Held()).exceeded(run, limits) is None
+        queue.add(run, now_s, may_start=may_start)
+    virtual.advance(now_s)
+    return queue
+
+
+def new_turns(queue: Queue[WaitingRun], seen: PoolSnapshot) -> dict[str, Turn]:
+    """What *queue* gave runs that *seen* does not have yet."""
+    turns = {run.run_id: Turn(run.tag or 0.0, run.promised_at) for run in queue.waiting.values()}
+    return {run_id: turn for run_id, turn in turns.items() if turn != seen.turns.get(run_id)}
+
+
+def _running(
+    waiting: Waiting, seen: PoolSnapshot, known: Known
+) -> Iterator[tuple[WaitingRun, float]]:
+    """Each run that holds leases, as it waited, and when it is expected to end."""
+    for record in seen.holders:
+        if record.demand is None or record.gang_id is not None:
+            continue
+        run = waiting.as_waiting(record, record.demand)
+        left = left_of(record, known.said.get(record.run_id), known.usual, seen.at)
+        yield run, seen.at.timestamp() + (run.mean_s if left is None else left.median_s)
+
+
+def _totals(seen: PoolSnapshot) -> PoolTotals:
+    nodes = [record.node.capacity for record in seen.nodes]
+    return PoolTotals(
+        max(sum(len(node.gpus) for node in nodes), 1),
+        sum(node.cpus for node in nodes) or 1.0,
+        sum(node.host_memory_bytes for node in nodes) or 1.0,
+    )

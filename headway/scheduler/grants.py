@@ -43,6 +43,7 @@ def grant_starts(
     reading = read_node(site) if mine else None
     counts = QueueCounts.of(seen.holders)
     room = _claim_room(site, seen, slots)
+    ports = site.port_ranges if mine else {}
     for start in mine:
         run = start.run
         if len(started) >= room:
@@ -62,6 +63,7 @@ def grant_starts(
             record.demand,
             reading=reading,
             others=[admit.node for admit in start.admits[1:]],
+            meeting_ports=ports.get(run.team),
             start_limit_s=CLAIM_LIMIT_S,
             **lease_terms(site, record.prediction.runtime_high_s),
         )

@@ -8,26 +8,32 @@ others wait.
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from datetime import timedelta
 
 from headway.errors import LeaseLost
 from headway.ledger.pools import PoolSnapshot
 from headway.ledger.records import RunRecord
 from headway.model.lease import Fence, Wait
 from headway.model.run import Exit, Measurement
+from headway.model.turn import VirtualClock
 from headway.node.flowrun import live_flow
 from headway.policy.claims import claim_room
+from headway.policy.fit import WaitingRun
 from headway.policy.plan import Plan
+from headway.policy.queue import Queue
 from headway.scheduler.announced import Announced
 from headway.scheduler.cpu_fallback import Fallbacks
-from headway.scheduler.fair_share import TeamUsage
-from headway.scheduler.front import held_back
+from headway.scheduler.front import held_back, new_turns, queue_of
 from headway.scheduler.grants import grant_starts, runs_to_stop
 from headway.scheduler.intake import Intake, Offer
 from headway.scheduler.limits import Gates, read_gates
-from headway.scheduler.planning import make_plan, read_pool
+from headway.scheduler.planning import make_plan
 from headway.scheduler.snapshot import is_lost, read_known
 from headway.scheduler.waiting import Waiting
 from headway.site import Site
+
+_KEEP_CLOCK = timedelta(minutes=1)
+"""The virtual clock is kept so often even where nobody joins the queue."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +60,6 @@ class PoolQueue:
         self._site = site
         self._pool = site.settings.pool
         self._waiting = Waiting()
-        self._usage = TeamUsage()
         self._announced = Announced()
         self._held_back: dict[str, Wait] = {}
         self._fallbacks = Fallbacks()
@@ -106,18 +111,23 @@ class PoolQueue:
         """
         site, waiting = self._site, self._waiting
         settings, gates = site.policy_settings, gates or read_gates(site.ledger, self._pool)
-        seen = read_pool(site.ledger, self._pool, waiting, settings, gates)
+        seen = site.ledger.pools.snapshot(self._pool, waiting.attempts())
         nodes = {record.node.name for record in seen.nodes}
-        waiting.sort_by(settings, gates, nodes)
+        waiting.go_by(settings, gates, nodes)
         refused = self._keep_up(seen, nodes)
         self._hold_back(seen)
-        known = read_known(site.ledger, seen, self._usage, settings)
-        made = make_plan(waiting, seen, known, self._held_back)
+        known = read_known(site.ledger, seen)
+        queue = queue_of(waiting, seen, known, self._held_back)
+        made = make_plan(queue, waiting, seen, known)
         if self._fall_back(made, seen, nodes):
             self._hold_back(seen)
-            made = make_plan(waiting, seen, known, self._held_back)
+            queue = queue_of(waiting, seen, known, self._held_back)
+            made = make_plan(queue, waiting, seen, known)
+        speaks = self._speaks_for_the_pool(seen)
+        if speaks:
+            self._keep_turns(queue, seen)
         granted = grant_starts(site, made, seen, gates, slots)
-        waits, logged = self._tell(made, seen) if self._speaks_for_the_pool(seen) else ({}, None)
+        waits, logged = self._tell(made, seen) if speaks else ({}, None)
         stop = tuple(runs_to_stop(site, made, seen))
         start = (*refused, *granted.run_ids)
         return Pass(start, waits, logged or frozenset(), stop, granted.held_up)
@@ -174,6 +184,16 @@ class PoolQueue:
             self._forget(record.run_id)
             self._waiting.put(record, nodes)
         return bool(due)
+
+    def _keep_turns(self, queue: Queue[WaitingRun], seen: PoolSnapshot) -> None:
+        """Write down the tags and promises that are new, and now and then the virtual clock.
+
+        Every worker has computed the same ones; from now on all of them read these.
+        """
+        turns = new_turns(queue, seen)
+        if turns or seen.clock is None or seen.at - seen.clock.at > _KEEP_CLOCK:
+            clock = VirtualClock(seen.at, queue.virtual.attained)
+            self._site.ledger.turns.keep(self._pool, clock, turns)
 
     def _speaks_for_the_pool(self, seen: PoolSnapshot) -> bool:
         heard = [r.node.name for r in seen.nodes if not is_lost(r, seen.at)]

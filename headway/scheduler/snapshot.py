@@ -12,8 +12,6 @@ from headway.model.attempt_record import ProgressSnapshot
 from headway.model.node import NodeState
 from headway.model.run import RunState, Span
 from headway.policy.pool import NodeView, RunningRun
-from headway.policy.settings import PolicySettings
-from headway.scheduler.fair_share import TeamUsage
 from headway.scheduler.limits import Gates
 
 LOST_AFTER_S = 60.0
@@ -56,27 +54,17 @@ def usual_of(
 class Known:
     """What a plan goes by beside the pool's rows; read once in a pass."""
 
-    usage: Mapping[str, float]
-    """Decayed GPU-seconds of the teams that have run."""
     said: Mapping[str, ProgressSnapshot]
     """What was last kept of how far each run is."""
     usual: Usual
     """What runs of the site last."""
 
 
-def read_known(
-    ledger: Ledger, seen: PoolSnapshot, teams: TeamUsage, settings: PolicySettings
-) -> Known:
-    """What is known now; *teams* has counted what ended before, and counts on."""
-    teams.catch_up(ledger.pools.used(teams.since(seen.at, settings)), seen.at, settings)
-    team_of = {record.run_id: record.team for record in seen.holders}
+def read_known(ledger: Ledger, seen: PoolSnapshot) -> Known:
+    """What is known now."""
     running = [record.run_id for record in seen.holders if record.state is RunState.RUNNING]
     said = ledger.progress_snapshots.of(running)
-    return Known(
-        teams.with_live(seen.leases, team_of, seen.at, settings),
-        said,
-        usual_of(ledger.runs.lasted(LOOKED_AT), seen.holders, said),
-    )
+    return Known(said, usual_of(ledger.runs.lasted(LOOKED_AT), seen.holders, said))
 
 
 def length(learnt: Span | None, kind: Kind, usual: Usual) -> Span | None:

@@ -1,6 +1,6 @@
-"""The runs that wait in a pool, kept sorted from one pass to the next."""
+"""The runs that wait in a pool, kept from one pass to the next."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 
 from headway.estimate.usual import Kind, Usual, kind_of
@@ -9,7 +9,6 @@ from headway.model.job_text import job_nodes
 from headway.model.lease import Demand
 from headway.policy.fit import WaitingRun
 from headway.policy.settings import PolicySettings
-from headway.policy.sorted_queue import SortedQueue
 from headway.scheduler.limits import Gates
 from headway.scheduler.snapshot import length
 
@@ -28,25 +27,24 @@ class Entry:
 
 
 class Waiting:
-    """The entries by run, and their order."""
+    """The entries by run."""
 
     def __init__(self) -> None:
         """Nobody waits."""
         self.entries: dict[str, Entry] = {}
-        self.sorted = SortedQueue(PolicySettings())
+        self.settings = PolicySettings()
         self.gates = Gates()
 
     def attempts(self) -> dict[str, int]:
         """The attempt of each run, as of which it is known."""
         return {run_id: entry.record.attempt for run_id, entry in self.entries.items()}
 
-    def sort_by(self, settings: PolicySettings, gates: Gates, nodes: Collection[str]) -> None:
-        """Sort anew where an operator changed knobs or priorities."""
-        same = self.sorted.settings == settings and self.gates.priorities == gates.priorities
-        self.gates = gates
+    def go_by(self, settings: PolicySettings, gates: Gates, nodes: Collection[str]) -> None:
+        """Read the entries anew where an operator changed knobs or priorities."""
+        same = self.settings == settings and self.gates.priorities == gates.priorities
+        self.settings, self.gates = settings, gates
         if same:
             return
-        self.sorted = SortedQueue(settings)
         for entry in self.entries.values():
             if entry.record.demand is not None:
                 self._enter(entry.record, entry.record.demand, nodes)
@@ -64,44 +62,33 @@ class Waiting:
 
     def remove(self, run_id: str) -> None:
         """The run waits no more."""
-        if (entry := self.entries.pop(run_id, None)) is not None:
-            self.sorted.remove(entry.run)
+        self.entries.pop(run_id, None)
 
     def _enter(self, record: RunRecord, demand: Demand, nodes: Collection[str]) -> None:
+        run = self.as_waiting(record, demand, nodes)
+        self.entries[record.run_id] = Entry(record, run, kind_of(record.job, record.owner))
+
+    def as_waiting(
+        self, record: RunRecord, demand: Demand, nodes: Collection[str] = ()
+    ) -> WaitingRun:
+        """*record* as it waits, or waited; *nodes* as for `put`."""
         said = record.prediction
-        run = WaitingRun.of(
+        promised = record.promised_at
+        return WaitingRun.of(
             record.run_id,
             demand,
             record.submitted_at,
-            settings=self.sorted.settings,
+            settings=self.settings,
             median_s=said.runtime_s if said else None,
             high_s=said.runtime_high_s if said else None,
             team=record.team,
             priority=self.gates.priorities.get(record.queue, record.priority),
+            limit_s=kind_of(record.job, record.owner).limit_s,
             nodes=job_nodes(record.job),
             node=record.queue if record.queue in nodes else "",
             queue=record.queue,
             lasts=said.learnt if said else None,
             name=record.name,
+            tag=record.tag,
+            promised_s=promised and promised.timestamp(),
         )
-        self.entries[record.run_id] = Entry(record, run, kind_of(record.job, record.owner))
-        self.sorted.add(run)
-
-    def front(
-        self, usage: Mapping[str, float], due: Mapping[str, WaitingRun], left_out: Collection[str]
-    ) -> list[WaitingRun]:
-        """The runs that a plan can concern: those that are *due*, and the first of the others.
-
-        Args:
-            usage: Decayed GPU-seconds of the teams.
-            due: By id, runs that go first because they have waited long or were overtaken most.
-            left_out: Runs that nothing could start now: a window full of them would stop all.
-        """
-        out = [self.entries[run_id].run for run_id in left_out]
-        for run in out:
-            self.sorted.remove(run)
-        first = self.sorted.front(usage, list(due.values()))
-        for run in out:
-            self.sorted.add(run)
-        chosen = dict.fromkeys([*due, *(ask.run_id for ask in first)])
-        return [due.get(run_id) or self.entries[run_id].run for run_id in chosen]

@@ -27,7 +27,11 @@ def node_reading(gpus: GpuSensors, host: HostSensors, clock: Clock) -> NodeReadi
 
 
 def with_owners(
-    reading: NodeReading, run_of_pid: Mapping[int, str], run_host_bytes: Mapping[str, int]
+    reading: NodeReading,
+    run_of_pid: Mapping[int, str],
+    run_host_bytes: Mapping[str, int],
+    *,
+    closed: str = "",
 ) -> NodeReading:
     """*reading* with what of it belongs to runs of this site.
 
@@ -35,11 +39,13 @@ def with_owners(
         reading: The node now.
         run_of_pid: The run of each process that lives in a container.
         run_host_bytes: Host memory that each run's container holds.
+        closed: Why the node starts nothing now; empty where it does.
     """
     return replace(
         reading,
         gpus=reading.gpus and tuple(with_runs(gpu, run_of_pid) for gpu in reading.gpus),
         run_host_bytes=run_host_bytes,
+        closed=closed,
     )
 
 

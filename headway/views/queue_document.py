@@ -70,6 +70,7 @@ def waiting_view(position: int, record: RunRecord, entry: Start | Stay | None) -
         "needs_host_memory_bytes": demand.host_memory_bytes if demand else None,
         "needs_gpus": demand.gpus if demand else None,
         **_start(entry),
+        "promised_start_at": iso_time(_promised(record, entry)),
         "submitted_at": iso_time(record.submitted_at),
     }
 
@@ -84,6 +85,11 @@ def _start(entry: Start | Stay | None) -> dict[str, Any]:
         "latest_start_at": iso_time(said.latest_at if said else None),
         "start_unknown": said.unknown if said else "",
     }
+
+
+def _promised(record: RunRecord, entry: Start | Stay | None) -> datetime | None:
+    """What the ledger keeps, or what the plan of this moment would have it keep."""
+    return record.promised_at or (entry.promised_at if isinstance(entry, Stay) else None)
 
 
 def start_text(view: Mapping[str, Any], now: datetime) -> str:
@@ -109,6 +115,7 @@ def rehearsal_view(entry: Start | Stay | None, said: Prediction, demand: Demand)
         "position": None if entry is None else entry.position,
         "reason": reason,
         **_start(entry),
+        "promised_start_at": iso_time(entry.promised_at if isinstance(entry, Stay) else None),
         "needs_host_memory_bytes": demand.host_memory_bytes,
         "host_memory_basis": demand.host_memory_basis.value,
         "needs_gpus": demand.gpus,

@@ -12,6 +12,7 @@ from headway.model.profile import Profile
 from headway.model.progress import ProgressPoint
 from headway.model.run import Step
 from headway.model.run_warning import RunWarning
+from headway.run.outputs import list_outputs
 from headway.run.profiling import kept
 from headway.site import Site
 
@@ -67,4 +68,5 @@ def history_of(site: Site, record: RunRecord) -> RunHistory:
 
 
 def _outputs(folder: Path) -> list[str]:
-    return sorted(str(path) for path in (folder / "outputs").rglob("*") if path.is_file())
+    found = list_outputs(folder)
+    return [] if found is None else [str(folder / "outputs" / each.path) for each in found.files]

@@ -85,6 +85,9 @@ def markdown(history: RunHistory) -> str:
     for section in run_report(history):
         parts.append(f"## {_escaped(section.title)}")
         parts.append(_list(section) if section.columns == _FACTS else _table(section))
+    if history.attempts:
+        own = f"/v1/runs/{history.record.run_id}"
+        parts.append(f"At the gateway: [its log]({own}/log), [its outputs]({own}/outputs)")
     return "\n\n".join(parts) + "\n"
 
 
@@ -260,6 +263,8 @@ def _left(history: RunHistory) -> Iterable[tuple[str, str]]:
 
 
 def _outputs(history: RunHistory) -> Iterable[tuple[str, str]]:
+    run_id = history.record.run_id
+    yield "from anywhere", f"headway logs {run_id}, headway outputs {run_id} DIR"
     if history.outputs is None:
         place = _place(history, history.record.node, Path("outputs"))
         yield "outputs", f"{place}; what is there is not known here"

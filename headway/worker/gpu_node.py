@@ -29,6 +29,7 @@ from prefect.workers.base import (
 
 from headway.model.run import RunState
 from headway.node.daemon import worker_daemon
+from headway.node.file_server import serve_files
 from headway.node.flowrun import FENCED
 from headway.node.forkstart import stub_command
 from headway.node.janitor import Janitor
@@ -61,6 +62,7 @@ _JANITOR_EVERY_S = 5.0
 """A cancelled run is stopped within three rounds, whatever else the worker hears of it."""
 _PRUNE_EVERY_S = 3600.0
 _PAGES_EVERY_S = 1.0
+_SERVE_AGAIN_S = 60.0
 _CLAIMS_EVERY_S = 0.5
 
 
@@ -128,6 +130,7 @@ class GpuNodeWorker(BaseWorker[BaseJobConfiguration, BaseVariables, BaseWorkerRe
             (self._heartbeat, "no heartbeat", _HEARTBEAT_EVERY_S, None),
             (self._sample, "the node was not sampled", SAMPLE_EVERY_S, None),
             (self._trim_logs, "logs were not trimmed", _TRIM_LOGS_EVERY_S, None),
+            (self._serve_files, "files of runs are not served", _SERVE_AGAIN_S, None),
             (self._prune, "old runs were not removed", _PRUNE_EVERY_S, None),
             (self._keep_house, "settings were not read", _HOUSE_EVERY_S, None),
             (self._mend, "no round of the janitor", _JANITOR_EVERY_S, self._housework),
@@ -365,6 +368,10 @@ class GpuNodeWorker(BaseWorker[BaseJobConfiguration, BaseVariables, BaseWorkerRe
         if not self._house_kept:
             return  # how long runs are kept may have changed: the blocks are read first
         await anyio.to_thread.run_sync(tidy, self._site)
+
+    async def _serve_files(self) -> None:
+        await anyio.to_thread.run_sync(serve_files, self._site)
+        await anyio.sleep_forever()
 
     async def _trim_logs(self) -> None:
         await anyio.to_thread.run_sync(self._site.runtime.trim_logs)

@@ -4,7 +4,7 @@ import math
 import multiprocessing
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import product
@@ -33,6 +33,7 @@ from headway.ledger.tables import NodeRow
 from headway.model.attempt_record import ProgressSnapshot
 from headway.model.lease import Demand, GpuGrant, Lease, Resource, Sharing, Wait
 from headway.model.node import Capacity, Gpu, HostReading, Node, NodeReading, NodeState, Reserve
+from headway.model.number_range import NumberRange
 from headway.model.progress import ProgressPoint
 from headway.model.run import (
     TRANSITIONS,
@@ -45,6 +46,7 @@ from headway.model.run import (
 )
 from headway.model.run_warning import Silent, SilentFailure
 from headway.model.trace import Trace
+from headway.model.turn import Turn, VirtualClock
 from headway.units import GIB
 from tests.support.fence import fence_of, release
 
@@ -706,15 +708,16 @@ def test_a_claim_has_a_deadline_until_a_flow_takes_it_up(ledger: Ledger) -> None
 # --- gangs ---
 
 
-def gang(ledger: Ledger, run_id: str, demand: Demand | None = None) -> Lease | Wait:
+def gang(ledger: Ledger, run_id: str, demand: Demand | None = None, **more: Any) -> Lease | Wait:
     """Ask for node-a and node-b at once."""
     if ledger.nodes.get("node-b") is None:
         second = replace(NODE, name="node-b")
         ledger.nodes.register(second, boot_id="b", worker_token="w")
     enqueue(ledger, run_id)
     return ledger.leases.admit(
-        run_id, "node-a", demand or Demand(8 * GIB), reading=None, ttl_s=60.0, others=["node-b"]
-    )
+        run_id, "node-a", demand or Demand(8 * GIB), reading=None, ttl_s=60.0, others=["node-b"],
+        **more,
+    )  # fmt: skip
 
 
 def test_a_gang_gets_all_its_leases_and_a_port_to_meet(ledger: Ledger) -> None:
@@ -725,6 +728,16 @@ def test_a_gang_gets_all_its_leases_and_a_port_to_meet(ledger: Ledger) -> None:
     assert (other.node, other.gang_rank, other.ports) == ("node-b", 1, (6006,))
     assert ledger.runs.get("a").node == "node-a"
     assert [lease.node for lease in ledger.leases.live()] == ["node-a", "node-b"]
+
+
+def test_a_gang_of_a_team_with_ports_meets_on_one_of_them(ledger: Ledger) -> None:
+    ports = NumberRange(30_000, 30_001)
+    first = gang(ledger, "a", Demand(GIB, ports=(30_000,)), meeting_ports=ports)
+    assert isinstance(first, Lease)
+    assert first.ports == (30_000, 30_001)
+    second = gang(ledger, "b", Demand(GIB), meeting_ports=ports)
+    assert isinstance(second, Wait)
+    assert "all ports 30000-30001 of team" in second.reason
 
 
 def test_a_gang_gets_none_of_its_leases_when_one_does_not_fit(ledger: Ledger) -> None:
@@ -823,11 +836,53 @@ def test_a_gang_that_gives_back_leaves_its_ranks_to_the_attempt_before(ledger: L
     assert ledger.leases.take(untaken(ledger, "a"), "a", 2, "rank-one-again").attempt == 2
 
 
-def test_a_gang_overtakes_once_however_many_nodes_it_has(ledger: Ledger) -> None:
-    enqueue(ledger, "old", submitted_at=NOON - timedelta(hours=1))
-    gang(ledger, "a")
-    ledger.leases.take(untaken(ledger, "a"), "a", 1, "rank-one")
-    assert ledger.pools.snapshot("gpu", {}, overtaken_from=1, priorities={}).overtaken == {"old": 1}
+# --- tags and promises ---
+
+
+def turns(ledger: Ledger) -> tuple[Mapping[str, Turn], VirtualClock | None]:
+    seen = ledger.pools.snapshot("gpu", {})
+    return seen.turns, seen.clock
+
+
+def test_a_tag_and_a_promise_are_given_once(ledger: Ledger) -> None:
+    enqueue(ledger, "a")
+    enqueue(ledger, "b")
+    assert turns(ledger) == ({}, None)
+    first = VirtualClock(NOON, {"red": 1.5})
+    ledger.turns.keep("gpu", first, {"a": Turn(3.25), "b": Turn(4.0, NOON)})
+    assert turns(ledger) == ({"a": Turn(3.25), "b": Turn(4.0, NOON)}, first)
+    # What was left open is added; what is there stays, whoever says something else.
+    later = VirtualClock(NOON + timedelta(hours=1), {"red": 2.5})
+    another = {"a": Turn(9.0, NOON), "b": Turn(9.0, NOON + timedelta(hours=9))}
+    ledger.turns.keep("gpu", later, another)
+    assert turns(ledger) == ({"a": Turn(3.25, NOON), "b": Turn(4.0, NOON)}, later)
+    ledger.turns.keep("gpu", first, {})
+    assert turns(ledger)[1] == later
+    assert ledger.pools.snapshot("another", {}).clock is None
+
+
+def test_another_attempt_keeps_them_and_a_retry_begins_anew(ledger: Ledger) -> None:
+    granted(ledger, "a", Demand(GIB))
+    turn = Turn(3.25, NOON)
+    ledger.turns.keep("gpu", VirtualClock(NOON), {"a": turn})
+    (holder,) = ledger.pools.snapshot("gpu", {}).holders
+    assert (holder.tag, holder.promised_at) == (3.25, NOON)
+    preempted = Exit(ExitKind.PREEMPTED, None, "for another")
+    ledger.runs.requeue(fence_of(ledger, "a"), preempted)
+    assert turns(ledger)[0] == {"a": turn}
+    release(ledger, "a")
+    cancelled = Exit(ExitKind.CANCELLED, None, "cancelled")
+    ledger.runs.finish(ledger.runs.get("a").unleased, cancelled, Measurement())
+    assert ledger.runs.retry("a", 2)
+    assert turns(ledger)[0] == {}
+
+
+def test_a_clock_that_cannot_be_read_stops_nobody(ledger: Ledger) -> None:
+    ledger.settings.put("virtual_clock/gpu", {"at": "yesterday"})
+    enqueue(ledger, "a")
+    assert turns(ledger) == ({}, None)
+    ledger.turns.keep("gpu", VirtualClock(NOON), {"a": Turn(1.0)})
+    assert turns(ledger) == ({"a": Turn(1.0)}, VirtualClock(NOON))
 
 
 # --- what a node's guard renews, and when its places are given away ---

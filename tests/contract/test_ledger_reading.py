@@ -29,7 +29,7 @@ READS: dict[str, Callable[[Ledger], object]] = {
     "leases of a run": lambda ledger: ledger.leases.every_of_run(ENDED),
     "nodes": lambda ledger: ledger.nodes.all(),
     "a node": lambda ledger: ledger.nodes.get(NODE),
-    "the queue": lambda ledger: ledger.pools.snapshot("gpu", {}, overtaken_from=1, priorities={}),
+    "the queue": lambda ledger: ledger.pools.snapshot("gpu", {}),
     "progress": lambda ledger: ledger.progress.series(RUNNING, 1),
     "traces": lambda ledger: ledger.traces.all(),
     "staged": lambda ledger: ledger.staged.list(NODE),

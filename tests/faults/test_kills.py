@@ -2,6 +2,7 @@
 
 import json
 import signal
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -128,11 +129,20 @@ def test_a_waiting_run_is_cancelled_at_once(process_site: LiveSite, tmp_path: Pa
 
 
 def test_one_key_is_one_run(process_site: LiveSite, tmp_path: Path) -> None:
+    """A hundred times, twenty at once: by the command, and as a script in a loop would do it."""
     job = tmp_path / "job.json"
     job.write_text(json.dumps(sleeper(1)))
-    ids = {
+    by_command = [
         json.loads(process_site.run("submit", str(job), "--key", "same", "--json").stdout)["run_id"]
-        for _ in range(5)
-    }
+        for _ in range(2)
+    ]
+
+    def submitted(_: int) -> str:
+        with process_site.server() as server:
+            job = {"job": sleeper(1)}
+            return server.submit(job, name="sleeper", tags=[], key="same").run_id
+
+    with ThreadPoolExecutor(20) as threads:
+        ids = {*by_command, *threads.map(submitted, range(98))}
     assert len(ids) == 1
     assert process_site.until(ids.pop(), "Completed")["attempt"] == 1

@@ -24,6 +24,7 @@ from headway.run.upkeep import AttemptUpkeep
 from headway.runtime.port import ContainerState, ContainerStatus
 from headway.settings import Settings
 from headway.site import Site
+from headway.staging.cache import DataCache
 from headway.telemetry.host import boot_id
 from headway.testing.telemetry import FakeGpus
 from headway.this_node import heartbeat, join_site, read_node
@@ -78,7 +79,7 @@ def test_staging_counts_as_the_jobs_time(site: Site, monkeypatch: pytest.MonkeyP
     def stage(dataset: Dataset, run_id: str, **given: Any) -> None:
         raise StagingTimedOut(dataset.uri, given["limit_s"])
 
-    monkeypatch.setattr(site.cache, "stage", stage)
+    monkeypatch.setattr(DataCache, "stage", lambda _, *given, **more: stage(*given, **more))
     with pytest.raises(StagingTimedOut) as late:
         attempt.stage_data(lambda done, total: None)
     assert late.value.limit_s == 5.0

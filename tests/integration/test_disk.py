@@ -120,7 +120,7 @@ def test_without_a_word_a_run_leaves_the_nodes_reserve(
 @pytest.mark.parametrize("place", ["/scratch", "/var"])
 def test_what_is_written_elsewhere_in_a_container_counts(docker_node: Site, place: str) -> None:
     # The container's own root belongs to root: so does its program here.
-    docker_node.__dict__["container_user"] = "0:0"
+    docker_node.__dict__["user_of"] = lambda team: "0:0"
     made = f"mkdir -p {place}; " if place == "/var" else ""
     exit_ = run(docker_node, f"{made}{write(place)}; exec sleep 120", VOLUME_IMAGE)
     assert exit_.message.startswith("resources.disk: used 16 MiB")
@@ -130,7 +130,7 @@ def test_what_is_written_elsewhere_in_a_container_counts(docker_node: Site, plac
 @pytest.mark.docker
 def test_a_read_only_root_has_no_volume_on_the_disk(docker_node: Site) -> None:
     adopt(docker_node, POLICY, {"root_filesystem": "read_only"})
-    docker_node.__dict__["container_user"] = "0:0"
+    docker_node.__dict__["user_of"] = lambda team: "0:0"
     exit_ = run(
         docker_node, write("/scratch", 2) + "; grep ' /scratch ' /proc/mounts", VOLUME_IMAGE
     )

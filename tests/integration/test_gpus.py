@@ -9,7 +9,7 @@ from tests.support.site import LiveSite, wait_for
 pytestmark = pytest.mark.prefect
 
 SHOW = "import os, time; print('devices', os.environ['CUDA_VISIBLE_DEVICES'], flush=True)"
-HOLD = f"{SHOW}; time.sleep(60)"
+HOLD = f"{SHOW}; time.sleep(600)"  # each test ends its runs
 
 
 def job(**gpu: object) -> dict[str, object]:

@@ -82,7 +82,7 @@ def spec(site: Site, run_id: str = RUN) -> ContainerSpec:
     return ContainerSpec(
         name=container_name(run_id, 1), run_id=run_id, attempt=1, image="image:1",
         command=("sleep", "600"), env={}, mounts=(), log_path=log / "attempt-1.log",
-        host_memory_bytes=64 * MIB, cpus=0.1, shm_bytes=MIB, user=site.container_user,
+        host_memory_bytes=64 * MIB, cpus=0.1, shm_bytes=MIB, user=site.user_of("default"),
     )  # fmt: skip
 
 

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import NOBODY
 from tests.support.site import LiveSite
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
@@ -53,17 +52,18 @@ def finished(site: LiveSite, tmp_path: Path) -> str:
 
 def test_nobody_else_reads_what_a_site_keeps(site: LiveSite, finished: str) -> None:
     assert site.show(finished)["state"] == "Completed", site.show(finished)
-    assert f"hello data {NOBODY[0]}" in site.run("logs", finished).stdout
+    uid = site.count("SELECT first FROM team_uids WHERE team = 'default'")
+    assert f"hello data {uid}" in site.run("logs", finished).stdout
     site.home.parent.chmod(0o711)
     assert reached(site.home, (54321, 54321)) == set()
     own = f"/runs/{finished}/"
-    for each in reached(site.home, NOBODY):
+    for each in reached(site.home, (uid, uid)):
         what, _, path = each.partition(" ")
         data = what == "read" and path.startswith("/cache/sets/") and "/data" in path
         assert data or path.startswith("/runs/"), each
     outputs = Path(f"{site.home}{own}outputs")
     for name in ("", "model", "tool"):
-        assert (outputs / name).stat().st_uid == NOBODY[0], name
+        assert (outputs / name).stat().st_uid == uid, name
     assert (outputs / "tool").stat().st_mode & 0o7777 == 0o755  # no set-uid, no set-gid
     for closed in ("database.url", "state/worker.log", "state/database.log"):
         assert (site.home / closed).stat().st_mode & 0o777 == 0o600, closed

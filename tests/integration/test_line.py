@@ -1,6 +1,6 @@
 """A node's look at the queue, on a real ledger: what starts, what waits and why."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -14,7 +14,7 @@ from headway.gateway.submit import rehearse
 from headway.ledger.progress_snapshots import NOT_KEPT_YET
 from headway.model.attempt_record import ProgressSnapshot
 from headway.model.job_text import job_from_document
-from headway.model.lease import Demand, Lease
+from headway.model.lease import Lease
 from headway.model.node import Gpu, GpuReading, NodeState
 from headway.model.run import Prediction, RunState
 from headway.model.trace import Trace
@@ -100,9 +100,9 @@ def test_what_fits_starts_and_the_others_learn_why(sites) -> None:
     assert record.state is RunState.WAITING
     assert "of host memory; the largest headroom is" in record.reason
     told = seen.waiting[second.run_id]
-    assert told == (
+    assert told.startswith(
         f"{record.reason}; number 1 in the queue, start not known: "
-        "nothing is known of how long first runs"
+        "nothing is known of how long first runs; promised to start by "
     )
     assert seen.logged == {second.run_id}
     # The reason is news once.
@@ -323,29 +323,27 @@ def test_a_preview_writes_nothing(sites) -> None:
     assert {r.state for r in site.ledger.runs.waiting("gpu")} == {RunState.WAITING}
 
 
-def test_the_ledger_counts_who_was_overtaken(sites) -> None:
+def test_what_is_promised_is_kept_and_the_same_for_all(sites) -> None:
+    """Written by the node that speaks for the pool; the other one, and a new worker, read it."""
     site = sites["here"]
     line = only_here(sites)
-    old = offer("old", age_s=100, share=0.9)
-    line.take_in([offer("holder", age_s=200, share=0.2), old])
-    line.run_pass()
-    for i in range(3):
-        line.take_in([offer(f"young-{i}", age_s=10 - i, share=0.05, queue="young")])
-    now: datetime = site.ledger.now()
-    demand = Demand(1 << 20, 0.1)
-    for i in range(3):
-        run = next(r for r in site.ledger.runs.waiting("gpu") if r.name == f"young-{i}")
-        site.ledger.leases.admit(run.run_id, "here", demand, reading=None, ttl_s=60)
+    line.take_in([offer("holder", age_s=200, share=0.6), offer("waits", age_s=100, share=0.6)])
+    assert names(site, line.run_pass().start) == ["holder"]
+    record = next(r for r in site.ledger.runs.waiting("gpu") if r.name == "waits")
+    assert record.promised_at is not None
+    assert "promised to start by" in record_sentence(site, record)
+    line.take_in([offer("late", age_s=10, share=0.6)])
+    PoolQueue(site).run_pass()
+    again = site.ledger.runs.get(record.run_id)
+    assert (again.tag, again.promised_at) == (record.tag, record.promised_at)
+    late = next(r for r in site.ledger.runs.waiting("gpu") if r.name == "late")
+    assert late.promised_at > record.promised_at
 
-    def overtaken(least: int, **priorities: int) -> Mapping[str, int]:
-        seen = site.ledger.pools.snapshot("gpu", {}, overtaken_from=least, priorities=priorities)
-        assert seen.at >= now
-        return seen.overtaken
 
-    assert overtaken(1)[old.run_id] == 3
-    assert overtaken(4) == {}
-    # Nobody is overtaken by runs of a queue that goes before its own.
-    assert overtaken(1, young=5)[old.run_id] == 0
+def record_sentence(site, record) -> str:
+    entries = preview(site)(()).entries
+    (stay,) = [each for each in entries if each.run_id == record.run_id]
+    return stay.sentence()
 
 
 def test_runs_that_wait_for_a_closed_node_leave_the_window_to_the_others(sites) -> None:

@@ -99,3 +99,23 @@ def test_the_line_says_what_would_happen(three_nodes, tmp_path) -> None:
     assert said["starts_now"]
     assert said["reason"] == "at once, on middle"
     assert said["predicted"]["runtime_s"] > 0
+
+
+def test_outputs_are_fetched_from_the_node_that_had_the_run(three_nodes, tmp_path) -> None:
+    head = three_nodes["head"]
+    program = (
+        "import os, pathlib; out = pathlib.Path(os.environ['HEADWAY_OUTPUTS'], 'deep');"
+        "out.mkdir(); (out / 'model.pt').write_bytes(b'weights'); (out / 'link').symlink_to('/etc')"
+    )
+    path = tmp_path / "writer.json"
+    job = sleeper() | {"name": "writer", "command": ["python", "-c", program]}
+    path.write_text(json.dumps(job))
+    run_id = head.json("submit", str(path), "--node", "left")["run_id"]
+    assert head.until(run_id, "Completed", "Failed")["node"] == "left"
+    listed = head.json("outputs", run_id)
+    assert [each["path"] for each in listed["files"]] == ["deep/model.pt"]
+    assert listed["left_out"] == 1
+    folder = tmp_path / "here"
+    done = head.run("outputs", run_id, str(folder), "--only", "*.pt")
+    assert done.returncode == 0, done.stderr
+    assert (folder / "deep" / "model.pt").read_bytes() == b"weights"

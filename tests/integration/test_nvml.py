@@ -229,7 +229,7 @@ def test_a_hang_costs_one_thread_and_later_reads_no_time(stub: StubGpus, make: M
     for _ in range(50):
         with pytest.raises(TelemetryTimeout, match="NVML"):
             gpus.read()
-    assert time.monotonic() - started < 0.2
+    assert time.monotonic() - started < 5  # each would wait for 0.2 s
     assert threading.active_count() == before + 1
 
 

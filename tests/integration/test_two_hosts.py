@@ -59,7 +59,7 @@ def test_a_run_goes_to_the_other_host(tmp_path) -> None:
         near = LiveSite(
             tmp_path / "near", "process", port,
             HEADWAY_NODE="near", HEADWAY_HOST=HERE, HEADWAY_LEDGER_URL=ledger,
-            HEADWAY_SERVER_DATABASE_URL=own,
+            HEADWAY_SERVER_DATABASE_URL=own, HEADWAY_TRUSTED_NETWORKS=NETWORK,
         )  # fmt: skip
         far = FarSite(tmp_path / "far", "process", port, HEADWAY_NODE="far")
         try:
@@ -67,6 +67,11 @@ def test_a_run_goes_to_the_other_host(tmp_path) -> None:
             assert started.returncode == 0, started.stderr + started.stdout
             api = f"http://{HERE}:{port}/api"
             join = ("node", "join", "--server", api, "--ledger", ledger)
+            refused = far.run(*join)
+            assert refused.returncode == 2
+            assert f'server: got "{HERE}"; auth strings' in refused.stderr
+            assert not far.home.exists()
+            far.env["HEADWAY_TRUSTED_NETWORKS"] = NETWORK
             refused = far.run(*join)
             assert refused.returncode == 3
             assert "give it as PREFECT_API_AUTH_STRING" in refused.stderr
@@ -76,7 +81,7 @@ def test_a_run_goes_to_the_other_host(tmp_path) -> None:
             assert joined.returncode == 0, joined.stderr + joined.stdout
             del far.env["PREFECT_API_AUTH_STRING"]  # it is kept there
             assert (tmp_path / "far" / "auth").stat().st_mode & 0o077 == 0
-            assert far.run("runs").returncode == 0
+            assert far.run("node", "list").returncode == 0
             wait_for(
                 lambda: len(near.json("node", "list")) == 2,
                 lambda: str(near.json("node", "list")) + far.worker_log(),
@@ -92,7 +97,7 @@ def test_a_run_goes_to_the_other_host(tmp_path) -> None:
             view = near.until(run_id, "Completed", "Failed")
             assert (view["state"], view["node"]) == ("Completed", "far"), view
             # It ran over there: its log is in the other host's home, its network the other's.
-            assert "cable" in far.run("logs", run_id).stdout
+            assert "cable" in near.run("logs", run_id).stdout
         finally:
             far.run("down")
             near.run("down")

@@ -32,7 +32,7 @@ FULL = {
 def main() -> int:
     """Explore, print, and say by the exit status whether all is as it must be."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--full", action="store_true", help="the largest sizes: gigabytes")
+    parser.add_argument("--full", action="store_true", help="the largest sizes: minutes")
     asked = parser.parse_args()
     return max(*sizes(FULL if asked.full else SIZES), *mutations())
 

@@ -259,9 +259,15 @@ def _kept(record: RunRecord, lease: Lease | None, nodes: list[str]) -> Kept:
 
 
 def _is_stale(move: Move) -> bool:
-    """Whether another one has the run by now; a flow that only repeats itself is answered."""
-    flow = move.before.rows[move.run].cells[move.node].flow
-    return flow is None or not flow.holds
+    """Whether another one has the run by now; a flow that only repeats itself is answered.
+
+    A later attempt may have ended while this one, which is over, still has its lease: the user
+    cancelled the run between two tries of one call.
+    """
+    row = move.before.rows[move.run]
+    flow = row.cells[move.node].flow
+    ended_later = flow is not None and row.state == ENDED and row.attempt != flow.attempt
+    return flow is None or not flow.holds or ended_later
 
 
 def _phase(move: Move) -> str:

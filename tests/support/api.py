@@ -5,19 +5,21 @@ import threading
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import pytest
 import uvicorn
 
 from headway.clock import SystemClock
 from headway.gateway.app import create_app
+from headway.gateway.certificate import Certificate
 from headway.gateway.tokens import issue
 from headway.ledger import Ledger
 from headway.model.access import Scope
 from headway.prefect.client import PrefectServer
 from headway.settings import Settings
 from headway.site import Site
-from tests.support.site import LiveSite
+from tests.support.site import LiveSite, free_port
 
 MEMBER = frozenset({Scope.WATCH, Scope.SUBMIT})
 
@@ -45,6 +47,17 @@ def gateway_of(live: LiveSite) -> Iterator[tuple[str, Site]]:
 
 
 @contextmanager
+def cut_off(site: Site) -> Iterator[dict[str, str]]:
+    """A gateway of *site* at whose Prefect server nobody listens; how its operator reaches it."""
+    with (
+        PrefectServer(f"http://127.0.0.1:{free_port()}/api", auth=None) as nobody,
+        serving(site, nobody) as url,
+    ):
+        token = bearer(site)["Authorization"].removeprefix("Bearer ")
+        yield {"HEADWAY_URL": url, "HEADWAY_TOKEN": token}
+
+
+@contextmanager
 def own_gateway(site: Site, patch: pytest.MonkeyPatch) -> Iterator[None]:
     """Within it, commands of this process come in at a gateway of *site*, as its operator."""
     with serving(site) as url:
@@ -54,22 +67,28 @@ def own_gateway(site: Site, patch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @contextmanager
-def serving(site: Site, server: PrefectServer | None = None) -> Iterator[str]:
-    """Serve *site*, whose Prefect is *server*; its address."""
+def serving(
+    site: Site, server: PrefectServer | None = None, *, own: Certificate | None = None
+) -> Iterator[str]:
+    """Serve *site*, whose Prefect is *server*, by TLS if it has a certificate; its address."""
     with (
         socket.create_server(("127.0.0.1", 0)) as listening,
         PrefectServer(site.settings.api_url, auth=None, timeout_s=1.0) as nobody,
     ):
         port = listening.getsockname()[1]
         app = create_app(site, server or nobody, allowed_hosts=["127.0.0.1"])
-        server = uvicorn.Server(uvicorn.Config(app, log_level="warning", ws="none"))
+        server = uvicorn.Server(uvicorn.Config(app, log_level="warning", ws="none", **_tls(own)))
         thread = threading.Thread(target=server.run, args=([listening],), daemon=True)
         thread.start()
         deadline = time.monotonic() + 20
         while not server.started and time.monotonic() < deadline:
             time.sleep(0.02)
         try:
-            yield f"http://127.0.0.1:{port}"
+            yield f"{'https' if own else 'http'}://127.0.0.1:{port}"
         finally:
             server.should_exit = True
             thread.join(timeout=20)
+
+
+def _tls(own: Certificate | None) -> dict[str, Any]:
+    return {"ssl_certfile": own.path, "ssl_keyfile": own.key} if own else {}

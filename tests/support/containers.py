@@ -26,7 +26,7 @@ def create_container(
             host_memory_bytes=64 * MIB,
             cpus=0.1,
             shm_bytes=MIB,
-            user=site.container_user,
+            user=site.user_of("default"),
         )
     )
     return name

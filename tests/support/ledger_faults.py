@@ -220,17 +220,19 @@ def lose_answers(share: float, seed: int) -> list[int]:
 
 _ADDED = {
     "lease": ("start_by",),
-    "run": ("told_end_at", "suspended_at", "flow_starts", "flow_starts_since"),
-    "node": ("identity",),
-}
-"""What the newest migration adds to tables."""
+    "run": (
+        "told_end_at", "suspended_at", "flow_starts", "flow_starts_since", "tag", "promised_at",
+    ),
+    "node": ("identity", "files_url", "files_certificate"),
+}  # fmt: skip
+"""The columns that the migrations from 0007 on add to the tables of before."""
 
 
 def take_back_to_0006(url: str) -> None:
     """Give the ledger the tables that the version before 0007 has left, with all its rows."""
     engine = open_engine(url)
     with engine.begin() as connection:
-        for table in ("access_token", "audit"):
+        for table in ("access_token", "audit", "team_uids"):
             connection.execute(text(f"DROP TABLE {table}"))
         if engine.dialect.name == "postgresql":
             connection.execute(text("DROP FUNCTION refuse_audit_change()"))

@@ -210,6 +210,11 @@ class LiveSite:
         finally:
             engine.dispose()
 
+    def at_the_gateway(self) -> dict[str, str]:
+        """The variables by which its operator comes in from elsewhere."""
+        url = f"http://127.0.0.1:{self.env['HEADWAY_GATEWAY_PORT']}"
+        return {"HEADWAY_URL": url, "HEADWAY_TOKEN": (self.home / "token").read_text().strip()}
+
     def auth(self) -> str:
         """The site's auth string."""
         return (self.home / "auth").read_text().strip()
@@ -305,7 +310,7 @@ def free_port() -> int:
         return port
 
 
-def _let_through(folder: Path) -> None:
+def let_through(folder: Path) -> None:
     """Let others pass: behind a closed folder root's database would be elsewhere, and stay."""
     temporary = Path(tempfile.gettempdir())
     for each in (folder, *folder.parents):
@@ -322,7 +327,7 @@ def live_site(home: Path, runtime: str, **more: str) -> Iterator[LiveSite]:
     others back.
     """
     site = LiveSite(home, runtime, free_port(), **more)
-    _let_through(home.parent)
+    let_through(home.parent)
     try:
         started = site.run("up")
         assert started.returncode == 0, started.stderr + started.stdout

@@ -1,14 +1,10 @@
 """The page of faults names every fault, and tests that exist."""
 
-import ast
-import re
-from pathlib import Path
-
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
+from tests.support.named_tests import ROOT, is_there, named_tests
+
 FAULTS = 46
-_TEST = re.compile(r"`([\w/]+\.py)::(\w+)`")
 
 
 def rows() -> list[list[str]]:
@@ -28,8 +24,6 @@ def test_its_tests_exist_or_it_says_that_there_is_none(row: list[str]) -> None:
     assert injected in {"real", "stub", "part", "none"}
     assert (injected == "none") == (tests == "no test")
     assert outcome
-    named = _TEST.findall(tests) + _TEST.findall(outcome)
+    named = named_tests(tests) + named_tests(outcome)
     assert named
-    for file, name in named:
-        tree = ast.parse((ROOT / file).read_text())
-        assert name in {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
+    assert [each for each in named if not is_there(*each)] == []

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.model_selection import KFold
+from threadpoolctl import threadpool_limits
 
 from headway.clock import Clock
 from headway.errors import InvalidInput
@@ -175,7 +176,15 @@ def champion(tables: Tables, seed: int) -> Fit:
 
 
 def hold_out(rows: Rows, fit: Fit, folds: Sequence[Indices], *, clock: Clock) -> HeldOut:
-    """Predict each fold of *rows* by a model fitted on all the others."""
+    """Predict each fold of *rows* by a model fitted on all the others, on one core.
+
+    Threads that spin for a core which a training job uses slow both down.
+    """
+    with threadpool_limits(1):
+        return _hold_out(rows, fit, folds, clock)
+
+
+def _hold_out(rows: Rows, fit: Fit, folds: Sequence[Indices], clock: Clock) -> HeldOut:
     n = len(rows.seconds)
     median, low, high = np.full(n, np.nan), np.full(n, np.nan), np.full(n, np.nan)
     fit_s = predict_s = 0.0

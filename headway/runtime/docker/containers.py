@@ -376,7 +376,7 @@ class DockerRuntime:
         return from_details(
             found,
             pids=self._pids(found["Name"].lstrip("/"), found) if runs else (),
-            network=self._networks.gang,
+            gang_networks=self._policy.gang_networks,
         )
 
     def _pids(self, name: str, found: Mapping[str, Any]) -> tuple[int, ...]:

@@ -39,8 +39,7 @@ class Networks:
         self._engine = engine
         self._mode = policy.network
         self._closed = closed
-        self.gang = "" if policy.gang_network == NetworkMode.HOST else policy.gang_network
-        """Name of the network of gangs; empty where there is none."""
+        self._gangs = policy.gang_networks
 
     def joined(self, asked: NetworkMode | GangNetwork | None) -> str:
         """The engine's network that a container joins that *asked* for one, guarded by now.
@@ -70,7 +69,7 @@ class Networks:
 
     def weakness(self) -> str:
         """Put the packet rules of the bridges in place; what of that cannot be had."""
-        if not self.gang and self._mode in {NetworkMode.HOST, NetworkMode.NONE}:
+        if not self._gangs and self._mode in {NetworkMode.HOST, NetworkMode.NONE}:
             return ""
         # Not with each start: a name server that does not answer would hold it up.
         why = self.guard(self._closed)
@@ -81,12 +80,13 @@ class Networks:
             )
         if why:
             return f"Containers reach the services of this node ({why})."
-        found = self._find(self.gang) if self.gang else None
-        if found is not None and not _is_bridge(found) and not found["Internal"]:
-            return (
-                f"Packet rules do not guard the network {self.gang} (driver {found['Driver']}): "
-                "make it --internal where gangs need nothing else."
-            )
+        for name in self._gangs:
+            found = self._find(name)
+            if found is not None and not _is_bridge(found) and not found["Internal"]:
+                return (
+                    f"Packet rules do not guard the network {name} (driver {found['Driver']}): "
+                    "make it --internal where gangs need nothing else."
+                )
         return ""
 
     def guard(self, closed: Sequence[firewall.Service] = ()) -> str:
@@ -114,9 +114,8 @@ class Networks:
         if why:
             return why
         interfaces = [INTERFACE]
-        gang = self._find(self.gang) if self.gang else None
-        if gang is not None and _is_bridge(gang):
-            interfaces.append(_interface(gang))
+        gangs = [found for name in self._gangs if (found := self._find(name)) is not None]
+        interfaces += [_interface(gang) for gang in gangs if _is_bridge(gang)]
         apart = [ip_network(each["Subnet"]) for each in own["IPAM"]["Config"]]
         return firewall.hold(interfaces, apart, closed)
 

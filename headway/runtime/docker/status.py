@@ -1,6 +1,6 @@
 """What an engine says of a container, read as the runtime's port has it."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -21,14 +21,14 @@ def state_of(word: str) -> ContainerState:
 
 
 def from_details(
-    found: Mapping[str, Any], *, pids: tuple[int, ...], network: str
+    found: Mapping[str, Any], *, pids: tuple[int, ...], gang_networks: Sequence[str]
 ) -> ContainerStatus:
     """The status by what the engine knows of one container.
 
     Args:
         found: From the engine.
         pids: Its processes.
-        network: The network of gangs.
+        gang_networks: Networks on which gangs meet; it is on one of them at most.
     """
     labels, state = found["Config"]["Labels"], found["State"]
     where = state_of(state["Status"])
@@ -47,7 +47,7 @@ def from_details(
         started_at=started_at,
         ended_at=ended_at if exited else None,
         pids=pids,
-        address=_address(found, network),
+        address=_address(found, gang_networks),
         error=state["Error"],
     )
 
@@ -66,9 +66,9 @@ def from_list(row: Mapping[str, Any]) -> ContainerStatus | None:
     return ContainerStatus(name, run_id, int(attempt), state_of(str(row.get("State"))))
 
 
-def _address(found: Mapping[str, Any], network: str) -> str:
+def _address(found: Mapping[str, Any], networks: Sequence[str]) -> str:
     joined = found.get("NetworkSettings", {}).get("Networks") or {}
-    return str(joined[network]["IPAddress"]) if network in joined else ""
+    return next((str(joined[name]["IPAddress"]) for name in networks if name in joined), "")
 
 
 def moment(text: str) -> datetime | None:

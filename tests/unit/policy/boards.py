@@ -4,7 +4,11 @@ from hypothesis import strategies as st
 
 from headway.policy.board import Board
 from headway.policy.fit import Ask, Headroom
+from headway.policy.order import VirtualTime
+from headway.policy.promise import PoolTotals
+from headway.policy.queue import AskT, Queue
 from headway.policy.room import Need, Room
+from headway.policy.settings import PolicySettings
 
 MEMORY = 24
 
@@ -37,6 +41,17 @@ def ask(
     return Ask(run_id, submitted_s, gpus, need, runtime_s, runtime_s, **more)  # type: ignore[arg-type]
 
 
+def queue(
+    *asks: AskT, settings: PolicySettings | None = None, gpus: int = 1, **knobs: int
+) -> Queue[AskT]:
+    """The queue that *asks* have joined when they were submitted, and in that order."""
+    chosen = settings or PolicySettings(**knobs)
+    line = Queue[AskT](chosen, PoolTotals(gpus=gpus), VirtualTime(chosen, gpus))
+    for one in sorted(asks, key=lambda one: (one.submitted_s, one.run_id)):
+        line.add(one, one.submitted_s)
+    return line
+
+
 @st.composite
 def asks(draw: st.DrawFn, *, most: int = 12, gang: int = 2) -> list[Ask]:
     """Asks that fit a board of two nodes with two GPUs each."""
@@ -56,7 +71,7 @@ def asks(draw: st.DrawFn, *, most: int = 12, gang: int = 2) -> list[Ask]:
                 nodes=nodes,
                 team=draw(st.sampled_from(["red", "blue"])),
                 priority=draw(st.integers(0, 1)),
-                overtaken=draw(st.integers(0, 3)),
+                promised_s=float(draw(st.integers(0, 200))),
             )
         )
     return found

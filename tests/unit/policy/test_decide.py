@@ -6,21 +6,17 @@ from hypothesis import strategies as st
 from headway.policy.board import Board, Place
 from headway.policy.decide import Held, Hold, Outcome, decide
 from headway.policy.fit import Ask
-from headway.policy.order import due_first
+from headway.policy.reasons import explain
 from headway.policy.settings import PolicySettings, TeamSettings
-from tests.unit.policy.boards import ask, asks, board, check
+from tests.unit.policy.boards import ask, asks, board, check, queue
 
-BUSY = PolicySettings(window=8, reservations=3, overtake_limit=2, overtake_bound=3)
+BUSY = PolicySettings(window=8, reservations=3)
 
 
 def run(
     seen: Board, front: Sequence[Ask], settings: PolicySettings = BUSY, now_s: float = 100.0
 ) -> list[Outcome]:
-    elders = sorted(
-        (one for one in front if one.overtaken >= settings.overtake_bound - settings.window),
-        key=lambda one: (one.submitted_s, one.run_id),
-    )
-    return decide(seen, front, elders, {}, now_s=now_s, settings=settings)
+    return decide(seen, front, {}, now_s=now_s, settings=settings)
 
 
 def run_places(gpu: int, node: int = 0) -> tuple[Place, ...]:
@@ -68,35 +64,36 @@ def test_more_than_the_head_is_protected_where_asked_for() -> None:
     assert started(run(seen(), front, PolicySettings(reservations=2), now_s=10.0)) == []
 
 
-def test_nobody_passes_who_was_overtaken_as_often_as_may_be() -> None:
-    seen = board(gpus=2)
-    seen.enter(ask("running", whole=True, runtime_s=100), run_places(0), 0.0)
-    elder = ask("elder", gpus=2, whole=True, overtaken=2)
-    small = [ask(f"s{at}", submitted_s=1.0, memory=4, load=0.1, runtime_s=1.0) for at in range(3)]
-    outcomes = run(seen, [elder, *small], now_s=10.0)
-    assert started(outcomes) == ["s0"]
-    assert outcomes[2].hold is Hold.BARRIER
-    assert outcomes[2].barrier is elder
+def test_nobody_joins_a_run_that_has_outlived_its_prediction() -> None:
+    seen = board(gpus=1)
+    seen.enter(ask("running", memory=4, load=0.1, runtime_s=100), run_places(0), 0.0)
+    beside = ask("beside", memory=4, load=0.1)
+    outcomes = run(seen, [beside], now_s=101.0)
+    assert started(outcomes) == []
+    assert outcomes[0].reserved_s > 101.0
+    reason = explain(outcomes[0], seen, {}, settings=BUSY).reason
+    assert reason.endswith("; 1 take(s) nobody beside a run that lasts longer than was predicted")
+    fresh = board(gpus=1)
+    fresh.enter(ask("running", memory=4, load=0.1, runtime_s=100), run_places(0), 0.0)
+    assert started(run(fresh, [beside], now_s=99.0)) == ["beside"]
 
 
-def test_who_can_never_run_is_no_barrier() -> None:
-    elder = ask("elder", gpus=9, whole=True, overtaken=100)
-    assert started(run(board(), [elder, ask("other", submitted_s=1.0)])) == ["other"]
+def test_who_can_never_run_keeps_nobody_waiting() -> None:
+    never = ask("never", gpus=9, whole=True, promised_s=0.0)
+    assert started(run(board(), [never, ask("other", submitted_s=1.0)])) == ["other"]
 
 
-def test_who_is_held_by_his_own_quota_is_no_barrier() -> None:
-    settings = PolicySettings(
-        window=8, overtake_limit=1, overtake_bound=1, teams={"red": TeamSettings(max_running=0)}
-    )
-    elder = ask("elder", overtaken=100, team="red")
-    outcomes = run(board(), [elder, ask("other", submitted_s=1.0)], settings)
+def test_who_is_held_by_his_own_quota_keeps_nobody_waiting() -> None:
+    settings = PolicySettings(window=8, teams={"red": TeamSettings(max_running=0)})
+    held = ask("held", promised_s=0.0, team="red")
+    outcomes = run(board(), [held, ask("other", submitted_s=1.0)], settings)
     assert started(outcomes) == ["other"]
     assert outcomes[0].hold is Hold.QUOTA
 
 
 def test_best_fit_leaves_the_emptier_gpu_and_node_alone() -> None:
     seen = board(nodes=2, gpus=2)
-    seen.enter(ask("r0", memory=10, load=0.1), run_places(1), 0.0)
+    seen.enter(ask("r0", memory=10, load=0.1, runtime_s=500), run_places(1), 0.0)
     outcomes = run(seen, [ask("small", memory=10, load=0.1), ask("whole", whole=True)])
     assert outcomes[0].start == run_places(1)
     assert outcomes[1].start == run_places(0)
@@ -111,7 +108,7 @@ def test_what_starts_fits_and_gangs_start_whole_or_not(
     check(seen)
     for one in waiting:
         one.run_id = f"w{one.run_id}"
-    outcomes = run(seen, due_first(waiting, {}, BUSY), now_s=float(now_s))
+    outcomes = run(seen, queue(*waiting, settings=BUSY).front(60.0), now_s=float(now_s))
     check(seen)
     for outcome in outcomes:
         if outcome.start:
@@ -132,14 +129,14 @@ def test_those_who_pass_delay_no_reservation(running: list[Ask], waiting: list[A
     run(seen, running, PolicySettings(window=20), now_s=50.0)
     for one in waiting:
         one.run_id = f"w{one.run_id}"
-    outcomes = run(seen, due_first(waiting, {}, BUSY), now_s=60.0)
+    outcomes = run(seen, queue(*waiting, settings=BUSY).front(60.0), now_s=60.0)
     reserved = [one for one in outcomes if one.reserved]
-    # With only the promises of those before it, each still finds its place when it was told.
+    # With only the reservations of those before it, each still finds its place when it was told.
     seen.refresh(60.0, 0.25)
     for one in reserved:
         start_s, _ = seen.earliest(one.ask, 60.0)
         assert start_s <= one.reserved_s
-        seen.promise(one.ask, one.reserved, one.reserved_s)
+        seen.reserve(one.ask, one.reserved, one.reserved_s)
 
 
 @given(waiting=asks(gang=1))
@@ -147,7 +144,7 @@ def test_quotas_hold(waiting: list[Ask]) -> None:
     teams = {"red": TeamSettings(max_gpus=2, max_running=1), "blue": TeamSettings(max_gpus=1)}
     settings = PolicySettings(teams=teams)
     held = {"red": Held(gpus=1, running=0)}
-    outcomes = decide(board(2, 2), waiting, [], held, now_s=0.0, settings=settings)
+    outcomes = decide(board(2, 2), waiting, held, now_s=0.0, settings=settings)
     red = [one.ask for one in outcomes if one.start and one.ask.team == "red"]
     blue = [one.ask for one in outcomes if one.start and one.ask.team == "blue"]
     assert sum(one.gpus for one in red) <= 1

@@ -1,164 +1,126 @@
-from collections.abc import Iterator
+"""The virtual system: who would end first if all runs shared the GPUs."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headway.errors import InvalidInput
 from headway.policy.fit import Ask
-from headway.policy.order import (
-    DecayedUsage,
-    bands,
-    due_first,
-    first_come_wait_s,
-    interval_usage,
-    waited_long,
-)
+from headway.policy.order import VirtualTime
 from headway.policy.settings import PolicySettings, TeamSettings
-from headway.replay.queue import ReplayQueue
-from headway.units import HOUR_S
 from tests.unit.policy.boards import ask
 
 
-def names(asks: list[Ask], settings: PolicySettings, usage: dict[str, float]) -> list[str]:
-    return [one.run_id for one in due_first(asks, bands(usage, settings), settings)]
+def virtual(*asks: Ask, gpus: int = 1, **weights: float) -> VirtualTime:
+    teams = {name: TeamSettings(weight=weight) for name, weight in weights.items()}
+    made = VirtualTime(PolicySettings(teams=teams), gpus)
+    for one in asks:
+        made.advance(one.submitted_s)
+        made.enter(one)
+    return made
 
 
-def test_priority_then_share_then_work() -> None:
-    asks = [
-        ask("long", team="poor", runtime_s=1000),
-        ask("short", team="poor", runtime_s=10),
-        ask("rich", team="rich", runtime_s=1),
-        ask("urgent", team="rich", runtime_s=5000, priority=1),
-    ]
-    order = names(asks, PolicySettings(), {"poor": 10.0, "rich": 90.0})
-    assert order == ["urgent", "short", "long", "rich"]
+def test_short_work_goes_first_among_those_who_come_together() -> None:
+    seen = virtual(ask("long", runtime_s=1000), ask("short", runtime_s=10), ask("wide", gpus=20))
+    assert list(seen.order()) == ["short", "long", "wide"]
 
 
-def test_weights_count() -> None:
-    settings = PolicySettings(teams={"rich": TeamSettings(weight=9.0)})
-    assert bands({"poor": 10.0, "rich": 90.0}, settings) == {"poor": 0, "rich": 0}
-    assert bands({"poor": 0.0, "rich": 0.0}, settings) == {"poor": 0, "rich": 0}
+def test_of_equal_work_who_came_first_goes_first() -> None:
+    assert list(virtual(ask("b", submitted_s=-1.0), ask("a")).order()) == ["b", "a"]
 
 
-def test_ageing_is_by_stretch() -> None:
-    settings = PolicySettings(patience=2.0)
-    old = ask("old", runtime_s=100, submitted_s=0)
-    assert names([ask("new", runtime_s=10, submitted_s=179), old], settings, {}) == ["new", "old"]
-    assert names([ask("new", runtime_s=10, submitted_s=181), old], settings, {}) == ["old", "new"]
+def test_a_run_is_passed_only_until_its_virtual_work_is_done() -> None:
+    long = ask("long", runtime_s=100)
+    seen = virtual(long)
+    for at in range(100):
+        at_s = 2.0 * at
+        seen.advance(at_s)
+        one = ask(f"short{at:02d}", runtime_s=10, submitted_s=at_s)
+        seen.enter(one)
+        order = list(seen.order())
+        if order[0] == "long":
+            break
+    # Alone it would need 100 s; it shares with more and more, and yet its turn comes.
+    assert 100 <= seen.at_s < 1000
 
 
-def test_who_was_overtaken_too_often_goes_first_within_his_priority() -> None:
-    settings = PolicySettings(overtake_limit=5)
-    asks = [
-        ask("new", runtime_s=1),
-        ask("due", runtime_s=1e6, overtaken=5),
-        ask("urgent", runtime_s=1e6, priority=1),
-    ]
-    assert names(asks, settings, {}) == ["urgent", "due", "new"]
+def test_the_tag_does_not_move_and_survives() -> None:
+    seen = virtual(ask("other", runtime_s=1000))
+    seen.advance(100.0)
+    late = ask("late", runtime_s=50)
+    seen.enter(late)
+    assert late.tag == 150.0
+    seen.advance(500.0)
+    assert late.tag == 150.0
+    again = VirtualTime(seen.settings, seen.gpus, seen.at_s, dict(seen.attained))
+    again.enter(late)
+    assert late.tag == 150.0
 
 
-def test_the_wait_of_a_line_without_order_counts_what_waits_and_what_runs() -> None:
-    assert first_come_wait_s(400.0, [(2, 150.0), (1, 90.0)], 4, 100.0) == 125.0
-    assert first_come_wait_s(0.0, [], 0, 100.0) == 0.0
+def test_teams_share_by_weight_before_their_runs_do() -> None:
+    """The flood of one team delays itself: the other team's runs keep their part."""
+    flood = [ask(f"f{at:03d}", team="flood", runtime_s=100) for at in range(100)]
+    one = ask("one", team="calm", runtime_s=150)
+    order = list(virtual(*flood, one).order())
+    # Half of the GPU is its own: after 300 s of all, when three of a hundred have their 100 s.
+    assert order[0] == "one"
+    heavy = list(virtual(*flood, one, flood=1e6).order())
+    assert heavy[-1] == "one"
 
 
-LONG = PolicySettings(long_wait=0.5, longest_wait=2.0, yield_frac=0.1)
+def test_who_ended_there_is_ahead_of_all_who_have_not() -> None:
+    seen = virtual(ask("late", runtime_s=10), gpus=4)
+    seen.advance(100.0)
+    seen.enter(ask("new", runtime_s=1, submitted_s=100.0))
+    assert list(seen.order()) == ["late", "new"]
 
 
-def long_waited(*line: Ask, first_come_s: float = 100.0, now_s: float = 1000.0) -> list[str]:
-    return [one.run_id for one in waited_long(line, first_come_s, now_s, LONG)]
-
-
-def test_who_has_waited_long_goes_first_within_his_priority() -> None:
-    old = ask("old", submitted_s=949, runtime_s=1e6)
-    assert long_waited(old) == ["old"]
-    assert long_waited(ask("old", submitted_s=951, runtime_s=1e6)) == []
-    old.long_waited = True
-    asks = [ask("new", runtime_s=1, submitted_s=990), old, ask("urgent", priority=1)]
-    assert names(asks, LONG, {}) == ["urgent", "old", "new"]
-
-
-def test_who_has_waited_long_yields_to_much_smaller_ones_that_wait_for_him() -> None:
-    old = ask("old", submitted_s=900, runtime_s=1000)
-    assert long_waited(old, ask("waits", submitted_s=989, runtime_s=99), first_come_s=150) == []
-    for other in (
-        ask("fresh", submitted_s=991, runtime_s=99),
-        ask("large", submitted_s=989, runtime_s=101),
-    ):
-        assert long_waited(old, other, first_come_s=150) == ["old"]
-    # Not for ever.
-    assert long_waited(
-        ask("old", submitted_s=700, runtime_s=1000),
-        ask("waits", submitted_s=950, runtime_s=99),
-        first_come_s=150,
-    ) == ["old"]
-
-
-def test_no_more_of_the_line_is_looked_at_than_stated() -> None:
-    settings = PolicySettings(window=4)
-    seen = []
-
-    def line() -> Iterator[Ask]:
-        for at in range(1000):
-            seen.append(at)
-            yield ask(f"{at:04d}", submitted_s=0, runtime_s=1)
-
-    assert len(waited_long(line(), 1.0, 1000.0, settings)) == 4
-    assert len(seen) == 32
-
-
-def test_usage_halves_with_each_half_life() -> None:
-    usage = DecayedUsage(HOUR_S)
-    usage.change("a", 2.0, 0.0)
-    usage.change("a", -2.0, 1000.0)
-    before = interval_usage(2.0, 0.0, 1000.0, 1000.0, HOUR_S)
-    assert usage.used["a"] == pytest.approx(before)
-    assert before == pytest.approx(2000.0, rel=0.1)
-    usage.advance(1000.0 + HOUR_S)
-    assert usage.used["a"] == pytest.approx(before / 2)
+def test_nobody_attains_more_than_one_gpu() -> None:
+    seen = virtual(ask("only", runtime_s=100), gpus=64)
+    seen.advance(10.0)
+    assert seen.attained == {"": 10.0}
 
 
 @given(
     st.lists(
-        st.tuples(
-            st.integers(1, 1000), st.sampled_from(["a", "b", "c"]), st.booleans(), st.booleans()
-        ),
-        max_size=60,
-    )
+        st.tuples(st.integers(0, 50), st.integers(1, 500), st.sampled_from("abc")),
+        min_size=1,
+        max_size=30,
+    ),
+    st.integers(1, 8),
 )
-def test_the_kept_line_and_the_sorted_rows_agree(
-    rows: list[tuple[int, str, bool, bool]],
+def test_the_order_is_that_in_which_they_really_end_there(
+    rows: list[tuple[int, int, str]], gpus: int
 ) -> None:
-    settings = PolicySettings(window=5, overtake_limit=4, overtake_bound=6)
-    usage = {"a": 5.0, "b": 50.0, "c": 300.0}
-    line, waiting = ReplayQueue(settings), []
-    counted: dict[str, int] = {}
-    for at, (runtime_s, team, urgent, leaves) in enumerate(rows):
-        one = ask(f"{at:03d}", submitted_s=at, runtime_s=runtime_s, team=team, priority=urgent)
-        line.add(one)
-        waiting.append(one)
-        if leaves:
-            gone = line.front(usage)[0]
-            line.remove(gone)
-            waiting.remove(gone)
-            for other in waiting:
-                later = other.submitted_s < gone.submitted_s
-                counted[other.run_id] = counted.get(other.run_id, 0) + (
-                    later and other.priority == gone.priority
-                )
-    front = line.front(usage)
-    for other in waiting:
-        other.overtaken = counted.get(other.run_id, 0)
-    assert front == due_first(waiting, bands(usage, settings), settings)[:5]
+    rows.sort()
+    asks = [
+        ask(f"{at:03d}", submitted_s=float(at_s), runtime_s=float(work_s), team=team)
+        for at, (at_s, work_s, team) in enumerate(rows)
+    ]
+    seen = virtual(*asks, gpus=gpus, a=1.0, b=2.0, c=0.5)
+    said = list(seen.order())
+    by_team = {team: [one for one in asks if one.team == team] for team in "abc"}
+    for team, mine in by_team.items():
+        tags = [
+            one.run_id
+            for one in sorted(mine, key=lambda one: (one.tag, one.submitted_s, one.run_id))
+        ]
+        assert [run for run in said if run in tags] == tags, team
+    assert sorted(said) == sorted(one.run_id for one in asks)
+    # Played to the end, everybody gets there, and nobody attains more than there is.
+    before = dict(seen.attained)
+    seen.advance(seen.at_s + 1e6)
+    for one in asks:
+        assert seen.attained[one.team] >= (one.tag or 0.0) - 1e-6
+        assert seen.attained[one.team] >= before.get(one.team, 0.0)
 
 
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [("window", 0), ("utilisation_limit", 0.0), ("fair_share_step", 1.0), ("patience", -1.0),
-     ("overtake_bound", 1), ("long_wait", -1.0), ("yield_frac", float("nan")),
-     ("overrun_frac", float("nan"))],
-)  # fmt: skip
-def test_a_knob_that_makes_no_sense_is_refused(name: str, value: float) -> None:
-    with pytest.raises(InvalidInput, match=name):
-        PolicySettings(**{name: value})
+@pytest.mark.parametrize("step_s", [1.0, 7.0, 1000.0])
+def test_it_is_the_same_in_small_steps_and_large_ones(step_s: float) -> None:
+    asks = [ask(f"{at}", runtime_s=10.0 * (at + 1), team="ab"[at % 2]) for at in range(6)]
+    at_once, stepwise = virtual(*asks, gpus=2), virtual(*asks, gpus=2)
+    at_once.advance(50.0)
+    now_s = 0.0
+    while now_s < 50.0:
+        now_s = min(now_s + step_s, 50.0)
+        stepwise.advance(now_s)
+    assert stepwise.attained == pytest.approx(at_once.attained)

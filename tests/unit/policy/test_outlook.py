@@ -95,7 +95,7 @@ class Slot:
         now, said = T0 + timedelta(seconds=self.now_s), self.standing()
         holders = [self.record(self.running)] if self.running is not None else []
         usual = usual_of(self.ended, holders, said)
-        seen = PoolSnapshot(now, (), (), tuple(holders), {}, (), {})
+        seen = PoolSnapshot(now, (), (), tuple(holders), {}, {}, None, ())
         node = Node("a", "pool", Capacity(1.0, 64 * GIB))
         leases = tuple(
             Lease(1, r.run_id, 1, "a", "t", GIB, 1.0, granted_at=r.started_at, expires_at=now,

@@ -23,6 +23,7 @@ from headway.policy.plan import Plan, Start, Stay, plan
 from headway.policy.pool import NodeView, RunningRun
 from headway.policy.settings import PolicySettings, TeamSettings
 from headway.units import GIB
+from tests.unit.policy.boards import queue
 
 NOW = datetime(2026, 1, 5, 12, 0, tzinfo=UTC)
 HOUR = timedelta(hours=1)
@@ -71,7 +72,8 @@ def made(
     **knobs: object,
 ) -> Plan:
     settings = PolicySettings(**knobs)  # type: ignore[arg-type]
-    return plan(nodes, line, running or [], now=NOW, settings=settings)
+    front = queue(*line, settings=settings, gpus=4).front(NOW.timestamp())
+    return plan(nodes, front, running or [], now=NOW, settings=settings)
 
 
 def only_stay(got: Plan) -> Stay:
@@ -134,6 +136,22 @@ def test_what_is_free_but_never_on_one_node_is_said_of_the_nearest() -> None:
         "needs 1 whole GPU(s) on one node; at most 0 are free, on a, "
         "of the nodes that lack the least"
     )
+
+
+@pytest.mark.parametrize(
+    ("promised_at", "said"),
+    [
+        (NOW + HOUR, "; promised to start by 13:00 UTC"),
+        (NOW + 24 * HOUR, "; promised to start by 06 Jan 12:00 UTC"),
+        (
+            NOW - HOUR,
+            "; was promised to start by 11:00 UTC: it goes first now",
+        ),
+    ],
+)
+def test_the_promise_is_told_with_it(promised_at: datetime, said: str) -> None:
+    stay = Stay("r", 2, Wait(Resource.CPUS, "needs 1 CPU"), NOW, promised_at=promised_at)
+    assert stay.sentence() == f"needs 1 CPU; number 2 in the queue{said}"
 
 
 @pytest.mark.parametrize(
@@ -283,8 +301,9 @@ def test_behind_a_run_of_unknown_length_no_date_is_made_up() -> None:
     view = NodeView(node("a", 1), (lease("x", "a", 0, predicted_end_at=None),))
     stay = only_stay(made([view], [waiting("r")], [RunningRun("x", name="vgg\n16")]))
     assert (stay.expected_at, stay.latest_at) == (None, None)
-    assert stay.sentence().endswith(
-        "number 1 in the queue, start not known: nothing is known of how long vgg\\n16 runs"
+    assert (
+        "number 1 in the queue, start not known: nothing is known of how long vgg\\n16 runs; "
+        in stay.sentence()
     )
     assert stay.reserved == ("a",)
 
@@ -332,7 +351,7 @@ _runs = st.builds(
     nodes=st.integers(1, 2),
     team=st.sampled_from(["red", "blue"]),
     priority=st.integers(0, 1),
-    overtaken=st.integers(0, 4),
+    promised_s=st.sampled_from([None, 0.0, 1e12]),
 )
 
 
@@ -351,12 +370,13 @@ def test_the_plan_is_the_same_for_all_and_never_above_headroom(
         NodeView(node("c", state=NodeState.DRAINING)),
     ]
     running = [RunningRun("x", preemptible=True), RunningRun("y", preemptible=True)]
-    knobs = {"overtake_limit": 2, "overtake_bound": 3}
-    got = made(views, line, running, **knobs)
+    got = made(views, line, running)
     shuffled = random.Random(1)
     for rows in (views, line, running):
         shuffled.shuffle(rows)
-    assert made(views, line, running, **knobs) == got
+    for run in line:
+        run.tag = None
+    assert made(views, line, running) == got
     for view in views:
         room = compute_headroom(view.node, view.leases, view.reading)
         starts = [one for one in got.entries if isinstance(one, Start)]

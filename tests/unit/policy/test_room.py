@@ -2,7 +2,7 @@ import math
 
 import pytest
 
-from headway.policy.room import Need, Occupant, Promise, Room
+from headway.policy.room import Need, Occupant, Reservation, Room
 
 
 def room(*ends: tuple[float, Need], memory: int = 24, limit: float = 1.0) -> Room:
@@ -60,18 +60,18 @@ def test_opens_when_enough_have_left(need: Need, opens_s: float) -> None:
 
 def test_a_promise_is_kept_also_when_it_begins_in_between() -> None:
     made = room((50, Need(20, 0.1)))
-    made.promises.append(Promise(50, 80, Need(20, 0.1)))
+    made.reservations.append(Reservation(50, 80, Need(20, 0.1)))
     assert made.fits_during(Need(4, 0.1), 0, 1000)
     assert not made.fits_during(Need(5, 0.1), 50, 60)
     assert made.fits_during(Need(24, 0.1), 80, 1000)
-    made.promises.append(Promise(100, 200, Need(24, 0.0, whole=True)))
+    made.reservations.append(Reservation(100, 200, Need(24, 0.0, whole=True)))
     assert made.fits_during(Need(4, 0.1), 0, 100)
     assert not made.fits_during(Need(4, 0.1), 0, 101)
 
 
 def test_two_promises_one_after_the_other_do_not_add_up() -> None:
     made = room()
-    made.promises += [Promise(10, 20, Need(20, 0.5)), Promise(20, 30, Need(20, 0.5))]
+    made.reservations += [Reservation(10, 20, Need(20, 0.5)), Reservation(20, 30, Need(20, 0.5))]
     assert made.fits_during(Need(4, 0.5), 0, 100)
     assert not made.fits_during(Need(5, 0.5), 0, 100)
 

@@ -3,6 +3,7 @@
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
+from headway.errors import InvalidInput
 from headway.policy.settings import PolicySettings
 from headway.units import GIB
 
@@ -21,3 +22,24 @@ def test_a_quota_of_memory_is_written_as_all_sizes_are(quota: dict[str, object])
 def test_a_quota_that_cannot_be_understood_is_not_dropped(quota: dict[str, object]) -> None:
     with pytest.raises(ValidationError):
         READ({"teams": {"vision": quota}})
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("window", 0),
+        ("reservations", 0),
+        ("utilisation_limit", 0.0),
+        ("promise_factor", 0.0),
+        ("promise_factor", float("inf")),
+        ("overrun_frac", float("nan")),
+    ],
+)
+def test_a_knob_that_makes_no_sense_is_refused(name: str, value: float) -> None:
+    with pytest.raises(InvalidInput, match=name):
+        PolicySettings(**{name: value})
+
+
+def test_knobs_of_before_are_ignored() -> None:
+    """They stand in the blocks of older sites, whose workers must go on."""
+    assert READ({"patience": 1000.0, "overtake_limit": 10, "window": 9}) == PolicySettings(window=9)

@@ -1,8 +1,12 @@
+from typing import Any
+
 import pytest
 
 from headway.errors import InvalidInput
+from headway.policy.settings import PolicySettings
+from headway.replay.history import History
 from headway.replay.metrics import document
-from headway.replay.simulate import PolicyName
+from headway.replay.simulate import PolicyName, Result
 from headway.replay.trace_jobs import Estimates, GpuSharing, TraceJob, read_jobs
 from tests.unit.replay.traces import job, run
 
@@ -18,13 +22,15 @@ def parsed(*lines: str, estimates: str = "learned", sharing: str = "headway") ->
     return read_jobs(text.encode(), "t.csv", Estimates(estimates), GpuSharing(sharing))
 
 
-def test_estimates_choose_the_columns() -> None:
-    told = {
-        kind: (one.median_s, one.high_s)
-        for kind in Estimates
-        for one in parsed(HEADER, ROW, estimates=kind)
+def test_estimates_choose_what_is_told() -> None:
+    (one,) = parsed(HEADER, ROW, estimates="given")
+    told = {kind: History(kind).told(one)[:2] for kind in Estimates}
+    assert told == {
+        "user": (3600, 3600),
+        "given": (90, 130),
+        "perfect": (100, 100),
+        "learned": (900, 3600),  # nothing has ended yet: the prior by the user's limit
     }
-    assert told == {"user": (3600, 3600), "learned": (90, 130), "perfect": (100, 100)}
 
 
 def test_jobs_come_in_the_order_of_submission_from_zero() -> None:
@@ -36,7 +42,7 @@ def test_only_the_columns_that_count_are_needed() -> None:
     lines = ("submit_s,duration_s,gpus", "0,1,1")
     assert parsed(*lines, estimates="perfect", sharing="whole")
     with pytest.raises(InvalidInput, match=r"add gpu_memory_bytes, .*predicted_high_s"):
-        parsed(*lines)
+        parsed(*lines, estimates="given")
 
 
 @pytest.mark.parametrize(
@@ -79,10 +85,14 @@ def test_what_is_no_trace_is_refused(text: bytes) -> None:
         read_jobs(text, "t.csv", Estimates.PERFECT, GpuSharing.WHOLE)
 
 
+def figures(result: Result) -> dict[str, Any]:
+    return document(result, PolicyName.FIFO, Estimates.PERFECT, GpuSharing.WHOLE, PolicySettings())
+
+
 def test_the_figures() -> None:
     rows = [job("a", 0, 100, 2), job("b", 0, 4, 2), job("c", 10, 200, 2)]
     result = run(rows, "fifo", "whole")
-    got = document(result, PolicyName.FIFO, Estimates.PERFECT, GpuSharing.WHOLE)
+    got = figures(result)
     assert got == {
         "policy": "fifo",
         "estimates": "perfect",
@@ -97,12 +107,27 @@ def test_the_figures() -> None:
         "utilisation_frac": pytest.approx(608 / (4 * 210)),
         "makespan_s": 210.0,
         "mean_stretch": 1.0,
+        "promises": 0,
+        "promises_broken": 0,
+        "latest_s": 0.0,
+        "by_gpus": [{"gpus": 2, "jobs": 3, "mean_wait_s": 0.0, "max_wait_s": 0.0}],
+        "by_user": [{"user": "", "jobs": 3, "mean_wait_s": 0.0, "max_wait_s": 0.0}],
+        "by_team": [
+            {
+                "team": "team",
+                "jobs": 3,
+                "mean_wait_s": 0.0,
+                "max_wait_s": 0.0,
+                # b comes behind 200 GPU-seconds on 4 GPUs, c ten seconds later behind 168.
+                "first_come_wait_s": pytest.approx((0 + 50 + 42) / 3),
+            }
+        ],
     }
 
 
 def test_waits_and_slowdown() -> None:
     rows = [job("a", 0, 100, 4), job("b", 0, 4, 4)]
     result = run(rows, "fifo", "whole")
-    got = document(result, PolicyName.FIFO, Estimates.PERFECT, GpuSharing.WHOLE)
+    got = figures(result)
     assert (got["mean_wait_s"], got["max_wait_s"]) == (50.0, 100.0)
     assert got["mean_bounded_slowdown"] == pytest.approx((1 + 104 / 10) / 2)

@@ -7,17 +7,16 @@ from hypothesis import strategies as st
 from headway.policy.settings import PolicySettings
 from headway.replay.cluster import Shape
 from headway.replay.simulate import PolicyName, Result, simulate
-from headway.replay.trace_jobs import GpuSharing, TraceJob
+from headway.replay.trace_jobs import Estimates, GpuSharing, TraceJob
 
 SHAPE = Shape(2, 2, 24)
 
 
-def job(name: str, submit_s: float, duration_s: float, gpus: int = 1, **more: float) -> TraceJob:
+def job(name: str, submit_s: float, duration_s: float, gpus: int = 1, **more: object) -> TraceJob:
     values = {
         "gpu_memory_bytes": 10,
         "gpu_util_frac": 0.4,
-        "median_s": duration_s,
-        "high_s": duration_s,
+        "predicted_s": (duration_s, duration_s),
     } | more
     return TraceJob(name, "team", submit_s, duration_s, gpus, **values)  # type: ignore[arg-type]
 
@@ -37,8 +36,7 @@ def traces(draw: st.DrawFn) -> list[TraceJob]:
                 draw(st.integers(1, 4)),
                 gpu_memory_bytes=draw(st.integers(1, 24)),
                 gpu_util_frac=draw(st.integers(1, 10)) / 10,
-                median_s=median_s,
-                high_s=median_s * 1.5,
+                predicted_s=(median_s, median_s * 1.5),
             )
         )
     return rows
@@ -49,10 +47,18 @@ def run(
     policy: str = "headway",
     sharing: str = "headway",
     shape: Shape = SHAPE,
+    estimates: str = "given",
     **knobs: float,
 ) -> Result:
     settings = PolicySettings(**knobs)  # type: ignore[arg-type]
-    return simulate(rows, shape, PolicyName(policy), GpuSharing(sharing), settings=settings)
+    return simulate(
+        rows,
+        shape,
+        PolicyName(policy),
+        GpuSharing(sharing),
+        Estimates(estimates),
+        settings=settings,
+    )
 
 
 def starts(result: Result) -> dict[str, float]:

@@ -1,0 +1,117 @@
+"""Commands by which a person comes to trust a site's gateway, and it to know them."""
+
+import sys
+
+import click
+
+from headway.cli.inputs import this_site
+from headway.cli.output import as_json, print_json, say
+
+
+@click.command()
+@click.argument("url")
+@click.option("--fingerprint", "expected", help="Of the site's certificate, as its operator says.")
+@click.option("--token-stdin", is_flag=True, help="Read the token from standard input.")
+def login(url: str, expected: str | None, token_stdin: bool) -> None:
+    """Keep the address, the certificate and your token for the gateway at URL.
+
+    The certificate is shown before anything is sent: compare its fingerprint with what the
+    operator told you (`headway certificate` prints it at the site), or give it as --fingerprint.
+    From then on that certificate alone is trusted. The token is asked for, or read from standard
+    input: it is never an argument, which other users of this machine would see.
+    """
+    from headway.client import Client
+    from headway.credentials import Address, checked_url, credentials_file, keep_credentials
+    from headway.errors import InvalidInput
+    from headway.model.access import looks_like_token
+    from headway.pinning import is_protected
+
+    url = checked_url("URL", url)
+    if not is_protected(url):
+        allowed = "your token would cross the network unprotected, so nothing was asked: give https"
+        raise InvalidInput("URL", url, f"{allowed}://…, which the operator's gateway must speak")
+    certificate = _trusted(url, expected, asks=not token_stdin)
+    token = sys.stdin.readline() if token_stdin else click.prompt("Your token", hide_input=True)
+    token = token.strip()
+    if not looks_like_token(token):
+        allowed = "give the one that an operator made for you with `headway user add`; it begins"
+        raise InvalidInput("token", f"{len(token)} characters", f"{allowed} with hwt_")
+    address = Address(url, token, certificate)
+    with Client(address) as client:
+        client.check_token()
+    path = credentials_file()
+    keep_credentials(path, address)
+    say(f"logged in at {url}; what commands need for it is in {path}, which only you can read")
+
+
+def _trusted(url: str, expected: str | None, *, asks: bool) -> str | None:
+    """The certificate at *url* that is to be trusted; None where this machine knows it anyway.
+
+    Raises:
+        InvalidInput: It is not the expected one, or nobody can say whether it is.
+    """
+    from headway.errors import InvalidInput
+    from headway.pinning import fingerprint, is_known_here, same_fingerprint, shown_certificate
+
+    if not url.startswith("https:"):
+        return None
+    pem = shown_certificate(url)
+    seen = fingerprint(pem)
+    if expected is not None:
+        if not same_fingerprint(expected, seen):
+            allowed = f"{url} shows {seen}: somebody may stand between you and it; ask the operator"
+            raise InvalidInput("fingerprint", expected, f"{allowed}. No token was sent")
+        return pem
+    if is_known_here(url):
+        return None
+    say(f"{url} shows a certificate that nobody here has signed, with the fingerprint")
+    say(f"  {seen}")
+    if not asks:
+        allowed = "give --fingerprint: nobody can be asked here whether this is the site's"
+        raise InvalidInput("fingerprint", "nothing", allowed)
+    if not click.confirm("Is this what the site's operator told you?"):
+        allowed = "no token was sent; ask the operator what `headway certificate` prints there"
+        raise InvalidInput("fingerprint", seen, allowed)
+    return pem
+
+
+@click.command()
+@click.option(
+    "--name", "names", multiple=True, help="Name or address of the gateway, with --renew."
+)
+@click.option("--renew", is_flag=True, help="Make another one; everybody has to log in again.")
+@as_json
+def certificate(names: tuple[str, ...], renew: bool, machine: bool) -> None:
+    """The gateway's own certificate: its fingerprint, its names, when it expires.
+
+    The first `headway gateway` that binds beyond loopback makes it.
+    """
+    from headway.errors import InvalidInput
+    from headway.gateway.certificate import make_certificate, site_certificate
+
+    site = this_site()
+    found = site_certificate(site.settings)
+    if renew:
+        wanted = names or tuple(sorted(found.names if found else ()))
+        found = make_certificate(site.settings, wanted, site.clock.now())
+        say("restart the gateway: it goes on with the one that it has read", err=True)
+    elif names:
+        raise InvalidInput("name", ", ".join(names), "give --renew with it")
+    if found is None:
+        allowed = "this site has none: `headway gateway --host … --name …` makes it, or --renew"
+        raise InvalidInput("certificate", "nothing", allowed)
+    if machine:
+        print_json(
+            {
+                "fingerprint": found.fingerprint,
+                "names": sorted(found.names),
+                "expires_at": found.expires_at.isoformat(),
+                "file": str(found.path),
+            }
+        )
+        return
+    say(found.fingerprint)
+    say(f"for {', '.join(sorted(found.names))}, until {found.expires_at:%Y-%m-%d}")
+
+
+COMMANDS = (login, certificate)

@@ -1,0 +1,114 @@
+"""The command that lists and fetches what a run wrote."""
+
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import click
+
+from headway.cli.inputs import open_client
+from headway.cli.output import as_json, print_json, print_table, say
+
+
+@click.command()
+@click.argument("run")
+@click.argument("folder", metavar="[DIR]", required=False, type=click.Path(path_type=Path))
+@click.option("--list", "listing", is_flag=True, help="Only say what there is.")
+@click.option("--only", multiple=True, metavar="PATTERN", help="Such as '*.pt'; several may do.")
+@as_json
+def outputs(
+    *, run: str, folder: Path | None, listing: bool, only: tuple[str, ...], machine: bool
+) -> None:
+    """List what a run wrote below its outputs, or fetch it into DIR, wherever it ran.
+
+    DIR is new, empty, or holds what was fetched of this run before: what is there is not fetched
+    again, and a file that broke off goes on. Each is checked by its SHA-256.
+    """
+    from headway.cli.download import chosen
+
+    with open_client() as client:
+        run_id = client.run(run)["run_id"]
+        found = client.outputs(run_id)
+        files = chosen(found["files"], only)
+        if listing or folder is None:
+            document = {**found, "run_id": run_id, "files": files}
+            (print_json if machine else _print_list)(document)
+            return
+        fetched = _fetch(client, run_id, folder, files, quiet=machine)
+    failed = [each for each in fetched if each["error"]]
+    if machine:
+        print_json({**found, "run_id": run_id, "folder": str(folder), "files": fetched})
+    else:
+        say(_summary(fetched, folder))
+        _say_what_is_missing(found)
+    sys.exit(1 if failed else 0)
+
+
+def _fetch(
+    client: Any, run_id: str, folder: Path, files: list[dict[str, Any]], *, quiet: bool
+) -> list[dict[str, Any]]:
+    """The files, each with what became of it."""
+    from headway.cli.download import Download, DownloadFailed, take_folder
+    from headway.clock import SystemClock
+
+    take_folder(folder, run_id)
+    fetched = []
+    with ExitStack() as stack:
+        tell: Any = lambda _: None  # noqa: E731
+        if sys.stderr.isatty() and not quiet:
+            total = sum(each["bytes"] for each in files)
+            bar = click.progressbar(length=total, label="fetching", file=sys.stderr)
+            tell = stack.enter_context(bar).update
+        download = Download(client, SystemClock(), run_id, folder, tell)
+        download.check_room(files)
+        for each in files:
+            here, error = True, ""
+            try:
+                here = not download.fetch(each)
+            except DownloadFailed as failure:
+                error = str(failure)
+                say(error, err=True)
+            fetched.append({**each, "was_here": here and not error, "error": error})
+    return fetched
+
+
+def _summary(fetched: list[dict[str, Any]], folder: Path) -> str:
+    from headway.units import format_size
+
+    new = [each for each in fetched if not each["was_here"] and not each["error"]]
+    failed = sum(bool(each["error"]) for each in fetched)
+    size = format_size(sum(each["bytes"] for each in new))
+    parts = [f"{len(new)} files fetched into {folder} ({size})"]
+    if before := len(fetched) - len(new) - failed:
+        parts.append(f"{before} were there")
+    if failed:
+        parts.append(f"{failed} failed: the same command tries them again")
+    return ", ".join(parts)
+
+
+def _print_list(document: dict[str, Any]) -> None:
+    from datetime import UTC, datetime
+
+    from headway.units import format_size
+
+    rows = []
+    for each in document["files"]:
+        at = datetime.fromtimestamp(each["modified"], UTC).astimezone()
+        rows.append([each["path"], format_size(each["bytes"]), f"{at:%Y-%m-%d %H:%M}"])
+    if rows:
+        print_table(["path", "size", "changed"], rows)
+    else:
+        say("nothing fits" if document["files"] else "nothing is in its outputs")
+    _say_what_is_missing(document)
+
+
+def _say_what_is_missing(found: dict[str, Any]) -> None:
+    if not found["complete"]:
+        say("there are more files or deeper folders than are listed: pack them", err=True)
+    if found["left_out"]:
+        what = "links, sockets and the like are left out"
+        say(f"{found['left_out']} {what}", err=True)
+
+
+COMMANDS = (outputs,)

@@ -1,0 +1,141 @@
+"""The site's own certificate for TLS at the gateway, made on first use.
+
+It is signed by its own key. Who logs in pins it, so it lasts long, and is renewed by a command.
+"""
+
+import ipaddress
+import re
+from collections.abc import Collection, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from headway import pinning
+from headway.durable import replace_file
+from headway.errors import InvalidInput
+from headway.settings import Settings
+
+_LASTS = timedelta(days=3650)
+_NAME = re.compile(r"[A-Za-z0-9-]{1,63}(?:\.[A-Za-z0-9-]{1,63})*")
+_MOST_CHARACTERS = 253
+_CLOCKS_DIFFER = timedelta(days=1)
+"""A client's clock may be behind the site's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Certificate:
+    """A certificate and the key that belongs to it."""
+
+    path: Path
+    """In PEM."""
+    key: Path
+    names: frozenset[str]
+    """Names and addresses that it is for."""
+    expires_at: datetime
+    fingerprint: str
+
+
+def site_certificate(settings: Settings) -> Certificate | None:
+    """The certificate of the site; None where none was made.
+
+    Raises:
+        InvalidInput: The file holds something else.
+    """
+    path, key = settings.home / "gateway.pem", settings.home / "gateway.key"
+    if not path.exists() or not key.exists():
+        return None
+    try:
+        pem = path.read_text()
+        read = x509.load_pem_x509_certificate(pem.encode())
+        names = read.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except (ValueError, x509.ExtensionNotFound) as error:
+        allowed = "it is no certificate with names; `headway certificate --renew` makes another"
+        raise InvalidInput("certificate", str(error), allowed, where=str(path)) from None
+    known = [
+        *names.get_values_for_type(x509.DNSName),
+        *map(str, names.get_values_for_type(x509.IPAddress)),
+    ]
+    return Certificate(
+        path, key, frozenset(known), read.not_valid_after_utc, pinning.fingerprint(pem)
+    )
+
+
+def have_certificate(settings: Settings, names: Collection[str], now: datetime) -> Certificate:
+    """The site's certificate for *names*, made where there is none.
+
+    Raises:
+        InvalidInput: There is one for other names. Another one would shut out whoever has
+            pinned it, so an operator has to ask for it.
+    """
+    known = site_certificate(settings)
+    if known is None:
+        return make_certificate(settings, sorted(names), now)
+    missing = sorted(_plain(name) for name in names if _plain(name) not in known.names)
+    if missing:
+        allowed = (
+            f"the site's certificate is for {', '.join(sorted(known.names))}: make one for all of "
+            "them with `headway certificate --renew --name …`; then everybody logs in again"
+        )
+        raise InvalidInput("name", ", ".join(missing), allowed)
+    return known
+
+
+def make_certificate(settings: Settings, names: Sequence[str], now: datetime) -> Certificate:
+    """Make a certificate for *names*, in the place of the one before.
+
+    Raises:
+        InvalidInput: There is no name, or one of them is none.
+    """
+    if not names:
+        allowed = "give --name with each name or address by which the gateway is asked"
+        raise InvalidInput("name", "nothing", allowed)
+    general = [_general(each) for each in names]
+    key = ec.generate_private_key(ec.SECP256R1())
+    common = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, names[0][:64])])
+    made = (
+        x509.CertificateBuilder()
+        .subject_name(common)
+        .issuer_name(common)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - _CLOCKS_DIFFER)
+        .not_valid_after(now + _LASTS)
+        .add_extension(x509.SubjectAlternativeName(general), False)
+        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), False)
+        .add_extension(
+            x509.AuthorityKeyIdentifier.from_issuer_public_key(key.public_key()), critical=False
+        )
+        .sign(key, hashes.SHA256())
+    )
+    settings.home.mkdir(parents=True, exist_ok=True, mode=0o700)
+    secret = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    replace_file(settings.home / "gateway.key", secret)
+    replace_file(settings.home / "gateway.pem", made.public_bytes(Encoding.PEM))
+    found = site_certificate(settings)
+    if found is None:
+        raise RuntimeError("the certificate that was just written is not there")
+    return found
+
+
+def _general(name: str) -> x509.GeneralName:
+    with suppress(ValueError):
+        return x509.IPAddress(ipaddress.ip_address(name))
+    if len(name) > _MOST_CHARACTERS or _NAME.fullmatch(name) is None:
+        allowed = "give a host name such as gpus.example.org, or an address, without a port"
+        raise InvalidInput("name", name, allowed)
+    return x509.DNSName(name.lower())
+
+
+def _plain(name: str) -> str:
+    """*name* as a certificate has it."""
+    general = _general(name)
+    return str(general.value)

@@ -1,0 +1,148 @@
+"""The files of runs, asked of the node that has them, on behalf of whoever may see them.
+
+This machine's own are read here; another node's worker is asked with a request that is signed
+with that worker's token, which the ledger has.
+"""
+
+import ssl
+from urllib.parse import urlencode
+
+import httpx
+from starlette.responses import Response, StreamingResponse
+from starlette.types import Receive, Scope, Send
+
+from headway.clock import Clock
+from headway.errors import NodeSilent
+from headway.ledger.records import NodeRecord
+from headway.model.run_file import FROM, LogPiece, signed
+from headway.node.file_answers import LOG, FileAnswers, FileRequest
+from headway.site import Site
+
+_CONNECT_S = 5.0
+_ANSWER_S = 60.0
+_DIGEST_S = 3600.0
+"""A node reads a file as a whole before it says its digest."""
+_PASSED_ON = ("range", "if-range", "want-repr-digest")
+_STATUSES = frozenset({200, 206, 404, 416})
+_PASSED_BACK = frozenset({
+    "content-length", "content-type", "content-range", "content-disposition", "etag",
+    "accept-ranges", "repr-digest", "x-content-type-options", "content-security-policy",
+})  # fmt: skip
+
+
+class NodeFiles:
+    """Asks any node of *site* for files of its runs."""
+
+    def __init__(self, site: Site) -> None:
+        """For the gateway of *site*, on whatever machine."""
+        self._here = site.settings.node
+        self._own = FileAnswers(site.settings, site.clock)
+        self._clock: Clock = site.clock
+        self._clients: dict[tuple[str, str], httpx.AsyncClient] = {}
+
+    async def log(
+        self,
+        node: NodeRecord,
+        run_id: str,
+        attempt: int,
+        offset: int,
+        *,
+        wait_s: float,
+        whole: bool,
+    ) -> LogPiece | None:
+        """What the attempt's log has from *offset* on; see `FileAnswers.log`.
+
+        Raises:
+            NodeSilent: The node does not answer, or not as a node of this site.
+        """
+        if node.node.name == self._here:
+            return await self._own.log(run_id, attempt, offset, wait_s=wait_s, whole=whole)
+        params = {"attempt": attempt, "from": offset, "wait": int(wait_s), "whole": int(whole)}
+        asked = FileRequest(run_id, LOG, {key: str(value) for key, value in params.items()}, {})
+        found = await self._sent(node, asked)
+        try:
+            data = await found.aread()
+        except httpx.HTTPError as error:
+            raise NodeSilent(node.node.name, _words(error)) from error
+        finally:
+            await found.aclose()
+        start = found.headers.get(FROM, "")
+        return LogPiece(data, int(start)) if start.isdigit() else None
+
+    async def answer(self, node: NodeRecord, asked: FileRequest) -> Response:
+        """What *node* answers to *asked*.
+
+        Raises:
+            NodeSilent: It does not answer, or not as a node of this site.
+        """
+        if node.node.name == self._here:
+            return await self._own.answer(asked)
+        return _PassedOn(await self._sent(node, asked))
+
+    async def _sent(self, node: NodeRecord, asked: FileRequest) -> httpx.Response:
+        """The beginning of the node's answer."""
+        name = node.node.name
+        if not node.files_url:
+            raise NodeSilent(name, "its worker does not serve them")
+        query = urlencode(asked.params)
+        target = f"/runs/{asked.run_id}/{asked.what}" + (f"?{query}" if query else "")
+        method = "HEAD" if asked.head else "GET"
+        headers = {key: asked.headers[key] for key in _PASSED_ON if key in asked.headers}
+        now_s = self._clock.now().timestamp()
+        headers |= signed(node.worker_token, name, method, target, now_s)
+        headers["Accept-Encoding"] = "identity"
+        answer_s = _DIGEST_S if "want-repr-digest" in headers else _ANSWER_S
+        # The signature is of the path to the letter, so nothing may write it another way.
+        url = httpx.URL(node.files_url).copy_with(raw_path=target.encode())
+        request = httpx.Request(
+            method,
+            url,
+            headers=headers,
+            extensions={"timeout": httpx.Timeout(answer_s, connect=_CONNECT_S).as_dict()},
+        )
+        try:
+            found = await self._client(node).send(request, stream=True)
+        except httpx.HTTPError as error:
+            raise NodeSilent(name, _words(error)) from error
+        if found.status_code not in _STATUSES:
+            await found.aclose()
+            raise NodeSilent(name, f"it answers with HTTP {found.status_code}")
+        return found
+
+    def _client(self, node: NodeRecord) -> httpx.AsyncClient:
+        """Connections to the node as it is now; one of before is left to its last answers."""
+        key = (node.files_url, node.files_certificate)
+        if key not in self._clients:
+            self._clients[key] = httpx.AsyncClient(
+                verify=_only(node.files_certificate) if node.files_certificate else True,
+                trust_env=False,
+                limits=httpx.Limits(max_connections=200, max_keepalive_connections=50),
+            )
+        return self._clients[key]
+
+
+def _words(error: httpx.HTTPError) -> str:
+    return str(error) or type(error).__name__
+
+
+def _only(certificate: str) -> ssl.SSLContext:
+    """Trusts this certificate and no other, whatever name it is for."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.load_verify_locations(cadata=certificate)
+    return context
+
+
+class _PassedOn(StreamingResponse):
+    """A node's answer as it comes, and closed whatever happens on the way."""
+
+    def __init__(self, found: httpx.Response) -> None:
+        self._found = found
+        headers = {key: text for key, text in found.headers.items() if key in _PASSED_BACK}
+        super().__init__(found.aiter_raw(), status_code=found.status_code, headers=headers)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            await self._found.aclose()

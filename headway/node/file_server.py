@@ -1,0 +1,102 @@
+"""Serves the files of this node's runs to the site's gateway, which shows them to people.
+
+A thread of the worker with a loop of its own. On a site of one machine it listens on loopback;
+where other machines are, on the node's address, with a certificate that is made at each start
+and that the ledger hands to the gateway. Each request is signed with the worker's token, which
+is in the ledger too: nothing else on the network is answered.
+"""
+
+import logging
+import socket
+import threading
+
+import uvicorn
+from starlette.datastructures import Headers, QueryParams
+from starlette.responses import JSONResponse
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from headway.clock import Clock
+from headway.errors import InvalidInput
+from headway.model.run_file import why_refused
+from headway.node.certificate import own_certificate
+from headway.node.file_answers import FileAnswers, FileRequest
+from headway.run.rendezvous import own_address
+from headway.site import Site
+
+log = logging.getLogger(__name__)
+
+PREFIX = "/runs/"
+_MOST_AT_ONCE = 256
+_LOOPBACK = "127.0.0.1"
+
+
+def files_app(answers: FileAnswers, *, node: str, key: str, clock: Clock) -> ASGIApp:
+    """The application; *key* signs what *node* answers."""
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return  # uvicorn is told that there is no lifespan, and no WebSocket
+        headers = Headers(scope=scope)
+        raw = scope["raw_path"].decode("latin-1")
+        query = scope["query_string"].decode("latin-1")
+        target = f"{raw}?{query}" if query else raw
+        method = scope["method"]
+        now_s = clock.now().timestamp()
+        why = why_refused(key, node, method, target, headers, now_s=now_s)
+        if why or method not in ("GET", "HEAD") or not raw.startswith(PREFIX):
+            answer = JSONResponse({"detail": why or "no such address"}, 403 if why else 404)
+            await answer(scope, receive, send)
+            return
+        run_id, _, what = raw.removeprefix(PREFIX).partition("/")
+        asked = FileRequest(run_id, what, QueryParams(query), headers, head=method == "HEAD")
+        await (await answers.answer(asked))(scope, receive, send)
+
+    return app
+
+
+def serve_files(site: Site) -> None:
+    """Listen in a thread, and tell the ledger where; for as long as this process lives.
+
+    Raises:
+        InvalidInput: The address or the port cannot be listened on.
+    """
+    settings = site.settings
+    # Such a ledger is on this machine alone, so no other machine has a node of the site.
+    alone = settings.owns_database or settings.database_url.startswith("sqlite")
+    host = _LOOPBACK if alone else own_address(settings)
+    serve_on(site, host, secured=host != _LOOPBACK)
+
+
+def serve_on(site: Site, host: str, *, secured: bool) -> None:
+    """As `serve_files`, at the address *host*; *secured* by a certificate of its own."""
+    settings = site.settings
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        listening = socket.create_server((host, settings.files_port), family=family)
+    except OSError as error:
+        where = f"{host}:{settings.files_port}"
+        allowed = (
+            f"outputs and logs of this node cannot be read from elsewhere ({error}): set "
+            "HEADWAY_ADDRESS to an address of this machine, or another port"
+        )
+        raise InvalidInput("HEADWAY_FILES_PORT", where, allowed) from error
+    pair = own_certificate(settings.state_dir, site.clock) if secured else None
+    key, node = site.worker_token, settings.node
+    config = uvicorn.Config(
+        files_app(FileAnswers(settings, site.clock), node=node, key=key, clock=site.clock),
+        lifespan="off",
+        ws="none",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        limit_concurrency=_MOST_AT_ONCE,
+        ssl_certfile=pair.certificate if pair else None,
+        ssl_keyfile=pair.key if pair else None,
+    )
+    server = uvicorn.Server(config)
+    threading.Thread(target=server.run, args=([listening],), name="files", daemon=True).start()
+    shown = f"[{host}]" if family is socket.AF_INET6 else host
+    url = f"{'https' if pair else 'http'}://{shown}:{listening.getsockname()[1]}"
+    certificate = pair.certificate.read_text() if pair else ""
+    site.ledger.nodes.serves_files(node, key, url=url, certificate=certificate)
+    log.info("files of runs are served at %s", url)

@@ -1,0 +1,81 @@
+"""Which certificate a gateway shows, and by what a person recognises it.
+
+A site's own certificate is signed by nobody else: whoever logs in compares its fingerprint with
+the one that the operator told, and from then on that certificate alone is trusted.
+"""
+
+import hashlib
+import socket
+import ssl
+from urllib.parse import urlsplit
+
+from headway.errors import GatewayUnreachable, InvalidInput
+
+LOOPBACK = ("127.0.0.1", "localhost")
+_TIMEOUT_S = 20.0
+_DIGEST_CHARACTERS = 64
+
+
+def fingerprint(pem: str) -> str:
+    """The SHA-256 of a certificate, as `openssl x509 -fingerprint -sha256` prints it."""
+    digest = hashlib.sha256(ssl.PEM_cert_to_DER_cert(pem)).hexdigest().upper()
+    return ":".join(digest[at : at + 2] for at in range(0, _DIGEST_CHARACTERS, 2))
+
+
+def same_fingerprint(one: str, other: str) -> bool:
+    """Whether both are the same, however they are written.
+
+    Raises:
+        InvalidInput: *one*, which a person gave, is none: a part of it would fit too much.
+    """
+    digits = one.replace(":", "").strip().lower()
+    if len(digits) != _DIGEST_CHARACTERS or set(digits) - set("0123456789abcdef"):
+        allowed = "give the 64 hexadecimal digits that `headway certificate` prints at the site"
+        raise InvalidInput("fingerprint", one, allowed)
+    return digits == other.replace(":", "").lower()
+
+
+def is_protected(url: str) -> bool:
+    """Whether a token may be sent to *url*: over TLS, or without leaving this machine."""
+    parts = urlsplit(url)
+    return parts.scheme == "https" or parts.hostname in LOOPBACK
+
+
+def shown_certificate(url: str) -> str:
+    """The certificate that the gateway at *url* shows, in PEM; nothing is sent to it.
+
+    Raises:
+        GatewayUnreachable: Nobody answers there, or without TLS.
+    """
+    try:
+        return ssl.get_server_certificate(_service(url), timeout=_TIMEOUT_S)
+    except OSError as error:
+        raise GatewayUnreachable(url, str(error) or type(error).__name__) from error
+
+
+def is_known_here(url: str) -> bool:
+    """Whether this machine trusts the certificate at *url* anyway: somebody known signed it."""
+    host, port = _service(url)
+    try:
+        with (
+            socket.create_connection((host, port), timeout=_TIMEOUT_S) as plain,
+            ssl.create_default_context().wrap_socket(plain, server_hostname=host),
+        ):
+            return True
+    except OSError:
+        return False
+
+
+def refused_certificate(error: BaseException) -> str:
+    """Why a connection ended with *error* at the certificate; empty where that was not why."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, ssl.SSLCertVerificationError):
+            return cause.verify_message or "it is not trusted"
+        cause = cause.__cause__ or cause.__context__
+    return ""
+
+
+def _service(url: str) -> tuple[str, int]:
+    parts = urlsplit(url)
+    return parts.hostname or "", parts.port or 443

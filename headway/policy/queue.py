@@ -1,0 +1,100 @@
+"""The queue of a pool: the runs that wait in their order, and what each is promised."""
+
+from bisect import insort
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Generic, TypeVar
+
+from headway.policy.fit import Ask
+from headway.policy.order import VirtualTime
+from headway.policy.promise import PoolTotals, Work, first_come_s
+from headway.policy.settings import PolicySettings
+
+AskT = TypeVar("AskT", bound=Ask)
+
+
+@dataclass(slots=True)
+class Queue(Generic[AskT]):
+    """Who waits and who runs."""
+
+    settings: PolicySettings
+    totals: PoolTotals
+    virtual: VirtualTime
+    waiting: dict[str, AskT] = field(default_factory=dict)
+    running: dict[str, tuple[Ask, float]] = field(default_factory=dict)
+    """Runs that have started, each with its predicted end by means."""
+    _promises: list[tuple[float, str]] = field(default_factory=list)
+    """Waiting runs by the start they were promised."""
+    _work: dict[tuple[int, str], Work] = field(default_factory=dict)
+    """What waits, by priority and team."""
+
+    def add(self, ask: AskT, now_s: float, *, may_start: bool = True) -> None:
+        """*ask* joins the queue now; it gets its tag and its promise unless it has them.
+
+        Args:
+            ask: The run. Its tag and its promise are set here and nowhere else.
+            now_s: The time of the decision.
+            may_start: Whether its quota lets it start; without that nothing is promised yet.
+        """
+        if ask.tag is None:
+            self.virtual.advance(now_s)
+        self.virtual.enter(ask)
+        own = self.totals.work(ask, ask.mean_s)
+        if ask.promised_s is None and may_start:
+            wait_s = first_come_s(ask, own, self._work, self._left(now_s), self.settings)
+            ask.promised_s = now_s + self.settings.promise_factor * wait_s
+        if ask.promised_s is not None:
+            insort(self._promises, (ask.promised_s, ask.run_id))
+        self.waiting[ask.run_id] = ask
+        self._count(ask, 1.0)
+
+    def start(self, ask: AskT, end_s: float) -> None:
+        """*ask* has started and is predicted to end at *end_s*."""
+        del self.waiting[ask.run_id]
+        if ask.promised_s is not None:
+            self._promises.remove((ask.promised_s, ask.run_id))
+        self._count(ask, -1.0)
+        self.running[ask.run_id] = (ask, end_s)
+
+    def add_running(self, ask: AskT, end_s: float) -> None:
+        """*ask* runs already and is predicted to end at *end_s*."""
+        self.virtual.enter(ask)
+        self.running[ask.run_id] = (ask, end_s)
+
+    def end(self, ask: Ask) -> None:
+        """The run of *ask*, which had started, has ended."""
+        self.virtual.leave(ask)
+        del self.running[ask.run_id]
+
+    def front(self, now_s: float) -> list[AskT]:
+        """The first `window` runs: by priority, then those whose promise is due, then the order."""
+        window = self.settings.window
+        self.virtual.advance(now_s)
+        due = [run_id for promised_s, run_id in self._promises if promised_s <= now_s]
+        front: list[AskT] = []
+        for level in sorted({ask.priority for ask in self.waiting.values()}, reverse=True):
+            of_level = self._is_at(level)
+            first = [run_id for run_id in due if of_level(run_id)]
+            known = frozenset(first)
+            rest = (run for run in self.virtual.order() if of_level(run) and run not in known)
+            chosen = islice((*first, *islice(rest, window)), window - len(front))
+            front += [self.waiting[run_id] for run_id in chosen]
+        return front
+
+    def _is_at(self, level: int) -> Callable[[str], bool]:
+        return lambda run_id: (
+            (ask := self.waiting.get(run_id)) is not None and (ask.priority == level)
+        )
+
+    def _left(self, now_s: float) -> Work:
+        """The work that is left of those who run."""
+        left = Work()
+        for ask, end_s in self.running.values():
+            left = left.plus(self.totals.work(ask, max(end_s - now_s, 0.0)))
+        return left
+
+    def _count(self, ask: Ask, times: float) -> None:
+        key = (ask.priority, ask.team)
+        work = self.totals.work(ask, ask.mean_s)
+        self._work[key] = self._work.get(key, Work()).plus(work, times)

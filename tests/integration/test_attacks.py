@@ -1,0 +1,135 @@
+"""Attacks on the gateway that no other test has: the table is docs/attacks.md."""
+
+import gzip
+import json
+import socket
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from urllib.parse import quote, urlsplit
+
+import httpx
+import pytest
+from pydantic import SecretStr
+
+from headway.clock import SystemClock
+from headway.ledger import Ledger
+from headway.model.access import token_digest
+from headway.settings import Settings
+from headway.site import Site
+from tests.support.api import MEMBER, bearer, serving
+
+JOB = {"name": "digits", "image": "python:3.11", "command": ["python", "train.py"]}
+SQL = (
+    "' OR 1=1 --", "'; DROP TABLE run; --", '" OR ""="', "r1') UNION SELECT * FROM accesstoken --",
+    "%", "_", "r%", "\\", "1; SELECT pg_sleep(9)",
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    folder = tmp_path_factory.mktemp("attacks")
+    url = SecretStr(f"sqlite:///{folder / 'ledger.db'}")
+    made = Site(
+        Settings(home=folder, ledger_url=url, runtime="process"), SystemClock(), Ledger.open
+    )
+    made.ledger.runs.enqueue(
+        "r1", JOB, name="canary", owner="eve", team="speech", pool="gpu", priority=0,
+        submitted_at=datetime(2026, 1, 1, tzinfo=UTC),
+    )  # fmt: skip
+    yield made
+    made.ledger.close()
+
+
+@pytest.fixture(scope="module")
+def url(site: Site) -> Iterator[str]:
+    with serving(site) as address:
+        yield address
+
+
+@pytest.fixture(scope="module")
+def ada(site: Site, url: str) -> Iterator[httpx.Client]:
+    """A member of another team than the canary's."""
+    headers = bearer(site, "ada", "vision", MEMBER)
+    with httpx.Client(base_url=url, headers=headers, timeout=60) as client:
+        yield client
+
+
+@pytest.mark.parametrize("text", SQL)
+def test_sql_in_what_is_asked_is_only_text(
+    ada: httpx.Client, site: Site, url: str, text: str
+) -> None:
+    part = quote(text, safe="")
+    for path in (f"/v1/runs/{part}", f"/v1/runs/{part}/progress"):
+        answer = ada.get(path)
+        assert answer.status_code == 404, answer.text
+        assert "canary" not in answer.text
+    assert ada.post(f"/v1/runs/{part}/cancel", json={}).status_code == 404
+    assert ada.get("/v1/runs", params={"limit": text}).status_code == 422
+    answer = ada.post("/v1/runs", json={"job": JOB | {"name": text}})
+    assert answer.status_code == 422
+    stranger = httpx.get(f"{url}/v1/runs", headers={"Authorization": f"Bearer hwt_{text}"})
+    assert stranger.status_code in {401, 429}
+    assert site.ledger.runs.find("canary").owner == "eve"
+
+
+def test_a_packed_body_is_not_unpacked(ada: httpx.Client) -> None:
+    """A few kilobytes might unpack to gigabytes."""
+    packed = gzip.compress(json.dumps({"job": JOB, "x": " " * 10**6}).encode())
+    headers = {"Content-Type": "application/json", "Content-Encoding": "gzip"}
+    answer = ada.post("/v1/runs", content=packed, headers=headers)
+    assert answer.status_code == 422
+    assert answer.json()["detail"].startswith("body: got")
+
+
+def test_a_token_counts_in_one_place_alone(ada: httpx.Client, url: str) -> None:
+    token = ada.headers["authorization"].removeprefix("Bearer ")
+    cases: list[tuple[list[tuple[str, str]], str]] = [
+        ([], f"?token={token}&access_token={token}"),
+        ([("X-Api-Key", token)], ""),
+        ([("Authorization", f"Basic {token}")], ""),
+        ([("Authorization", token)], ""),
+        ([("Proxy-Authorization", f"Bearer {token}")], ""),
+        ([("Authorization", "Bearer x"), ("Authorization", f"Bearer {token}")], ""),
+        ([("Authorization", f"Bearer {token[:-1]}")], ""),
+        ([("Authorization", f"Bearer {token} {token}")], ""),
+        ([("Cookie", f"other={token}")], ""),
+    ]
+    for headers, query in cases:
+        answer = httpx.get(f"{url}/v1/runs{query}", headers=headers)
+        assert answer.status_code in {401, 429}, (headers, answer.text)
+    assert ada.get("/v1/runs").status_code == 200
+
+
+def test_what_the_ledger_keeps_of_a_token_lets_nobody_in(ada: httpx.Client, url: str) -> None:
+    digest = token_digest(ada.headers["authorization"].removeprefix("Bearer "))
+    for shown in (digest, f"hwt_{digest}", f"hwt_{digest[:43]}"):
+        answer = httpx.get(f"{url}/v1/runs", headers={"Authorization": f"Bearer {shown}"})
+        assert answer.status_code in {401, 429}
+
+
+def test_a_websocket_is_not_let_in(ada: httpx.Client) -> None:
+    address = urlsplit(str(ada.base_url))
+    request = (
+        f"GET /api/events/in HTTP/1.1\r\nHost: {address.netloc}\r\nUpgrade: websocket\r\n"
+        f"Connection: Upgrade, close\r\nAuthorization: {ada.headers['authorization']}\r\n"
+        "Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
+    )
+    with socket.create_connection((address.hostname, address.port), timeout=60) as connection:
+        connection.sendall(request.encode())
+        answer = connection.recv(65536).decode()
+    assert int(answer.split()[1]) in {400, 403, 404, 426}, answer
+
+
+def test_the_login_repeats_nothing(url: str) -> None:
+    given = "<script>alert(1)</script>"
+    answer = httpx.post(f"{url}/v1/login", data={"token": given, given: given})
+    assert answer.status_code == 401
+    assert "alert" not in answer.text
+    assert "default-src 'none'" in answer.headers["content-security-policy"]
+
+
+def test_no_file_of_the_site_has_a_token(site: Site, ada: httpx.Client) -> None:
+    token = ada.headers["authorization"].removeprefix("Bearer ").encode()
+    kept = [path for path in site.settings.home.rglob("*") if path.is_file()]
+    assert kept
+    assert [path for path in kept if token in path.read_bytes()] == []
