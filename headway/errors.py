@@ -11,9 +11,9 @@
     ├── GatewayRefused          the gateway answers that it will not, or cannot
     ├── TokenRefused            the gateway lets nobody in without a valid token
     ├── NotAllowed              the token, or the page that asks, may not do this
+    ├── EndUntold               Prefect has not been told yet how the run ended
     ├── TooManyRequests         somebody asks the gateway too often
     ├── NodeNameTaken           another machine or home works under this node's name
-    ├── LogElsewhere            the log of a run is on another node
     ├── NodeSilent              a node does not hand out the files that lie there
     ├── OutputMissing           a run has no such output, or none any more
     ├── StoreFailed             the site's store of ended runs does not do what it is asked
@@ -172,6 +172,13 @@ class GatewayRefused(HeadwayError):
         self.said = said
         super().__init__(said)
 
+    @property
+    def exit_status(self) -> int:
+        """Of the command line: 2 for what was asked for, 3 where somebody cannot be reached."""
+        if self.status in (401, 502, 503, 504):
+            return 3
+        return 2 if 400 <= self.status < 429 else 1
+
 
 class TokenRefused(HeadwayError):
     """The gateway was shown no token, or one that lets nobody in."""
@@ -189,6 +196,18 @@ class NotAllowed(HeadwayError):
     def __init__(self, why: str) -> None:
         self.why = why
         super().__init__(f"not allowed: {shown(why, 400)[1:-1]}")
+
+
+class EndUntold(HeadwayError):
+    """A run has ended, and no worker has told Prefect so yet."""
+
+    def __init__(self, run: str) -> None:
+        self.run = run
+        super().__init__(
+            f"run {shown(run)} has ended, but no worker has told Prefect so yet, so it was not "
+            "retried: try again in a few seconds; if it stays so, see `headway nodes`, and start "
+            "its worker"
+        )
 
 
 class TooManyRequests(HeadwayError):
@@ -214,19 +233,6 @@ class NodeNameTaken(HeadwayError):
             "become a node. Give it a name of its own with HEADWAY_NODE; or stop the other one "
             f"with `headway node leave` there; or, if it does not come back, "
             f"`headway node remove {name}`"
-        )
-
-
-class LogElsewhere(HeadwayError):
-    """The log of a run is on another node, where *path* lies below the node's own home."""
-
-    def __init__(self, run_id: str, node: str, path: str) -> None:
-        self.run_id = run_id
-        self.node = node
-        self.path = path
-        super().__init__(
-            f"the log of run {run_id} is on node {node} ({path} below its HEADWAY_HOME), not here; "
-            "ask there"
         )
 
 

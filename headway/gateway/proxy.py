@@ -9,7 +9,6 @@ from fastapi.responses import JSONResponse
 
 from headway.errors import InvalidInput, NotAllowed, RunUnknown
 from headway.gateway.actions import SubmitRequest, hand_in, note_act, own_run, why_no_retry
-from headway.gateway.api import seen_team
 from headway.gateway.door import Allowed
 from headway.gateway.prefect_calls import (
     Found,
@@ -20,6 +19,7 @@ from headway.gateway.prefect_calls import (
     without_settings,
 )
 from headway.gateway.prefect_form import plain_values
+from headway.gateway.run_lookup import seen_team
 from headway.model.access import Caller, Scope
 from headway.model.run import CANCELLED_BY_USER, RunState
 from headway.prefect.client import PrefectServer
