@@ -1,16 +1,24 @@
-"""What a member of a team does in a browser: log in with a token, start a run, watch it."""
+"""What a member of a team does in a browser: log in with a token, start a run, watch, cancel."""
 
 import re
 from collections.abc import Iterator
 from pathlib import Path
 
+import httpx
 import pytest
 from playwright.sync_api import expect
 
 from tests.support.api import MEMBER, bearer, gateway_of
-from tests.support.site import LiveSite
+from tests.support.site import LiveSite, sleeper
 
 pytestmark = pytest.mark.browser
+
+FETCH = """async ([method, path]) => {
+    const sent = method == 'GET' ? {method} : {
+        method, body: '{}', headers: {'Content-Type': 'application/json'}}
+    return (await fetch(path, sent)).status
+}"""
+"""Asks with the cookie of the login, as a script of the page would."""
 
 
 @pytest.fixture
@@ -71,3 +79,32 @@ def test_a_member_starts_a_run_by_the_form_and_watches_its_own_alone(
     refused = {call for status, call in asked if status == 403}
     assert {call for call in refused if not call.endswith(("/admin/version",))} == set()
     assert {status for status, _ in asked if status >= 500} == set()
+
+
+def test_a_member_cancels_its_own_run_and_reaches_nothing_of_the_operators(
+    page, process_site: LiveSite, door: tuple[str, str]
+) -> None:
+    url, token = door
+    block = process_site.call("GET", "block_types/slug/headway-line/block_documents/name/site")
+    headers = {"Authorization": f"Bearer {token}"}
+    made = httpx.post(f"{url}/v1/runs", headers=headers, json={"job": sleeper(1200)}, timeout=60)
+    run = made.json()["run_id"]
+    log_in(page, url, token)
+    for method, path in (
+        ("GET", f"block_documents/{block['id']}"), ("PATCH", f"block_documents/{block['id']}"),
+        ("POST", "block_documents/"), ("POST", "deployments/"), ("POST", "flows/"),
+        ("GET", "admin/version"), ("POST", "admin/database/clear"), ("DELETE", "work_pools/gpu"),
+    ):  # fmt: skip
+        assert page.evaluate(FETCH, [method, f"/api/{path}"]) == 403, path
+    page.goto(f"{url}/blocks")
+    page.get_by_text("Blocks", exact=True).first.wait_for()
+    assert page.get_by_text("headway-line").count() == 0
+
+    page.goto(f"{url}/runs/flow-run/{run}")
+    page.get_by_text("Running", exact=True).first.wait_for(timeout=90_000)
+    page.get_by_role("button", name="Cancel", exact=True).first.click()
+    page.get_by_role("button", name="Confirm").click()
+    process_site.until(run, "Cancelled")
+    page.goto(f"{url}/runs/flow-run/{run}")
+    page.get_by_text("Cancelled", exact=True).first.wait_for()
+    assert "cancelled by user ada" in process_site.show(run)["exit"]["message"]
