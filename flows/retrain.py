@@ -8,6 +8,7 @@ from prefect.cache_policies import NO_CACHE
 from prefect.client.schemas.objects import State
 from prefect.states import Completed
 
+from headway.estimate.starts import LOOKED_AT, calibration_document, learn, scores_document
 from headway.model.trace import Trace
 from headway.site import Site, current_site
 
@@ -41,6 +42,21 @@ def refit(site: Site, traces: list[Trace]) -> str:
     return verdict.reason
 
 
+@task(cache_policy=NO_CACHE, persist_result=False)
+def recalibrate_starts(site: Site) -> str:
+    """Learn from the starts of late how sure a plan's starts are, and show how they were said."""
+    site.ledger.starts.settle()
+    newest = site.ledger.starts.newest(LOOKED_AT)
+    site.ledger.starts.keep_calibration(calibration_document(learn(newest)))
+    create_table_artifact(
+        [{key: str(value) for key, value in row.items()} for row in scores_document(newest)],
+        key="starts",
+        description="Starts that were said while runs waited, against what came. The intervals "
+        "of waiting runs go by these from now on.",
+    )
+    return f"{len(newest)} starts that were said are learnt from"
+
+
 def _figures(name: str, score: "Score | None") -> dict[str, str]:
     """A row of the error table; dashes for one that knows nothing yet."""
     columns = {
@@ -62,4 +78,5 @@ def _figures(name: str, score: "Score | None") -> dict[str, str]:
 def retrain_estimators() -> State[None]:
     """Refit the estimators on all traces, and keep the old ones if the new are worse."""
     site = current_site()
-    return Completed(message=refit(site, load_traces(site)))
+    verdict = refit(site, load_traces(site))
+    return Completed(message=f"{verdict}; {recalibrate_starts(site)}")

@@ -41,11 +41,13 @@ class _Headway(click.Group):
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command; an error becomes its one line."""
         from headway.errors import (
+            EndUntold,
+            GatewayRefused,
             HeadwayError,
             InvalidInput,
             LedgerMissing,
             LedgerUnreachable,
-            LogElsewhere,
+            NoCredentials,
             RunUnknown,
             SiteUnreachable,
             shown,
@@ -56,10 +58,12 @@ class _Headway(click.Group):
         except HeadwayError as error:
             click.echo(plain(str(error)), err=True)
             status = 1
-            if isinstance(error, InvalidInput | RunUnknown):
+            if isinstance(error, GatewayRefused):
+                status = error.exit_status
+            elif isinstance(error, InvalidInput | RunUnknown | EndUntold):
                 status = 2
             elif isinstance(
-                error, SiteUnreachable | LedgerUnreachable | LedgerMissing | LogElsewhere
+                error, SiteUnreachable | NoCredentials | LedgerUnreachable | LedgerMissing
             ):
                 status = 3
             return ctx.exit(status)

@@ -6,7 +6,8 @@ from fastapi import APIRouter, Response
 from pydantic import Field
 
 from headway.errors import NotAllowed
-from headway.gateway.api import Watcher, seen_team
+from headway.gateway.run_lookup import seen_team
+from headway.gateway.runs import Watcher
 from headway.model.access import Caller
 from headway.site import Site
 from headway.views.usage_document import usage_document

@@ -19,7 +19,9 @@ from headway.ledger.renewals import Renewals
 from headway.ledger.runs import Runs
 from headway.ledger.series import Progress, Traces
 from headway.ledger.staged import Staged
+from headway.ledger.starts import Starts
 from headway.ledger.steps import Steps
+from headway.ledger.stored import Stored
 from headway.ledger.team_uids import TeamUids
 from headway.ledger.telemetry import Telemetry
 from headway.ledger.turns import Turns
@@ -46,6 +48,7 @@ class Ledger:
         self.progress = Progress(database)
         self.traces = Traces(database)
         self.turns = Turns(database)
+        self.starts = Starts(database)
         self.staged = Staged(database)
         self.progress_snapshots = ProgressSnapshots(database)
         self.telemetry = Telemetry(database)
@@ -53,6 +56,7 @@ class Ledger:
         self.access_tokens = AccessTokens(database)
         self.audit_log = AuditLog(database)
         self.team_uids = TeamUids(database)
+        self.stored = Stored(database)
         self.holdings = Holdings(database)
 
     @classmethod

@@ -27,6 +27,28 @@ class WarningRow(SQLModel, table=True):
     text: str
 
 
+class StartForecastRow(SQLModel, table=True):
+    """What was said of when one waiting run starts, at one moment, and when it did."""
+
+    __tablename__ = "start_forecast"
+    __table_args__ = (
+        at_least("gpus", 0),
+        at_least("ahead", 0),
+        at_least("planned_s", 0),
+        Index("start_forecast_by_start", "started_at", "said_at"),
+    )
+    run_id: str = Field(primary_key=True, max_length=36)
+    said_at: datetime = Field(sa_type=UtcDateTime, primary_key=True)
+    planned_s: float
+    earliest_at: datetime = Field(sa_type=UtcDateTime)
+    expected_at: datetime = Field(sa_type=UtcDateTime)
+    latest_at: datetime = Field(sa_type=UtcDateTime)
+    gpus: int
+    ahead: int
+    at_submission: bool
+    started_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
+
+
 class ProgressSnapshotRow(SQLModel, table=True):
     """How far a run's newest attempt is: one row a run, written every few seconds."""
 

@@ -153,21 +153,22 @@ def around(
         today: Of another day the date is said.
     """
     first, last = earliest or expected, latest or expected
-    said = f"about {_clock(expected, today)}"
+    said = f"about {clock(expected, today)}"
     if last - first < _A_MINUTE:
         return said
-    return f"{said} ({_clock(first, expected)}–{_clock(last, expected)})"
+    return f"{said} ({clock(first, expected)}–{clock(last, expected)})"
 
 
 def promise_text(promised: datetime | None, now: datetime) -> str:
     """The end of a sentence about a run that waits: what it was promised, by *now*'s time zone."""
     if promised is None:
         return ""
-    when = f"{_clock(promised.astimezone(now.tzinfo), now)} {now:%Z}".rstrip()
+    when = f"{clock(promised.astimezone(now.tzinfo), now)} {now:%Z}".rstrip()
     if promised > now:
         return f"; promised to start by {when}"
     return f"; was promised to start by {when}: it goes first now"
 
 
-def _clock(moment: datetime, beside: datetime) -> str:
+def clock(moment: datetime, beside: datetime) -> str:
+    """A moment as people say it; with its date where that is not *beside*'s."""
     return f"{moment:%H:%M}" if moment.date() == beside.date() else f"{moment:%d %b %H:%M}"

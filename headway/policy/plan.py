@@ -10,7 +10,7 @@ from headway.model.lease import Admit, Wait
 from headway.policy.admission import admit
 from headway.policy.decide import Held, decide
 from headway.policy.fit import WaitingRun, moment
-from headway.policy.outlook import Expected, around, promise_text
+from headway.policy.outlook import Expected, around, clock, promise_text
 from headway.policy.pool import NodeView, Pool, RunningRun
 from headway.policy.reasons import explain
 from headway.policy.settings import PolicySettings
@@ -47,6 +47,10 @@ class Stay:
     earliest_at: datetime | None = None
     """Ends of the 80 % interval."""
     latest_at: datetime | None = None
+    planned_s: float | None = None
+    """How long it waits by the plan alone; the times above go by what was learnt of such plans."""
+    first_said_latest_at: datetime | None = None
+    """The latest start that was said at first, where it is expected later than that by now."""
     unknown: str = ""
     """Why nobody can say when it starts, where it is for a run of unknown length."""
     reserved: tuple[str, ...] = ()
@@ -62,6 +66,9 @@ class Stay:
         elif self.expected_at is not None:
             when = around(self.earliest_at, self.expected_at, self.latest_at, self.said_at)
             said = f"{said}, expected to start {when} UTC"
+            if self.first_said_latest_at is not None:
+                first = clock(self.first_said_latest_at, self.said_at)
+                said = f"{said}, which is later than was said at first: by {first}"
         return said + promise_text(self.promised_at, self.said_at)
 
 
@@ -154,4 +161,5 @@ def _until(stay: Stay, expected: Expected) -> Stay:
         expected_at=moment(expected.expected_s),
         earliest_at=moment(expected.earliest_s),
         latest_at=moment(expected.latest_s),
+        planned_s=max(expected.expected_s - stay.said_at.timestamp(), 0.0),
     )

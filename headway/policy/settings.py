@@ -56,10 +56,15 @@ class Share:
     """Host memory its running runs may hold together; an operator writes it as 200GiB."""
     max_running: int | None = None
     """Runs it may have running at once."""
+    keep_days: float | None = None
+    """Days after its end that what a run of it left stays on its node, where that has no shorter
+    time, and in the site's store."""
 
     def __post_init__(self) -> None:
         if not self.weight > 0:
             raise InvalidInput("weight", self.weight, "give a number above 0")
+        if self.keep_days is not None and not 0 < self.keep_days <= 36_500:
+            raise InvalidInput("keep_days", self.keep_days, "give a number above 0, up to 36500")
 
     def check_quotas(self, where: str) -> None:
         """Raise `InvalidInput` for a quota that lets nothing run: it would wait for ever.

@@ -1,10 +1,13 @@
 """The plan of a pool at one moment, from what waits there and what is known."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
+from headway.estimate.starts import StartCalibration
 from headway.ledger.pools import PoolSnapshot
-from headway.policy.fit import WaitingRun
-from headway.policy.plan import Plan, plan
+from headway.model.run import Span
+from headway.policy.fit import WaitingRun, moment
+from headway.policy.plan import Plan, Start, Stay, plan
 from headway.policy.queue import Queue
 from headway.scheduler.front import held_back, queue_of
 from headway.scheduler.limits import read_gates
@@ -24,13 +27,27 @@ def make_plan(queue: Queue[WaitingRun], waiting: Waiting, seen: PoolSnapshot, kn
         else run
         for run in queue.front(seen.at.timestamp())
     ]
-    return plan(
+    made = plan(
         [node_view(record, seen) for record in seen.nodes],
         front,
         [running_run(r, seen, gates, known.said.get(r.run_id), known.usual) for r in seen.holders],
         now=seen.at,
         settings=waiting.settings,
     )
+    entries = zip(made.entries, front, strict=True)
+    return replace(made, entries=tuple(_as_learnt(*each, known.starts) for each in entries))
+
+
+def _as_learnt(entry: Start | Stay, run: WaitingRun, learnt: StartCalibration) -> Start | Stay:
+    """*entry* with its start and interval by what came of such plans."""
+    if not isinstance(entry, Stay) or entry.planned_s is None:
+        return entry
+    at_s = entry.said_at.timestamp()
+    ends = (entry.earliest_at, entry.expected_at, entry.latest_at)
+    planned = Span(*(end.timestamp() - at_s for end in ends if end is not None))
+    wait = learnt.wait(planned, gpus=run.gpus * run.nodes, ahead=entry.position - 1)
+    earliest_at, expected_at, latest_at = (moment(at_s + wait_s) for wait_s in wait)
+    return replace(entry, earliest_at=earliest_at, expected_at=expected_at, latest_at=latest_at)
 
 
 def preview(site: Site, pool: str = "") -> Callable[[Sequence[WaitingRun]], Plan]:

@@ -29,6 +29,7 @@ from headway.scheduler.intake import Intake, Offer
 from headway.scheduler.limits import Gates, read_gates
 from headway.scheduler.planning import make_plan
 from headway.scheduler.snapshot import is_lost, read_known
+from headway.scheduler.starts import SaidStarts
 from headway.scheduler.waiting import Waiting
 from headway.site import Site
 
@@ -61,6 +62,7 @@ class PoolQueue:
         self._pool = site.settings.pool
         self._waiting = Waiting()
         self._announced = Announced()
+        self._starts = SaidStarts(site.ledger)
         self._held_back: dict[str, Wait] = {}
         self._fallbacks = Fallbacks()
         self.called: frozenset[str] = frozenset()
@@ -126,6 +128,7 @@ class PoolQueue:
         speaks = self._speaks_for_the_pool(seen)
         if speaks:
             self._keep_turns(queue, seen)
+            made = self._starts.keep(made, seen, waiting)
         granted = grant_starts(site, made, seen, gates, slots)
         waits, logged = self._tell(made, seen) if speaks else ({}, None)
         stop = tuple(runs_to_stop(site, made, seen))
@@ -135,9 +138,11 @@ class PoolQueue:
     def _keep_up(self, seen: PoolSnapshot, nodes: set[str]) -> list[str]:
         """Remember who waits now; gives runs whose next attempt no node could hold."""
         waiting = self._waiting
-        for run_id in waiting.entries.keys() - seen.waiting.keys():
+        gone = waiting.entries.keys() - seen.waiting.keys()
+        for run_id in gone:
             waiting.remove(run_id)
             self._forget(run_id)
+        self._starts.over(gone)
         intake = Intake(self._site, self._pool, waiting.gates)
         refused = []
         for record in seen.changed:

@@ -1,9 +1,10 @@
 """A pool's rows in the ledger as the values that the policy plans with."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
+from headway.estimate.starts import StartCalibration, calibration_of
 from headway.estimate.usual import LOOKED_AT, Kind, Lasted, Usual, kind_of
 from headway.ledger import Ledger
 from headway.ledger.pools import PoolSnapshot
@@ -58,13 +59,16 @@ class Known:
     """What was last kept of how far each run is."""
     usual: Usual
     """What runs of the site last."""
+    starts: StartCalibration = field(default_factory=StartCalibration)
+    """What was learnt of the starts that plans said."""
 
 
 def read_known(ledger: Ledger, seen: PoolSnapshot) -> Known:
     """What is known now."""
     running = [record.run_id for record in seen.holders if record.state is RunState.RUNNING]
     said = ledger.progress_snapshots.of(running)
-    return Known(said, usual_of(ledger.runs.lasted(LOOKED_AT), seen.holders, said))
+    usual = usual_of(ledger.runs.lasted(LOOKED_AT), seen.holders, said)
+    return Known(said, usual, calibration_of(ledger.starts.calibration()))
 
 
 def length(learnt: Span | None, kind: Kind, usual: Usual) -> Span | None:

@@ -8,6 +8,7 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
+from headway.estimate.starts import score
 from headway.ledger.records import RunRecord
 from headway.model.lease import Resource
 from headway.model.node import GpuReading, NodeState
@@ -66,6 +67,7 @@ class _Snapshot(Collector):
         yield from _running(self._snapshot.running)
         yield _warnings(self._snapshot)
         yield from _estimates(self._snapshot)
+        yield from _starts(self._snapshot)
 
 
 def _gauge(name: str, text: str, *labels: str) -> GaugeMetricFamily:
@@ -200,6 +202,18 @@ def _estimates(seen: SiteSnapshot) -> Iterator[Metric]:
         yield _single("estimate_runtime_error_ratio", error, quality.error_frac)
         coverage = "Share within the 80 % interval."
         yield _single("estimate_interval_coverage_ratio", coverage, quality.coverage_frac)
+
+
+def _starts(seen: SiteSnapshot) -> Iterator[Metric]:
+    at_first = score(said for said in seen.starts if said.at_submission)
+    judged = "Started runs that the two below rest on, by what was said when they joined."
+    yield _single("start_judged_runs", judged, at_first.starts if at_first else 0)
+    if at_first is not None:
+        coverage = "Share of the starts within the 80 % interval."
+        yield _single("start_interval_coverage_ratio", coverage, at_first.coverage_frac)
+    if at_first is not None and at_first.median_error_frac is not None:
+        error = "Median error of starts by the wait, of runs that waited a minute or more."
+        yield _single("start_error_ratio", error, at_first.median_error_frac)
 
 
 def _single(name: str, text: str, value: float) -> GaugeMetricFamily:

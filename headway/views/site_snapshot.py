@@ -10,11 +10,14 @@ from headway.model.attempt_record import ProgressSnapshot
 from headway.model.lease import Lease
 from headway.model.run import RunState
 from headway.model.run_warning import RunWarning
+from headway.model.start_forecast import StartForecast
 from headway.scheduler.snapshot import left_of, usual_of
 from headway.site import Site
 
 JUDGED_RUNS = 100
 """Newest ended runs by which estimates are judged."""
+JUDGED_STARTS = 1000
+"""Newest forecasts of starts by which these are judged."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +46,8 @@ class SiteSnapshot:
     ended: Sequence[RunRecord]
     """The newest ended runs, by which estimates are judged."""
     traces: int
+    starts: Sequence[StartForecast] = ()
+    """The newest forecasts of starts whose runs have started."""
 
 
 def site_snapshot(site: Site) -> SiteSnapshot:
@@ -58,6 +63,7 @@ def site_snapshot(site: Site) -> SiteSnapshot:
         warnings=ledger.warnings.going_on(),
         ended=ledger.runs.all(limit=JUDGED_RUNS, states=(RunState.ENDED,)),
         traces=ledger.traces.count(),
+        starts=ledger.starts.newest(JUDGED_STARTS),
     )
 
 

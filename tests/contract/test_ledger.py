@@ -45,6 +45,7 @@ from headway.model.run import (
     StepState,
 )
 from headway.model.run_warning import Silent, SilentFailure
+from headway.model.start_forecast import StartForecast
 from headway.model.trace import Trace
 from headway.model.turn import Turn, VirtualClock
 from headway.units import GIB
@@ -1004,3 +1005,39 @@ def age(ledger: Ledger, node: str) -> None:
     with ledger._database.transaction() as session:
         row = session.get_one(NodeRow, node)
         row.heartbeat_at -= timedelta(hours=1)
+
+
+# --- starts that were said ---
+
+
+def said_start(run_id: str, said_at: datetime) -> StartForecast:
+    ends = [said_at + timedelta(minutes=each) for each in (5, 10, 20)]
+    return StartForecast(run_id, said_at, 600.0, *ends, gpus=1, ahead=2, at_submission=True)
+
+
+def test_what_was_said_of_a_start_meets_the_start_that_came(ledger: Ledger) -> None:
+    enqueue(ledger, "a", submitted_at=NOON)
+    enqueue(ledger, "b", submitted_at=NOON)
+    first, later = said_start("a", NOON), said_start("a", NOON + timedelta(hours=1))
+    ledger.starts.keep([first, later, said_start("b", NOON)])
+    ledger.starts.settle()
+    assert ledger.starts.newest(10) == []
+    assert ledger.starts.of_waiting(["a", "c"]) == {"a": [first, later]}
+    admit(ledger, "a")
+    ledger.starts.settle()
+    started_at = ledger.runs.get("a").claimed_at
+    told = [replace(each, started_at=started_at) for each in (later, first)]
+    assert ledger.starts.newest(10) == told
+    assert ledger.starts.newest(1) == told[:1]
+    assert ledger.starts.of_waiting(["a", "b"]) == {"b": [said_start("b", NOON)]}
+    # Back in the queue it was never started later than this.
+    ledger.leases.give_back(fence_of(ledger, "a"))
+    ledger.starts.settle()
+    assert ledger.starts.newest(10) == told
+
+
+def test_what_was_learnt_of_starts_is_kept(ledger: Ledger) -> None:
+    assert ledger.starts.calibration() is None
+    for document in ({"ratios": {"all": [0.5, 1.0, 2.0]}}, {"ratios": {}}):
+        ledger.starts.keep_calibration(document)
+        assert ledger.starts.calibration() == document

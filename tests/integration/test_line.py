@@ -171,6 +171,9 @@ def test_everybody_is_told_the_same_start(sites) -> None:
         assert near(client.get(f"{url}/v1/queue").json()[0]["expected_start_at"], 60.0)
     entry, *_ = rehearse(here, job_from_document(offers[3].document), pool="gpu", queue="default")
     assert near(entry.expected_at, 300.0)
+    kept = here.ledger.starts.of_waiting(list(queue))
+    assert all(rows[0].at_submission for rows in kept.values())
+    assert kept.keys() == queue.keys(), "not every start that was said is kept"
 
 
 def test_a_run_whose_last_process_is_still_leaving_is_not_started(sites) -> None:

@@ -315,6 +315,16 @@ def test_no_more_is_stopped_than_helps_and_its_room_is_kept() -> None:
     assert never.preempts == ()
 
 
+def test_a_start_that_recedes_says_so() -> None:
+    stay = Stay(
+        "r", 2, Wait(Resource.CPUS, "needs 1 CPU"), NOW,
+        expected_at=NOW + 2 * HOUR, first_said_latest_at=NOW + HOUR,
+    )  # fmt: skip
+    assert stay.sentence().endswith(
+        "expected to start about 14:00 UTC, which is later than was said at first: by 13:00"
+    )
+
+
 def test_behind_a_run_of_unknown_length_no_date_is_made_up() -> None:
     view = NodeView(node("a", 1), (lease("x", "a", 0, predicted_end_at=None),))
     stay = only_stay(made([view], [waiting("r")], [RunningRun("x", name="vgg\n16")]))
