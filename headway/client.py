@@ -148,6 +148,10 @@ class Client:
         """All that is known of a run: by its id, the beginning of it, or its name."""
         return self._object("GET", f"/runs/{_part(run)}")
 
+    def why(self, run: str) -> Json:
+        """Why a run waits: what is scarce, who has it, who is ahead, and what would help."""
+        return self._object("GET", f"/runs/{_part(run)}/why")
+
     def cancel(self, run: str) -> Json:
         """End a run; its container gets its grace time."""
         return self._object("POST", f"/runs/{_part(run)}/cancel", {})

@@ -28,6 +28,7 @@ from headway.cli import (
     submit,
     top,
     user,
+    why,
 )
 from headway.clock import SystemClock
 from headway.views.terminal import plain
@@ -81,7 +82,7 @@ def headway() -> None:
 
 for module in (
     submit, runs, run_control, queue, site, doctor, node, database, estimate, progress, replay,
-    gateway, login, top, profile, user, outputs,
+    gateway, login, top, profile, user, outputs, why,
 ):  # fmt: skip
     for command in module.COMMANDS:
         headway.add_command(command)

@@ -25,6 +25,7 @@ from headway.views.queue_document import line_views
 from headway.views.run_details import ledger_details
 from headway.views.run_document import exit_view, ledger_state
 from headway.views.site_snapshot import progress_of_runs, site_snapshot
+from headway.views.why_document import why_view
 
 Watcher = Annotated[Caller, Depends(Allowed(Scope.WATCH))]
 Operator = Annotated[Caller, Depends(Allowed(Scope.OPERATE))]
@@ -62,6 +63,15 @@ def reads(site: Site) -> APIRouter:
         if known.get("waiting"):
             known["waiting"] = _of_caller(known["waiting"], caller)
         return known
+
+    @router.get("/runs/{run}/why")
+    def why_it_waits(caller: Watcher, run: str) -> dict[str, Any]:
+        """Why a run waits: what is scarce, who has it, who is ahead, and what would help.
+
+        Runs of other teams have no names here.
+        """
+        record = site.ledger.runs.find(run, team=seen_team(caller))
+        return why_view(site, record, sees=caller.sees)
 
     @router.get("/runs/{run}/progress")
     def progress(caller: Watcher, run: str) -> dict[str, Any]:
