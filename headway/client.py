@@ -235,6 +235,10 @@ class Client:
 
         return RunLog(self.url, ask)
 
+    def why(self, run: str) -> Json:
+        """Why a run waits: what is scarce, who has it, who is ahead, and what would help."""
+        return self._object("GET", f"/runs/{_part(run)}/why")
+
     def cancel(self, run: str) -> Json:
         """End a run; its container gets its grace time."""
         return self._object("POST", f"/runs/{_part(run)}/cancel", {})

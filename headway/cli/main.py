@@ -29,6 +29,7 @@ from headway.cli import (
     top,
     usage,
     user,
+    why,
 )
 from headway.clock import SystemClock
 from headway.views.terminal import plain
@@ -86,7 +87,7 @@ def headway() -> None:
 
 for module in (
     submit, runs, run_control, queue, site, doctor, node, database, estimate, progress, replay,
-    gateway, login, top, usage, profile, user, outputs,
+    gateway, login, top, usage, profile, user, outputs, why,
 ):  # fmt: skip
     for command in module.COMMANDS:
         headway.add_command(command)

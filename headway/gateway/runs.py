@@ -6,7 +6,7 @@ from fastapi import APIRouter, Depends, Query
 from pydantic import AwareDatetime
 
 from headway.gateway.door import Allowed
-from headway.gateway.run_lookup import Filter, Found, find_run, list_runs
+from headway.gateway.run_lookup import Filter, Found, find_run, list_runs, seen_team
 from headway.ledger.records import RunRecord
 from headway.model.access import Caller, Scope
 from headway.model.progress import ProgressPoint
@@ -19,6 +19,7 @@ from headway.views.run_document import is_over, run_view
 from headway.views.run_history import history_of
 from headway.views.run_report import run_report
 from headway.views.site_snapshot import RunProgress, progress_of_runs
+from headway.views.why_document import why_view
 
 Watcher = Annotated[Caller, Depends(Allowed(Scope.WATCH))]
 Limit = Annotated[int, Query(ge=1, le=10_000)]
@@ -72,6 +73,15 @@ def runs_of(site: Site, server: PrefectServer) -> APIRouter:
         _, record = find_run(site, server, caller, run)
         sections = () if record is None else run_report(history_of(site, record))
         return [fields(section, "title", "columns", "rows") for section in sections]
+
+    @router.get("/runs/{run}/why")
+    def why_it_waits(caller: Watcher, run: str) -> dict[str, Any]:
+        """Why a run waits: what is scarce, who has it, who is ahead, and what would help.
+
+        Runs of other teams have no names here.
+        """
+        record = site.ledger.runs.find(run, team=seen_team(caller))
+        return why_view(site, record, sees=caller.sees)
 
     @router.get("/runs/{run}/standing")
     def standing(caller: Watcher, run: str) -> dict[str, Any]:

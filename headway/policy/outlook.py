@@ -44,6 +44,18 @@ class Expected(NamedTuple):
     """The run of whose length nothing is known, where it is for that."""
 
 
+class Unknown(NamedTuple):
+    """A run of whose length nothing is known."""
+
+    name: str
+    """What people call it."""
+    team: str
+
+    def name_for(self, team: str) -> str:
+        """What a run of *team* is told: other teams' runs have no names there."""
+        return self.name if team == self.team else "a run of another team"
+
+
 class Outlook:
     """The pool and its queue, run by run in order, each at the earliest that those ahead leave.
 
@@ -56,7 +68,7 @@ class Outlook:
         now_s: float,
         *,
         variances: Mapping[float, Variance],
-        unknown: Mapping[str, str],
+        unknown: Mapping[str, Unknown],
         team_ends: Mapping[tuple[str, str], float],
     ) -> None:
         """Begin with those who run.
@@ -65,7 +77,7 @@ class Outlook:
             board: With the expected ends; infinite for runs of unknown length. Changed here.
             now_s: The time of the decision.
             variances: How sure each of these ends is, by the end itself.
-            unknown: By node, the name of a run there of unknown length.
+            unknown: By node, a run there of unknown length.
             team_ends: When the first running run of each team, and of each of its users, is
                 expected to end; by team and user, who is empty for the whole team.
         """
@@ -94,7 +106,7 @@ class Outlook:
         own = Variance.of(lasts) if lasts is not None else Variance()
         if outcome.start:
             self._board.enter(replace(ask, high_s=takes_s), outcome.start, now_s)
-            self._note(outcome.start, name, now_s + takes_s, own)
+            self._note(outcome.start, Unknown(name, ask.team), now_s + takes_s, own)
             for key in {(ask.team, ""), (ask.team, ask.user)}:
                 before_s = self._team_ends.get(key, math.inf)
                 self._team_ends[key] = min(before_s, now_s + takes_s)
@@ -110,7 +122,8 @@ class Outlook:
         rough = Variance.of(Span(now_s, start_s, 2 * start_s - now_s))
         variance = self._variances.get(start_s, rough)
         self._board.reserve(replace(ask, high_s=takes_s), places, start_s)
-        self._note(places, name, start_s + takes_s, variance.plus(own))
+        called = Unknown(name, ask.team)
+        self._note(places, called, start_s + takes_s, variance.plus(own))
         earliest_s = max(now_s, start_s - math.sqrt(variance.sooner))
         return Expected(earliest_s, start_s, start_s + math.sqrt(variance.later))
 
@@ -121,12 +134,14 @@ class Outlook:
             return self._team_ends.get((outcome.ask.team, user), self._now_s)
         return min(self._ends, default=self._now_s)
 
-    def _note(self, places: tuple[Place, ...], name: str, end_s: float, variance: Variance) -> None:
+    def _note(
+        self, places: tuple[Place, ...], run: Unknown, end_s: float, variance: Variance
+    ) -> None:
         self._ends.append(end_s)
         self._variances[end_s] = variance
         if math.isinf(end_s):
             for place in places:
-                self._unknown.setdefault(self._board.nodes[place.node].name, name)
+                self._unknown.setdefault(self._board.nodes[place.node].name, run)
 
     def _never_or_unknown(self, ask: Ask, decided: Board) -> Expected:
         """Nobody can say when: for want of a node, or because of a run of unknown length."""
@@ -138,7 +153,8 @@ class Outlook:
             for node in self._board.nodes
             if node.name in self._unknown and node.admits(ask)
         ]
-        return Expected(unknown=next(iter(able or names), ""))
+        found = next(iter(able or names), None)
+        return Expected(unknown=found.name_for(ask.team) if found is not None else "")
 
 
 def around(

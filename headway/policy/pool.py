@@ -10,7 +10,7 @@ from headway.model.run import Span
 from headway.policy.board import Board
 from headway.policy.fit import Ask
 from headway.policy.headroom import compute_headroom, grant_need
-from headway.policy.outlook import Outlook, Variance
+from headway.policy.outlook import Outlook, Unknown, Variance
 from headway.policy.preempt import Runner
 from headway.policy.room import NOTHING, Need
 from headway.policy.settings import PolicySettings
@@ -78,6 +78,12 @@ class Pool:
             return lease.granted_at.timestamp() + self._settings.unknown_runtime_s
         return lease.predicted_end_at.timestamp()
 
+    def _unknown(self, run_id: str) -> Unknown:
+        run = self._running.get(run_id)
+        if run is None:
+            return Unknown(run_id[:8], "")
+        return Unknown(run.name or run_id[:8], run.team)
+
     def runners(self, board: Board) -> list[Runner]:
         """Each running run with what it holds and where on *board*, by id."""
         leases: dict[str, list[tuple[int, Lease]]] = {}
@@ -131,7 +137,7 @@ class Pool:
             now_s,
             variances={now_s + span.median_s: Variance.of(span) for span in left.values()},
             unknown={
-                node: (run.name if (run := self._running.get(run_id)) else "") or run_id[:8]
+                node: self._unknown(run_id)
                 for node, run_id in reversed(held)
                 if math.isinf(ends[run_id])
             },

@@ -1,10 +1,11 @@
 """The plan of a pool at one moment, from what waits there and what is known."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from headway.estimate.starts import StartCalibration
 from headway.ledger.pools import PoolSnapshot
+from headway.model.lease import Wait
 from headway.model.run import Span
 from headway.policy.fit import WaitingRun, moment
 from headway.policy.plan import Plan, Start, Stay, plan
@@ -22,8 +23,8 @@ def make_plan(queue: Queue[WaitingRun], waiting: Waiting, seen: PoolSnapshot, kn
     if gates.pool_paused:
         return Plan()
     front = [
-        waiting.entries[run.run_id].with_length(run, known.usual)
-        if run.run_id in waiting.entries
+        entry.with_length(run, known.usual)
+        if (entry := waiting.entries.get(run.run_id)) is not None and entry.run is run
         else run
         for run in queue.front(seen.at.timestamp())
     ]
@@ -50,15 +51,28 @@ def _as_learnt(entry: Start | Stay, run: WaitingRun, learnt: StartCalibration) -
     return replace(entry, earliest_at=earliest_at, expected_at=expected_at, latest_at=latest_at)
 
 
-def preview(site: Site, pool: str = "") -> Callable[[Sequence[WaitingRun]], Plan]:
-    """The plan of this moment for any runs in addition; grants and writes nothing.
+@dataclass(frozen=True, slots=True)
+class PoolNow:
+    """A pool as it was read at one moment, for several questions."""
 
-    The pool is read only once, for several questions.
+    waiting: Waiting
+    seen: PoolSnapshot
+    known: Known
+    left_out: Mapping[str, Wait]
+    """Runs that nothing could start now, with the reason."""
 
-    Args:
-        site: Where.
-        pool: The work pool; empty for this node's.
-    """
+    def plan(self, also: Sequence[WaitingRun] = ()) -> Plan:
+        """The plan of that moment with the runs of *also*; grants and writes nothing.
+
+        One of them that waits already takes the place of what it asked before.
+        """
+        left_out = self.left_out.keys() | {run.run_id for run in also}
+        queue = queue_of(self.waiting, self.seen, self.known, left_out, also)
+        return make_plan(queue, self.waiting, self.seen, self.known)
+
+
+def read_pool(site: Site, pool: str = "") -> PoolNow:
+    """The pool now; *pool* empty for this node's."""
     pool = pool or site.settings.pool
     gates, waiting = read_gates(site.ledger, pool), Waiting()
     seen = site.ledger.pools.snapshot(pool, waiting.attempts())
@@ -66,10 +80,9 @@ def preview(site: Site, pool: str = "") -> Callable[[Sequence[WaitingRun]], Plan
     waiting.go_by(site.policy_settings, gates, nodes)
     for record in seen.changed:
         waiting.put(record, nodes)
-    known = read_known(site.ledger, seen)
-    left_out = held_back(waiting, seen)
+    return PoolNow(waiting, seen, read_known(site.ledger, seen), held_back(waiting, seen))
 
-    def planned(also: Sequence[WaitingRun]) -> Plan:
-        return make_plan(queue_of(waiting, seen, known, left_out, also), waiting, seen, known)
 
-    return planned
+def preview(site: Site, pool: str = "") -> Callable[[Sequence[WaitingRun]], Plan]:
+    """The plan of this moment for any runs in addition; *pool* as for `read_pool`."""
+    return read_pool(site, pool).plan

@@ -69,13 +69,13 @@ def waiting_view(position: int, record: RunRecord, entry: Start | Stay | None) -
         "reason": reason,
         "needs_host_memory_bytes": demand.host_memory_bytes if demand else None,
         "needs_gpus": demand.gpus if demand else None,
-        **_start(entry),
+        **start_fields(entry),
         "promised_start_at": iso_time(_promised(record, entry)),
         "submitted_at": iso_time(record.submitted_at),
     }
 
 
-def _start(entry: Start | Stay | None) -> dict[str, Any]:
+def start_fields(entry: Start | Stay | None) -> dict[str, Any]:
     """When a run that waits is expected to start, and why that is not known where it is not."""
     said = entry if isinstance(entry, Stay) else None
     return {
@@ -114,7 +114,7 @@ def rehearsal_view(entry: Start | Stay | None, said: Prediction, demand: Demand)
     return {
         "position": None if entry is None else entry.position,
         "reason": reason,
-        **_start(entry),
+        **start_fields(entry),
         "promised_start_at": iso_time(entry.promised_at if isinstance(entry, Stay) else None),
         "needs_host_memory_bytes": demand.host_memory_bytes,
         "host_memory_basis": demand.host_memory_basis.value,

@@ -9,7 +9,10 @@ from typing import Any
 import httpx
 import pytest
 
+from headway.client import Client
 from headway.clock import SystemClock
+from headway.credentials import Address
+from headway.errors import InvalidInput
 from headway.gateway.submit import rehearse
 from headway.ledger.progress_snapshots import NOT_KEPT_YET
 from headway.model.attempt_record import ProgressSnapshot
@@ -19,6 +22,7 @@ from headway.model.node import Gpu, GpuReading, NodeState
 from headway.model.run import Prediction, RunState
 from headway.model.trace import Trace
 from headway.node.flowlock import hold_flow
+from headway.policy.plan import Start
 from headway.scheduler.intake import Offer
 from headway.scheduler.limits import Gates
 from headway.scheduler.planning import preview
@@ -28,7 +32,7 @@ from headway.site import LINE, Site
 from headway.this_node import adopt, heartbeat, join_site, read_node
 from headway.views.queue_document import line_views, start_text, waiting_of
 from headway.views.site_snapshot import progress_of_runs
-from tests.support.api import bearer, serving
+from tests.support.api import MEMBER, bearer, serving
 from tests.support.fence import fence_of
 
 NODES = ("here", "there")
@@ -174,6 +178,57 @@ def test_everybody_is_told_the_same_start(sites) -> None:
     kept = here.ledger.starts.of_waiting(list(queue))
     assert all(rows[0].at_submission for rows in kept.values())
     assert kept.keys() == queue.keys(), "not every start that was said is kept"
+
+
+def test_it_is_said_why_a_run_waits_and_what_would_start_it_earlier(sites) -> None:
+    here, line = sites["here"], only_here(sites)
+    running, ahead, waits = (offer(f"job-{at}", age_s=10 - at) for at in range(3))
+    line.take_in([running, ahead, waits])
+    assert line.run_pass().start == (running.run_id,)
+    here.ledger.runs.begin(
+        fence_of(here.ledger, running.run_id), container="c", runtime="process", ttl_s=60.0
+    )
+    left = ProgressSnapshot(running.run_id, 1, NOT_KEPT_YET, 60.0, 0.5, 600.0, 500.0, 800.0)
+    here.ledger.progress_snapshots.keep(fence_of(here.ledger, left.run_id), left)
+    line.run_pass()
+    with serving(here) as url:
+        mine = Client(Address(url, bearer(here)["Authorization"].removeprefix("Bearer ")))
+        with mine:
+            found = mine.why(waits.run_id)
+            with pytest.raises(InvalidInput, match="it does not wait"):
+                mine.why(running.run_id)
+    assert (found["resource"], found["position"]) == ("host_memory", 2)
+    assert [one["name"] for one in found["holders"]] == ["job-0"]
+    assert [(one["name"], one["position"]) for one in found["ahead"]] == [("job-1", 1)]
+    changes = {one["field"]: one for one in found["changes"]}
+    assert changes.keys() == {"resources.host_memory"}, "CPUs are not what it lacks"
+    change = changes["resources.host_memory"]
+    assert change["starts_now"]
+    # It is the smallest that helps, and it does.
+    size = change["value"]
+    assert size < here.ledger.runs.get(waits.run_id).demand.host_memory_bytes
+    smaller = {**waits.document, "name": "smaller"}
+    smaller["resources"] = {**smaller["resources"], "host_memory": f"{size // 2**20}MiB"}
+    entry, *_ = rehearse(here, job_from_document(smaller), pool="gpu", queue="default")
+    assert isinstance(entry, Start)
+
+
+def test_runs_of_other_teams_have_no_names_where_it_is_said_why_one_waits(sites) -> None:
+    here, line = sites["here"], only_here(sites)
+    theirs = offer("theirs", age_s=5, job={"team": "blue"})
+    mine = offer("mine", job={"team": "red"})
+    line.take_in([theirs, mine])
+    line.run_pass()
+    with serving(here) as url, httpx.Client(timeout=60) as client:
+        member = bearer(here, "ada", "red", MEMBER)
+        found = client.get(f"{url}/v1/runs/{mine.run_id}/why", headers=member)
+        assert client.get(f"{url}/v1/runs/{theirs.run_id}/why", headers=member).status_code == 404
+    assert found.status_code == 200
+    (holder,) = found.json()["holders"]
+    assert (holder["run_id"], holder["name"], holder["team"]) == (None, None, None)
+    assert holder["host_memory_bytes"] > 0
+    assert "theirs" not in found.text
+    assert theirs.run_id not in found.text
 
 
 def test_a_run_whose_last_process_is_still_leaving_is_not_started(sites) -> None:

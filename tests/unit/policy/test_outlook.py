@@ -114,6 +114,7 @@ class Slot:
                     high_s=PRIOR.runtime_high_s,
                     lasts=length(None, kind_of(self.record(run_id).job, "ada"), usual),
                     name=run_id,
+                    team="t",
                 )
                 for run_id in self.line
             ],

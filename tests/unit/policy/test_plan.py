@@ -315,6 +315,14 @@ def test_no_more_is_stopped_than_helps_and_its_room_is_kept() -> None:
     assert never.preempts == ()
 
 
+def test_the_run_of_another_team_that_nothing_is_known_of_has_no_name() -> None:
+    view = NodeView(node("a", 1), (lease("x", "a", 0, predicted_end_at=None),))
+    running = RunningRun("x", name="secret-project", team="blue")
+    stay = only_stay(made([view], [waiting("r", team="red")], [running]))
+    assert stay.unknown == "nothing is known of how long a run of another team runs"
+    assert "secret" not in stay.sentence()
+
+
 def test_a_start_that_recedes_says_so() -> None:
     stay = Stay(
         "r", 2, Wait(Resource.CPUS, "needs 1 CPU"), NOW,

@@ -1,0 +1,203 @@
+"""Why a run waits and what would help, by the very plan that grants."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+from headway.forecast import Forecaster
+from headway.ledger.records import RunRecord
+from headway.model.job import TrainingJob
+from headway.model.lease import Demand, Lease, Resource
+from headway.model.run import Prediction
+from headway.policy.fit import Ask, Headroom, WaitingRun
+from headway.policy.plan import Plan, Start, Stay
+from headway.policy.pool import Pool
+from headway.policy.why import Change, fewer_gpus, is_earlier, smaller_demands
+from headway.scheduler.planning import PoolNow, read_pool
+from headway.scheduler.snapshot import left_of, node_view
+from headway.site import Site
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """A run that holds some of what is scarce."""
+
+    record: RunRecord
+    lease: Lease
+    expected_end_at: datetime | None
+    """None where nothing is known of its length."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ahead:
+    """A run that comes first."""
+
+    position: int
+    run: WaitingRun
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """A change that would start the run earlier."""
+
+    field: str
+    value: int | float | str
+    text: str
+    entry: Start | Stay
+    """What the plan says of the run with the change, submitted anew at this moment."""
+    expected_end_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class Why:
+    """What is to be said of one waiting run."""
+
+    at: datetime
+    entry: Start | Stay | None
+    """The plan's word; None behind those that are planned for, or where it is held back."""
+    held_back: str
+    """Why it has no part in the plan; empty where it has."""
+    holders: Sequence[Holder]
+    ahead: Sequence[Ahead]
+    advice: Sequence[Advice]
+
+
+def why(site: Site, record: RunRecord) -> Why | None:
+    """Why the run of *record* waits; None when it does not wait any more."""
+    now = read_pool(site, record.pool)
+    entry = now.waiting.entries.get(record.run_id)
+    if entry is None:
+        return None
+    made = now.plan()
+    found = _of(made, record.run_id)
+    held_back = now.left_out.get(record.run_id)
+    scarce = found.wait.resource if isinstance(found, Stay) else None
+    return Why(
+        now.seen.at,
+        found,
+        held_back.reason if held_back is not None else "",
+        list(_holders(now, scarce, entry.run)),
+        list(_ahead(now, made, entry.run)),
+        [] if isinstance(found, Start) else list(_advice(site, now, record, entry.run, found)),
+    )
+
+
+def _of(made: Plan, run_id: str) -> Start | Stay | None:
+    return next((each for each in made.entries if each.run_id == run_id), None)
+
+
+def _holders(now: PoolNow, scarce: Resource | None, run: Ask) -> Iterator[Holder]:
+    """Who has what *run* lacks, those that end first at the beginning."""
+    records = {record.run_id: record for record in now.seen.holders}
+    found = []
+    for lease in now.seen.leases:
+        record = records.get(lease.run_id)
+        of_team = scarce is not Resource.QUOTA or (record is not None and record.team == run.team)
+        gpus = scarce in {Resource.GPUS, Resource.GPU_MEMORY}
+        if record is None or not of_team or (gpus and not lease.gpus):
+            continue
+        left = left_of(record, now.known.said.get(record.run_id), now.known.usual, now.seen.at)
+        ends = None if left is None else now.seen.at + timedelta(seconds=left.median_s)
+        found.append(Holder(record, lease, ends))
+    known = [one for one in found if one.expected_end_at is not None]
+    yield from sorted(known, key=lambda one: (one.expected_end_at, one.record.run_id))
+    yield from (one for one in found if one.expected_end_at is None)
+
+
+def _ahead(now: PoolNow, made: Plan, run: WaitingRun) -> Iterator[Ahead]:
+    at_s = now.seen.at.timestamp()
+    for position, each in enumerate(made.entries, start=1):
+        if each.run_id == run.run_id:
+            return
+        other = now.waiting.entries[each.run_id].run
+        if other.priority > run.priority:
+            reason = "it has a higher priority"
+        elif other.promised_s is not None and other.promised_s <= at_s:
+            reason = "it has waited until the start that it was promised"
+        else:
+            reason = "it would end first if all shared the GPUs: it is shorter, or came earlier"
+        yield Ahead(position, other, reason)
+
+
+def _advice(
+    site: Site, now: PoolNow, record: RunRecord, run: WaitingRun, found: Start | Stay | None
+) -> Iterator[Advice]:
+    """Of each kind of change the smallest that starts the run earlier; soonest end first."""
+    base_s = _wait_s(found, now.seen.at)
+    advice = []
+    for changes in _changes(site, now, record, run):
+        for change, changed in changes:
+            entry = _of(now.plan([changed]), run.run_id)
+            if entry is not None and is_earlier(_wait_s(entry, now.seen.at), base_s):
+                advice.append(_as_advice(change, changed, entry, now))
+                break
+    for pool in sorted({one.node.pool for one in site.ledger.nodes.all()} - {record.pool}):
+        other = read_pool(site, pool)
+        entry = _of(other.plan([_anew(run, other)]), run.run_id)
+        if entry is not None and is_earlier(_wait_s(entry, other.seen.at), base_s):
+            change = Change("pool", 0, f"on pool {pool}", run.demand)
+            advice.append(replace(_as_advice(change, run, entry, other), value=pool))
+    yield from sorted(advice, key=lambda one: _wait_s(one.entry, now.seen.at) or 0.0)
+
+
+def _changes(
+    site: Site, now: PoolNow, record: RunRecord, run: WaitingRun
+) -> Iterator[list[tuple[Change, WaitingRun]]]:
+    for changes in smaller_demands(run.demand, _headroom(now)):
+        yield [(change, _anew(run, now, change.demand)) for change in changes]
+    if run.nodes > 1:
+        return
+    forecaster, fewer = Forecaster(site), []
+    for gpus in fewer_gpus(run.demand.gpus):
+        document = dict(record.job)
+        document["resources"] = {**dict(document.get("resources") or {}), "gpus": gpus}
+        job = TrainingJob.model_validate(document)
+        said, demand = forecaster.forecast(job, pool=record.pool, queue=record.queue)
+        text = f"{gpus} GPU{'s' if gpus > 1 else ''} instead of {run.demand.gpus}"
+        change = Change("resources.gpus", gpus, text, demand)
+        fewer.append((change, _anew(run, now, demand, said)))
+    yield fewer
+
+
+def _headroom(now: PoolNow) -> Sequence[Headroom]:
+    views = [node_view(each, now.seen) for each in now.seen.nodes]
+    return Pool(views, (), now.waiting.settings).board().nodes
+
+
+def _anew(
+    run: WaitingRun, now: PoolNow, demand: Demand | None = None, said: Prediction | None = None
+) -> WaitingRun:
+    """*run* as it would join the queue now: it gets another tag, and another promise."""
+    return WaitingRun.of(
+        run.run_id,
+        demand or run.demand,
+        now.seen.at,
+        settings=now.waiting.settings,
+        median_s=said.runtime_s if said else run.median_s,
+        high_s=said.runtime_high_s if said else run.high_s,
+        limit_s=run.limit_s,
+        team=run.team,
+        priority=run.priority,
+        nodes=run.nodes,
+        node=run.node,
+        queue=run.queue,
+        lasts=said.learnt if said else run.lasts,
+        name=run.name,
+    )
+
+
+def _wait_s(entry: Start | Stay | None, at: datetime) -> float | None:
+    if isinstance(entry, Start):
+        return 0.0
+    if isinstance(entry, Stay) and entry.expected_at is not None:
+        return max((entry.expected_at - at).total_seconds(), 0.0)
+    return None
+
+
+def _as_advice(change: Change, run: WaitingRun, entry: Start | Stay, now: PoolNow) -> Advice:
+    wait_s, lasts = _wait_s(entry, now.seen.at), run.lasts
+    ends = None
+    if wait_s is not None and lasts is not None:
+        ends = now.seen.at + timedelta(seconds=wait_s + lasts.median_s)
+    return Advice(change.field, change.value, change.text, entry, ends)

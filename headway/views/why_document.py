@@ -1,0 +1,86 @@
+"""Why a run waits and what would help, as plain data with documented keys (docs/json.md)."""
+
+from collections.abc import Callable
+from typing import Any
+
+from headway.errors import InvalidInput
+from headway.ledger.records import RunRecord
+from headway.model.run import RunState
+from headway.policy.plan import Start, Stay
+from headway.scheduler.why import Advice, Holder, Why, why
+from headway.site import Site
+from headway.views.fields import fields, iso_time
+from headway.views.queue_document import start_fields
+
+BEHIND = "too many runs are ahead of it to be planned for"
+
+
+def why_view(site: Site, record: RunRecord, *, sees: Callable[[str], bool]) -> dict[str, Any]:
+    """Why the run of *record* waits, as `headway why --json` prints it.
+
+    Args:
+        site: Where.
+        record: The run.
+        sees: Whether the reader may see whose the runs of a team are.
+
+    Raises:
+        InvalidInput: It does not wait.
+    """
+    found = why(site, record) if record.state is RunState.WAITING else None
+    if found is None:
+        state = "suspended" if record.suspended_at is not None else record.state.value
+        raise InvalidInput("run", record.name, f"it does not wait for its start: it is {state}")
+    return {
+        **fields(record, "run_id", "name"),
+        **_entry_fields(found),
+        "holders": [_holder(one, sees) for one in found.holders],
+        "ahead": [
+            {
+                "position": one.position,
+                "run_id": one.run.run_id if sees(one.run.team) else None,
+                "name": one.run.name if sees(one.run.team) else None,
+                "team": one.run.team if sees(one.run.team) else None,
+                "why": one.why,
+            }
+            for one in found.ahead
+        ],
+        "changes": [_advice(one) for one in found.advice],
+    }
+
+
+def _entry_fields(found: Why) -> dict[str, Any]:
+    entry, resource, reason = found.entry, None, found.held_back or BEHIND
+    if isinstance(entry, Stay):
+        resource, reason = entry.wait.resource, entry.wait.reason
+    elif isinstance(entry, Start):
+        reason = f"starts now on {', '.join(admit.node for admit in entry.admits)}"
+    return {
+        "resource": resource,
+        "reason": reason,
+        "position": None if entry is None else entry.position,
+        **start_fields(entry),
+        "promised_start_at": iso_time(entry.promised_at if isinstance(entry, Stay) else None),
+    }
+
+
+def _holder(one: Holder, sees: Callable[[str], bool]) -> dict[str, Any]:
+    seen, lease = sees(one.record.team), one.lease
+    return {
+        "run_id": one.record.run_id if seen else None,
+        "name": one.record.name if seen else None,
+        "team": one.record.team if seen else None,
+        "node": lease.node,
+        "gpus": len(lease.gpus),
+        "gpu_memory_bytes": sum(gpu.memory_bytes for gpu in lease.gpus),
+        "host_memory_bytes": lease.host_memory_bytes,
+        "cpus": lease.cpus,
+        "expected_end_at": iso_time(one.expected_end_at),
+    }
+
+
+def _advice(one: Advice) -> dict[str, Any]:
+    return {
+        **fields(one, "field", "value", "text"),
+        **start_fields(one.entry),
+        "expected_end_at": iso_time(one.expected_end_at),
+    }

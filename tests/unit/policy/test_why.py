@@ -1,0 +1,54 @@
+"""What is tried out for a waiting run: smaller demands, the smallest change first."""
+
+import pytest
+
+from headway.model.lease import Demand
+from headway.policy.fit import Headroom
+from headway.policy.room import Room
+from headway.policy.why import fewer_gpus, is_earlier, smaller_demands
+from headway.units import GIB
+
+DEMAND = Demand(12 * GIB, 4.0, gpus=4, gpu_memory_bytes=16 * GIB)
+
+
+def node(host_free: float, load: float, *gpus_free: float) -> Headroom:
+    host = Room(64 * GIB, 8.0, int(host_free * GIB), load, is_host=True)
+    return Headroom("a", host, [Room(24 * GIB, 1.0, int(free * GIB)) for free in gpus_free])
+
+
+def test_what_some_node_has_left_is_tried_first_and_then_parts() -> None:
+    host, gpu, cpus = smaller_demands(DEMAND, [node(9.51, 6.7, 10, 30), node(40, 8.0)])
+    assert [each.value / GIB for each in host] == [9.5, 9, 6, 3]
+    assert [each.value / GIB for each in gpu] == [12, 10, 8, 4]
+    assert [each.value for each in cpus] == [3, 2, 1]
+    assert host[0].text == "9.5 GiB of host memory instead of 12.0 GiB"
+    assert host[0].demand == Demand(int(9.5 * GIB), 4.0, gpus=4, gpu_memory_bytes=16 * GIB)
+    assert [each.field for each in (host[0], gpu[0], cpus[0])] == [
+        "resources.host_memory", "resources.gpu_memory", "resources.cpus"
+    ]  # fmt: skip
+
+
+def test_a_run_without_gpus_is_not_advised_to_take_less_of_them() -> None:
+    _, gpu, _ = smaller_demands(Demand(12 * GIB, 4.0), [node(9.5, 6.7, 10)])
+    assert gpu == []
+    assert fewer_gpus(0) == fewer_gpus(1) == []
+    assert fewer_gpus(8) == [4, 2, 1]
+    assert fewer_gpus(3) == [1]
+
+
+@pytest.mark.parametrize(
+    ("start_s", "than_s", "earlier"),
+    [
+        (None, None, False),
+        (None, 60.0, False),
+        (0.0, None, True),
+        (0.0, 61.0, True),
+        (0.0, 59.0, False),
+        (3500.0, 3600.0, False),
+        (3000.0, 3600.0, True),
+    ],
+)
+def test_a_change_counts_where_it_is_worth_it(
+    start_s: float | None, than_s: float | None, earlier: bool
+) -> None:
+    assert is_earlier(start_s, than_s) is earlier
