@@ -141,11 +141,12 @@ class HeadwayLine(Block):
     _block_type_slug: ClassVar[str] = "headway-line"
     _description: ClassVar[str] = "Order, teams' weights and quotas of the queue of a headway site."
 
-    teams: dict[str, dict[str, float | str]] = Field(
+    teams: dict[str, dict[str, Any]] = Field(
         {},
         title="Teams",
         description='By name: {"vision": {"weight": 2, "max_gpus": 8, "max_running": 20, '
-        '"max_host_memory": "200GiB"}}. A team that is not listed has weight 1 and no quota.',
+        '"max_host_memory": "200GiB", "users": {"ada": {"weight": 2}, "*": {"max_gpus": 4}}}}. '
+        "Who is not listed has weight 1 and no quota; * is each other user of the team.",
     )
     utilisation_limit: float = Field(
         1.0,

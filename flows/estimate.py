@@ -23,6 +23,7 @@ def options(
     """Predict every way to run the job; a table, a picture and the choice."""
     # SciPy and matplotlib take seconds: only here.
     from headway.estimate.choice import Prefer
+    from headway.estimate.choice import document as option_document
     from headway.gateway.estimate import estimate_options
     from headway.views.charts import draw_options
 
@@ -43,7 +44,7 @@ def options(
         "* where no other is both as fast and as cheap.",
     )
     show_picture(
-        draw_options(found),
+        draw_options([option_document(option) for option in found]),
         key="cost-against-time",
         description="Each option with its 80 % interval; the Pareto set is joined.",
     )

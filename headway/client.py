@@ -10,8 +10,9 @@ What a call returns is described in docs/json.md.
 import re
 import ssl
 from base64 import b64decode
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import datetime
 from http import HTTPStatus
 from typing import Any, Self
 from urllib.parse import quote
@@ -22,6 +23,7 @@ from headway.clock import Clock, SystemClock
 from headway.credentials import Address
 from headway.errors import (
     CertificateRefused,
+    EndUntold,
     GatewayRefused,
     GatewayUnreachable,
     HeadwayError,
@@ -29,6 +31,7 @@ from headway.errors import (
     RunUnknown,
     shown,
 )
+from headway.model.run_file import FROM, NEXT_ATTEMPT
 from headway.model.strict_json import write_strict
 from headway.pinning import refused_certificate
 from headway.waits import waiting_for
@@ -42,7 +45,7 @@ _LONGEST_PAUSE_S = 10.0
 
 
 class Client:
-    """One gateway, asked by one user.
+    """One gateway, asked by one user. Several threads may ask at once.
 
     Every method raises `GatewayUnreachable` where it does not answer, `InvalidInput` and
     `RunUnknown` where what was asked for is wrong, and `GatewayRefused` for every other refusal.
@@ -142,11 +145,93 @@ class Client:
             queue: Work queue, or a node to run on.
         """
         body = {"job": dict(job), "key": key, "pool": pool, "queue": queue}
-        return self._object("POST", "/runs", body)
+        return self._placed(self._object("POST", "/runs", body))
+
+    def rehearse(
+        self, job: Mapping[str, Any], *, pool: str | None = None, queue: str | None = None
+    ) -> Json:
+        """What would become of *job* if it were handed in now; nothing is."""
+        body = {"job": dict(job), "pool": pool, "queue": queue}
+        return self._object("POST", "/rehearsals", body)
+
+    def estimate(
+        self,
+        job: Mapping[str, Any],
+        *,
+        budget: float | None = None,
+        deadline_s: float | None = None,
+        prefer: str = "fastest",
+    ) -> list[Json]:
+        """Every way to run *job*: what it would take, cost and need, the choice marked.
+
+        Args:
+            job: As for `submit`.
+            budget: Most that it may cost.
+            deadline_s: Seconds from now within which it must end.
+            prefer: What the choice is best in: ``fastest`` or ``cheapest``.
+        """
+        asked = {"job": dict(job), "budget": budget, "deadline_s": deadline_s, "prefer": prefer}
+        options: list[Json] = self._object("POST", "/estimates", asked)["options"]
+        return options
+
+    def runs(
+        self,
+        limit: int = 100,
+        *,
+        name: str = "",
+        states: Sequence[str] = (),
+        since: datetime | None = None,
+        mine: bool = False,
+    ) -> list[Json]:
+        """The newest runs that the token sees, newest first; as `headway runs` filters them."""
+        asked = {"limit": limit, "name": name, "state": list(states), "mine": mine}
+        if since is not None:
+            asked["since"] = since.isoformat()
+        return [self._placed(each) for each in self._list("/runs", asked)]
 
     def run(self, run: str) -> Json:
         """All that is known of a run: by its id, the beginning of it, or its name."""
-        return self._object("GET", f"/runs/{_part(run)}")
+        return self._placed(self._object("GET", f"/runs/{_part(run)}"))
+
+    def standing(self, run: str) -> Json:
+        """How a run stands, for who follows it: less than `run`, and cheaper."""
+        return self._placed(self._object("GET", f"/runs/{_part(run)}/standing"))
+
+    def report(self, run: str) -> list[Json]:
+        """Tables for people about a run: title, columns and rows of each."""
+        return self._list(f"/runs/{_part(run)}/report")
+
+    def log(self, run_id: str, *, follow: bool = False) -> Iterator[bytes]:
+        """What the run's program wrote, all attempts in order; with *follow* until it has ended.
+
+        An answer that broke off is asked for again from the byte where it did.
+
+        Raises:
+            GatewayUnreachable: With *follow*, for a whole minute.
+        """
+        log = self.log_of(run_id)
+        if not follow:
+            yield from log.new()
+            return
+        answered_s = self._clock.monotonic_s()
+        while not log.over:
+            try:
+                for piece in log.asked(follow=True):
+                    answered_s = self._clock.monotonic_s()
+                    yield piece
+            except GatewayUnreachable:
+                if self._clock.monotonic_s() >= answered_s + _GIVEN_UP_S:
+                    raise
+                self._clock.sleep(_PAUSE_S)
+
+    def log_of(self, run_id: str) -> "RunLog":
+        """The run's log from its beginning, to be read bit by bit."""
+
+        def ask(asked: Mapping[str, Any]) -> httpx.Response:
+            path = f"/runs/{_part(run_id)}/log"
+            return self._answer(self._client.build_request("GET", path, params=asked), stream=True)
+
+        return RunLog(self.url, ask)
 
     def why(self, run: str) -> Json:
         """Why a run waits: what is scarce, who has it, who is ahead, and what would help."""
@@ -162,20 +247,46 @@ class Client:
 
     def nodes(self) -> list[Json]:
         """What each node has, what is promised of it, and what is in use."""
-        return self._list("GET", "/nodes")
+        return self._list("/nodes")
 
-    def queue(self) -> list[Json]:
-        """Who waits, for what, in which order."""
-        return self._list("GET", "/queue")
+    def queue(self, pool: str = "") -> list[Json]:
+        """Who waits for a work pool, for what, in which order; for the gateway's own if empty."""
+        return self._list("/queue", {"pool": pool})
 
-    def _object(self, method: str, path: str, body: object = None) -> Json:
-        found = self._ask(method, path, body)
+    def top(self) -> Json:
+        """Nodes, running runs, and those that wait."""
+        return self._object("GET", "/top")
+
+    def limit(self, field: str) -> str:
+        """What the nodes of the site allow for a field of a job, as the end of a sentence."""
+        return str(self._object("GET", f"/limits/{_part(field)}")["allowed"])
+
+    def _placed(self, view: Json) -> Json:
+        """*view* of a run, with the address of its page by the name that was asked."""
+        return view | {"url": f"{self.url}{view['url']}"}
+
+    def usage(
+        self, *, team: str | None = None, user: str | None = None, month: str | None = None
+    ) -> Json:
+        """What teams and users held in a month, such as 2026-11; in the present one for None."""
+        asked = {"team": team, "user": user, "month": month}
+        given = {name: value for name, value in asked.items() if value is not None}
+        return self._object("GET", "/usage", parameters=given)
+
+    def _object(
+        self,
+        method: str,
+        path: str,
+        body: object = None,
+        parameters: Mapping[str, Any] | None = None,
+    ) -> Json:
+        found = self._ask(method, path, body, parameters)
         if not isinstance(found, dict):
             raise GatewayUnreachable(self.url, "what answers there is no gateway")
         return found
 
-    def _list(self, method: str, path: str, **parameters: Any) -> list[Json]:
-        found = self._ask(method, path, parameters=parameters)
+    def _list(self, path: str, asked: Mapping[str, Any] | None = None) -> list[Json]:
+        found = self._ask("GET", path, parameters=asked)
         if not isinstance(found, list):
             raise GatewayUnreachable(self.url, "what answers there is no gateway")
         return found
@@ -218,6 +329,52 @@ class Client:
             raise GatewayUnreachable(self.url, shown(cause, 200)[1:-1]) from error
 
 
+class RunLog:
+    """A run's log, read on where it was left off."""
+
+    def __init__(self, url: str, ask: Callable[[Mapping[str, Any]], httpx.Response]) -> None:
+        """Of the gateway at *url*; *ask* opens its answer to a question for some of the log."""
+        self._url = url
+        self._ask = ask
+        self._attempt = 1
+        self._offset = 0
+        self.over = False
+        """The last answer said that nothing more is there and, if it followed, will come."""
+
+    def new(self) -> Iterator[bytes]:
+        """What has come since, up to the newest attempt."""
+        for _ in range(_MOST_ANSWERS):  # a program that writes all the time does not keep us
+            yield from self.asked(follow=False)
+            if self.over:
+                return
+
+    def asked(self, *, follow: bool) -> Iterator[bytes]:
+        """One answer's part of it."""
+        self.over = False
+        answer = self._ask({"attempt": self._attempt, "from": self._offset, "follow": follow})
+        try:
+            if answer.status_code == HTTPStatus.NO_CONTENT:
+                later = answer.headers.get(NEXT_ATTEMPT)
+                self.over = later is None
+                if later is not None:
+                    self._attempt, self._offset = int(later), 0
+                return
+            self._offset = int(answer.headers[FROM])
+            for piece in answer.iter_bytes():
+                self._offset += len(piece)
+                yield piece
+        except (httpx.TransportError, KeyError, ValueError) as error:
+            raise GatewayUnreachable(self._url, type(error).__name__) from error
+        finally:
+            answer.close()
+
+
+_MOST_ANSWERS = 200
+_PAUSE_S = 1.0
+_GIVEN_UP_S = 60.0
+"""So long a gateway may be away while somebody follows a log."""
+
+
 class Output:
     """One output of a run, as it is being sent."""
 
@@ -255,12 +412,13 @@ _JSON = {"Content-Type": "application/json"}
 
 def refusal(answer: httpx.Response, url: str) -> HeadwayError:
     """The error that *answer*, of the gateway at *url*, stands for."""
-    said = _read(answer, url)
-    match said:
+    match _read(answer, url):
         case {"field": str(field), "value": value, "allowed": str(allowed)}:
             return InvalidInput(field, value, allowed)
         case {"run": str(run)}:
             return RunUnknown(run)
+        case {"untold": str(run)}:
+            return EndUntold(run)
         case {"detail": str(detail)}:
             return GatewayRefused(answer.status_code, detail)
         case _:
@@ -282,7 +440,9 @@ def _pause_s(answer: httpx.Response) -> float:
 
 
 def _trusted(address: Address) -> ssl.SSLContext | bool:
-    if address.certificate is None or not address.url.startswith("https:"):
+    if not address.url.startswith("https:"):
+        return False  # there is nothing to check, and to read all certificates takes a while
+    if address.certificate is None:
         return True
     return ssl.create_default_context(cadata=address.certificate)
 

@@ -11,11 +11,12 @@
     ├── GatewayRefused          the gateway answers that it will not, or cannot
     ├── TokenRefused            the gateway lets nobody in without a valid token
     ├── NotAllowed              the token, or the page that asks, may not do this
+    ├── EndUntold               Prefect has not been told yet how the run ended
     ├── TooManyRequests         somebody asks the gateway too often
     ├── NodeNameTaken           another machine or home works under this node's name
-    ├── LogElsewhere            the log of a run is on another node
     ├── NodeSilent              a node does not hand out the files that lie there
     ├── OutputMissing           a run has no such output, or none any more
+    ├── StoreFailed             the site's store of ended runs does not do what it is asked
     ├── LedgerError
     │   ├── LedgerUnreachable   the database does not answer, or refuses to write
     │   ├── LedgerMissing       there is no ledger where it is looked for
@@ -171,6 +172,13 @@ class GatewayRefused(HeadwayError):
         self.said = said
         super().__init__(said)
 
+    @property
+    def exit_status(self) -> int:
+        """Of the command line: 2 for what was asked for, 3 where somebody cannot be reached."""
+        if self.status in (401, 502, 503, 504):
+            return 3
+        return 2 if 400 <= self.status < 429 else 1
+
 
 class TokenRefused(HeadwayError):
     """The gateway was shown no token, or one that lets nobody in."""
@@ -188,6 +196,18 @@ class NotAllowed(HeadwayError):
     def __init__(self, why: str) -> None:
         self.why = why
         super().__init__(f"not allowed: {shown(why, 400)[1:-1]}")
+
+
+class EndUntold(HeadwayError):
+    """A run has ended, and no worker has told Prefect so yet."""
+
+    def __init__(self, run: str) -> None:
+        self.run = run
+        super().__init__(
+            f"run {shown(run)} has ended, but no worker has told Prefect so yet, so it was not "
+            "retried: try again in a few seconds; if it stays so, see `headway nodes`, and start "
+            "its worker"
+        )
 
 
 class TooManyRequests(HeadwayError):
@@ -216,19 +236,6 @@ class NodeNameTaken(HeadwayError):
         )
 
 
-class LogElsewhere(HeadwayError):
-    """The log of a run is on another node, where *path* lies below the node's own home."""
-
-    def __init__(self, run_id: str, node: str, path: str) -> None:
-        self.run_id = run_id
-        self.node = node
-        self.path = path
-        super().__init__(
-            f"the log of run {run_id} is on node {node} ({path} below its HEADWAY_HOME), not here; "
-            "ask there"
-        )
-
-
 class NodeSilent(HeadwayError):
     """Logs and outputs lie on *node*, which does not hand them out now."""
 
@@ -250,6 +257,19 @@ class OutputMissing(HeadwayError):
         self.what = what
         self.why = why
         super().__init__(f"run {run_id} has no {what}: {why}")
+
+
+class StoreFailed(HeadwayError):
+    """The site's store at *url* did not take, or give, what it was asked for."""
+
+    def __init__(self, url: str, cause: str) -> None:
+        self.url = url
+        self.cause = cause
+        place = url.partition("://")[0]  # the rest may have a password in it
+        super().__init__(
+            f"the site's store ({place}) failed: {cause}. What a run left stays on its node until "
+            "it is in the store; see HEADWAY_STORE_URL and the credentials of its storage there"
+        )
 
 
 class LedgerError(HeadwayError):

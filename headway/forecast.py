@@ -80,7 +80,14 @@ class Forecaster:
         return network_of(self._site.policy_for(team), nodes, self._site.settings.api_access)
 
     def refusal(
-        self, demand: Demand, count: int, team: str, *, pool: str = "", queue: str = ""
+        self,
+        demand: Demand,
+        count: int,
+        team: str,
+        *,
+        user: str = "",
+        pool: str = "",
+        queue: str = "",
     ) -> Refuse | None:
         """What of *demand* no *count* nodes could ever hold or join, or *team* may never hold.
 
@@ -88,6 +95,7 @@ class Forecaster:
             demand: On each node.
             count: Nodes it needs.
             team: Whose quota counts; empty for a part of a gang, whose leader was asked.
+            user: Whose quota in it counts; empty where nobody has said.
             pool: The work pool it goes to; empty for any of the site.
             queue: Its work queue; one of a node's name binds it to that node.
         """
@@ -97,7 +105,8 @@ class Forecaster:
         never = possible(demand, [node for node, _ in self.spaces(pool, queue)], count=count)
         if never is not None or not team:
             return never
-        return over_quota(demand, team, self._site.policy_settings.team(team), count=count)
+        limits = self._site.policy_settings.team(team)
+        return over_quota(demand, team, limits, count=count, user=user)
 
     # -- what it needs and takes --------------------------------------------------------
 

@@ -78,6 +78,9 @@ class Settings(BaseSettings):
     itself when not set."""
     files_port: int = Field(0, ge=0, le=65_535)
     """Port on which this node serves the files of its runs to the gateway; any free one when 0."""
+    store_url: SecretStr | None = None
+    """Address of fsspec's to which logs and outputs of ended runs are brought, such as
+    ``s3://bucket/runs`` or ``file:///srv/runs``; the same on all nodes and at the gateway."""
     pool: str = "gpu"
     """Work pool this node belongs to."""
     ledger_url: SecretStr | None = None

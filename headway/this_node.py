@@ -42,7 +42,7 @@ def adopt(site: Site, name: str, document: dict[str, Any]) -> bool:
         document = {key: value for key, value in document.items() if value is not None}
         try:
             for team, limits in POLICY_SETTINGS.validate_python(document).teams.items():
-                limits.check_quotas(team)
+                limits.check_quotas(f"teams.{team}")
         except InvalidInput as error:
             raise ValueError(str(error)) from error
     else:

@@ -15,7 +15,7 @@ from headway.ledger import Ledger
 from headway.units import GIB
 from samples.local_image import BUSYBOX, PYTHON, MissingPiece, build
 from tests.nvml.stub import StubGpus, build_stub
-from tests.support import dockerd, leftovers, parallel
+from tests.support import dockerd, leftovers, parallel, whitelist
 from tests.support import postgresql as postgresql_support
 from tests.support.nodes import KINDS, several_nodes
 from tests.support.site import ONE_THREAD, LiveSite, live_site
@@ -81,11 +81,14 @@ def tmp_path(tmp_path: Path) -> Path:
 
 
 @pytest.fixture(scope="session")
-def docker_engine() -> Iterator[None]:
-    """A container engine at the default address, started here if none answers."""
+def docker_engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """A container engine at the default address, started here if none answers.
+
+    Every container that a test creates there, a live site's too, has to keep to the whitelist.
+    """
     if reason := dockerd.why_none():
         pytest.skip(reason)
-    with dockerd.engine():
+    with dockerd.engine(), whitelist.watched(None, tmp_path_factory.getbasetemp()):
         yield
 
 

@@ -15,16 +15,18 @@ import click
 
 from headway.admin.environment import site_environment
 from headway.admin.up import bring_up
+from headway.client import Client
+from headway.credentials import Address
 from headway.errors import (
     HeadwayError,
     ImageMissing,
     SiteUnreachable,
 )
+from headway.gateway.local_token import have_local_token
 from headway.gateway.submit import os_user
 from headway.home import have_passable, samples
 from headway.model.run import Measurement, Prediction
-from headway.prefect.auth import site_auth
-from headway.prefect.client import DEPLOYMENT, PrefectServer
+from headway.prefect.client import DEPLOYMENT
 from headway.project import PROJECT
 from headway.runtime.port import RuntimeKind
 from headway.site import Site
@@ -48,9 +50,9 @@ def run_demo(site: Site, *, rows: int, rounds: int, machine: bool) -> int:
     job = _flights_job(data, rows, rounds)
     say(f"submitting the sample: prefect deployment run {DEPLOYMENT} …")
     run_id = _submit_through_prefect(site, job)
-    with PrefectServer(site.settings.api_url, auth=site_auth(site.settings)) as server:
+    with Client(Address(report["gateway"], have_local_token(site))) as client:
         say(f"run {run_id}: {report['url']}/runs/flow-run/{run_id}")
-        status = watch_run(site, server, run_id, machine=machine)
+        status = watch_run(client, run_id, site.clock, machine=machine)
     if not machine:
         _summary(site, run_id, site.clock.monotonic_s() - started, report)
     return status

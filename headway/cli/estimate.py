@@ -2,15 +2,25 @@
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
 
-from headway.cli.inputs import A_FILE, FiniteRange, name_of, read_data, read_text, this_site
+from headway.cli.inputs import (
+    A_FILE,
+    FiniteRange,
+    name_of,
+    open_client,
+    read_data,
+    read_job_file,
+    this_site,
+    with_places,
+)
 from headway.cli.output import as_json, print_json, print_table, say
 
 if TYPE_CHECKING:
-    from headway.estimate.choice import Option
+    from collections.abc import Mapping
+
     from headway.estimate.evaluation.evaluate import Score
     from headway.estimate.trace_files import ImportedTraces
     from headway.model.trace import Trace
@@ -38,24 +48,18 @@ def estimate(
     machine: bool,
 ) -> None:
     """Say what a job would take, cost and need on each kind of node, and choose."""
-    from headway.estimate.choice import Prefer, document
-    from headway.gateway.estimate import estimate_options
-    from headway.gateway.submit import read_for, refuse_impossible
-
-    site = this_site()
-    text = read_text(job_file)
-    read = read_for(site, text, filename=name_of(job_file), overrides=overrides)
-    found = estimate_options(
-        site, read.job, budget=budget, deadline_s=_seconds(deadline), prefer=Prefer(prefer)
-    )
-    if not found:
-        refuse_impossible(site, read, pool="", queue="")
+    read = read_job_file(job_file, overrides)
+    deadline_s = _seconds(deadline)
+    with open_client() as client, with_places(read):
+        found = client.estimate(
+            read.job.document(), budget=budget, deadline_s=deadline_s, prefer=prefer
+        )
     if plot is not None:
         from headway.views.charts import draw_options
 
         plot.write_bytes(draw_options(found))
     if machine:
-        print_json({"options": [document(option) for option in found]})
+        print_json({"options": found})
         return
     if not found:
         click.echo("no node of the site that takes runs could hold this job; see `headway nodes`")
@@ -308,30 +312,27 @@ def _traces(file: BinaryIO | None) -> "tuple[Trace, ...]":
     return got.traces
 
 
-def _option_row(option: "Option") -> list[str]:
+def _option_row(option: "Mapping[str, Any]") -> list[str]:
     from headway.units import format_duration, format_size
 
-    said = option.prediction
-    mark = "→" if option.chosen else "*" if option.pareto else "" if option.within else "!"
-    where = f"{option.node_count} × {option.gpu_type}" if option.node_count > 1 else option.gpu_type
-    if said.runtime_s is None:
+    mark = "→" if option["chosen"] else "*" if option["pareto"] else "" if option["within"] else "!"
+    count, where = option["node_count"], option["gpu_type"]
+    if option["runtime_s"] is None:
         times = ["unknown", ""]
     else:
-        low, high = (
-            format_duration(said.runtime_low_s or 0),
-            format_duration(said.runtime_high_s or 0),
-        )
-        times = [format_duration(said.runtime_s), f"{low} – {high}"]
+        low, high = (format_duration(option[f"runtime_{end}_s"] or 0) for end in ("low", "high"))
+        times = [format_duration(option["runtime_s"]), f"{low} – {high}"]
+    gpu = format_size(option["gpu_memory_bytes"]) if option["gpus"] else ""
     return [
         mark,
-        where,
-        str(option.gpus),
+        f"{count} × {where}" if count > 1 else where,
+        str(option["gpus"]),
         *times,
-        "" if option.wait_s is None else format_duration(option.wait_s),
-        "" if said.cost is None else f"{said.cost:.2f}",
-        format_size(option.host_memory_bytes),
-        "whole" if option.whole else format_size(option.gpu_memory_bytes) if option.gpus else "",
-        said.basis,
+        "" if option["wait_s"] is None else format_duration(option["wait_s"]),
+        "" if option["cost"] is None else f"{option['cost']:.2f}",
+        format_size(option["host_memory_bytes"]),
+        "whole" if option["whole_gpus"] else gpu,
+        option["basis"],
     ]
 
 

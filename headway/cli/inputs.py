@@ -1,12 +1,15 @@
 """What commands take: files, numbers, and the site that they are about."""
 
 import math
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
 
 if TYPE_CHECKING:
     from headway.client import Client
+    from headway.model.job_text import JobText
     from headway.prefect.client import PrefectServer
     from headway.site import Site
 
@@ -41,6 +44,42 @@ def read_text(file: BinaryIO) -> bytes:
     from headway.model.yaml_document import MAX_TEXT_BYTES
 
     return file.read(MAX_TEXT_BYTES + 1)
+
+
+def read_job_file(file: BinaryIO, overrides: Sequence[str]) -> "JobText":
+    """The job in *file*.
+
+    Raises:
+        InvalidInput: Something is wrong with it. Of resources it says what the site's nodes allow,
+            where a gateway tells.
+    """
+    from headway.errors import HeadwayError, InvalidInput
+    from headway.model.job_text import read_job
+
+    try:
+        return read_job(read_text(file), filename=name_of(file), overrides=overrides)
+    except InvalidInput as error:
+        allowed = ""
+        if error.field.startswith("resources."):
+            with suppress(HeadwayError), open_client() as client:
+                allowed = client.limit(error.field)
+        if not allowed:
+            raise
+        raise InvalidInput(error.field, error.value, allowed, where=error.where) from None
+
+
+@contextmanager
+def with_places(read: "JobText") -> Iterator[None]:
+    """Within it, what a gateway says of a field of *read* names the line of the file, too."""
+    from headway.errors import InvalidInput
+    from headway.model.job import TrainingJob
+
+    try:
+        yield
+    except InvalidInput as error:
+        known = error.field.partition(".")[0] in TrainingJob.model_fields
+        where = read.place(error.field) if known else ""
+        raise InvalidInput(error.field, error.value, error.allowed, where=where) from None
 
 
 def read_data(file: BinaryIO) -> bytes:

@@ -27,6 +27,7 @@ from headway.cli import (
     site,
     submit,
     top,
+    usage,
     user,
     why,
 )
@@ -41,11 +42,13 @@ class _Headway(click.Group):
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command; an error becomes its one line."""
         from headway.errors import (
+            EndUntold,
+            GatewayRefused,
             HeadwayError,
             InvalidInput,
             LedgerMissing,
             LedgerUnreachable,
-            LogElsewhere,
+            NoCredentials,
             RunUnknown,
             SiteUnreachable,
             shown,
@@ -56,10 +59,12 @@ class _Headway(click.Group):
         except HeadwayError as error:
             click.echo(plain(str(error)), err=True)
             status = 1
-            if isinstance(error, InvalidInput | RunUnknown):
+            if isinstance(error, GatewayRefused):
+                status = error.exit_status
+            elif isinstance(error, InvalidInput | RunUnknown | EndUntold):
                 status = 2
             elif isinstance(
-                error, SiteUnreachable | LedgerUnreachable | LedgerMissing | LogElsewhere
+                error, SiteUnreachable | NoCredentials | LedgerUnreachable | LedgerMissing
             ):
                 status = 3
             return ctx.exit(status)
@@ -82,7 +87,7 @@ def headway() -> None:
 
 for module in (
     submit, runs, run_control, queue, site, doctor, node, database, estimate, progress, replay,
-    gateway, login, top, profile, user, outputs, why,
+    gateway, login, top, usage, profile, user, outputs, why,
 ):  # fmt: skip
     for command in module.COMMANDS:
         headway.add_command(command)

@@ -2,20 +2,23 @@
 
 import click
 
-from headway.cli.inputs import this_site
+from headway.cli.inputs import open_client
 from headway.cli.output import as_json, print_json, print_table, promise_of, start_of
 
 
 @click.command()
+@click.option("--pool", default="", help="Work pool, where the site has several.")
 @as_json
-def queue(machine: bool) -> None:
-    """Who waits, for what, in which order."""
-    from headway.views.queue_document import line_views
-
-    views = line_views(this_site())
+def queue(pool: str, machine: bool) -> None:
+    """Who waits, for what, in which order; of other teams only that somebody does."""
+    with open_client() as client:
+        views = client.queue(pool)
     if machine:
         print_json(views)
-    elif not views:
+        return
+    from headway.views.queue_document import OF_OTHERS
+
+    if not views:
         click.echo("nobody waits")
     else:
         print_table(
@@ -23,12 +26,12 @@ def queue(machine: bool) -> None:
             [
                 [
                     str(v["position"]),
-                    v["run_id"][:8],
-                    v["name"],
-                    v["owner"] or "unknown",
-                    v["team"],
+                    (v["run_id"] or "")[:8],
+                    v["name"] or OF_OTHERS,
+                    v["owner"] or ("unknown" if v["run_id"] else ""),
+                    v["team"] or "",
                     start_of(v),
-                    v["reason"] + promise_of(v),
+                    (v["reason"] or "") + promise_of(v),
                 ]
                 for v in views[:_SHOWN]
             ],

@@ -5,16 +5,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from headway.cli.inputs import open_server, this_site, ui_url
+from headway.cli.inputs import open_client
 from headway.cli.output import as_json, print_json, print_table, promise_of, say, start_of
 from headway.views.terminal import LogText
 
 if TYPE_CHECKING:
     from datetime import datetime
-
-    from headway.ledger.records import RunRecord
-    from headway.prefect.client import ListedRun, PrefectServer
-    from headway.site import Site
 
 
 class Since(click.ParamType["datetime"]):
@@ -59,7 +55,7 @@ _STATES = (
     show_default=True,
     help="Newest runs to show.",
 )
-@click.option("--mine", is_flag=True, help="Only those whose owner has your account's name.")
+@click.option("--mine", is_flag=True, help="Only those whose owner is you, by your token.")
 @click.option(
     "--state",
     "states",
@@ -80,24 +76,8 @@ def runs(
     machine: bool,
 ) -> None:
     """List runs, newest first."""
-    from headway.gateway.submit import os_user
-    from headway.views.run_document import owner_of, run_view
-    from headway.views.site_snapshot import progress_of_runs
-
-    site = this_site()
-    me = os_user()
-    with open_server(site) as server:
-        seen = server.runs(
-            limit,
-            name=name,
-            states=states,
-            since=since,
-            keep=lambda run: not mine or owner_of(run, None) == me,
-        )
-        url = ui_url(server)
-    records = site.ledger.runs.of([run.run_id for run in seen])
-    far = {s.record.run_id: s for s in progress_of_runs(site, list(records.values()))}
-    views = [run_view(run, records.get(run.run_id), url, far.get(run.run_id)) for run in seen]
+    with open_client() as client:
+        views = client.runs(limit, name=name, states=states, since=since, mine=mine)
     if machine:
         print_json(views)
         return
@@ -130,52 +110,23 @@ def _run_row(view: dict[str, Any]) -> list[str]:
     ]
 
 
-def find_run(
-    site: "Site", server: "PrefectServer", text: str, *, still_going: bool = False
-) -> "tuple[ListedRun, RunRecord | None]":
-    """The run called *text*: its id, the beginning of it, or its name.
-
-    Of several of one name the newest; with *still_going* the newest that has not ended, if any.
-    """
-    from headway.errors import RunUnknown
-    from headway.model.run import RunState
-    from headway.prefect.client import FINAL
-
-    if not text:
-        raise RunUnknown(text)  # each id begins with it: a variable that was not set
-    try:
-        record = site.ledger.runs.find(text, still_going=still_going)
-    except RunUnknown:
-        record = None
-    if record is None or (still_going and record.state is RunState.ENDED):
-        # Perhaps no worker has seen it yet; then Prefect alone knows it.
-        for run in server.runs(200):
-            called = run.name == text or run.run_id.startswith(text)
-            if called and (record is None or run.state_type not in FINAL):
-                return run, site.ledger.runs.of([run.run_id]).get(run.run_id)
-    if record is None:
-        raise RunUnknown(text)
-    return server.run(record.run_id), record
-
-
 @click.command()
 @click.argument("run")
 @as_json
 def show(run: str, machine: bool) -> None:
     """Everything about one run, by id, beginning of id, or name."""
-    from headway.views.run_details import details
-
-    site = this_site()
-    with open_server(site) as server:
-        seen, record = find_run(site, server, run)
-        view = details(site, seen, record, ui_url(server))
+    with open_client() as client:
+        view = client.run(run)
+        sections = [] if machine else client.report(view["run_id"])
     if machine:
         print_json(view)
         return
     say(f"{view['name']}  {view['state']}  attempt {view['attempt']}")
     say(_standing(view))
-    if record is not None:
-        _print_story(site, record)
+    for section in sections:
+        click.echo()
+        say(section["title"])
+        print_table(section["columns"], section["rows"])
     say(view["url"])
 
 
@@ -202,16 +153,6 @@ def _standing(view: dict[str, Any]) -> str:
     return ", ".join(parts) or "no progress has been read from its log yet"
 
 
-def _print_story(site: "Site", record: "RunRecord") -> None:
-    """The sections that the run's page shows too."""
-    from headway.views.run_history import history_of
-    from headway.views.run_report import run_report
-
-    for section in run_report(history_of(site, record)):
-        click.echo(f"\n{section.title}")
-        print_table(list(section.columns), [list(row) for row in section.rows])
-
-
 @click.command()
 @click.argument("run")
 @click.option("-f", "--follow", is_flag=True, help="Go on until the run has ended.")
@@ -222,15 +163,12 @@ def logs(run: str, follow: bool, machine: bool) -> None:
     What would steer the terminal is left out, colours only where there is none. With --json it is
     whole.
     """
-    from headway.views.logs import log_pieces
-
-    site = this_site()
-    with open_server(site) as server:
-        seen, _ = find_run(site, server, run)
-        pieces = log_pieces(site, server, seen, follow=follow)
+    with open_client() as client:
+        run_id = client.standing(run)["run_id"]  # by then another run may have its name
+        pieces = client.log(run_id, follow=follow)
         if machine:
             text = b"".join(pieces).decode(errors="replace")
-            print_json({"run_id": seen.run_id, "log": text})
+            print_json({"run_id": run_id, "log": text})
             return
         clean = LogText(colours=sys.stdout.isatty())
         for piece in pieces:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from headway.cli.inputs import this_site
+from headway.cli.inputs import open_client, this_site
 from headway.cli.output import as_json, print_json, print_table, say
 
 if TYPE_CHECKING:
@@ -70,11 +70,10 @@ def demo(rows: int, rounds: int, machine: bool) -> None:
 def nodes(machine: bool) -> None:
     """What each node has, what is promised of it, and what is in use."""
     from headway.units import format_size
-    from headway.views.node_document import gpu_text, node_shown, state_text
+    from headway.views.node_document import gpu_text, state_text
 
-    site = this_site()
-    leases = site.ledger.leases.live()
-    views = [node_shown(record, leases) for record in site.ledger.nodes.all()]
+    with open_client() as client:
+        views = client.nodes()
     if machine:
         print_json(views)
         return

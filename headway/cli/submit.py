@@ -6,12 +6,11 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
 
-from headway.cli.inputs import A_FILE, name_of, open_server, read_text, this_site, ui_url
+from headway.cli.inputs import A_FILE, open_client, read_job_file, with_places
 from headway.cli.output import as_json, print_json, print_table, promise_of, say, start_of
 
 if TYPE_CHECKING:
-    from headway.model.job import TrainingJob
-    from headway.site import Site
+    from headway.client import Client
 
 
 _INTERRUPTED = 130
@@ -41,56 +40,43 @@ def submit(
     machine: bool,
 ) -> None:
     """Hand a job to the site: `headway submit job.yaml --set resources.cpus=2`."""
-    from headway.gateway.submit import read_for, refuse_impossible, refuse_missing
-
-    site = this_site()
-    read = read_for(site, read_text(job_file), filename=name_of(job_file), overrides=overrides)
-    job, queue = read.job, node or queue
-    refuse_impossible(site, read, pool=pool or "", queue=queue or "")  # needs no server
-    with open_server(site) as server:
-        goes_to = server.destination(pool, queue)["work_pool_name"]
-        refuse_impossible(site, read, pool=goes_to, queue=queue or "")
-        refuse_missing(site, read, server, pool=goes_to, queue=queue or "")
-        if dry_run:
-            _say_what_would_happen(site, job, goes_to, queue or "default", machine=machine)
-            return
-        run = server.submit(
-            {"job": job.document()},
-            name=job.name,
-            tags=[f"team:{job.team}"],
-            key=key,
-            pool=pool,
-            queue=queue,
-        )
-        url = f"{ui_url(server)}/runs/flow-run/{run.run_id}"
+    read = read_job_file(job_file, overrides)
+    job, queue = read.job.document(), node or queue
+    with open_client() as client:
+        with with_places(read):
+            if dry_run:
+                _say_what_would_happen(
+                    client.rehearse(job, pool=pool, queue=queue), machine=machine
+                )
+                return
+            run = client.submit(job, key=key, pool=pool, queue=queue)
         if machine and not watch:
-            print_json({"run_id": run.run_id, "name": run.name, "url": url})
+            print_json(run)
             return
         if not machine:
-            say(f"{run.name}: {run.run_id}")
-            say(f"watch it at {url}")
+            say(f"{run['name']}: {run['run_id']}")
+            say(f"watch it at {run['url']}")
         if watch:
-            from headway.views.watch import watch_run
-
-            try:
-                sys.exit(watch_run(site, server, run.run_id, machine=machine))
-            except KeyboardInterrupt:
-                short = run.run_id[:8]
-                click.echo(
-                    f"the run goes on; `headway show {short}` looks again, "
-                    f"`headway cancel {short}` ends it",
-                    err=True,
-                )
-                sys.exit(_INTERRUPTED)
+            sys.exit(_watch(client, run["run_id"], machine=machine))
 
 
-def _say_what_would_happen(
-    site: "Site", job: "TrainingJob", pool: str, queue: str, *, machine: bool
-) -> None:
-    from headway.gateway.submit import rehearse
-    from headway.views.queue_document import rehearsal_view
+def _watch(client: "Client", run_id: str, *, machine: bool) -> int:
+    from headway.clock import SystemClock
+    from headway.views.watch import watch_run
 
-    view = rehearsal_view(*rehearse(site, job, pool=pool, queue=queue))
+    try:
+        return watch_run(client, run_id, SystemClock(), machine=machine)
+    except KeyboardInterrupt:
+        short = run_id[:8]
+        click.echo(
+            f"the run goes on; `headway show {short}` looks again, "
+            f"`headway cancel {short}` ends it",
+            err=True,
+        )
+        return _INTERRUPTED
+
+
+def _say_what_would_happen(view: dict[str, Any], *, machine: bool) -> None:
     if machine:
         print_json(view)
         return

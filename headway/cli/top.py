@@ -1,8 +1,10 @@
 """The command that shows the site live in a terminal."""
 
+from contextlib import suppress
+
 import click
 
-from headway.cli.inputs import this_site
+from headway.cli.inputs import open_client
 from headway.cli.output import as_json, print_json
 
 
@@ -15,25 +17,24 @@ def top(once: bool, interval: float, machine: bool) -> None:
     from rich.console import Console
     from rich.live import Live
 
-    from headway.views.top import document, picture
+    from headway.clock import SystemClock
+    from headway.views.top import picture
 
-    site = this_site()
-    if machine:
-        print_json(document(site))
-        return
     console = Console()
-    if once or not console.is_terminal:
-        console.print(picture(document(site)))
-        return
-    try:
-        with Live(
-            picture(document(site)), console=console, screen=True, auto_refresh=False
-        ) as live:
+    with open_client() as client:
+        if machine:
+            print_json(client.top())
+            return
+        if once or not console.is_terminal:
+            console.print(picture(client.top()))
+            return
+        with (
+            suppress(KeyboardInterrupt),
+            Live(picture(client.top()), console=console, screen=True, auto_refresh=False) as live,
+        ):
             while True:
-                site.clock.sleep(interval)
-                live.update(picture(document(site)), refresh=True)
-    except KeyboardInterrupt:
-        return
+                SystemClock().sleep(interval)
+                live.update(picture(client.top()), refresh=True)
 
 
 COMMANDS = (top,)

@@ -10,21 +10,22 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends
 from pydantic import BaseModel, ConfigDict, Field
 
-from headway.errors import InvalidInput, NotAllowed
-from headway.gateway.api import seen_team
+from headway.errors import EndUntold, InvalidInput, NotAllowed, SiteRefused, SiteUnreachable
+from headway.gateway.cancel import cancel_in_ledger
 from headway.gateway.door import Allowed
 from headway.gateway.prefect_calls import team_tag
-from headway.gateway.submit import allowed_here, job_for, refuse_impossible, refuse_missing
+from headway.gateway.run_lookup import check_own, find_run, find_to_cancel, seen_team
+from headway.gateway.submit import job_of, refuse_impossible, refuse_missing, rehearse
 from headway.ledger.audit_log import Act
 from headway.ledger.records import RunRecord
 from headway.model.access import Caller, Scope
-from headway.model.document import Document
-from headway.model.job import TrainingJob
 from headway.model.job_text import JobText
 from headway.model.run import CANCELLED_BY_USER, RunState
 from headway.prefect.client import PrefectServer
 from headway.scheduler.limits import read_gates
 from headway.site import Site
+from headway.views.queue_document import rehearsal_view
+from headway.views.run_document import is_over
 
 Submitter = Annotated[Caller, Depends(Allowed(Scope.SUBMIT))]
 Word = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[A-Za-z0-9 ._:/+-]+$")]
@@ -50,25 +51,30 @@ def actions(site: Site, server: PrefectServer) -> APIRouter:
         """Hand in a job; its owner and team are those of the token."""
         return hand_in(site, server, caller, wanted)
 
+    @router.post("/rehearsals")
+    def rehearsal(caller: Submitter, wanted: SubmitRequest) -> dict[str, Any]:
+        """What would become of a job if it were handed in now; nothing is."""
+        read, goes_to = checked(site, server, caller, wanted)
+        pool, queue = str(goes_to["work_pool_name"]), wanted.queue or "default"
+        return rehearsal_view(*rehearse(site, read.job, pool=pool, queue=queue))
+
     @router.post("/runs/{run}/cancel")
     def cancel(caller: Submitter, run: str) -> dict[str, Any]:
         """End one of one's own runs; its container gets its grace time."""
-        record = own_run(site, caller, run, still_going=True)
-        if record.state is RunState.ENDED:
-            raise InvalidInput("run", record.name, "it has ended; nothing was cancelled")
-        note_act(site, caller, "run.cancel", record.run_id)
-        state = server.cancel(record.run_id, f"{CANCELLED_BY_USER}{caller.user} (gateway)")
-        return {"run_id": record.run_id, "state": state}
+        return end_run(site, server, caller, run)
 
     @router.post("/runs/{run}/retry")
     def retry(caller: Submitter, run: str) -> dict[str, Any]:
         """Try one of one's own runs that has ended once more, from its checkpoint."""
-        record = own_run(site, caller, run)
-        if why := why_no_retry(record):
-            raise InvalidInput("run", record.name, why)
-        note_act(site, caller, "run.retry", record.run_id)
-        state = server.retry(record.run_id, f"retried by user {caller.user} (gateway)")
-        return {"run_id": record.run_id, "state": state, "attempt": record.attempt + 1}
+        found = find_run(site, server, caller, run)
+        check_own(caller, found)
+        seen, record = found
+        if record is not None:
+            refuse_no_retry(record)
+        note_act(site, caller, "run.retry", seen.run_id)
+        state = server.retry(seen.run_id, f"retried by user {caller.user} (gateway)")
+        attempt = record.attempt + 1 if record is not None else 1
+        return {"run_id": seen.run_id, "name": seen.name, "state": state, "attempt": attempt}
 
     return router
 
@@ -81,17 +87,12 @@ def hand_in(
     Raises:
         InvalidInput: Something is wrong with the job, or it is to be somebody else's.
     """
-    document = stamped(wanted.job, caller)
-    read = allowed_here(site, JobText(job_for(site, document), Document(document)))
-    job, queue = read.job, wanted.queue or ""
-    goes_to = server.destination(wanted.pool, wanted.queue)
-    pool = str(goes_to["work_pool_name"])
-    refuse_impossible(site, read, pool=pool, queue=queue)
-    refuse_missing(site, read, server, pool=pool, queue=queue)
+    read, goes_to = checked(site, server, caller, wanted)
+    job, pool = read.job, str(goes_to["work_pool_name"])
     # Prefect's keys are the site's: with another's key one would be given the other's run.
     key = f"{caller.team}/{caller.user}/{wanted.key}" if wanted.key else None
-    told = {"team": caller.team, "image": job.image, **({"key": key} if key else {})}
-    note_act(site, caller, "run.submit", job.name, told)
+    told = {"owner": job.owner, "team": job.team, "image": job.image}
+    note_act(site, caller, "run.submit", job.name, told | ({"key": key} if key else {}))
     run = server.submit(
         {"job": job.document()},
         name=job.name,
@@ -100,13 +101,13 @@ def hand_in(
         pool=wanted.pool,
         queue=wanted.queue,
     )
-    queue = queue or str(goes_to.get("work_queue_name") or "default")
+    queue = wanted.queue or str(goes_to.get("work_queue_name") or "default")
     record = site.ledger.runs.enqueue(
         run.run_id,
         job.document(),
         name=run.name,
-        owner=caller.user,
-        team=caller.team,
+        owner=job.owner,
+        team=job.team,
         pool=pool,
         queue=queue,
         priority=read_gates(site.ledger, pool).priorities.get(queue, 0),
@@ -115,21 +116,48 @@ def hand_in(
     return {"run_id": record.run_id, "name": record.name, "url": f"/runs/flow-run/{run.run_id}"}
 
 
-def stamped(job: Mapping[str, Any], caller: Caller) -> dict[str, Any]:
-    """*job* as *caller*'s.
+def checked(
+    site: Site, server: PrefectServer, caller: Caller, wanted: SubmitRequest
+) -> tuple[JobText, Mapping[str, Any]]:
+    """The job that is *wanted*, if the site could run it, and the deployment that takes it.
 
     Raises:
-        InvalidInput: It names another owner or team: to run it as somebody else's than it says
-            would be as wrong as to believe it.
+        InvalidInput: Something is wrong with the job, or it is to be somebody else's.
     """
-    own = {"owner": caller.user, "team": caller.team}
-    for field, value in own.items():
-        # What a form fills in where nobody has said anything names nobody.
-        said = job.get(field, value)
-        if said not in (value, TrainingJob.model_fields[field].default):
-            allowed = f"it comes from your token, which says {value}: leave it out"
-            raise InvalidInput(field, said, allowed)
-    return {**job, **own}
+    read, queue = job_of(site, wanted.job, caller), wanted.queue or ""
+    refuse_impossible(site, read, pool=wanted.pool or "", queue=queue)  # needs no server
+    goes_to = server.destination(wanted.pool, wanted.queue)
+    pool = str(goes_to["work_pool_name"])
+    refuse_impossible(site, read, pool=pool, queue=queue)
+    refuse_missing(site, read, server, pool=pool, queue=queue)
+    return read, goes_to
+
+
+def end_run(site: Site, server: PrefectServer, caller: Caller, run: str) -> dict[str, Any]:
+    """End a run in Prefect; where that is away, in the ledger, which every janitor follows.
+
+    Returns:
+        What became of it. ``over`` says that it had ended before, ``told`` that Prefect knows.
+    """
+    found = find_to_cancel(site, server, caller, run)
+    check_own(caller, found)
+    seen, record = found
+    view = {"run_id": seen.run_id, "name": seen.name, "over": is_over(seen), "told": True}
+    if is_over(seen):
+        how = record.exit.message if record is not None and record.exit else ""
+        return view | {"state": seen.state_name, "message": how}
+    message = f"{CANCELLED_BY_USER}{caller.user} (gateway)"
+    note_act(site, caller, "run.cancel", seen.run_id)
+    try:
+        state = server.cancel(seen.run_id, message)
+    except SiteRefused:
+        raise  # the ledger is no way round the door
+    except SiteUnreachable:
+        if record is None:
+            raise
+        cancel_in_ledger(site.ledger, record.run_id, message)
+        state, view["told"] = "Cancelling", False
+    return view | {"state": state, "message": ""}
 
 
 def own_run(site: Site, caller: Caller, run: str, *, still_going: bool = False) -> RunRecord:
@@ -143,6 +171,19 @@ def own_run(site: Site, caller: Caller, run: str, *, still_going: bool = False) 
     if record.owner != caller.user and not caller.may(Scope.OPERATE):
         raise NotAllowed(f"run {record.name} is {record.owner or 'nobody'}'s; ask its owner")
     return record
+
+
+def refuse_no_retry(record: RunRecord) -> None:
+    """Let only a run be retried that has ended, and of which Prefect knows that.
+
+    Raises:
+        InvalidInput: It goes on, or is a part of a gang.
+        EndUntold: Prefect will be told in a moment.
+    """
+    if record.state is RunState.ENDED and record.gang_id is None and record.told_end_at is None:
+        raise EndUntold(record.name)
+    if why := why_no_retry(record):
+        raise InvalidInput("run", record.name, why)
 
 
 def why_no_retry(record: RunRecord) -> str:

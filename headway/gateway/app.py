@@ -15,6 +15,8 @@ from headway.gateway.pages import LOGIN, pages
 from headway.gateway.proxy import prefects_api
 from headway.gateway.refusals import invalid, refused
 from headway.gateway.run_files import run_files
+from headway.gateway.runs import runs_of
+from headway.gateway.usage import usages
 from headway.prefect.client import PrefectServer
 from headway.site import Site
 
@@ -53,7 +55,9 @@ def create_app(
     app.add_exception_handler(HeadwayError, refused)
     app.add_exception_handler(RequestValidationError, invalid)
     app.include_router(reads(site), prefix=PREFIX)
+    app.include_router(runs_of(site, server), prefix=PREFIX)
     app.include_router(run_files(site), prefix=PREFIX)
+    app.include_router(usages(site), prefix=PREFIX)
     app.include_router(actions(site, server), prefix=PREFIX)
     app.include_router(prefects_api(site, server))
 

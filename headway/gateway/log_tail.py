@@ -5,9 +5,9 @@ from collections.abc import AsyncIterator
 import anyio
 
 from headway.clock import Clock
-from headway.errors import NodeSilent, OutputMissing
-from headway.gateway.node_files import NodeFiles
-from headway.gateway.standings import Standing, Standings
+from headway.errors import NodeSilent, OutputMissing, StoreFailed
+from headway.gateway.places import Places
+from headway.gateway.standings import Standings
 from headway.model.run_file import LogPiece
 
 _WAIT_S = 2.0
@@ -21,10 +21,10 @@ class LogTail:
     """Reads on where it left off; the secrets in it were struck out where it lies."""
 
     def __init__(
-        self, nodes: NodeFiles, standings: Standings, clock: Clock, run_id: str, attempt: int
+        self, places: Places, standings: Standings, clock: Clock, run_id: str, attempt: int
     ) -> None:
         """Of one *attempt* of the run."""
-        self._nodes = nodes
+        self._places = places
         self._standings = standings
         self._clock = clock
         self._run_id = run_id
@@ -40,6 +40,7 @@ class LogTail:
         Raises:
             NodeSilent: The node that has the log does not answer.
             OutputMissing: The log of an attempt that is over is not there.
+            StoreFailed: The store that has it does not answer.
         """
         end_s = self._clock.monotonic_s() + _QUIET_S
         while self._clock.monotonic_s() < end_s:
@@ -47,7 +48,9 @@ class LogTail:
             standing = await self._standings.of(self._run_id)
             over = standing.is_over(self._attempt)
             wait_s = _WAIT_S if follow and not over else 0.0
-            piece = await self._read(standing, offset, wait_s, over=over)
+            piece = await self._places.log(
+                standing, self._attempt, offset, wait_s=wait_s, whole=over
+            )
             if piece is not None and piece.data:
                 return piece
             if over or not follow:
@@ -65,20 +68,5 @@ class LogTail:
                 yield piece.data
                 offset = piece.end
                 piece = await self.more(offset, follow=follow)
-        except (NodeSilent, OutputMissing):
+        except (NodeSilent, OutputMissing, StoreFailed):
             return  # whoever asks for the rest is told
-
-    async def _read(
-        self, standing: Standing, offset: int, wait_s: float, *, over: bool
-    ) -> LogPiece | None:
-        node = standing.place(self._attempt)
-        if node is None:
-            return None
-        piece = await self._nodes.log(
-            node, self._run_id, self._attempt, offset, wait_s=wait_s, whole=over
-        )
-        if piece is None and over:
-            what = f"log of attempt {self._attempt}"
-            why = f"on node {node.node.name}, where it ran, it is not there: pruned, perhaps"
-            raise OutputMissing(self._run_id, what, why)
-        return piece

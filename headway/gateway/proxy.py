@@ -9,7 +9,6 @@ from fastapi.responses import JSONResponse
 
 from headway.errors import InvalidInput, NotAllowed, RunUnknown
 from headway.gateway.actions import SubmitRequest, hand_in, note_act, own_run, why_no_retry
-from headway.gateway.api import seen_team
 from headway.gateway.door import Allowed
 from headway.gateway.prefect_calls import (
     Found,
@@ -19,6 +18,8 @@ from headway.gateway.prefect_calls import (
     narrowed,
     without_settings,
 )
+from headway.gateway.prefect_form import plain_values
+from headway.gateway.run_lookup import seen_team
 from headway.model.access import Caller, Scope
 from headway.model.run import CANCELLED_BY_USER, RunState
 from headway.prefect.client import PrefectServer
@@ -113,7 +114,10 @@ class Proxy:
         if refused or not isinstance(parameters, dict) or set(parameters) != {"job"}:
             names = ", ".join(sorted(refused)) or "parameters other than job"
             raise NotAllowed(f"a run is started with a job and perhaps a queue, without {names}")
-        wanted = SubmitRequest(job=parameters["job"], queue=body.get("work_queue_name"))
+        job = plain_values(parameters["job"])
+        if not isinstance(job, dict):
+            raise InvalidInput("job", job, "give a job's fields")
+        wanted = SubmitRequest(job=job, queue=body.get("work_queue_name"))
         made = hand_in(self._site, self._server, caller, wanted)
         return without_settings(self._server.ask("GET", f"/flow_runs/{made['run_id']}")[1])
 

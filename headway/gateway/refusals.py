@@ -8,6 +8,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 
 from headway.errors import (
+    EndUntold,
     HeadwayError,
     InvalidInput,
     LedgerUnreachable,
@@ -16,6 +17,7 @@ from headway.errors import (
     OutputMissing,
     RunUnknown,
     SiteUnreachable,
+    StoreFailed,
     TokenRefused,
     TooManyRequests,
     shown,
@@ -25,12 +27,14 @@ _STATUSES: tuple[tuple[type[HeadwayError], int], ...] = (
     (TokenRefused, 401),
     (NotAllowed, 403),
     (RunUnknown, 404),
+    (EndUntold, 409),
     (OutputMissing, 404),
     (InvalidInput, 422),
     (TooManyRequests, 429),
     (LedgerUnreachable, 503),
     (SiteUnreachable, 503),
     (NodeSilent, 503),
+    (StoreFailed, 503),
 )
 
 
@@ -55,6 +59,8 @@ def _values(error: HeadwayError) -> dict[str, Any]:
             return {"field": _plain(error.field), "value": value, "allowed": error.allowed}
         case RunUnknown():
             return {"run": _plain(error.run)}
+        case EndUntold():
+            return {"untold": _plain(error.run)}
         case _:
             return {}
 

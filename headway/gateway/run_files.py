@@ -12,9 +12,10 @@ from fastapi.responses import StreamingResponse
 from starlette.convertors import PathConvertor, register_url_convertor
 
 from headway.errors import OutputMissing
-from headway.gateway.api import Watcher, seen_team
 from headway.gateway.log_tail import LogTail
-from headway.gateway.node_files import NodeFiles
+from headway.gateway.places import Places
+from headway.gateway.run_lookup import seen_team
+from headway.gateway.runs import Watcher
 from headway.gateway.standings import Standings
 from headway.ledger.records import RunRecord
 from headway.model.access import Caller
@@ -38,7 +39,7 @@ Offset = Annotated[int, Query(alias="from", ge=0, le=MOST_BYTES, description="By
 def run_files(site: Site) -> APIRouter:
     """The routes for the files of *site*'s runs."""
     router = APIRouter()
-    nodes = NodeFiles(site)
+    places = Places(site)
     standings = Standings(lambda: site.ledger, site.clock)
 
     @router.get("/runs/{run}/log", response_class=Response)
@@ -57,7 +58,7 @@ def run_files(site: Site) -> APIRouter:
         """
         record = await _find(site, caller, run)
         number = attempt or record.attempt
-        tail = LogTail(nodes, standings, site.clock, record.run_id, number)
+        tail = LogTail(places, standings, site.clock, record.run_id, number)
         first = await tail.more(start, follow=follow)
         if first is None:
             standing = await standings.of(record.run_id)
@@ -93,12 +94,7 @@ def run_files(site: Site) -> APIRouter:
         return await _answer(record, FileRequest(record.run_id, what, {}, request.headers, head))
 
     async def _answer(record: RunRecord, asked: FileRequest) -> Response:
-        standing = await standings.of(record.run_id)
-        newest = standing.newest_started
-        node = None if newest is None else standing.place(newest)
-        if node is None:
-            raise OutputMissing(record.run_id, "outputs", "none of its attempts has begun")
-        return await nodes.answer(node, asked)
+        return await places.answer(await standings.of(record.run_id), asked)
 
     return router
 

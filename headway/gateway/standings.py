@@ -11,6 +11,7 @@ from headway.errors import NodeSilent
 from headway.ledger import Ledger
 from headway.ledger.records import NodeRecord
 from headway.model.run import RunState
+from headway.model.run_file import StoredRun
 
 _KNOWN_FOR_S = 1.0
 _MOST_KNOWN = 1000
@@ -28,6 +29,8 @@ class Standing:
     nodes: Mapping[str, NodeRecord]
     held: bool = False
     """Whether it holds a lease: a run that was cancelled has ended, and may write on a little."""
+    stored: StoredRun | None = None
+    """What of it, as it ended, is in the site's store."""
 
     def is_over(self, attempt: int) -> bool:
         """Whether nothing more comes of *attempt*."""
@@ -93,4 +96,7 @@ class Standings:
         nodes = {each.node.name: each for each in ledger.nodes.all()}
         ended = record.state is RunState.ENDED
         held = ledger.leases.of_run(run_id) is not None
-        return Standing(run_id, ended, record.attempt, started, nodes, held)
+        stored = ledger.stored.get(run_id) if ended else None
+        if stored is not None and stored.attempt < record.attempt:
+            stored = None  # it was retried since
+        return Standing(run_id, ended, record.attempt, started, nodes, held, stored)

@@ -4,12 +4,15 @@ import math
 import os
 import pwd
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
+from typing import Any
 
 from headway.errors import ImpossibleDemand, InvalidInput, LedgerError
 from headway.forecast import Forecaster
+from headway.model.access import Caller, Scope
+from headway.model.document import Document
 from headway.model.job import TrainingJob
 from headway.model.job_text import JobText, job_from_document, read_job
 from headway.model.job_types import MIN_MEMORY_BYTES, OWNER
@@ -69,6 +72,36 @@ def job_for(site: Site, document: object) -> TrainingJob:
         raise _with_the_limit_here(error, site) from None
 
 
+def job_of(site: Site, document: Mapping[str, Any], caller: Caller) -> JobText:
+    """The job of a request as *caller*'s, if the site's policy allows it.
+
+    Raises:
+        InvalidInput: Something is wrong with it, or it is to be somebody else's.
+    """
+    own = stamped(document, caller)
+    return allowed_here(site, JobText(job_for(site, own), Document(own)))
+
+
+def stamped(job: Mapping[str, Any], caller: Caller) -> dict[str, Any]:
+    """*job* as *caller*'s; an operator may hand it in as anybody's.
+
+    Raises:
+        InvalidInput: It names another owner or team: to run it as somebody else's than it says
+            would be as wrong as to believe it.
+    """
+    own: dict[str, Any] = {"owner": caller.user, "team": caller.team}
+    for field, value in own.items():
+        # What a form fills in where nobody has said anything names nobody.
+        said = job.get(field, value)
+        if said in (value, TrainingJob.model_fields[field].default):
+            continue
+        if not caller.may(Scope.OPERATE):
+            allowed = f"it comes from your token, which says {value}: leave it out"
+            raise InvalidInput(field, said, allowed)
+        own[field] = said
+    return {**job, **own}
+
+
 def allowed_here(site: Site, read: JobText) -> JobText:
     """*read*, if the site's policy allows its image and its secrets.
 
@@ -105,7 +138,9 @@ def refuse_impossible(site: Site, read: JobText, *, pool: str, queue: str) -> No
     """
     forecaster, job = Forecaster(site), read.job
     _, demand = forecaster.forecast(job, pool=pool, queue=queue)
-    refusal = forecaster.refusal(demand, job.resources.nodes, job.team, pool=pool, queue=queue)
+    refusal = forecaster.refusal(
+        demand, job.resources.nodes, job.team, user=job.owner, pool=pool, queue=queue
+    )
     if refusal is not None:
         where = read.place(refusal.field)
         raise ImpossibleDemand(refusal.field, refusal.value, refusal.allowed, where=where)
@@ -239,6 +274,7 @@ def waiting_run(
         high_s=prediction.runtime_high_s,
         limit_s=job.max_runtime or math.inf,
         team=job.team,
+        user=job.owner,
         priority=priority,
         nodes=job.resources.nodes if nodes is None else nodes,
         node=node,

@@ -21,9 +21,11 @@ from headway.ledger.series import Progress, Traces
 from headway.ledger.staged import Staged
 from headway.ledger.starts import Starts
 from headway.ledger.steps import Steps
+from headway.ledger.stored import Stored
 from headway.ledger.team_uids import TeamUids
 from headway.ledger.telemetry import Telemetry
 from headway.ledger.turns import Turns
+from headway.ledger.usage import Holdings
 from headway.ledger.warnings import Warnings
 
 
@@ -54,6 +56,8 @@ class Ledger:
         self.access_tokens = AccessTokens(database)
         self.audit_log = AuditLog(database)
         self.team_uids = TeamUids(database)
+        self.stored = Stored(database)
+        self.holdings = Holdings(database)
 
     @classmethod
     def open(cls, url: str) -> Self:

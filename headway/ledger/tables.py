@@ -267,6 +267,24 @@ class AttemptRow(_WithExit, table=True):
     measurement: Measurement | None = value(Measurement)
 
 
+class StoredRow(SQLModel, table=True):
+    """What of an ended run is in the site's store, whole and checked."""
+
+    __tablename__ = "stored"
+    __table_args__ = (
+        CheckConstraint("size_bytes >= 0 AND files >= 0", name="stored_size_not_negative"),
+    )
+    run_id: str = Field(primary_key=True, max_length=36, foreign_key="run.run_id")
+    attempt: int
+    key: str
+    """Where in the store; empty where there was nothing to bring there."""
+    files: int
+    size_bytes: int = Field(sa_type=BigInteger)
+    stored_at: datetime = Field(sa_type=UtcDateTime)
+    removed_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
+    """Since when it is not there any more."""
+
+
 class StagedRow(SQLModel, table=True):
     """A data set in the cache of one node."""
 

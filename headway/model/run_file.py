@@ -4,6 +4,7 @@ import hashlib
 import hmac
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from urllib.parse import quote, unquote_to_bytes
 
 MOST_NAME_BYTES = 4096
@@ -69,6 +70,21 @@ class LogPiece:
     def end(self) -> int:
         """Offset of what follows."""
         return self.start + len(self.data)
+
+
+@dataclass(frozen=True, slots=True)
+class StoredRun:
+    """What of an ended run is in the site's store."""
+
+    run_id: str
+    attempt: int
+    """The one that it ended with."""
+    key: str
+    """Where in the store; empty where there was nothing to bring there."""
+    files: int
+    size_bytes: int
+    stored_at: datetime
+    removed_at: datetime | None
 
 
 def name_from(href: str) -> bytes | None:

@@ -43,15 +43,18 @@ def removals(
     Runs that the ledger does not know stay: they may be another ledger's.
     """
     folders = site.settings.runs_dir
-    busy = _busy(site)
+    teams = site.policy_settings.teams.items()
+    keep_s_of = {team: seconds(each.keep_days) for team, each in teams}
+    busy = busy_here(site)
     records = (each for each in _records(site) if (folders / each.run_id / part).is_dir())
-    ended = [record for record in records if _is_over(site, record, busy)]
+    ended = _only_stored(site, [each for each in records if is_over(site, each, busy)])
     found = [
         Finished(
             record.run_id,
             record.name,
             record.ended_at,
             used_bytes(folders / record.run_id / part),
+            keep_s=None if part else keep_s_of.get(record.team),
         )
         for record in walk(ended)
         if record.ended_at is not None
@@ -73,7 +76,7 @@ def remove(site: Site, run_id: str, part: str = "") -> bool:
         record = site.ledger.runs.get(run_id)
     except RunUnknown:
         return False
-    if not _is_over(site, record, _busy(site)):
+    if not is_over(site, record, busy_here(site)) or not _only_stored(site, [record]):
         return False
     folder = site.settings.runs_dir / record.run_id / part
     gone = site.settings.runs_dir / f"{_GONE}{secrets.token_hex(8)}"
@@ -99,8 +102,22 @@ def tidy(site: Site) -> int:
     return done + _tidy(site, keep_s=seconds(settings.keep_days), keep_bytes=settings.keep_size)
 
 
+def _only_stored(site: Site, records: list[RunRecord]) -> list[RunRecord]:
+    """Those of *records* of which the copy here is not the only one, where the site has a store."""
+    if site.settings.store_url is None:
+        return records
+    found: list[RunRecord] = []
+    for start in range(0, len(records), _PAGE):
+        page = records[start : start + _PAGE]
+        unstored = site.ledger.stored.unstored([each.run_id for each in page])
+        found += [each for each in page if each.run_id not in unstored]
+    return found
+
+
 def _tidy(site: Site, *, keep_s: float | None, keep_bytes: int | None, part: str = "") -> int:
-    if keep_s is None and keep_bytes is None:
+    teams = site.policy_settings.teams.values()
+    by_team = not part and any(each.keep_days is not None for each in teams)
+    if keep_s is None and keep_bytes is None and not by_team:
         return 0
     done = 0
     for removal in removals(site, keep_s=keep_s, keep_bytes=keep_bytes, part=part):
@@ -137,12 +154,13 @@ def is_run_id(name: str) -> bool:
         return False
 
 
-def _busy(site: Site) -> set[str]:
+def busy_here(site: Site) -> set[str]:
     """Runs that have a container or a lease here."""
     held = {lease.run_id for lease in site.ledger.leases.live(site.settings.node)}
     return held | {container.run_id for container in site.runtime.containers()}
 
 
-def _is_over(site: Site, record: RunRecord, busy: set[str]) -> bool:
+def is_over(site: Site, record: RunRecord, busy: set[str]) -> bool:
+    """Whether the run has ended and nobody is at work on what it left; *busy* as `busy_here`."""
     ended = record.state is RunState.ENDED and record.run_id not in busy
     return ended and live_flow(site.settings.state_dir, record.run_id) is None

@@ -9,7 +9,7 @@ from headway.model.lease import Admit, Demand, GpuGrant, Refuse, Resource, Shari
 from headway.model.node import Gpu, Node, NodeState, is_of_type
 from headway.policy.fit import Headroom, WaitingRun
 from headway.policy.headroom import closed_reason
-from headway.policy.settings import PolicySettings, TeamSettings
+from headway.policy.settings import PolicySettings, Share, TeamSettings
 from headway.policy.shortfall import wait_for
 from headway.units import format_size
 
@@ -74,21 +74,33 @@ def possible(demand: Demand, nodes: Sequence[Node], *, count: int = 1) -> Refuse
     return closest
 
 
-def over_quota(demand: Demand, team: str, limits: TeamSettings, *, count: int) -> Refuse | None:
-    """What of *demand*, on each of *count* nodes, *team* may never hold; None when it may.
+def over_quota(
+    demand: Demand, team: str, limits: TeamSettings, *, count: int, user: str = ""
+) -> Refuse | None:
+    """What of *demand*, on each of *count* nodes, *user* of *team* may never hold; None if all.
 
     Else the run would wait for ever, since nothing that its team gives back is enough.
     """
+    refused = _over_share(demand, "team", team, limits, count=count)
+    if refused is not None or not user:
+        return refused
+    return _over_share(demand, "user", user, limits.user(user), count=count)
+
+
+def _over_share(
+    demand: Demand, kind: str, name: str, limits: Share, *, count: int
+) -> Refuse | None:
     if limits.max_running is not None and limits.max_running < 1:
-        return Refuse("team", team, "its quota lets it run nothing; ask your operator for one")
+        field = "team" if kind == "team" else "owner"
+        return Refuse(field, name, "its quota lets it run nothing; ask your operator for one")
     most = limits.max_gpus
     if most is not None and demand.gpus * count > most:
-        allowed = f"team {team} may hold {most} at once; ask for at most that"
+        allowed = f"{kind} {name} may hold {most} at once; ask for at most that"
         return Refuse("resources.gpus", demand.gpus * count, allowed)
     most_bytes = limits.max_host_memory_bytes
     if most_bytes is not None and demand.host_memory_bytes * count > most_bytes:
         asked = format_size(demand.host_memory_bytes * count)
-        allowed = f"team {team} may hold {format_size(most_bytes)} at once; ask for at most that"
+        allowed = f"{kind} {name} may hold {format_size(most_bytes)} at once; ask for at most that"
         return Refuse("resources.host_memory", asked, allowed)
     return None
 

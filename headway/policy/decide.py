@@ -7,12 +7,13 @@ import enum
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from headway.model.node import is_of_type
 from headway.policy.board import Board, Place
 from headway.policy.fit import Ask
 from headway.policy.preempt import Runner, choose
-from headway.policy.settings import PolicySettings, TeamSettings
+from headway.policy.settings import PolicySettings, Share, TeamSettings
 
 
 class Hold(enum.StrEnum):
@@ -33,28 +34,62 @@ class Quota(enum.Enum):
     """Its runs at once."""
 
 
+class Exceeded(NamedTuple):
+    """A quota that a run would exceed."""
+
+    what: Quota
+    held: "Held"
+    """What is held of it."""
+    limits: Share
+    user: str = ""
+    """Whose it is; empty for the whole team's."""
+
+
 @dataclass(slots=True)
 class Held:
-    """What a team's running runs hold, against its quota."""
+    """What the running runs of a team, or of a user in it, hold against the quotas."""
 
     gpus: int = 0
     host_memory_bytes: int = 0
     running: int = 0
+    by_user: dict[str, "Held"] = field(default_factory=dict)
+    """The same of each of a team's users."""
 
     def add(self, ask: Ask, times: int = 1) -> None:
         """Count *ask* in; with *times* -1 out."""
-        self.gpus += times * ask.gpus * ask.nodes
-        self.host_memory_bytes += times * ask.host.memory_bytes * ask.nodes
-        self.running += times
+        sums = [self]
+        if ask.user:
+            sums.append(self.by_user.setdefault(ask.user, Held()))
+        for one in sums:
+            one.gpus += times * ask.gpus * ask.nodes
+            one.host_memory_bytes += times * ask.host.memory_bytes * ask.nodes
+            one.running += times
 
-    def exceeded(self, ask: Ask, limits: TeamSettings) -> Quota | None:
+    def copy(self) -> "Held":
+        """The same sums, to count on."""
+        return replace(self, by_user={name: replace(it) for name, it in self.by_user.items()})
+
+    def exceeded(self, ask: Ask, limits: TeamSettings) -> Exceeded | None:
         """The quota that *ask* would exceed beside these; None when it may start."""
-        host_bytes = self.host_memory_bytes + ask.host.memory_bytes * ask.nodes
-        if _above(self.gpus + ask.gpus * ask.nodes, limits.max_gpus):
-            return Quota.GPUS
-        if _above(host_bytes, limits.max_host_memory_bytes):
-            return Quota.HOST_MEMORY
-        return Quota.RUNNING if _above(self.running + 1, limits.max_running) else None
+        if what := _above(self, ask, limits):
+            return Exceeded(what, replace(self), limits)
+        own, share = self.by_user.get(ask.user, Held()), limits.user(ask.user)
+        what = _above(own, ask, share) if ask.user else None
+        return Exceeded(what, replace(own), share, ask.user) if what else None
+
+
+def _above(held: Held, ask: Ask, limits: Share) -> Quota | None:
+    """Which of *limits* is below what would be held with *ask*."""
+    sums = (
+        (Quota.GPUS, held.gpus + ask.gpus * ask.nodes, limits.max_gpus),
+        (
+            Quota.HOST_MEMORY,
+            held.host_memory_bytes + ask.host.memory_bytes * ask.nodes,
+            limits.max_host_memory_bytes,
+        ),
+        (Quota.RUNNING, held.running + 1, limits.max_running),
+    )
+    return next((what for what, value, most in sums if most is not None and value > most), None)
 
 
 @dataclass(slots=True, eq=False)
@@ -71,6 +106,8 @@ class Outcome:
     reserved: tuple[Place, ...] = ()
     preempts: tuple[Runner, ...] = ()
     """Running runs that must stop for it; those that are stopping already are among them."""
+    quota: Exceeded | None = None
+    """The quota, for `Hold.QUOTA`."""
 
 
 @dataclass(slots=True)
@@ -87,8 +124,8 @@ class _Decision:
     """Asks that found no place: as long as the board only fills, no larger one does."""
 
     def outcome(self, ask: Ask) -> Outcome:
-        if not self.quota_left(ask):
-            return Outcome(ask, hold=Hold.QUOTA)
+        if exceeded := self.exceeded(ask):
+            return Outcome(ask, hold=Hold.QUOTA, quota=exceeded)
         places = self.place(ask)
         if places:
             return self.start(ask, places)
@@ -112,11 +149,11 @@ class _Decision:
         self.board.reserve(outcome.ask, places, self.now_s)
         return True
 
-    def quota_left(self, ask: Ask) -> bool:
+    def exceeded(self, ask: Ask) -> Exceeded | None:
         if ask.team not in self.settings.teams:
-            return True
+            return None
         held = self.held.get(ask.team) or Held()
-        return held.exceeded(ask, self.settings.team(ask.team)) is None
+        return held.exceeded(ask, self.settings.team(ask.team))
 
     def place(self, ask: Ask) -> tuple[Place, ...]:
         if any(_no_smaller(ask, other) for other in self.infeasible):
@@ -164,14 +201,10 @@ def decide(
         board,
         now_s,
         settings,
-        {team: replace(one) for team, one in held.items()},
+        {team: one.copy() for team, one in held.items()},
         list(runners),
     )
     return [making.outcome(ask) for ask in front]
-
-
-def _above(value: int, limit: int | None) -> bool:
-    return limit is not None and value > limit
 
 
 def _no_smaller(ask: Ask, other: Ask) -> bool:

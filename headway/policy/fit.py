@@ -56,6 +56,8 @@ class Ask:
     ports: frozenset[int] = frozenset()
     disk_bytes: int = 0
     team: str = ""
+    user: str = ""
+    """Whose it is in its team; empty where nobody has said."""
     priority: int = 0
     """Larger goes first."""
     tag: float | None = None

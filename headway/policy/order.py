@@ -33,7 +33,9 @@ class VirtualTime:
     def enter(self, ask: Ask) -> None:
         """Let the run of *ask* in, with its tag; it gets one if it has none."""
         if ask.tag is None:
-            ask.tag = self.attained.get(ask.team, 0.0) + ask.mean_work_s
+            # The more a user weighs in the team, the less its work puts its runs behind others.
+            weight = self.settings.team(ask.team).user(ask.user).weight
+            ask.tag = self.attained.get(ask.team, 0.0) + ask.mean_work_s / weight
         insort(self._tags.setdefault(ask.team, []), (ask.tag, ask.submitted_s, ask.run_id))
 
     def leave(self, ask: Ask) -> None:

@@ -69,7 +69,7 @@ class Outlook:
         *,
         variances: Mapping[float, Variance],
         unknown: Mapping[str, Unknown],
-        team_ends: Mapping[str, float],
+        team_ends: Mapping[tuple[str, str], float],
     ) -> None:
         """Begin with those who run.
 
@@ -78,7 +78,8 @@ class Outlook:
             now_s: The time of the decision.
             variances: How sure each of these ends is, by the end itself.
             unknown: By node, a run there of unknown length.
-            team_ends: When the first running run of each team is expected to end.
+            team_ends: When the first running run of each team, and of each of its users, is
+                expected to end; by team and user, who is empty for the whole team.
         """
         self._board, self._now_s = board, now_s
         self._variances = dict(variances)
@@ -106,8 +107,9 @@ class Outlook:
         if outcome.start:
             self._board.enter(replace(ask, high_s=takes_s), outcome.start, now_s)
             self._note(outcome.start, Unknown(name, ask.team), now_s + takes_s, own)
-            before_s = self._team_ends.get(ask.team, math.inf)
-            self._team_ends[ask.team] = min(before_s, now_s + takes_s)
+            for key in {(ask.team, ""), (ask.team, ask.user)}:
+                before_s = self._team_ends.get(key, math.inf)
+                self._team_ends[key] = min(before_s, now_s + takes_s)
             return Expected(now_s, now_s, now_s)
         # Where nothing is known of it, it is taken to need what the decision takes.
         brief = replace(ask, high_s=takes_s if lasts is not None else ask.median_s)
@@ -128,7 +130,8 @@ class Outlook:
     def _opens_s(self, outcome: Outcome) -> float:
         """Before this nothing changes for a run that does not start now."""
         if outcome.hold is Hold.QUOTA:
-            return self._team_ends.get(outcome.ask.team, self._now_s)
+            user = outcome.quota.user if outcome.quota is not None else ""
+            return self._team_ends.get((outcome.ask.team, user), self._now_s)
         return min(self._ends, default=self._now_s)
 
     def _note(

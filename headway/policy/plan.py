@@ -134,7 +134,7 @@ def plan(
             admits = tuple(admit(run.demand, board.nodes[at], gpus) for at, gpus in outcome.start)
             entries.append(Start(run, position, admits))
         else:
-            wait = explain(outcome, board, held, settings=settings)
+            wait = explain(outcome, board)
             reserved = tuple(board.nodes[place.node].name for place in outcome.reserved)
             stay = Stay(
                 run.run_id, position, wait, now, reserved=reserved, promised_at=run.promised_at

@@ -33,6 +33,7 @@ class RunningRun:
 
     run_id: str
     team: str = ""
+    user: str = ""
     priority: int = 0
     left: Span | None = None
     """How long it goes on from now, by its log or what is known; None when nothing is."""
@@ -110,6 +111,7 @@ class Pool:
             nodes=len(leases),
             ports=frozenset(first.ports),
             team=run.team,
+            user=run.user,
             priority=run.priority,
         )
         places = tuple(board.place_of(node, lease) for node, lease in leases)
@@ -125,10 +127,11 @@ class Pool:
         }
         board = self.board(lambda lease: ends[lease.run_id])
         board.refresh(now_s, self._settings.overrun_frac)
-        team_ends: dict[str, float] = {}
+        team_ends: dict[tuple[str, str], float] = {}
         for one in runners:
             team, end_s = one.ask.team, ends.get(one.ask.run_id, math.inf)
-            team_ends[team] = min(team_ends.get(team, math.inf), end_s)
+            for key in {(team, ""), (team, one.ask.user)}:
+                team_ends[key] = min(team_ends.get(key, math.inf), end_s)
         return Outlook(
             board,
             now_s,

@@ -1,13 +1,11 @@
 """Why a run waits, in words and numbers; when it may start is told apart, by `policy.outlook`."""
 
-from collections.abc import Mapping
 from dataclasses import replace
 
 from headway.model.lease import Resource, Wait
 from headway.policy.board import Board
-from headway.policy.decide import Held, Hold, Outcome, Quota
+from headway.policy.decide import Exceeded, Outcome, Quota
 from headway.policy.fit import Ask, Headroom, Shortfall
-from headway.policy.settings import PolicySettings
 from headway.policy.shortfall import wait_for, with_lost_gpus
 from headway.units import format_size
 
@@ -15,32 +13,31 @@ from headway.units import format_size
 def explain(
     outcome: Outcome,
     board: Board,
-    held: Mapping[str, Held],
-    *,
-    settings: PolicySettings,
 ) -> Wait:
     """Why the run of *outcome* waits: the scarce resource, and one sentence with the numbers."""
     ask = outcome.ask
     if outcome.preempts:
         names = ", ".join(one.ask.run_id for one in outcome.preempts)
         return Wait(Resource.TURN, f"starts when {names}, of a lower priority, has stopped")
-    if outcome.hold is Hold.QUOTA:
-        return _quota(ask, held.get(ask.team, Held()), settings)
+    if outcome.quota is not None:
+        return _quota(ask, outcome.quota)
     if board.has_room(ask):
         return Wait(Resource.TURN, "would fit now, but would delay runs ahead of it")
     return _no_room(ask, board)
 
 
-def _quota(ask: Ask, held: Held, settings: PolicySettings) -> Wait:
-    limits, team = settings.team(ask.team), f"team {ask.team}" if ask.team else "its team"
-    exceeded = held.exceeded(ask, limits)
-    text = f"{team} may have {limits.max_running} run(s) at once and has them"
-    if exceeded is Quota.GPUS:
+def _quota(ask: Ask, exceeded: Exceeded) -> Wait:
+    who = f"team {ask.team}" if ask.team else "its team"
+    if exceeded.user:
+        who = f"{exceeded.user} of {who}"
+    held, limits = exceeded.held, exceeded.limits
+    text = f"{who} may have {limits.max_running} run(s) at once and has them"
+    if exceeded.what is Quota.GPUS:
         gpus = ask.gpus * ask.nodes
-        text = f"needs {gpus} GPU(s); {team} holds {held.gpus} of its {limits.max_gpus}"
-    elif exceeded is Quota.HOST_MEMORY:
+        text = f"needs {gpus} GPU(s); {who} holds {held.gpus} of its {limits.max_gpus}"
+    elif exceeded.what is Quota.HOST_MEMORY:
         text = (
-            f"needs {format_size(ask.host.memory_bytes * ask.nodes)} of host memory; {team} holds "
+            f"needs {format_size(ask.host.memory_bytes * ask.nodes)} of host memory; {who} holds "
             f"{format_size(held.host_memory_bytes)} of its "
             f"{format_size(limits.max_host_memory_bytes or 0)}"
         )

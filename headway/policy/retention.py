@@ -15,6 +15,8 @@ class Finished:
     name: str
     ended_at: datetime
     size_bytes: int
+    keep_s: float | None = None
+    """What its team is given; None where its team is not spoken of."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +42,9 @@ def to_remove(
     left_bytes = sum(run.size_bytes for run in runs)
     for run in sorted(runs, key=lambda run: (run.ended_at, run.run_id)):
         age_s = (now - run.ended_at) / timedelta(seconds=1)
-        if keep_s is not None and age_s > keep_s:
-            why = f"it ended {format_duration(age_s)} ago; kept are {format_duration(keep_s)}"
+        limit_s = min((s for s in (keep_s, run.keep_s) if s is not None), default=None)
+        if limit_s is not None and age_s > limit_s:
+            why = f"it ended {format_duration(age_s)} ago; kept are {format_duration(limit_s)}"
         elif keep_bytes is not None and left_bytes > keep_bytes:
             why = f"finished runs take more than {format_size(keep_bytes)}; it is the oldest left"
         else:

@@ -38,14 +38,14 @@ def _size(value: object) -> object:
 
 
 @dataclass(frozen=True, slots=True)
-class TeamSettings:
-    """One team's share and quotas; None is no limit."""
+class Share:
+    """The share and the quotas of a team, or of a user in it; None is no limit."""
 
     # A quota whose name is misspelt must not be no quota.
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
 
     weight: float = 1.0
-    """Its part of the site beside the other teams' weights; above 0."""
+    """Its part of what is shared, beside the others' weights; above 0."""
     max_gpus: int | None = None
     """GPUs its running runs may hold together."""
     max_host_memory_bytes: Annotated[
@@ -56,16 +56,24 @@ class TeamSettings:
     """Host memory its running runs may hold together; an operator writes it as 200GiB."""
     max_running: int | None = None
     """Runs it may have running at once."""
+    keep_days: float | None = None
+    """Days after its end that what a run of it left stays on its node, where that has no shorter
+    time, and in the site's store."""
 
     def __post_init__(self) -> None:
         if not self.weight > 0:
             raise InvalidInput("weight", self.weight, "give a number above 0")
+        if self.keep_days is not None and not 0 < self.keep_days <= 36_500:
+            raise InvalidInput("keep_days", self.keep_days, "give a number above 0, up to 36500")
 
-    def check_quotas(self, team: str) -> None:
-        """Raise `InvalidInput` for a quota that lets *team* run nothing: it would wait for ever.
+    def check_quotas(self, where: str) -> None:
+        """Raise `InvalidInput` for a quota that lets nothing run: it would wait for ever.
 
         Asked when quotas are set. One that was set before this was asked still holds: its runs
         are refused.
+
+        Args:
+            where: Whose it is, such as ``teams.vision``.
         """
         for name, least in (
             ("max_gpus", 0),
@@ -75,11 +83,33 @@ class TeamSettings:
             quota = getattr(self, name)
             if quota is not None and quota < least:
                 raise InvalidInput(
-                    f"teams.{team}.{name}",
+                    f"{where}.{name}",
                     quota,
                     f"give at least {least}, or leave it out for no limit; with this no run of "
-                    "the team could ever start",
+                    "theirs could ever start",
                 )
+
+
+EVERY_OTHER = "*"
+"""Stands for each user of a team who is not listed by name."""
+
+
+@dataclass(frozen=True, slots=True)
+class TeamSettings(Share):
+    """One team's share and quotas, and those of its users."""
+
+    users: Mapping[str, Share] = field(default_factory=dict)
+    """By name; ``*`` for each of the others. A weight counts beside those of the team's others."""
+
+    def user(self, name: str) -> Share:
+        """What holds for one user; no quota and weight 1 where nothing is said."""
+        return self.users.get(name) or self.users.get(EVERY_OTHER) or _DEFAULT_TEAM
+
+    def check_quotas(self, where: str) -> None:
+        """As for a share, those of its users as well."""
+        Share.check_quotas(self, where)
+        for name, share in self.users.items():
+            share.check_quotas(f"{where}.users.{name}")
 
 
 @dataclass(frozen=True, slots=True)

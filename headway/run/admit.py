@@ -28,6 +28,7 @@ def confirm_lease(attempt: NodeAttempt) -> Lease | Wait:
         demand,
         1 if rank else attempt.job.resources.nodes,
         "" if rank else record.team,
+        user=record.owner,
         pool=record.pool,
         queue=record.queue,
     )

@@ -39,8 +39,12 @@ class OpenOutput:
         while data := self.piece(offset, _HASHED_BYTES):
             digest.update(data)
             offset += len(data)
-        unchanged = version_of(os.fstat(self.descriptor)) == self.file.version
-        return digest.hexdigest() if unchanged and offset == self.file.size_bytes else None
+        whole = offset == self.file.size_bytes and not self.is_changed()
+        return digest.hexdigest() if whole else None
+
+    def is_changed(self) -> bool:
+        """Whether somebody has written to it since it was opened."""
+        return version_of(os.fstat(self.descriptor)) != self.file.version
 
     def close(self) -> None:
         """Let go of it."""

@@ -109,6 +109,11 @@ class Intake:
         with suppress(LeaseLost):  # another node has claimed it meanwhile
             self._site.ledger.runs.predict(record.unleased, prediction, demand)
         refusal = self._forecaster.refusal(
-            demand, job.resources.nodes, record.team, pool=record.pool, queue=record.queue
+            demand,
+            job.resources.nodes,
+            record.team,
+            user=record.owner,
+            pool=record.pool,
+            queue=record.queue,
         )
         return None if refusal else replace(record, prediction=prediction, demand=demand)

@@ -121,6 +121,7 @@ def running_run(
     return RunningRun(
         run_id=record.run_id,
         team=record.team,
+        user=record.owner,
         priority=gates.priorities.get(record.queue, record.priority),
         left=left_of(record, said, usual, seen.at),
         name=record.name,

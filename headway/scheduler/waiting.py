@@ -82,6 +82,7 @@ class Waiting:
             median_s=said.runtime_s if said else None,
             high_s=said.runtime_high_s if said else None,
             team=record.team,
+            user=record.owner,
             priority=self.gates.priorities.get(record.queue, record.priority),
             limit_s=kind_of(record.job, record.owner).limit_s,
             nodes=job_nodes(record.job),

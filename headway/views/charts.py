@@ -5,7 +5,8 @@ matplotlib: import it where a chart is drawn, and nowhere on the way to a start.
 """
 
 import io
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -13,7 +14,6 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from headway.errors import shown
-from headway.estimate.choice import Option
 from headway.estimate.remaining.diagnostics import rising
 from headway.estimate.remaining.history import Array
 from headway.model.progress import ProgressPoint
@@ -22,6 +22,7 @@ from headway.units import GIB, HOUR_S, MIB, MINUTE_S, format_duration
 _MAX_POINTS = 800
 """More than there are pixels across would only make the file large."""
 _MAX_METRICS = 3
+_MOST_TEAMS = 30
 _LOG_RATIO = 20.0
 """Times that differ by more than this are drawn on a log scale."""
 
@@ -141,38 +142,74 @@ def _unit_of_time(last_s: float) -> tuple[float, str]:
     return (MINUTE_S, "minutes") if last_s < 5 * HOUR_S else (HOUR_S, "hours")
 
 
-def draw_options(found: Sequence[Option]) -> bytes:
-    """PNG: each option with a predicted runtime, its interval, and the Pareto set joined."""
+def draw_usage(rows: Sequence[Mapping[str, Any]]) -> bytes:
+    """PNG: GPU-hours of each team, idle ones hatched; CPU-hours where nobody held a GPU."""
+    gpus = any(row["gpu_hours"] for row in rows)
+    held, idle = ("gpu_hours", "idle_gpu_hours") if gpus else ("cpu_hours", "unused_cpu_hours")
+    teams: dict[str, list[float]] = {}
+    for row in rows:
+        sums = teams.setdefault(row["team"], [0.0, 0.0])
+        sums[0] += row[held] - row[idle]
+        sums[1] += row[idle]
+    shown_ = sorted(teams.items(), key=lambda each: sum(each[1]))[-_MOST_TEAMS:]
+    figure = Figure(figsize=(6.4, 1.4 + 0.35 * max(len(shown_), 1)), layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.add_subplot()
+    axes.set_xlabel("GPU-hours held" if gpus else "CPU-hours held")
+    axes.grid(alpha=0.3, axis="x")
+    if not shown_:
+        _nothing(axes, "nothing was held")
+        return _png(figure, dpi=110)
+    names = [shown(team, 30)[1:-1].replace("$", r"\$") for team, _ in shown_]
+    used, unused = ([sums[at] for _, sums in shown_] for at in (0, 1))
+    at = range(len(names))
+    axes.barh(at, used, color="tab:blue", label="in use, or not measured")
+    axes.barh(at, unused, left=used, color="lightgrey", hatch="//", label="idle")
+    axes.set_yticks(at, names)
+    axes.legend(fontsize=8)
+    return _png(figure, dpi=110)
+
+
+def draw_options(found: Sequence[Mapping[str, Any]]) -> bytes:
+    """PNG: each option with a predicted runtime, its interval, and the Pareto set joined.
+
+    Args:
+        found: Options as `estimate.choice.document` writes them.
+    """
     figure = Figure(figsize=(6.4, 4.2), layout="constrained")
     FigureCanvasAgg(figure)
     axes = figure.add_subplot()
     axes.set_xlabel("Hours until it is done")
     axes.set_ylabel("Cost")
     axes.grid(alpha=0.3)
-    shown = [o for o in found if o.done_s is not None]
+    shown = [each for each in found if each["runtime_s"] is not None]
     for option in shown:
-        done_s, cost = option.done_s or 0.0, option.prediction.cost or 0.0
-        low_s = option.prediction.runtime_low_s or 0.0
-        high_s = option.prediction.runtime_high_s or 0.0
-        runtime_s = option.prediction.runtime_s or 0.0
+        runtime_s = option["runtime_s"]
+        done_h, cost = _done_h(option), option["cost"] or 0.0
+        low_s, high_s = option["runtime_low_s"] or 0.0, option["runtime_high_s"] or 0.0
         axes.errorbar(
-            done_s / HOUR_S,
+            done_h,
             cost,
             xerr=[[(runtime_s - low_s) / HOUR_S], [(high_s - runtime_s) / HOUR_S]],
-            marker="*" if option.chosen else "o",
-            color="tab:blue" if option.pareto else "lightgrey",
+            marker="*" if option["chosen"] else "o",
+            color="tab:blue" if option["pareto"] else "lightgrey",
         )
-        on = f"{option.gpus} × {option.gpu_type}" if option.gpus else "CPU"
+        on = f"{option['gpus']} × {option['gpu_type']}" if option["gpus"] else "CPU"
         axes.annotate(
             f"{on}, {format_duration(runtime_s)}",
-            (done_s / HOUR_S, cost),
+            (done_h, cost),
             (3, 4),
             textcoords="offset points",
             fontsize=7,
         )
-    front = sorted((o.done_s or 0.0, o.prediction.cost or 0.0) for o in shown if o.pareto)
-    axes.plot([s / HOUR_S for s, _ in front], [c for _, c in front], color="tab:blue", linewidth=1)
-    dearest = max((o.prediction.cost or 0.0 for o in shown), default=0.0)
+    front = sorted((_done_h(each), each["cost"] or 0.0) for each in shown if each["pareto"])
+    axes.plot([h for h, _ in front], [c for _, c in front], color="tab:blue", linewidth=1)
+    dearest = max((each["cost"] or 0.0 for each in shown), default=0.0)
     # A site without prices has only zeros: no room for costs below them.
     axes.set_ylim(-0.02 * (dearest or 1.0), 1.1 * (dearest or 1.0))
     return _png(figure, dpi=110)
+
+
+def _done_h(option: Mapping[str, Any]) -> float:
+    done_s: float = option["runtime_s"] + (option["wait_s"] or 0.0)
+    return done_s / HOUR_S

@@ -14,6 +14,9 @@ from headway.site import Site
 from headway.views.fields import iso_time
 from headway.views.run_document import predicted_view
 
+OF_OTHERS = "of another team"
+"""In the place of the name of a run that is not shown."""
+
 
 def line_views(site: Site, pool: str = "") -> list[dict[str, Any]]:
     """The queue of a pool in its order, as `headway queue --json` prints it.

@@ -21,6 +21,12 @@ _STATE_NAMES = {
     RunState.CLAIMED: "Pending",
     RunState.RUNNING: "Running",
 }
+_STATE_TYPES = {
+    RunState.WAITING: "SCHEDULED",
+    RunState.CLAIMED: "PENDING",
+    RunState.RUNNING: "RUNNING",
+}
+_END_TYPES = {ExitKind.OK: "COMPLETED", ExitKind.CANCELLED: "CANCELLED"}
 _END_NAMES = {
     ExitKind.OK: "Completed",
     ExitKind.CANCELLED: "Cancelled",
@@ -44,6 +50,7 @@ def run_view(
         "run_id": seen.run_id,
         "name": seen.name,
         "owner": owner_of(seen, record) or None,
+        "team": team_of(seen, record) or None,
         "state": seen.state_name,
         "reason": _reason(seen, record),
         "node": record.node if record else None,
@@ -64,8 +71,35 @@ def owner_of(seen: ListedRun, record: RunRecord | None) -> str:
     """Whose run it is; empty where nobody has said so."""
     if record is not None:
         return record.owner
+    return _said(seen, "owner")
+
+
+def team_of(seen: ListedRun, record: RunRecord | None) -> str:
+    """Whose share of the site it uses; empty where nobody has said so."""
+    return record.team if record is not None else _said(seen, "team")
+
+
+def _said(seen: ListedRun, field: str) -> str:
     job = seen.parameters.get("job")
-    return str(job.get("owner") or "") if isinstance(job, Mapping) else ""
+    return str(job.get(field) or "") if isinstance(job, Mapping) else ""
+
+
+def as_listed(record: RunRecord) -> ListedRun:
+    """*record* as Prefect would list the run, for when Prefect is away or has it no more."""
+    kind = _STATE_TYPES.get(record.state, "FAILED")
+    if record.suspended_at is not None:
+        kind = "PAUSED"
+    if record.exit is not None:
+        kind = _END_TYPES.get(record.exit.kind, "FAILED")
+    return ListedRun(
+        run_id=record.run_id,
+        name=record.name,
+        state_type=kind,
+        state_name=ledger_state(record),
+        message=record.exit.message if record.exit is not None else record.reason,
+        created_at=record.submitted_at.isoformat(),
+        parameters={"job": record.job},
+    )
 
 
 def _lasted_s(record: RunRecord | None) -> float | None:

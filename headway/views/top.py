@@ -14,7 +14,7 @@ from headway.site import Site
 from headway.units import format_duration, format_size
 from headway.views.fields import fields
 from headway.views.node_document import node_shown, state_text
-from headway.views.queue_document import line_views, start_text
+from headway.views.queue_document import OF_OTHERS, line_views, start_text
 from headway.views.run_document import warning_view
 from headway.views.site_snapshot import RunProgress, site_snapshot
 
@@ -34,7 +34,7 @@ def document(site: Site) -> dict[str, Any]:
 def _run(progress: RunProgress, warnings: Sequence[RunWarning]) -> dict[str, Any]:
     run_id = progress.record.run_id
     return {
-        **fields(progress.record, "run_id", "name", "node"),
+        **fields(progress.record, "run_id", "name", "team", "node"),
         **fields(progress, "elapsed_s", "done_frac", "remaining_s"),
         "warnings": [warning_view(each) for each in warnings if each.failure.run_id == run_id],
     }
@@ -102,10 +102,10 @@ def _queue(queue: Sequence[dict[str, Any]]) -> Table:
     table = _table("waiting", "", "owner", "expected start", "reason")
     for run in queue:
         table.add_row(
-            _plain(f"{run['position']}  {run['name']}"),
-            _plain(run["owner"] or "unknown"),
+            _plain(f"{run['position']}  {run['name'] or OF_OTHERS}"),
+            _plain(run["owner"] or ("unknown" if run["run_id"] else "")),
             _plain(start_text(run, now)),
-            _plain(run["reason"]),
+            _plain(run["reason"] or ""),
         )
     return table
 

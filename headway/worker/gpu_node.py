@@ -35,6 +35,7 @@ from headway.node.forkstart import stub_command
 from headway.node.janitor import Janitor
 from headway.node.prune import complete_removals, tidy
 from headway.node.sampler import SAMPLE_EVERY_S, Sampler
+from headway.node.storing import forget_stored, store_ended
 from headway.policy.claims import CLAIM_LIMIT_S
 from headway.policy.reconcile import FLOW_STARTS_WITHIN_S
 from headway.scheduler.queue import PoolQueue
@@ -63,6 +64,7 @@ _JANITOR_EVERY_S = 5.0
 _PRUNE_EVERY_S = 3600.0
 _PAGES_EVERY_S = 1.0
 _SERVE_AGAIN_S = 60.0
+_STORE_EVERY_S = 30.0
 _CLAIMS_EVERY_S = 0.5
 
 
@@ -125,12 +127,14 @@ class GpuNodeWorker(BaseWorker[BaseJobConfiguration, BaseVariables, BaseWorkerRe
         self._pages = WaitPages(self.client, self._pool, self._site.clock, self._waits)
         # The threads of other tasks may all be waiting for an engine or a disk.
         self._heartbeat_thread = anyio.CapacityLimiter(1)
+        self._store_thread = anyio.CapacityLimiter(1)
         clock = self._site.clock
         for body, without, every_s, wake in (
             (self._heartbeat, "no heartbeat", _HEARTBEAT_EVERY_S, None),
             (self._sample, "the node was not sampled", SAMPLE_EVERY_S, None),
             (self._trim_logs, "logs were not trimmed", _TRIM_LOGS_EVERY_S, None),
             (self._serve_files, "files of runs are not served", _SERVE_AGAIN_S, None),
+            (self._store, "ended runs are not brought to the store", _STORE_EVERY_S, None),
             (self._prune, "old runs were not removed", _PRUNE_EVERY_S, None),
             (self._keep_house, "settings were not read", _HOUSE_EVERY_S, None),
             (self._mend, "no round of the janitor", _JANITOR_EVERY_S, self._housework),
@@ -368,10 +372,15 @@ class GpuNodeWorker(BaseWorker[BaseJobConfiguration, BaseVariables, BaseWorkerRe
         if not self._house_kept:
             return  # how long runs are kept may have changed: the blocks are read first
         await anyio.to_thread.run_sync(tidy, self._site)
+        await anyio.to_thread.run_sync(forget_stored, self._site)
 
     async def _serve_files(self) -> None:
         await anyio.to_thread.run_sync(serve_files, self._site)
         await anyio.sleep_forever()
+
+    async def _store(self) -> None:
+        # As long as it takes to copy, in a thread that nothing else waits for.
+        await anyio.to_thread.run_sync(store_ended, self._site, limiter=self._store_thread)
 
     async def _trim_logs(self) -> None:
         await anyio.to_thread.run_sync(self._site.runtime.trim_logs)

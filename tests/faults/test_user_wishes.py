@@ -12,14 +12,16 @@ from unittest import mock
 
 import pytest
 
+from headway.clock import SystemClock
 from headway.ledger import Ledger
 from headway.model.run import RunState
-from headway.settings import read_settings
+from headway.settings import Settings, read_settings
+from headway.site import Site
 from tests.faults.test_kills import assert_nothing_is_left, started
+from tests.support.api import cut_off
 from tests.support.site import (
     PATIENCE_S,
     LiveSite,
-    free_port,
     sleeper,
     wait_for,
     within_this_process,
@@ -105,16 +107,17 @@ def test_a_run_is_cancelled_although_no_prefect_server_answers(
 ) -> None:
     site = process_site
     run_id = started(site, tmp_path, "cancel-in-an-outage", steps=2400)
-    nobody = site.env | {"PREFECT_API_URL": f"http://127.0.0.1:{free_port()}/api"}
-    done = within_this_process(("cancel", "cancel-in-an-outage", "--json"), nobody)
+    here = Site(Settings(home=site.home, port=site.port), SystemClock(), lambda _: ledger)
+    with cut_off(here) as env:
+        done = within_this_process(("cancel", "cancel-in-an-outage", "--json"), env)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout) == {"run_id": run_id, "state": "Cancelling"}
     view = site.until(run_id, "Cancelled", "Crashed", "Failed", "Completed")
     assert (view["state"], view["exit"]["kind"]) == ("Cancelled", "cancelled"), view
-    assert "cancelled by OS user " in view["exit"]["message"]
+    assert "cancelled by user root" in view["exit"]["message"]
     assert_nothing_is_left(site, run_id)
     wait_for(lambda: told(ledger, run_id), lambda: "its end was not told")
-    again = within_this_process(("cancel", "cancel-in-an-outage"), nobody)
+    again = site.run("cancel", "cancel-in-an-outage")
     assert "it had ended before, nothing was cancelled" in again.stdout, again
 
 

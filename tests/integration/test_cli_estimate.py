@@ -7,10 +7,11 @@ import pytest
 from click.testing import CliRunner
 
 from headway.cli.estimate import estimate, estimators, traces
-from headway.errors import ImpossibleDemand, InvalidInput
+from headway.errors import InvalidInput
 from headway.model.node import Capacity, Gpu, Node
 from headway.site import current_site
 from headway.units import GIB
+from tests.support.api import own_gateway
 from tests.support.site import forget_site
 
 GAVEL = Path(__file__).parents[1] / "data" / "runtime-gavel.csv"
@@ -23,6 +24,12 @@ def site(tmp_path, monkeypatch):
     current_site().make_ledger()
     yield current_site()
     forget_site()
+
+
+@pytest.fixture
+def gateway(site, monkeypatch):
+    with own_gateway(site, monkeypatch):
+        yield
 
 
 def run(command, *arguments):
@@ -50,6 +57,7 @@ def test_the_evaluation_is_json_with_the_promised_keys(site, tmp_path):
     assert got["models"].keys() == {"gp"}
 
 
+@pytest.mark.usefixtures("gateway")
 def test_an_estimate_marks_one_choice(site, tmp_path):
     cards = tuple(Gpu(f"GPU-{i}", i, "NVIDIA V100", 16 * GIB) for i in range(2))
     node = Node("n", "gpu", Capacity(8, 64 * GIB, cards), gpu_price_per_hour=2.0)
@@ -65,13 +73,14 @@ def test_an_estimate_marks_one_choice(site, tmp_path):
     assert "→" in run(estimate, str(job))
 
 
+@pytest.mark.usefixtures("gateway")
 def test_a_job_that_nothing_can_hold_is_refused(site, tmp_path):
     node = Node("n", "gpu", Capacity(8, 64 * GIB), gpu_price_per_hour=2.0)
     site.ledger.nodes.register(node, boot_id="b", worker_token="t")
     job = tmp_path / "job.yaml"
     job.write_text("name: t\nimage: python:3.11\ncommand: [python]\nresources: {cpus: 64}\n")
     for more in ((), ("--json",)):
-        with pytest.raises(ImpossibleDemand, match=r"resources\.cpus: got 64\.0; largest node n"):
+        with pytest.raises(InvalidInput, match=r"resources\.cpus: got 64\.0; largest node n"):
             run(estimate, str(job), *more)
 
 

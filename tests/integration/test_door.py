@@ -1,5 +1,6 @@
 """Who comes in at a site's Prefect server, and that nobody else does."""
 
+import json
 import os
 from pathlib import Path
 
@@ -7,7 +8,7 @@ import httpx
 import psutil
 import pytest
 
-from tests.support.site import LiveSite
+from tests.support.site import LiveSite, sleeper, within_this_process
 
 pytestmark = pytest.mark.prefect
 
@@ -51,7 +52,42 @@ def test_a_wrong_string_is_refused_with_the_next_step(process_site: LiveSite, tm
         tmp_path, "process", process_site.port,
         PREFECT_API_URL=f"{process_site.url}/api", PREFECT_API_AUTH_STRING="a:wrong",
     )  # fmt: skip
-    done = stranger.run("runs")
-    assert done.returncode == 3
-    assert "refuses this auth string" in done.stderr
-    assert "give it as PREFECT_API_AUTH_STRING" in done.stderr
+    done = stranger.run("doctor")
+    assert done.returncode == 1
+    assert "refuses this auth string" in done.stdout
+    assert "give it as PREFECT_API_AUTH_STRING" in done.stdout
+
+
+def test_a_member_needs_an_address_and_a_token_alone(
+    process_site: LiveSite, tmp_path: Path
+) -> None:
+    """Another home, no ledger, no string of Prefect's: from a laptop it looks no different."""
+    token = process_site.json("user", "add", "ada", "--team", "vision")["token"]
+    member = process_site.at_the_gateway() | {"HEADWAY_TOKEN": token}
+    laptop = {"HOME": str(tmp_path), "PATH": os.environ["PATH"], **member}
+
+    def typed(*words: str) -> str:
+        done = within_this_process(words, laptop)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    job = tmp_path / "job.json"
+    job.write_text(json.dumps(sleeper(2, name="short")))
+    watched = typed("submit", str(job), "--watch", "--set", "name=watched")
+    assert "Completed" in watched
+    assert '"iteration"' in typed("logs", "watched")
+    job.write_text(json.dumps(sleeper(2400, name="by-ada")))
+    run_id = json.loads(typed("submit", str(job), "--key", "one", "--json"))["run_id"]
+    assert json.loads(typed("submit", str(job), "--key", "one", "--json"))["run_id"] == run_id
+    process_site.until_training(run_id)
+    seen = json.loads(typed("show", "by-ada", "--json"))
+    assert (seen["owner"], seen["team"], seen["state"]) == ("ada", "vision", "Running")
+    assert {run["team"] for run in json.loads(typed("runs", "--json"))} == {"vision"}
+    for command in ("queue", "nodes", "top --once", "estimate", "submit --dry-run"):
+        words = command.split()
+        typed(*words, *([str(job)] if words[0] in {"estimate", "submit"} else []))
+    assert json.loads(typed("cancel", run_id, "--json"))["run_id"] == run_id
+    process_site.until(run_id, "Cancelled")
+    acts = process_site.json("audit", "--actor", "ada")
+    assert [each["act"] for each in acts] == ["run.cancel", *["run.submit"] * 3]
+    assert not [path for path in tmp_path.iterdir() if path != job]  # nothing was kept there

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from pydantic import SecretStr
 
 from headway.clock import SystemClock
-from headway.errors import InvalidInput
+from headway.errors import InvalidInput, RunUnknown
 from headway.gateway.app import HEALTH, create_app
 from headway.gateway.door import Allowed
 from headway.gateway.local_token import have_local_token
@@ -21,6 +21,7 @@ from headway.ledger import Ledger
 from headway.model.access import Scope
 from headway.model.lease import Demand
 from headway.model.node import Capacity, Node
+from headway.prefect.client import ListedRun
 from headway.settings import Settings
 from headway.site import Site
 from headway.units import GIB
@@ -54,6 +55,16 @@ class FakePrefect:
         new = f"new-{next(self._numbers)}"
         run_id = self._by_key.setdefault(key, new) if key else new
         return SimpleNamespace(run_id=run_id, name=name)
+
+    def run(self, run_id: str) -> ListedRun:
+        raise RunUnknown(run_id)
+
+    def runs(self, limit: int, **filters: Any) -> list[ListedRun]:
+        state = ("SCHEDULED", "AwaitingHeadroom", "", NOON.isoformat(), {})
+        return [ListedRun(run_id, "digits", *state) for run_id in (OURS, THEIRS)]
+
+    def these(self, run_ids: list[str]) -> dict[str, ListedRun]:
+        return {}
 
     def cancel(self, run_id: str, message: str) -> str:
         self.calls.append(("cancel", run_id, message))

@@ -4,7 +4,6 @@ Whether or not a flow process is there, and whatever Prefect said before.
 """
 
 import json
-import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -31,10 +30,11 @@ from headway.this_node import join_site
 from headway.units import MIB
 from headway.views.queue_document import line_views
 from headway.views.run_document import ledger_state
+from tests.support.api import cut_off
 from tests.support.containers import create_container
 from tests.support.fence import fence_of, release
 from tests.support.queued import enqueue
-from tests.support.site import free_port, within_this_process
+from tests.support.site import within_this_process
 
 RUN = "00000000-0000-4000-8000-000000000001"
 OTHER = "00000000-0000-4000-8000-000000000002"
@@ -135,15 +135,14 @@ def test_a_cancel_needs_no_prefect_server(site: Site, held: str) -> None:
     if held == "before":
         lost = Exit(ExitKind.INFRASTRUCTURE, None, "gone")
         site.ledger.runs.requeue(fence_of(site.ledger, RUN), lost)
-    settings = site.settings
-    nobody = {**os.environ, "HEADWAY_HOME": str(settings.home), "HEADWAY_PORT": str(free_port())}
-    done = within_this_process(("cancel", "job", "--json"), nobody)
+    with cut_off(site) as env:
+        done = within_this_process(("cancel", "job", "--json"), env)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout) == {"run_id": RUN, "state": "Cancelling"}
     run = site.ledger.runs.get(RUN)
     assert run.exit is not None
     assert run.exit.kind is ExitKind.CANCELLED
-    assert run.exit.message.startswith("cancelled by OS user ")
+    assert run.exit.message.startswith("cancelled by user root")
     janitor = Janitor(site)
     look(site, janitor, PrefectView.UNKNOWN)
     site.runtime.stop(f"headway-{RUN}-1", 0.0)
@@ -153,7 +152,8 @@ def test_a_cancel_needs_no_prefect_server(site: Site, held: str) -> None:
     assert site.runtime.containers() == []
     (mending,) = look(site, janitor, PrefectView.SCHEDULED)
     assert mending.action is Action.SET_FINAL
-    again = within_this_process(("cancel", "job"), nobody)
+    with cut_off(site) as env:
+        again = within_this_process(("cancel", "job"), env)
     assert "it had ended before, nothing was cancelled" in again.stdout
 
 
@@ -163,10 +163,9 @@ def test_who_may_not_ask_prefect_cancels_nothing_in_the_ledger(
     def refuse(server: PrefectServer, *_: object) -> None:
         raise SiteRefused(server.api_url, "HTTP 401")
 
-    monkeypatch.setattr(PrefectServer, "run", refuse)
-    done = within_this_process(
-        ("cancel", RUN), {**os.environ, "HEADWAY_HOME": str(site.settings.home)}
-    )
+    monkeypatch.setattr(PrefectServer, "cancel", refuse)
+    with cut_off(site) as env:
+        done = within_this_process(("cancel", RUN), env)
     assert done.returncode == 3, done.stdout
     assert "refuses this auth string" in done.stderr
     assert site.ledger.runs.get(RUN).state is RunState.WAITING

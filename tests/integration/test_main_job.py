@@ -160,7 +160,7 @@ def test_who_stops_watching_learns_that_the_run_goes_on(
             == {
                 "kind": "cancelled",
                 "code": None,
-                "message": f"cancelled by OS user {me} (headway cancel)",
+                "message": f"cancelled by user {me} (gateway)",
             }
         ),
         lambda: str(process_site.show(run_id)["exit"]),

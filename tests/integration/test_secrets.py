@@ -4,9 +4,8 @@ import base64
 import json
 import os
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import docker
 import pytest
@@ -19,13 +18,12 @@ from headway.node.janitor import Janitor
 from headway.run.attempt import Attempt
 from headway.run.follow import Watched
 from headway.run.followed import Followed
+from headway.run.log_pieces import log_piece
 from headway.runtime.port import RuntimeKind
 from headway.settings import Settings
 from headway.site import POLICY, Site
 from headway.this_node import adopt, join_site
-from headway.views.logs import log_pieces
 from tests.support.site import LiveSite
-from tests.unit.views.test_watch import OVER
 
 RUN = "00000000-0000-4000-8000-000000000005"
 VALUE = "kei-ge/heim 42+"
@@ -120,8 +118,7 @@ def test_a_secret_is_a_file_of_its_program_and_in_no_log(site: Site) -> None:
     attempt.clean_up()
     assert list(site.settings.secrets_dir.iterdir()) == []
     assert b"heim" not in everything_below(site.settings.home)
-    seen_run, nobody = replace(OVER, run_id=RUN), cast("Any", None)
-    assert b"".join(log_pieces(site, nobody, seen_run, follow=False)) == listener.data
+    assert log_piece(site.settings, RUN, 1, 0, whole=True).data == listener.data
 
 
 def test_what_a_killed_flow_left_is_removed(site: Site) -> None:

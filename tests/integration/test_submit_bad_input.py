@@ -16,6 +16,7 @@ from headway.scheduler.limits import GATES, Gates, gates_document
 from headway.site import LINE, POLICY, current_site
 from headway.this_node import adopt
 from headway.units import GIB
+from tests.support.api import own_gateway
 from tests.support.fence import fence_of
 from tests.support.site import forget_site
 
@@ -39,6 +40,13 @@ def site(tmp_path, monkeypatch):
     forget_site()
 
 
+@pytest.fixture
+def gateway(site, monkeypatch):
+    """What says of a job that is well written whether the site could run it."""
+    with own_gateway(site, monkeypatch):
+        yield
+
+
 def submit(tmp_path, text, *more):
     path = tmp_path / "job.yaml"
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
@@ -46,12 +54,13 @@ def submit(tmp_path, text, *more):
     return done, done.stderr.replace(str(path), "job.yaml")
 
 
+@pytest.mark.usefixtures("gateway")
 def test_a_good_job_gets_as_far_as_the_server(tmp_path):
     done, said = submit(tmp_path, GOOD)
     assert done.exit_code == 3, said
 
 
-ROWS = [
+OF_THE_SITE = [
     (
         GOOD + "resources:\n  gpus: 1\n  shm: 1GiB\n  gpu_memory: -5g\n",
         (
@@ -74,6 +83,17 @@ ROWS = [
         GOOD + "resources:\n  gpus: 1\n  gpu_type: A1000\n",
         'job.yaml:6 resources.gpu_type: got "A1000"; did you mean A100? this site has NVIDIA A100',
     ),
+]
+
+
+@pytest.mark.usefixtures("gateway")
+@pytest.mark.parametrize(("text", "line"), OF_THE_SITE)
+def test_what_no_node_can_hold_is_one_line_and_status_2(tmp_path, text, line):
+    done, said = submit(tmp_path, text)
+    assert (done.exit_code, done.stdout, said) == (2, "", line + "\n")
+
+
+ROWS = [
     (
         GOOD + "env:\n  AWS_SECRET_ACCESS_KEY: abc\n",
         (
@@ -109,6 +129,7 @@ def add_small(site):
     site.ledger.nodes.register(node, boot_id="b", worker_token="t")
 
 
+@pytest.mark.usefixtures("gateway")
 def test_what_a_team_may_never_hold_is_refused(tmp_path, site):
     # Set before quotas were checked; now they are refused where they are set.
     site.ledger.settings.put(LINE, {"teams": {"default": {"max_running": 0}}})
@@ -126,6 +147,7 @@ def test_what_a_team_may_never_hold_is_refused(tmp_path, site):
     )
 
 
+@pytest.mark.usefixtures("gateway")
 def test_a_secret_that_jobs_may_not_use_is_refused(tmp_path, site):
     done, said = submit(tmp_path, GOOD + "secrets:\n  TOKEN: team-token\n")
     assert done.exit_code == 2
@@ -136,6 +158,7 @@ def test_a_secret_that_jobs_may_not_use_is_refused(tmp_path, site):
     assert submit(tmp_path, GOOD + "secrets:\n  TOKEN: job-token\n")[0].exit_code == 3
 
 
+@pytest.mark.usefixtures("gateway")
 @pytest.mark.parametrize("place", [("--pool", "small"), ("--node", "s1")])
 def test_a_job_is_held_against_the_pool_or_node_it_goes_to(tmp_path, site, place):
     add_small(site)
@@ -179,6 +202,7 @@ def test_an_override_names_itself(tmp_path):
     assert said == "--set resources.gpus: got 1.5; give a whole number between 0 and 1024\n"
 
 
+@pytest.mark.usefixtures("gateway")
 def test_an_image_that_the_site_forbids(tmp_path, site):
     assert adopt(site, POLICY, {"images": ["ml/*"]})
     done, said = submit(tmp_path, GOOD)

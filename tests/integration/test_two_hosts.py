@@ -81,7 +81,7 @@ def test_a_run_goes_to_the_other_host(tmp_path) -> None:
             assert joined.returncode == 0, joined.stderr + joined.stdout
             del far.env["PREFECT_API_AUTH_STRING"]  # it is kept there
             assert (tmp_path / "far" / "auth").stat().st_mode & 0o077 == 0
-            assert far.run("runs").returncode == 0
+            assert far.run("node", "list").returncode == 0
             wait_for(
                 lambda: len(near.json("node", "list")) == 2,
                 lambda: str(near.json("node", "list")) + far.worker_log(),
@@ -97,7 +97,7 @@ def test_a_run_goes_to_the_other_host(tmp_path) -> None:
             view = near.until(run_id, "Completed", "Failed")
             assert (view["state"], view["node"]) == ("Completed", "far"), view
             # It ran over there: its log is in the other host's home, its network the other's.
-            assert "cable" in far.run("logs", run_id).stdout
+            assert "cable" in near.run("logs", run_id).stdout
         finally:
             far.run("down")
             near.run("down")

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import pytest
 import uvicorn
 
 from headway.clock import SystemClock
@@ -18,7 +19,7 @@ from headway.model.access import Scope
 from headway.prefect.client import PrefectServer
 from headway.settings import Settings
 from headway.site import Site
-from tests.support.site import LiveSite
+from tests.support.site import LiveSite, free_port
 
 MEMBER = frozenset({Scope.WATCH, Scope.SUBMIT})
 
@@ -43,6 +44,26 @@ def gateway_of(live: LiveSite) -> Iterator[tuple[str, Site]]:
     with live.server() as server, serving(site, server) as url:
         yield url, site
     site.ledger.close()
+
+
+@contextmanager
+def cut_off(site: Site) -> Iterator[dict[str, str]]:
+    """A gateway of *site* at whose Prefect server nobody listens; how its operator reaches it."""
+    with (
+        PrefectServer(f"http://127.0.0.1:{free_port()}/api", auth=None) as nobody,
+        serving(site, nobody) as url,
+    ):
+        token = bearer(site)["Authorization"].removeprefix("Bearer ")
+        yield {"HEADWAY_URL": url, "HEADWAY_TOKEN": token}
+
+
+@contextmanager
+def own_gateway(site: Site, patch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Within it, commands of this process come in at a gateway of *site*, as its operator."""
+    with serving(site) as url:
+        patch.setenv("HEADWAY_URL", url)
+        patch.setenv("HEADWAY_TOKEN", bearer(site)["Authorization"].removeprefix("Bearer "))
+        yield
 
 
 @contextmanager

@@ -17,6 +17,8 @@ import docker
 import psutil
 from docker.errors import DockerException
 
+from tests.support.whitelist import Watch
+
 _START_S = 40.0
 _STOP_S = 30.0
 
@@ -128,6 +130,8 @@ class Daemon:
     options: tuple[str, ...] = ()
     process: subprocess.Popen[bytes] | None = None
     log: Path = field(init=False)
+    watches: list[Watch] = field(default_factory=list)
+    """One for each start: what containers get, also where tests break the engine."""
 
     def __post_init__(self) -> None:
         self.log = self.folder / "dockerd.log"
@@ -156,6 +160,7 @@ class Daemon:
         env = dict(os.environ, PATH=f"{self.path_first}:{path}" if self.path_first else path)
         self.process = _spawn(command, self.log, env)
         self.wait(self.host)
+        self.watches.append(Watch(self.host))
 
     def wait(self, host: str | None) -> None:
         give_up_s = time.monotonic() + _START_S
@@ -189,6 +194,7 @@ class Daemon:
     def stop(self) -> None:
         """Stop the engine and what it started; unmount what it mounted."""
         self._stop_engine()
+        wrong = [each for watch in self.watches for each in watch.end()]
         # With live-restore, containers and their shims outlive the engine.
         for process in psutil.process_iter(["cmdline"]):
             if any(str(self.folder / "exec") in word for word in process.info["cmdline"] or ()):
@@ -197,6 +203,7 @@ class Daemon:
         mounts = [line.split()[1] for line in Path("/proc/mounts").read_text().splitlines()]
         for mount in sorted((m for m in mounts if m.startswith(f"{self.folder}/")), reverse=True):
             subprocess.run(["umount", "--lazy", mount], check=False)
+        assert not wrong, wrong
 
     def _stop_engine(self) -> None:
         if self.process is None or self.process.poll() is not None:

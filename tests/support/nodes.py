@@ -52,6 +52,7 @@ def several_nodes(
             env = {**node.env, **stub.environment(library), "HEADWAY_NODE": name}
             if name != head:
                 env["PREFECT_API_AUTH_STRING"] = sites[head].auth()
+                env |= sites[head].at_the_gateway()
             else:
                 env["HEADWAY_LEDGER_URL"] = ledger_url
                 env["HEADWAY_SERVER_DATABASE_URL"] = new_database(server)

@@ -210,6 +210,11 @@ class LiveSite:
         finally:
             engine.dispose()
 
+    def at_the_gateway(self) -> dict[str, str]:
+        """The variables by which its operator comes in from elsewhere."""
+        url = f"http://127.0.0.1:{self.env['HEADWAY_GATEWAY_PORT']}"
+        return {"HEADWAY_URL": url, "HEADWAY_TOKEN": (self.home / "token").read_text().strip()}
+
     def auth(self) -> str:
         """The site's auth string."""
         return (self.home / "auth").read_text().strip()

@@ -215,7 +215,7 @@ def _no_uri(rng: random.Random) -> Any:
         [f"../{word}", f"/data/../{word}", f"/{word}:/host", f"/run/{word}.sock", f"/proc/{word}",
          f"//dev/{word}", f"~/{word}", word, f"ftp://{word}", f"s3://a/%2e%2E/{word}", "", 5, "/",
          f"javascript:{word}", f"zip://a::/{word}", f"https://me:{word}@h/x", f"/sys/{word}",
-         f"/{_with(rng, word, _INVISIBLE)}", f"\\\\{word}", "/" + word * 400]
+         f"/{_with(rng, word, _INVISIBLE)}", f"\\\\{word}", "/" + "x" * rng.randint(2000, 4000)]
     )  # fmt: skip
 
 

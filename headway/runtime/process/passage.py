@@ -101,13 +101,18 @@ def _place(path: Path, *, directory: bool) -> None:
     """Something to mount on, which everybody may pass."""
     for folder in reversed(path.parents):
         if not folder.exists():
-            folder.mkdir(mode=0o711)
+            _make_folder(folder)
     if path.exists():
         return
     if directory:
-        path.mkdir(mode=0o711)
+        _make_folder(path)
     else:
         path.touch(mode=0o600)
+
+
+def _make_folder(path: Path) -> None:
+    path.mkdir()
+    path.chmod(0o711)  # whatever the program's umask is
 
 
 def _mount(

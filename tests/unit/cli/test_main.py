@@ -17,6 +17,7 @@ from tests.support.site import forget_site
 @pytest.fixture(autouse=True)
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setenv("HEADWAY_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     forget_site()
     yield
     forget_site()
@@ -38,8 +39,8 @@ def test_an_environment_that_cannot_be_used_is_one_line_and_status_2(
     path = tmp_path / "file"
     path.touch()
     monkeypatch.setenv(variable, value.format(file=path))
-    command = "runs" if variable == "PREFECT_API_URL" else "nodes"
-    got = CliRunner().invoke(headway, [command])
+    command = ["doctor"] if variable == "PREFECT_API_URL" else ["node", "list"]
+    got = CliRunner().invoke(headway, command)
     assert (got.exit_code, got.stdout) == (2, ""), got
     (line,) = got.stderr.splitlines()
     assert line.startswith(said.format(file=path))
@@ -57,9 +58,7 @@ def test_a_home_that_is_a_file_is_refused(tmp_path: Path, monkeypatch: pytest.Mo
     assert got.stderr.startswith(f'"{path}')
 
 
-@pytest.mark.parametrize(
-    "command", [["queue"], ["nodes"], ["node", "list"], ["top", "--once"], ["traces", "export"]]
-)
+@pytest.mark.parametrize("command", [["node", "list"], ["traces", "export"], ["user", "list"]])
 def test_without_a_ledger_nothing_is_said_to_be_empty(tmp_path: Path, command: list[str]) -> None:
     """`queue` said that nobody waits, and left an empty ledger behind."""
     got = CliRunner().invoke(headway, command)
@@ -67,6 +66,27 @@ def test_without_a_ledger_nothing_is_said_to_be_empty(tmp_path: Path, command: l
     (line,) = got.stderr.splitlines()
     assert line.startswith(f"there is no ledger at sqlite:///{tmp_path / 'home/ledger.db'}, so not")
     assert not (tmp_path / "home").exists()
+
+
+@pytest.mark.parametrize("command", ["queue", "nodes", "runs", "top --once", "logs x", "cancel x"])
+def test_without_a_gateway_nothing_is_said_to_be_empty_either(tmp_path: Path, command: str) -> None:
+    got = CliRunner().invoke(headway, command.split())
+    assert (got.exit_code, got.stdout) == (3, "")
+    (line,) = got.stderr.splitlines()
+    assert line.startswith("no token is known here for the gateway at http://127.0.0.1:4280, so")
+    assert not (tmp_path / "home").exists()
+
+
+def test_a_gateway_that_is_away_is_named_with_the_next_step(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("HEADWAY_URL", "http://127.0.0.1:9")
+    monkeypatch.setenv("HEADWAY_TOKEN", "hwt_x")
+    got = CliRunner().invoke(headway, ["cancel", "x"])
+    assert (got.exit_code, got.stdout) == (3, "")
+    in_prefect, away = got.stderr.splitlines()
+    assert "prefect flow-run cancel" in in_prefect
+    assert away.startswith("no gateway answers at http://127.0.0.1:9")
 
 
 @pytest.mark.parametrize(

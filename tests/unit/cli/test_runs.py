@@ -1,15 +1,14 @@
 """What the commands about runs say, before they ask anybody."""
 
 from datetime import UTC, datetime, timedelta
-from typing import Any, cast
+from typing import Any
 
 import click
 import pytest
 
 from headway.cli.output import print_table, say
-from headway.cli.runs import Since, _run_row, _standing, find_run
+from headway.cli.runs import Since, _run_row, _standing
 from headway.clock import SystemClock
-from headway.errors import RunUnknown
 
 SEEN = {"iteration": 41, "epoch": None, "total": 110, "metrics": {"loss": 0.36384}}
 
@@ -43,13 +42,6 @@ def view(state: str, **more: Any) -> dict[str, Any]:
 )
 def test_how_a_run_stands_in_one_line(seen: dict[str, Any], said: str) -> None:
     assert _standing(seen) == said
-
-
-def test_no_name_is_no_run() -> None:
-    """Every id begins with nothing: `headway cancel "$RUN"` must not take some run."""
-    nobody = cast("Any", None)
-    with pytest.raises(RunUnknown):
-        find_run(nobody, nobody, "")
 
 
 def test_a_pipe_gets_whole_lines(capsys: pytest.CaptureFixture[str]) -> None:

@@ -55,6 +55,7 @@ def site(*nodes: Node, here: str = "h1", boot: str = "", no_image: str = "") -> 
         ledger=SimpleNamespace(nodes=SimpleNamespace(all=lambda: records)),
         runtime=SimpleNamespace(why_no_image=lambda _: no_image),
         container_policy=ContainerPolicy(),
+        policy_for=lambda _: ContainerPolicy(),
         nodes=lambda: list(nodes),
     )
 

@@ -18,7 +18,7 @@ from headway.model.node import Capacity, Gpu, Node, NodeState, Reserve
 from headway.policy.admission import judge, over_quota, possible, shut_out
 from headway.policy.fit import Headroom
 from headway.policy.room import Need, Occupant, Room
-from headway.policy.settings import TeamSettings
+from headway.policy.settings import Share, TeamSettings
 from headway.units import GIB
 
 H200, V100 = "NVIDIA H200", "Tesla V100-SXM2-16GB"
@@ -308,6 +308,22 @@ def test_what_a_team_may_never_hold_is_refused(
     assert refusal.allowed.startswith(said)
 
 
+@pytest.mark.parametrize("listed", ["ada", "*"])
+def test_what_a_user_may_never_hold_is_refused(listed: str) -> None:
+    def refused(**limits: int) -> Refuse | None:
+        team = TeamSettings(max_gpus=8, users={listed: Share(**limits)})
+        return over_quota(Demand(4 * GIB, gpus=2), "red", team, count=1, user="ada")
+
+    assert refused(max_gpus=2) is None
+    found = refused(max_gpus=0)
+    assert found is not None
+    assert (found.field, found.value) == ("resources.gpus", 2)
+    assert found.allowed == "user ada may hold 0 at once; ask for at most that"
+    nothing = refused(max_running=0)
+    assert nothing is not None
+    assert (nothing.field, nothing.value) == ("owner", "ada")
+
+
 def test_what_a_team_may_hold_waits_for_it() -> None:
     limits = TeamSettings(max_gpus=4, max_host_memory_bytes=8 * GIB, max_running=1)
     assert over_quota(Demand(4 * GIB, gpus=2), "red", limits, count=2) is None
@@ -326,5 +342,7 @@ def test_a_quota_under_which_nothing_could_start_is_not_set(
     limits: dict[str, int], name: str
 ) -> None:
     with pytest.raises(InvalidInput, match=f"teams.red.{name}: got .*could ever start"):
-        TeamSettings(**limits).check_quotas("red")
-    TeamSettings(max_gpus=0, max_running=1).check_quotas("red")
+        TeamSettings(**limits).check_quotas("teams.red")
+    TeamSettings(max_gpus=0, max_running=1).check_quotas("teams.red")
+    with pytest.raises(InvalidInput, match=rf"teams\.red\.users\.ada\.{name}: got"):
+        TeamSettings(users={"ada": Share(**limits)}).check_quotas("teams.red")

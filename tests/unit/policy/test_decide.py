@@ -71,7 +71,7 @@ def test_nobody_joins_a_run_that_has_outlived_its_prediction() -> None:
     outcomes = run(seen, [beside], now_s=101.0)
     assert started(outcomes) == []
     assert outcomes[0].reserved_s > 101.0
-    reason = explain(outcomes[0], seen, {}, settings=BUSY).reason
+    reason = explain(outcomes[0], seen).reason
     assert reason.endswith("; 1 take(s) nobody beside a run that lasts longer than was predicted")
     fresh = board(gpus=1)
     fresh.enter(ask("running", memory=4, load=0.1, runtime_s=100), run_places(0), 0.0)

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from headway.policy.fit import Ask
 from headway.policy.order import VirtualTime
-from headway.policy.settings import PolicySettings, TeamSettings
+from headway.policy.settings import PolicySettings, Share, TeamSettings
 from tests.unit.policy.boards import ask
 
 
@@ -26,6 +26,15 @@ def test_short_work_goes_first_among_those_who_come_together() -> None:
 
 def test_of_equal_work_who_came_first_goes_first() -> None:
     assert list(virtual(ask("b", submitted_s=-1.0), ask("a")).order()) == ["b", "a"]
+
+
+def test_who_weighs_more_in_a_team_goes_first_with_the_same_work() -> None:
+    team = TeamSettings(users={"ada": Share(weight=2.0), "*": Share(weight=0.5)})
+    seen = VirtualTime(PolicySettings(teams={"red": team}), 1)
+    for user in ("eve", "ada"):
+        seen.enter(ask(user, runtime_s=100, team="red", user=user))
+    seen.enter(ask("other", runtime_s=90, team="red"))  # nobody has said whose it is
+    assert list(seen.order()) == ["ada", "other", "eve"]
 
 
 def test_a_run_is_passed_only_until_its_virtual_work_is_done() -> None:

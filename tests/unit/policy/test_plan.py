@@ -21,7 +21,7 @@ from headway.policy.fit import WaitingRun
 from headway.policy.headroom import compute_headroom
 from headway.policy.plan import Plan, Start, Stay, plan
 from headway.policy.pool import NodeView, RunningRun
-from headway.policy.settings import PolicySettings, TeamSettings
+from headway.policy.settings import PolicySettings, Share, TeamSettings
 from headway.units import GIB
 from tests.unit.policy.boards import queue
 
@@ -270,6 +270,24 @@ def test_quota_of_a_team() -> None:
     stay = only_stay(got)
     assert stay.wait.resource is Resource.QUOTA
     assert stay.wait.reason == "needs 1 GPU(s); team red holds 1 of its 1"
+
+
+def test_quota_of_a_user() -> None:
+    view = NodeView(node("a", 4), (lease("x", "a", 0), lease("y", "a", 1)))
+    users = {"ada": Share(max_gpus=1), "*": Share(max_gpus=2)}
+    teams = {"red": TeamSettings(max_gpus=4, users=users)}
+    running = [
+        RunningRun("x", team="red", user="ada", left=Span(600.0, 1200.0, 2400.0)),
+        RunningRun("y", team="red", user="eve", left=Span(60.0, 60.0, 60.0)),
+    ]
+    asked = [waiting("r", team="red", user="ada"), waiting("s", team="red", user="eve")]
+    stay, start = made([view], asked, running, teams=teams).entries
+    assert isinstance(stay, Stay)
+    assert stay.wait.resource is Resource.QUOTA
+    assert stay.wait.reason == "needs 1 GPU(s); ada of team red holds 1 of its 1"
+    # Not when one of another user of the team ends, which is sooner.
+    assert stay.expected_at == NOW + timedelta(seconds=1200)
+    assert isinstance(start, Start)  # the first one's quota keeps nobody else waiting
 
 
 def test_a_preemptible_run_stops_for_a_higher_priority_only() -> None:

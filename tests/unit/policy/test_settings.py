@@ -4,7 +4,7 @@ import pytest
 from pydantic import TypeAdapter, ValidationError
 
 from headway.errors import InvalidInput
-from headway.policy.settings import PolicySettings
+from headway.policy.settings import PolicySettings, TeamSettings
 from headway.units import GIB
 
 READ = TypeAdapter(PolicySettings).validate_python
@@ -20,8 +20,20 @@ def test_a_quota_of_memory_is_written_as_all_sizes_are(quota: dict[str, object])
 
 @pytest.mark.parametrize("quota", [{"max_gpu": 1}, {"max_host_memory": "many"}])
 def test_a_quota_that_cannot_be_understood_is_not_dropped(quota: dict[str, object]) -> None:
-    with pytest.raises(ValidationError):
-        READ({"teams": {"vision": quota}})
+    for team in (quota, {"users": {"ada": quota}}):
+        with pytest.raises(ValidationError):
+            READ({"teams": {"vision": team}})
+
+
+def test_what_holds_for_a_user_is_by_name_else_that_of_all_others() -> None:
+    users = {"ada": {"weight": 2, "max_host_memory": "1GiB"}, "*": {"max_running": 3}}
+    team = READ({"teams": {"vision": {"max_gpus": 4, "users": users}}}).team("vision")
+    assert (team.user("ada").weight, team.user("ada").max_host_memory_bytes) == (2.0, GIB)
+    assert team.user("ada").max_running is None
+    assert team.user("eve").max_running == 3
+    assert TeamSettings().user("eve").max_running is None
+    with pytest.raises(InvalidInput, match="weight"):
+        READ({"teams": {"vision": {"users": {"ada": {"weight": 0}}}}})
 
 
 @pytest.mark.parametrize(

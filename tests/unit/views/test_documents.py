@@ -59,7 +59,7 @@ RECORD = RunRecord(
 FAILURE = SilentFailure(Silent.STARVED, "id-1", "GPU-0", 0.1, 0.3, "waits")
 WARNING = RunWarning(2, FAILURE, NOON)
 KEYS = {
-    "run_id", "name", "owner", "state", "reason", "node", "runtime", "attempt", "exit",
+    "run_id", "name", "owner", "team", "state", "reason", "node", "runtime", "attempt", "exit",
     "submitted_at", "started_at", "ended_at", "duration_s", "done_frac", "remaining_s", "url",
 }  # fmt: skip
 NOTHING = RunHistory(

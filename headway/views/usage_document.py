@@ -1,0 +1,104 @@
+"""What teams and users held of the site in a month, as a group leader reads it."""
+
+import csv
+import io
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from headway.errors import InvalidInput
+from headway.policy.usage import Usage, usage_of
+from headway.site import Site
+
+_MONTH = re.compile(r"([0-9]{4})-(0[1-9]|1[0-2])")
+COLUMNS = (
+    "team", "user", "runs", "gpu_hours", "idle_gpu_hours", "unmeasured_gpu_hours", "gib_hours",
+    "unused_gib_hours", "cpu_hours", "unused_cpu_hours", "cost",
+)  # fmt: skip
+"""Keys of one row, which are the columns of the CSV."""
+_SUMS = COLUMNS[3:]
+
+
+def month_of(text: str | None, now: datetime) -> tuple[datetime, datetime]:
+    """Begin and end, in UTC, of the month written as 2026-11; of the present one for None.
+
+    Raises:
+        InvalidInput: It is no month.
+    """
+    text = now.astimezone(UTC).strftime("%Y-%m") if text is None else text
+    found = _MONTH.fullmatch(text)
+    if found is None or not 1970 <= int(found[1]) < 9999:
+        raise InvalidInput("month", text, "give a month such as 2026-11")
+    year, month = int(found[1]), int(found[2])
+    after = (year, month + 1) if month < 12 else (year + 1, 1)
+    return datetime(year, month, 1, tzinfo=UTC), datetime(*after, 1, tzinfo=UTC)
+
+
+def usage_document(
+    site: Site, *, team: str | None, user: str | None, month: str | None
+) -> dict[str, Any]:
+    """Rows of each team and user, and their sum.
+
+    Raises:
+        InvalidInput: *month* is none.
+    """
+    now = site.ledger.now()
+    since, end = month_of(month, now)
+    until = min(end, max(now, since))
+    held = site.ledger.holdings.between(since, until, team=team, user=user)
+    found = usage_of(held, site.ledger.holdings.nodes(), since, until)
+    rows = [_row(each) for each in found]
+    total = {"runs": sum(row["runs"] for row in rows)}
+    total |= {name: round(sum(row[name] for row in rows), 3) for name in _SUMS}
+    return {"since": since.isoformat(), "until": until.isoformat(), "rows": rows, "total": total}
+
+
+def usage_csv(rows: Iterable[Mapping[str, Any]]) -> str:
+    """The rows as CSV, in which no name is a formula to a program that opens it."""
+    text = io.StringIO()
+    writer = csv.DictWriter(text, COLUMNS, extrasaction="ignore", lineterminator="\n")
+    writer.writeheader()
+    for row in rows:
+        writer.writerow({key: _no_formula(value) for key, value in row.items()})
+    return text.getvalue()
+
+
+def usage_cells(row: Mapping[str, Any]) -> list[str]:
+    """One row for people, under `HEADINGS`."""
+    return [
+        str(row.get("team", "all")),
+        str(row.get("user", "")),
+        str(row["runs"]),
+        _hours(row["gpu_hours"]),
+        _part(row["idle_gpu_hours"], row["gpu_hours"]),
+        _hours(row["gib_hours"]),
+        _part(row["unused_gib_hours"], row["gib_hours"]),
+        _hours(row["cpu_hours"]),
+        _part(row["unused_cpu_hours"], row["cpu_hours"]),
+        f"{row['cost']:.2f}",
+    ]
+
+
+HEADINGS: Sequence[str] = (
+    "team", "user", "runs", "GPU-hours", "idle", "GiB-hours", "not used", "CPU-hours", "not used",
+    "cost",
+)  # fmt: skip
+
+
+def _row(each: Usage) -> dict[str, Any]:
+    sums = {name: round(getattr(each, name), 3) for name in _SUMS}
+    return {"team": each.team, "user": each.user, "runs": len(each.runs), **sums}
+
+
+def _hours(value: float) -> str:
+    return f"{value:.1f}" if value else "0"
+
+
+def _part(part: float, whole: float) -> str:
+    return f"{part / whole:.0%}" if whole else ""
+
+
+def _no_formula(value: Any) -> Any:
+    formula = isinstance(value, str) and value.startswith(("=", "+", "-", "@", "\t", "\r"))
+    return f"'{value}" if formula else value
