@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from datetime import datetime
 from http import HTTPStatus
 from typing import Any, Self
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 import httpx
 
@@ -31,7 +31,7 @@ from headway.errors import (
     RunUnknown,
     shown,
 )
-from headway.model.run_file import FROM, NEXT_ATTEMPT
+from headway.model.run_file import FROM, MISSING, NEXT_ATTEMPT
 from headway.model.strict_json import write_strict
 from headway.pinning import refused_certificate
 from headway.waits import waiting_for
@@ -219,7 +219,9 @@ class Client:
                 for piece in log.asked(follow=True):
                     answered_s = self._clock.monotonic_s()
                     yield piece
-            except GatewayUnreachable:
+            except (GatewayUnreachable, GatewayRefused) as error:
+                if isinstance(error, GatewayRefused) and error.status != _FOR_THE_MOMENT:
+                    raise
                 if self._clock.monotonic_s() >= answered_s + _GIVEN_UP_S:
                     raise
                 self._clock.sleep(_PAUSE_S)
@@ -355,6 +357,8 @@ class RunLog:
         try:
             if answer.status_code == HTTPStatus.NO_CONTENT:
                 later = answer.headers.get(NEXT_ATTEMPT)
+                if why := answer.headers.get(MISSING):
+                    yield f"headway: {unquote(why)}\n".encode()
                 self.over = later is None
                 if later is not None:
                     self._attempt, self._offset = int(later), 0
@@ -371,6 +375,8 @@ class RunLog:
 
 _MOST_ANSWERS = 200
 _PAUSE_S = 1.0
+_FOR_THE_MOMENT = HTTPStatus.SERVICE_UNAVAILABLE
+"""Such as while the worker of the run's node is started anew."""
 _GIVEN_UP_S = 60.0
 """So long a gateway may be away while somebody follows a log."""
 

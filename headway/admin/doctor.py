@@ -1,5 +1,6 @@
 """`headway doctor`: is everything here that a site needs, and what to do if not."""
 
+import os
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -9,6 +10,7 @@ from typing import NamedTuple
 from headway.admin.database.own import looked_at
 from headway.admin.processes import gateway_answers
 from headway.errors import GpuLost, HeadwayError, LedgerError, SiteRefused
+from headway.model.container_policy import UIDS_OF_TEAMS
 from headway.node.daemon import (
     guard_daemon,
     supervisor_daemon,
@@ -71,6 +73,8 @@ def _findings(site: Site, server: PrefectServer) -> Iterator[Finding]:
     else:
         yield Finding("container runtime", ok=False, found=NEEDS_LEDGER)
     yield _try("ceiling", lambda: _ceiling(site))
+    if ledger.ok:
+        yield _try("teams", lambda: _teams(site))
     yield _try("GPUs", lambda: _gpus(site))
     yield _try("disk", lambda: _disk(site.settings.home))
 
@@ -108,6 +112,30 @@ def _runtime(site: Site) -> tuple[bool, str]:
     if runtime.kind is RuntimeKind.PROCESS:
         return True, f"process (no container engine answers). {weak}"
     return True, f"{runtime.kind.value}. {weak}" if weak else runtime.kind.value
+
+
+def _teams(site: Site) -> tuple[bool, str]:
+    """As whom their programs run, and whether this node's engine can have these users."""
+    if site.settings.container_user is not None or os.geteuid() != 0:
+        user = site.settings.container_user or f"{os.geteuid()}:{os.getegid()}"
+        return True, f"programs of all teams are {user}: each can read what the others keep"
+    ranges = site.ledger.team_uids.all()
+    text = f"{len(ranges)} with uids of their own"
+    if site.runtime.kind is not RuntimeKind.DOCKER:
+        return True, text
+    from headway.runtime.docker.containers import DockerRuntime  # noqa: PLC0415 - 0.2 s of imports
+
+    remap = site.runtime.engine.remap if isinstance(site.runtime, DockerRuntime) else None
+    if remap is None:
+        return True, text
+    out = [f"{team} ({uids})" for team, uids in ranges.items() if not remap.uids.holds(uids)]
+    if not out and remap.uids.holds(site.container_policy.uids or UIDS_OF_TEAMS):
+        return True, f"{text}, within {remap.uids}, to which the engine remaps users"
+    why = f"outside are {', '.join(out)}" if out else "new teams get uids outside of it"
+    return False, (
+        f"the engine remaps users to {remap.uids}, and {why}: no container of theirs can be "
+        "made. Set uids in the block headway-container-policy/site, or more in /etc/subuid"
+    )
 
 
 def _ceiling(site: Site) -> tuple[bool, str]:

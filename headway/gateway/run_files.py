@@ -11,7 +11,7 @@ from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import StreamingResponse
 from starlette.convertors import PathConvertor, register_url_convertor
 
-from headway.errors import OutputMissing
+from headway.errors import NodeSilent, OutputMissing, StoreFailed
 from headway.gateway.log_tail import LogTail
 from headway.gateway.places import Places
 from headway.gateway.run_lookup import seen_team
@@ -19,7 +19,7 @@ from headway.gateway.runs import Watcher
 from headway.gateway.standings import Standings
 from headway.ledger.records import RunRecord
 from headway.model.access import Caller
-from headway.model.run_file import FROM, MOST_BYTES, NEXT_ATTEMPT, name_from
+from headway.model.run_file import FROM, MISSING, MOST_BYTES, NEXT_ATTEMPT, name_from
 from headway.node.file_answers import OUTPUTS, FileRequest
 from headway.site import Site
 
@@ -54,16 +54,25 @@ def run_files(site: Site) -> APIRouter:
         """What the program of one attempt wrote, from a byte on.
 
         The header Headway-From says which byte is the first. 204 where nothing more is there and,
-        with follow, nothing more will come; Headway-Next-Attempt says which attempt came after.
+        with follow, nothing more will come; Headway-Next-Attempt says which attempt came after, and
+        Headway-Missing why the log of this one cannot be read.
         """
         record = await _find(site, caller, run)
         number = attempt or record.attempt
         tail = LogTail(places, standings, site.clock, record.run_id, number)
-        first = await tail.more(start, follow=follow)
+        headers = {}
+        try:
+            first = await tail.more(start, follow=follow)
+        except (NodeSilent, OutputMissing, StoreFailed) as error:
+            if record.attempt == number:
+                raise
+            # What came after it can be read all the same.
+            first, headers = None, {MISSING: quote(str(error))}
         if first is None:
             standing = await standings.of(record.run_id)
-            later = {NEXT_ATTEMPT: str(number + 1)} if standing.attempt > number else {}
-            return Response(status_code=204, headers=later)
+            if standing.attempt > number:
+                headers[NEXT_ATTEMPT] = str(number + 1)
+            return Response(status_code=204, headers=headers)
         return StreamingResponse(
             tail.pieces(first, follow=follow),
             headers={FROM: str(first.start), "X-Content-Type-Options": "nosniff"},

@@ -83,6 +83,15 @@ def runs_of(site: Site, server: PrefectServer) -> APIRouter:
         sections = () if record is None else run_report(history_of(site, record))
         return [fields(section, "title", "columns", "rows") for section in sections]
 
+    @router.get("/runs/{run}/why")
+    def why_it_waits(caller: Watcher, run: str) -> dict[str, Any]:
+        """Why a run waits: what is scarce, who has it, who is ahead, and what would help.
+
+        Runs of other teams have no names here.
+        """
+        record = site.ledger.runs.find(run, team=seen_team(caller))
+        return why_view(site, record, sees=caller.sees)
+
     @router.get("/runs/{run}/standing")
     def standing(caller: Watcher, run: str) -> dict[str, Any]:
         """How one run stands, as somebody asks who follows it: little is read for it."""

@@ -20,6 +20,8 @@ FROM = "Headway-From"
 """Header of a piece of a log: the offset of its first byte."""
 NEXT_ATTEMPT = "Headway-Next-Attempt"
 """Header of an answer without a log: the attempt that came after."""
+MISSING = "Headway-Missing"
+"""Header of the same: why this attempt's log cannot be read, as it stands in an address."""
 REQUEST_LASTS_S = 120
 """So long a node takes a signed request; the clocks of two machines may differ by so much."""
 

@@ -16,10 +16,13 @@ from headway.errors import RuntimeFailure, SiteUnreachable
 from headway.ledger import Ledger
 from headway.model.job import TrainingJob
 from headway.model.lease import Demand, Lease
+from headway.model.number_range import NumberRange
 from headway.model.run import Exit, ExitKind, Measurement
 from headway.policy.audit import Kind
 from headway.prefect.client import ListedRun, PrefectServer
 from headway.runtime import secretfiles
+from headway.runtime.docker.containers import DockerRuntime
+from headway.runtime.docker.remap import Remap
 from headway.settings import Settings
 from headway.site import Site
 from headway.testing.clock import FakeClock
@@ -30,6 +33,7 @@ from tests.support.queued import enqueue
 
 RUN, OTHER = (f"00000000-0000-4000-8000-00000000000{at}" for at in (1, 2))
 LONG_AGO_S = 1_000_000_000
+NOWHERE = "tcp://127.0.0.1:9"
 
 
 class Prefect(PrefectServer):
@@ -172,3 +176,29 @@ def test_a_home_without_a_ledger_is_one_failed_check_and_the_others_go_on(tmp_pa
     assert {"GPUs", "disk", "worker of this node", "Prefect server"} <= found.keys()
     assert found["disk"].ok
     assert not (tmp_path / "none").exists()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root's site gives teams uids")
+def test_a_team_that_an_engine_with_remapped_users_cannot_have_is_named(tmp_path: Path) -> None:
+    # Nobody listens there: the engine was asked before how it maps users.
+    settings = Settings(home=tmp_path, node="here", runtime="docker", docker_host=NOWHERE)
+    site = Site(settings, SystemClock(), Ledger.open)
+
+    def teams(remap: Remap | None) -> doctor.Finding:
+        assert isinstance(site.runtime, DockerRuntime)
+        site.runtime.engine.__dict__["remap"] = remap
+        return {each.what: each for each in doctor.examine(site, Prefect({}))}["teams"]
+
+    site.user_of("vision")
+    assert teams(None) == ("teams", True, "1 with uids of their own")
+    small = NumberRange(231_072, 296_607)
+    found = teams(Remap(small, small))
+    assert not found.ok
+    assert "remaps users to 231072-296607, and outside are vision (2100000000-21000" in found.found
+    wide = NumberRange(1_000_000, 2_147_000_000)
+    assert teams(Remap(wide, wide)).ok
+    one_user = Site(settings.model_copy(update={"container_user": "1000:1000"}), SystemClock())
+    one_user.__dict__["ledger"] = site.ledger
+    said = {each.what: each for each in doctor.examine(one_user, Prefect({}))}["teams"]
+    assert said.found.startswith("programs of all teams are 1000:1000: each can read")
+    site.ledger.close()

@@ -101,17 +101,20 @@ def test_the_line_says_what_would_happen(three_nodes, tmp_path) -> None:
     assert said["predicted"]["runtime_s"] > 0
 
 
-def test_outputs_are_fetched_from_the_node_that_had_the_run(three_nodes, tmp_path) -> None:
+def test_log_and_outputs_come_from_the_node_that_had_the_run(three_nodes, tmp_path) -> None:
     head = three_nodes["head"]
     program = (
         "import os, pathlib; out = pathlib.Path(os.environ['HEADWAY_OUTPUTS'], 'deep');"
-        "out.mkdir(); (out / 'model.pt').write_bytes(b'weights'); (out / 'link').symlink_to('/etc')"
+        "out.mkdir(); (out / 'model.pt').write_bytes(b'weights');"
+        "(out / 'link').symlink_to('/etc'); print('written')"
     )
     path = tmp_path / "writer.json"
     job = sleeper() | {"name": "writer", "command": ["python", "-c", program]}
     path.write_text(json.dumps(job))
     run_id = head.json("submit", str(path), "--node", "left")["run_id"]
-    assert head.until(run_id, "Completed", "Failed")["node"] == "left"
+    view = head.until(run_id, "Completed", "Failed")
+    assert (view["state"], view["node"]) == ("Completed", "left"), view
+    assert head.run("logs", run_id).stdout == "written\n"
     listed = head.json("outputs", run_id)
     assert [each["path"] for each in listed["files"]] == ["deep/model.pt"]
     assert listed["left_out"] == 1

@@ -373,3 +373,37 @@ def test_more_than_the_disk_holds_is_not_begun(sites, client, tmp_path) -> None:
         file.truncate(1 << 43)
     with pytest.raises(InvalidInput, match="are free"):
         fetched(client, tmp_path / "here")
+
+
+def test_an_attempt_whose_node_has_gone_does_not_hide_the_next_one(sites, client) -> None:
+    left, head = sites["left"], sites["head"]
+    log_of(left).write_bytes(b"lost\n")
+    lease = left.ledger.leases.of_run(RUN)
+    assert lease is not None
+    left.ledger.runs.requeue(lease.fence, Exit(ExitKind.INFRASTRUCTURE, None, "its node"))
+    left.ledger.leases.release(lease.fence)
+    left.ledger.nodes.remove("left")
+    begin(head)
+    log_of(head, 2).write_bytes(b"second\n")
+    end(head)
+    said, log = b"".join(client.log(RUN, follow=True)).decode().splitlines()
+    assert "node left" in said
+    assert log == "second"
+
+
+def test_who_follows_a_log_waits_for_a_worker_that_is_started_anew(sites, client) -> None:
+    left = sites["left"]
+    log_of(left).write_bytes(b"first\n")
+    node = left.ledger.nodes.get("left")
+    assert node is not None
+    left.ledger.nodes.serves_files("left", left.worker_token, url="", certificate="")
+    pieces = client.log(RUN, follow=True)
+    again = threading.Timer(
+        1.5,
+        left.ledger.nodes.serves_files,
+        ("left", left.worker_token),
+        {"url": node.files_url, "certificate": node.files_certificate},
+    )
+    again.start()
+    assert next(pieces) == b"first\n"
+    pieces.close()

@@ -17,6 +17,7 @@ _LIVE = {
         "tests/faults/test_burst.py",
         "tests/faults/test_busy_site.py",
         "tests/browser/test_run_form.py",
+        "tests/browser/test_gateway_pages.py",
         "tests/integration/test_proxy.py",
         "tests/integration/test_foreign_runs.py",
         "tests/integration/test_unreadable_runs.py",

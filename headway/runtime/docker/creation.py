@@ -53,6 +53,20 @@ class Creation:
     def _read_only(self) -> bool:
         return self.policy.root_filesystem is RootFilesystem.READ_ONLY
 
+    @property
+    def _ids(self) -> tuple[int, int]:
+        """Uid and gid of its program on the host."""
+        # A uid alone would get group 0.
+        uid, gid = (self.spec.user or f"{os.geteuid()}:{os.getegid()}").split(":")
+        return int(uid), int(gid)
+
+    @property
+    def _user(self) -> str:
+        """The same as the container has it; raises `PolicyViolation` where it can have no such."""
+        remap = self.engine.remap
+        uid, gid = self._ids if remap is None else remap.inside(*self._ids)
+        return f"{uid}:{gid}"
+
     def run(self) -> None:
         """Create it, do not start it. Raises `ContainerExists`, `ImageMissing`."""
         spec = self.spec
@@ -65,7 +79,7 @@ class Creation:
             )
             for mount in spec.mounts
         ]
-        uid, gid = (int(part) for part in _user(spec).split(":"))
+        uid, gid = self._ids
         os.close(logfile.open_log(spec.log_path, (uid, gid) if os.geteuid() == 0 else None))
         log = Mount(LOG_TARGET, str(spec.log_path.resolve()), type="bind")
         image = have_image(self.engine, ImageReference.parse(spec.image))
@@ -148,7 +162,7 @@ class Creation:
                     [*(spec.wrapper if logged else ()), *spec.command],
                     entrypoint=list(_LOGGED) if logged else [],
                     name=spec.name,
-                    user=_user(spec),
+                    user=self._user,
                     environment=_environment(spec),
                     stop_signal="SIGTERM",
                     ports=list(published),
@@ -183,11 +197,6 @@ def _may_limit_layers(info: Mapping[str, Any]) -> bool:
     status = dict(pair for pair in info.get("DriverStatus") or () if len(pair) == 2)
     on_xfs = status.get("Backing Filesystem") == "xfs"
     return info.get("Driver") in {"btrfs", "zfs"} or (info.get("Driver") == "overlay2" and on_xfs)
-
-
-def _user(spec: ContainerSpec) -> str:
-    # A uid alone would get group 0.
-    return spec.user or f"{os.geteuid()}:{os.getegid()}"
 
 
 def _environment(spec: ContainerSpec) -> dict[str, str]:

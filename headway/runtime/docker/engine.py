@@ -12,6 +12,7 @@ from docker.errors import APIError, DockerException
 from docker.utils import kwargs_from_env
 
 from headway.errors import EngineUnreachable, RuntimeFailure, shown
+from headway.runtime.docker.remap import Remap, read_remap
 
 SOCKET = "unix://"
 _DEFAULT_ADDRESS = f"{SOCKET}/var/run/docker.sock"
@@ -49,6 +50,11 @@ class Engine:
         with asking("ask what it can do"):
             found: dict[str, Any] = self.api.info()
         return found
+
+    @cached_property
+    def remap(self) -> Remap | None:
+        """How it maps the users of containers to those of the host; None where it does not."""
+        return read_remap(self.info)
 
     def expected(self) -> bool:
         """Should an engine be there: is its socket, or was its address given?
