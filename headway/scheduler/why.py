@@ -178,6 +178,7 @@ def _anew(
         high_s=said.runtime_high_s if said else run.high_s,
         limit_s=run.limit_s,
         team=run.team,
+        user=run.user,
         priority=run.priority,
         nodes=run.nodes,
         node=run.node,
