@@ -16,7 +16,7 @@ from schemathesis import GenerationMode
 
 from headway.gateway.app import create_app
 from tests.support.api import bearer
-from tests.support.bad_specs import NoSecrets, small_site
+from tests.support.bad_specs import EmptyPrefect, small_site
 
 NOT_ASKED = {"/v1/health"}
 """It takes nothing."""
@@ -26,7 +26,7 @@ NOT_ASKED = {"/v1/health"}
 def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Any, Any]]:
     """The schema, and headers of several operators in turn, so that none asks too often."""
     with small_site(tmp_path_factory.mktemp("openapi")) as site:
-        app = create_app(site, NoSecrets())  # type: ignore[arg-type]
+        app = create_app(site, EmptyPrefect())  # type: ignore[arg-type]
         headers = [bearer(site) for _ in range(10)]
         schema = schemathesis.openapi.from_asgi("/v1/openapi.json", app, headers=headers[0])
         yield schema, itertools.cycle(headers)

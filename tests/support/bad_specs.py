@@ -14,13 +14,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NoReturn
 
 import httpx
 from pydantic import SecretStr
 
 from headway.clock import SystemClock
-from headway.errors import InvalidInput
+from headway.errors import InvalidInput, RunUnknown
 from headway.gateway.app import create_app
 from headway.ledger import Ledger
 from headway.model.job_text import read_job
@@ -146,8 +146,8 @@ def _of_this_site() -> Iterator[Spec]:
         yield Spec(text(*lines), field)
 
 
-class NoSecrets:
-    """A Prefect that takes every run and has no Secret block."""
+class EmptyPrefect:
+    """A Prefect that takes every run, and has none and no Secret block."""
 
     def __init__(self) -> None:
         self._ids = itertools.count()
@@ -160,6 +160,15 @@ class NoSecrets:
 
     def submit(self, _: object, *, name: str, **_more: object) -> Any:
         return SimpleNamespace(run_id=f"run-{next(self._ids)}", name=name)
+
+    def run(self, run_id: str) -> NoReturn:
+        raise RunUnknown(run_id)
+
+    def runs(self, *_: object, **_more: object) -> list[object]:
+        return []
+
+    def these(self, _: object) -> dict[str, object]:
+        return {}
 
 
 @contextmanager
@@ -183,7 +192,7 @@ def judged(site: Site, specs: Iterable[Spec]) -> list[Verdict]:
 
 
 async def _judged(site: Site, specs: Iterable[Spec]) -> list[Verdict]:
-    app = create_app(site, NoSecrets())  # type: ignore[arg-type]
+    app = create_app(site, EmptyPrefect())  # type: ignore[arg-type]
     transport = httpx.ASGITransport(app)
     found = []
     async with httpx.AsyncClient(transport=transport, base_url="http://gateway") as client:
