@@ -73,6 +73,7 @@ def sampler(kept: Kept) -> Sampler:
         ledger=SimpleNamespace(telemetry=kept),
         runtime=SimpleNamespace(containers=list),
         settings=SimpleNamespace(node="node-a"),
+        why_closed=str,
     )
     return Sampler(site, FakeHost())
 
