@@ -67,15 +67,6 @@ def runs_of(site: Site, server: PrefectServer) -> APIRouter:
             known["waiting"] = of_caller(known["waiting"], caller)
         return known
 
-    @router.get("/runs/{run}/why")
-    def why_it_waits(caller: Watcher, run: str) -> dict[str, Any]:
-        """Why a run waits: what is scarce, who has it, who is ahead, and what would help.
-
-        Runs of other teams have no names here.
-        """
-        record = site.ledger.runs.find(run, team=seen_team(caller))
-        return why_view(site, record, sees=caller.sees)
-
     @router.get("/runs/{run}/report")
     def report(caller: Watcher, run: str) -> list[dict[str, Any]]:
         """The sections that the run's page shows, for people: tables with a title."""
