@@ -5,7 +5,6 @@ import os
 import pwd
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -14,7 +13,7 @@ from headway.forecast import Forecaster
 from headway.model.access import Caller, Scope
 from headway.model.document import Document
 from headway.model.job import TrainingJob
-from headway.model.job_text import JobText, job_from_document, read_job
+from headway.model.job_text import JobText, job_from_document
 from headway.model.job_types import MIN_MEMORY_BYTES, OWNER
 from headway.model.lease import Demand
 from headway.model.node import Node
@@ -43,21 +42,6 @@ def os_user() -> str:
     except KeyError:
         name = ""
     return name if re.fullmatch(OWNER, name) else f"uid-{uid}"
-
-
-def read_for(site: Site, text: bytes, *, filename: str, overrides: Sequence[str] = ()) -> JobText:
-    """The job that *text* describes.
-
-    Raises:
-        InvalidInput: Something is wrong with it, or its image or a secret is not allowed here.
-    """
-    try:
-        read = read_job(text, filename=filename, overrides=overrides)
-    except InvalidInput as error:
-        raise _with_the_limit_here(error, site) from None
-    if not read.job.owner:
-        read = replace(read, job=read.job.model_copy(update={"owner": os_user()}))
-    return allowed_here(site, read)
 
 
 def job_for(site: Site, document: object) -> TrainingJob:

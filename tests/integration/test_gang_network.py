@@ -10,9 +10,10 @@ import pytest
 from flows.start_ranks import start_ranks
 from headway.clock import SystemClock
 from headway.errors import ImpossibleDemand, PolicyViolation
-from headway.gateway.submit import read_for, refuse_impossible
+from headway.gateway.submit import refuse_impossible
 from headway.model.container_policy import GangNetwork, NetworkMode
 from headway.model.job import Resources, TrainingJob
+from headway.model.job_text import read_job
 from headway.model.lease import Demand, Lease
 from headway.node.janitor import Janitor
 from headway.run.attempt import Attempt
@@ -120,7 +121,7 @@ def test_a_gang_without_a_network_is_refused_before_it_is_queued(site: Site) -> 
         b"name: gang\nimage: image:1\ncommand: [x]\n"
         b"resources:\n  nodes: 2\n  host_memory: 64MiB\n  cpus: 0.1\n"
     )
-    read = read_for(site, text, filename="job.yaml")
+    read = read_job(text, filename="job.yaml")
     with pytest.raises(ImpossibleDemand) as refused:
         refuse_impossible(site, read, pool="", queue="")
     assert str(refused.value).startswith("job.yaml:5 resources.nodes: got 2; this site has no net")

@@ -134,7 +134,6 @@ def _become_program(spec: dict[str, Any], env: dict[str, str], log: int, shim: i
     for number in (signal.SIGHUP, signal.SIGINT, signal.SIGPIPE, signal.SIGXFSZ):
         signal.signal(number, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_SETMASK, set())
-    os.umask(0o077)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     if spec["affinity"]:
         os.sched_setaffinity(0, spec["affinity"])
@@ -142,6 +141,7 @@ def _become_program(spec: dict[str, Any], env: dict[str, str], log: int, shim: i
         from headway.runtime.process.passage import make  # noqa: PLC0415 - rarely needed
 
         make(spec["passage"])
+    os.umask(0o077)  # behind the passage: its directories are for others to pass
     if spec["user"]:
         uid, gid = spec["user"]
         os.setgroups([])

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from headway.errors import InvalidInput
-from headway.gateway.submit import limit, os_user, read_for, refuse_missing
+from headway.gateway.submit import limit, os_user, refuse_missing, stamped
+from headway.model.access import Caller, Scope
 from headway.model.container_policy import ContainerPolicy
 from headway.model.job_text import read_job
 from headway.model.node import Capacity, Gpu, Node, Reserve
@@ -100,11 +101,19 @@ def test_a_secret_that_is_not_there_is_told_at_once(tmp_path: Path) -> None:
     assert (caught.value.field, caught.value.value) == ("secrets.T", "known")
 
 
-def test_who_submits_is_the_owner_unless_the_job_says_another(monkeypatch) -> None:
-    monkeypatch.setenv("USER", "somebody-else")
-    job = b"name: a\nimage: i\ncommand: [x]\n"
-    assert read_for(site(SMALL), job, filename="j").job.owner == os_user() != "somebody-else"
-    assert read_for(site(SMALL), job + b"owner: ada\n", filename="j").job.owner == "ada"
+def test_only_an_operator_hands_in_what_is_somebody_elses() -> None:
+    operator = Caller("root", "default", frozenset(Scope))
+    member = Caller("bob", "vision", frozenset({Scope.SUBMIT}))
+    own = {"owner": "bob", "team": "vision"}
+    for said in ({}, {"owner": ""}, {"team": "default"}, own):
+        assert stamped(said, member) == own
+    assert stamped({}, operator) == {"owner": "root", "team": "default"}
+    assert stamped({"owner": "ada", "team": "speech"}, operator) == {
+        "owner": "ada", "team": "speech"
+    }  # fmt: skip
+    for said in ({"owner": "ada"}, {"team": "speech"}):
+        with pytest.raises(InvalidInput, match="it comes from your token"):
+            stamped(said, member)
 
 
 @pytest.mark.parametrize(
