@@ -38,6 +38,7 @@ def test_what_compose_starts_is_a_site_with_a_node(postgresql: str, tmp_path: Pa
         "${SECRET}": "headway:shipped",
         "${NODE:-node-1}": "node-1",
         "${POOL:-gpu}": "gpu",
+        "${TRUSTED_NETWORKS:-127.0.0.0/8}": "127.0.0.0/8",
     }
     started: list[subprocess.Popen[bytes]] = []
     homes = {name: tmp_path / name for name in ("server", "node")}

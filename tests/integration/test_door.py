@@ -88,6 +88,7 @@ def test_a_member_needs_an_address_and_a_token_alone(
         typed(*words, *([str(job)] if words[0] in {"estimate", "submit"} else []))
     assert json.loads(typed("cancel", run_id, "--json"))["run_id"] == run_id
     process_site.until(run_id, "Cancelled")
-    acts = process_site.json("audit", "--actor", "ada")
-    assert [each["act"] for each in acts] == ["run.cancel", *["run.submit"] * 3]
+    acts = [each["act"] for each in process_site.json("audit", "--actor", "ada")]
+    # Newest first; another test of this site may have an ada, too.
+    assert acts[:4] == ["run.cancel", *["run.submit"] * 3]
     assert not [path for path in tmp_path.iterdir() if path != job]  # nothing was kept there

@@ -13,6 +13,7 @@ IN_PLACE = re.compile(r"\.write_(?:text|bytes)\(|\.replace\((?:path|self\._\w+)\
 MAY_WRITE_IN_PLACE = {
     "node/flowprocess.py",  # the kernel's file for a process's name
     "cli/estimate.py",  # where a person wants a document
+    "cli/usage.py",  # where a person wants a picture
 }
 
 
