@@ -30,7 +30,7 @@ def page(tmp_path: Path) -> Iterator["Page"]:  # noqa: F821 - Playwright is impo
             executable_path=shutil.which("chromium") or CHROMIUM, args=FLAGS
         )
         tab = browser.new_page(viewport={"width": 1400, "height": 1000})
-        tab.set_default_timeout(60_000)
+        tab.set_default_timeout(120_000)
         yield tab
         tab.screenshot(path=tmp_path / "last.png")
         browser.close()

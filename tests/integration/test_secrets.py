@@ -23,7 +23,7 @@ from headway.runtime.port import RuntimeKind
 from headway.settings import Settings
 from headway.site import POLICY, Site
 from headway.this_node import adopt, join_site
-from tests.support.site import LiveSite
+from tests.support.site import LiveSite, wait_for
 
 RUN = "00000000-0000-4000-8000-000000000005"
 VALUE = "kei-ge/heim 42+"
@@ -136,10 +136,13 @@ def test_what_a_killed_flow_left_is_removed(site: Site) -> None:
     (container,) = site.runtime.containers()
     site.runtime.wait(container.name, 20)
     janitor = Janitor(site)
-    janitor.round(janitor.unsettled(), {}, frozenset())
-    janitor.wait_for_stops()
-    folders = list(site.settings.secrets_dir.iterdir())
-    assert not folders
+
+    def is_gone() -> bool:
+        janitor.round(janitor.unsettled(), {}, frozenset())
+        janitor.wait_for_stops()
+        return not list(site.settings.secrets_dir.iterdir())
+
+    wait_for(is_gone, lambda: str(list(site.settings.secrets_dir.iterdir())))
     assert site.runtime.containers() == []
     log = site.settings.runs_dir / RUN / "log/attempt-1.log"
     stars = "*" * len(VALUE)

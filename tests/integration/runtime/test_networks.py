@@ -42,7 +42,7 @@ OF_A_TEAM = "gangs-of-speech"
 TRY = """\
 try() {{
   said=/tmp/$1-$2; n=0
-  while nc -w 3 $1 $2 </dev/null >$said 2>&1
+  while nc -w 6 $1 $2 </dev/null >$said 2>&1
     grep -q 'refused\\|reset' $said && [ $n -lt 20 ]; do n=$((n + 1)); sleep 0.1; done
   grep -q hello $said && echo $1:$2
 }}
