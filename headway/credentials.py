@@ -14,6 +14,7 @@ import httpx
 
 from headway.durable import replace_file
 from headway.errors import InvalidInput, NoCredentials, shown
+from headway.pinning import is_protected
 from headway.settings import Settings
 
 URL = "HEADWAY_URL"
@@ -81,7 +82,8 @@ def checked_url(field: str, url: str) -> str:
     """*url*, the address of a gateway, without a slash at its end.
 
     Raises:
-        InvalidInput: It is no address; *field* is where it was given.
+        InvalidInput: It is no address, or a token sent there could be read on the way; *field* is
+            where it was given.
     """
     try:
         address, why = httpx.URL(url), ""
@@ -91,6 +93,9 @@ def checked_url(field: str, url: str) -> str:
         raise InvalidInput(
             field, url, f"give an address such as https://gpus.example.org:4280{why}"
         )
+    if not is_protected(url):
+        allowed = "your token would cross the network unprotected, so nothing was asked: give https"
+        raise InvalidInput(field, url, f"{allowed}://…, which the operator's gateway must speak")
     return url.rstrip("/")
 
 

@@ -68,3 +68,13 @@ def test_a_file_that_is_none_of_ours_is_said_to_be(settings, environ, content):
 def test_what_is_no_address_is_refused(settings, environ, url):
     with pytest.raises(InvalidInput, match="HEADWAY_URL"):
         find_address(settings, environ | {"HEADWAY_URL": url, "HEADWAY_TOKEN": "hwt_x"})
+
+
+@pytest.mark.parametrize(
+    "url", ["http://192.0.2.1:4280", "http://gpus.example.org", "http://[::2]"]
+)
+def test_no_token_goes_where_it_could_be_read_on_the_way(settings, environ, url):
+    with pytest.raises(InvalidInput, match="give https") as caught:
+        find_address(settings, environ | {"HEADWAY_URL": url, "HEADWAY_TOKEN": "hwt_named"})
+    assert caught.value.field == "HEADWAY_URL"
+    assert "hwt_named" not in str(caught.value)
