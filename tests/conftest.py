@@ -90,6 +90,7 @@ def docker_engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         pytest.skip(reason)
     with dockerd.engine(), whitelist.watched(None, tmp_path_factory.getbasetemp()):
         yield
+        _SITES.close()  # the containers of a site end while there is an engine
 
 
 @pytest.fixture(scope="session")

@@ -9,6 +9,7 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.support.api import MEMBER, bearer, gateway_of
+from tests.support.browser import arrive
 from tests.support.site import LiveSite, sleeper
 
 pytestmark = pytest.mark.browser
@@ -31,10 +32,10 @@ def door(process_site: LiveSite) -> Iterator[tuple[str, str]]:
 
 def log_in(page, url: str, token: str) -> None:
     page.goto(f"{url}/deployments")
-    page.wait_for_url(re.compile("/v1/login"))
+    arrive(page, "/v1/login")
     page.get_by_label("Your token").fill(token)
     page.get_by_role("button", name="Log in").click()
-    page.wait_for_url(re.compile("/dashboard"), timeout=90_000)
+    arrive(page, "/dashboard")
 
 
 def test_a_member_starts_a_run_by_the_form_and_watches_its_own_alone(

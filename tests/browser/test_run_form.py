@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import expect
 
+from tests.support.browser import arrive
 from tests.support.site import LiveSite, wait_for
 
 pytestmark = pytest.mark.browser
@@ -17,14 +18,14 @@ def sign_in(page, site: LiveSite) -> None:
     asked = page.locator("input[type=password]")
     asked.fill(site.auth())
     asked.press("Enter")
-    page.wait_for_url(re.compile("/dashboard"))
+    arrive(page, "/dashboard")
     page.get_by_text("Flow Runs", exact=True).first.wait_for()
 
 
 def test_the_page_shows_nothing_before_the_login(page, process_site: LiveSite) -> None:
     for ui in ("", "/v2"):
         page.goto(f"{process_site.url}{ui}/runs")
-        page.wait_for_url(re.compile("login"))
+        arrive(page, "login")
         wrong = page.locator("input[type=password]")
         wrong.fill("headway:wrong")
         with page.expect_response(lambda answer: answer.status == 401):
