@@ -4,6 +4,7 @@ from pathlib import Path
 
 import click
 
+from headway.cli.inputs import open_client
 from headway.cli.output import as_json, print_json, print_table, say
 
 
@@ -28,12 +29,9 @@ def usage(
     machine: bool,
 ) -> None:
     """What teams and users held in a month: hours, cost, and what of it was not used."""
-    from headway.client import Client
-    from headway.credentials import find_address
-    from headway.settings import read_settings
     from headway.views.usage_document import HEADINGS, usage_cells, usage_csv
 
-    with Client(find_address(read_settings())) as client:
+    with open_client() as client:
         found = client.usage(team=team, user=user, month=month)
     rows = found["rows"]
     if picture is not None:

@@ -9,14 +9,10 @@ from urllib.parse import quote, urlsplit
 
 import httpx
 import pytest
-from pydantic import SecretStr
 
-from headway.clock import SystemClock
-from headway.ledger import Ledger
 from headway.model.access import token_digest
-from headway.settings import Settings
 from headway.site import Site
-from tests.support.api import MEMBER, bearer, serving
+from tests.support.api import MEMBER, bearer, serving, site_in
 
 JOB = {"name": "digits", "image": "python:3.11", "command": ["python", "train.py"]}
 SQL = (
@@ -28,10 +24,7 @@ SQL = (
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     folder = tmp_path_factory.mktemp("attacks")
-    url = SecretStr(f"sqlite:///{folder / 'ledger.db'}")
-    made = Site(
-        Settings(home=folder, ledger_url=url, runtime="process"), SystemClock(), Ledger.open
-    )
+    made = site_in(folder)
     made.ledger.runs.enqueue(
         "r1", JOB, name="canary", owner="eve", team="speech", pool="gpu", priority=0,
         submitted_at=datetime(2026, 1, 1, tzinfo=UTC),

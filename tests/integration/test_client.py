@@ -5,10 +5,8 @@ from datetime import UTC, datetime
 
 import httpx
 import pytest
-from pydantic import SecretStr
 
 from headway.client import Client
-from headway.clock import SystemClock
 from headway.credentials import Address
 from headway.errors import (
     GatewayRefused,
@@ -18,14 +16,12 @@ from headway.errors import (
     RunUnknown,
 )
 from headway.gateway.tokens import issue
-from headway.ledger import Ledger
 from headway.model.access import Scope
 from headway.model.node import Capacity, Node
-from headway.settings import Settings
 from headway.site import Site
 from headway.testing.clock import FakeClock
 from headway.units import GIB
-from tests.support.api import MEMBER, serving
+from tests.support.api import MEMBER, serving, site_in
 
 JOB = {"name": "digits", "image": "python:3.11", "command": ["python", "train.py"]}
 Answer = Callable[[httpx.Request], httpx.Response]
@@ -34,10 +30,7 @@ Answer = Callable[[httpx.Request], httpx.Response]
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     folder = tmp_path_factory.mktemp("client")
-    url = SecretStr(f"sqlite:///{folder / 'ledger.db'}")
-    made = Site(
-        Settings(home=folder, ledger_url=url, runtime="process"), SystemClock(), Ledger.open
-    )
+    made = site_in(folder)
     node = Node("node-a", "gpu", Capacity(8.0, 64 * GIB))
     made.ledger.nodes.register(node, boot_id="boot", worker_token="worker")
     made.ledger.runs.enqueue(

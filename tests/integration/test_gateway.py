@@ -10,22 +10,18 @@ import httpx
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from pydantic import SecretStr
 
-from headway.clock import SystemClock
 from headway.errors import InvalidInput, RunUnknown
 from headway.gateway.app import HEALTH, create_app
 from headway.gateway.door import Allowed
 from headway.gateway.local_token import have_local_token
-from headway.ledger import Ledger
 from headway.model.access import Scope
 from headway.model.lease import Demand
 from headway.model.node import Capacity, Node
 from headway.prefect.client import ListedRun
-from headway.settings import Settings
 from headway.site import Site
 from headway.units import GIB
-from tests.support.api import MEMBER, bearer, serving
+from tests.support.api import MEMBER, bearer, serving, site_in
 
 JOB = {"name": "digits", "image": "python:3.11", "command": ["python", "train.py"]}
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -78,10 +74,7 @@ class FakePrefect:
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     folder = tmp_path_factory.mktemp("gateway")
-    url = SecretStr(f"sqlite:///{folder / 'ledger.db'}")
-    made = Site(
-        Settings(home=folder, ledger_url=url, runtime="process"), SystemClock(), Ledger.open
-    )
+    made = site_in(folder)
     node = Node("node-a", "gpu", Capacity(8.0, 64 * GIB))
     made.ledger.nodes.register(node, boot_id="boot", worker_token="worker")
     for run_id, owner, team in ((OURS, "ada", "vision"), (THEIRS, "eve", "speech")):

@@ -5,10 +5,12 @@ import threading
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
 import uvicorn
+from pydantic import SecretStr
 
 from headway.clock import SystemClock
 from headway.gateway.app import create_app
@@ -35,6 +37,13 @@ def bearer(
         site.ledger, user=user, team=team, scopes=set(scopes), lifetime_s=3600.0, actor="tests"
     )
     return {"Authorization": f"Bearer {token}"}
+
+
+def site_in(folder: Path) -> Site:
+    """A site whose home and new ledger are in *folder*; nothing of it runs."""
+    url = SecretStr(f"sqlite:///{folder / 'ledger.db'}")
+    settings = Settings(home=folder, ledger_url=url, runtime="process")
+    return Site(settings, SystemClock(), Ledger.open)
 
 
 @contextmanager
