@@ -8,25 +8,20 @@ import re
 from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from pathlib import Path
 
 from cryptography import x509
-from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
-from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from headway import pinning
-from headway.durable import replace_file
 from headway.errors import InvalidInput
+from headway.node.certificate import CertificateFiles, keep_self_signed
 from headway.settings import Settings
 
-_LASTS = timedelta(days=3650)
 _NAME = re.compile(r"[A-Za-z0-9-]{1,63}(?:\.[A-Za-z0-9-]{1,63})*")
 _MOST_CHARACTERS = 253
-_CLOCKS_DIFFER = timedelta(days=1)
-"""A client's clock may be behind the site's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,28 +93,17 @@ def make_certificate(settings: Settings, names: Sequence[str], now: datetime) ->
         raise InvalidInput("name", "nothing", allowed)
     general = [_general(each) for each in names]
     key = ec.generate_private_key(ec.SECP256R1())
-    common = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, names[0][:64])])
-    made = (
-        x509.CertificateBuilder()
-        .subject_name(common)
-        .issuer_name(common)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - _CLOCKS_DIFFER)
-        .not_valid_after(now + _LASTS)
-        .add_extension(x509.SubjectAlternativeName(general), False)
-        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
-        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), False)
-        .add_extension(
-            x509.AuthorityKeyIdentifier.from_issuer_public_key(key.public_key()), critical=False
-        )
-        .sign(key, hashes.SHA256())
-    )
+    public = key.public_key()
     settings.home.mkdir(parents=True, exist_ok=True, mode=0o700)
-    secret = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-    replace_file(settings.home / "gateway.key", secret)
-    replace_file(settings.home / "gateway.pem", made.public_bytes(Encoding.PEM))
+    files = CertificateFiles(settings.home / "gateway.pem", settings.home / "gateway.key")
+    extensions: list[tuple[x509.ExtensionType, bool]] = [
+        (x509.SubjectAlternativeName(general), False),
+        (x509.BasicConstraints(ca=False, path_length=None), True),
+        (x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), False),
+        (x509.SubjectKeyIdentifier.from_public_key(public), False),
+        (x509.AuthorityKeyIdentifier.from_issuer_public_key(public), False),
+    ]
+    keep_self_signed(files, key, names[0][:64], now, extensions)
     found = site_certificate(settings)
     if found is None:
         raise RuntimeError("the certificate that was just written is not there")

@@ -1,12 +1,14 @@
-"""A certificate that a node makes for itself; the ledger says which one is its own."""
+"""Certificates that sign themselves: a node's own, which the ledger names, and the gateway's."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 
 from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from cryptography.x509.oid import NameOID
 
 from headway.clock import Clock
@@ -14,6 +16,7 @@ from headway.durable import replace_file
 
 _LASTS = timedelta(days=3650)
 _CLOCKS_DIFFER = timedelta(days=1)
+"""A client's clock may be behind the site's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,25 +29,39 @@ class CertificateFiles:
 
 def own_certificate(folder: Path, clock: Clock) -> CertificateFiles:
     """Make a new certificate with its key in *folder*; only this very one is to be trusted."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "headway node")])
-    now = clock.now()
-    made = (
+    files = CertificateFiles(folder / "files.crt", folder / "files.key")
+    keep_self_signed(files, ec.generate_private_key(ec.SECP256R1()), "headway node", clock.now())
+    return files
+
+
+def keep_self_signed(
+    files: CertificateFiles,
+    key: ec.EllipticCurvePrivateKey,
+    name: str,
+    now: datetime,
+    extensions: Sequence[tuple[x509.ExtensionType, bool]] = (),
+) -> None:
+    """Write a certificate that *key* has signed for itself, and the key, the key first.
+
+    Args:
+        files: Where.
+        key: New.
+        name: Its common name.
+        now: It holds from a day before, as clocks differ, for ten years.
+        extensions: Each with whether it is critical.
+    """
+    common = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+    builder = (
         x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
+        .subject_name(common)
+        .issuer_name(common)
         .public_key(key.public_key())
         .serial_number(x509.random_serial_number())
         .not_valid_before(now - _CLOCKS_DIFFER)
         .not_valid_after(now + _LASTS)
-        .sign(key, hashes.SHA256())
     )
-    files = CertificateFiles(folder / "files.crt", folder / "files.key")
-    pem = key.private_bytes(
-        serialization.Encoding.PEM,
-        serialization.PrivateFormat.PKCS8,
-        serialization.NoEncryption(),
-    )
-    replace_file(files.key, pem)
-    replace_file(files.certificate, made.public_bytes(serialization.Encoding.PEM))
-    return files
+    for extension, critical in extensions:
+        builder = builder.add_extension(extension, critical)
+    made = builder.sign(key, hashes.SHA256())
+    replace_file(files.key, key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+    replace_file(files.certificate, made.public_bytes(Encoding.PEM))
