@@ -8,7 +8,6 @@ What a call returns is described in docs/json.md.
 """
 
 import re
-import ssl
 from base64 import b64decode
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -33,7 +32,7 @@ from headway.errors import (
 )
 from headway.model.run_file import FROM, MISSING, NEXT_ATTEMPT
 from headway.model.strict_json import write_strict
-from headway.pinning import refused_certificate
+from headway.pinning import refused_certificate, trust
 from headway.waits import waiting_for
 
 Json = dict[str, Any]
@@ -65,7 +64,7 @@ class Client:
             base_url=f"{address.url}/v1",
             headers={"Authorization": f"Bearer {address.token}"},
             timeout=_TIMEOUT_S,
-            verify=_trusted(address),
+            verify=trust(address.url, address.certificate),
             transport=transport,
             trust_env=False,  # a proxy meant for the internet must not see the token
         )
@@ -443,14 +442,6 @@ def _read(answer: httpx.Response, url: str) -> Any:
 def _pause_s(answer: httpx.Response) -> float:
     told = answer.headers.get("Retry-After", "")
     return min(float(told), _LONGEST_PAUSE_S) if told.isdigit() else 1.0
-
-
-def _trusted(address: Address) -> ssl.SSLContext | bool:
-    if not address.url.startswith("https:"):
-        return False  # there is nothing to check, and to read all certificates takes a while
-    if address.certificate is None:
-        return True
-    return ssl.create_default_context(cadata=address.certificate)
 
 
 def _part(name: str) -> str:
