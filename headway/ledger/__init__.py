@@ -7,11 +7,11 @@ from headway.errors import LedgerError, LedgerMissing
 from headway.ledger.access_tokens import AccessTokens
 from headway.ledger.arrays import Arrays
 from headway.ledger.attempts import Attempts
-from headway.ledger.audit import Audit
 from headway.ledger.audit_log import AuditLog
 from headway.ledger.columns import now
 from headway.ledger.database import Database, is_absent, open_engine, shown
 from headway.ledger.flow_starts import FlowStarts
+from headway.ledger.inspection import Inspection
 from headway.ledger.leases import Leases
 from headway.ledger.nodes import Nodes, SiteSettings
 from headway.ledger.pools import Pools
@@ -42,7 +42,7 @@ class Ledger:
         self.steps = Steps(database)
         self.attempts = Attempts(database)
         self.arrays = Arrays(database)
-        self.audit = Audit(database)
+        self.inspection = Inspection(database)
         self.flow_starts = FlowStarts(database)
         self.leases = Leases(database)
         self.renewals = Renewals(database)

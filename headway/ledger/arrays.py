@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Any
 from uuid import uuid4
 
@@ -49,6 +50,7 @@ class Arrays(Repository):
         pool: str,
         queue: str,
         key: str | None,
+        submitted_at: datetime,
     ) -> ArrayRecord:
         """Keep an array. Idempotent: a known *key* gives back the array that it was given for."""
         row = ArrayRow(
@@ -63,9 +65,9 @@ class Arrays(Repository):
             parameters=array.document(),
             size=array.size,
             at_most=array.at_most,
+            submitted_at=submitted_at,
         )
         with self._database.transaction() as session:
-            row.submitted_at = now(session)
             dialect = session.connection().dialect.name
             insert = postgresql.insert if dialect == "postgresql" else sqlite.insert
             values = insert(ArrayRow).values(row.model_dump()).on_conflict_do_nothing()
@@ -202,13 +204,13 @@ _COUNTED = {
 }
 
 
-def _counted_as(state: RunState, exit_kind: ExitKind | None) -> str:
+def _counted_as(state: str, exit_kind: str | None) -> str:
     """The field of `MemberCounts` for such a run."""
-    if state is not RunState.ENDED:
-        return _COUNTED[state]
-    if exit_kind is ExitKind.CANCELLED:
+    if state != RunState.ENDED:
+        return _COUNTED[RunState(state)]
+    if exit_kind == ExitKind.CANCELLED:
         return "cancelled"
-    return "ended_well" if exit_kind is ExitKind.OK else "failed"
+    return "ended_well" if exit_kind == ExitKind.OK else "failed"
 
 
 def _row(session: Session, array_id: str, *, lock: bool = False) -> ArrayRow:

@@ -47,7 +47,7 @@ class Array:
         if self.rows:
             return dict(self.rows[index - 1])
         left, found = index - 1, {}
-        for name, values in reversed(self.grid.items()):
+        for name, values in reversed(list(self.grid.items())):
             left, at = divmod(left, len(values))
             found[name] = values[at]
         return dict(reversed(found.items()))
