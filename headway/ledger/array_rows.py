@@ -5,8 +5,9 @@ from sqlmodel import Session, col, select
 
 from headway.ledger.array_tables import ArrayRow
 from headway.ledger.tables import RunRow
-from headway.model.lease import Resource, Wait
+from headway.model.lease import Wait
 from headway.model.run import GRANTED
+from headway.policy.arrays import full_wait
 
 
 def array_is_full(session: Session, run: RunRow) -> Wait | None:
@@ -23,10 +24,4 @@ def array_is_full(session: Session, run: RunRow) -> Wait | None:
     query = select(func.count()).where(
         RunRow.array_id == run.array_id, col(RunRow.state).in_(GRANTED)
     )
-    running = session.exec(query).one()
-    return full_wait(running, array.at_most) if running >= array.at_most else None
-
-
-def full_wait(running: int, at_most: int) -> Wait:
-    """The wait of a member whose array runs as many as it may."""
-    return Wait(Resource.TURN, f"its array runs {at_most} at a time, and {running} of it run")
+    return full_wait(session.exec(query).one(), array.at_most)

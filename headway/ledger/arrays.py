@@ -110,9 +110,14 @@ class Arrays(Repository):
                 raise RunUnknown(text)
             return record(ArrayRecord, row)
 
-    def all(self, *, limit: int | None = None, team: str | None = None) -> list[ArrayRecord]:
-        """Arrays, newest first; only those of *team* where one is given."""
-        return self._found(_of_team(team).order_by(_NEWEST).limit(limit))
+    def all(
+        self, *, limit: int | None = None, team: str | None = None, owner: str | None = None
+    ) -> list[ArrayRecord]:
+        """Arrays, newest first; only those of *team* and *owner* where they are given."""
+        query = _of_team(team)
+        if owner is not None:
+            query = query.where(ArrayRow.owner == owner)
+        return self._found(query.order_by(_NEWEST).limit(limit))
 
     def of(self, array_ids: Sequence[str]) -> dict[str, ArrayRecord]:
         """These arrays by their ids."""
@@ -174,6 +179,14 @@ class Arrays(Repository):
         query = _members(array_id).where(col(RunRow.state).in_(states)).order_by("array_index")
         with self._database.reading() as session:
             return [run_record(row) for row in session.exec(query)]
+
+    def lasted_s(self, array_id: str, limit: int) -> list[float]:
+        """How long the newest *limit* of its members ran that ended well."""
+        query = _members(array_id).where(RunRow.exit_kind == ExitKind.OK)
+        newest = query.order_by(col(RunRow.ended_at).desc()).limit(limit)
+        with self._database.reading() as session:
+            measured = [row.measurement for row in session.exec(newest)]
+        return [each.runtime_s for each in measured if each and each.runtime_s]
 
     def counts(self, array_ids: Sequence[str]) -> dict[str, MemberCounts]:
         """How many members of each array are in which state."""

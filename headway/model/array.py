@@ -25,6 +25,7 @@ _GIVE = "give parameters, each with its values, such as lr: [0.1, 0.01], or a li
 _GIVE_VALUES = "give values, such as [0.1, 0.01], or a range of whole numbers, such as 1..5"
 _AT_MOST = whole(1, MAX_MEMBERS)
 PREFIX = "HEADWAY_ARRAY_"
+FILE_VARIABLE = f"{PREFIX}FILE"
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +102,23 @@ def member_job(job: Mapping[str, Any], parameters: Mapping[str, Value]) -> dict[
 def member_name(name: str, index: int) -> str:
     """Name of a member of the array called *name*; no longer than a name may be."""
     return f"{name[:57]}-{index}"
+
+
+_KEY = re.compile(r"headway-array:([0-9a-f-]{36}):([0-9]{1,9})")
+
+
+def member_key(array_id: str, index: int) -> str:
+    """The key under which the run of a member is made: twice with one key gives one run.
+
+    The gateway puts a team in front of the keys of users, so that none of theirs looks so.
+    """
+    return f"headway-array:{array_id}:{index}"
+
+
+def member_of(key: str | None) -> tuple[str, int] | None:
+    """Array and index of the member whose run was made under *key*; None for any other run."""
+    found = _KEY.fullmatch(key or "")
+    return None if found is None else (found[1], int(found[2]))
 
 
 def take_array(document: Document) -> Array | None:
