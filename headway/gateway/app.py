@@ -9,6 +9,7 @@ from fastapi.middleware.trustedhost import TrustedHostMiddleware
 from headway.errors import HeadwayError
 from headway.gateway.actions import actions
 from headway.gateway.api import reads
+from headway.gateway.arrays import arrays_of
 from headway.gateway.bodies import StrictBodies
 from headway.gateway.door import Door
 from headway.gateway.pages import LOGIN, pages
@@ -60,6 +61,7 @@ def create_app(
     app.include_router(run_files(site), prefix=PREFIX)
     app.include_router(usages(site), prefix=PREFIX)
     app.include_router(actions(site, server), prefix=PREFIX)
+    app.include_router(arrays_of(site, server), prefix=PREFIX)
     app.include_router(prefects_api(site, server))
 
     @app.get(HEALTH)

@@ -5,6 +5,7 @@ from typing import Self
 
 from headway.errors import LedgerError, LedgerMissing
 from headway.ledger.access_tokens import AccessTokens
+from headway.ledger.arrays import Arrays
 from headway.ledger.attempts import Attempts
 from headway.ledger.audit_log import AuditLog
 from headway.ledger.columns import now
@@ -40,6 +41,7 @@ class Ledger:
         self.runs = Runs(database)
         self.steps = Steps(database)
         self.attempts = Attempts(database)
+        self.arrays = Arrays(database)
         self.inspection = Inspection(database)
         self.flow_starts = FlowStarts(database)
         self.leases = Leases(database)
