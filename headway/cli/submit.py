@@ -62,10 +62,10 @@ def submit(
 
 
 def _watch(client: "Client", run_id: str, *, machine: bool) -> int:
-    from headway.clock import SystemClock
-    from headway.views.watch import watch_run
-
     try:
+        from headway.clock import SystemClock
+        from headway.views.watch import watch_run
+
         return watch_run(client, run_id, SystemClock(), machine=machine)
     except KeyboardInterrupt:
         short = run_id[:8]
