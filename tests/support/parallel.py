@@ -30,7 +30,11 @@ _LIVE = {
         "tests/integration/test_supervisor.py",
         "tests/integration/test_invariants.py",
     ),
-    "several nodes": ("tests/integration/test_nodes.py", "tests/integration/test_gang.py"),
+    "several nodes": (
+        "tests/integration/test_nodes.py",
+        "tests/integration/test_gang.py",
+        "tests/integration/test_live_store.py",  # takes a node away
+    ),
     "gpus": ("tests/integration/test_gpus.py", "tests/integration/test_profile.py"),
 }
 """Files that share a site, by its name."""
