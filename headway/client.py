@@ -14,12 +14,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from http import HTTPStatus
+from pathlib import Path
 from typing import Any, Self
 from urllib.parse import quote, unquote
 
 import httpx
 
 from headway.clock import Clock, SystemClock
+from headway.code.folder import Sent, pack
 from headway.credentials import Address
 from headway.errors import (
     CertificateRefused,
@@ -31,6 +33,8 @@ from headway.errors import (
     RunUnknown,
     shown,
 )
+from headway.model.code import CodeManifest
+from headway.model.code_frames import joined
 from headway.model.run_file import FROM, MISSING, NEXT_ATTEMPT
 from headway.model.strict_json import write_strict
 from headway.pinning import refused_certificate
@@ -139,13 +143,58 @@ class Client:
         """Hand in *job*, which has the fields of a job file.
 
         Args:
-            job: Its owner and team are those of the token.
+            job: Its owner and team are those of the token. The folder of its `workdir` is sent.
             key: Submitting twice with one key gives one run.
             pool: Work pool, where the site has several.
             queue: Work queue, or a node to run on.
         """
-        body = {"job": dict(job), "key": key, "pool": pool, "queue": queue}
+        body = {"job": self.with_code(job), "key": key, "pool": pool, "queue": queue}
         return self._placed(self._object("POST", "/runs", body))
+
+    def send_code(self, folder: Path, *, team: str = "", sent: Sent | None = None) -> str:
+        """Send what of *folder* travels and is not at the gateway yet; its id, for `code` of a job.
+
+        Args:
+            folder: With the files that git tracks or its ignore files let through.
+            team: Whose it is to be; the token's own if empty.
+            sent: Is told how many bytes have been sent, and of how many.
+        """
+        packed = pack(folder)
+        missing = self._missing_code(packed.manifest, team)
+        total = sum(packed.manifest.chunks.get(each, 0) for each in missing)
+        done = 0
+        for body in joined(packed.chunks(missing)):
+            self._upload("/code/chunks", body, team)
+            done += len(body)
+            if sent is not None:
+                sent(min(done, total), total)
+        if missing and (left := self._missing_code(packed.manifest, team)):
+            cause = f"{len(left)} parts of {packed.folder} did not arrive"
+            raise GatewayUnreachable(self.url, cause)
+        return packed.manifest.code_id
+
+    def _missing_code(self, manifest: CodeManifest, team: str) -> set[str]:
+        return set(self._upload("/code", manifest.text, team)["missing"])
+
+    def _upload(self, path: str, body: bytes, team: str) -> Json:
+        headers = {"Content-Type": "application/octet-stream"}
+        request = self._client.build_request(
+            "POST", path, content=body, params={"team": team}, headers=headers
+        )
+        found = _read(self._answer(request), self.url)
+        if not isinstance(found, dict):
+            raise GatewayUnreachable(self.url, "what answers there is no gateway")
+        return found
+
+    def with_code(self, job: Mapping[str, Any], *, sent: Sent | None = None) -> Json:
+        """*job* with the folder of its `workdir` sent, where it names one; as for `send_code`."""
+        workdir = job.get("workdir")
+        if not workdir:
+            return dict(job)
+        team = str(job.get("team") or "")
+        team = "" if team == "default" else team  # what a form fills in names nobody
+        code = self.send_code(Path(str(workdir)), team=team, sent=sent)
+        return {**job, "workdir": "", "code": code}
 
     def rehearse(
         self, job: Mapping[str, Any], *, pool: str | None = None, queue: str | None = None

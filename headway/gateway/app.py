@@ -10,6 +10,7 @@ from headway.errors import HeadwayError
 from headway.gateway.actions import actions
 from headway.gateway.api import reads
 from headway.gateway.bodies import StrictBodies
+from headway.gateway.code import CODE_PATHS, code_of
 from headway.gateway.door import Door
 from headway.gateway.pages import LOGIN, pages
 from headway.gateway.proxy import prefects_api
@@ -43,7 +44,7 @@ def create_app(
         openapi_url=f"{PREFIX}/openapi.json",
     )
     # What is added last is asked first.
-    app.add_middleware(StrictBodies, forms=frozenset({LOGIN}))
+    app.add_middleware(StrictBodies, forms=frozenset({LOGIN}), raw=CODE_PATHS)
     app.add_middleware(
         Door,
         ledger=lambda: site.ledger,
@@ -59,6 +60,7 @@ def create_app(
     app.include_router(run_files(site), prefix=PREFIX)
     app.include_router(usages(site), prefix=PREFIX)
     app.include_router(actions(site, server), prefix=PREFIX)
+    app.include_router(code_of(site), prefix=PREFIX)
     app.include_router(prefects_api(site, server))
 
     @app.get(HEALTH)

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from headway.errors import InvalidInput
 from headway.model.lease import Lease
+from headway.run.code import working_copy
 from headway.run.here import CHECKPOINT_FOLDER, NodeAttempt
 from headway.run.profiling import wrapping
 from headway.runtime import secretfiles
@@ -11,7 +12,7 @@ from headway.runtime.port import BindMount, ContainerSpec
 from headway.runtime.redact import LEAST_CHARACTERS, MOST_CHARACTERS
 from headway.site import as_ids
 
-DATA, OUTPUTS, CHECKPOINT = "/data", "/outputs", "/checkpoint"
+DATA, OUTPUTS, CHECKPOINT, WORK = "/data", "/outputs", "/checkpoint", "/work"
 _WHO = {"USER": "headway", "LOGNAME": "headway"}
 """The uid of a team has no name in the image, and who asks for one, as torch does, would fail."""
 
@@ -28,6 +29,8 @@ def container_spec(attempt: NodeAttempt, lease: Lease) -> ContainerSpec:
     if attempt.dataset is not None:
         path = attempt.dataset.path
         mounts["HEADWAY_DATA"] = BindMount(path, f"{DATA}/{path.name}")
+    copy = working_copy(attempt)
+    work = None if copy is None else BindMount(copy, WORK, read_only=False)
     path_in = site.runtime.path_in_container
     secrets = BindMount(attempt.secrets, secretfiles.TARGET)
     profiling = wrapping(site, job, attempt.number, mounts["HEADWAY_OUTPUTS"])
@@ -46,7 +49,13 @@ def container_spec(attempt: NodeAttempt, lease: Lease) -> ContainerSpec:
             "HEADWAY_RUN_ID": attempt.run_id,
             "HEADWAY_ATTEMPT": str(attempt.number),
         },
-        mounts=(*mounts.values(), *profiling.mounts, *((secrets,) if job.secrets else ())),
+        mounts=(
+            *mounts.values(),
+            *profiling.mounts,
+            *((secrets,) if job.secrets else ()),
+            *((work,) if work is not None else ()),
+        ),
+        working_dir="" if work is None else path_in(work),
         wrapper=profiling.words,
         log_path=attempt.log,
         host_memory_bytes=lease.host_memory_bytes,

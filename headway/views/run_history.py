@@ -7,6 +7,7 @@ from pathlib import Path
 from headway.estimate.remaining.diagnostics import Diagnostics, diagnose_points
 from headway.ledger.records import RunRecord
 from headway.model.attempt_record import AttemptRecord
+from headway.model.kept_code import KeptCode
 from headway.model.lease import Lease
 from headway.model.profile import Profile
 from headway.model.progress import ProgressPoint
@@ -43,6 +44,8 @@ class RunHistory:
     """The newest progress point of its newest attempt."""
     profile: Profile | None = None
     """Where its job asked for one, or somebody made one."""
+    code: KeptCode | None = None
+    """The folder that it brought along."""
 
 
 def history_of(site: Site, record: RunRecord) -> RunHistory:
@@ -50,6 +53,7 @@ def history_of(site: Site, record: RunRecord) -> RunHistory:
     ledger, run_id = site.ledger, record.run_id
     folder = site.settings.runs_dir / run_id
     points = ledger.progress.series(run_id, record.attempt)
+    code_id = record.job.get("code")
     return RunHistory(
         record,
         attempts=ledger.attempts.of_run(run_id),
@@ -64,6 +68,7 @@ def history_of(site: Site, record: RunRecord) -> RunHistory:
         newest=points[-1] if points else None,
         diagnostics=diagnose_points(points),
         profile=kept(site, run_id),
+        code=ledger.code.get(record.team, str(code_id)) if code_id else None,
     )
 
 

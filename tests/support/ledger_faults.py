@@ -232,7 +232,9 @@ def take_back_to_0006(url: str) -> None:
     """Give the ledger the tables that the version before 0007 has left, with all its rows."""
     engine = open_engine(url)
     with engine.begin() as connection:
-        for table in ("access_token", "audit", "team_uids", "stored", "start_forecast"):
+        for table in (
+            "access_token", "audit", "team_uids", "stored", "start_forecast", "code", "code_chunk",
+        ):  # fmt: skip
             connection.execute(text(f"DROP TABLE {table}"))
         if engine.dialect.name == "postgresql":
             connection.execute(text("DROP FUNCTION refuse_audit_change()"))
