@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from headway.cli.completion import NODE, RUN
 from headway.cli.inputs import open_client
 from headway.cli.output import as_json
 from headway.cli.submit import tell, with_code
@@ -30,7 +31,7 @@ _overrides = click.option(
 @_overrides
 @click.option("--pool", help="Work pool, where the site has several.")
 @click.option("--queue", help="Work queue of the pool; its priority decides who goes first.")
-@click.option("--node", help="Run on this node and nowhere else.")
+@click.option("--node", type=NODE, help="Run on this node and nowhere else.")
 @click.option("-d", "--detach", is_flag=True, help="Do not follow it: print its id.")
 @as_json
 def run(
@@ -72,7 +73,7 @@ def run(
 
 
 @click.command()
-@click.argument("run_", metavar="RUN")
+@click.argument("run_", metavar="RUN", type=RUN)
 @_overrides
 @click.option("--watch", is_flag=True, help="Follow the run to its end.")
 @as_json

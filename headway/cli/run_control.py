@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from headway.cli.completion import RUN
 from headway.cli.inputs import open_client
 from headway.cli.output import as_json, print_json, say
 
@@ -24,7 +25,7 @@ _NO_GATEWAY = (
 
 
 @click.command()
-@click.argument("run")
+@click.argument("run", type=RUN)
 @as_json
 def cancel(run: str, machine: bool) -> None:
     """End a run; its container gets its grace time.
@@ -51,7 +52,7 @@ def cancel(run: str, machine: bool) -> None:
 
 
 @click.command()
-@click.argument("run")
+@click.argument("run", type=RUN)
 @as_json
 def retry(run: str, machine: bool) -> None:
     """Try a run that has ended once more, from its checkpoint, however it ended."""

@@ -9,6 +9,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlmodel import Session, col, select
 
 from headway.errors import InvalidInput
+from headway.ledger.array_tables import ArrayRow
 from headway.ledger.code_tables import CodeChunkRow, CodeRow
 from headway.ledger.codec import record
 from headway.ledger.columns import now
@@ -130,11 +131,17 @@ class Code(Repository):
     def kept(self, team: str) -> list[KeptCode]:
         """All that a team has sent and that was not let go of, the one unused longest first.
 
-        What a run needs that has not ended says so.
+        What a run needs that has not ended, or an array's next member, says so.
         """
         with self._database.reading() as session:
-            query = select(RunRow.job).where(RunRow.team == team, RunRow.state != RunState.ENDED)
-            needed = {job.get("code") for job in session.exec(query)}
+            runs = select(RunRow.job).where(RunRow.team == team, RunRow.state != RunState.ENDED)
+            arrays = select(ArrayRow.job).where(
+                ArrayRow.team == team,
+                col(ArrayRow.cancelled_at).is_(None),
+                col(ArrayRow.created) < col(ArrayRow.size),
+            )
+            jobs = [*session.exec(runs), *session.exec(arrays)]
+            needed = {job.get("code") for job in jobs}
             rows = select(CodeRow).where(CodeRow.team == team, col(CodeRow.manifest).is_not(None))
             found = session.exec(rows.order_by(col(CodeRow.used_at)))
             return [_kept(row, is_needed=row.code_id in needed) for row in found]
