@@ -28,6 +28,7 @@ from prefect.workers.base import (
 )
 
 from headway.model.run import RunState
+from headway.node.code_pruning import tidy_code
 from headway.node.daemon import worker_daemon
 from headway.node.file_server import serve_files
 from headway.node.flowrun import FENCED
@@ -393,6 +394,7 @@ class GpuNodeWorker(BaseWorker[BaseJobConfiguration, BaseVariables, BaseWorkerRe
             return  # how long runs are kept may have changed: the blocks are read first
         await anyio.to_thread.run_sync(tidy, self._site)
         await anyio.to_thread.run_sync(tidy_store, self._site)
+        await anyio.to_thread.run_sync(tidy_code, self._site)
 
     async def _serve_files(self) -> None:
         await anyio.to_thread.run_sync(serve_files, self._site)

@@ -29,6 +29,7 @@ _LIVE = {
         "tests/integration/test_gang_engine.py",
         "tests/integration/test_supervisor.py",
         "tests/integration/test_invariants.py",
+        "tests/integration/test_code_travels.py",
     ),
     "several nodes": (
         "tests/integration/test_nodes.py",
