@@ -1,6 +1,6 @@
 """Arrays as plain data with documented keys (docs/json.md): one line each, and their members."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from statistics import median
 from typing import Any
@@ -110,21 +110,3 @@ def members_document(site: Site, array: ArrayRecord) -> dict[str, Any]:
             }
         )
     return {**view, "members": rows}
-
-
-def columns_of(rows: Sequence[Mapping[str, Any]], part: str) -> list[str]:
-    """Names of the parameters, or metrics, that any of *rows* has, in the order they come."""
-    return list(dict.fromkeys(name for row in rows for name in row[part]))
-
-
-def array_counts(view: Mapping[str, Any]) -> str:
-    """How the members of an array stand, for people: ``12 wait, 4 run, 3 ended well``."""
-    words = (
-        ("waiting", "wait"),
-        ("running", "run"),
-        ("ended_well", "ended well"),
-        ("failed", "failed"),
-        ("cancelled", "cancelled"),
-    )
-    told = [f"{view[key]} {word}" for key, word in words if view[key]]
-    return ", ".join(told)

@@ -11,7 +11,7 @@ from headway.policy.outlook import around
 from headway.policy.plan import Start, Stay
 from headway.scheduler.planning import preview
 from headway.site import Site
-from headway.views.fields import iso_time
+from headway.views.fields import fields, iso_time
 from headway.views.run_document import predicted_view
 
 OF_OTHERS = "of another team"
@@ -72,6 +72,7 @@ def waiting_view(position: int, record: RunRecord, entry: Start | Stay | None) -
         **start_fields(entry),
         "promised_start_at": iso_time(_promised(record, entry)),
         "submitted_at": iso_time(record.submitted_at),
+        **fields(record, "array_id", "array_index"),
     }
 
 

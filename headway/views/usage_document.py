@@ -1,7 +1,5 @@
 """What teams and users held of the site in a month, as a group leader reads it."""
 
-import csv
-import io
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
@@ -10,6 +8,7 @@ from typing import Any
 from headway.errors import InvalidInput
 from headway.policy.usage import Usage, usage_of
 from headway.site import Site
+from headway.views.csv_text import csv_text
 
 _MONTH = re.compile(r"([0-9]{4})-(0[1-9]|1[0-2])")
 COLUMNS = (
@@ -56,12 +55,7 @@ def usage_document(
 
 def usage_csv(rows: Iterable[Mapping[str, Any]]) -> str:
     """The rows as CSV, in which no name is a formula to a program that opens it."""
-    text = io.StringIO()
-    writer = csv.DictWriter(text, COLUMNS, extrasaction="ignore", lineterminator="\n")
-    writer.writeheader()
-    for row in rows:
-        writer.writerow({key: _no_formula(value) for key, value in row.items()})
-    return text.getvalue()
+    return csv_text([COLUMNS, *([row.get(key) for key in COLUMNS] for row in rows)])
 
 
 def usage_cells(row: Mapping[str, Any]) -> list[str]:
@@ -97,8 +91,3 @@ def _hours(value: float) -> str:
 
 def _part(part: float, whole: float) -> str:
     return f"{part / whole:.0%}" if whole else ""
-
-
-def _no_formula(value: Any) -> Any:
-    formula = isinstance(value, str) and value.startswith(("=", "+", "-", "@", "\t", "\r"))
-    return f"'{value}" if formula else value
