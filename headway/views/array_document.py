@@ -26,23 +26,19 @@ def array_views(site: Site, arrays: Sequence[ArrayRecord]) -> list[dict[str, Any
 
 
 def _view(site: Site, array: ArrayRecord, counts: MemberCounts) -> dict[str, Any]:
-    left = 0 if array.cancelled_at else array.size - array.created
-    over = not (left or counts.waiting or counts.running)
-    end = None if over else _expected_end(site, array, left + counts.waiting)
+    waiting = counts.waiting_of(array)
+    over = not (waiting or counts.running)
+    end = None if over else _expected_end(site, array, waiting)
     return {
         **fields(array, "array_id", "name", "owner", "team", "size", "at_most"),
         "state": _state(array, counts, over=over),
-        "waiting": left + counts.waiting,
+        "waiting": waiting,
         **fields(counts, "running", "ended_well", "failed"),
-        "cancelled": array.size - left - sum(_going_or_ended(counts)),
+        # Those that a cancel kept from becoming runs count as cancelled, too.
+        "cancelled": array.size - waiting - counts.running - counts.ended_well - counts.failed,
         **fields(array, "submitted_at", "cancelled_at"),
         "expected_end_at": iso_time(end),
     }
-
-
-def _going_or_ended(counts: MemberCounts) -> tuple[int, ...]:
-    """All but the cancelled: those that a cancel kept from becoming runs count as such, too."""
-    return counts.waiting, counts.running, counts.ended_well, counts.failed
 
 
 def _state(array: ArrayRecord, counts: MemberCounts, *, over: bool) -> str:
