@@ -12,6 +12,7 @@ import click
 
 from headway.cli import (
     arrays,
+    completion,
     database,
     doctor,
     estimate,
@@ -88,7 +89,7 @@ def headway() -> None:
 
 for module in (
     submit, runs, run_control, queue, site, doctor, node, database, estimate, progress, replay,
-    gateway, login, top, usage, profile, user, outputs, why, arrays,
+    gateway, login, top, usage, profile, user, outputs, why, completion, arrays,
 ):  # fmt: skip
     for command in module.COMMANDS:
         headway.add_command(command)

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from headway.cli.arrays import if_array, told_cancelled, told_retried
+from headway.cli.completion import RUN
 from headway.cli.inputs import open_client
 from headway.cli.output import as_json, print_json, say
 
@@ -25,7 +26,7 @@ _NO_GATEWAY = (
 
 
 @click.command()
-@click.argument("run")
+@click.argument("run", type=RUN)
 @as_json
 def cancel(run: str, machine: bool) -> None:
     """End a run, or all members of an array; containers get their grace time.
@@ -55,7 +56,7 @@ def cancel(run: str, machine: bool) -> None:
 
 
 @click.command()
-@click.argument("run")
+@click.argument("run", type=RUN)
 @as_json
 def retry(run: str, machine: bool) -> None:
     """Try a run that has ended once more, from its checkpoint, however it ended.

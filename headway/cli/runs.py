@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from headway.cli.arrays import array_row, if_array, show_array, with_arrays
+from headway.cli.completion import RUN
 from headway.cli.inputs import open_client
 from headway.cli.output import as_json, print_json, print_table, promise_of, say, start_of
 from headway.views.terminal import LogText
@@ -120,7 +121,7 @@ def _run_row(view: dict[str, Any]) -> list[str]:
 
 
 @click.command()
-@click.argument("run")
+@click.argument("run", type=RUN)
 @as_json
 def show(run: str, machine: bool) -> None:
     """Everything about one run, or one array, by id, beginning of id, or name."""
@@ -166,7 +167,7 @@ def _standing(view: dict[str, Any]) -> str:
 
 
 @click.command()
-@click.argument("run")
+@click.argument("run", type=RUN)
 @click.option("-f", "--follow", is_flag=True, help="Go on until the run has ended.")
 @as_json
 def logs(run: str, follow: bool, machine: bool) -> None:

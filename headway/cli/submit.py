@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import click
 
 from headway.cli.arrays import array_of, first_member, told_of
+from headway.cli.completion import NODE
 from headway.cli.inputs import A_FILE, open_client, read_job_file, with_places
 from headway.cli.output import as_json, print_json, print_table, promise_of, say, start_of
 
@@ -34,7 +35,7 @@ _INTERRUPTED = 130
 @click.option("--key", help="Submitting twice with one key gives one run.")
 @click.option("--pool", help="Work pool, where the site has several.")
 @click.option("--queue", help="Work queue of the pool; its priority decides who goes first.")
-@click.option("--node", help="Run on this node and nowhere else.")
+@click.option("--node", type=NODE, help="Run on this node and nowhere else.")
 @click.option("--dry-run", is_flag=True, help="Say what would happen; hand in nothing.")
 @as_json
 def submit(
@@ -86,10 +87,10 @@ def submit(
 
 
 def _watch(client: "Client", run_id: str, *, machine: bool) -> int:
-    from headway.clock import SystemClock
-    from headway.views.watch import watch_run
-
     try:
+        from headway.clock import SystemClock
+        from headway.views.watch import watch_run
+
         return watch_run(client, run_id, SystemClock(), machine=machine)
     except KeyboardInterrupt:
         short = run_id[:8]

@@ -17,7 +17,7 @@ import httpx
 
 from headway.client.connection import Connection, Json, path_part
 from headway.client.run_log import RunLog
-from headway.client.run_outputs import Output, opened_output, output_digest
+from headway.client.run_outputs import Output, OutputPlace, opened_output, output_digest
 from headway.clock import Clock, SystemClock
 from headway.credentials import Address
 from headway.errors import GatewayRefused
@@ -60,30 +60,34 @@ class Client:
         """Close its connections."""
         self._gateway.close()
 
-    def outputs(self, run: str) -> Json:
-        """The files that a run wrote below its outputs, and whether that is all of them."""
-        return self._gateway.document("GET", f"/runs/{path_part(run)}/outputs")
+    def outputs(self, run: str, attempt: int | None = None) -> Json:
+        """The files that a run wrote below its outputs, and whether that is all of them.
+
+        Of the last attempt that began, and those before it on the same node; or of *attempt*.
+        """
+        asked = {} if attempt is None else {"attempt": attempt}
+        path = f"/runs/{path_part(run)}/outputs"
+        return self._gateway.document("GET", path, parameters=asked)
 
     def output(
-        self, run_id: str, href: str, *, start: int = 0, version: str = ""
+        self, place: OutputPlace, *, start: int = 0, version: str = ""
     ) -> AbstractContextManager[Output]:
         """One of them, to be read within the block.
 
         Args:
-            run_id: The run.
-            href: Of the output, as `outputs` says.
+            place: Where it is.
             start: Its first byte that is wanted, if it still has this *version*; another one
                 comes from its beginning.
             version: As an earlier answer said.
         """
-        return opened_output(self._gateway, run_id, href, start, version)
+        return opened_output(self._gateway, place, start=start, version=version)
 
-    def output_digest(self, run_id: str, href: str) -> tuple[str, str | None]:
+    def output_digest(self, place: OutputPlace) -> tuple[str, str | None]:
         """Version and SHA-256 of an output, which is read as a whole for that.
 
         There is no digest of one that is written to at this moment.
         """
-        return output_digest(self._gateway, run_id, href)
+        return output_digest(self._gateway, place)
 
     def submit(
         self,

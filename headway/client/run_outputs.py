@@ -4,6 +4,7 @@ import re
 from base64 import b64decode
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 import httpx
 
@@ -13,6 +14,31 @@ _PARTIAL = re.compile(r"bytes ([0-9]{1,18})-")
 _DIGEST = re.compile(r"sha-256=:([A-Za-z0-9+/]{43}=):")
 _DIGEST_S = 3600.0
 """The node reads the whole file before it answers."""
+
+
+@dataclass(frozen=True, slots=True)
+class OutputPlace:
+    """Where an output is.
+
+    Attributes:
+        run_id: The run.
+        href: Of the output, as the list of the outputs says.
+        attempt: On the node of this attempt; None for the last that began.
+    """
+
+    run_id: str
+    href: str
+    attempt: int | None = None
+
+    @property
+    def path(self) -> str:
+        """Its path at the gateway."""
+        return f"/runs/{path_part(self.run_id)}/outputs/{self.href}"
+
+    @property
+    def parameters(self) -> dict[str, int]:
+        """What is asked with it."""
+        return {} if self.attempt is None else {"attempt": self.attempt}
 
 
 class Output:
@@ -45,30 +71,29 @@ class Output:
 
 @contextmanager
 def opened_output(
-    connection: Connection, run_id: str, href: str, start: int, version: str
+    connection: Connection, place: OutputPlace, *, start: int, version: str
 ) -> Iterator[Output]:
     """One output, to be read within the block from *start* if it still has this *version*."""
     headers = {"Accept-Encoding": "identity"}
     if start:
         headers |= {"Range": f"bytes={start}-", "If-Range": f'"{version}"'}
-    answer = connection.answer("GET", _path(run_id, href), headers=headers, stream=True)
+    answer = connection.answer(
+        "GET", place.path, parameters=place.parameters, headers=headers, stream=True
+    )
     try:
         yield Output(connection.url, answer)
     finally:
         answer.close()
 
 
-def output_digest(connection: Connection, run_id: str, href: str) -> tuple[str, str | None]:
+def output_digest(connection: Connection, place: OutputPlace) -> tuple[str, str | None]:
     """Version and SHA-256 of an output, which the node reads as a whole for that."""
     answer = connection.answer(
         "HEAD",
-        _path(run_id, href),
+        place.path,
+        parameters=place.parameters,
         headers={"Want-Repr-Digest": "sha-256=10"},
         timeout_s=_DIGEST_S,
     )
     found = Output(connection.url, answer)
     return found.version, found.sha256
-
-
-def _path(run_id: str, href: str) -> str:
-    return f"/runs/{path_part(run_id)}/outputs/{href}"

@@ -17,6 +17,7 @@ from headway.gateway.runs import Watcher, of_caller
 from headway.gateway.submit import job_of, limit, refuse_impossible
 from headway.model.access import Caller, Scope
 from headway.site import Site
+from headway.views.load_document import load_document
 from headway.views.metrics import exposition
 from headway.views.node_document import node_shown
 from headway.views.queue_document import array_lines, line_views
@@ -66,6 +67,11 @@ def reads(site: Site) -> APIRouter:
             "arrays": [array for array in seen["arrays"] if caller.sees(array["team"])],
             "queue": [of_caller(view, caller) for view in seen["queue"]],
         }
+
+    @router.get("/load")
+    def load(_: Watcher) -> dict[str, Any]:
+        """How busy the CPUs and GPUs of each node were over the last hour, minute by minute."""
+        return load_document(site)
 
     @router.get("/limits/{field}")
     def limits(_: Watcher, field: str) -> dict[str, str]:

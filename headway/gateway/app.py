@@ -17,6 +17,7 @@ from headway.gateway.proxy import prefects_api
 from headway.gateway.refusals import invalid, refused
 from headway.gateway.run_files import run_files
 from headway.gateway.runs import runs_of
+from headway.gateway.site_page import site_page
 from headway.gateway.usage import usages
 from headway.prefect.client import PrefectServer
 from headway.site import Site
@@ -68,6 +69,7 @@ def create_app(
         """That the gateway answers; open to everybody, and says nothing of the site."""
         return {"status": "ok"}
 
+    app.include_router(site_page())
     app.include_router(
         pages(site, site.settings.api_url.removesuffix("/api"))
     )  # takes what is left

@@ -274,14 +274,15 @@ class AttemptRow(_WithExit, table=True):
 
 
 class StoredRow(SQLModel, table=True):
-    """What of an ended run is in the site's store, whole and checked."""
+    """What one node had of an ended run and is in the site's store, whole and checked."""
 
     __tablename__ = "stored"
     __table_args__ = (
         CheckConstraint("size_bytes >= 0 AND files >= 0", name="stored_size_not_negative"),
     )
     run_id: str = Field(primary_key=True, max_length=36, foreign_key="run.run_id")
-    attempt: int
+    attempt: int = Field(primary_key=True)
+    """The last one on that node: its earlier ones there are in it."""
     key: str
     """Where in the store; empty where there was nothing to bring there."""
     files: int
@@ -289,6 +290,8 @@ class StoredRow(SQLModel, table=True):
     stored_at: datetime = Field(sa_type=UtcDateTime)
     removed_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
     """Since when it is not there any more."""
+    note: str = ""
+    """What of it was not brought there, and why; empty where all was."""
 
 
 class StagedRow(SQLModel, table=True):

@@ -75,18 +75,36 @@ class LogPiece:
 
 
 @dataclass(frozen=True, slots=True)
-class StoredRun:
-    """What of an ended run is in the site's store."""
+class StoredPart:
+    """What one node had of an ended run, and is in the site's store."""
 
     run_id: str
     attempt: int
-    """The one that it ended with."""
+    """The last one on that node: its earlier ones there are in it."""
     key: str
     """Where in the store; empty where there was nothing to bring there."""
     files: int
     size_bytes: int
     stored_at: datetime
     removed_at: datetime | None
+    note: str = ""
+    """What of it was not brought there, and why; empty where all was."""
+
+    @property
+    def is_there(self) -> bool:
+        """Whether there is something of it in the store."""
+        return bool(self.key) and self.removed_at is None
+
+
+@dataclass(frozen=True, slots=True)
+class KeptInStore:
+    """What the site's store keeps of one ended run, all parts together."""
+
+    run_id: str
+    name: str
+    team: str
+    ended_at: datetime
+    size_bytes: int
 
 
 def name_from(href: str) -> bytes | None:

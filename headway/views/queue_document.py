@@ -96,6 +96,7 @@ def waiting_view(position: int, record: RunRecord, entry: Start | Stay | None) -
         "needs_gpus": demand.gpus if demand else None,
         **start_fields(entry),
         "promised_start_at": iso_time(_promised(record, entry)),
+        "predicted_runtime_s": record.prediction.runtime_s if record.prediction else None,
         "submitted_at": iso_time(record.submitted_at),
         **fields(record, "array_id", "array_index"),
     }

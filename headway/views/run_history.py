@@ -11,6 +11,7 @@ from headway.model.lease import Lease
 from headway.model.profile import Profile
 from headway.model.progress import ProgressPoint
 from headway.model.run import Step
+from headway.model.run_file import StoredPart
 from headway.model.run_warning import RunWarning
 from headway.run.outputs import list_outputs
 from headway.run.profiling import kept
@@ -41,6 +42,8 @@ class RunHistory:
     """The one that it holds now."""
     newest: ProgressPoint | None = None
     """The newest progress point of its newest attempt."""
+    stored: Sequence[StoredPart] = ()
+    """What of it was brought to the site's store."""
     profile: Profile | None = None
     """Where its job asked for one, or somebody made one."""
 
@@ -63,6 +66,7 @@ def history_of(site: Site, record: RunRecord) -> RunHistory:
         lease=ledger.leases.of_run(run_id),
         newest=points[-1] if points else None,
         diagnostics=diagnose_points(points),
+        stored=ledger.stored.of_run(run_id),
         profile=kept(site, run_id),
     )
 

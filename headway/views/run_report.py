@@ -16,6 +16,7 @@ from headway.ledger.records import RunRecord
 from headway.model.attempt_record import AttemptRecord
 from headway.model.lease import Demand, Lease, Sharing
 from headway.model.run import Exit, ExitKind, Measurement, Prediction, Step
+from headway.model.run_file import StoredPart
 from headway.model.run_warning import RunWarning
 from headway.profile.text import profile_view
 from headway.units import format_duration, format_size
@@ -256,6 +257,8 @@ def _rank(run: RunRecord) -> tuple[str, str]:
 
 def _left(history: RunHistory) -> Iterable[tuple[str, str]]:
     yield from _outputs(history)
+    for part in history.stored:
+        yield from _in_the_store(part)
     yield "iterations", history.diagnostics.sentence()
     if history.profile is not None:
         view = profile_view(history.profile)
@@ -275,6 +278,15 @@ def _outputs(history: RunHistory) -> Iterable[tuple[str, str]]:
         yield "", _plain(path)
     if len(history.outputs) > _MOST_OUTPUTS:
         yield "", f"… and {len(history.outputs) - _MOST_OUTPUTS} more"
+
+
+def _in_the_store(part: StoredPart) -> Iterable[tuple[str, str]]:
+    if part.key:
+        until = "" if part.removed_at is None else f"; removed at {_time(part.removed_at)}"
+        what = f"{part.files} files, {format_size(part.size_bytes)}"
+        yield "store", f"as of attempt {part.attempt}: {what}, at {_time(part.stored_at)}{until}"
+    if part.note:
+        yield "warning", f"not in the store: {_plain(part.note)}"
 
 
 def _place(history: RunHistory, node: str | None, path: Path) -> str:

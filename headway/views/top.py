@@ -38,7 +38,7 @@ def document(site: Site) -> dict[str, Any]:
 def _run(progress: RunProgress, warnings: Sequence[RunWarning]) -> dict[str, Any]:
     run_id = progress.record.run_id
     return {
-        **fields(progress.record, "run_id", "name", "team", "node", "array_id"),
+        **fields(progress.record, "run_id", "name", "owner", "team", "node", "array_id"),
         **fields(progress, "elapsed_s", "done_frac", "remaining_s"),
         "warnings": [warning_view(each) for each in warnings if each.failure.run_id == run_id],
     }

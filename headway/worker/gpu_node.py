@@ -35,7 +35,8 @@ from headway.node.forkstart import stub_command
 from headway.node.janitor import Janitor
 from headway.node.prune import complete_removals, tidy
 from headway.node.sampler import SAMPLE_EVERY_S, Sampler
-from headway.node.storing import forget_stored, store_ended
+from headway.node.store_pruning import tidy_store
+from headway.node.storing import store_ended
 from headway.policy.claims import CLAIM_LIMIT_S
 from headway.policy.reconcile import FLOW_STARTS_WITHIN_S
 from headway.scheduler.queue import PoolQueue
@@ -384,7 +385,7 @@ class GpuNodeWorker(BaseWorker[BaseJobConfiguration, BaseVariables, BaseWorkerRe
         if not self._house_kept:
             return  # how long runs are kept may have changed: the blocks are read first
         await anyio.to_thread.run_sync(tidy, self._site)
-        await anyio.to_thread.run_sync(forget_stored, self._site)
+        await anyio.to_thread.run_sync(tidy_store, self._site)
 
     async def _serve_files(self) -> None:
         await anyio.to_thread.run_sync(serve_files, self._site)

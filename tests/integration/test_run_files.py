@@ -306,7 +306,7 @@ def client(member: httpx.Client) -> Iterator[Client]:
 def fetched(client: Client, folder: Path, *only: str) -> list[bool]:
     """Fetch the outputs; whether each of them had to be fetched."""
     take_folder(folder, RUN)
-    download = Download(client, FakeClock(), RUN, folder, lambda _: None)
+    download = Download(client, FakeClock(), RUN, None, folder, lambda _: None)
     files = chosen(client.outputs(RUN)["files"], only)
     download.check_room(files)
     return [download.fetch(each) for each in files]
@@ -360,7 +360,7 @@ def test_a_name_never_leads_out_of_the_folder(sites, client, tmp_path) -> None:
     folder = tmp_path / "here"
     take_folder(folder, RUN)
     (folder / "deep").symlink_to(tmp_path)
-    download = Download(client, FakeClock(), RUN, folder, lambda _: None)
+    download = Download(client, FakeClock(), RUN, None, folder, lambda _: None)
     for href in ("../evil", "/etc/evil", "deep/file", f"{NOTES}/run", "%2e%2e/evil"):
         with pytest.raises(DownloadFailed):
             download.fetch(listed | {"href": href, "path": href})
