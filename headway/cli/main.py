@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from headway.cli import (
+    arrays,
     completion,
     database,
     doctor,
@@ -23,7 +24,6 @@ from headway.cli import (
     progress,
     queue,
     replay,
-    run,
     run_control,
     runs,
     site,
@@ -88,8 +88,8 @@ def headway() -> None:
 
 
 for module in (
-    submit, run, runs, run_control, queue, site, doctor, node, database, estimate, progress, replay,
-    gateway, login, top, usage, profile, user, outputs, why, completion,
+    submit, runs, run_control, queue, site, doctor, node, database, estimate, progress, replay,
+    gateway, login, top, usage, profile, user, outputs, why, completion, arrays,
 ):  # fmt: skip
     for command in module.COMMANDS:
         headway.add_command(command)
