@@ -28,6 +28,7 @@ _LIVE = {
         "tests/integration/test_retrain.py",
         "tests/integration/test_secrets.py",
         "tests/integration/test_gang_engine.py",
+        "tests/integration/test_notices.py",
         "tests/integration/test_supervisor.py",
         "tests/integration/test_invariants.py",
         "tests/integration/test_code_travels.py",
