@@ -4,6 +4,7 @@ import hashlib
 import logging
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -31,7 +32,7 @@ from headway.policy.settings import PolicySettings
 from headway.runtime.ceiling_file import read_ceiling
 from headway.runtime.port import Runtime, RuntimeKind
 from headway.runtime.process.programs import ProcessRuntime
-from headway.settings import Settings, read_settings
+from headway.settings import Settings, read_settings, service_of
 from headway.staging.cache import DataCache
 from headway.staging.reader import UserReader
 from headway.staging.rules import SourceRules
@@ -166,8 +167,17 @@ class Site:
             policy=policy,
             clock=self.clock,
             docker_host=self.settings.docker_host,
-            closed=self.settings.services,
+            closed=self._closed_services,
         )
+
+    def _closed_services(self) -> list[tuple[str, int]]:
+        """Services of the site on other machines that containers may not reach."""
+        urls: list[str] = []
+        with suppress(LedgerError):  # what was closed before stays closed
+            urls += [each.files_url for each in self.ledger.nodes.all()]
+            urls.append((self.ledger.settings.get(GATEWAY) or {}).get("url", ""))
+        known = [found for url in urls if (found := service_of(url)) is not None]
+        return [*self.settings.services, *known]
 
     def _processes(self, policy: ContainerPolicy) -> Runtime:
         return ProcessRuntime(self.settings.home, policy, self.clock)
@@ -346,6 +356,8 @@ CEILING = Path("/etc/headway/ceiling.yaml")
 POLICY = "policy"
 """Name under which the ledger keeps the container policy."""
 
+GATEWAY = "gateway"
+"""Name under which the ledger keeps where other machines reach the gateway."""
 LINE = "line"
 """Name under which the ledger keeps the settings of the queue."""
 

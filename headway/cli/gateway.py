@@ -60,7 +60,7 @@ def gateway(
         raise InvalidInput("host", host, allowed)
     # Other names are not answered: a page whose name leads here must not pass for ours.
     hosts = (*names, *(LOOPBACK if host in LOOPBACK else (reached_by_itself(host),)))
-    own = None
+    own, sites = None, (settings.address,) if settings.address else ()
     if host not in LOOPBACK and certificate is None:
         # Never without TLS: tokens would cross the network unprotected.
         own = have_certificate(settings, hosts, site.clock.now())
@@ -71,7 +71,7 @@ def gateway(
         gateway_daemon(settings).claim()
         announce(site, host=host, port=port, name=hosts[0], own=own, given=certificate)
     with PrefectServer(settings.api_url, auth=site_auth(settings)) as server:
-        app = create_app(site, server, allowed_hosts=hosts)
+        app = create_app(site, server, allowed_hosts=(*hosts, *sites))
         say(f"the gateway listens on {host}:{port}")
         uvicorn.run(
             app,
