@@ -191,6 +191,7 @@ class Site:
             InvalidInput: The team has no uids yet, and no more are free.
         """
         if self.settings.container_user is not None:
+            self._check_container_user()
             return self.settings.container_user
         if os.geteuid() != 0:
             return ""
@@ -199,6 +200,14 @@ class Site:
         if self.ceiling is not None and (refused := uid_refusal(uid, self.ceiling)):
             raise refused
         return f"{uid}:{uid}"
+
+    def _check_container_user(self) -> None:
+        """Raise `InvalidInput` where the ceiling does not allow the user of all programs."""
+        ceiling, user = self.ceiling, self.settings.container_user or ""
+        for number in filter(None, user.split(":")):
+            name = "HEADWAY_CONTAINER_USER"
+            if ceiling is not None and (refused := uid_refusal(int(number), ceiling, name)):
+                raise refused
 
     def _runtime_policy(self) -> ContainerPolicy:
         """The operator's policy; what headway itself keeps may always be mounted.
@@ -310,6 +319,7 @@ class Site:
         """Why this node starts nothing now; empty where it does."""
         try:
             _ = self.container_policy
+            self._check_container_user()
         except (CeilingUnsafe, InvalidInput, ValueError) as error:
             return str(error)
         except LedgerError:

@@ -46,6 +46,7 @@ def gateway(
     from headway.gateway.app import create_app
     from headway.gateway.certificate import have_certificate
     from headway.gateway.local_token import have_local_token
+    from headway.gateway.patience import PatientProtocol
     from headway.node.daemon import gateway_daemon
     from headway.prefect.auth import site_auth
     from headway.prefect.client import PrefectServer
@@ -77,6 +78,7 @@ def gateway(
             app,
             host=host,
             port=port,
+            http=PatientProtocol,
             ws="none",
             server_header=False,
             proxy_headers=False,
