@@ -49,7 +49,7 @@ SITES = {
 }
 """The fixtures that are these sites."""
 _ALONE = (
-    "tests/integration/test_two_hosts.py",
+    "tests/integration/test_one_door.py",
     "tests/integration/test_compose.py",
     "tests/integration/test_wheel.py",
     "tests/integration/test_forkserver.py",
