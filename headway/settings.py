@@ -228,6 +228,11 @@ class Settings(BaseSettings):
         return self.home / "cache"
 
     @property
+    def code_dir(self) -> Path:
+        """Parts of the code of runs, by team; headway's alone: each run has a copy of its own."""
+        return self.home / "code"
+
+    @property
     def models_dir(self) -> Path:
         """Estimator versions."""
         return self.home / "models"

@@ -8,6 +8,7 @@ from headway.ledger.access_tokens import AccessTokens
 from headway.ledger.arrays import Arrays
 from headway.ledger.attempts import Attempts
 from headway.ledger.audit_log import AuditLog
+from headway.ledger.code import Code
 from headway.ledger.columns import now
 from headway.ledger.database import Database, is_absent, open_engine, shown
 from headway.ledger.flow_starts import FlowStarts
@@ -60,6 +61,7 @@ class Ledger:
         self.team_uids = TeamUids(database)
         self.stored = Stored(database)
         self.holdings = Holdings(database)
+        self.code = Code(database)
 
     @classmethod
     def open(cls, url: str) -> Self:

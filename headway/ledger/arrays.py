@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any
 from uuid import uuid4
 
-from sqlalchemy import func
+from sqlalchemy import and_, func, or_
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlmodel import Session, col, select
 from sqlmodel.sql.expression import SelectOfScalar
@@ -34,6 +34,10 @@ class MemberCounts:
     ended_well: int = 0
     failed: int = 0
     cancelled: int = 0
+
+    def waiting_of(self, array: ArrayRecord) -> int:
+        """How many members of *array*, whose counts these are, have still to start."""
+        return self.waiting + (0 if array.cancelled_at else array.size - array.created)
 
 
 class Arrays(Repository):
@@ -123,6 +127,17 @@ class Arrays(Repository):
         """These arrays by their ids."""
         query = select(ArrayRow).where(col(ArrayRow.array_id).in_(array_ids))
         return {each.array_id: each for each in self._found(query)} if array_ids else {}
+
+    def going_on(self) -> list[ArrayRecord]:
+        """Arrays of which a member waits, runs, or is still to become a run; the newest first."""
+        left = and_(
+            col(ArrayRow.created) < col(ArrayRow.size), col(ArrayRow.cancelled_at).is_(None)
+        )
+        under_way = select(RunRow.array_id).where(
+            RunRow.state != RunState.ENDED, col(RunRow.array_id).is_not(None)
+        )
+        going = or_(left, col(ArrayRow.array_id).in_(under_way))
+        return self._found(select(ArrayRow).where(going).order_by(_NEWEST))
 
     def due(self, pool: str) -> list[ArrayRecord]:
         """Arrays of *pool* of which the next member is to become a run: none of it waits."""

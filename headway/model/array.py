@@ -234,7 +234,7 @@ def _value(given: object) -> Value:
     return given
 
 
-def array_words(words: tuple[str, ...], at_most: int | None) -> dict[str, Any]:
+def array_words(words: tuple[str, ...]) -> dict[str, Any]:
     """The array that the command line's ``lr=0.1,0.01 seed=1..5`` describes, as plain data.
 
     Raises:
@@ -247,7 +247,7 @@ def array_words(words: tuple[str, ...], at_most: int | None) -> dict[str, Any]:
             raise InvalidInput("--array", word, "give each parameter once, such as lr=0.1,0.01")
         ranged = _RANGE.fullmatch(text) is not None
         parameters[name] = text if ranged else [_number(part) for part in text.split(",")]
-    return {"parameters": parameters, "at_most": at_most}
+    return {"parameters": parameters}
 
 
 def _number(text: str) -> Value:
