@@ -53,6 +53,14 @@ class Array:
             found[name] = values[at]
         return dict(reversed(found.items()))
 
+    def longest(self) -> dict[str, Value]:
+        """Of each parameter the value with the longest text: no member's job is longer."""
+        values: dict[str, list[Value]] = {name: list(each) for name, each in self.grid.items()}
+        for row in self.rows:
+            for name, value in row.items():
+                values.setdefault(name, []).append(value)
+        return {name: max(each, key=lambda value: len(str(value))) for name, each in values.items()}
+
     def document(self) -> dict[str, Any]:
         """The array as plain data that `read_array` reads again."""
         if self.rows:

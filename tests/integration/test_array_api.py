@@ -110,9 +110,15 @@ def test_members_are_listed_on_demand(site: Site, client: Clients, array: ArrayR
         ({"array": {"parameters": {"lr": []}}}, "array.parameters.lr"),
         ({"array": {"parameters": {"lr": ["x"]}}, "image": 7}, "image"),
         ({"array": {"parameters": {"lr": [""]}}, "command": ["{lr}"]}, "command[0]"),
+        # Two thousand members, each of them eight times what a job may have.
+        (
+            {"array": {"parameters": {"lr": ["", "x" * 200], "seed": "1..1000"}}}
+            | {"command": ["train", *["{lr}" * 100] * 100]},
+            "array: got",
+        ),
     ],
 )
 def test_what_is_refused(client: Clients, given: dict[str, Any], said: str) -> None:
     answer = client("ada", "vision").post("/arrays", json={"job": JOB | given})
-    assert answer.status_code == 422
+    assert answer.status_code == 422, answer.text
     assert said in answer.text
