@@ -245,6 +245,12 @@ class TrainingJob(_Part):
         title="Outputs",
         description="Patterns of the files below $HEADWAY_OUTPUTS that are kept.",
     )
+    user_folder: Annotated[bool, yes_no()] = Field(
+        False,
+        title="User folder",
+        description="Have the folders that its owner keeps on the node from run to run, at "
+        "$HEADWAY_USER_DATA and $HEADWAY_USER_LOG.",
+    )
     profile: Annotated[bool, yes_no()] = Field(
         False,
         title="Profile",

@@ -11,7 +11,7 @@ from headway.runtime.port import BindMount, ContainerSpec
 from headway.runtime.redact import LEAST_CHARACTERS, MOST_CHARACTERS
 from headway.site import as_ids
 
-DATA, OUTPUTS, CHECKPOINT = "/data", "/outputs", "/checkpoint"
+DATA, OUTPUTS, CHECKPOINT, USER = "/data", "/outputs", "/checkpoint", "/user"
 _WHO = {"USER": "headway", "LOGNAME": "headway"}
 """The uid of a team has no name in the image, and who asks for one, as torch does, would fail."""
 
@@ -28,6 +28,10 @@ def container_spec(attempt: NodeAttempt, lease: Lease) -> ContainerSpec:
     if attempt.dataset is not None:
         path = attempt.dataset.path
         mounts["HEADWAY_DATA"] = BindMount(path, f"{DATA}/{path.name}")
+    for name, folder in attempt.made_user_folders().items():
+        mounts[f"HEADWAY_USER_{name.upper()}"] = BindMount(
+            folder, f"{USER}/{name}", read_only=False
+        )
     path_in = site.runtime.path_in_container
     secrets = BindMount(attempt.secrets, secretfiles.TARGET)
     profiling = wrapping(site, job, attempt.number, mounts["HEADWAY_OUTPUTS"])

@@ -41,6 +41,7 @@ class AttemptUpkeep:
             attempt.site.clock,
             {
                 "outputs, checkpoint and log": lambda: (attempt.folder,),
+                "its owner's folder": lambda: tuple(attempt.user_folders.values()),
                 "elsewhere in its container": self._own_folders,
             },
         )
