@@ -11,6 +11,8 @@ from typing import Any
 import click
 
 from headway.cli import (
+    arrays,
+    completion,
     database,
     doctor,
     estimate,
@@ -22,6 +24,7 @@ from headway.cli import (
     progress,
     queue,
     replay,
+    run,
     run_control,
     runs,
     site,
@@ -86,8 +89,8 @@ def headway() -> None:
 
 
 for module in (
-    submit, runs, run_control, queue, site, doctor, node, database, estimate, progress, replay,
-    gateway, login, top, usage, profile, user, outputs, why,
+    submit, run, runs, run_control, queue, site, doctor, node, database, estimate, progress, replay,
+    gateway, login, top, usage, profile, user, outputs, why, completion, arrays,
 ):  # fmt: skip
     for command in module.COMMANDS:
         headway.add_command(command)

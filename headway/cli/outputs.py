@@ -7,12 +7,13 @@ from typing import Any
 
 import click
 
+from headway.cli.completion import RUN
 from headway.cli.inputs import open_client
 from headway.cli.output import as_json, print_json, print_table, say
 
 
 @click.command()
-@click.argument("run")
+@click.argument("run", type=RUN)
 @click.argument("folder", metavar="[DIR]", required=False, type=click.Path(path_type=Path))
 @click.option("--list", "listing", is_flag=True, help="Only say what there is.")
 @click.option(

@@ -11,14 +11,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime
 from http import HTTPStatus
+from pathlib import Path
 from typing import Any, Self
 
 import httpx
 
+from headway.client.code import send_code, with_code
 from headway.client.connection import Connection, Json, path_part
 from headway.client.run_log import RunLog
 from headway.client.run_outputs import Output, OutputPlace, opened_output, output_digest
 from headway.clock import Clock, SystemClock
+from headway.code.folder import Sent
 from headway.credentials import Address
 from headway.errors import GatewayRefused
 
@@ -100,13 +103,42 @@ class Client:
         """Hand in *job*, which has the fields of a job file.
 
         Args:
-            job: Its owner and team are those of the token.
+            job: Its owner and team are those of the token. The folder of its `workdir` is sent.
             key: Submitting twice with one key gives one run.
             pool: Work pool, where the site has several.
             queue: Work queue, or a node to run on.
         """
-        body = {"job": dict(job), "key": key, "pool": pool, "queue": queue}
+        body = {"job": self.with_code(job), "key": key, "pool": pool, "queue": queue}
         return self._placed(self._gateway.document("POST", "/runs", body))
+
+    def send_code(self, folder: Path, *, team: str = "", sent: Sent | None = None) -> str:
+        """Send what of *folder* travels and is not at the gateway yet; its id, for `code` of a job.
+
+        Args:
+            folder: With the files that git tracks or its ignore files let through.
+            team: Whose it is to be; the token's own if empty.
+            sent: Is told how many bytes have been sent, and of how many.
+        """
+        return send_code(self._gateway, folder, team=team, sent=sent)
+
+    def with_code(self, job: Mapping[str, Any], *, sent: Sent | None = None) -> Json:
+        """*job* with the folder of its `workdir` sent, where it names one; as for `send_code`."""
+        return with_code(self._gateway, job, sent=sent)
+
+    def submit_array(
+        self,
+        job: Mapping[str, Any],
+        *,
+        key: str | None = None,
+        pool: str | None = None,
+        queue: str | None = None,
+    ) -> Json:
+        """Hand in *job* as an array; its field ``array`` has the members' parameters.
+
+        The arguments are those of `submit`.
+        """
+        body = {"job": self.with_code(job), "key": key, "pool": pool, "queue": queue}
+        return self._gateway.document("POST", "/arrays", body)
 
     def rehearse(
         self, job: Mapping[str, Any], *, pool: str | None = None, queue: str | None = None
@@ -143,12 +175,44 @@ class Client:
         states: Sequence[str] = (),
         since: datetime | None = None,
         mine: bool = False,
+        members: bool = False,
     ) -> list[Json]:
-        """The newest runs that the token sees, newest first; as `headway runs` filters them."""
+        """The newest runs that the token sees, newest first; as `headway runs` filters them.
+
+        Without *members* of arrays none of these: `arrays` has them as one.
+        """
         asked = {"limit": limit, "name": name, "state": list(states), "mine": mine}
+        asked["members"] = members
         if since is not None:
             asked["since"] = since.isoformat()
         return [self._placed(each) for each in self._gateway.documents("/runs", asked)]
+
+    def arrays(
+        self, limit: int = 100, *, name: str = "", since: datetime | None = None, mine: bool = False
+    ) -> list[Json]:
+        """The newest arrays that the token sees, newest first, with how their members stand."""
+        asked: Json = {"limit": limit, "name": name, "mine": mine}
+        if since is not None:
+            asked["since"] = since.isoformat()
+        return self._gateway.documents("/arrays", asked)
+
+    def array(self, array: str) -> Json:
+        """One array, by id, beginning of id, or name, with its members that have become runs."""
+        return self._gateway.document("GET", f"/arrays/{path_part(array)}")
+
+    def cancel_array(self, array: str) -> Json:
+        """End all members of an array; those that have not become runs never do."""
+        return self._gateway.document("POST", f"/arrays/{path_part(array)}/cancel", {})
+
+    def retry_array(self, array: str) -> Json:
+        """Try again all members that did not end well; and let the rest of a cancelled one come."""
+        path, retried, not_yet = f"/arrays/{path_part(array)}/retry", 0, 0
+        after: int | None = 0
+        while after is not None:
+            done = self._gateway.document("POST", path, {"after": after})
+            retried, not_yet = retried + done["retried"], not_yet + done["not_yet"]
+            after = done["next"]
+        return done | {"retried": retried, "not_yet": not_yet}
 
     def run(self, run: str) -> Json:
         """All that is known of a run: by its id, the beginning of it, or its name."""

@@ -1,6 +1,5 @@
 """Asks a gateway over HTTP, and turns what it refuses into errors."""
 
-import ssl
 from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any
@@ -21,7 +20,7 @@ from headway.errors import (
     shown,
 )
 from headway.model.strict_json import write_strict
-from headway.pinning import refused_certificate
+from headway.pinning import refused_certificate, trust
 from headway.waits import waiting_for
 
 Json = dict[str, Any]
@@ -46,7 +45,7 @@ class Connection:
             base_url=f"{address.url}/v1",
             headers={"Authorization": f"Bearer {address.token}"},
             timeout=_TIMEOUT_S,
-            verify=_trusted(address),
+            verify=trust(address.url, address.certificate),
             transport=transport,
             trust_env=False,  # a proxy meant for the internet must not see the token
         )
@@ -72,6 +71,17 @@ class Connection:
         """What the gateway answers, which is a list of objects."""
         found = self._ask("GET", path, parameters=parameters)
         if not isinstance(found, list):
+            raise GatewayUnreachable(self.url, "what answers there is no gateway")
+        return found
+
+    def send(self, path: str, content: bytes, parameters: Mapping[str, Any]) -> Json:
+        """What the gateway answers, which is an object, to bytes that are no document."""
+        headers = {"Content-Type": "application/octet-stream"}
+        request = self._client.build_request(
+            "POST", path, content=content, params=parameters, headers=headers
+        )
+        found = _document(self._let_in(request), self.url)
+        if not isinstance(found, dict):
             raise GatewayUnreachable(self.url, "what answers there is no gateway")
         return found
 
@@ -174,11 +184,3 @@ def _document(answer: httpx.Response, url: str) -> Any:
 def _pause_s(answer: httpx.Response) -> float:
     told = answer.headers.get("Retry-After", "")
     return min(float(told), _LONGEST_PAUSE_S) if told.isdigit() else 1.0
-
-
-def _trusted(address: Address) -> ssl.SSLContext | bool:
-    if not address.url.startswith("https:"):
-        return False  # there is nothing to check, and to read all certificates takes a while
-    if address.certificate is None:
-        return True
-    return ssl.create_default_context(cadata=address.certificate)

@@ -40,6 +40,8 @@ class StartForecastRow(SQLModel, table=True):
     run_id: str = Field(primary_key=True, max_length=36)
     said_at: datetime = Field(sa_type=UtcDateTime, primary_key=True)
     planned_s: float
+    planned_low_s: float = 0.0
+    planned_high_s: float = 0.0
     earliest_at: datetime = Field(sa_type=UtcDateTime)
     expected_at: datetime = Field(sa_type=UtcDateTime)
     latest_at: datetime = Field(sa_type=UtcDateTime)

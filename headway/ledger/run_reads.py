@@ -60,9 +60,15 @@ class RunReads(Repository):
         limit: int | None = None,
         states: Sequence[RunState] = tuple(RunState),
         team: str | None = None,
+        members: bool = True,
     ) -> list[RunRecord]:
-        """Runs in any of *states*, newest first; only those of *team* where one is given."""
+        """Runs in any of *states*, newest first; only those of *team* where one is given.
+
+        Without *members* of arrays none of these.
+        """
         query = _of_team(team).where(col(RunRow.state).in_(states)).order_by(_NEWEST)
+        if not members:
+            query = query.where(col(RunRow.array_id).is_(None))
         return self._found(query.limit(limit))
 
     def on_node(self, node: str) -> list[RunRecord]:
@@ -131,7 +137,7 @@ class RunReads(Repository):
         """What the runs lasted that ended well, the newest *limit* of them."""
         with self._database.reading() as session:
             query = (
-                select(RunRow.job, RunRow.owner, col(RunRow.measurement))
+                select(RunRow.job, RunRow.owner, col(RunRow.measurement), col(RunRow.submitted_at))
                 .where(
                     col(RunRow.ended_at).is_not(None),
                     RunRow.exit_kind == ExitKind.OK,
@@ -141,8 +147,8 @@ class RunReads(Repository):
                 .limit(limit)
             )
             return [
-                Lasted(kind_of(job, owner), measured.runtime_s)
-                for job, owner, measured in session.exec(query)
+                Lasted(kind_of(job, owner), measured.runtime_s, submitted_at.timestamp())
+                for job, owner, measured, submitted_at in session.exec(query)
                 if measured and measured.runtime_s
             ]
 

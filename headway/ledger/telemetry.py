@@ -61,6 +61,22 @@ class Telemetry(Repository):
             )
             return [record(TelemetryPoint, row) for row in session.exec(query)]
 
+    def recent(self, *, period_s: int, last_s: float) -> dict[str, list[TelemetryPoint]]:
+        """By node, the points of the host and of all GPUs over *last_s* seconds, oldest first."""
+        with self._database.reading() as session:
+            query = (
+                select(TelemetryRow)
+                .where(
+                    TelemetryRow.period_s == period_s,
+                    col(TelemetryRow.at) >= now(session) - timedelta(seconds=last_s),
+                )
+                .order_by("at")
+            )
+            found: dict[str, list[TelemetryPoint]] = {}
+            for row in session.exec(query):
+                found.setdefault(row.node, []).append(record(TelemetryPoint, row))
+            return found
+
     def busy_alone_frac(
         self, node: str, run_id: str, gpus: Collection[str], since: datetime
     ) -> float | None:

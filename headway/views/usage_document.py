@@ -1,7 +1,5 @@
 """What teams and users held of the site in a month, as a group leader reads it."""
 
-import csv
-import io
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -13,6 +11,7 @@ from headway.model.run import Measurement
 from headway.model.usage import Holding
 from headway.policy.usage import Usage, usage_of
 from headway.site import Site
+from headway.views.csv_text import csv_text
 
 _MONTH = re.compile(r"([0-9]{4})-(0[1-9]|1[0-2])")
 COLUMNS = (
@@ -71,12 +70,7 @@ def _with_use_so_far(site: Site, each: Holding) -> Holding:
 
 def usage_csv(rows: Iterable[Mapping[str, Any]]) -> str:
     """The rows as CSV, in which no name is a formula to a program that opens it."""
-    text = io.StringIO()
-    writer = csv.DictWriter(text, COLUMNS, extrasaction="ignore", lineterminator="\n")
-    writer.writeheader()
-    for row in rows:
-        writer.writerow({key: _no_formula(value) for key, value in row.items()})
-    return text.getvalue()
+    return csv_text([COLUMNS, *([row.get(key) for key in COLUMNS] for row in rows)])
 
 
 def usage_cells(row: Mapping[str, Any]) -> list[str]:
@@ -112,8 +106,3 @@ def _hours(value: float) -> str:
 
 def _part(part: float, whole: float) -> str:
     return f"{part / whole:.0%}" if whole else ""
-
-
-def _no_formula(value: Any) -> Any:
-    formula = isinstance(value, str) and value.startswith(("=", "+", "-", "@", "\t", "\r"))
-    return f"'{value}" if formula else value
