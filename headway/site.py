@@ -215,7 +215,8 @@ class Site:
         Without the ceiling: whoever starts something asks for that, and what runs goes on.
         """
         policy = self._block
-        kept = (self.settings.runs_dir, self.settings.cache_dir, self.settings.secrets_dir)
+        files = self.settings
+        kept = (files.runs_dir, files.cache_dir, files.secrets_dir, files.users_dir)
         own = (*kept, *self._nsys())
         return policy.model_copy(update={"mount_roots": (*policy.mount_roots, *own)})
 

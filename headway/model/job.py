@@ -274,6 +274,12 @@ class TrainingJob(_Part):
         description="Prefect notification blocks, TYPE/NAME, by which you are told of the end, "
         "and of a start after a long wait. Left out: yours, if an operator has named one.",
     )
+    user_folder: Annotated[bool, yes_no()] = Field(
+        False,
+        title="User folder",
+        description="Have the folders that its owner keeps on the node from run to run, at "
+        "$HEADWAY_USER_DATA and $HEADWAY_USER_LOG.",
+    )
     profile: Annotated[bool, yes_no()] = Field(
         False,
         title="Profile",

@@ -285,6 +285,9 @@ def _outputs(history: RunHistory) -> Iterable[tuple[str, str]]:
         place = _place(history, history.record.node, Path("outputs"))
         yield "outputs", f"{place}; what is there is not known here"
         return
+    if not history.outputs and any(part.is_there and part.files for part in history.stored):
+        yield "outputs", "in the site's store; this node has let go of them"
+        return
     files = "1 file" if len(history.outputs) == 1 else f"{len(history.outputs)} files"
     yield "outputs", f"{files} in {history.folder / 'outputs'}"
     for path in history.outputs[:_MOST_OUTPUTS]:
@@ -296,7 +299,8 @@ def _outputs(history: RunHistory) -> Iterable[tuple[str, str]]:
 def _in_the_store(part: StoredPart) -> Iterable[tuple[str, str]]:
     if part.key:
         until = "" if part.removed_at is None else f"; removed at {_time(part.removed_at)}"
-        what = f"{part.files} files, {format_size(part.size_bytes)}"
+        files = "1 file" if part.files == 1 else f"{part.files} files"
+        what = f"{files}, {format_size(part.size_bytes)}"
         yield "store", f"as of attempt {part.attempt}: {what}, at {_time(part.stored_at)}{until}"
     if part.note:
         yield "warning", f"not in the store: {_plain(part.note)}"
