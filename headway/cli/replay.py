@@ -244,8 +244,9 @@ def _print(documents: "Sequence[dict[str, Any]]") -> None:
 def _say_starts(score: "dict[str, Any]") -> None:
     error = score["median_error_frac"]
     off = "" if error is None else f"; median error {error:.0%} of the wait"
+    say("")
     say(
-        f"\nstarts said at submission: {score['starts']}, {score['coverage_frac']:.1%} of them "
+        f"starts said at submission: {score['starts']}, {score['coverage_frac']:.1%} of them "
         f"within their 80 % interval{off} ({score['waited']} that waited a minute or more)"
     )
 

@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import click
 
 from headway.cli.inputs import A_FILE, open_client, read_job_file, with_places
-from headway.cli.output import as_json, print_json, print_table, promise_of, say, start_of
+from headway.cli.output import (
+    as_json,
+    print_changes,
+    print_json,
+    print_table,
+    promise_of,
+    say,
+    start_of,
+)
 
 if TYPE_CHECKING:
     from headway.client import Client
@@ -106,6 +114,8 @@ def _say_what_would_happen(view: dict[str, Any], *, machine: bool) -> None:
             ["rests on", said["basis"]],
         ],
     )
+    if view["changes"]:
+        print_changes(view["changes"], "with one of these it would start earlier:")
 
 
 _BASES = {

@@ -7,10 +7,10 @@ from headway.errors import InvalidInput
 from headway.ledger.records import RunRecord
 from headway.model.run import RunState
 from headway.policy.plan import Start, Stay
-from headway.scheduler.why import Advice, Holder, Why, why
+from headway.scheduler.why import Holder, Why, why
 from headway.site import Site
 from headway.views.fields import fields, iso_time
-from headway.views.queue_document import start_fields
+from headway.views.queue_document import change_view, start_fields
 
 BEHIND = "too many runs are ahead of it to be planned for"
 
@@ -44,7 +44,7 @@ def why_view(site: Site, record: RunRecord, *, sees: Callable[[str], bool]) -> d
             }
             for one in found.ahead
         ],
-        "changes": [_advice(one) for one in found.advice],
+        "changes": [change_view(one) for one in found.advice],
     }
 
 
@@ -74,13 +74,5 @@ def _holder(one: Holder, sees: Callable[[str], bool]) -> dict[str, Any]:
         "gpu_memory_bytes": sum(gpu.memory_bytes for gpu in lease.gpus),
         "host_memory_bytes": lease.host_memory_bytes,
         "cpus": lease.cpus,
-        "expected_end_at": iso_time(one.expected_end_at),
-    }
-
-
-def _advice(one: Advice) -> dict[str, Any]:
-    return {
-        **fields(one, "field", "value", "text"),
-        **start_fields(one.entry),
         "expected_end_at": iso_time(one.expected_end_at),
     }

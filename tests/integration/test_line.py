@@ -174,7 +174,10 @@ def test_everybody_is_told_the_same_start(sites) -> None:
         assert near(shown["expected_start_at"], 60.0)
         assert near(client.get(f"{url}/v1/queue").json()[0]["expected_start_at"], 60.0)
     entry, *_ = rehearse(here, job_from_document(offers[3].document), pool="gpu", queue="default")
-    assert near(entry.expected_at, 300.0)
+    # The queue is played for it: what is known of one like run leaves much open.
+    assert entry.earliest_at < at + timedelta(seconds=300) < entry.latest_at
+    line.play()
+    line.run_pass()
     kept = here.ledger.starts.of_waiting(list(queue))
     assert all(rows[0].at_submission for rows in kept.values())
     assert kept.keys() == queue.keys(), "not every start that was said is kept"
