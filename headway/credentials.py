@@ -1,7 +1,7 @@
 """Where the gateway is, and by which token a person comes in: found without being asked for.
 
-First HEADWAY_URL and HEADWAY_TOKEN count, then the file that `headway login` writes, then the
-token that `headway up` has made for this machine's operator.
+First HEADWAY_URL and HEADWAY_TOKEN count, then the file that `headway login` writes, then what
+`headway up` and `headway node join` have noted for this machine's operator.
 """
 
 import json
@@ -19,6 +19,16 @@ from headway.settings import Settings
 
 URL = "HEADWAY_URL"
 TOKEN = "HEADWAY_TOKEN"  # noqa: S105 - the name of a variable
+
+
+@dataclass(frozen=True, slots=True)
+class GatewayPlace:
+    """Where a gateway is, and how it is recognised there."""
+
+    url: str
+    """Such as ``https://gpus.example.org:4280``, without a slash at its end."""
+    certificate: str | None = None
+    """In PEM, the only one that is trusted there; None for those that this machine trusts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +58,7 @@ def find_address(settings: Settings, environ: Mapping[str, str] = os.environ) ->
         if token is None:
             raise NoCredentials(url)
         return Address(url, token)
-    return kept if kept is not None else _local(settings)
+    return kept if kept is not None else local_address(settings)
 
 
 def credentials_file(environ: Mapping[str, str] = os.environ) -> Path:
@@ -99,10 +109,38 @@ def checked_url(field: str, url: str) -> str:
     return url.rstrip("/")
 
 
-def _local(settings: Settings) -> Address:
-    """The gateway of this machine's own site, with its operator's token."""
+def local_address(settings: Settings) -> Address:
+    """The gateway of the site that this machine belongs to, with its operator's token.
+
+    Raises:
+        InvalidInput: The note of where it is cannot be read.
+        NoCredentials: No token for it is kept here.
+    """
+    place = noted_gateway(settings) or GatewayPlace(f"http://127.0.0.1:{settings.gateway_port}")
     try:
         token = settings.token_file.read_text().strip()
     except (FileNotFoundError, PermissionError, NotADirectoryError):
-        raise NoCredentials(settings.gateway_url) from None
-    return Address(settings.gateway_url, token)
+        raise NoCredentials(place.url) from None
+    return Address(place.url, token, place.certificate)
+
+
+def noted_gateway(settings: Settings) -> GatewayPlace | None:
+    """Where the site's gateway is, as noted in the home of this machine.
+
+    Raises:
+        InvalidInput: Something else is in the note.
+    """
+    try:
+        return GatewayPlace(**json.loads(settings.gateway_note.read_bytes()))
+    except (FileNotFoundError, PermissionError, NotADirectoryError):
+        return None
+    except (ValueError, TypeError) as error:
+        allowed = "it is not what headway writes; restart the gateway, or run `node join` again"
+        raise InvalidInput("gateway", str(error), allowed, where=str(settings.gateway_note)) from (
+            None
+        )
+
+
+def note_gateway(settings: Settings, place: GatewayPlace) -> None:
+    """Note *place* in the home, for commands on this machine."""
+    replace_file(settings.gateway_note, json.dumps(asdict(place), indent=2))

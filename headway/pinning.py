@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 from headway.errors import GatewayUnreachable, InvalidInput
 
 LOOPBACK = ("127.0.0.1", "localhost")
+EVERYWHERE = "0.0.0.0"  # noqa: S104 - it is compared, and bound to only where an operator says so
 _TIMEOUT_S = 20.0
 _DIGEST_CHARACTERS = 64
 
@@ -35,10 +36,24 @@ def same_fingerprint(one: str, other: str) -> bool:
     return digits == other.replace(":", "").lower()
 
 
+def reached_by_itself(host: str) -> str:
+    """The name by which a machine itself asks what it has bound to *host*."""
+    return LOOPBACK[0] if host in {*LOOPBACK, EVERYWHERE} else host
+
+
 def is_protected(url: str) -> bool:
     """Whether a token may be sent to *url*: over TLS, or without leaving this machine."""
     parts = urlsplit(url)
     return parts.scheme == "https" or parts.hostname in LOOPBACK
+
+
+def trust(url: str, certificate: str | None) -> ssl.SSLContext | bool:
+    """What httpx is to check at *url*: that it shows *certificate*, or one known here for None."""
+    if not url.startswith("https:"):
+        return False  # there is nothing to check, and to read all certificates takes a while
+    if certificate is None:
+        return True
+    return ssl.create_default_context(cadata=certificate)
 
 
 def shown_certificate(url: str) -> str:

@@ -68,7 +68,11 @@ class Settings(BaseSettings):
         default_factory=lambda known: known.get("port", 4200) + 80,
         ge=1024, le=65_535, validate_default=True,
     )  # fmt: skip
-    """Port of the site's gateway on loopback; when not set, 80 above `port`."""
+    """Port of the site's gateway; when not set, 80 above `port`."""
+    gateway_host: str = Field("127.0.0.1", pattern=r"^[A-Za-z0-9.-]+$")
+    """Address the gateway binds to; beyond loopback it speaks TLS alone."""
+    gateway_names: Annotated[tuple[str, ...], NoDecode] = ()
+    """Names, by commas, by which users ask the gateway, beside the address that it binds to."""
     server_url: str | None = None
     """Prefect API of a server on another machine, such as ``http://head:4200/api``."""
     node: str = Field(default_factory=lambda: platform.node().split(".")[0].lower() or "node")
@@ -111,7 +115,7 @@ class Settings(BaseSettings):
     log_limit_bytes: int = Field(256 * MIB, gt=0)
     """Of each attempt's log, at most this much is kept."""
 
-    @field_validator("trusted_networks", mode="before")
+    @field_validator("trusted_networks", "gateway_names", mode="before")
     @classmethod
     def _by_commas(cls, given: object) -> object:
         return [part for part in given.split(",") if part] if isinstance(given, str) else given
@@ -176,11 +180,6 @@ class Settings(BaseSettings):
         return self.server_url is not None or self.server_pointer.exists()
 
     @property
-    def gateway_url(self) -> str:
-        """The gateway that `headway up` starts on this machine."""
-        return f"http://127.0.0.1:{self.gateway_port}"
-
-    @property
     def services(self) -> tuple[tuple[str, int], ...]:
         """Host and port of Prefect's API and of the databases, where they are not files."""
         urls = [self.api_url, self.database_url, self.server_database or ""]
@@ -204,6 +203,11 @@ class Settings(BaseSettings):
         return self.home / "token"
 
     @property
+    def gateway_note(self) -> Path:
+        """Where the gateway of this machine, or of the site that it joined, is noted."""
+        return self.home / "gateway.json"
+
+    @property
     def server_pointer(self) -> Path:
         """Where `headway node join` notes the address of another machine's server."""
         return self.home / "server.url"
@@ -222,6 +226,11 @@ class Settings(BaseSettings):
     def cache_dir(self) -> Path:
         """Staged data sets."""
         return self.home / "cache"
+
+    @property
+    def code_dir(self) -> Path:
+        """Parts of the code of runs, by team; headway's alone: each run has a copy of its own."""
+        return self.home / "code"
 
     @property
     def models_dir(self) -> Path:

@@ -16,13 +16,12 @@ import click
 from headway.admin.environment import site_environment
 from headway.admin.up import bring_up
 from headway.client import Client
-from headway.credentials import Address
+from headway.credentials import local_address
 from headway.errors import (
     HeadwayError,
     ImageMissing,
     SiteUnreachable,
 )
-from headway.gateway.local_token import have_local_token
 from headway.gateway.submit import os_user
 from headway.home import have_passable, samples
 from headway.model.run import Measurement, Prediction
@@ -50,7 +49,7 @@ def run_demo(site: Site, *, rows: int, rounds: int, machine: bool) -> int:
     job = _flights_job(data, rows, rounds)
     say(f"submitting the sample: prefect deployment run {DEPLOYMENT} …")
     run_id = _submit_through_prefect(site, job)
-    with Client(Address(report["gateway"], have_local_token(site))) as client:
+    with Client(local_address(site.settings)) as client:
         say(f"run {run_id}: {report['url']}/runs/flow-run/{run_id}")
         status = watch_run(client, run_id, site.clock, machine=machine)
     if not machine:

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from headway.admin.database.own import looked_at
 from headway.admin.processes import gateway_answers
+from headway.credentials import noted_gateway
 from headway.errors import GpuLost, HeadwayError, LedgerError, SiteRefused
 from headway.model.container_policy import UIDS_OF_TEAMS
 from headway.node.daemon import (
@@ -19,6 +20,7 @@ from headway.node.daemon import (
 )
 from headway.prefect.client import PrefectServer
 from headway.runtime.port import RuntimeKind
+from headway.settings import Settings
 from headway.site import Site
 from headway.this_node import lost_here
 from headway.units import GIB, format_size
@@ -48,11 +50,7 @@ def _findings(site: Site, server: PrefectServer) -> Iterator[Finding]:
     yield Finding("Prefect server", healthy, server.api_url if healthy else advice)
     if healthy:
         yield _try("auth string", lambda: _auth(server))
-    if not site.settings.has_joined:
-        answers = gateway_answers(site.settings)
-        at = site.settings.gateway_url
-        advice = f"no answer at {at}: no command about runs works; run `headway up`"
-        yield Finding("gateway", answers, at if answers else advice)
+    yield _try("gateway", lambda: _gateway(site.settings))
     process = worker_daemon(site.settings).process()
     yield Finding(
         "worker of this node",
@@ -77,6 +75,18 @@ def _findings(site: Site, server: PrefectServer) -> Iterator[Finding]:
         yield _try("teams", lambda: _teams(site))
     yield _try("GPUs", lambda: _gpus(site))
     yield _try("disk", lambda: _disk(site.settings.home))
+
+
+def _gateway(settings: Settings) -> tuple[bool, str]:
+    """Whether commands about runs, typed on this machine, find the site's gateway."""
+    place = noted_gateway(settings)
+    if place is not None:
+        advice = f"no answer at {place.url}: no command about runs works; run `headway up`"
+        answers = gateway_answers(settings)
+        return answers, place.url if answers else f"{advice} on the gateway's machine"
+    if settings.has_joined:
+        return True, "on the machine of the site's server, which it does not leave"
+    return False, "none has been started here: no command about runs works; run `headway up`"
 
 
 def _supervisor(site: Site) -> Finding:

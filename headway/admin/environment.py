@@ -32,7 +32,7 @@ def site_environment(settings: Settings) -> dict[str, str]:
         "PREFECT_UI_API_URL": "/api",
     }
     if settings.server_database is not None:
-        prefect["PREFECT_SERVER_DATABASE_CONNECTION_URL"] = _for_prefect(settings.server_database)
+        prefect |= _for_prefect(settings.server_database)
     if secret := site_auth(settings):
         prefect |= {auth.CLIENT: secret, auth.SERVER: secret}
     # The executables beside this Python come first: `prefect` must be the tested one.
@@ -43,6 +43,8 @@ def site_environment(settings: Settings) -> dict[str, str]:
         "HEADWAY_PORT": str(settings.port),
         "HEADWAY_HOST": settings.host,
         "HEADWAY_GATEWAY_PORT": str(settings.gateway_port),
+        "HEADWAY_GATEWAY_HOST": settings.gateway_host,
+        "HEADWAY_GATEWAY_NAMES": ",".join(settings.gateway_names),
         "HEADWAY_NODE": settings.node,
         "HEADWAY_POOL": settings.pool,
         "HEADWAY_TIMEZONE": os.environ.get("HEADWAY_TIMEZONE") or tzlocal.get_localzone_name(),
@@ -50,9 +52,31 @@ def site_environment(settings: Settings) -> dict[str, str]:
     return {**env, **prefect, **site, "PATH": path, "PYTHONPATH": os.pathsep.join(modules)}
 
 
-def _for_prefect(url: str) -> str:
-    """*url* with the driver that Prefect's server needs."""
-    return make_url(url).set(drivername="postgresql+asyncpg").render_as_string(hide_password=False)
+_TLS = "PREFECT_SERVER_DATABASE_SQLALCHEMY_CONNECT_ARGS_TLS_"
+_FILES = {"sslrootcert": "CA_FILE", "sslcert": "CERT_FILE", "sslkey": "KEY_FILE"}
+"""Parameters of an address as libpq knows them, and what Prefect's server calls them."""
+
+
+def _for_prefect(url: str) -> dict[str, str]:
+    """Settings by which Prefect's server connects to *url*.
+
+    Its driver does not know libpq's parameters for TLS: it would fail at the first connection.
+    """
+    address = make_url(url).set(drivername="postgresql+asyncpg")
+    mode = address.query.get("sslmode")
+    files = {
+        name: str(address.query[given]) for given, name in _FILES.items() if given in address.query
+    }
+    address = address.difference_update_query(["sslmode", *_FILES])
+    tls = {}
+    if mode in {"verify-ca", "verify-full"}:
+        named = {"ENABLED": "true", "CHECK_HOSTNAME": str(mode == "verify-full").lower()}
+        system = {name: path for name, path in files.items() if path != "system"}
+        tls = {f"{_TLS}{name}": value for name, value in (named | system).items()}
+    elif mode is not None:
+        address = address.update_query_dict({"ssl": mode})
+    rendered = address.render_as_string(hide_password=False)
+    return {"PREFECT_SERVER_DATABASE_CONNECTION_URL": rendered, **tls}
 
 
 def prefect_command(settings: Settings) -> str:

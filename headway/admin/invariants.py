@@ -18,7 +18,7 @@ from headway.node.flowlock import LiveFlows
 from headway.node.janitor import Janitor
 from headway.node.mending import Mending, PrefectRun, same
 from headway.node.prune import is_run_id
-from headway.policy.audit import Finding, Kind, SeenContainer, SeenNode, SeenState, Snapshot
+from headway.policy.inspection import Finding, Kind, SeenContainer, SeenNode, SeenState, Snapshot
 from headway.policy.invariants import confirmed, look
 from headway.policy.reconcile import Action, PrefectView
 from headway.prefect.client import ListedRun, PrefectServer
@@ -104,7 +104,7 @@ def _look_once(site: Site, server: PrefectServer) -> Examination:
     here = _here(site, unknown)
     named = {each.name for each in here.lying} | here.flows
     named |= {each.run_id for each in here.containers or ()}
-    ledger = site.ledger.audit.read({each for each in named if is_run_id(each)})
+    ledger = site.ledger.inspection.read({each for each in named if is_run_id(each)})
     if ledger.ends_beyond:
         unknown.append(f"what Prefect says of the {ledger.ends_beyond} oldest runs that have ended")
     states: dict[str, SeenState] = {}

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable
+from contextlib import closing, suppress
 from typing import NoReturn
 
 from headway.admin.connections import check_connection, check_connections
@@ -9,10 +10,15 @@ from headway.admin.environment import site_environment
 from headway.admin.processes import server_command, start_guard, worker_command
 from headway.admin.register import make_pool, register
 from headway.clock import SystemClock
+from headway.credentials import note_gateway, noted_gateway
 from headway.durable import replace_file
-from headway.errors import SiteRefused, SiteUnreachable
+from headway.errors import LedgerError, SiteRefused, SiteUnreachable
+from headway.gateway.announced import announced
+from headway.gateway.local_token import have_local_token
+from headway.gateway.submit import os_user
 from headway.home import settle
 from headway.ledger import Ledger
+from headway.model.access import token_digest
 from headway.prefect import auth
 from headway.prefect.auth import auth_for, have_auth, keep_secret
 from headway.prefect.client import PrefectServer, checked_address
@@ -57,6 +63,7 @@ def join(
         ledger = Ledger.open(ledger_url)
         try:
             check_name(ledger, settings)
+            learn_gateway(settings, ledger, say)
         finally:
             ledger.close()
         replace_file(settings.server_pointer, server_url)
@@ -70,6 +77,22 @@ def join(
             return
         make_pool(settings, env)
         server.offer_in(settings.pool)
+
+
+def learn_gateway(settings: Settings, ledger: Ledger, say: Callable[[str], None]) -> None:
+    """Let commands about runs find the site's gateway from here, by a token of this machine's own.
+
+    Whoever may read the ledger's address could make one anyway.
+    """
+    place = announced(ledger)
+    if place is not None:
+        have_local_token(settings, ledger)
+        note_gateway(settings, place)
+    elif noted_gateway(settings) is None:
+        say(
+            "the site's gateway stays on its own machine, so commands about runs work there "
+            "alone: set HEADWAY_GATEWAY_HOST there, then join once more"
+        )
 
 
 def _accepted_auth(
@@ -123,6 +146,18 @@ def _become(command: list[str], settings: Settings) -> NoReturn:
 def leave(settings: Settings) -> None:
     """Forget the server and ledger that this node joined."""
     if settings.server_pointer.exists():
-        settings.auth_file.unlink(missing_ok=True)
+        _revoke_token(settings)
+        for own in (settings.auth_file, settings.token_file, settings.gateway_note):
+            own.unlink(missing_ok=True)
     settings.server_pointer.unlink(missing_ok=True)
     settings.ledger_pointer.unlink(missing_ok=True)
+
+
+def _revoke_token(settings: Settings) -> None:
+    """Let nobody in any more by the token that this machine got when it joined."""
+    if not settings.token_file.exists():
+        return
+    with suppress(LedgerError), closing(Ledger.open(settings.database_url)) as ledger:
+        known = ledger.access_tokens.valid(token_digest(settings.token_file.read_text().strip()))
+        if known is not None:
+            ledger.access_tokens.revoke(known.user, actor=os_user(), token_id=known.token_id)

@@ -16,6 +16,7 @@ import httpx
 
 from headway.admin.environment import beside_python, site_environment
 from headway.clock import Clock
+from headway.credentials import noted_gateway
 from headway.errors import HeadwayError
 from headway.node.daemon import (
     Daemon,
@@ -24,6 +25,7 @@ from headway.node.daemon import (
     server_daemon,
     worker_daemon,
 )
+from headway.pinning import reached_by_itself, trust
 from headway.prefect.auth import have_auth
 from headway.prefect.client import PrefectServer
 from headway.settings import Settings
@@ -125,7 +127,7 @@ def worker_command(settings: Settings) -> list[str]:
 
 
 def start_gateway(settings: Settings, clock: Clock, say: Callable[[str], None]) -> bool:
-    """Start this site's gateway on loopback unless it runs; whether it was started.
+    """Start this site's gateway unless it runs; whether it was started.
 
     Raises:
         StartFailed: It ended, or does not answer within a minute; or another program has the port.
@@ -134,13 +136,15 @@ def start_gateway(settings: Settings, clock: Clock, say: Callable[[str], None]) 
     with daemon.starting():
         if daemon.process() is not None:
             return False
-        if _port_is_taken("127.0.0.1", settings.gateway_port):
+        host = reached_by_itself(settings.gateway_host)
+        if _port_is_taken(host, settings.gateway_port):
             cause = (
-                f"something else listens on 127.0.0.1:{settings.gateway_port}; "
+                f"something else listens on {host}:{settings.gateway_port}; "
                 "set HEADWAY_GATEWAY_PORT to another port"
             )
             raise StartFailed("the gateway", daemon.log, cause)
-        say(f"starting the gateway at {settings.gateway_url} …")
+        say(f"starting the gateway on {settings.gateway_host}:{settings.gateway_port} …")
+        settings.gateway_note.unlink(missing_ok=True)  # that of a gateway before this one
         daemon.start(beside_python(["headway", "gateway"]), site_environment(settings))
         await_ready(
             daemon, "the gateway", lambda: gateway_answers(settings), _WORKER_START_S, clock
@@ -149,9 +153,17 @@ def start_gateway(settings: Settings, clock: Clock, say: Callable[[str], None]) 
 
 
 def gateway_answers(settings: Settings) -> bool:
-    """Whether a gateway answers where this site's is."""
+    """Whether the site's gateway answers where it is noted to be."""
+    place = noted_gateway(settings)
+    if place is None:
+        return False
     try:
-        answer = httpx.get(f"{settings.gateway_url}/v1/health", timeout=5.0, trust_env=False)
+        answer = httpx.get(
+            f"{place.url}/v1/health",
+            timeout=5.0,
+            trust_env=False,
+            verify=trust(place.url, place.certificate),
+        )
     except httpx.TransportError:
         return False
     return answer.is_success

@@ -20,6 +20,7 @@ from headway.admin.processes import (
 )
 from headway.admin.register import register, write_profile
 from headway.admin.supervisor import start_supervisor, stop_supervisor
+from headway.credentials import local_address
 from headway.errors import (
     LedgerUnreachable,
     RuntimeFailure,
@@ -64,7 +65,7 @@ def bring_up(site: Site, say: Say) -> dict[str, Any]:
             # Here, where somebody reads why it cannot be.
             check_name(site.ledger, settings)
             site.choose_runtime()
-        have_local_token(site)
+        have_local_token(settings, site.ledger)
         have_auth(settings)  # the gateway tells it to the server
         gateway = beside.submit(start_gateway, settings, site.clock, say)
         server = start_prefect(settings, site.clock, say)
@@ -84,7 +85,7 @@ def bring_up(site: Site, say: Say) -> dict[str, Any]:
     )
     return {
         "url": settings.api_url.removesuffix("/api"),
-        "gateway": settings.gateway_url,
+        "gateway": local_address(settings).url,
         "started": [name for name, new in started if new],
         "registered": registered,
         "node": settings.node,

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from headway.admin.invariants import Examination
-    from headway.policy.audit import Finding
+    from headway.policy.inspection import Finding
 
 
 @click.command()

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from headway.client import Client
+from headway.client.run_outputs import OutputPlace
 from headway.clock import Clock
 from headway.durable import replace_file
 from headway.errors import GatewayUnreachable, HeadwayError, InvalidInput
@@ -53,8 +54,8 @@ def chosen(files: Sequence[dict[str, Any]], only: Sequence[str]) -> list[dict[st
     ]
 
 
-def take_folder(folder: Path, run_id: str) -> None:
-    """Make *folder* the one for the outputs of this run.
+def take_folder(folder: Path, owner: str) -> None:
+    """Make *folder* the one for the outputs of *owner*: a run, or one attempt of it.
 
     Raises:
         InvalidInput: Something else is in it, which could be overwritten.
@@ -64,12 +65,12 @@ def take_folder(folder: Path, run_id: str) -> None:
     try:
         known = note.read_text().strip()
     except (FileNotFoundError, NotADirectoryError):
-        known = "" if any(folder.iterdir()) else run_id
-    if known != run_id:
+        known = "" if any(folder.iterdir()) else owner
+    if known != owner:
         held = f"the outputs of run {known}" if known else "something else"
         raise InvalidInput("DIR", str(folder), f"{held} is in it; give a new or an empty folder")
     note.parent.mkdir(exist_ok=True)
-    replace_file(note, run_id)
+    replace_file(note, owner)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +80,7 @@ class Download:
     client: Client
     clock: Clock
     run_id: str
+    attempt: int | None
     folder: Path
     tell: Tell
 
@@ -128,7 +130,7 @@ class Download:
         else:
             self.tell(start)
         if sha256 is None:
-            now, sha256 = self.client.output_digest(self.run_id, file["href"])
+            now, sha256 = self.client.output_digest(self._at(file["href"]))
             if sha256 is None or now != version:
                 note.unlink()
                 return "it was written to meanwhile"
@@ -139,7 +141,7 @@ class Download:
 
     def _receive(self, href: str, part: Path, start: int, version: str) -> tuple[str, str | None]:
         """Write what comes into *part*; its version, and its digest if it was sent along."""
-        with self.client.output(self.run_id, href, start=start, version=version) as sent:
+        with self.client.output(self._at(href), start=start, version=version) as sent:
             replace_file(part.with_suffix(".version"), sent.version, lasts=False)
             with part.open("r+b" if sent.start else "wb") as file:
                 file.seek(sent.start)
@@ -178,6 +180,9 @@ class Download:
         except OSError as error:
             raise DownloadFailed(file["path"], str(error)) from error
         part.with_suffix(".version").unlink(missing_ok=True)
+
+    def _at(self, href: str) -> OutputPlace:
+        return OutputPlace(self.run_id, href, self.attempt)
 
     @property
     def _notes(self) -> Path:

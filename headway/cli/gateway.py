@@ -6,13 +6,13 @@ import click
 
 from headway.cli.inputs import this_site
 from headway.cli.output import say
-from headway.pinning import LOOPBACK
+from headway.pinning import EVERYWHERE, LOOPBACK, reached_by_itself
 
 A_PATH = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 
 @click.command()
-@click.option("--host", default="127.0.0.1", show_default=True, help="Address to bind to.")
+@click.option("--host", help="Address to bind to; HEADWAY_GATEWAY_HOST, or 127.0.0.1, by default.")
 @click.option(
     "--port", type=click.IntRange(1, 65_535), help="HEADWAY_GATEWAY_PORT, or 4280, by default."
 )
@@ -20,14 +20,18 @@ A_PATH = click.Path(exists=True, dir_okay=False, path_type=Path)
     "--name",
     "names",
     multiple=True,
-    help="Name by which it is asked; needed beyond loopback, and behind a proxy.",
+    help="Name by which it is asked; HEADWAY_GATEWAY_NAMES by default.",
 )
 @click.option("--certificate", type=A_PATH, help="Certificate for TLS, with its chain.")
 @click.option("--key", type=A_PATH, help="The certificate's private key.")
 def gateway(
-    host: str, port: int | None, names: tuple[str, ...], certificate: Path | None, key: Path | None
+    host: str | None,
+    port: int | None,
+    names: tuple[str, ...],
+    certificate: Path | None,
+    key: Path | None,
 ) -> None:
-    """Be the site's gateway, as `headway up` starts one on loopback.
+    """Be the site's gateway, as `headway up` starts one.
 
     Serve runs, nodes, the queue, estimates and Prometheus metrics to those who have a token.
 
@@ -38,6 +42,7 @@ def gateway(
     import uvicorn
 
     from headway.errors import InvalidInput
+    from headway.gateway.announced import announce
     from headway.gateway.app import create_app
     from headway.gateway.certificate import have_certificate
     from headway.gateway.local_token import have_local_token
@@ -47,23 +52,25 @@ def gateway(
 
     if (certificate is None) != (key is None):
         raise InvalidInput("certificate", str(certificate), "give --certificate and --key together")
-    if host not in LOOPBACK and not names:
-        allowed = "give --name with each name by which it is asked, or bind to loopback"
-        raise InvalidInput("host", host, allowed)
     site = this_site()
+    settings = site.settings
+    host, names = host or settings.gateway_host, names or settings.gateway_names
+    if host == EVERYWHERE and not names:
+        allowed = "give --name, or HEADWAY_GATEWAY_NAMES, with each name by which it is asked"
+        raise InvalidInput("host", host, allowed)
+    # Other names are not answered: a page whose name leads here must not pass for ours.
+    hosts = (*names, *(LOOPBACK if host in LOOPBACK else (reached_by_itself(host),)))
+    own = None
     if host not in LOOPBACK and certificate is None:
         # Never without TLS: tokens would cross the network unprotected.
-        own = have_certificate(site.settings, names, site.clock.now())
-        certificate, key = own.path, own.key
+        own = have_certificate(settings, hosts, site.clock.now())
         say(f"who logs in compares the fingerprint {own.fingerprint}")
-    settings = site.settings
     port = port or settings.gateway_port
+    have_local_token(settings, site.ledger)
     if port == settings.gateway_port:  # another one, beside it, is the operator's own affair
         gateway_daemon(settings).claim()
-    have_local_token(site)
+        announce(site, host=host, port=port, name=hosts[0], own=own, given=certificate)
     with PrefectServer(settings.api_url, auth=site_auth(settings)) as server:
-        # Other names are not answered: a page whose name leads here must not pass for ours.
-        hosts = (*names, *(LOOPBACK if host in LOOPBACK else ()))
         app = create_app(site, server, allowed_hosts=hosts)
         say(f"the gateway listens on {host}:{port}")
         uvicorn.run(
@@ -75,8 +82,8 @@ def gateway(
             proxy_headers=False,
             access_log=False,
             timeout_graceful_shutdown=3,  # who follows a log would keep it for hours
-            ssl_certfile=certificate,
-            ssl_keyfile=key,
+            ssl_certfile=own.path if own else certificate,
+            ssl_keyfile=own.key if own else key,
         )
 
 

@@ -94,7 +94,7 @@ def certificate(names: tuple[str, ...], renew: bool, machine: bool) -> None:
     elif names:
         raise InvalidInput("name", ", ".join(names), "give --renew with it")
     if found is None:
-        allowed = "this site has none: `headway gateway --host … --name …` makes it, or --renew"
+        allowed = "this site has none: its gateway makes it beyond loopback, or --renew"
         raise InvalidInput("certificate", "nothing", allowed)
     if machine:
         print_json(

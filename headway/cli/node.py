@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from headway.cli.completion import NODE
 from headway.cli.inputs import open_server, this_site
 from headway.cli.output import as_json, print_json, print_table, say
 
@@ -83,7 +84,7 @@ def leave() -> None:
 
 
 @node.command()
-@click.argument("name")
+@click.argument("name", type=NODE)
 @click.option("--reason", default="drained by an operator", show_default=True)
 @as_json
 def drain(name: str, reason: str, machine: bool) -> None:
@@ -94,7 +95,7 @@ def drain(name: str, reason: str, machine: bool) -> None:
 
 
 @node.command()
-@click.argument("name")
+@click.argument("name", type=NODE)
 @as_json
 def resume(name: str, machine: bool) -> None:
     """Let NAME take runs again."""
@@ -104,7 +105,7 @@ def resume(name: str, machine: bool) -> None:
 
 
 @node.command()
-@click.argument("name")
+@click.argument("name", type=NODE)
 @click.option("--powered-off", is_flag=True, help="You know that its machine is off: do not wait.")
 @as_json
 def remove(name: str, powered_off: bool, machine: bool) -> None:

@@ -7,18 +7,28 @@ from typing import Any
 
 import click
 
+from headway.cli.completion import RUN
 from headway.cli.inputs import open_client
 from headway.cli.output import as_json, print_json, print_table, say
 
 
 @click.command()
-@click.argument("run")
+@click.argument("run", type=RUN)
 @click.argument("folder", metavar="[DIR]", required=False, type=click.Path(path_type=Path))
 @click.option("--list", "listing", is_flag=True, help="Only say what there is.")
+@click.option(
+    "--attempt", type=click.IntRange(1), help="On the node of this attempt; else of the last."
+)
 @click.option("--only", multiple=True, metavar="PATTERN", help="Such as '*.pt'; several may do.")
 @as_json
 def outputs(
-    *, run: str, folder: Path | None, listing: bool, only: tuple[str, ...], machine: bool
+    *,
+    run: str,
+    folder: Path | None,
+    listing: bool,
+    attempt: int | None,
+    only: tuple[str, ...],
+    machine: bool,
 ) -> None:
     """List what a run wrote below its outputs, or fetch it into DIR, wherever it ran.
 
@@ -28,14 +38,16 @@ def outputs(
     from headway.cli.download import chosen
 
     with open_client() as client:
-        run_id = client.run(run)["run_id"]
-        found = client.outputs(run_id)
+        seen = client.run(run)
+        run_id = seen["run_id"]
+        found = client.outputs(run_id, attempt)
+        found["elsewhere"] = _elsewhere(seen.get("attempts") or [], attempt)
         files = chosen(found["files"], only)
         if listing or folder is None:
             document = {**found, "run_id": run_id, "files": files}
             (print_json if machine else _print_list)(document)
             return
-        fetched = _fetch(client, run_id, folder, files, quiet=machine)
+        fetched = _fetch(client, (run_id, attempt), folder, files, quiet=machine)
     failed = [each for each in fetched if each["error"]]
     if machine:
         print_json({**found, "run_id": run_id, "folder": str(folder), "files": fetched})
@@ -45,14 +57,28 @@ def outputs(
     sys.exit(1 if failed else 0)
 
 
+def _elsewhere(attempts: list[dict[str, Any]], asked: int | None) -> list[dict[str, Any]]:
+    """The last attempt on each other node than that of *asked*, or of the last that began."""
+    started = {each["attempt"]: each["node"] for each in attempts if each["started_at"]}
+    here = started.get(asked or max(started, default=0))
+    last = {node: number for number, node in sorted(started.items()) if node != here}
+    return [{"attempt": number, "node": node} for node, number in last.items()]
+
+
 def _fetch(
-    client: Any, run_id: str, folder: Path, files: list[dict[str, Any]], *, quiet: bool
+    client: Any,
+    whose: tuple[str, int | None],
+    folder: Path,
+    files: list[dict[str, Any]],
+    *,
+    quiet: bool,
 ) -> list[dict[str, Any]]:
     """The files, each with what became of it."""
     from headway.cli.download import Download, DownloadFailed, take_folder
     from headway.clock import SystemClock
 
-    take_folder(folder, run_id)
+    run_id, attempt = whose
+    take_folder(folder, run_id if attempt is None else f"{run_id} attempt {attempt}")
     fetched = []
     with ExitStack() as stack:
         tell: Any = lambda _: None  # noqa: E731
@@ -60,7 +86,7 @@ def _fetch(
             total = sum(each["bytes"] for each in files)
             bar = click.progressbar(length=total, label="fetching", file=sys.stderr)
             tell = stack.enter_context(bar).update
-        download = Download(client, SystemClock(), run_id, folder, tell)
+        download = Download(client, SystemClock(), run_id, attempt, folder, tell)
         download.check_room(files)
         for each in files:
             here, error = True, ""
@@ -104,11 +130,19 @@ def _print_list(document: dict[str, Any]) -> None:
 
 
 def _say_what_is_missing(found: dict[str, Any]) -> None:
+    from headway.units import format_size
+
     if not found["complete"]:
         say("there are more files or deeper folders than are listed: pack them", err=True)
     if found["left_out"]:
         what = "links, sockets and the like are left out"
         say(f"{found['left_out']} {what}", err=True)
+    for each in found["not_stored"]:
+        size = format_size(each["bytes"])
+        say(f"{each['path']} ({size}) was not brought to the store: it is mostly holes", err=True)
+    for each in found["elsewhere"]:
+        what = f"attempt {each['attempt']} was on node {each['node']}"
+        say(f"{what}: --attempt {each['attempt']} for its outputs", err=True)
 
 
 COMMANDS = (outputs,)

@@ -2,12 +2,13 @@
 
 import click
 
+from headway.cli.completion import RUN
 from headway.cli.inputs import this_site
 from headway.cli.output import as_json, print_json, print_table, say
 
 
 @click.command()
-@click.argument("run")
+@click.argument("run", type=RUN)
 @click.option(
     "--window",
     default="60s",

@@ -9,11 +9,16 @@ from headway.cli.inputs import open_client, this_site
 from headway.cli.output import as_json, print_json, print_table, say
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from headway.ledger.records import RunRecord
     from headway.policy.retention import Removal
     from headway.site import Site
+
+    _Place = tuple[
+        Callable[[float | None, int | None], list[Removal]],  # what goes by these limits
+        Callable[[str], bool],  # removes one run
+    ]
 
 
 @click.command()
@@ -96,32 +101,39 @@ def nodes(machine: bool) -> None:
 @click.command()
 @click.option("--older-than", metavar="DURATION", help="Ended longer ago than this, such as 90d.")
 @click.option("--keep-at-most", metavar="SIZE", help="Oldest first, until so much is left.")
+@click.option("--store", "stored", is_flag=True, help="In the site's store, not on this node.")
 @click.option("--dry-run", is_flag=True, help="Say what would go; remove nothing.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @as_json
 def prune(
-    *, older_than: str | None, keep_at_most: str | None, dry_run: bool, yes: bool, machine: bool
+    *,
+    older_than: str | None,
+    keep_at_most: str | None,
+    stored: bool,
+    dry_run: bool,
+    yes: bool,
+    machine: bool,
 ) -> None:
     """Remove the folders of finished runs on this node: outputs, logs, profiles.
 
-    Without options by what is set for this node (keep_days and keep_size in its block). What runs,
-    waits or will be tried again is never touched.
+    Without limits by what is set for this node (keep_days and keep_size in its block). With --store
+    what the site's store has of finished runs of all nodes, without limits by the teams' keep_days.
+    What runs, waits or will be tried again is never touched.
     """
-    from headway.node.prune import removals, remove
     from headway.views.fields import fields
 
     site = this_site()
-    keep_s, keep_bytes = _limits(site, older_than, keep_at_most)
     if machine and not (yes or dry_run):
         raise click.UsageError("with --json nobody can be asked: add --yes or --dry-run")
-    found = removals(site, keep_s=keep_s, keep_bytes=keep_bytes, walk=_seen_on_the_way)
+    find, remove = _in_the_store(site) if stored else _on_this_node(site)
+    found = find(*_limits(site, older_than, keep_at_most, stored=stored))
     freed = sum(each.run.size_bytes for each in found)
     if not machine:
         _print_removals(found, freed)
     gone = []
     if found and not dry_run and (yes or click.confirm("Remove them?")):
         with click.progressbar(found, label="removing", file=sys.stderr) as bar:
-            gone = [each.run.run_id for each in bar if remove(site, each.run.run_id)]
+            gone = [each.run.run_id for each in bar if remove(each.run.run_id)]
     if machine:
         runs = [
             {
@@ -136,14 +148,47 @@ def prune(
         click.echo(f"{len(gone)} of {len(found)} removed")
 
 
+def _on_this_node(site: "Site") -> "_Place":
+    from headway.node.prune import removals, remove
+
+    def find(keep_s: float | None, keep_bytes: int | None) -> "list[Removal]":
+        return removals(site, keep_s=keep_s, keep_bytes=keep_bytes, walk=_seen_on_the_way)
+
+    return find, lambda run_id: remove(site, run_id)
+
+
+def _in_the_store(site: "Site") -> "_Place":
+    from headway.errors import InvalidInput
+    from headway.node.store_pruning import stored_removals
+    from headway.node.storing import remove_stored, store_of
+
+    store = store_of(site.settings)
+    if store is None:
+        raise InvalidInput("--store", "no store", "set HEADWAY_STORE_URL; this site has none")
+
+    def find(keep_s: float | None, keep_bytes: int | None) -> "list[Removal]":
+        return stored_removals(site, keep_s=keep_s, keep_bytes=keep_bytes)
+
+    def remove(run_id: str) -> bool:
+        remove_stored(site, store, run_id)
+        return True
+
+    return find, remove
+
+
 def _limits(
-    site: "Site", older_than: str | None, keep_at_most: str | None
+    site: "Site", older_than: str | None, keep_at_most: str | None, *, stored: bool
 ) -> tuple[float | None, int | None]:
-    """Seconds and bytes to keep: as asked, else as set for this node."""
+    """Seconds and bytes to keep: as asked, else as set for this node, or for the teams."""
     from headway.errors import InvalidInput
     from headway.policy.retention import seconds
     from headway.units import parse_duration, parse_size
 
+    if older_than is None and keep_at_most is None and stored:
+        if all(each.keep_days is None for each in site.policy_settings.teams.values()):
+            allowed = "give --older-than 90d or --keep-at-most 5TiB, or set a team's keep_days"
+            raise InvalidInput("headway-line/site", "no limits", f"{allowed} in the block")
+        return None, None
     if older_than is None and keep_at_most is None:
         settings = site.node_settings
         if settings.keep_days is None and settings.keep_size is None:

@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
 
-from headway.cli.inputs import A_FILE, open_client, read_job_file, with_places
+from headway.cli.arrays import array_of, first_member, told_of
+from headway.cli.completion import NODE
+from headway.cli.inputs import A_FILE, name_of, open_client, read_job_file, with_places
 from headway.cli.output import (
     as_json,
     print_changes,
@@ -27,17 +29,29 @@ _INTERRUPTED = 130
 
 @click.command()
 @click.argument("job_file", type=A_FILE)
+@click.argument("more", nargs=-1, metavar="")
+@click.option(
+    "--array",
+    "parameters",
+    multiple=True,
+    metavar="NAME=VALUES …",
+    help="Run it once for every combination: --array lr=0.1,0.01 seed=1..5",
+)
+@click.option("--at-most", type=click.IntRange(1), help="Members of the array that run at once.")
 @click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Change one field.")
 @click.option("--watch", is_flag=True, help="Follow the run to its end.")
 @click.option("--key", help="Submitting twice with one key gives one run.")
 @click.option("--pool", help="Work pool, where the site has several.")
 @click.option("--queue", help="Work queue of the pool; its priority decides who goes first.")
-@click.option("--node", help="Run on this node and nowhere else.")
+@click.option("--node", type=NODE, help="Run on this node and nowhere else.")
 @click.option("--dry-run", is_flag=True, help="Say what would happen; hand in nothing.")
 @as_json
 def submit(
     *,
     job_file: BinaryIO,
+    more: tuple[str, ...],
+    parameters: tuple[str, ...],
+    at_most: int | None,
     overrides: tuple[str, ...],
     watch: bool,
     key: str | None,
@@ -48,37 +62,83 @@ def submit(
     machine: bool,
 ) -> None:
     """Hand a job to the site: `headway submit job.yaml --set resources.cpus=2`."""
+    if more and not parameters:
+        raise click.UsageError(f"Got unexpected extra argument ({more[0]})")
     read = read_job_file(job_file, overrides)
+    array = array_of(read, (*parameters, *more), at_most)
     job, queue = read.job.document(), node or queue
+    if array is not None and watch:
+        raise click.UsageError("an array is not watched; `headway top` shows it")
     with open_client() as client:
         with with_places(read):
             if dry_run:
+                if array is not None:
+                    job = first_member(job, array)
                 _say_what_would_happen(
                     client.rehearse(job, pool=pool, queue=queue), machine=machine
                 )
                 return
+            job = with_code(client, with_folder(job, job_file))
+            if array is not None:
+                whole = job | {"array": array.document()}
+                made = client.submit_array(whole, key=key, pool=pool, queue=queue)
+                print_json(made) if machine else say(told_of(made))
+                return
             run = client.submit(job, key=key, pool=pool, queue=queue)
-        if machine and not watch:
-            print_json(run)
-            return
-        if not machine:
-            say(f"{run['name']}: {run['run_id']}")
-            say(f"watch it at {run['url']}")
-        if watch:
-            sys.exit(_watch(client, run["run_id"], machine=machine))
+        tell(client, run, watch=watch, machine=machine)
+
+
+def tell(client: "Client", run: dict[str, Any], *, watch: bool, machine: bool) -> None:
+    """Say what was handed in; with *watch* follow it to its end, and exit as it did."""
+    if machine and not watch:
+        print_json(run)
+        return
+    if not machine:
+        say(f"{run['name']}: {run['run_id']}")
+        say(f"watch it at {run['url']}")
+    if watch:
+        sys.exit(_watch(client, run["run_id"], machine=machine))
+
+
+def with_folder(job: dict[str, Any], job_file: BinaryIO) -> dict[str, Any]:
+    """*job* whose working directory, if it has one, is found from here: it lies by its file."""
+    from pathlib import Path
+
+    name = name_of(job_file)
+    if not job["workdir"] or name == "-":
+        return job
+    return job | {"workdir": str(Path(name).parent / job["workdir"])}
+
+
+def with_code(client: "Client", job: dict[str, Any]) -> dict[str, Any]:
+    """*job* once its folder was sent, with a bar of how far that is on a terminal."""
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn())
+    console = Console(stderr=True)
+    with Progress(
+        *columns, console=console, transient=True, disable=not console.is_terminal
+    ) as bar:
+        task = bar.add_task("sending code", total=None, visible=False)
+
+        def sent(done_bytes: int, of_bytes: int) -> None:
+            bar.update(task, completed=done_bytes, total=of_bytes, visible=True)
+
+        return client.with_code(job, sent=sent)
 
 
 def _watch(client: "Client", run_id: str, *, machine: bool) -> int:
-    from headway.clock import SystemClock
-    from headway.views.watch import watch_run
-
     try:
+        from headway.clock import SystemClock
+        from headway.views.watch import watch_run
+
         return watch_run(client, run_id, SystemClock(), machine=machine)
     except KeyboardInterrupt:
         short = run_id[:8]
         click.echo(
-            f"the run goes on; `headway show {short}` looks again, "
-            f"`headway cancel {short}` ends it",
+            f"the run goes on; `headway logs -f {short}` follows it again, `headway show {short}` "
+            f"tells how it stands, `headway cancel {short}` ends it",
             err=True,
         )
         return _INTERRUPTED

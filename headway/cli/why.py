@@ -4,6 +4,7 @@ from typing import Any
 
 import click
 
+from headway.cli.completion import RUN
 from headway.cli.inputs import open_client
 from headway.cli.output import (
     as_json,
@@ -21,7 +22,7 @@ _ANOTHERS = "another team's"
 
 
 @click.command()
-@click.argument("run")
+@click.argument("run", type=RUN)
 @as_json
 def why(run: str, machine: bool) -> None:
     """Say why RUN waits, who has what it needs, who is ahead, and what would start it earlier."""

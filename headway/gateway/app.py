@@ -9,13 +9,16 @@ from fastapi.middleware.trustedhost import TrustedHostMiddleware
 from headway.errors import HeadwayError
 from headway.gateway.actions import actions
 from headway.gateway.api import reads
+from headway.gateway.arrays import arrays_of
 from headway.gateway.bodies import StrictBodies
+from headway.gateway.code import CODE_PATHS, code_of
 from headway.gateway.door import Door
 from headway.gateway.pages import LOGIN, pages
 from headway.gateway.proxy import prefects_api
 from headway.gateway.refusals import invalid, refused
 from headway.gateway.run_files import run_files
 from headway.gateway.runs import runs_of
+from headway.gateway.site_page import site_page
 from headway.gateway.usage import usages
 from headway.prefect.client import PrefectServer
 from headway.site import Site
@@ -43,7 +46,7 @@ def create_app(
         openapi_url=f"{PREFIX}/openapi.json",
     )
     # What is added last is asked first.
-    app.add_middleware(StrictBodies, forms=frozenset({LOGIN}))
+    app.add_middleware(StrictBodies, forms=frozenset({LOGIN}), raw=CODE_PATHS)
     app.add_middleware(
         Door,
         ledger=lambda: site.ledger,
@@ -59,6 +62,8 @@ def create_app(
     app.include_router(run_files(site), prefix=PREFIX)
     app.include_router(usages(site), prefix=PREFIX)
     app.include_router(actions(site, server), prefix=PREFIX)
+    app.include_router(code_of(site), prefix=PREFIX)
+    app.include_router(arrays_of(site, server), prefix=PREFIX)
     app.include_router(prefects_api(site, server))
 
     @app.get(HEALTH)
@@ -66,6 +71,7 @@ def create_app(
         """That the gateway answers; open to everybody, and says nothing of the site."""
         return {"status": "ok"}
 
+    app.include_router(site_page())
     app.include_router(
         pages(site, site.settings.api_url.removesuffix("/api"))
     )  # takes what is left

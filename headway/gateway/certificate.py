@@ -18,6 +18,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID
 from headway import pinning
 from headway.errors import InvalidInput
 from headway.node.certificate import CertificateFiles, keep_self_signed
+from headway.pinning import reached_by_itself
 from headway.settings import Settings
 
 _NAME = re.compile(r"[A-Za-z0-9-]{1,63}(?:\.[A-Za-z0-9-]{1,63})*")
@@ -91,7 +92,9 @@ def make_certificate(settings: Settings, names: Sequence[str], now: datetime) ->
     if not names:
         allowed = "give --name with each name or address by which the gateway is asked"
         raise InvalidInput("name", "nothing", allowed)
-    general = [_general(each) for each in names]
+    # By the last one the commands of this machine itself come in.
+    known = dict.fromkeys([*names, reached_by_itself(settings.gateway_host)])
+    general = [_general(each) for each in known]
     key = ec.generate_private_key(ec.SECP256R1())
     public = key.public_key()
     settings.home.mkdir(parents=True, exist_ok=True, mode=0o700)

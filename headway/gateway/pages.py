@@ -11,6 +11,7 @@ from fastapi.responses import HTMLResponse, RedirectResponse
 
 from headway.errors import NotAllowed, SiteUnreachable, TokenRefused
 from headway.gateway.door import COOKIE, PER_ADDRESS, Buckets
+from headway.gateway.site_page import SITE_PAGE
 from headway.model.access import looks_like_token, token_digest
 from headway.site import Site
 
@@ -55,7 +56,7 @@ def pages(site: Site, prefect_url: str) -> APIRouter:
             lasts_s = await anyio.to_thread.run_sync(_lasts_s, site, token)
         except TokenRefused:
             return _page("That token is unknown, has expired or was revoked.", 401)
-        answer = RedirectResponse("/", status_code=303)
+        answer = RedirectResponse(SITE_PAGE, status_code=303)
         answer.set_cookie(
             COOKIE, token, max_age=int(lasts_s), httponly=True, samesite="strict",
             secure=request.url.hostname not in {"127.0.0.1", "localhost"},  # others speak TLS

@@ -6,7 +6,7 @@ from headway.errors import OutputMissing
 from headway.gateway.node_files import NodeFiles
 from headway.gateway.standings import Standing
 from headway.gateway.store_files import StoreFiles
-from headway.model.run_file import LogPiece, StoredRun
+from headway.model.run_file import LogPiece
 from headway.node.file_answers import FileRequest
 from headway.node.storing import store_of
 from headway.site import Site
@@ -21,21 +21,23 @@ class Places:
         store = store_of(site.settings)
         self._store = None if store is None else StoreFiles(store)
 
-    async def answer(self, standing: Standing, asked: FileRequest) -> Response:
-        """The answer to a question about outputs.
+    async def answer(self, standing: Standing, attempt: int | None, asked: FileRequest) -> Response:
+        """The answer to a question about the outputs of *attempt*, or of the last that began.
 
         Raises:
-            OutputMissing: None of its attempts has begun.
+            OutputMissing: It has not begun.
             NodeSilent: The node that has them does not answer.
             StoreFailed: The store does not.
         """
-        stored = self._stored(standing)
+        number = attempt or standing.newest_started
+        stored = None if number is None else standing.stored_with(number)
         if stored is not None and self._store is not None:
             return await self._store.answer(stored, asked)
-        newest = standing.newest_started
-        node = None if newest is None else standing.place(newest)
+        node = None if number is None else standing.place(number)
         if node is None:
-            raise OutputMissing(standing.run_id, "outputs", "none of its attempts has begun")
+            which = f"its attempt {attempt}" if attempt else "none of its attempts"
+            why = f"{which} has {'not ' if attempt else ''}begun"
+            raise OutputMissing(standing.run_id, "outputs", why)
         return await self._nodes.answer(node, asked)
 
     async def log(
@@ -48,9 +50,8 @@ class Places:
             OutputMissing: It was pruned; only with *whole*.
             StoreFailed: The store does not answer.
         """
-        stored = self._stored(standing)
+        stored = standing.stored_with(attempt)
         if stored is not None and self._store is not None:
-            # Attempts on other nodes are not in it.
             piece = await self._store.log(stored, attempt, offset)
             if piece is not None:
                 return piece
@@ -63,7 +64,3 @@ class Places:
             why = f"on node {node.node.name}, where it ran, it is not there: pruned, perhaps"
             raise OutputMissing(run_id, f"log of attempt {attempt}", why)
         return piece
-
-    def _stored(self, standing: Standing) -> StoredRun | None:
-        stored = standing.stored
-        return stored if stored is not None and stored.key and not stored.removed_at else None

@@ -80,14 +80,16 @@ def run_files(site: Site) -> APIRouter:
         )
 
     @router.get("/runs/{run}/outputs", response_class=Response)
-    async def outputs(caller: Watcher, run: str) -> Response:
-        """The files that the run wrote below its outputs."""
+    async def outputs(caller: Watcher, run: str, attempt: Attempt = None) -> Response:
+        """The files that the run wrote below its outputs, on the node of that attempt."""
         record = await _find(site, caller, run)
-        return await _answer(record, FileRequest(record.run_id, OUTPUTS, {}, {}))
+        return await _answer(record, attempt, FileRequest(record.run_id, OUTPUTS, {}, {}))
 
     @router.get("/runs/{run}/outputs/{path:any_name}", response_class=Response)
     @router.head("/runs/{run}/outputs/{path:any_name}", response_class=Response)
-    async def output(caller: Watcher, request: Request, run: str) -> Response:
+    async def output(
+        caller: Watcher, request: Request, run: str, attempt: Attempt = None
+    ) -> Response:
         """One of them. Range and If-Range go on where it broke off; HEAD says how large it is.
 
         Want-Repr-Digest asks for its SHA-256, for which all of it is read.
@@ -100,10 +102,11 @@ def run_files(site: Site) -> APIRouter:
             raise OutputMissing(record.run_id, "such output", "its address leads elsewhere")
         what = f"{OUTPUTS}/{quote(name)}"
         head = request.method == "HEAD"
-        return await _answer(record, FileRequest(record.run_id, what, {}, request.headers, head))
+        asked = FileRequest(record.run_id, what, {}, request.headers, head)
+        return await _answer(record, attempt, asked)
 
-    async def _answer(record: RunRecord, asked: FileRequest) -> Response:
-        return await places.answer(await standings.of(record.run_id), asked)
+    async def _answer(record: RunRecord, attempt: int | None, asked: FileRequest) -> Response:
+        return await places.answer(await standings.of(record.run_id), attempt, asked)
 
     return router
 

@@ -12,6 +12,7 @@ from itertools import islice
 from headway.errors import NotAllowed, RunUnknown, SiteRefused, SiteUnreachable
 from headway.ledger.records import RunRecord
 from headway.model.access import Caller, Scope
+from headway.model.array import member_of
 from headway.model.run import RunState
 from headway.prefect.client import FINAL, ListedRun, PrefectServer
 from headway.site import Site
@@ -34,6 +35,8 @@ class Filter:
     """Names of states of which they are in one; empty for any."""
     since: datetime | None = None
     owner: str | None = None
+    members: bool = False
+    """With members of arrays, each as a run; else none of them."""
 
 
 def seen_team(caller: Caller) -> str | None:
@@ -108,7 +111,10 @@ def _listed_by_prefect(
         name=wanted.name,
         states=wanted.states,
         since=wanted.since,
-        keep=lambda run: wanted.owner in (None, owner_of(run, None)),
+        keep=lambda run: (
+            wanted.owner in (None, owner_of(run, None))
+            and (wanted.members or member_of(run.key) is None)
+        ),
     )
     records = site.ledger.runs.of([run.run_id for run in seen])
     return [(run, records.get(run.run_id)) for run in seen]
@@ -117,8 +123,8 @@ def _listed_by_prefect(
 def _listed_by_ledger(
     site: Site, server: PrefectServer, caller: Caller, wanted: Filter, limit: int
 ) -> list[Found]:
-    most = limit if wanted == Filter() else _LOOKED_AT
-    records = site.ledger.runs.all(limit=most, team=seen_team(caller))
+    most = limit if wanted == Filter(members=wanted.members) else _LOOKED_AT
+    records = site.ledger.runs.all(limit=most, team=seen_team(caller), members=wanted.members)
     records = [each for each in records if each.gang_id is None and _may_be(each, wanted)]
     try:
         seen = server.these([each.run_id for each in records])

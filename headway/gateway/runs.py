@@ -27,8 +27,14 @@ Name = Annotated[str, Query(max_length=200, description="What their names contai
 States = Annotated[list[str], Query(max_length=20, description="Names of states of Prefect.")]
 Since = Annotated[AwareDatetime | None, Query(description="When they were made, at the earliest.")]
 Mine = Annotated[bool, Query(description="Only those of the token's user.")]
+Members = Annotated[bool, Query(description="Members of arrays, too, each as a run.")]
 
-_WHOSE = frozenset({"run_id", "name", "owner", "team", "submitted_at", "reason"})
+_WHOSE = frozenset(
+    {
+        *("run_id", "name", "owner", "team", "submitted_at", "reason"),
+        *("array_id", "array_index", "array_waiting"),
+    }
+)
 
 
 def of_caller(view: dict[str, Any], caller: Caller) -> dict[str, Any]:
@@ -51,9 +57,10 @@ def runs_of(site: Site, server: PrefectServer) -> APIRouter:
         since: Since = None,
         *,
         mine: Mine = False,
+        members: Members = False,
     ) -> list[dict[str, Any]]:
         """The newest runs that the token sees, newest first."""
-        wanted = Filter(name, state, since, caller.user if mine else None)
+        wanted = Filter(name, state, since, caller.user if mine else None, members)
         found = list_runs(site, server, caller, wanted, limit)
         far = _progress(site, [record for _, record in found if record is not None])
         return [_view(each, far) for each in found]

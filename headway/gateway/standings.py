@@ -11,7 +11,7 @@ from headway.errors import NodeSilent
 from headway.ledger import Ledger
 from headway.ledger.records import NodeRecord
 from headway.model.run import RunState
-from headway.model.run_file import StoredRun
+from headway.model.run_file import StoredPart
 
 _KNOWN_FOR_S = 1.0
 _MOST_KNOWN = 1000
@@ -29,8 +29,8 @@ class Standing:
     nodes: Mapping[str, NodeRecord]
     held: bool = False
     """Whether it holds a lease: a run that was cancelled has ended, and may write on a little."""
-    stored: StoredRun | None = None
-    """What of it, as it ended, is in the site's store."""
+    stored: tuple[StoredPart, ...] = ()
+    """What of it is in the site's store."""
 
     def is_over(self, attempt: int) -> bool:
         """Whether nothing more comes of *attempt*."""
@@ -40,6 +40,18 @@ class Standing:
     def newest_started(self) -> int | None:
         """The last attempt that was started."""
         return max(self.started, default=None)
+
+    def stored_with(self, attempt: int) -> StoredPart | None:
+        """The part of it in the store that has *attempt*: that of its node, as it was left last."""
+        node = self.started.get(attempt)
+        return next(
+            (
+                part
+                for part in reversed(self.stored)
+                if part.attempt >= attempt and self.started.get(part.attempt) == node
+            ),
+            None,
+        )
 
     def place(self, attempt: int) -> NodeRecord | None:
         """The node that has what *attempt* left; None where it was not started.
@@ -96,7 +108,5 @@ class Standings:
         nodes = {each.node.name: each for each in ledger.nodes.all()}
         ended = record.state is RunState.ENDED
         held = ledger.leases.of_run(run_id) is not None
-        stored = ledger.stored.get(run_id) if ended else None
-        if stored is not None and stored.attempt < record.attempt:
-            stored = None  # it was retried since
+        stored = tuple(each for each in ledger.stored.of_run(run_id) if each.is_there)
         return Standing(run_id, ended, record.attempt, started, nodes, held, stored)

@@ -7,7 +7,7 @@ from typing import Any
 import anyio
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
-from headway.model.run_file import LogPiece, StoredRun, name_from
+from headway.model.run_file import LogPiece, StoredPart, name_from
 from headway.node.file_answers import (
     DIGEST,
     DOWNLOADED,
@@ -28,7 +28,7 @@ class StoreFiles:
         """From *store*."""
         self._store = store
 
-    async def log(self, stored: StoredRun, attempt: int, offset: int) -> LogPiece | None:
+    async def log(self, stored: StoredPart, attempt: int, offset: int) -> LogPiece | None:
         """What the attempt's log has from *offset* on; None where it is not in the store."""
         known = (await self._manifest(stored))["logs"].get(str(attempt))
         if known is None:
@@ -42,11 +42,12 @@ class StoreFiles:
             await anyio.to_thread.run_sync(self._store.read, key, at, READ_BYTES), start
         )
 
-    async def answer(self, stored: StoredRun, asked: FileRequest) -> Response:
+    async def answer(self, stored: StoredPart, asked: FileRequest) -> Response:
         """The list, or one output."""
         manifest = await self._manifest(stored)
         if asked.what == OUTPUTS:
-            return JSONResponse({key: manifest[key] for key in ("files", "complete", "left_out")})
+            listed = ("files", "complete", "left_out", "not_stored")
+            return JSONResponse({key: manifest.get(key, []) for key in listed})
         href = asked.what.removeprefix(f"{OUTPUTS}/")
         name = name_from(href)
         file = next((each for each in manifest["files"] if name_from(each["href"]) == name), None)
@@ -74,9 +75,7 @@ class StoreFiles:
             start += len(data)
             yield data
 
-    async def _manifest(self, stored: StoredRun) -> dict[str, Any]:
-        if not stored.key:
-            return {"files": [], "complete": True, "left_out": 0, "logs": {}}
+    async def _manifest(self, stored: StoredPart) -> dict[str, Any]:
         text = await anyio.to_thread.run_sync(self._store.read, f"{stored.key}/{MANIFEST}")
         found: dict[str, Any] = json.loads(text)
         return found

@@ -165,6 +165,22 @@ def refuse_missing(
         raise _wrong(read, "image", job.image, allowed)
 
 
+def claim_code(site: Site, read: JobText) -> None:
+    """Have the code that the job brings along stay until its run has ended.
+
+    Raises:
+        InvalidInput: The job's team has not sent it, or its folder was not sent at all.
+    """
+    job = read.job
+    if job.code is None:
+        if job.workdir:
+            allowed = "only `headway submit` and `headway run` send a folder: hand the job in so"
+            raise _wrong(read, "workdir", job.workdir, allowed)
+    elif not site.ledger.code.use(job.team, job.code):
+        allowed = f"team {job.team} has sent no such folder, or not lately: send it again"
+        raise _wrong(read, "code", job.code, allowed)
+
+
 def _runs_here(site: Site, pool: str, queue: str) -> bool:
     """Whether this machine is the only node that a run of *pool* and *queue* may come to."""
     records = {r.node.name: r for r in site.ledger.nodes.all() if r.node.pool == pool}

@@ -5,12 +5,14 @@ from typing import Self
 
 from headway.errors import LedgerError, LedgerMissing
 from headway.ledger.access_tokens import AccessTokens
+from headway.ledger.arrays import Arrays
 from headway.ledger.attempts import Attempts
-from headway.ledger.audit import Audit
 from headway.ledger.audit_log import AuditLog
+from headway.ledger.code import Code
 from headway.ledger.columns import now
 from headway.ledger.database import Database, is_absent, open_engine, shown
 from headway.ledger.flow_starts import FlowStarts
+from headway.ledger.inspection import Inspection
 from headway.ledger.leases import Leases
 from headway.ledger.nodes import Nodes, SiteSettings
 from headway.ledger.pools import Pools
@@ -40,7 +42,8 @@ class Ledger:
         self.runs = Runs(database)
         self.steps = Steps(database)
         self.attempts = Attempts(database)
-        self.audit = Audit(database)
+        self.arrays = Arrays(database)
+        self.inspection = Inspection(database)
         self.flow_starts = FlowStarts(database)
         self.leases = Leases(database)
         self.renewals = Renewals(database)
@@ -58,6 +61,7 @@ class Ledger:
         self.team_uids = TeamUids(database)
         self.stored = Stored(database)
         self.holdings = Holdings(database)
+        self.code = Code(database)
 
     @classmethod
     def open(cls, url: str) -> Self:

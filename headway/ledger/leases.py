@@ -6,10 +6,11 @@ from datetime import datetime, timedelta
 from secrets import token_hex
 
 from sqlalchemy import delete
-from sqlmodel import col, select
+from sqlmodel import Session, col, select
 from sqlmodel.sql.expression import SelectOfScalar
 
 from headway.errors import LeaseLost
+from headway.ledger.array_rows import array_is_full
 from headway.ledger.attempts import note_claim, note_end
 from headway.ledger.columns import now
 from headway.ledger.database import Repository
@@ -29,7 +30,7 @@ from headway.ledger.lease_rows import (
 )
 from headway.ledger.nodes import node_record, of_the_site
 from headway.ledger.run_rows import move, run_row
-from headway.ledger.tables import LeaseGpuRow, LeasePortRow, LeaseRow
+from headway.ledger.tables import LeaseGpuRow, LeasePortRow, LeaseRow, RunRow
 from headway.model.lease import Demand, Fence, Lease, Resource, Wait
 from headway.model.node import NodeReading
 from headway.model.number_range import NumberRange
@@ -93,10 +94,8 @@ class Leases(Repository):
             )
             if missing is not None:
                 return Wait(Resource.NODE, f"node {missing} has not joined this site")
-            if run.state is not RunState.WAITING or leases_of(session, run_id):
-                return Wait(Resource.TURN, "it is claimed already, or its last attempt still ends")
-            if run.suspended_at is not None:
-                return Wait(Resource.TURN, "it is suspended: resume it on its page in Prefect")
+            if (held := _held_up(session, run)) is not None:
+                return held
             admits = []
             for name in names:
                 record = node_record(rows[name])
@@ -344,6 +343,15 @@ class Leases(Repository):
 def _unstarted(node: str) -> SelectOfScalar[LeaseRow]:
     on_node = LeaseRow.node == node, LIVE, col(LeaseRow.start_by).is_not(None)
     return select(LeaseRow).where(*on_node).order_by("lease_id")
+
+
+def _held_up(session: Session, run: RunRow) -> Wait | None:
+    """Why *run* may not start now, whatever room there is; None where it may."""
+    if run.state is not RunState.WAITING or leases_of(session, run.run_id):
+        return Wait(Resource.TURN, "it is claimed already, or its last attempt still ends")
+    if run.suspended_at is not None:
+        return Wait(Resource.TURN, "it is suspended: resume it on its page in Prefect")
+    return array_is_full(session, run)
 
 
 def _after(moment: datetime, seconds: float | None) -> datetime | None:

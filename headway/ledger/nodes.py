@@ -163,17 +163,17 @@ class Nodes(Repository):
 
 
 class SiteSettings(Repository):
-    """What operators set in blocks, as the workers last read it."""
+    """What operators set in blocks, as the workers last read it, and where the gateway is."""
 
-    def put(self, name: str, document: dict[str, Any]) -> bool:
-        """Keep *document* under *name*; whether it changed."""
+    def put(self, name: str, document: dict[str, Any], *, actor: str = BY_A_BLOCK) -> bool:
+        """Keep *document* under *name*; whether it changed. *actor* is who changes it."""
         with self._database.transaction() as session:
             row = session.get(SettingRow, name, with_for_update=True)
             if row is not None and row.document == document:
                 return False
             before = row.document if row is not None and row.document is not None else {}
             if told := changes(before, document):
-                note(session, Act(BY_A_BLOCK, "setting.change", name, told))
+                note(session, Act(actor, "setting.change", name, told))
             session.merge(SettingRow(name=name, document=document, updated_at=now(session)))
             return True
 

@@ -1,12 +1,13 @@
 """The queue of a pool, as a plan needs it: light rows, read at one moment."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from sqlalchemy import ColumnElement
 from sqlmodel import col, select
 
+from headway.ledger.array_tables import ArrayRow
 from headway.ledger.columns import now
 from headway.ledger.database import Repository
 from headway.ledger.lease_rows import live_leases
@@ -38,6 +39,8 @@ class PoolSnapshot:
     """The virtual clock of the pool; None before its first run."""
     changed: tuple[RunRecord, ...]
     """Those of the queue that the reader does not know at this attempt."""
+    limited: Mapping[str, tuple[str, int]] = field(default_factory=dict)
+    """Those of the queue whose array runs so many members at most: array and number."""
 
 
 class Pools(Repository):
@@ -54,6 +57,11 @@ class Pools(Repository):
             query = select(RunRow.run_id, RunRow.attempt, RunRow.tag, RunRow.promised_at)
             rows = session.exec(query.where(*_in_line(pool))).all()
             waiting = {run_id: attempt for run_id, attempt, _, _ in rows}
+            of_arrays = select(RunRow.run_id, ArrayRow.array_id, ArrayRow.at_most).where(
+                *_in_line(pool),
+                RunRow.array_id == ArrayRow.array_id,
+                col(ArrayRow.at_most).is_not(None),
+            )
             nodes = session.exec(of_the_site().where(NodeRow.pool == pool).order_by("name"))
             records = tuple(node_record(row) for row in nodes)
             leases = tuple(live_leases(session, [record.node.name for record in records]))
@@ -68,6 +76,7 @@ class Pools(Repository):
                 turns={run: Turn(tag, by) for run, _, tag, by in rows if tag is not None},
                 clock=clock_of(session, pool),
                 changed=tuple(runs_of(session, unknown)),
+                limited={run: (array, most or 0) for run, array, most in session.exec(of_arrays)},
             )
 
 

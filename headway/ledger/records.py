@@ -70,6 +70,9 @@ class RunRecord:
     """Its place in the order of the queue."""
     promised_at: datetime | None = None
     """By when it was promised to start."""
+    array_id: str | None = None
+    """The array that it is a member of."""
+    array_index: int | None = None
 
     @property
     def unleased(self) -> Fence:
@@ -82,3 +85,26 @@ class RunRecord:
         A run that waits may still have the lease of the attempt before.
         """
         return lease.fence if lease is not None and lease.attempt == self.attempt else self.unleased
+
+
+@dataclass(frozen=True, slots=True)
+class ArrayRecord:
+    """An array as the ledger knows it."""
+
+    array_id: str
+    name: str
+    owner: str
+    team: str
+    pool: str
+    queue: str
+    job: Mapping[str, Any]
+    """What each member runs, with the names of parameters where their values go."""
+    parameters: Mapping[str, Any]
+    """As `Array.document` gives them."""
+    size: int
+    at_most: int | None
+    created: int
+    """So many of its members have become runs."""
+    submitted_at: datetime
+    cancelled_at: datetime | None
+    cancelled_by: str

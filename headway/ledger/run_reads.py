@@ -60,9 +60,15 @@ class RunReads(Repository):
         limit: int | None = None,
         states: Sequence[RunState] = tuple(RunState),
         team: str | None = None,
+        members: bool = True,
     ) -> list[RunRecord]:
-        """Runs in any of *states*, newest first; only those of *team* where one is given."""
+        """Runs in any of *states*, newest first; only those of *team* where one is given.
+
+        Without *members* of arrays none of these.
+        """
         query = _of_team(team).where(col(RunRow.state).in_(states)).order_by(_NEWEST)
+        if not members:
+            query = query.where(col(RunRow.array_id).is_(None))
         return self._found(query.limit(limit))
 
     def on_node(self, node: str) -> list[RunRecord]:

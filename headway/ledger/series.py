@@ -40,11 +40,19 @@ class Progress(Repository):
 
     def latest(self, run_id: str) -> ProgressPoint | None:
         """The newest point of the newest attempt that has any."""
+        return self.latest_of([run_id]).get(run_id)
+
+    def latest_of(self, run_ids: Sequence[str]) -> dict[str, ProgressPoint]:
+        """The same of each of these runs; nothing of those that have none."""
+        newest = (col(ProgressRow.attempt).desc(), col(ProgressRow.number).desc())
+        query = select(ProgressRow).order_by(*newest).limit(1)
+        found = {}
         with self._database.reading() as session:
-            newest = (col(ProgressRow.attempt).desc(), col(ProgressRow.number).desc())
-            query = select(ProgressRow).where(ProgressRow.run_id == run_id).order_by(*newest)
-            row = session.exec(query.limit(1)).first()
-            return None if row is None else _point(row)
+            for run_id in run_ids:
+                row = session.exec(query.where(ProgressRow.run_id == run_id)).first()
+                if row is not None:
+                    found[run_id] = _point(row)
+        return found
 
     def series(self, run_id: str, attempt: int) -> list[ProgressPoint]:
         """All points of an attempt, in order."""

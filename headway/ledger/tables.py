@@ -112,6 +112,8 @@ class RunRow(_WithExit, table=True):
         Index("run_by_told_end", "state", "told_end_at"),
         CheckConstraint("(gang_id IS NULL) = (gang_rank = 0)", name="only_ranks_have_a_gang"),
         Index("one_run_per_rank", "gang_id", "attempt", "gang_rank", unique=True),
+        CheckConstraint("(array_id IS NULL) = (array_index IS NULL)", name="members_have_an_index"),
+        Index("one_run_per_member", "array_id", "array_index", unique=True),
     )
     run_id: str = Field(primary_key=True, max_length=36)
     name: str
@@ -133,6 +135,10 @@ class RunRow(_WithExit, table=True):
     """The run whose part on another node this is; None for a run of its own."""
     gang_rank: int = 0
     """Which part: 1, 2, …; the run itself is rank 0."""
+    array_id: str | None = Field(default=None, max_length=36)
+    """The array that it is a member of; None for a run of its own."""
+    array_index: int | None = None
+    """Which member: 1, 2, …"""
     job: dict[str, Any] = plain(has_empty=True, nullable=False)
     state: RunState = word(RunState)
     attempt: int = 1
@@ -268,14 +274,15 @@ class AttemptRow(_WithExit, table=True):
 
 
 class StoredRow(SQLModel, table=True):
-    """What of an ended run is in the site's store, whole and checked."""
+    """What one node had of an ended run and is in the site's store, whole and checked."""
 
     __tablename__ = "stored"
     __table_args__ = (
         CheckConstraint("size_bytes >= 0 AND files >= 0", name="stored_size_not_negative"),
     )
     run_id: str = Field(primary_key=True, max_length=36, foreign_key="run.run_id")
-    attempt: int
+    attempt: int = Field(primary_key=True)
+    """The last one on that node: its earlier ones there are in it."""
     key: str
     """Where in the store; empty where there was nothing to bring there."""
     files: int
@@ -283,6 +290,8 @@ class StoredRow(SQLModel, table=True):
     stored_at: datetime = Field(sa_type=UtcDateTime)
     removed_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
     """Since when it is not there any more."""
+    note: str = ""
+    """What of it was not brought there, and why; empty where all was."""
 
 
 class StagedRow(SQLModel, table=True):

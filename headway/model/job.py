@@ -24,7 +24,15 @@ from headway.model.job_fields import (
     yes_no,
 )
 from headway.model.job_problem import explain
-from headway.model.job_rules import COMMAND, ENVIRONMENT, IMAGE, OUTPUT, PROGRESS, SECRETS
+from headway.model.job_rules import (
+    COMMAND,
+    ENVIRONMENT,
+    IMAGE,
+    OUTPUT,
+    PROGRESS,
+    SECRETS,
+    WORKDIR,
+)
 from headway.model.job_types import (
     MAX_MEMORY_BYTES,
     MAX_RUNTIME_S,
@@ -205,6 +213,17 @@ class TrainingJob(_Part):
     )
     command: Annotated[list[str], COMMAND] = Field(
         title="Command", description='A list, one argument an item: ["python", "train.py"].'
+    )
+    workdir: Annotated[str, WORKDIR] = Field(
+        "",
+        title="Working directory",
+        description="Folder beside the job file that `headway submit` sends along; the command "
+        "starts in a copy of it.",
+    )
+    code: Checksum | None = Field(
+        None,
+        title="Code",
+        description="What a folder that was sent is known by; `headway submit` fills it in.",
     )
     dataset: Dataset | None = Field(None, title="Data set")
     resources: Resources = Field(Resources(), title="Resources")

@@ -7,6 +7,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from headway.errors import InvalidInput, shown
+from headway.model.array import Array, take_array
 from headway.model.document import NOTHING, Document, Path, dotted
 from headway.model.job import TrainingJob
 from headway.model.job_problem import explain
@@ -23,6 +24,8 @@ class JobText:
 
     job: TrainingJob
     document: Document
+    array: Array | None = None
+    """Its members' parameters, where it is to run many times."""
 
     def place(self, field: str) -> str:
         """File and line of *field*, such as ``resources.cpus``, or of the group it belongs to."""
@@ -49,7 +52,8 @@ def read_job(
         raise InvalidInput("job", value, _EXAMPLE, where=document.place(()))
     for override in overrides:
         _apply(override, document)
-    return JobText(_validated(document), document)
+    array = take_array(document)
+    return JobText(_validated(document), document, array)
 
 
 def _plain_name(filename: str) -> str:

@@ -238,6 +238,7 @@ def list_document(found: OutputList, digests: list[str | None]) -> dict[str, Any
         ],
         "complete": found.complete,
         "left_out": found.left_out,
+        "not_stored": [],
     }
 
 

@@ -17,9 +17,10 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from headway.clock import Clock
 from headway.errors import InvalidInput
-from headway.model.run_file import why_refused
+from headway.model.run_file import EXPIRES, NONCE, why_refused
 from headway.node.certificate import own_certificate
 from headway.node.file_answers import FileAnswers, FileRequest
+from headway.node.once import Once
 from headway.run.rendezvous import own_address
 from headway.site import Site
 
@@ -32,6 +33,7 @@ _LOOPBACK = "127.0.0.1"
 
 def files_app(answers: FileAnswers, *, node: str, key: str, clock: Clock) -> ASGIApp:
     """The application; *key* signs what *node* answers."""
+    once = Once()
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -43,6 +45,8 @@ def files_app(answers: FileAnswers, *, node: str, key: str, clock: Clock) -> ASG
         method = scope["method"]
         now_s = clock.now().timestamp()
         why = why_refused(key, node, method, target, headers, now_s=now_s)
+        if not why and not once.take(headers[NONCE], int(headers[EXPIRES])):
+            why = "it was answered before"
         if why or method not in ("GET", "HEAD") or not raw.startswith(PREFIX):
             answer = JSONResponse({"detail": why or "no such address"}, 403 if why else 404)
             await answer(scope, receive, send)

@@ -109,7 +109,7 @@ def _only_stored(site: Site, records: list[RunRecord]) -> list[RunRecord]:
     found: list[RunRecord] = []
     for start in range(0, len(records), _PAGE):
         page = records[start : start + _PAGE]
-        unstored = site.ledger.stored.unstored([each.run_id for each in page])
+        unstored = site.ledger.stored.unstored(site.settings.node, [each.run_id for each in page])
         found += [each for each in page if each.run_id not in unstored]
     return found
 

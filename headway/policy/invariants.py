@@ -11,7 +11,7 @@ from datetime import datetime
 from headway.model.lease import Lease, Sharing
 from headway.model.node import Node
 from headway.model.run import GRANTED, RunState
-from headway.policy.audit import BY_FIX, Finding, Kind, SeenRun, Snapshot, janitor_of, named
+from headway.policy.inspection import BY_FIX, Finding, Kind, SeenRun, Snapshot, janitor_of, named
 from headway.policy.leftovers import left_on_the_node
 from headway.policy.told import prefect_disagrees
 from headway.units import format_size

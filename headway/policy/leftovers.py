@@ -3,7 +3,16 @@
 from collections.abc import Iterator
 
 from headway.model.run import GRANTED, ExitKind, RunState
-from headway.policy.audit import BY_FIX, Finding, Kind, Lying, Place, Snapshot, janitor_of, named
+from headway.policy.inspection import (
+    BY_FIX,
+    Finding,
+    Kind,
+    Lying,
+    Place,
+    Snapshot,
+    janitor_of,
+    named,
+)
 
 
 def left_on_the_node(seen: Snapshot) -> Iterator[Finding]:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from datetime import datetime
 
 from headway.model.run import RunState
-from headway.policy.audit import Finding, Kind, SeenRun, SeenState, Snapshot, janitor_of, named
+from headway.policy.inspection import Finding, Kind, SeenRun, SeenState, Snapshot, janitor_of, named
 from headway.policy.reconcile import PrefectView, end_seen
 
 _FITS = {

@@ -73,6 +73,8 @@ class ListedRun:
     """Every change of its state has another one; empty where the server cannot send the run."""
     state_at: datetime | None = None
     """Since when it is in this state, by the server's clock."""
+    key: str = ""
+    """Under which it was made; see `submit`."""
 
 
 class PrefectServer:
@@ -430,4 +432,5 @@ def _flow_run(document: Mapping[str, Any]) -> ListedRun:
         parameters=document.get("parameters") or {},
         state_id=state.get("id") or "",
         state_at=datetime.fromisoformat(at) if at else None,
+        key=document.get("idempotency_key") or "",
     )

@@ -10,7 +10,9 @@ from pathlib import Path
 from headway.errors import LeaseLost, PolicyViolation
 from headway.forecast import Forecaster
 from headway.home import have_passable
+from headway.ledger.arrays import kept_array
 from headway.ledger.records import RunRecord
+from headway.model.array import Membership
 from headway.model.container_policy import GangNetwork, NetworkMode
 from headway.model.job import TrainingJob
 from headway.model.lease import Fence, Lease, Refuse
@@ -163,6 +165,17 @@ class NodeAttempt:
         if user is not None:
             os.chown(folder, *user)
         return folder
+
+    def membership(self) -> Membership | None:
+        """Which member of which array it is, or its gang; None for a run of its own."""
+        record = self.record
+        if record.gang_id is not None:
+            record = self.site.ledger.runs.get(record.gang_id)
+        if record.array_id is None or record.array_index is None:
+            return None
+        array = self.site.ledger.arrays.get(record.array_id)
+        parameters = kept_array(array).parameters(record.array_index)
+        return Membership(array.array_id, record.array_index, array.size, parameters)
 
     def container_exists(self) -> bool:
         """Whether its container was created, and not removed yet."""

@@ -1,9 +1,13 @@
 """What one attempt asks its runtime for."""
 
+import os
 from collections.abc import Mapping
 
+from headway.durable import replace_file
 from headway.errors import InvalidInput
+from headway.model.array import FILE_VARIABLE, Membership
 from headway.model.lease import Lease
+from headway.run.code import working_copy
 from headway.run.here import CHECKPOINT_FOLDER, NodeAttempt
 from headway.run.profiling import wrapping
 from headway.runtime import secretfiles
@@ -11,7 +15,9 @@ from headway.runtime.port import BindMount, ContainerSpec
 from headway.runtime.redact import LEAST_CHARACTERS, MOST_CHARACTERS
 from headway.site import as_ids
 
-DATA, OUTPUTS, CHECKPOINT = "/data", "/outputs", "/checkpoint"
+DATA, OUTPUTS, CHECKPOINT, WORK = "/data", "/outputs", "/checkpoint", "/work"
+PARAMETERS = "/array"
+_FILE = "parameters.json"
 _WHO = {"USER": "headway", "LOGNAME": "headway"}
 """The uid of a team has no name in the image, and who asks for one, as torch does, would fail."""
 
@@ -28,7 +34,11 @@ def container_spec(attempt: NodeAttempt, lease: Lease) -> ContainerSpec:
     if attempt.dataset is not None:
         path = attempt.dataset.path
         mounts["HEADWAY_DATA"] = BindMount(path, f"{DATA}/{path.name}")
+    copy = working_copy(attempt)
+    work = None if copy is None else BindMount(copy, WORK, read_only=False)
     path_in = site.runtime.path_in_container
+    member = attempt.membership()
+    parameters = None if member is None else _parameters(attempt, member)
     secrets = BindMount(attempt.secrets, secretfiles.TARGET)
     profiling = wrapping(site, job, attempt.number, mounts["HEADWAY_OUTPUTS"])
     return ContainerSpec(
@@ -42,11 +52,20 @@ def container_spec(attempt: NodeAttempt, lease: Lease) -> ContainerSpec:
             **(attempt.meeting.environment(len(lease.gpus)) if attempt.meeting else {}),
             **job.env,
             **{f"{variable}_FILE": f"{path_in(secrets)}/{variable}" for variable in job.secrets},
+            **(member.environment() if member is not None else {}),
+            **({FILE_VARIABLE: f"{path_in(parameters)}/{_FILE}"} if parameters else {}),
             **{variable: path_in(mount) for variable, mount in mounts.items()},
             "HEADWAY_RUN_ID": attempt.run_id,
             "HEADWAY_ATTEMPT": str(attempt.number),
         },
-        mounts=(*mounts.values(), *profiling.mounts, *((secrets,) if job.secrets else ())),
+        mounts=(
+            *mounts.values(),
+            *profiling.mounts,
+            *((secrets,) if job.secrets else ()),
+            *((work,) if work is not None else ()),
+            *((parameters,) if parameters else ()),
+        ),
+        working_dir="" if work is None else path_in(work),
         wrapper=profiling.words,
         log_path=attempt.log,
         host_memory_bytes=lease.host_memory_bytes,
@@ -60,6 +79,16 @@ def container_spec(attempt: NodeAttempt, lease: Lease) -> ContainerSpec:
         log_limit_bytes=site.settings.log_limit_bytes,
         disk_bytes=job.resources.disk or None,
     )
+
+
+def _parameters(attempt: NodeAttempt, member: Membership) -> BindMount:
+    """The folder with the file of a member's parameters; its program may not change it."""
+    folder = attempt.made("array")
+    replace_file(folder / _FILE, member.file(), lasts=False)
+    user = as_ids(attempt.user)
+    if user is not None:
+        os.chown(folder / _FILE, *user)
+    return BindMount(folder, PARAMETERS)
 
 
 def keep_secrets(attempt: NodeAttempt, values: Mapping[str, str]) -> None:

@@ -1,12 +1,15 @@
 """The queue of a pool from its rows: who waits in which order, and who cannot start at all."""
 
+from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 
 from headway.ledger.pools import PoolSnapshot
 from headway.model.lease import Demand, Resource, Wait
 from headway.model.node import NodeState
+from headway.model.run import GRANTED
 from headway.model.turn import Turn, VirtualClock
 from headway.policy.admission import shut_out
+from headway.policy.arrays import full_wait
 from headway.policy.decide import Held
 from headway.policy.fit import WaitingRun
 from headway.policy.order import VirtualTime
@@ -17,12 +20,16 @@ from headway.scheduler.waiting import Waiting
 
 
 def held_back(waiting: Waiting, seen: PoolSnapshot) -> dict[str, Wait]:
-    """Runs of paused queues, and those that only nodes could hold that are closed now."""
+    """Runs that nothing could start now, whatever room there is.
+
+    Those of paused queues, those that only nodes could hold that are closed, and members of
+    arrays of which as many run as may.
+    """
     nodes = [node_view(record, seen).node for record in seen.nodes]
     closed = any(node.state is not NodeState.READY for node in nodes)
     paused = waiting.gates.paused
     answers: dict[tuple[Demand, int, str], Wait | None] = {}
-    found = {}
+    found = dict(_of_full_arrays(seen))
     for run_id, entry in waiting.entries.items() if paused or closed else ():
         run = entry.run
         if run.queue in paused:
@@ -34,6 +41,13 @@ def held_back(waiting: Waiting, seen: PoolSnapshot) -> dict[str, Wait]:
         if (wait := answers.get(asks)) is not None:
             found[run_id] = wait
     return found
+
+
+def _of_full_arrays(seen: PoolSnapshot) -> Iterator[tuple[str, Wait]]:
+    running = Counter(run.array_id for run in seen.holders if run.state in GRANTED)
+    for run_id, (array_id, at_most) in seen.limited.items():
+        if (wait := full_wait(running[array_id], at_most)) is not None:
+            yield run_id, wait
 
 
 def queue_of(

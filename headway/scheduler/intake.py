@@ -12,7 +12,7 @@ from headway.forecast import Forecaster
 from headway.ledger.records import RunRecord
 from headway.model.job import TrainingJob
 from headway.model.job_text import job_from_document
-from headway.model.run import Exit, ExitKind, RunState
+from headway.model.run import Exit, ExitKind, Measurement, RunState
 from headway.node.flowrun import live_flow
 from headway.scheduler.limits import Gates
 from headway.site import Site
@@ -30,6 +30,8 @@ class Offer:
     """The job; None for a flow that is no training run."""
     submitted_at: datetime
     queue: str = ""
+    member: tuple[str, int] | None = None
+    """The array that it was made for as a member, and which one; see `model.array.member_of`."""
 
 
 class Intake:
@@ -64,7 +66,30 @@ class Intake:
             job = job_from_document(offer.document)
         except InvalidInput:
             return True
-        record = site.ledger.runs.enqueue(
+        record = self._taken(offer, job)
+        if record.state is RunState.ENDED or record.suspended_at is not None:
+            self.called.add(offer.run_id)
+            return False
+        if record.state is not RunState.WAITING:
+            here = record.node == site.settings.node
+            return here and live_flow(site.settings.state_dir, record.run_id) is None
+        return record.demand is None and self.predicted(record, job) is None
+
+    def _taken(self, offer: Offer, job: TrainingJob) -> RunRecord:
+        """The run in the ledger; a member as what its array says, whatever it was made with."""
+        ledger = self._site.ledger
+        if offer.member is None:
+            return self._enqueued(offer, job)
+        record = ledger.arrays.join(*offer.member, offer.run_id)
+        if record is None:  # as after Prefect's database was put back to one of before
+            record = self._enqueued(offer, job)
+            why = f"another run is member {offer.member[1]} of array {offer.member[0]} already"
+            ledger.runs.finish(record.unleased, Exit(ExitKind.REFUSED, None, why), Measurement())
+            record = ledger.runs.get(record.run_id)
+        return record
+
+    def _enqueued(self, offer: Offer, job: TrainingJob) -> RunRecord:
+        return self._site.ledger.runs.enqueue(
             offer.run_id,
             job.document(),
             name=offer.name,
@@ -75,13 +100,6 @@ class Intake:
             priority=self._gates.priorities.get(offer.queue, 0),
             submitted_at=offer.submitted_at,
         )
-        if record.state is RunState.ENDED or record.suspended_at is not None:
-            self.called.add(record.run_id)
-            return False
-        if record.state is not RunState.WAITING:
-            here = record.node == site.settings.node
-            return here and live_flow(site.settings.state_dir, record.run_id) is None
-        return record.demand is None and self.predicted(record, job) is None
 
     def job_of(self, record: RunRecord) -> TrainingJob | Exit:
         """The job of a run that waits; how the run ends where that can be read no more.

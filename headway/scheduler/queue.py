@@ -69,6 +69,8 @@ class PoolQueue:
         self._fallbacks = Fallbacks()
         self.called: frozenset[str] = frozenset()
         """Of the last offers those that the janitor is to look at: see `Intake`."""
+        self.speaks = False
+        """In the last pass this node was the one that speaks for the pool."""
 
     @property
     def known(self) -> frozenset[str]:
@@ -127,7 +129,7 @@ class PoolQueue:
             self._hold_back(seen)
             queue = queue_of(waiting, seen, known, self._held_back)
             made = make_plan(queue, waiting, seen, known)
-        speaks = self._speaks_for_the_pool(seen)
+        speaks = self.speaks = self._speaks_for_the_pool(seen)
         if speaks:
             self._keep_turns(queue, seen)
             made = self._starts.keep(made, seen, waiting, known.starts)

@@ -5,6 +5,8 @@ from typing import Any
 
 from headway.ledger.records import NodeRecord
 from headway.model.lease import Lease
+from headway.model.node import GpuReading
+from headway.policy.headroom import gpu_bytes_of_runs
 from headway.units import format_size
 from headway.views.fields import iso_time
 
@@ -26,6 +28,7 @@ def node_shown(record: NodeRecord, leases: Iterable[Lease]) -> dict[str, Any]:
         "host_reserve_bytes": node.reserve.host_memory_bytes,
         "host_promised_bytes": sum(lease.host_memory_bytes for lease in held),
         "host_used_bytes": reading.host.used_bytes if reading else None,
+        "host_runs_used_bytes": sum(reading.run_host_bytes.values()) if reading else None,
         "gpus": [
             {
                 "uuid": gpu.uuid,
@@ -39,6 +42,7 @@ def node_shown(record: NodeRecord, leases: Iterable[Lease]) -> dict[str, Any]:
                     if grant.uuid == gpu.uuid
                 ),
                 "used_bytes": used[gpu.uuid].used_bytes if gpu.uuid in used else None,
+                "runs_used_bytes": _used_by_runs(used[gpu.uuid]) if gpu.uuid in used else None,
                 "utilisation_frac": used[gpu.uuid].utilisation_frac if gpu.uuid in used else None,
                 "lost": lost.get(gpu.uuid, ""),
             }
@@ -48,6 +52,13 @@ def node_shown(record: NodeRecord, leases: Iterable[Lease]) -> dict[str, Any]:
         "runs": [lease.run_id for lease in held],
         "heartbeat_at": iso_time(record.heartbeat_at),
     }
+
+
+def _used_by_runs(seen: GpuReading) -> int | None:
+    """Memory that runs of this site hold; None where the driver does not tell it of each."""
+    if any(each.run_id and each.memory_bytes is None for each in seen.processes):
+        return None
+    return sum(gpu_bytes_of_runs(seen).values())
 
 
 def state_text(view: Mapping[str, Any]) -> str:

@@ -38,6 +38,31 @@ def line_views(site: Site, pool: str = "") -> list[dict[str, Any]]:
     return views + [waiting_view(position, record, None) for position, record in behind]
 
 
+def array_lines(site: Site, views: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """*views*, from `line_views`, with one line for each array: its first member that waits.
+
+    How many members have still to start is its ``array_waiting``.
+    """
+    ids = list(dict.fromkeys(view["array_id"] for view in views if view["array_id"]))
+    counts = site.ledger.arrays.counts(ids)
+    waiting: dict[str | None, int] = {
+        each.array_id: counts[each.array_id].waiting_of(each)
+        for each in site.ledger.arrays.of(ids).values()
+    }
+    return [
+        view | {"array_waiting": waiting.pop(view["array_id"], None)}
+        for view in views
+        if view["array_id"] is None or view["array_id"] in waiting
+    ]
+
+
+def waiting_name(view: Mapping[str, Any]) -> str:
+    """What a line of the queue is called, for people."""
+    more = (view["array_waiting"] or 1) - 1
+    name = view["name"] or OF_OTHERS
+    return f"{name} and {more} more of its array" if more > 0 else str(name)
+
+
 def waiting_of(site: Site, record: RunRecord) -> dict[str, Any] | None:
     """What `line_views` says of one run; None when it waits no more."""
     views = line_views(site, record.pool)
@@ -72,7 +97,9 @@ def waiting_view(position: int, record: RunRecord, entry: Start | Stay | None) -
         "needs_gpus": demand.gpus if demand else None,
         **start_fields(entry),
         "promised_start_at": iso_time(_promised(record, entry)),
+        "predicted_runtime_s": record.prediction.runtime_s if record.prediction else None,
         "submitted_at": iso_time(record.submitted_at),
+        **fields(record, "array_id", "array_index"),
     }
 
 

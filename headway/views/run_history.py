@@ -7,10 +7,12 @@ from pathlib import Path
 from headway.estimate.remaining.diagnostics import Diagnostics, diagnose_points
 from headway.ledger.records import RunRecord
 from headway.model.attempt_record import AttemptRecord
+from headway.model.kept_code import KeptCode
 from headway.model.lease import Lease
 from headway.model.profile import Profile
 from headway.model.progress import ProgressPoint
 from headway.model.run import Step
+from headway.model.run_file import StoredPart
 from headway.model.run_warning import RunWarning
 from headway.run.outputs import list_outputs
 from headway.run.profiling import kept
@@ -41,8 +43,12 @@ class RunHistory:
     """The one that it holds now."""
     newest: ProgressPoint | None = None
     """The newest progress point of its newest attempt."""
+    stored: Sequence[StoredPart] = ()
+    """What of it was brought to the site's store."""
     profile: Profile | None = None
     """Where its job asked for one, or somebody made one."""
+    code: KeptCode | None = None
+    """The folder that it brought along."""
 
 
 def history_of(site: Site, record: RunRecord) -> RunHistory:
@@ -50,6 +56,7 @@ def history_of(site: Site, record: RunRecord) -> RunHistory:
     ledger, run_id = site.ledger, record.run_id
     folder = site.settings.runs_dir / run_id
     points = ledger.progress.series(run_id, record.attempt)
+    code_id = record.job.get("code")
     return RunHistory(
         record,
         attempts=ledger.attempts.of_run(run_id),
@@ -63,7 +70,9 @@ def history_of(site: Site, record: RunRecord) -> RunHistory:
         lease=ledger.leases.of_run(run_id),
         newest=points[-1] if points else None,
         diagnostics=diagnose_points(points),
+        stored=ledger.stored.of_run(run_id),
         profile=kept(site, run_id),
+        code=ledger.code.get(record.team, str(code_id)) if code_id else None,
     )
 
 

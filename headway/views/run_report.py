@@ -14,8 +14,10 @@ from pathlib import Path
 from headway.errors import shown
 from headway.ledger.records import RunRecord
 from headway.model.attempt_record import AttemptRecord
+from headway.model.kept_code import KeptCode
 from headway.model.lease import Demand, Lease, Sharing
 from headway.model.run import Exit, ExitKind, Measurement, Prediction, Step
+from headway.model.run_file import StoredPart
 from headway.model.run_warning import RunWarning
 from headway.profile.text import profile_view
 from headway.units import format_duration, format_size
@@ -49,7 +51,7 @@ class Section:
 
 def run_report(history: RunHistory) -> list[Section]:
     """Everything about one run, in the order in which it happened."""
-    sections = [Section("Asked for", _FACTS, tuple(_asked(history.record)))]
+    sections = [Section("Asked for", _FACTS, tuple(_asked(history)))]
     since = history.record.submitted_at
     for attempt in history.attempts:
         sections.append(
@@ -112,12 +114,15 @@ def _table(section: Section) -> str:
 # -- what was asked -------------------------------------------------------------------
 
 
-def _asked(record: RunRecord) -> Iterable[tuple[str, str]]:
+def _asked(history: RunHistory) -> Iterable[tuple[str, str]]:
+    record = history.record
     job = record.job
     who = _plain(record.owner) if record.owner else "somebody unknown"
     yield "submitted", f"{_time(record.submitted_at)} by {who}, team {record.team}"
     yield "program", _plain(" ".join(str(word) for word in job.get("command") or ()))
     yield "image", _plain(str(job.get("image", "")))
+    if history.code is not None:
+        yield "code", code_text(history.code)
     dataset = job.get("dataset")
     if isinstance(dataset, Mapping):
         yield "data set", _plain(str(dataset.get("uri", "")))
@@ -127,6 +132,15 @@ def _asked(record: RunRecord) -> Iterable[tuple[str, str]]:
     if said is not None and said.runtime_s is not None:
         low, high = (format_duration(s or 0.0) for s in (said.runtime_low_s, said.runtime_high_s))
         yield "expected", f"{format_duration(said.runtime_s)} ({low} to {high}), by {said.basis}"
+
+
+def code_text(code: KeptCode) -> str:
+    """Which code it was, in one line."""
+    changed = " with changes" if code.diff else ""
+    commit = f"commit {code.commit_id[:12]}{changed}, " if code.commit_id else ""
+    gone = "" if code.is_kept else "; its files are not kept any more"
+    files = "1 file" if code.files == 1 else f"{code.files} files"
+    return f"{commit}{files}, {format_size(code.size_bytes)} (code {code.code_id[:12]}{gone})"
 
 
 def _needs(demand: Demand) -> str:
@@ -256,6 +270,8 @@ def _rank(run: RunRecord) -> tuple[str, str]:
 
 def _left(history: RunHistory) -> Iterable[tuple[str, str]]:
     yield from _outputs(history)
+    for part in history.stored:
+        yield from _in_the_store(part)
     yield "iterations", history.diagnostics.sentence()
     if history.profile is not None:
         view = profile_view(history.profile)
@@ -275,6 +291,15 @@ def _outputs(history: RunHistory) -> Iterable[tuple[str, str]]:
         yield "", _plain(path)
     if len(history.outputs) > _MOST_OUTPUTS:
         yield "", f"… and {len(history.outputs) - _MOST_OUTPUTS} more"
+
+
+def _in_the_store(part: StoredPart) -> Iterable[tuple[str, str]]:
+    if part.key:
+        until = "" if part.removed_at is None else f"; removed at {_time(part.removed_at)}"
+        what = f"{part.files} files, {format_size(part.size_bytes)}"
+        yield "store", f"as of attempt {part.attempt}: {what}, at {_time(part.stored_at)}{until}"
+    if part.note:
+        yield "warning", f"not in the store: {_plain(part.note)}"
 
 
 def _place(history: RunHistory, node: str | None, path: Path) -> str:

@@ -28,6 +28,7 @@ from prefect.workers.base import (
 )
 
 from headway.model.run import RunState
+from headway.node.code_pruning import tidy_code
 from headway.node.daemon import worker_daemon
 from headway.node.file_server import serve_files
 from headway.node.flowrun import FENCED
@@ -35,7 +36,8 @@ from headway.node.forkstart import stub_command
 from headway.node.janitor import Janitor
 from headway.node.prune import complete_removals, tidy
 from headway.node.sampler import SAMPLE_EVERY_S, Sampler
-from headway.node.storing import forget_stored, store_ended
+from headway.node.store_pruning import tidy_store
+from headway.node.storing import store_ended
 from headway.policy.claims import CLAIM_LIMIT_S
 from headway.policy.reconcile import FLOW_STARTS_WITHIN_S
 from headway.scheduler.queue import PoolQueue
@@ -46,6 +48,7 @@ from headway.worker.claims import Claims
 from headway.worker.events import LISTEN_AGAIN_S, events
 from headway.worker.flow_process import flow_environment, have_fork_server, start
 from headway.worker.housekeeping import adopt_blocks, adopt_gates, mend
+from headway.worker.members import call_members
 from headway.worker.offers import instructions, offers, refused
 from headway.worker.pool import PAGE, SHORT_PAGE, PrefectPool
 from headway.worker.tasks import go_on
@@ -66,6 +69,7 @@ _PAGES_EVERY_S = 1.0
 _SERVE_AGAIN_S = 60.0
 _STORE_EVERY_S = 30.0
 _CLAIMS_EVERY_S = 0.5
+_MEMBERS_EVERY_S = 2.0
 _PLAY_EVERY_S = 30.0
 
 
@@ -91,7 +95,8 @@ class GpuNodeWorker(BaseWorker[BaseJobConfiguration, BaseVariables, BaseWorkerRe
         self._wake = asyncio.Event()
         self._housework = asyncio.Event()
         self._held_up = asyncio.Event()
-        self._mended = self._house_kept = self._passed = False
+        self._granted = asyncio.Event()
+        self._mended = self._house_kept = self._passed = self._grants_seen = False
         self._called: set[str] = set()
         self._first_page = PAGE
         self._next_round_s = 0.0
@@ -142,6 +147,7 @@ class GpuNodeWorker(BaseWorker[BaseJobConfiguration, BaseVariables, BaseWorkerRe
             (self._mend, "no round of the janitor", _JANITOR_EVERY_S, self._housework),
             (self._pass, "no pass over the queue", math.inf, self._wake),
             (self._go_on_claiming, "claims wait for the next pass", _CLAIMS_EVERY_S, None),
+            (self._call_members, "no members of arrays", _MEMBERS_EVERY_S, self._granted),
             (self._play, "when runs start is told by the last time", _PLAY_EVERY_S, None),
             (self._tell, "why runs wait is not on their pages", _PAGES_EVERY_S, None),
             (self._listen, "no events from Prefect", LISTEN_AGAIN_S, None),
@@ -205,6 +211,8 @@ class GpuNodeWorker(BaseWorker[BaseJobConfiguration, BaseVariables, BaseWorkerRe
             self._pages.rename(run_id, name)
         for run_id in decided.start:
             self._pages.over(run_id)
+            self._grants_seen = True
+            self._granted.set()
         for run_id, sentence in decided.waiting.items():
             self._pages.say(run_id, sentence, logged=run_id in decided.logged)
         self._claims.add(run.id for run in todo.start)
@@ -221,6 +229,12 @@ class GpuNodeWorker(BaseWorker[BaseJobConfiguration, BaseVariables, BaseWorkerRe
             return []
         first_page, self._first_page = self._first_page, SHORT_PAGE
         return await self._backlog.part(self._queue.known, orphans, due, first_page=first_page)
+
+    async def _call_members(self) -> None:
+        """Let the next members of arrays come: at once after a grant here, now and then for all."""
+        granted, self._grants_seen = self._grants_seen, False
+        if (granted or self._queue.speaks) and await call_members(self._site, self._pool):
+            self._wake.set()
 
     @property
     def _slots(self) -> int | None:
@@ -379,7 +393,8 @@ class GpuNodeWorker(BaseWorker[BaseJobConfiguration, BaseVariables, BaseWorkerRe
         if not self._house_kept:
             return  # how long runs are kept may have changed: the blocks are read first
         await anyio.to_thread.run_sync(tidy, self._site)
-        await anyio.to_thread.run_sync(forget_stored, self._site)
+        await anyio.to_thread.run_sync(tidy_store, self._site)
+        await anyio.to_thread.run_sync(tidy_code, self._site)
 
     async def _serve_files(self) -> None:
         await anyio.to_thread.run_sync(serve_files, self._site)

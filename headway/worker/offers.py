@@ -12,6 +12,7 @@ from uuid import UUID
 from prefect.client.schemas.objects import FlowRun
 
 from headway.errors import shown
+from headway.model.array import member_of
 from headway.prefect.client import FLOW as TRAIN
 from headway.project import FLOWS
 from headway.scheduler.intake import Offer
@@ -63,6 +64,7 @@ def _offer(run: FlowRun, flow: str) -> Offer:
         document=job,
         submitted_at=run.created or _NEVER,
         queue=run.work_queue_name or "default",
+        member=member_of(run.idempotency_key) if job is not None else None,
     )
 
 

@@ -18,6 +18,7 @@ from prefect.states import Failed
 
 from headway.node.mending import PrefectRun
 from headway.policy.reconcile import PrefectView
+from headway.prefect.client import DEPLOYMENT, FLOW
 from headway.prefect.unreadable import REFUSED
 from headway.scheduler.limits import Gates
 from headway.worker.flow_runs import FlowRunReader
@@ -133,6 +134,27 @@ class PrefectPool:
             await self.write_state(UUID(run_id), Failed(message=REFUSED))
             with suppress(httpx.HTTPStatusError, ObjectNotFound):
                 await self._client.update_flow_run(UUID(run_id), parameters={})
+
+    async def make_run(
+        self, parameters: dict[str, Any], *, name: str, tag: str, key: str, queue: str
+    ) -> str:
+        """Make a run of the flow `train` in this pool; one *key* gives one run. Its id."""
+        made = await self._client.create_flow_run_from_deployment(
+            await self._deployment(),
+            parameters=parameters,
+            name=name,
+            tags=[tag],
+            idempotency_key=key,
+            work_queue_name=queue,
+        )
+        return str(made.id)
+
+    async def _deployment(self) -> UUID:
+        """That of `train` in this pool; see `PrefectServer.offer_in`."""
+        default = await self._client.read_deployment_by_name(DEPLOYMENT)
+        if default.work_pool_name != self._name:
+            default = await self._client.read_deployment_by_name(f"{FLOW}/{self._name}")
+        return default.id
 
     async def flow_names(self, runs: Iterable[FlowRun]) -> dict[UUID, str]:
         """Names of the flows of *runs* by the flow's id; a flow that was deleted has none."""

@@ -35,7 +35,7 @@ def log_in(page, url: str, token: str) -> None:
     arrive(page, "/v1/login")
     page.get_by_label("Your token").fill(token)
     page.get_by_role("button", name="Log in").click()
-    arrive(page, "/dashboard")
+    arrive(page, "/headway")
 
 
 def test_a_member_starts_a_run_by_the_form_and_watches_its_own_alone(

@@ -87,6 +87,22 @@ def filled_in(sql: str, run: str) -> bytes:
     return sql.encode()
 
 
+def rows_of(prometheus: httpx.Client, asked: str, *, range_: bool) -> list[dict[str, Any]]:
+    """What Prometheus has; after a scrape that took too long it has nothing until the next."""
+    found: list[dict[str, Any]] = []
+
+    def some() -> bool:
+        span = {}
+        if range_:
+            now = float(query(prometheus, "time()")[1])
+            span = {"start": now - 60, "end": now, "step": 1.0}
+        found[:] = query(prometheus, asked, **span)
+        return bool(found)
+
+    until(some, what=f"rows of {asked}")
+    return found
+
+
 @pytest.mark.parametrize("panel", panels("prometheus"))
 def test_prometheus_knows_what_a_panel_asks(
     prometheus: httpx.Client, panel: dict[str, Any]
@@ -96,12 +112,7 @@ def test_prometheus_knows_what_a_panel_asks(
         asked = target["expr"].replace("$node", NODE).replace("$run", RUNNING)
         asked = asked.replace("$__range", "60s")
         assert "$" not in asked
-        span = {}
-        if target["range"]:
-            now = float(query(prometheus, "time()")[1])
-            span = {"start": now - 60, "end": now, "step": 1.0}
-        series = query(prometheus, asked, **span)
-        assert series, f"no rows: {asked}"
+        series = rows_of(prometheus, asked, range_=target["range"])
         values = [float(at[1]) for one in series for at in one.get("values", [one.get("value")])]
         assert all(math.isfinite(value) for value in values)
         for label in re.findall(r"{{(\w+)}}", target.get("legendFormat", "")):

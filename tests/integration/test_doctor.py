@@ -18,7 +18,7 @@ from headway.model.job import TrainingJob
 from headway.model.lease import Demand, Lease
 from headway.model.number_range import NumberRange
 from headway.model.run import Exit, ExitKind, Measurement
-from headway.policy.audit import Kind
+from headway.policy.inspection import Kind
 from headway.prefect.client import ListedRun, PrefectServer
 from headway.runtime import secretfiles
 from headway.runtime.docker.containers import DockerRuntime

@@ -299,13 +299,13 @@ def test_a_cookie_alone_changes_nothing_without_its_page(
 
 
 def test_this_machines_operator_finds_a_token(site: Site, anybody: httpx.Client) -> None:
-    token = have_local_token(site)
-    assert have_local_token(site) == token  # it is made once
+    token = have_local_token(site.settings, site.ledger)
+    assert have_local_token(site.settings, site.ledger) == token  # it is made once
     assert site.settings.token_file.stat().st_mode & 0o077 == 0
     headers = {"Authorization": f"Bearer {token}"}
     assert anybody.get("/v1/metrics", headers=headers).status_code == 200
     site.settings.token_file.write_text("half a tok")
-    assert have_local_token(site) != token
+    assert have_local_token(site.settings, site.ledger) != token
 
 
 JSON = st.recursive(

@@ -148,7 +148,7 @@ def test_who_stops_watching_learns_that_the_run_goes_on(
     process_site.until_training(run_id)
     watching.send_signal(signal.SIGINT)
     _, said = watching.communicate(timeout=30)
-    assert watching.returncode == 130
+    assert watching.returncode == 130, said
     assert f"the run goes on; `headway show {run_id[:8]}`" in said
     assert process_site.show(run_id)["state"] == "Running"
     process_site.run("cancel", run_id)

@@ -9,14 +9,23 @@ import pytest
 from click.testing import CliRunner, Result
 from pydantic import SecretStr
 
+from headway.admin.join import learn_gateway, leave
 from headway.cli.main import headway
 from headway.client import Client
 from headway.clock import SystemClock
-from headway.credentials import credentials_file, find_address, read_credentials
+from headway.credentials import (
+    GatewayPlace,
+    credentials_file,
+    find_address,
+    local_address,
+    read_credentials,
+)
 from headway.errors import CertificateRefused
+from headway.gateway.announced import announced
 from headway.gateway.certificate import Certificate, make_certificate, site_certificate
 from headway.gateway.door import Door
 from headway.ledger import Ledger
+from headway.model.access import token_digest
 from headway.settings import Settings
 from headway.site import Site
 from tests.support.api import MEMBER, bearer, serving
@@ -148,11 +157,11 @@ def test_a_changed_certificate_is_refused_before_the_token_is_sent(
 def test_a_certificate_for_another_name_is_refused(site: Site) -> None:
     other = make_certificate(site.settings, ["gpus.example.org"], site.clock.now())
     with serving(site, own=other) as url:
-        done = log_in(
-            url, "--fingerprint", other.fingerprint, "--token-stdin", given=f"{token_of(site)}\n"
-        )
+        known, token = ("--fingerprint", other.fingerprint), f"{token_of(site)}\n"
+        elsewhere = url.replace("127.0.0.1", "localhost")  # the machine itself has the address
+        done = log_in(elsewhere, *known, "--token-stdin", given=token)
     assert done.exit_code == 3
-    assert "not valid for '127.0.0.1'" in done.output
+    assert "not valid for 'localhost'" in done.output
 
 
 def test_a_token_is_not_sent_over_a_network_without_tls(site: Site) -> None:
@@ -200,7 +209,8 @@ def test_beyond_loopback_the_gateway_speaks_tls_alone(site: Site, served: dict[s
     assert done.exit_code == 0, done.output
     own = site_certificate(site.settings)
     assert own is not None
-    assert own.names == {"gpus.example.org", "10.0.0.5"}
+    # The last is for this machine's own commands.
+    assert own.names == {"gpus.example.org", "10.0.0.5", "127.0.0.1"}
     assert (served["ssl_certfile"], served["ssl_keyfile"]) == (own.path, own.key)
     assert own.fingerprint in done.output
     assert own.key.stat().st_mode & 0o077 == 0
@@ -236,3 +246,55 @@ def test_what_is_no_name_is_no_certificates(site: Site) -> None:
         done = CliRunner().invoke(headway, ["certificate", "--renew", "--name", name])
         assert done.exit_code == 2, (name, done.output)
         assert site_certificate(site.settings) is None
+
+
+def test_the_environment_says_where_the_gateway_of_up_binds(
+    site: Site, served: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HEADWAY_GATEWAY_HOST", "0.0.0.0")
+    forget_site()
+    refused = gateway()
+    assert (refused.exit_code, served) == (2, {})
+    assert "HEADWAY_GATEWAY_NAMES" in refused.output
+    monkeypatch.setenv("HEADWAY_GATEWAY_NAMES", "gpus.example.org,10.0.0.5")
+    forget_site()
+    assert gateway().exit_code == 0
+    assert (served["host"], served["port"]) == ("0.0.0.0", site.settings.gateway_port)
+    own = site_certificate(site.settings)
+    assert own is not None
+    pem = own.path.read_text()
+    here = local_address(site.settings)
+    assert (here.url, here.certificate) == (f"https://127.0.0.1:{served['port']}", pem)
+    told = announced(site.ledger)
+    assert told == GatewayPlace(f"https://gpus.example.org:{served['port']}", pem)
+    monkeypatch.delenv("HEADWAY_GATEWAY_HOST")
+    forget_site()
+    assert gateway().exit_code == 0
+    assert served["host"] == "127.0.0.1"
+    assert local_address(site.settings).url == f"http://127.0.0.1:{served['port']}"
+    assert announced(site.ledger) is None
+
+
+def test_a_machine_that_joins_comes_in_by_a_token_of_its_own(
+    site: Site, served: dict[str, Any], tmp_path: Path
+) -> None:
+    url = site.settings.database_url
+    there = Settings(home=tmp_path / "there", ledger_url=SecretStr(url), node="there")
+    there.home.mkdir()
+    said: list[str] = []
+    learn_gateway(there, site.ledger, said.append)
+    assert "HEADWAY_GATEWAY_HOST" in said[0]
+    assert not there.token_file.exists()
+    assert gateway("--host", "10.0.0.5").exit_code == 0  # a name enough
+    learn_gateway(there, site.ledger, said.append)
+    assert len(said) == 1
+    here, found = local_address(site.settings), local_address(there)
+    assert here.url == f"https://10.0.0.5:{served['port']}"
+    assert (found.url, found.certificate) == (here.url, here.certificate)
+    assert found.token != here.token
+    assert there.token_file.stat().st_mode & 0o077 == 0
+    there.server_pointer.write_text("http://head:4200/api")
+    leave(there)
+    assert site.ledger.access_tokens.valid(token_digest(found.token)) is None
+    assert site.ledger.access_tokens.valid(token_digest(here.token)) is not None
+    assert not there.token_file.exists()

@@ -222,6 +222,7 @@ _ADDED = {
     "lease": ("start_by",),
     "run": (
         "told_end_at", "suspended_at", "flow_starts", "flow_starts_since", "tag", "promised_at",
+        "array_index", "array_id",
     ),
     "node": ("identity", "files_url", "files_certificate"),
 }  # fmt: skip
@@ -232,11 +233,15 @@ def take_back_to_0006(url: str) -> None:
     """Give the ledger the tables that the version before 0007 has left, with all its rows."""
     engine = open_engine(url)
     with engine.begin() as connection:
-        for table in ("access_token", "audit", "team_uids", "stored", "start_forecast"):
+        for table in (
+            "access_token", "audit", "team_uids", "stored", "start_forecast", "job_array",
+            "code", "code_chunk",
+        ):  # fmt: skip
             connection.execute(text(f"DROP TABLE {table}"))
         if engine.dialect.name == "postgresql":
             connection.execute(text("DROP FUNCTION refuse_audit_change()"))
         connection.execute(text("DROP INDEX run_by_told_end"))
+        connection.execute(text("DROP INDEX one_run_per_member"))
         for table, columns in _ADDED.items():
             for column in columns:
                 connection.execute(text(f"ALTER TABLE {table} DROP COLUMN {column}"))

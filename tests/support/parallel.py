@@ -15,6 +15,7 @@ _LIVE = {
         "tests/faults/test_kills.py",
         "tests/faults/test_user_wishes.py",
         "tests/faults/test_burst.py",
+        "tests/faults/test_arrays.py",
         "tests/faults/test_busy_site.py",
         "tests/browser/test_run_form.py",
         "tests/browser/test_gateway_pages.py",
@@ -29,8 +30,13 @@ _LIVE = {
         "tests/integration/test_gang_engine.py",
         "tests/integration/test_supervisor.py",
         "tests/integration/test_invariants.py",
+        "tests/integration/test_code_travels.py",
     ),
-    "several nodes": ("tests/integration/test_nodes.py", "tests/integration/test_gang.py"),
+    "several nodes": (
+        "tests/integration/test_nodes.py",
+        "tests/integration/test_gang.py",
+        "tests/integration/test_live_store.py",  # takes a node away
+    ),
     "gpus": ("tests/integration/test_gpus.py", "tests/integration/test_profile.py"),
 }
 """Files that share a site, by its name."""

@@ -49,8 +49,8 @@ def scraping(site_url: str, headers: Mapping[str, str], folder: Path) -> Iterato
         process.wait(timeout=30)
 
 
-def until(holds: Callable[[], bool], seconds: float = 40.0) -> None:
-    """Wait for what happens within *seconds*."""
+def until(holds: Callable[[], bool], seconds: float = 40.0, *, what: str = "it") -> None:
+    """Wait for *what* to happen within *seconds*."""
     deadline = time.monotonic() + seconds
     while True:
         try:
@@ -58,7 +58,7 @@ def until(holds: Callable[[], bool], seconds: float = 40.0) -> None:
                 return
         except httpx.TransportError:
             pass
-        assert time.monotonic() < deadline, "it did not happen in time"
+        assert time.monotonic() < deadline, f"{what} did not happen in time"
         time.sleep(0.2)
 
 

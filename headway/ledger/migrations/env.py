@@ -3,7 +3,13 @@
 from alembic import context
 from sqlmodel import SQLModel
 
-from headway.ledger import access_tables, observed_tables, tables  # noqa: F401 - fill the metadata
+from headway.ledger import (  # noqa: F401 - fill the metadata
+    access_tables,
+    array_tables,
+    code_tables,
+    observed_tables,
+    tables,
+)
 
 connection = context.config.attributes["connection"]
 context.configure(

@@ -49,6 +49,42 @@ def test_ledger_and_server_find_the_sites_own_database(tmp_path):
     assert url == "postgresql+asyncpg://headway:pw@/prefect?host=%2Fsrv%2Fh%2Fdatabase"
 
 
+@pytest.mark.parametrize(
+    ("query", "url", "tls"),
+    [
+        ("", "", {}),
+        ("?sslmode=verify-full", "", {"ENABLED": "true", "CHECK_HOSTNAME": "true"}),
+        (
+            "?sslmode=verify-ca&sslrootcert=system",
+            "",
+            {"ENABLED": "true", "CHECK_HOSTNAME": "false"},
+        ),
+        (
+            "?sslmode=verify-full&sslrootcert=%2Fetc%2Fdb.pem&sslcert=%2Fc&sslkey=%2Fk&x=1",
+            "?x=1",
+            {
+                "ENABLED": "true",
+                "CHECK_HOSTNAME": "true",
+                "CA_FILE": "/etc/db.pem",
+                "CERT_FILE": "/c",
+                "KEY_FILE": "/k",
+            },
+        ),
+        ("?sslmode=require", "?ssl=require", {}),
+    ],
+)
+def test_prefects_driver_is_told_of_tls_in_its_own_words(tmp_path, query, url, tls):
+    """libpq's made its server fail at the first connection."""
+    named = f"postgresql://u:pw@db/own{query}"
+    found = site_environment(Settings(home=tmp_path, server_database_url=named))
+    database = {k: v for k, v in found.items() if k.startswith("PREFECT_SERVER_DATABASE_")}
+    prefix = "PREFECT_SERVER_DATABASE_SQLALCHEMY_CONNECT_ARGS_TLS_"
+    assert database == {
+        "PREFECT_SERVER_DATABASE_CONNECTION_URL": f"postgresql+asyncpg://u:pw@db/own{url}",
+        **{f"{prefix}{name}": value for name, value in tls.items()},
+    }
+
+
 def test_a_cluster_stays_where_it_was_made_whatever_the_home_is_like_now(tmp_path):
     """The home was closed to its account when it was made; then somebody opened it."""
     settings = Settings(home=tmp_path)

@@ -8,7 +8,7 @@ import pytest
 from headway.model.lease import GpuGrant, Lease, Sharing
 from headway.model.node import Capacity, Gpu, Node, Reserve
 from headway.model.run import ExitKind, RunState
-from headway.policy.audit import (
+from headway.policy.inspection import (
     Finding,
     HeldPort,
     Kind,

@@ -23,7 +23,7 @@ from headway.ledger.tables import (
 )
 from headway.model.job_text import kept_job, stop_grace_s
 from headway.model.run import RunState
-from headway.policy.audit import HeldPort, SeenLedger, SeenRun, StagedCopy, StagedUse
+from headway.policy.inspection import HeldPort, SeenLedger, SeenRun, StagedCopy, StagedUse
 
 _MOST_ENDS = 10_000
 """So many of the newest ends are compared with Prefect's states."""
@@ -31,7 +31,7 @@ _PAGE = 500
 _OPEN = col(RunRow.state) != RunState.ENDED
 
 
-class Audit(Repository):
+class Inspection(Repository):
     """Reads all that is live, whatever it says."""
 
     def read(self, named: Collection[str] = ()) -> SeenLedger:

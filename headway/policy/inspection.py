@@ -1,4 +1,4 @@
-"""What is looked at to see whether the site's promises hold, and what may be found.
+"""What an inspection of the site looks at, to see whether its promises hold, and what it finds.
 
 Values only: `policy.invariants` compares them. Each part is read at its own moment.
 """

@@ -11,7 +11,7 @@ from headway.model.job import TrainingJob
 from headway.model.lease import Demand, Lease
 from headway.model.node import Capacity, Node
 from headway.model.run import Exit, ExitKind, Measurement, RunState
-from headway.policy.audit import HeldPort, SeenNode, Snapshot, StagedUse
+from headway.policy.inspection import HeldPort, SeenNode, Snapshot, StagedUse
 from headway.policy.invariants import look
 from headway.units import GIB, MIB
 
@@ -46,7 +46,7 @@ def execute(ledger: Ledger, sql: str, **values: Any) -> None:
 
 
 def found(ledger: Ledger) -> list[str]:
-    snapshot = Snapshot(ledger.audit.read(), SeenNode("elsewhere"))
+    snapshot = Snapshot(ledger.inspection.read(), SeenNode("elsewhere"))
     return [each.kind.value for each in look(snapshot)]
 
 
@@ -59,7 +59,7 @@ def test_what_is_live_is_read_with_the_runs_that_it_is_about(ledger: Ledger) -> 
     ledger.runs.finish(
         ledger.runs.get(SECOND).unleased, Exit(ExitKind.CANCELLED, None, "no"), Measurement()
     )
-    seen = ledger.audit.read()
+    seen = ledger.inspection.read()
     assert (seen.leases, seen.ports) == ((begun,), (HeldPort("here", 9000, lease.lease_id),))
     assert seen.uses == (StagedUse("here", "key", FIRST),)
     assert {run_id: run.state for run_id, run in seen.runs.items()} == {
@@ -76,7 +76,7 @@ def test_the_end_of_the_attempt_before_is_since_when_a_run_waits(ledger: Ledger)
     lease = granted(ledger, FIRST)
     ledger.runs.begin(lease.fence, container="c", runtime="process", ttl_s=60.0)
     ledger.runs.requeue(lease.fence, Exit(ExitKind.INFRASTRUCTURE, None, "lost"))
-    waiting = ledger.audit.read().runs[FIRST]
+    waiting = ledger.inspection.read().runs[FIRST]
     assert (waiting.attempt, waiting.exit_kind) == (2, None)
     assert waiting.since is not None
     assert found(ledger) == ["lease"]
@@ -98,17 +98,17 @@ def test_a_port_of_a_released_lease_is_let_go_and_no_other(ledger: Ledger) -> No
     ledger.leases.forget_stray_ports()
     kept = granted(ledger, SECOND)
     ledger.leases.forget_stray_ports()
-    assert ledger.audit.read().ports == (HeldPort("here", 9000, kept.lease_id),)
+    assert ledger.inspection.read().ports == (HeldPort("here", 9000, kept.lease_id),)
 
 
 @pytest.mark.parametrize("content", ['"no object"', '{"name": "of another version"}'])
 def test_a_row_that_cannot_be_read_is_named(ledger: Ledger, content: str) -> None:
     execute(ledger, "UPDATE run SET job = :job WHERE run_id = :id", job=content, id=SECOND)
-    (row,) = ledger.audit.read().unreadable
+    (row,) = ledger.inspection.read().unreadable
     assert SECOND in row
     assert "job" in row
 
 
 def test_a_node_whose_gpus_cannot_be_read_is_named(ledger: Ledger) -> None:
     execute(ledger, "UPDATE node SET gpus = :gpus", gpus='[{"uuid": 3}]')
-    assert ledger.audit.read().unreadable == ("node here, column gpus",)
+    assert ledger.inspection.read().unreadable == ("node here, column gpus",)

@@ -1,0 +1,171 @@
+"""What the gateway answers about arrays, and does for those who hand them in."""
+
+from typing import Any
+
+from fastapi import APIRouter
+from pydantic import BaseModel, ConfigDict, Field
+
+from headway.errors import InvalidInput, NotAllowed
+from headway.gateway.actions import SubmitRequest, Submitter, checked, note_act, why_no_retry
+from headway.gateway.cancel import cancel_in_ledger
+from headway.gateway.run_lookup import seen_team
+from headway.gateway.runs import Limit, Mine, Name, Since, Watcher
+from headway.gateway.submit import claim_code, job_of
+from headway.ledger.records import ArrayRecord
+from headway.model.access import Caller, Scope
+from headway.model.array import member_job, take_array
+from headway.model.document import NOTHING, Document
+from headway.model.job_text import job_from_document
+from headway.model.run import CANCELLED_BY_USER, ExitKind, RunState
+from headway.prefect.client import PrefectServer
+from headway.site import Site
+from headway.views.array_document import array_views, members_document
+
+_NOT_ENDED = (RunState.WAITING, RunState.CLAIMED, RunState.RUNNING)
+_RETRIED_AT_ONCE = 50
+"""Prefect takes a while for each; a request has to end."""
+
+
+class RetryRequest(BaseModel):
+    """What `POST /v1/arrays/{array}/retry` takes."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    after: int = Field(0, ge=0, description="Only members behind this one.")
+
+
+def arrays_of(site: Site, server: PrefectServer) -> APIRouter:
+    """The routes about arrays of *site*, whose Prefect is *server*."""
+    router = APIRouter()
+
+    @router.get("/arrays")
+    def arrays(
+        caller: Watcher,
+        limit: Limit = 100,
+        name: Name = "",
+        since: Since = None,
+        *,
+        mine: Mine = False,
+    ) -> list[dict[str, Any]]:
+        """The newest arrays that the token sees, newest first."""
+        found = site.ledger.arrays.all(
+            limit=limit, team=seen_team(caller), owner=caller.user if mine else None
+        )
+        wanted = [
+            each
+            for each in found
+            if name.lower() in each.name.lower() and (since is None or each.submitted_at >= since)
+        ]
+        return array_views(site, wanted)
+
+    @router.get("/arrays/{array}")
+    def array_(caller: Watcher, array: str) -> dict[str, Any]:
+        """One array by id or name, with its members that have become runs."""
+        return members_document(site, site.ledger.arrays.find(array, team=seen_team(caller)))
+
+    @router.post("/arrays")
+    def submit(caller: Submitter, wanted: SubmitRequest) -> dict[str, Any]:
+        """Hand in a job with an array; its owner and team are those of the token."""
+        return hand_in_array(site, server, caller, wanted)
+
+    @router.post("/arrays/{array}/cancel")
+    def cancel(caller: Submitter, array: str) -> dict[str, Any]:
+        """End all members of one of one's own arrays; no more of them become runs."""
+        record = _own(site, caller, array)
+        note_act(site, caller, "array.cancel", record.array_id)
+        return _cancel(site, record, f"{CANCELLED_BY_USER}{caller.user} (gateway)")
+
+    @router.post("/arrays/{array}/retry")
+    def retry(caller: Submitter, array: str, wanted: RetryRequest) -> dict[str, Any]:
+        """Try again what of one's own array did not end well; at most so many at once.
+
+        As long as the answer has a ``next``, ask again for those behind it.
+        """
+        record = _own(site, caller, array)
+        note_act(site, caller, "array.retry", record.array_id)
+        why = f"retried by user {caller.user} (gateway)"
+        return _retry(site, server, record, wanted.after, why)
+
+    return router
+
+
+def hand_in_array(
+    site: Site, server: PrefectServer, caller: Caller, wanted: SubmitRequest
+) -> dict[str, Any]:
+    """Check the job as its first member has it, note the act, and keep the array as *caller*'s.
+
+    Raises:
+        InvalidInput: Something is wrong with the job or its array.
+    """
+    document = Document(dict(wanted.job))
+    array = take_array(document)
+    if array is None:
+        raise InvalidInput("array", NOTHING, "give the parameters of its members")
+    alone = wanted.model_copy(update={"job": document.values})
+    job = job_of(site, alone.job, caller).job.document()
+    job_from_document(member_job(job, array.parameters(1)))  # with its values filled in
+    read, goes_to = checked(site, server, caller, alone)
+    claim_code(site, read)
+    key = f"{caller.team}/{caller.user}/{wanted.key}" if wanted.key else None
+    told = {"owner": read.job.owner, "team": read.job.team, "members": str(array.size)}
+    note_act(site, caller, "array.submit", read.job.name, told)
+    made = site.ledger.arrays.add(
+        job,
+        array,
+        name=read.job.name,
+        owner=read.job.owner,
+        team=read.job.team,
+        pool=str(goes_to["work_pool_name"]),
+        queue=wanted.queue or str(goes_to.get("work_queue_name") or "default"),
+        key=key,
+        submitted_at=site.ledger.now(),
+    )
+    return {"array_id": made.array_id, "name": made.name, "size": made.size}
+
+
+def _own(site: Site, caller: Caller, text: str) -> ArrayRecord:
+    """The array, if *caller* may change it.
+
+    Raises:
+        RunUnknown: There is none that the caller sees.
+        NotAllowed: It is a team mate's.
+    """
+    record = site.ledger.arrays.find(text, team=seen_team(caller))
+    if record.owner != caller.user and not caller.may(Scope.OPERATE):
+        raise NotAllowed(f"array {record.name} is {record.owner or 'nobody'}'s; ask its owner")
+    return record
+
+
+def _cancel(site: Site, array: ArrayRecord, message: str) -> dict[str, Any]:
+    """End the array in the ledger, which every janitor follows; Prefect is told by them.
+
+    First nothing more may come, then what is there ends: asked again, it goes on where it was.
+    """
+    site.ledger.arrays.cancel(array.array_id, message.removeprefix("cancelled "))
+    going = site.ledger.arrays.members(array.array_id, _NOT_ENDED)
+    for run in going:
+        cancel_in_ledger(site.ledger, run.run_id, message)
+    (view,) = array_views(site, [site.ledger.arrays.get(array.array_id)])
+    return view | {"ended_now": len(going)}
+
+
+def _retry(
+    site: Site, server: PrefectServer, array: ArrayRecord, after: int, message: str
+) -> dict[str, Any]:
+    site.ledger.arrays.reopen(array.array_id)
+    ended = [
+        run
+        for run in site.ledger.arrays.members(array.array_id, (RunState.ENDED,))
+        if (run.array_index or 0) > after and run.exit and run.exit.kind is not ExitKind.OK
+    ]
+    page = ended[:_RETRIED_AT_ONCE]
+    able = [run for run in page if not why_no_retry(run)]
+    for run in able:
+        server.retry(run.run_id, message)
+    return {
+        "array_id": array.array_id,
+        "name": array.name,
+        "retried": len(able),
+        "not_yet": len(page) - len(able),
+        "next": page[-1].array_index if len(ended) > len(page) else None,
+    }

@@ -1,0 +1,59 @@
+// Which view is shown, and that it stays up to date.
+
+import { redraw, h } from "./dom.js";
+import { runView } from "./run.js";
+import { runsView } from "./runs.js";
+import { siteView } from "./site.js";
+import { usageView } from "./usage.js";
+
+const EVERY_MS = 5_000;
+const main = document.getElementById("main");
+const fresh = document.getElementById("fresh");
+let round = 0;
+let seenAt = null;
+
+function chosen() {
+  const [, name, id] = location.hash.split("/");
+  if (name === "runs" && /^[0-9A-Za-z-]{1,64}$/.test(id ?? "")) return ["#/runs", (place) => runView(place, id)];
+  if (name === "runs") return ["#/runs", runsView];
+  if (name === "usage") return ["#/usage", usageView];
+  return ["#/", siteView];
+}
+
+async function show(again) {
+  const mine = ++round;
+  const [here, view] = chosen();
+  for (const link of document.querySelectorAll("nav a")) {
+    if (link.getAttribute("href") === here) link.setAttribute("aria-current", "page");
+    else link.removeAttribute("aria-current");
+  }
+  // A view that was left must not draw over the next one.
+  const target = h("div");
+  try {
+    await view(again ? main.firstElementChild ?? target : target);
+    if (mine !== round) return;
+    if (!again) redraw(main, target);
+    seenAt = Date.now();
+  } catch (error) {
+    if (mine !== round) return;
+    if (!again || !seenAt) redraw(main, h("div", {}, h("p", { class: "bad", role: "alert" }, error.message)));
+  }
+  told();
+  setTimeout(() => mine === round && (document.hidden ? wait() : show(true)), EVERY_MS);
+}
+
+function wait() {
+  document.addEventListener("visibilitychange", () => show(true), { once: true });
+}
+
+function told() {
+  const age = seenAt === null ? null : Math.round((Date.now() - seenAt) / 1000);
+  const late = age === null || age > 15;
+  fresh.className = late ? "late" : "";
+  const text = age === null ? "the gateway does not answer" : late ? `not up to date: ${age} s old` : "live";
+  if (fresh.textContent !== text) fresh.textContent = text;
+}
+
+setInterval(told, 1000);
+addEventListener("hashchange", () => { main.focus({ preventScroll: true }); scrollTo(0, 0); show(false); });
+show(false);

@@ -1,0 +1,134 @@
+// One run: how it stands, its curves, its log, what it wrote, and what was said of it before.
+
+import { Refused, act, get, log, picture } from "./api.js";
+import { curve } from "./draw.js";
+import { h, redraw, table } from "./dom.js";
+import { tone } from "./runs.js";
+import { NOT_KNOWN, clock, duration, number, percent, size, start } from "./words.js";
+
+const MOST_PICTURES = 6;
+const LARGEST_PICTURE = 4 * 1024 * 1024;
+let kept = { run: "" };
+
+export async function runView(place, id) {
+  if (kept.run !== id) kept = { run: id, attempt: 0, text: "", end: 0, cut: false, outputs: null, pictures: [] };
+  const run = await get(`/v1/runs/${id}`);
+  const [progress, why] = await Promise.all([
+    get(`/v1/runs/${id}/progress`), run.waiting ? get(`/v1/runs/${id}/why`).catch(() => null) : null]);
+  await Promise.all([readLog(run), readOutputs(run)]);
+  redraw(place, head(run), run.waiting ? waits(run, why) : null, curves(progress.points), compared(run),
+    h("h2", {}, "Log"), logShown(run), outputs(run), attempts(run));
+}
+
+function head(run) {
+  const over = run.ended_at !== null;
+  const button = (verb, path) => h("button", { id: `do-${verb}`, onclick: () => asked(verb, run, path) }, verb);
+  const fact = (name, value) => [h("dt", {}, name), h("dd", {}, value)];
+  const far = run.remaining_s === null ? "" : `${percent(run.done_frac)} done, ${duration(run.remaining_s)} left`;
+  return h("div", {},
+    h("h2", {}, run.name, " ", h("span", { class: tone(run.state) }, run.state)),
+    h("p", {}, far || run.exit?.message || run.reason || ""),
+    h("p", { class: "soft" }, `${run.owner ?? "owner not known"}, team ${run.team ?? NOT_KNOWN}; submitted ${clock(run.submitted_at)}; `
+      + `attempt ${run.attempt}${run.node ? ` on ${run.node}` : ""}; ${duration(run.duration_s)}`),
+    h("div", { class: "filters" }, over ? button("Retry", "retry") : button("Cancel", "cancel"),
+      h("a", { href: `/runs/flow-run/${run.run_id}`, id: "to-prefect" }, "The run in Prefect")),
+    run.warnings.map((each) => h("p", { class: "bad" }, `${each.kind}: it ${each.text}`)),
+    h("p", { id: "answer", role: "alert" }), h("dl", { hidden: true }, fact("id", run.run_id)));
+}
+
+async function asked(verb, run, path) {
+  if (!confirm(`${verb} ${run.name}?`)) return;
+  const answer = document.getElementById("answer");
+  try {
+    await act(`/v1/runs/${run.run_id}/${path}`);
+    answer.textContent = `${verb} was asked for.`;
+  } catch (error) {
+    answer.textContent = error.message;
+  }
+}
+
+function waits(run, why) {
+  const changes = (why?.changes ?? []).map((each) => [each.text, start(each), clock(each.expected_end_at)]);
+  return h("section", {}, h("h2", {}, "Why it waits"),
+    h("p", {}, `${run.waiting.reason} It is number ${run.waiting.position} of the queue and starts ${start(run.waiting)}.`),
+    changes.length ? table("What would help", [["submitted anew with", "wide"], ["starts"], ["ends about"]], changes, "") : null);
+}
+
+function curves(points) {
+  const names = [...new Set(points.flatMap((point) => Object.keys(point.metrics ?? {})))].slice(0, 8);
+  if (!names.length) return null;
+  const of = (name) => points.filter((point) => Number.isFinite(point.metrics?.[name])).map((point) => [point.t_s, point.metrics[name]]);
+  return h("section", {}, h("h2", {}, "Curves"), h("div", { class: "two" }, names.map((name) => curve(name, of(name)))));
+}
+
+function compared(run) {
+  const row = (name, key, told) => [name, told(run.predicted[key]), told(run.measured[key])];
+  const rows = [row("run time", "runtime_s", duration), row("host memory, peak", "host_peak_bytes", size),
+    row("GPU memory, peak", "gpu_peak_bytes", size), row("cost", "cost", (value) => number(value, 2))];
+  const low = run.predicted.runtime_low_s;
+  if (low !== null) rows[0][1] += ` (${duration(low)} to ${duration(run.predicted.runtime_high_s)})`;
+  return h("section", {}, h("h2", {}, "Predicted and measured"),
+    table("Predicted and measured", [["quantity"], ["predicted", "n"], ["measured", "n"]], rows, ""),
+    h("p", { class: "soft" }, run.predicted.basis ?? ""));
+}
+
+async function readLog(run) {
+  if (kept.attempt !== run.attempt) Object.assign(kept, { attempt: run.attempt, text: "", end: 0, cut: false });
+  if (kept.cut || !run.node) return;
+  try {
+    const more = await log(run.run_id, run.attempt, kept.end);
+    Object.assign(kept, { text: kept.text + more.text, end: more.end, cut: more.cut, missing: "" });
+  } catch (error) {
+    if (!(error instanceof Refused)) throw error;
+    kept.missing = error.message;
+  }
+}
+
+// Colours and other escapes are for terminals.
+const plain = (text) => text.replace(/\u001b\[[0-9;?]*[ -/]*[@-~]/g, "").replace(/[^\n\r]*\r(?!\n)/g, "");
+
+function logShown(run) {
+  if (kept.missing) return h("p", { class: "bad" }, kept.missing);
+  if (!kept.text) return h("p", { class: "soft" }, "Nothing yet.");
+  return h("div", {},
+    kept.cut ? h("p", {}, "The log is longer than this page shows. All of it: ", h("code", {}, `headway logs ${run.run_id}`)) : null,
+    h("pre", { tabindex: 0, role: "region", "aria-label": "Log", "data-keep": "log" }, plain(kept.text)));
+}
+
+async function readOutputs(run) {
+  if (!run.node || (kept.outputs && run.ended_at === kept.listedAt)) return;
+  try {
+    kept.outputs = await get(`/v1/runs/${run.run_id}/outputs`);
+    Object.assign(kept, { listedAt: run.ended_at, outputsMissing: "" });
+  } catch (error) {
+    if (!(error instanceof Refused)) throw error;
+    kept.outputsMissing = error.message;
+    return;
+  }
+  const shown = kept.outputs.files.filter((file) => /\.(png|jpe?g)$/i.test(file.href) && file.bytes <= LARGEST_PICTURE);
+  for (const old of kept.pictures) URL.revokeObjectURL(old.url);
+  kept.pictures = await Promise.all(shown.slice(0, MOST_PICTURES).map(async (file) =>
+    ({ path: file.path, url: await picture(run.run_id, file.href) })));
+}
+
+function outputs(run) {
+  if (!kept.outputs) {
+    const text = kept.outputsMissing || "It has not begun yet.";
+    return h("section", {}, h("h2", {}, "Outputs"), h("p", { class: kept.outputsMissing ? "bad" : "soft" }, text));
+  }
+  const files = kept.outputs.files;
+  const link = (file) => h("a", { href: `/v1/runs/${run.run_id}/outputs/${file.href}`, download: true, id: `out-${file.href}` }, file.path);
+  const rows = files.slice(0, 200).map((file) => [link(file), size(file.bytes)]);
+  return h("section", {}, h("h2", {}, "Outputs"),
+    h("div", { class: "two pictures" }, kept.pictures.map((each) => h("figure", {}, h("img", { src: each.url, alt: each.path }), h("figcaption", {}, each.path)))),
+    table("Outputs", [["file", "wide"], ["size", "n"]], rows, "It has written none."),
+    files.length > rows.length || !kept.outputs.complete
+      ? h("p", {}, "There are more. All of them: ", h("code", {}, `headway outputs ${run.run_id} DIR`)) : null);
+}
+
+function attempts(run) {
+  const rows = run.attempts.map((each) => [String(each.attempt), each.node ?? NOT_KNOWN, clock(each.started_at),
+    clock(each.ended_at), each.exit ? `${each.exit.kind}: ${each.exit.message}` : ""]);
+  return h("section", {}, h("h2", {}, "Attempts"),
+    table("Attempts", [["attempt", "n"], ["node"], ["started"], ["ended"], ["how", "wide"]], rows, "It has not been tried yet."));
+}

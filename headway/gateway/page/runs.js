@@ -1,0 +1,22 @@
+// The newest runs: one's own, or all that the token sees.
+
+import { get } from "./api.js";
+import { h, redraw, runLink, table } from "./dom.js";
+import { NOT_KNOWN, clock, duration, percent } from "./words.js";
+
+let mine = true;
+
+export async function runsView(place) {
+  const runs = await get(`/v1/runs?limit=100&mine=${mine}`);
+  const choose = (value, text) => h("button", { id: `mine-${value}`, "aria-pressed": String(mine === value),
+    onclick: () => { mine = value; runsView(place); } }, text);
+  const rows = runs.map((run) => [
+    runLink(run.run_id, run.name), h("span", { class: tone(run.state) }, run.state), run.owner ?? NOT_KNOWN,
+    run.node ?? NOT_KNOWN, clock(run.submitted_at), duration(run.duration_s),
+    run.remaining_s === null ? "" : `${percent(run.done_frac)}, ${duration(run.remaining_s)} left`, run.exit?.message ?? run.reason ?? ""]);
+  redraw(place, h("h2", {}, "Runs"), h("div", { class: "filters" }, choose(true, "Mine"), choose(false, "All that I may see")),
+    table("Runs", [["run", "name"], ["state"], ["owner"], ["node"], ["submitted"], ["took", "n"], ["progress"], ["what it says", "wide"]],
+      rows, mine ? "You have no runs yet: headway submit job.yaml" : "There are no runs."));
+}
+
+export const tone = (state) => (state === "Completed" ? "good" : ["Failed", "Crashed", "TimedOut"].includes(state) ? "bad" : "");

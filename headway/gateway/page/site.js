@@ -1,0 +1,77 @@
+// The site: nodes with their GPUs, what runs, and the queue with its times.
+
+import { get } from "./api.js";
+import { busyLine, memoryBar, timeline } from "./draw.js";
+import { h, redraw, runLink, table } from "./dom.js";
+import { NOT_KNOWN, duration, percent, size, start } from "./words.js";
+
+const EVERY_MS = 60_000;
+let load = { asked: -Infinity, nodes: {} };
+
+async function loadOfLastHour() {
+  if (performance.now() - load.asked > EVERY_MS) {
+    load = { asked: performance.now(), nodes: (await get("/v1/load")).nodes };
+  }
+  return load.nodes;
+}
+
+export async function siteView(place) {
+  const [seen, busy] = await Promise.all([get("/v1/top"), loadOfLastHour()]);
+  redraw(place, figures(seen),
+    h("h2", {}, "Nodes"), h("p", { class: "soft" }, key("own", "in use by runs"), key("promised", "promised"), key("strangers", "in use by others")),
+    h("div", { class: "nodes" }, seen.nodes.map((node) => nodeCard(node, busy[node.node] ?? {}))),
+    h("h2", {}, "Time line"), timeline(seen.runs, seen.queue),
+    h("h2", {}, "Running"), running(seen.runs),
+    h("h2", {}, "Waiting"), waiting(seen.queue));
+}
+
+const key = (kind, text) => h("span", {}, h("span", { class: `key is-${kind}` }), text);
+
+function figures(seen) {
+  const gpus = seen.nodes.flatMap((node) => node.gpus);
+  const free = gpus.filter((gpu) => !gpu.promised_bytes && !gpu.lost).length;
+  const figure = (count, text) => h("li", {}, h("b", {}, String(count)), text);
+  return h("ul", { class: "figures" },
+    figure(seen.nodes.filter((node) => node.state === "ready").length, `of ${seen.nodes.length} nodes ready`),
+    gpus.length ? figure(free, `of ${gpus.length} GPUs promised to nobody`) : null,
+    figure(seen.runs.length, "running"), figure(seen.queue.length, "waiting"));
+}
+
+function nodeCard(node, busy) {
+  const strangers = (used, own) => (used === null || own === null ? null : Math.max(used - own, 0));
+  const device = (name, memory, line, told) => h("div", { class: "device" },
+    h("span", {}, name), memory, line, h("span", { class: "told" }, told));
+  const host = { whole: node.host_memory_bytes, promised: node.host_promised_bytes,
+    own: node.host_runs_used_bytes, strangers: strangers(node.host_used_bytes, node.host_runs_used_bytes) };
+  return h("section", { class: "card", "aria-label": `Node ${node.node}` },
+    h("h3", {}, node.node, " ", h("span", { class: node.state === "ready" ? "good" : "bad" },
+      node.state_reason ? `${node.state} (${node.state_reason})` : node.state)),
+    device("host", memoryBar(`Host memory of ${node.node}`, host), busyLine(`CPUs of ${node.node}`, busy.host ?? []),
+      `${size(host.promised)} of ${size(host.whole)} promised, ${size(node.host_used_bytes)} in use; ${node.cpus_promised} of ${node.cpus} CPUs promised`),
+    node.gpu_error ? h("p", { class: "bad" }, node.gpu_error) : null,
+    node.gpus.map((gpu) => {
+      const name = `gpu${gpu.index} ${gpu.name}`;
+      if (gpu.lost) return h("p", { class: "bad" }, `${name} is lost: ${gpu.lost}`);
+      const memory = { whole: gpu.memory_bytes, promised: gpu.promised_bytes, own: gpu.runs_used_bytes,
+        strangers: strangers(gpu.used_bytes, gpu.runs_used_bytes) };
+      return device(name, memoryBar(`Memory of ${name}`, memory), busyLine(name, busy[gpu.uuid] ?? []),
+        `${size(gpu.promised_bytes)} of ${size(gpu.memory_bytes)} promised, ${size(gpu.used_bytes)} in use; busy ${percent(gpu.utilisation_frac)}`);
+    }));
+}
+
+function running(runs) {
+  const rows = runs.map((run) => [
+    h("span", {}, runLink(run.run_id, run.name), run.warnings.map((each) => h("div", { class: "bad" }, `${each.kind}: it ${each.text}`))),
+    run.owner || NOT_KNOWN, run.node ?? NOT_KNOWN,
+    run.done_frac === null ? NOT_KNOWN
+      : h("span", {}, h("progress", { max: 1, value: run.done_frac, "aria-label": `${run.name} is done by` }), ` ${percent(run.done_frac)}`),
+    duration(run.elapsed_s), duration(run.remaining_s)]);
+  return table("Running", [["run", "name"], ["owner"], ["node"], ["done"], ["for", "n"], ["remaining", "n"]], rows, "Nothing runs.");
+}
+
+function waiting(queue) {
+  const rows = queue.map((run) => [
+    String(run.position), run.run_id ? runLink(run.run_id, run.name) : h("span", { class: "soft" }, "of another team"),
+    run.owner ?? NOT_KNOWN, start(run), run.reason ?? ""]);
+  return table("Waiting", [["place", "n"], ["run", "name"], ["owner"], ["expected start"], ["reason", "wide"]], rows, "Nothing waits.");
+}

@@ -1,0 +1,44 @@
+// Sizes, durations and times for people. What is not known is a dash.
+
+export const NOT_KNOWN = "–";
+const UNITS = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
+
+export function size(bytes) {
+  if (bytes === null || bytes === undefined) return NOT_KNOWN;
+  let at = 0;
+  let value = bytes;
+  while (value >= 1024 && at < UNITS.length - 1) { value /= 1024; at += 1; }
+  return `${value < 10 && at ? value.toFixed(1) : Math.round(value)} ${UNITS[at]}`;
+}
+
+export function duration(seconds) {
+  if (seconds === null || seconds === undefined) return NOT_KNOWN;
+  const s = Math.round(seconds);
+  if (s < 60) return `${s} s`;
+  const minutes = Math.round(s / 60);
+  if (minutes < 60) return `${minutes} min`;
+  if (minutes < 48 * 60) return `${Math.floor(minutes / 60)} h ${minutes % 60} min`;
+  return `${Math.round(minutes / 1440)} days`;
+}
+
+export function clock(iso) {
+  if (!iso) return NOT_KNOWN;
+  const at = new Date(iso);
+  const today = at.toDateString() === new Date().toDateString();
+  const time = at.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", hourCycle: "h23" });
+  return today ? time : `${at.toLocaleDateString([], { day: "numeric", month: "short" })} ${time}`;
+}
+
+export const percent = (part) => (part === null || part === undefined ? NOT_KNOWN : `${Math.round(100 * part)} %`);
+
+export const number = (value, digits = 1) =>
+  value === null || value === undefined ? NOT_KNOWN
+    : value.toLocaleString([], { maximumFractionDigits: digits });
+
+export function start(view) {
+  if (view.starts_now) return "now";
+  if (!view.expected_start_at) return view.start_unknown ? `not known: ${view.start_unknown}` : "not known";
+  const around = view.earliest_start_at && view.latest_start_at
+    ? ` (${clock(view.earliest_start_at)} to ${clock(view.latest_start_at)})` : "";
+  return `about ${clock(view.expected_start_at)}${around}`;
+}

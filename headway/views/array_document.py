@@ -1,0 +1,108 @@
+"""Arrays as plain data with documented keys (docs/json.md): one line each, and their members."""
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from statistics import median
+from typing import Any
+
+from headway.ledger.arrays import MemberCounts, kept_array
+from headway.ledger.records import ArrayRecord, RunRecord
+from headway.model.run import RunState
+from headway.policy.arrays import last_end_s
+from headway.site import Site
+from headway.views.fields import fields, iso_time
+from headway.views.run_document import exit_view, ledger_state
+from headway.views.site_snapshot import progress_of_runs
+
+_UNDER_WAY = (RunState.WAITING, RunState.CLAIMED, RunState.RUNNING)
+_LOOKED_AT = 50
+"""So many of the newest members that ended well say how long the next ones run."""
+
+
+def array_views(site: Site, arrays: Sequence[ArrayRecord]) -> list[dict[str, Any]]:
+    """Each of *arrays* as one line: how many of its members wait, run and have ended, and how."""
+    counts = site.ledger.arrays.counts([each.array_id for each in arrays])
+    return [_view(site, each, counts[each.array_id]) for each in arrays]
+
+
+def _view(site: Site, array: ArrayRecord, counts: MemberCounts) -> dict[str, Any]:
+    waiting = counts.waiting_of(array)
+    over = not (waiting or counts.running)
+    end = None if over else _expected_end(site, array, waiting)
+    return {
+        **fields(array, "array_id", "name", "owner", "team", "size", "at_most"),
+        "state": _state(array, counts, over=over),
+        "waiting": waiting,
+        **fields(counts, "running", "ended_well", "failed"),
+        # Those that a cancel kept from becoming runs count as cancelled, too.
+        "cancelled": array.size - waiting - counts.running - counts.ended_well - counts.failed,
+        **fields(array, "submitted_at", "cancelled_at"),
+        "expected_end_at": iso_time(end),
+    }
+
+
+def _state(array: ArrayRecord, counts: MemberCounts, *, over: bool) -> str:
+    if over and array.cancelled_at is not None:
+        return "Cancelled"
+    if over:
+        return "Completed" if counts.ended_well == array.size else "Failed"
+    if array.cancelled_at is not None:
+        return "Cancelling"
+    return "Running" if counts.running else "AwaitingHeadroom"
+
+
+def _expected_end(site: Site, array: ArrayRecord, waiting: int) -> datetime | None:
+    """When the last member is expected to end, in the places that the array has now.
+
+    None where nothing is known of how long a member runs.
+    """
+    now = site.ledger.now()
+    under_way = site.ledger.arrays.members(array.array_id, _UNDER_WAY)
+    running = [run for run in under_way if run.state is not RunState.WAITING]
+    far = progress_of_runs(site, running)
+    lasts_s = _lasts_s(site, array, under_way)
+    remaining = [each.remaining_s if each.remaining_s is not None else lasts_s for each in far]
+    free_in_s = [each for each in remaining if each is not None]
+    if not remaining:
+        starts = [run.expected_start_at for run in under_way if run.expected_start_at]
+        free_in_s = [max((min(starts) - now).total_seconds(), 0.0) if starts else 0.0]
+    if len(free_in_s) < len(remaining) or (waiting and lasts_s is None):
+        return None
+    return now + timedelta(seconds=last_end_s(free_in_s, waiting, lasts_s or 0.0))
+
+
+def _lasts_s(site: Site, array: ArrayRecord, under_way: Sequence[RunRecord]) -> float | None:
+    """How long a member runs: as those did that ended well, else as was learnt of runs like it."""
+    lasted_s = site.ledger.arrays.lasted_s(array.array_id, _LOOKED_AT)
+    if lasted_s:
+        return median(lasted_s)
+    said = (run.prediction.learnt_runtime_s for run in under_way if run.prediction is not None)
+    return next((each for each in said if each is not None), None)
+
+
+def members_document(site: Site, array: ArrayRecord) -> dict[str, Any]:
+    """The array's line, and a row for each member that has become a run, in order.
+
+    Each row has its parameters, how it stands, and what its log said last.
+    """
+    (view,) = array_views(site, [array])
+    runs = site.ledger.arrays.members(array.array_id)
+    points = site.ledger.progress.latest_of([run.run_id for run in runs])
+    known = kept_array(array)
+    rows = []
+    for run in runs:
+        point = points.get(run.run_id)
+        rows.append(
+            {
+                "index": run.array_index,
+                **fields(run, "run_id", "name", "node", "attempt"),
+                "state": ledger_state(run),
+                "exit": exit_view(run.exit),
+                "runtime_s": run.measurement.runtime_s if run.measurement else None,
+                "parameters": known.parameters(run.array_index or 1),
+                "iteration": point.iteration if point else None,
+                "epoch": point.epoch if point else None,
+                "metrics": dict(point.metrics) if point else {},
+            }
+        )
+    return {**view, "members": rows}

@@ -1,0 +1,44 @@
+"""Members of arrays become runs: the next one as soon as none of its array waits.
+
+The ledger says which one is next; a run is made in Prefect under the member's key, which gives
+one run however often it is asked; then the ledger takes it for that member. Whoever is killed on
+the way, the next one asks with the same key. See docs/adr/0026.
+"""
+
+import anyio
+from prefect.exceptions import ObjectNotFound
+from prefect.logging import get_logger
+
+from headway.gateway.prefect_calls import team_tag
+from headway.ledger.arrays import member_document
+from headway.ledger.records import ArrayRecord
+from headway.model.array import member_key, member_name
+from headway.site import Site
+from headway.worker.pool import PrefectPool
+
+log = get_logger("worker.gpu-node")
+
+
+async def call_members(site: Site, pool: PrefectPool) -> int:
+    """Make the next member of each array that has none waiting a run; how many there were."""
+    due = await anyio.to_thread.run_sync(site.ledger.arrays.due, site.settings.pool)
+    called = 0
+    for array in due:
+        try:
+            await _call(site, pool, array)
+            called += 1
+        except ObjectNotFound as error:  # its queue or the deployment was deleted
+            log.warning("array %s (%s): no next member: %s", array.name, array.array_id, error)
+    return called
+
+
+async def _call(site: Site, pool: PrefectPool, array: ArrayRecord) -> None:
+    index = array.created + 1
+    run_id = await pool.make_run(
+        {"job": member_document(array, index)},
+        name=member_name(array.name, index),
+        tag=team_tag(array.team),
+        key=member_key(array.array_id, index),
+        queue=array.queue,
+    )
+    await anyio.to_thread.run_sync(site.ledger.arrays.join, array.array_id, index, run_id)

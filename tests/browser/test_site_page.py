@@ -1,0 +1,152 @@
+"""The page of the site in a real browser, beside a ledger that has seen everything once."""
+
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import BrowserContext, Page, expect
+
+from headway.site import Site
+from tests.support.api import MEMBER, bearer, serving, site_in
+from tests.support.lived_in import ENDED, NODE, RUNNING, populate
+
+pytestmark = pytest.mark.browser
+
+HOSTILE = "<img src=x onerror=alert(1)>"
+VIEWS = ("#/", "#/runs", f"#/runs/{RUNNING}", f"#/runs/{ENDED}", "#/runs/w1", "#/usage")
+Open = Callable[..., Page]
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    site = site_in(tmp_path_factory.mktemp("site"))
+    populate(site.ledger)
+    job = {"name": "digits", "image": "python:3.11", "command": ["python", "train.py"]}
+    for run_id, name, team in (("w3", HOSTILE, "t"), ("w4", "canary", "others")):
+        site.ledger.runs.enqueue(
+            run_id, job, name=name, owner="me", team=team, pool="gpu", priority=0,
+            submitted_at=site.ledger.now(),
+        )  # fmt: skip
+    yield site
+    site.ledger.close()
+
+
+@pytest.fixture(scope="module")
+def url(site: Site) -> Iterator[str]:
+    with serving(site) as url:
+        yield url
+
+
+@pytest.fixture
+def opened(page: Page, site: Site, url: str) -> Iterator[Open]:
+    """Opens a view as a member of team t in a tab of its own, so wide and so dark."""
+    token = bearer(site, "me", "t", MEMBER)["Authorization"].removeprefix("Bearer ")
+    contexts: list[BrowserContext] = []
+
+    def open_(view: str = "#/", *, width: int = 1400, scheme: str = "light") -> Page:
+        context = page.context.browser.new_context(
+            viewport={"width": width, "height": 900}, color_scheme=scheme
+        )
+        contexts.append(context)
+        context.add_cookies([{"name": "headway_token", "value": token, "url": url}])
+        tab = context.new_page()
+        tab.goto(f"{url}/headway{view}")
+        tab.locator("main h2").first.wait_for()
+        return tab
+
+    yield open_
+    for context in contexts:
+        context.close()
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(1400, "light"), (390, "dark")])
+def test_everybody_can_read_every_view(opened: Open, width: int, scheme: str) -> None:
+    tab = opened(width=width, scheme=scheme)
+    broken: list[str] = []
+    tab.on("pageerror", lambda error: broken.append(str(error)))
+    for view in VIEWS:
+        tab.goto(tab.url.partition("#")[0] + view)
+        tab.reload()
+        tab.locator("main h2").first.wait_for()
+        found = Axe().run(tab)
+        assert found.response["violations"] == [], (view, found.generate_report())
+        assert tab.evaluate("document.documentElement.scrollWidth") <= width, view
+    assert broken == []
+
+
+def test_the_site_is_shown_as_it_is(opened: Open) -> None:
+    tab = opened()
+    node = tab.get_by_role("region", name=f"Node {NODE}")
+    expect(node).to_contain_text("3.0 GiB of 16 GiB promised, 2.0 GiB in use; busy 50 %")
+    expect(tab.get_by_role("region", name="Node node-b")).to_contain_text(
+        "gpu2 V100 is lost: NVML error 15"
+    )
+    running = tab.get_by_role("table", name="Running")
+    expect(running).to_contain_text(f"brave-{RUNNING}")
+    expect(running).to_contain_text("gpu_unused: it idles")
+    expect(tab.get_by_role("table", name="Waiting")).to_contain_text("brave-w1")
+
+
+def test_the_keyboard_leads_to_a_run_and_its_curve(opened: Open) -> None:
+    tab = opened()
+    tab.keyboard.press("Tab")
+    expect(tab.get_by_role("link", name="Skip to the content")).to_be_focused()
+    link = tab.get_by_role("table", name="Running").get_by_role("link")
+    for _ in range(30):
+        if link.evaluate("each => each === document.activeElement"):
+            break
+        tab.keyboard.press("Tab")
+    expect(link).to_be_focused()
+    tab.keyboard.press("Enter")
+    expect(tab.get_by_role("heading", name=f"brave-{RUNNING} Running")).to_be_visible()
+    expect(tab.get_by_role("img", name="loss: from 1 to 0.2")).to_be_visible()
+    expect(tab.locator("main")).to_be_focused()
+
+
+def test_what_is_focused_stays_so_when_the_view_is_drawn_anew(opened: Open) -> None:
+    tab = opened()
+    link = tab.get_by_role("table", name="Running").get_by_role("link")
+    link.focus()
+    before = link.element_handle()
+    tab.wait_for_function("old => !old.isConnected", arg=before)
+    expect(link).to_be_focused()
+
+
+def test_names_are_text_and_other_teams_have_none(opened: Open) -> None:
+    tab = opened()
+    asked: list[str] = []
+    tab.on("dialog", lambda dialog: (asked.append(dialog.message), dialog.dismiss()))
+    waiting = tab.get_by_role("table", name="Waiting")
+    expect(waiting).to_contain_text(HOSTILE)
+    expect(waiting).to_contain_text("of another team")
+    assert tab.locator("main img").count() == 0
+    assert "canary" not in tab.content()
+    assert asked == []
+
+
+def test_what_cannot_be_read_is_said_and_not_called_empty(opened: Open) -> None:
+    """The node of this ledger has no worker that serves files."""
+    tab = opened(f"#/runs/{ENDED}")
+    expect(tab.locator("main")).to_contain_text("does not hand out its files")
+    expect(tab.locator("main")).not_to_contain_text("It has written none")
+    expect(tab.get_by_role("table", name="Predicted and measured")).to_contain_text("3.0 GiB")
+
+
+def test_a_gateway_that_is_gone_is_told(opened: Open) -> None:
+    tab = opened()
+    expect(tab.get_by_role("status")).to_have_text("live")
+    tab.context.set_offline(True)
+    tab.clock.set_fixed_time(datetime.now(UTC) + timedelta(seconds=30))
+    expect(tab.get_by_role("status")).to_contain_text("not up to date")
+    expect(tab.get_by_role("table", name="Running")).to_be_visible()
+    tab.context.set_offline(False)
+    expect(tab.get_by_role("status")).to_have_text("live", timeout=30_000)
+
+
+def test_a_page_costs_less_than_200_kilobytes(opened: Open) -> None:
+    tab = opened()
+    sent = tab.evaluate(
+        "performance.getEntries().reduce((sum, each) => sum + (each.transferSize ?? 0), 0)"
+    )
+    assert 20_000 < sent < 200_000
