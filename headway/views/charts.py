@@ -194,7 +194,7 @@ def draw_past(found: Sequence[Mapping[str, Any]]) -> bytes:
     axes.set_yticks(range(len(saved)), names)
     axes.axvline(0.0, color="black", linewidth=0.8)
     axes.margins(x=0.15)
-    return _png(figure, dpi=110)
+    return png_of(figure, dpi=110)
 
 
 def draw_options(found: Sequence[Mapping[str, Any]]) -> bytes:

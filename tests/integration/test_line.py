@@ -32,6 +32,7 @@ from headway.site import LINE, Site
 from headway.this_node import adopt, heartbeat, join_site, read_node
 from headway.views.queue_document import line_views, start_text, waiting_of
 from headway.views.site_snapshot import progress_of_runs
+from headway.views.why_document import why_text
 from tests.support.api import MEMBER, bearer, serving
 from tests.support.fence import fence_of
 
@@ -207,6 +208,12 @@ def test_it_is_said_why_a_run_waits_and_what_would_start_it_earlier(sites) -> No
     assert changes.keys() == {"resources.host_memory"}, "CPUs are not what it lacks"
     change = changes["resources.host_memory"]
     assert change["starts_now"]
+    # In turn each page has it.
+    pages = {each.record.name: why_text(*each) for each in (line.play(), line.play())}
+    assert pages.keys() == {"job-1", "job-2"}
+    assert f"- {change['text']}: now\n" in pages["job-2"].replace("\\", "")
+    assert "- job-0 on " in pages["job-2"]
+    assert "- job-1: it would end first" in pages["job-2"]
     # It is the smallest that helps, and it does.
     size = change["value"]
     assert size < here.ledger.runs.get(waits.run_id).demand.host_memory_bytes
