@@ -50,6 +50,7 @@ from headway.worker.events import LISTEN_AGAIN_S, events
 from headway.worker.flow_process import flow_environment, have_fork_server, start
 from headway.worker.housekeeping import adopt_blocks, adopt_gates, mend
 from headway.worker.members import call_members
+from headway.worker.notices import tell_people
 from headway.worker.offers import instructions, offers, refused
 from headway.worker.pool import PAGE, SHORT_PAGE, PrefectPool
 from headway.worker.tasks import go_on
@@ -72,6 +73,7 @@ _STORE_EVERY_S = 30.0
 _CLAIMS_EVERY_S = 0.5
 _MEMBERS_EVERY_S = 2.0
 _PLAY_EVERY_S = 30.0
+_NOTICES_EVERY_S = 5.0
 
 
 class FlowEnded(BaseWorkerResult):
@@ -97,6 +99,7 @@ class GpuNodeWorker(BaseWorker[BaseJobConfiguration, BaseVariables, BaseWorkerRe
         self._housework = asyncio.Event()
         self._held_up = asyncio.Event()
         self._granted = asyncio.Event()
+        self._ended = asyncio.Event()
         self._mended = self._house_kept = self._passed = self._grants_seen = False
         self._called: set[str] = set()
         self._first_page = PAGE
@@ -150,6 +153,7 @@ class GpuNodeWorker(BaseWorker[BaseJobConfiguration, BaseVariables, BaseWorkerRe
             (self._go_on_claiming, "claims wait for the next pass", _CLAIMS_EVERY_S, None),
             (self._call_members, "no members of arrays", _MEMBERS_EVERY_S, self._granted),
             (self._play, "when runs start is told by the last time", _PLAY_EVERY_S, None),
+            (self._tell_people, "people are not told of ends", _NOTICES_EVERY_S, self._ended),
             (self._tell, "why runs wait is not on their pages", _PAGES_EVERY_S, None),
             (self._listen, "no events from Prefect", LISTEN_AGAIN_S, None),
         ):
@@ -231,6 +235,10 @@ class GpuNodeWorker(BaseWorker[BaseJobConfiguration, BaseVariables, BaseWorkerRe
         first_page, self._first_page = self._first_page, SHORT_PAGE
         return await self._backlog.part(self._queue.known, orphans, due, first_page=first_page)
 
+    async def _tell_people(self) -> None:
+        """At once when a flow process ends; now and then for what others have ended."""
+        await tell_people(self._site)
+
     async def _call_members(self) -> None:
         """Let the next members of arrays come: at once after a grant here, now and then for all."""
         granted, self._grants_seen = self._grants_seen, False
@@ -304,6 +312,7 @@ class GpuNodeWorker(BaseWorker[BaseJobConfiguration, BaseVariables, BaseWorkerRe
         finally:
             self._release_limit_slot(flow_run.id)
             self._claims.process_ended(flow_run.id)
+            self._ended.set()
             self._housework.set()
             self._wake.set()
 
