@@ -9,7 +9,15 @@ import click
 from headway.cli.arrays import array_of, first_member, told_of
 from headway.cli.completion import NODE
 from headway.cli.inputs import A_FILE, name_of, open_client, read_job_file, with_places
-from headway.cli.output import as_json, print_json, print_table, promise_of, say, start_of
+from headway.cli.output import (
+    as_json,
+    print_changes,
+    print_json,
+    print_table,
+    promise_of,
+    say,
+    start_of,
+)
 
 if TYPE_CHECKING:
     from headway.client import Client
@@ -166,6 +174,8 @@ def _say_what_would_happen(view: dict[str, Any], *, machine: bool) -> None:
             ["rests on", said["basis"]],
         ],
     )
+    if view["changes"]:
+        print_changes(view["changes"], "with one of these it would start earlier:")
 
 
 _BASES = {

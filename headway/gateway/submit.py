@@ -6,7 +6,7 @@ import pwd
 import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from headway.errors import ImpossibleDemand, InvalidInput, LedgerError
 from headway.forecast import Forecaster
@@ -24,7 +24,8 @@ from headway.policy.plan import Plan, Start, Stay
 from headway.policy.settings import PolicySettings
 from headway.prefect.client import PrefectServer
 from headway.scheduler.limits import read_gates
-from headway.scheduler.planning import preview
+from headway.scheduler.planning import read_pool
+from headway.scheduler.why import Advice, Asked, advice, told
 from headway.site import Site
 from headway.staging.source import nothing_at
 from headway.telemetry.host import boot_id
@@ -238,9 +239,18 @@ def limit(field: str, nodes: Sequence[Node]) -> str:
     return ""
 
 
-def rehearse(
-    site: Site, job: TrainingJob, *, pool: str, queue: str
-) -> tuple[Start | Stay | None, Prediction, Demand]:
+class Rehearsal(NamedTuple):
+    """What would become of a job."""
+
+    entry: Start | Stay | None
+    """None where nothing can be said of its start."""
+    prediction: Prediction
+    demand: Demand
+    changes: Sequence[Advice]
+    """What would start it earlier."""
+
+
+def rehearse(site: Site, job: TrainingJob, *, pool: str, queue: str) -> Rehearsal:
     """What would become of *job* if it were handed in now, with what it would be taken to need.
 
     Args:
@@ -248,9 +258,6 @@ def rehearse(
         job: What.
         pool: The work pool it would go to.
         queue: Its work queue; one of a node's name binds it to that node.
-
-    Returns:
-        The plan's word on it, None when it would be behind those that are planned for.
     """
     forecaster = Forecaster(site)
     prediction, demand = forecaster.forecast(job, pool=pool, queue=queue)
@@ -263,7 +270,10 @@ def rehearse(
         node=queue if queue in {each.node.name for each in forecaster.nodes} else "",
         priority=read_gates(site.ledger, pool).priorities.get(queue, -1),
     )
-    return planned(preview(site, pool), run), prediction, demand
+    now = read_pool(site, pool)
+    said = told(now, run, anew=True)
+    changes = advice(site, now, Asked(run, job.document(), pool, queue), said)
+    return Rehearsal(said.entry, prediction, demand, changes)
 
 
 def waiting_run(
@@ -291,6 +301,7 @@ def waiting_run(
         priority=priority,
         nodes=job.resources.nodes if nodes is None else nodes,
         node=node,
+        lasts=prediction.learnt,
     )
 
 

@@ -83,9 +83,9 @@ def headline(history: RunHistory) -> str:
 
 def markdown(history: RunHistory) -> str:
     """The report as Markdown; what users wrote stays text."""
-    parts = [_escaped(headline(history))]
+    parts = [escaped(headline(history))]
     for section in run_report(history):
-        parts.append(f"## {_escaped(section.title)}")
+        parts.append(f"## {escaped(section.title)}")
         parts.append(_list(section) if section.columns == _FACTS else _table(section))
     if history.attempts:
         own = f"/v1/runs/{history.record.run_id}"
@@ -97,17 +97,17 @@ def waiting_text(sentence: str, at: datetime) -> str:
     """Why a run waits as Markdown; an empty *sentence* once it was given its place."""
     if not sentence:
         return f"It waits no more: it was given its place at {_time(at)}.\n"
-    return f"**It waits:** {_escaped(sentence)}.\n\nSaid at {_time(at)}.\n"
+    return f"**It waits:** {escaped(sentence)}.\n\nSaid at {_time(at)}.\n"
 
 
 def _list(section: Section) -> str:
-    named = ((f"**{_escaped(name)}** " if name else "", text) for name, text in section.rows)
-    return "\n".join(f"- {name}{_escaped(text)}" for name, text in named)
+    named = ((f"**{escaped(name)}** " if name else "", text) for name, text in section.rows)
+    return "\n".join(f"- {name}{escaped(text)}" for name, text in named)
 
 
 def _table(section: Section) -> str:
     rows = [section.columns, ("---",) * len(section.columns)]
-    rows += [tuple(_escaped(cell) for cell in row) for row in section.rows]
+    rows += [tuple(escaped(cell) for cell in row) for row in section.rows]
     return "\n".join(f"| {' | '.join(row)} |" for row in rows)
 
 
@@ -321,5 +321,6 @@ def _plain(text: str) -> str:
     return shown(text, _MOST_CHARACTERS)[1:-1]
 
 
-def _escaped(text: str) -> str:
+def escaped(text: str) -> str:
+    """*text* with what Markdown would take for its own marks taken as it is."""
     return re.sub(r"([\\`*_{}\[\]<>|#&~])", r"\\\1", text)

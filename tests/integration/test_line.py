@@ -32,6 +32,7 @@ from headway.site import LINE, Site
 from headway.this_node import adopt, heartbeat, join_site, read_node
 from headway.views.queue_document import line_views, start_text, waiting_of
 from headway.views.site_snapshot import progress_of_runs
+from headway.views.why_document import why_text
 from tests.support.api import MEMBER, bearer, serving
 from tests.support.fence import fence_of
 
@@ -174,7 +175,10 @@ def test_everybody_is_told_the_same_start(sites) -> None:
         assert near(shown["expected_start_at"], 60.0)
         assert near(client.get(f"{url}/v1/queue").json()[0]["expected_start_at"], 60.0)
     entry, *_ = rehearse(here, job_from_document(offers[3].document), pool="gpu", queue="default")
-    assert near(entry.expected_at, 300.0)
+    # The queue is played for it: what is known of one like run leaves much open.
+    assert entry.earliest_at < at + timedelta(seconds=300) < entry.latest_at
+    line.play()
+    line.run_pass()
     kept = here.ledger.starts.of_waiting(list(queue))
     assert all(rows[0].at_submission for rows in kept.values())
     assert kept.keys() == queue.keys(), "not every start that was said is kept"
@@ -204,6 +208,12 @@ def test_it_is_said_why_a_run_waits_and_what_would_start_it_earlier(sites) -> No
     assert changes.keys() == {"resources.host_memory"}, "CPUs are not what it lacks"
     change = changes["resources.host_memory"]
     assert change["starts_now"]
+    # In turn each page has it.
+    pages = {each.record.name: why_text(*each) for each in (line.play(), line.play())}
+    assert pages.keys() == {"job-1", "job-2"}
+    assert f"- {change['text']}: now\n" in pages["job-2"].replace("\\", "")
+    assert "- job-0 on " in pages["job-2"]
+    assert "- job-1: it would end first" in pages["job-2"]
     # It is the smallest that helps, and it does.
     size = change["value"]
     assert size < here.ledger.runs.get(waits.run_id).demand.host_memory_bytes
