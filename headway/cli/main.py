@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from headway.cli import (
+    arrays,
     completion,
     database,
     doctor,
@@ -89,7 +90,7 @@ def headway() -> None:
 
 for module in (
     submit, run, runs, run_control, queue, site, doctor, node, database, estimate, progress, replay,
-    gateway, login, top, usage, profile, user, outputs, why, completion,
+    gateway, login, top, usage, profile, user, outputs, why, completion, arrays,
 ):  # fmt: skip
     for command in module.COMMANDS:
         headway.add_command(command)

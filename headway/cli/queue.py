@@ -16,7 +16,7 @@ def queue(pool: str, machine: bool) -> None:
     if machine:
         print_json(views)
         return
-    from headway.views.queue_document import OF_OTHERS
+    from headway.views.queue_document import waiting_name
 
     if not views:
         click.echo("nobody waits")
@@ -27,7 +27,7 @@ def queue(pool: str, machine: bool) -> None:
                 [
                     str(v["position"]),
                     (v["run_id"] or "")[:8],
-                    v["name"] or OF_OTHERS,
+                    waiting_name(v),
                     v["owner"] or ("unknown" if v["run_id"] else ""),
                     v["team"] or "",
                     start_of(v),

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from headway.cli.arrays import if_array, told_cancelled, told_retried
 from headway.cli.completion import RUN
 from headway.cli.inputs import open_client
 from headway.cli.output import as_json, print_json, say
@@ -28,7 +29,7 @@ _NO_GATEWAY = (
 @click.argument("run", type=RUN)
 @as_json
 def cancel(run: str, machine: bool) -> None:
-    """End a run; its container gets its grace time.
+    """End a run, or all members of an array; containers get their grace time.
 
     Of several runs of one name the newest that has not ended.
     """
@@ -36,6 +37,9 @@ def cancel(run: str, machine: bool) -> None:
 
     try:
         with open_client() as client:
+            if (view := if_array(client.cancel_array, run)) is not None:
+                print_json(view) if machine else say(told_cancelled(view))
+                return
             done = client.cancel(run)
     except GatewayUnreachable:
         click.echo(_NO_GATEWAY, err=True)
@@ -55,8 +59,14 @@ def cancel(run: str, machine: bool) -> None:
 @click.argument("run", type=RUN)
 @as_json
 def retry(run: str, machine: bool) -> None:
-    """Try a run that has ended once more, from its checkpoint, however it ended."""
+    """Try a run that has ended once more, from its checkpoint, however it ended.
+
+    Of an array all members that did not end well.
+    """
     with open_client() as client:
+        if (view := if_array(client.retry_array, run)) is not None:
+            print_json(view) if machine else say(told_retried(view))
+            return
         done = _retried(client, run)
     if machine:
         print_json({name: done[name] for name in ("run_id", "state", "attempt")})

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from headway.cli.arrays import array_row, if_array, show_array, with_arrays
 from headway.cli.completion import RUN
 from headway.cli.inputs import open_client
 from headway.cli.output import as_json, print_json, print_table, promise_of, say, start_of
@@ -66,6 +67,7 @@ _STATES = (
 )
 @click.option("--since", type=Since(), help="Only those submitted since: 2h, 3d, 2026-01-31.")
 @click.option("--name", default="", help="Only those whose name contains this.")
+@click.option("--members", is_flag=True, help="Members of arrays one by one, not an array a line.")
 @as_json
 def runs(
     *,
@@ -74,17 +76,24 @@ def runs(
     states: tuple[str, ...],
     since: "datetime | None",
     name: str,
+    members: bool,
     machine: bool,
 ) -> None:
-    """List runs, newest first."""
+    """List runs, newest first; an array is one line, unless states are asked for."""
+    members = members or bool(states)
     with open_client() as client:
-        views = client.runs(limit, name=name, states=states, since=since, mine=mine)
+        views = client.runs(
+            limit, name=name, states=states, since=since, mine=mine, members=members
+        )
+        if not members:
+            views = with_arrays(views, client.arrays(limit, name=name, since=since, mine=mine))
+    views = views[:limit]
     if machine:
         print_json(views)
         return
     print_table(
         ["run", "name", "owner", "state", "node", "submitted", "ran for", "progress", "why"],
-        [_run_row(view) for view in views],
+        [array_row(view) if view.get("array_id") else _run_row(view) for view in views],
     )
 
 
@@ -115,8 +124,11 @@ def _run_row(view: dict[str, Any]) -> list[str]:
 @click.argument("run", type=RUN)
 @as_json
 def show(run: str, machine: bool) -> None:
-    """Everything about one run, by id, beginning of id, or name."""
+    """Everything about one run, or one array, by id, beginning of id, or name."""
     with open_client() as client:
+        if (array := if_array(client.array, run)) is not None:
+            print_json(array) if machine else show_array(array)
+            return
         view = client.run(run)
         sections = [] if machine else client.report(view["run_id"])
     if machine:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
 
+from headway.cli.arrays import array_of, first_member, told_of
 from headway.cli.completion import NODE
 from headway.cli.inputs import A_FILE, name_of, open_client, read_job_file, with_places
 from headway.cli.output import as_json, print_json, print_table, promise_of, say, start_of
@@ -20,6 +21,15 @@ _INTERRUPTED = 130
 
 @click.command()
 @click.argument("job_file", type=A_FILE)
+@click.argument("more", nargs=-1, metavar="")
+@click.option(
+    "--array",
+    "parameters",
+    multiple=True,
+    metavar="NAME=VALUES …",
+    help="Run it once for every combination: --array lr=0.1,0.01 seed=1..5",
+)
+@click.option("--at-most", type=click.IntRange(1), help="Members of the array that run at once.")
 @click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Change one field.")
 @click.option("--watch", is_flag=True, help="Follow the run to its end.")
 @click.option("--key", help="Submitting twice with one key gives one run.")
@@ -31,6 +41,9 @@ _INTERRUPTED = 130
 def submit(
     *,
     job_file: BinaryIO,
+    more: tuple[str, ...],
+    parameters: tuple[str, ...],
+    at_most: int | None,
     overrides: tuple[str, ...],
     watch: bool,
     key: str | None,
@@ -41,16 +54,28 @@ def submit(
     machine: bool,
 ) -> None:
     """Hand a job to the site: `headway submit job.yaml --set resources.cpus=2`."""
+    if more and not parameters:
+        raise click.UsageError(f"Got unexpected extra argument ({more[0]})")
     read = read_job_file(job_file, overrides)
+    array = array_of(read, (*parameters, *more), at_most)
     job, queue = read.job.document(), node or queue
+    if array is not None and watch:
+        raise click.UsageError("an array is not watched; `headway top` shows it")
     with open_client() as client:
         with with_places(read):
             if dry_run:
+                if array is not None:
+                    job = first_member(job, array)
                 _say_what_would_happen(
                     client.rehearse(job, pool=pool, queue=queue), machine=machine
                 )
                 return
             job = with_code(client, with_folder(job, job_file))
+            if array is not None:
+                whole = job | {"array": array.document()}
+                made = client.submit_array(whole, key=key, pool=pool, queue=queue)
+                print_json(made) if machine else say(told_of(made))
+                return
             run = client.submit(job, key=key, pool=pool, queue=queue)
         tell(client, run, watch=watch, machine=machine)
 

@@ -125,6 +125,21 @@ class Client:
         """*job* with the folder of its `workdir` sent, where it names one; as for `send_code`."""
         return with_code(self._gateway, job, sent=sent)
 
+    def submit_array(
+        self,
+        job: Mapping[str, Any],
+        *,
+        key: str | None = None,
+        pool: str | None = None,
+        queue: str | None = None,
+    ) -> Json:
+        """Hand in *job* as an array; its field ``array`` has the members' parameters.
+
+        The arguments are those of `submit`.
+        """
+        body = {"job": self.with_code(job), "key": key, "pool": pool, "queue": queue}
+        return self._gateway.document("POST", "/arrays", body)
+
     def rehearse(
         self, job: Mapping[str, Any], *, pool: str | None = None, queue: str | None = None
     ) -> Json:
@@ -160,12 +175,44 @@ class Client:
         states: Sequence[str] = (),
         since: datetime | None = None,
         mine: bool = False,
+        members: bool = False,
     ) -> list[Json]:
-        """The newest runs that the token sees, newest first; as `headway runs` filters them."""
+        """The newest runs that the token sees, newest first; as `headway runs` filters them.
+
+        Without *members* of arrays none of these: `arrays` has them as one.
+        """
         asked = {"limit": limit, "name": name, "state": list(states), "mine": mine}
+        asked["members"] = members
         if since is not None:
             asked["since"] = since.isoformat()
         return [self._placed(each) for each in self._gateway.documents("/runs", asked)]
+
+    def arrays(
+        self, limit: int = 100, *, name: str = "", since: datetime | None = None, mine: bool = False
+    ) -> list[Json]:
+        """The newest arrays that the token sees, newest first, with how their members stand."""
+        asked: Json = {"limit": limit, "name": name, "mine": mine}
+        if since is not None:
+            asked["since"] = since.isoformat()
+        return self._gateway.documents("/arrays", asked)
+
+    def array(self, array: str) -> Json:
+        """One array, by id, beginning of id, or name, with its members that have become runs."""
+        return self._gateway.document("GET", f"/arrays/{path_part(array)}")
+
+    def cancel_array(self, array: str) -> Json:
+        """End all members of an array; those that have not become runs never do."""
+        return self._gateway.document("POST", f"/arrays/{path_part(array)}/cancel", {})
+
+    def retry_array(self, array: str) -> Json:
+        """Try again all members that did not end well; and let the rest of a cancelled one come."""
+        path, retried, not_yet = f"/arrays/{path_part(array)}/retry", 0, 0
+        after: int | None = 0
+        while after is not None:
+            done = self._gateway.document("POST", path, {"after": after})
+            retried, not_yet = retried + done["retried"], not_yet + done["not_yet"]
+            after = done["next"]
+        return done | {"retried": retried, "not_yet": not_yet}
 
     def run(self, run: str) -> Json:
         """All that is known of a run: by its id, the beginning of it, or its name."""

@@ -1,8 +1,9 @@
 """What the newest runs of a recipe say, before the nightly refit has learnt from them.
 
 The same job again takes as long as it did; a larger one of the same recipe
-takes longer in proportion to its work. Below that lies the prior: a wide
-interval for what nobody has run yet. Cheap to import.
+takes longer in proportion to its work; one with other options, such as the next
+member of an array, about as long. Below that lies the prior: a wide interval for
+what nobody has run yet. Cheap to import.
 """
 
 import math
@@ -31,8 +32,13 @@ _IMPLAUSIBLE = 10
 as one imported in another unit. Where it is true, the run is killed for memory and gets more."""
 _LEAST_UTILISATION = 0.05
 """Of any job: twenty on one GPU is where it ends, however idle they were."""
-_ALIKE = ("recipe", "gpu_type", "gpus", "nodes", "batch_size", "settings", "cpus")
-"""In what runs agree that differ in their amount of work alone."""
+_ALIKE = ("recipe", "gpu_type", "gpus", "nodes", "batch_size", "cpus")
+"""In what runs agree that differ in their amount of work and their settings alone."""
+_OTHER_SETTINGS_SD = 0.7
+"""Of log runtime between runs with different options, before any is seen: a learning rate makes
+no difference, a depth does."""
+_OTHER_SETTINGS_MEMORY = 1.5
+"""So many times the memory of runs with other options is asked for."""
 _NEEDS = (
     "host_peak_bytes",
     "gpu_peak_bytes",
@@ -54,6 +60,8 @@ class _Seen:
     log_runtime: float
     log_work: float
     """Log of how much more work the new run is; 0 when the same."""
+    same_settings: bool
+    """Whether its command had the same numbers as options."""
     trace: Trace
 
 
@@ -76,7 +84,8 @@ def said_of(
         A prediction that always has a runtime and an interval; memory only
         where something is known of it.
     """
-    seen = _seen(configuration, recent)
+    of_recipe = _seen(configuration, recent)
+    seen = [each for each in of_recipe if each.same_settings]
     repeats = [each for each in seen if each.log_work == 0.0]
     if repeats:
         found = _of(repeats, f"{len(repeats)} run(s) of the same job")
@@ -84,6 +93,8 @@ def said_of(
         found = learnt
     elif seen:
         found = _of(seen, f"{len(seen)} run(s) of the recipe, scaled by their work")
+    elif of_recipe:  # as the members of an array are to each other
+        found = _of_others(of_recipe)
     else:
         found = _prior(limit_s)
     # A fitted upper quantile of memory knows more than a few repeats; time limits are no evidence.
@@ -167,7 +178,8 @@ def _seen(configuration: Configuration, recent: Sequence[Trace]) -> list[_Seen]:
         alike = all(getattr(other, name) == getattr(configuration, name) for name in _ALIKE)
         if trace.exit == "ok" and trace.runtime_s and alike:
             log_work = _log_work(configuration, other)
-            found.append(_Seen(math.log(trace.runtime_s) + log_work, log_work, trace))
+            same = other.settings == configuration.settings
+            found.append(_Seen(math.log(trace.runtime_s) + log_work, log_work, same, trace))
     return found
 
 
@@ -194,6 +206,22 @@ def _of(seen: Sequence[_Seen], basis: str) -> Prediction:
         host_peak_bytes=_upper([t.host_peak_bytes for t in same if t.host_peak_bytes]),
         gpu_peak_bytes=_upper([t.gpu_peak_bytes for t in same if t.gpu_peak_bytes]),
         basis=basis,
+    )
+
+
+def _of_others(seen: Sequence[_Seen]) -> Prediction:
+    """What runs with other options say, with a wider interval and more memory than repeats do."""
+    centre, sd = next_of([each.log_runtime for each in seen], _OTHER_SETTINGS_SD)
+    half = Z80 * (sd + _SD_PER_LOG_WORK * min(abs(each.log_work) for each in seen))
+    host = _upper([each.trace.host_peak_bytes for each in seen if each.trace.host_peak_bytes])
+    gpu = _upper([each.trace.gpu_peak_bytes for each in seen if each.trace.gpu_peak_bytes])
+    return Prediction(
+        runtime_s=math.exp(centre),
+        runtime_low_s=math.exp(centre - half),
+        runtime_high_s=math.exp(centre + half),
+        host_peak_bytes=host and math.ceil(_OTHER_SETTINGS_MEMORY * host),
+        gpu_peak_bytes=gpu and math.ceil(_OTHER_SETTINGS_MEMORY * gpu),
+        basis=f"{len(seen)} run(s) of the recipe with other options",
     )
 
 

@@ -20,7 +20,7 @@ from headway.site import Site
 from headway.views.load_document import load_document
 from headway.views.metrics import exposition
 from headway.views.node_document import node_shown
-from headway.views.queue_document import line_views
+from headway.views.queue_document import array_lines, line_views
 from headway.views.site_snapshot import site_snapshot
 from headway.views.top import document
 
@@ -55,7 +55,7 @@ def reads(site: Site) -> APIRouter:
     @router.get("/queue")
     def queue(caller: Watcher, pool: Pool = "") -> list[dict[str, Any]]:
         """The queue of a pool in its order, with reasons; of other teams the places."""
-        return [of_caller(view, caller) for view in line_views(site, pool)]
+        return [of_caller(view, caller) for view in array_lines(site, line_views(site, pool))]
 
     @router.get("/top")
     def top(caller: Watcher) -> dict[str, Any]:
@@ -64,6 +64,7 @@ def reads(site: Site) -> APIRouter:
         return {
             "nodes": _of_caller(site, seen["nodes"], caller),
             "runs": [run for run in seen["runs"] if caller.sees(run["team"])],
+            "arrays": [array for array in seen["arrays"] if caller.sees(array["team"])],
             "queue": [of_caller(view, caller) for view in seen["queue"]],
         }
 

@@ -1,5 +1,7 @@
 """What the gateway answers about arrays, and does for those who hand them in."""
 
+import json
+from collections.abc import Mapping
 from typing import Any
 
 from fastapi import APIRouter
@@ -10,15 +12,17 @@ from headway.gateway.actions import SubmitRequest, Submitter, checked, note_act,
 from headway.gateway.cancel import cancel_in_ledger
 from headway.gateway.run_lookup import seen_team
 from headway.gateway.runs import Limit, Mine, Name, Since, Watcher
-from headway.gateway.submit import claim_code
+from headway.gateway.submit import claim_code, job_of
 from headway.ledger.records import ArrayRecord
 from headway.model.access import Caller, Scope
-from headway.model.array import member_job, take_array
+from headway.model.array import Array, member_job, take_array
 from headway.model.document import NOTHING, Document
 from headway.model.job_text import job_from_document
 from headway.model.run import CANCELLED_BY_USER, ExitKind, RunState
+from headway.model.yaml_document import MAX_TEXT_BYTES
 from headway.prefect.client import PrefectServer
 from headway.site import Site
+from headway.units import format_size
 from headway.views.array_document import array_views, members_document
 
 _NOT_ENDED = (RunState.WAITING, RunState.CLAIMED, RunState.RUNNING)
@@ -102,10 +106,10 @@ def hand_in_array(
     if array is None:
         raise InvalidInput("array", NOTHING, "give the parameters of its members")
     alone = wanted.model_copy(update={"job": document.values})
+    job = job_of(site, alone.job, caller).job.document()
+    check_members(job, array)
     read, goes_to = checked(site, server, caller, alone)
     claim_code(site, read)
-    job = read.job.document()
-    job_from_document(member_job(job, array.parameters(1)))  # with its values filled in
     key = f"{caller.team}/{caller.user}/{wanted.key}" if wanted.key else None
     told = {"owner": read.job.owner, "team": read.job.team, "members": str(array.size)}
     note_act(site, caller, "array.submit", read.job.name, told)
@@ -121,6 +125,23 @@ def hand_in_array(
         submitted_at=site.ledger.now(),
     )
     return {"array_id": made.array_id, "name": made.name, "size": made.size}
+
+
+def check_members(job: Mapping[str, Any], array: Array) -> None:
+    """Refuse an array of which a member, with its values filled in, would be no job.
+
+    Each of ten thousand members is not read: the first one, and one that is as long as any.
+
+    Raises:
+        InvalidInput: A member is wrong, or longer than a job that is handed in by itself.
+    """
+    job_from_document(member_job(job, array.parameters(1)))
+    longest = member_job(job, array.longest())
+    length = len(json.dumps(longest))
+    if length > MAX_TEXT_BYTES:
+        allowed = f"with its values a member's job may have {format_size(MAX_TEXT_BYTES)}"
+        raise InvalidInput("array", f"a member of {format_size(length)}", allowed)
+    job_from_document(longest)
 
 
 def _own(site: Site, caller: Caller, text: str) -> ArrayRecord:

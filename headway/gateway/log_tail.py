@@ -14,6 +14,8 @@ _WAIT_S = 2.0
 """So long a node waits for more of a log before it says that there is none."""
 _QUIET_S = 50.0
 """After so long without a byte a follower is let go, and asks again: proxies cut such streams."""
+_LASTS_S = 60.0
+"""After so long a follower is let go though more comes, and asks again: a token may have ended."""
 _PAUSE_S = 0.5
 
 
@@ -63,10 +65,13 @@ class LogTail:
         """*first*, and what follows it without a gap."""
         piece: LogPiece | None = first
         offset = first.start
+        end_s = self._clock.monotonic_s() + _LASTS_S
         try:
             while piece is not None and piece.data and piece.start == offset:
                 yield piece.data
                 offset = piece.end
+                if follow and self._clock.monotonic_s() >= end_s:
+                    return
                 piece = await self.more(offset, follow=follow)
         except (NodeSilent, OutputMissing, StoreFailed):
             return  # whoever asks for the rest is told

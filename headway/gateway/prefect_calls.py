@@ -28,7 +28,9 @@ class Treatment(enum.Enum):
     OF_A_RUN = enum.auto()
     """Passed on, and answered if the caller sees the run that the answer belongs to."""
     RUN_IDS = enum.auto()
-    """Passed on if the caller sees every run that its body names."""
+    """Passed on if the caller sees every run of the list in its body."""
+    LOGS = enum.auto()
+    """Passed on if the caller sees every run that its filter of logs names."""
     FIXED = enum.auto()
     """Answered by the gateway itself, with what tells nothing."""
     CREATE = enum.auto()
@@ -87,7 +89,8 @@ CALLS = (
     ),
     *_rows("GET", Treatment.RUN, "flow_runs/{id}", "flow_runs/{id}/graph-v2"),
     *_rows("GET", Treatment.OF_A_RUN, "task_runs/{id}", "ui/task_runs/{id}", "artifacts/{id}"),
-    *_rows("POST", Treatment.RUN_IDS, "logs/filter", "ui/flow_runs/count-task-runs"),
+    *_rows("POST", Treatment.LOGS, "logs/filter"),
+    *_rows("POST", Treatment.RUN_IDS, "ui/flow_runs/count-task-runs"),
     *_rows("GET", Treatment.FIXED, "admin/settings", answer={}),
     *_rows("GET", Treatment.FIXED, "automations/related-to/{name}", answer=[]),
     *_rows(
@@ -173,14 +176,16 @@ def _object(name: str, value: object) -> Mapping[str, Any]:
     return value
 
 
-def named_runs(body: Mapping[str, Any]) -> list[str]:
-    """Ids of the runs that the body of a question names.
+def named_runs(treatment: Treatment, body: Mapping[str, Any]) -> list[str]:
+    """Ids of the runs that the body of a question names, where Prefect reads them for it.
+
+    A name that Prefect leaves unread must not count: the question would be about every run.
 
     Raises:
         NotAllowed: It names none, or asks for others beside them.
     """
-    if "logs" in body:
-        runs = _object("logs", body["logs"]).get("flow_run_id")
+    if treatment is Treatment.LOGS:
+        runs = _object("logs", body.get("logs")).get("flow_run_id")
         ids = _object("logs.flow_run_id", runs).get("any_")
     else:
         ids = body.get("flow_run_ids")

@@ -83,8 +83,8 @@ class Proxy:
             return 200, act(parts[0], body, caller)
         if call.treatment is Treatment.RUN:
             self._check_seen([parts[0]], caller)
-        elif call.treatment is Treatment.RUN_IDS:
-            self._check_seen(named_runs(body), caller)
+        elif call.treatment in (Treatment.LOGS, Treatment.RUN_IDS):
+            self._check_seen(named_runs(call.treatment, body), caller)
         elif call.method == "POST" and (team := seen_team(caller)) is not None:
             body = narrowed(body, team, always=call.treatment is Treatment.RUNS)
         status, answer = self._server.ask(call.method, found.path, body)

@@ -29,7 +29,12 @@ Since = Annotated[AwareDatetime | None, Query(description="When they were made, 
 Mine = Annotated[bool, Query(description="Only those of the token's user.")]
 Members = Annotated[bool, Query(description="Members of arrays, too, each as a run.")]
 
-_WHOSE = frozenset({"run_id", "name", "owner", "team", "submitted_at", "reason"})
+_WHOSE = frozenset(
+    {
+        *("run_id", "name", "owner", "team", "submitted_at", "reason"),
+        *("array_id", "array_index", "array_waiting"),
+    }
+)
 
 
 def of_caller(view: dict[str, Any], caller: Caller) -> dict[str, Any]:

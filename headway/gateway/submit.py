@@ -63,6 +63,8 @@ def job_of(site: Site, document: Mapping[str, Any], caller: Caller) -> JobText:
         InvalidInput: Something is wrong with it, or it is to be somebody else's.
     """
     own = stamped(document, caller)
+    if own.get("notify") is None:
+        own |= _notified(site, own["team"], own["owner"])
     return allowed_here(site, JobText(job_for(site, own), Document(own)))
 
 
@@ -86,6 +88,12 @@ def stamped(job: Mapping[str, Any], caller: Caller) -> dict[str, Any]:
     return {**job, **own}
 
 
+def _notified(site: Site, team: str, owner: str) -> dict[str, Any]:
+    """By which blocks *owner* is told where the job does not say it."""
+    settings = site.policy_settings.team(team)
+    return {"notify": list(user.notify)} if (user := settings.user(owner)).notify else {}
+
+
 def allowed_here(site: Site, read: JobText) -> JobText:
     """*read*, if the site's policy allows its image and its secrets.
 
@@ -98,6 +106,11 @@ def allowed_here(site: Site, read: JobText) -> JobText:
     secret = policy.refused_secret(read.job.secrets, team)
     if secret is not None:
         raise _wrong(read, secret.field, secret.value, secret.allowed)
+    known = site.policy_settings.team(team).notify
+    for at, block in enumerate(read.job.notify or ()):
+        if block not in known:
+            allowed = f"team {team} may name {', '.join(known) or 'none'}: operators list them"
+            raise _wrong(read, f"notify.{at}", block, allowed)
     port = refused_port(read.job.ports, team, policy.port_ranges)
     if port is not None:
         raise _wrong(read, "ports", *port)

@@ -15,6 +15,7 @@ from headway.ledger.flow_starts import FlowStarts
 from headway.ledger.inspection import Inspection
 from headway.ledger.leases import Leases
 from headway.ledger.nodes import Nodes, SiteSettings
+from headway.ledger.notices import Notices
 from headway.ledger.pools import Pools
 from headway.ledger.progress_snapshots import ProgressSnapshots
 from headway.ledger.renewals import Renewals
@@ -56,6 +57,7 @@ class Ledger:
         self.progress_snapshots = ProgressSnapshots(database)
         self.telemetry = Telemetry(database)
         self.warnings = Warnings(database)
+        self.notices = Notices(database)
         self.access_tokens = AccessTokens(database)
         self.audit_log = AuditLog(database)
         self.team_uids = TeamUids(database)

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any
 from uuid import uuid4
 
-from sqlalchemy import func
+from sqlalchemy import and_, func, or_
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlmodel import Session, col, select
 from sqlmodel.sql.expression import SelectOfScalar
@@ -17,6 +17,7 @@ from headway.ledger.attempts import note_end
 from headway.ledger.codec import record
 from headway.ledger.columns import now
 from headway.ledger.database import Repository
+from headway.ledger.notices import note_array
 from headway.ledger.records import ArrayRecord, RunRecord
 from headway.ledger.run_rows import move, run_record
 from headway.ledger.tables import RunRow
@@ -34,6 +35,10 @@ class MemberCounts:
     ended_well: int = 0
     failed: int = 0
     cancelled: int = 0
+
+    def waiting_of(self, array: ArrayRecord) -> int:
+        """How many members of *array*, whose counts these are, have still to start."""
+        return self.waiting + (0 if array.cancelled_at else array.size - array.created)
 
 
 class Arrays(Repository):
@@ -71,7 +76,8 @@ class Arrays(Repository):
             dialect = session.connection().dialect.name
             insert = postgresql.insert if dialect == "postgresql" else sqlite.insert
             values = insert(ArrayRow).values(row.model_dump()).on_conflict_do_nothing()
-            session.connection().execute(values)
+            if session.connection().execute(values).rowcount:
+                note_array(session, row.array_id, job)
             same = ArrayRow.key == key if key else ArrayRow.array_id == row.array_id
             return record(ArrayRecord, session.exec(select(ArrayRow).where(same)).one())
 
@@ -123,6 +129,17 @@ class Arrays(Repository):
         """These arrays by their ids."""
         query = select(ArrayRow).where(col(ArrayRow.array_id).in_(array_ids))
         return {each.array_id: each for each in self._found(query)} if array_ids else {}
+
+    def going_on(self) -> list[ArrayRecord]:
+        """Arrays of which a member waits, runs, or is still to become a run; the newest first."""
+        left = and_(
+            col(ArrayRow.created) < col(ArrayRow.size), col(ArrayRow.cancelled_at).is_(None)
+        )
+        under_way = select(RunRow.array_id).where(
+            RunRow.state != RunState.ENDED, col(RunRow.array_id).is_not(None)
+        )
+        going = or_(left, col(ArrayRow.array_id).in_(under_way))
+        return self._found(select(ArrayRow).where(going).order_by(_NEWEST))
 
     def due(self, pool: str) -> list[ArrayRecord]:
         """Arrays of *pool* of which the next member is to become a run: none of it waits."""

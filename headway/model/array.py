@@ -53,6 +53,14 @@ class Array:
             found[name] = values[at]
         return dict(reversed(found.items()))
 
+    def longest(self) -> dict[str, Value]:
+        """Of each parameter the value with the longest text: no member's job is longer."""
+        values: dict[str, list[Value]] = {name: list(each) for name, each in self.grid.items()}
+        for row in self.rows:
+            for name, value in row.items():
+                values.setdefault(name, []).append(value)
+        return {name: max(each, key=lambda value: len(str(value))) for name, each in values.items()}
+
     def document(self) -> dict[str, Any]:
         """The array as plain data that `read_array` reads again."""
         if self.rows:
@@ -234,7 +242,7 @@ def _value(given: object) -> Value:
     return given
 
 
-def array_words(words: tuple[str, ...], at_most: int | None) -> dict[str, Any]:
+def array_words(words: tuple[str, ...]) -> dict[str, Any]:
     """The array that the command line's ``lr=0.1,0.01 seed=1..5`` describes, as plain data.
 
     Raises:
@@ -247,7 +255,7 @@ def array_words(words: tuple[str, ...], at_most: int | None) -> dict[str, Any]:
             raise InvalidInput("--array", word, "give each parameter once, such as lr=0.1,0.01")
         ranged = _RANGE.fullmatch(text) is not None
         parameters[name] = text if ranged else [_number(part) for part in text.split(",")]
-    return {"parameters": parameters, "at_most": at_most}
+    return {"parameters": parameters}
 
 
 def _number(text: str) -> Value:

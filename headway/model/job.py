@@ -28,6 +28,7 @@ from headway.model.job_rules import (
     COMMAND,
     ENVIRONMENT,
     IMAGE,
+    NOTIFIER,
     OUTPUT,
     PROGRESS,
     SECRETS,
@@ -263,6 +264,15 @@ class TrainingJob(_Part):
         ["**"],
         title="Outputs",
         description="Patterns of the files below $HEADWAY_OUTPUTS that are kept.",
+    )
+    notify: (
+        Annotated[list[str], each(NOTIFIER, example='["slack-webhook/vision"]', low=0, high=8)]
+        | None
+    ) = Field(
+        None,
+        title="Notify",
+        description="Prefect notification blocks, TYPE/NAME, by which you are told of the end, "
+        "and of a start after a long wait. Left out: yours, if an operator has named one.",
     )
     profile: Annotated[bool, yes_no()] = Field(
         False,

@@ -196,3 +196,8 @@ def read_progress(value: object) -> str:
 
 
 PROGRESS = FieldKind(read_progress, {"type": "string", "maxLength": MAX_PATTERN})
+NOTIFIER = pattern(
+    r"[a-z0-9-]{1,100}/[a-z0-9-]{1,100}",
+    "give type and name of a notification block, such as slack-webhook/vision",
+    limit=201,
+)

@@ -1,6 +1,6 @@
 """Arrays as plain data with documented keys (docs/json.md): one line each, and their members."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from statistics import median
 from typing import Any
@@ -26,23 +26,19 @@ def array_views(site: Site, arrays: Sequence[ArrayRecord]) -> list[dict[str, Any
 
 
 def _view(site: Site, array: ArrayRecord, counts: MemberCounts) -> dict[str, Any]:
-    left = 0 if array.cancelled_at else array.size - array.created
-    over = not (left or counts.waiting or counts.running)
-    end = None if over else _expected_end(site, array, left + counts.waiting)
+    waiting = counts.waiting_of(array)
+    over = not (waiting or counts.running)
+    end = None if over else _expected_end(site, array, waiting)
     return {
         **fields(array, "array_id", "name", "owner", "team", "size", "at_most"),
         "state": _state(array, counts, over=over),
-        "waiting": left + counts.waiting,
+        "waiting": waiting,
         **fields(counts, "running", "ended_well", "failed"),
-        "cancelled": array.size - left - sum(_going_or_ended(counts)),
+        # Those that a cancel kept from becoming runs count as cancelled, too.
+        "cancelled": array.size - waiting - counts.running - counts.ended_well - counts.failed,
         **fields(array, "submitted_at", "cancelled_at"),
         "expected_end_at": iso_time(end),
     }
-
-
-def _going_or_ended(counts: MemberCounts) -> tuple[int, ...]:
-    """All but the cancelled: those that a cancel kept from becoming runs count as such, too."""
-    return counts.waiting, counts.running, counts.ended_well, counts.failed
 
 
 def _state(array: ArrayRecord, counts: MemberCounts, *, over: bool) -> str:
@@ -110,21 +106,3 @@ def members_document(site: Site, array: ArrayRecord) -> dict[str, Any]:
             }
         )
     return {**view, "members": rows}
-
-
-def columns_of(rows: Sequence[Mapping[str, Any]], part: str) -> list[str]:
-    """Names of the parameters, or metrics, that any of *rows* has, in the order they come."""
-    return list(dict.fromkeys(name for row in rows for name in row[part]))
-
-
-def array_counts(view: Mapping[str, Any]) -> str:
-    """How the members of an array stand, for people: ``12 wait, 4 run, 3 ended well``."""
-    words = (
-        ("waiting", "wait"),
-        ("running", "run"),
-        ("ended_well", "ended well"),
-        ("failed", "failed"),
-        ("cancelled", "cancelled"),
-    )
-    told = [f"{view[key]} {word}" for key, word in words if view[key]]
-    return ", ".join(told)

@@ -56,10 +56,11 @@ def draw_run(
         axes.grid(alpha=0.3)
     third.set_xlabel(f"Time since the start, {name}")
     third.set_xlim(0, max(last_s / scale_s, 1e-9))
-    return _png(figure, dpi=80)
+    return png_of(figure, dpi=80)
 
 
-def _png(figure: Figure, *, dpi: int) -> bytes:
+def png_of(figure: Figure, *, dpi: int) -> bytes:
+    """*figure* as a file."""
     buffer = io.BytesIO()
     figure.savefig(buffer, format="png", dpi=dpi)
     return buffer.getvalue()
@@ -79,7 +80,7 @@ def _metrics(axes: Axes, points: Sequence[ProgressPoint], scale_s: float) -> Non
     if drawn:
         axes.legend(fontsize=8)
     else:
-        _nothing(axes, "no metric in the log")
+        nothing_to_draw(axes, "no metric in the log")
 
 
 def _first_names(points: Sequence[ProgressPoint]) -> list[str]:
@@ -100,7 +101,7 @@ def _iteration_times(axes: Axes, at: Array, t_s: Array, done: Array, unit: str) 
     shown_ = times > 0
     times, when = times[shown_], when[shown_]
     if len(times) == 0:
-        _nothing(axes, f"no {unit} times")
+        nothing_to_draw(axes, f"no {unit} times")
         return
     stride = _stride(len(times))
     axes.plot(when[::stride], times[::stride], ".", markersize=3, color="tab:green")
@@ -116,7 +117,7 @@ def _memory(
     axes: Axes, memory: Sequence[tuple[float, int]], limit_bytes: int | None, scale_s: float
 ) -> None:
     if not memory:
-        _nothing(axes, "not measured")
+        nothing_to_draw(axes, "not measured")
     thin = memory[:: _stride(len(memory))]
     highest = max([limit_bytes or 0, *(size for _, size in thin)])
     unit, name = (MIB, "MiB") if 0 < highest < GIB else (GIB, "GiB")
@@ -128,7 +129,8 @@ def _memory(
     axes.set_ylim(0, 1.1 * (highest / unit or 1.0))
 
 
-def _nothing(axes: Axes, text: str) -> None:
+def nothing_to_draw(axes: Axes, text: str) -> None:
+    """Say in the middle of *axes* why they are empty."""
     axes.text(0.5, 0.5, text, transform=axes.transAxes, ha="center", va="center", color="grey")
 
 
@@ -158,8 +160,8 @@ def draw_usage(rows: Sequence[Mapping[str, Any]]) -> bytes:
     axes.set_xlabel("GPU-hours held" if gpus else "CPU-hours held")
     axes.grid(alpha=0.3, axis="x")
     if not shown_:
-        _nothing(axes, "nothing was held")
-        return _png(figure, dpi=110)
+        nothing_to_draw(axes, "nothing was held")
+        return png_of(figure, dpi=110)
     names = [shown(team, 30)[1:-1].replace("$", r"\$") for team, _ in shown_]
     used, unused = ([sums[at] for _, sums in shown_] for at in (0, 1))
     at = range(len(names))
@@ -167,7 +169,7 @@ def draw_usage(rows: Sequence[Mapping[str, Any]]) -> bytes:
     axes.barh(at, unused, left=used, color="lightgrey", hatch="//", label="idle")
     axes.set_yticks(at, names)
     axes.legend(fontsize=8)
-    return _png(figure, dpi=110)
+    return png_of(figure, dpi=110)
 
 
 def draw_options(found: Sequence[Mapping[str, Any]]) -> bytes:
@@ -207,7 +209,7 @@ def draw_options(found: Sequence[Mapping[str, Any]]) -> bytes:
     dearest = max((each["cost"] or 0.0 for each in shown), default=0.0)
     # A site without prices has only zeros: no room for costs below them.
     axes.set_ylim(-0.02 * (dearest or 1.0), 1.1 * (dearest or 1.0))
-    return _png(figure, dpi=110)
+    return png_of(figure, dpi=110)
 
 
 def _done_h(option: Mapping[str, Any]) -> float:

@@ -11,7 +11,7 @@ from headway.policy.outlook import around
 from headway.policy.plan import Start, Stay
 from headway.scheduler.planning import preview
 from headway.site import Site
-from headway.views.fields import iso_time
+from headway.views.fields import fields, iso_time
 from headway.views.run_document import predicted_view
 
 OF_OTHERS = "of another team"
@@ -35,6 +35,31 @@ def line_views(site: Site, pool: str = "") -> list[dict[str, Any]]:
     views = [waiting_view(e.position, records.pop(e.run_id), e) for e in planned]
     behind = enumerate(records.values(), start=len(views) + 1)
     return views + [waiting_view(position, record, None) for position, record in behind]
+
+
+def array_lines(site: Site, views: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """*views*, from `line_views`, with one line for each array: its first member that waits.
+
+    How many members have still to start is its ``array_waiting``.
+    """
+    ids = list(dict.fromkeys(view["array_id"] for view in views if view["array_id"]))
+    counts = site.ledger.arrays.counts(ids)
+    waiting: dict[str | None, int] = {
+        each.array_id: counts[each.array_id].waiting_of(each)
+        for each in site.ledger.arrays.of(ids).values()
+    }
+    return [
+        view | {"array_waiting": waiting.pop(view["array_id"], None)}
+        for view in views
+        if view["array_id"] is None or view["array_id"] in waiting
+    ]
+
+
+def waiting_name(view: Mapping[str, Any]) -> str:
+    """What a line of the queue is called, for people."""
+    more = (view["array_waiting"] or 1) - 1
+    name = view["name"] or OF_OTHERS
+    return f"{name} and {more} more of its array" if more > 0 else str(name)
 
 
 def waiting_of(site: Site, record: RunRecord) -> dict[str, Any] | None:
@@ -73,6 +98,7 @@ def waiting_view(position: int, record: RunRecord, entry: Start | Stay | None) -
         "promised_start_at": iso_time(_promised(record, entry)),
         "predicted_runtime_s": record.prediction.runtime_s if record.prediction else None,
         "submitted_at": iso_time(record.submitted_at),
+        **fields(record, "array_id", "array_index"),
     }
 
 

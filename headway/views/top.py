@@ -1,6 +1,7 @@
 """`headway top`: nodes, GPUs, runs and the queue as one picture."""
 
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Any
 
 from rich.console import Group
@@ -12,9 +13,11 @@ from headway.errors import shown
 from headway.model.run_warning import RunWarning
 from headway.site import Site
 from headway.units import format_duration, format_size
+from headway.views.array_document import array_views
+from headway.views.array_table import array_counts
 from headway.views.fields import fields
 from headway.views.node_document import node_shown, state_text
-from headway.views.queue_document import OF_OTHERS, line_views, start_text
+from headway.views.queue_document import array_lines, line_views, start_text, waiting_name
 from headway.views.run_document import warning_view
 from headway.views.site_snapshot import RunProgress, site_snapshot
 
@@ -27,22 +30,26 @@ def document(site: Site) -> dict[str, Any]:
     return {
         "nodes": [node_shown(record, now.leases) for record in now.nodes],
         "runs": [_run(each, now.warnings) for each in now.running],
-        "queue": line_views(site),
+        "arrays": array_views(site, site.ledger.arrays.going_on()),
+        "queue": array_lines(site, line_views(site)),
     }
 
 
 def _run(progress: RunProgress, warnings: Sequence[RunWarning]) -> dict[str, Any]:
     run_id = progress.record.run_id
     return {
-        **fields(progress.record, "run_id", "name", "owner", "team", "node"),
+        **fields(progress.record, "run_id", "name", "owner", "team", "node", "array_id"),
         **fields(progress, "elapsed_s", "done_frac", "remaining_s"),
         "warnings": [warning_view(each) for each in warnings if each.failure.run_id == run_id],
     }
 
 
 def picture(seen: dict[str, Any]) -> Group:
-    """*seen*, from `document`, for a terminal."""
-    return Group(_nodes(seen["nodes"]), "", _runs(seen["runs"]), "", _queue(seen["queue"]))
+    """*seen*, from `document`, for a terminal; of an array one line."""
+    arrays = {array["array_id"] for array in seen["arrays"]}
+    runs = [run for run in seen["runs"] if run["array_id"] not in arrays]
+    running = _runs(runs, seen["arrays"])
+    return Group(_nodes(seen["nodes"]), "", running, "", _queue(seen["queue"]))
 
 
 def bar(part: float | None, whole: float) -> str:
@@ -82,8 +89,20 @@ def _nodes(nodes: Sequence[dict[str, Any]]) -> Table:
     return table
 
 
-def _runs(runs: Sequence[dict[str, Any]]) -> Table:
+def _runs(runs: Sequence[dict[str, Any]], arrays: Sequence[dict[str, Any]]) -> Table:
     table = _table("running", "", "node", "done", "for", "remaining")
+    now = SystemClock().now()
+    for array in arrays:
+        end = array["expected_end_at"]
+        left_s = end and max((datetime.fromisoformat(end) - now).total_seconds(), 0.0)
+        ended = array["ended_well"] + array["failed"] + array["cancelled"]
+        table.add_row(
+            _plain(f"{array['name']} ({array['size']} members): {array_counts(array)}"),
+            "",
+            bar(ended, array["size"]),
+            "",
+            _duration(left_s),
+        )
     for run in runs:
         table.add_row(
             _plain(run["name"]),
@@ -102,7 +121,7 @@ def _queue(queue: Sequence[dict[str, Any]]) -> Table:
     table = _table("waiting", "", "owner", "expected start", "reason")
     for run in queue:
         table.add_row(
-            _plain(f"{run['position']}  {run['name'] or OF_OTHERS}"),
+            _plain(f"{run['position']}  {waiting_name(run)}"),
             _plain(run["owner"] or ("unknown" if run["run_id"] else "")),
             _plain(start_text(run, now)),
             _plain(run["reason"] or ""),

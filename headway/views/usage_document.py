@@ -1,15 +1,17 @@
 """What teams and users held of the site in a month, as a group leader reads it."""
 
-import csv
-import io
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
 from headway.errors import InvalidInput
+from headway.model.run import Measurement
+from headway.model.usage import Holding
 from headway.policy.usage import Usage, usage_of
 from headway.site import Site
+from headway.views.csv_text import csv_text
 
 _MONTH = re.compile(r"([0-9]{4})-(0[1-9]|1[0-2])")
 COLUMNS = (
@@ -47,6 +49,7 @@ def usage_document(
     since, end = month_of(month, now)
     until = min(end, max(now, since))
     held = site.ledger.holdings.between(since, until, team=team, user=user)
+    held = [_with_use_so_far(site, each) for each in held]
     found = usage_of(held, site.ledger.holdings.nodes(), since, until)
     rows = [_row(each) for each in found]
     total = {"runs": sum(row["runs"] for row in rows)}
@@ -54,14 +57,20 @@ def usage_document(
     return {"since": since.isoformat(), "until": until.isoformat(), "rows": rows, "total": total}
 
 
+def _with_use_so_far(site: Site, each: Holding) -> Holding:
+    """*each*, of a program that runs with how busy its GPUs have been, where the minutes tell."""
+    goes_on = each.program is not None and each.program[1] is None
+    if each.program is None or not goes_on or each.measured is not None or not each.gpus:
+        return each
+    gpus = [gpu.uuid for gpu in each.gpus]
+    since = each.program[0]
+    busy_frac = site.ledger.telemetry.busy_alone_frac(each.node, each.run_id, gpus, since)
+    return replace(each, measured=Measurement(gpu_utilisation_frac=busy_frac))
+
+
 def usage_csv(rows: Iterable[Mapping[str, Any]]) -> str:
     """The rows as CSV, in which no name is a formula to a program that opens it."""
-    text = io.StringIO()
-    writer = csv.DictWriter(text, COLUMNS, extrasaction="ignore", lineterminator="\n")
-    writer.writeheader()
-    for row in rows:
-        writer.writerow({key: _no_formula(value) for key, value in row.items()})
-    return text.getvalue()
+    return csv_text([COLUMNS, *([row.get(key) for key in COLUMNS] for row in rows)])
 
 
 def usage_cells(row: Mapping[str, Any]) -> list[str]:
@@ -97,8 +106,3 @@ def _hours(value: float) -> str:
 
 def _part(part: float, whole: float) -> str:
     return f"{part / whole:.0%}" if whole else ""
-
-
-def _no_formula(value: Any) -> Any:
-    formula = isinstance(value, str) and value.startswith(("=", "+", "-", "@", "\t", "\r"))
-    return f"'{value}" if formula else value

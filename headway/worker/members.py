@@ -6,7 +6,7 @@ the way, the next one asks with the same key. See docs/adr/0026.
 """
 
 import anyio
-from prefect.exceptions import ObjectNotFound
+from prefect.exceptions import ObjectNotFound, PrefectHTTPStatusError
 from prefect.logging import get_logger
 
 from headway.gateway.prefect_calls import team_tag
@@ -27,7 +27,9 @@ async def call_members(site: Site, pool: PrefectPool) -> int:
         try:
             await _call(site, pool, array)
             called += 1
-        except ObjectNotFound as error:  # its queue or the deployment was deleted
+        except (ObjectNotFound, PrefectHTTPStatusError) as error:
+            # Its queue or the deployment was deleted, or Prefect does not take this job: what is
+            # wrong with one array must not keep the others waiting.
             log.warning("array %s (%s): no next member: %s", array.name, array.array_id, error)
     return called
 

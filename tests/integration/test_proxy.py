@@ -105,6 +105,12 @@ def test_another_teams_run_does_not_exist(ada: httpx.Client, theirs: str) -> Non
     assert ada.post("/logs/filter", json={}).status_code == 403
     counted = ada.post("/ui/flow_runs/count-task-runs", json={"flow_run_ids": [theirs]})
     assert counted.status_code == 404
+    own = start(ada, {"parameters": {"job": sleeper(1)}}).json()["id"]
+    # Prefect does not read these ids in a question about logs, so it would be about all runs.
+    assert ada.post("/logs/filter", json={"flow_run_ids": [own]}).status_code == 403
+    own_and_theirs = {"logs": {"flow_run_id": {"any_": [own]}}, "flow_run_ids": [theirs]}
+    counted = ada.post("/ui/flow_runs/count-task-runs", json=own_and_theirs)
+    assert counted.status_code == 404, counted.text
     for state in ("CANCELLING", "SCHEDULED"):
         body = {"state": {"type": state, "name": "AwaitingRetry"}}
         assert ada.post(f"/flow_runs/{theirs}/set_state", json=body).status_code == 404

@@ -66,7 +66,7 @@ def test_a_command_that_is_not_there_is_found():
 def test_the_job_files_are_jobs():
     blocks = FENCED.findall((ROOT / "docs/jobs.md").read_text())
     jobs = [read_job(block.encode(), filename="docs/jobs.md").job for block in blocks]
-    assert [job.name for job in jobs] == ["flights", "hello", "wide"]
+    assert [job.name for job in jobs] == ["flights", "hello", "sweep", "wide"]
     # The first shows every field there is, so that nothing is left undocumented.
     shown = blocks[0]
     for part in (jobs[0], jobs[0].resources, jobs[0].training, jobs[0].dataset):

@@ -6,6 +6,7 @@ import pytest
 from headway.estimate.features import Configuration, from_job
 from headway.estimate.prior import demand_for
 from headway.estimate.recall import of_any, said_of
+from headway.model.array import member_job
 from headway.model.job import TrainingJob
 from headway.model.run import Prediction
 from headway.model.trace import Trace
@@ -84,7 +85,6 @@ def test_another_size_of_the_recipe_is_scaled_by_its_work():
         {"gpus": 2},
         {"gpu_type": "v100"},
         {"batch_size": 64},
-        {"metrics": {"--depth": 9.0}},
         {"cpus": 2.0},
     ],
 )
@@ -164,3 +164,22 @@ def test_before_the_gpu_is_known_the_slowest_known_one_and_the_most_memory_count
     assert (found.gpu_type, found.runtime_s) == ("b", 600.0)
     assert (found.gpu_peak_bytes, found.host_above_bytes) == (9 * GIB, GIB)
     assert of_any([unknown]) == unknown
+
+
+def test_members_of_an_array_teach_the_next_ones():
+    """A parameter of an array in the command is an option that no run before it had."""
+    job = {**JOB.document(), "command": ["python", "t.py", "--lr", "{lr}"]}
+    members = [
+        from_job(TrainingJob.model_validate(member_job(job, {"lr": lr})), gpu_type="cpu")
+        for lr in (0.1, 0.01, 0.001)
+    ]
+    assert len({each.recipe for each in members}) == 1
+    first, second, third = members
+    ended = [replace(REPEAT, metrics=dict(each.settings)) for each in (first, second)]
+    alone, two = (said_of(third, Prediction(), ended[:number]) for number in (1, 2))
+    assert alone.learnt_runtime_s == pytest.approx(100)
+    assert alone.runtime_high_s > 200  # an option may make it another job
+    assert two.runtime_high_s < alone.runtime_high_s
+    assert 125 * MIB < alone.host_peak_bytes < 250 * MIB  # not ten times the data
+    repeat = said_of(first, Prediction(), ended)
+    assert repeat.basis == "1 run(s) of the same job"

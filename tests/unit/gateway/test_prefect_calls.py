@@ -178,8 +178,8 @@ def test_a_question_about_the_site_tells_nothing_of_others_runs() -> None:
 
 
 def test_logs_are_asked_for_by_run() -> None:
-    assert named_runs({"logs": {"flow_run_id": {"any_": [RUN]}}}) == [RUN]
-    assert named_runs({"flow_run_ids": [RUN]}) == [RUN]
+    named = {"logs": {"flow_run_id": {"any_": [RUN]}}}
+    assert named_runs(Treatment.LOGS, named) == [RUN]
     for body in (
         {},
         {"logs": None},
@@ -188,9 +188,20 @@ def test_logs_are_asked_for_by_run() -> None:
         {"logs": {"operator": "or_", "flow_run_id": {"any_": [RUN]}}},
         {"logs": {"task_run_id": {"any_": [RUN]}}},
         {"logs": {}, "flow_run_ids": [RUN]},
+        {"flow_run_ids": [RUN]},
     ):
         with pytest.raises(NotAllowed):
-            named_runs(body)
+            named_runs(Treatment.LOGS, body)
+
+
+def test_a_run_counts_where_prefect_reads_it() -> None:
+    """Else one's own run would open a question about the runs of all."""
+    named = {"logs": {"flow_run_id": {"any_": [RUN]}}}
+    other = "0190c9a4-2222-4222-8333-444455556666"
+    assert named_runs(Treatment.RUN_IDS, named | {"flow_run_ids": [other]}) == [other]
+    assert named_runs(Treatment.LOGS, named | {"flow_run_ids": [other]}) == [RUN]
+    with pytest.raises(NotAllowed):
+        named_runs(Treatment.RUN_IDS, named)
 
 
 def test_what_operators_set_for_processes_is_left_out() -> None:

@@ -1,0 +1,200 @@
+"""What commands say of arrays, and the command that shows their results."""
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from headway.cli.inputs import open_client
+from headway.cli.output import as_json, print_json, print_table, say
+
+if TYPE_CHECKING:
+    from headway.model.array import Array
+    from headway.model.job_text import JobText
+
+Json = dict[str, Any]
+
+
+def array_of(read: "JobText", words: tuple[str, ...], at_most: int | None) -> "Array | None":
+    """The array of a job file, or the one that the command line gives in its place.
+
+    Raises:
+        InvalidInput: Something is wrong with it.
+    """
+    from dataclasses import replace
+
+    from headway.errors import InvalidInput
+    from headway.model.array import array_words, take_array
+    from headway.model.document import Document
+
+    array = read.array
+    if words:
+        array = take_array(Document({"array": array_words(words)}))
+    if at_most is None:
+        return array
+    if array is None:
+        raise InvalidInput("--at-most", at_most, "give --array, too, or an array in the job file")
+    return replace(array, at_most=at_most)
+
+
+def first_member(job: Mapping[str, Any], array: "Array") -> Json:
+    """The job of the first member of *array*."""
+    from headway.model.array import member_job
+
+    return member_job(job, array.parameters(1))
+
+
+def if_array(ask: Callable[[str], Json], name: str) -> Json | None:
+    """What *ask* says of the array called *name*; None where no array is meant."""
+    from headway.errors import RunUnknown
+
+    try:
+        return ask(name)
+    except RunUnknown:
+        return None
+
+
+def told_of(made: Mapping[str, Any]) -> str:
+    """What is said of an array that was handed in."""
+    name, short = made["name"], made["array_id"][:8]
+    return (
+        f"{name}: {made['array_id']}, {made['size']} members\n"
+        f"`headway runs` has it as one line, `headway show {short}` its members, "
+        f"`headway results {short}` what they have found"
+    )
+
+
+def told_cancelled(view: Mapping[str, Any]) -> str:
+    """What is said of an array that was cancelled."""
+    stopped = f"{view['ended_now']} of its members were ended" if view["ended_now"] else "none ran"
+    return f"{view['name']}: {view['state']}; {stopped}, and no more of them start"
+
+
+def told_retried(view: Mapping[str, Any]) -> str:
+    """What is said of an array whose members are tried again."""
+    text = f"{view['name']}: {view['retried']} members are tried again"
+    if view["not_yet"]:
+        text += f"; {view['not_yet']} have only just ended: ask once more in a few seconds"
+    return text
+
+
+def with_arrays(runs: Sequence[Json], arrays: Sequence[Json]) -> list[Json]:
+    """*runs* and *arrays* in one list, newest first."""
+    return sorted([*runs, *arrays], key=lambda view: str(view["submitted_at"]), reverse=True)
+
+
+def array_row(view: Mapping[str, Any]) -> list[str]:
+    """An array as a line of `headway runs`."""
+    from datetime import datetime
+
+    from headway.views.array_table import array_counts
+
+    done = (view["ended_well"] + view["failed"] + view["cancelled"]) / view["size"]
+    at = datetime.fromisoformat(view["submitted_at"]).astimezone()
+    return [
+        view["array_id"][:8],
+        f"{view['name']} ({view['size']} members)",
+        view["owner"] or "unknown",
+        view["state"],
+        "",
+        f"{at:%d %b %H:%M}",
+        "",
+        f"{done:.0%}{_end_text(view)}",
+        array_counts(view),
+    ]
+
+
+def _end_text(view: Mapping[str, Any]) -> str:
+    from datetime import datetime
+
+    if view["expected_end_at"] is None:
+        return ""
+    return (
+        f", ends about {datetime.fromisoformat(view['expected_end_at']).astimezone():%d %b %H:%M}"
+    )
+
+
+def show_array(view: Mapping[str, Any]) -> None:
+    """An array with its members, for people."""
+    from headway.views.array_table import array_counts
+
+    most = f", at most {view['at_most']} at once" if view["at_most"] else ""
+    say(f"{view['name']}  {view['state']}  {view['size']} members{most}")
+    say(f"{array_counts(view)}{_end_text(view)}")
+    click.echo()
+    print_table(*_table(view, with_metrics=False))
+
+
+def _table(view: Mapping[str, Any], *, with_metrics: bool) -> tuple[list[str], list[list[str]]]:
+    """Headings and rows of the members that have become runs."""
+    from headway.units import format_duration
+    from headway.views.array_table import columns_of
+
+    rows = view["members"]
+    parameters = columns_of(rows, "parameters")
+    metrics = columns_of(rows, "metrics") if with_metrics else []
+    last = ["ran for", *metrics] if with_metrics else ["node", "ran for", "why"]
+    cells = []
+    for row in rows:
+        ran = "" if row["runtime_s"] is None else format_duration(row["runtime_s"])
+        told = [_number(row["metrics"].get(name)) for name in metrics]
+        end = [ran, *told] if with_metrics else [row["node"] or "", ran, _why(row)]
+        values = [_number(row["parameters"].get(name)) for name in parameters]
+        cells.append([str(row["index"]), row["run_id"][:8], *values, row["state"], *end])
+    return ["#", "run", *parameters, "state", *last], cells
+
+
+def _number(value: object) -> str:
+    return f"{value:.6g}" if isinstance(value, float) else "" if value is None else str(value)
+
+
+def _why(row: Mapping[str, Any]) -> str:
+    return str(row["exit"]["message"]) if row["exit"] and row["exit"]["kind"] != "ok" else ""
+
+
+@click.command()
+@click.argument("array")
+@click.option("--csv", "as_csv", is_flag=True, help="Print CSV.")
+@click.option("--sort", metavar="METRIC", help="By this metric, the smallest first.")
+@click.option(
+    "--picture",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write a PNG of a metric against each parameter into this file.",
+)
+@as_json
+def results(
+    array: str, *, as_csv: bool, sort: str | None, picture: Path | None, machine: bool
+) -> None:
+    """What the members of an array have found: their parameters against their last metrics."""
+    with open_client() as client:
+        view = client.array(array)
+    if sort is not None:
+        view["members"] = _sorted(view["members"], sort)
+    if picture is not None:
+        from headway.views.array_chart import draw_results
+
+        picture.write_bytes(draw_results(view["members"], sort))
+    if machine:
+        print_json(view)
+    elif as_csv:
+        from headway.views.array_table import results_csv
+
+        click.echo(results_csv(view["members"]), nl=False)
+    elif not view["members"]:
+        say(f"no member of {view['name']} has begun yet: {view['waiting']} wait")
+    else:
+        print_table(*_table(view, with_metrics=True))
+
+
+def _sorted(rows: Sequence[Json], metric: str) -> list[Json]:
+    from headway.errors import InvalidInput
+    from headway.views.array_table import columns_of
+
+    known = columns_of(rows, "metrics")
+    if metric not in known:
+        raise InvalidInput("--sort", metric, f"give one of {', '.join(known) or 'none so far'}")
+    return sorted(rows, key=lambda row: row["metrics"].get(metric, float("inf")))
+
+
+COMMANDS = (results,)
