@@ -4,6 +4,7 @@
       runs/ID/     0711: log, outputs and checkpoint in it are 0700 and the program's user's
       cache/       0711: see `headway.staging.cache`
       secrets/     0711: a folder for each container in it is 0700 and the program's user's
+      work/        0711: the same, with the container's copy of its code
       samples/     0755: public data
       postgresql/  0755: public programs, which the database's account starts
       database/    0700: the site's own PostgreSQL, and its account's
@@ -29,7 +30,7 @@ PROGRAMS = "postgresql"
 """Folder for programs of PostgreSQL, where the system has none."""
 _LEFT = frozenset({_SAMPLES, PROGRAMS, "database"})
 """What is in a home and is not closed: public, or another account's."""
-_PASSED = frozenset({"runs", "cache", "secrets"})
+_PASSED = frozenset({"runs", "cache", "secrets", "work"})
 _OTHERS = 0o077
 
 

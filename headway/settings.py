@@ -229,6 +229,11 @@ class Settings(BaseSettings):
         return self.home / "secrets"
 
     @property
+    def work_dir(self) -> Path:
+        """Copies of code that the containers that there are started in, one directory each."""
+        return self.home / "work"
+
+    @property
     def cache_dir(self) -> Path:
         """Staged data sets."""
         return self.home / "cache"

@@ -23,6 +23,7 @@ def lying(site: Site, unknown: list[str]) -> list[Lying]:
     for parent, place in (
         (home / "containers", None),
         (site.settings.secrets_dir, Place.SECRETS),
+        (site.settings.work_dir, Place.WORK),
         (site.settings.runs_dir, Place.RUN),
         (site.settings.cache_dir / "sets", Place.DATA_SET),
         (site.settings.cache_dir / "tmp", Place.PARTIAL),

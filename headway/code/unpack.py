@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from headway.durable import replace_file
+from headway.durable import UNFINISHED, replace_file
 from headway.errors import CacheUnusable, CodeMissing
 from headway.model.code import CodeFile, CodeManifest
 from headway.units import GIB
@@ -92,7 +92,7 @@ def unpack(
     """
     if place.exists():
         return
-    part = place.with_name(f".{place.name}.{secrets.token_hex(8)}")
+    part = place.with_name(f"{UNFINISHED}{place.name}.{secrets.token_hex(8)}")
     try:
         part.mkdir(mode=0o700)
         for file in manifest.files:

@@ -7,10 +7,11 @@ import logging
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
-from headway.durable import remove_unfinished
+from headway.durable import UNFINISHED, remove_unfinished
 from headway.errors import HeadwayError, LedgerUnreachable, RunUnknown
 from headway.model.run import GRANTED, RunState
 from headway.node.flowrun import live_flow
+from headway.run.code import forget_working_copy
 from headway.run.here import forget_secrets
 from headway.runtime.port import ContainerStatus
 from headway.site import Site
@@ -37,6 +38,8 @@ def sweep(
             _remove(site, container)
     with _trying("secrets"):
         _remove_secrets(site)
+    with _trying("copies of code"):
+        _remove_copies(site)
     with _trying("data sets in use"):
         _release_data(site, at_work)
     with _trying("the cache"):
@@ -85,6 +88,27 @@ def _remove_secrets(site: Site) -> None:
                 forget_secrets(site.settings, folder.name)
     for left in remove_unfinished(site.settings.secrets_dir, site.clock.now().timestamp()):
         log.warning("secrets in %s were never finished: removed", left.name)
+
+
+def _remove_copies(site: Site) -> None:
+    """Remove the copies of code of containers that are gone, whoever was killed before it did."""
+    work_dir = site.settings.work_dir
+    # A flow makes the copy before it creates the container: flows are looked at first.
+    left = [
+        each.name
+        for each in (work_dir.iterdir() if work_dir.is_dir() else ())
+        if live_flow(site.settings.state_dir, _run_of(each.name)) is None
+    ]
+    names = {each.name for each in site.runtime.containers()} if left else set()
+    for name in sorted(set(left) - names):
+        log.warning("the copy of code %s was left: removed", name)
+        forget_working_copy(site.settings, name)
+
+
+def _run_of(name: str) -> str:
+    """The run whose container is called *name*, or whose copy was being made under that name."""
+    container = name.removeprefix(UNFINISHED).partition(".")[0]
+    return container.removeprefix("headway-").rpartition("-")[0]
 
 
 def _release_data(site: Site, at_work: set[str]) -> None:

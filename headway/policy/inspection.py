@@ -149,6 +149,8 @@ class Place(enum.StrEnum):
 
     SECRETS = "secrets"
     """A folder named after its container."""
+    WORK = "copy of code"
+    """The same."""
     UNFINISHED = "unfinished"
     """A folder that was being filled or removed."""
     CHECKPOINT = "checkpoint"

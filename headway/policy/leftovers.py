@@ -82,7 +82,7 @@ def _lying(seen: Snapshot, it: Lying) -> Finding | None:
 def _why_left(seen: Snapshot, it: Lying) -> str:
     """Why nobody needs it; empty where somebody does, or nobody knows."""
     match it.place:
-        case Place.SECRETS | Place.CGROUP:
+        case Place.SECRETS | Place.WORK | Place.CGROUP:
             return _without_container(seen, it.name)
         case Place.UNFINISHED:
             return "it was being filled or removed when its process died"

@@ -260,7 +260,7 @@ class Attempt(NodeAttempt):
             self.site.runtime.stop(self.container, self.job.stop_grace)
             remove_container(self.site, self.container, self.run_id)
         forget_secrets(self.site.settings, self.container)
-        forget_working_copy(self)
+        forget_working_copy(self.site.settings, self.container)
         newer = self.site.ledger.leases.of_run(self.run_id)
         if newer is None or newer.node != self.site.settings.node or newer.fence == self.fence:
             self.site.cache.release(self.run_id)

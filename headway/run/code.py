@@ -11,11 +11,11 @@ from pathlib import Path
 
 from headway.code.unpack import ChunkCache, unpack
 from headway.errors import CodeMissing, InvalidInput
+from headway.home import have_passable
 from headway.model.code import CodeManifest
 from headway.run.here import NodeAttempt
+from headway.settings import Settings
 from headway.site import as_ids
-
-PREFIX = "work-"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,28 +53,17 @@ def working_copy(attempt: NodeAttempt) -> Path | None:
     """
     if attempt.job.code is None:
         return None
-    place = _place(attempt)
+    place = attempt.working_copy
     if not place.exists():
-        _forget_older(attempt)
+        have_passable(place.parent)
         manifest, cache = _parts(attempt, attempt.job.code)
         unpack(manifest, cache, place, as_ids(attempt.user))
     return place
 
 
-def forget_working_copy(attempt: NodeAttempt) -> None:
-    """Remove this attempt's copy; those of others are theirs. Idempotent."""
-    shutil.rmtree(_place(attempt), ignore_errors=True)
-
-
-def _forget_older(attempt: NodeAttempt) -> None:
-    """Remove what attempts before this one, or processes of this one that were killed, left."""
-    for folder in attempt.folder.glob(f"*{PREFIX}*"):
-        if folder != _place(attempt):
-            shutil.rmtree(folder, ignore_errors=True)
-
-
-def _place(attempt: NodeAttempt) -> Path:
-    return attempt.folder / f"{PREFIX}{attempt.number}"
+def forget_working_copy(settings: Settings, container: str) -> None:
+    """Remove the copy of *container*, which is gone. Idempotent."""
+    shutil.rmtree(settings.work_dir / container, ignore_errors=True)
 
 
 def _parts(attempt: NodeAttempt, code_id: str) -> tuple[CodeManifest, ChunkCache]:

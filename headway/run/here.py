@@ -150,6 +150,11 @@ class NodeAttempt:
         """Where the secrets of its container lie."""
         return self.site.settings.secrets_dir / self.container
 
+    @property
+    def working_copy(self) -> Path:
+        """Where the copy of its code lies that its container starts in."""
+        return self.site.settings.work_dir / self.container
+
     @cached_property
     def user(self) -> str:
         """``uid:gid`` of its program: its team's, or whom its folders here belong to already.

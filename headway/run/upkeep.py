@@ -41,7 +41,7 @@ class AttemptUpkeep:
         self._disk = DiskMeter(
             attempt.site.clock,
             {
-                f"outputs, checkpoint{own} and log": lambda: (attempt.folder,),
+                f"outputs, checkpoint{own} and log": lambda: (attempt.folder, attempt.working_copy),
                 "its owner's folder": lambda: tuple(attempt.user_folders.values()),
                 "elsewhere in its container": self._own_folders,
             },

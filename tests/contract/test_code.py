@@ -3,14 +3,17 @@
 import hashlib
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from datetime import UTC, datetime, timedelta
 
 import pytest
 from sqlalchemy import text
+from sqlmodel import Session
 
 from headway.errors import InvalidInput
 from headway.ledger import Ledger
-from headway.ledger.database import open_engine
+from headway.ledger.database import Database, open_engine
+from headway.model.array import Array
 from headway.model.code import CodeFile, CodeManifest
 from headway.model.lease import Demand, Fence
 from headway.model.node import Capacity, Node
@@ -128,6 +131,19 @@ def test_what_a_run_needs_says_so_until_the_run_has_ended(ledger: Ledger) -> Non
     assert not seen()[needed.code_id]
 
 
+def test_what_the_next_member_of_an_array_needs_says_so(ledger: Ledger) -> None:
+    found = manifest(b"needed")
+    ledger.code.put("vision", [b"needed"], most_bytes=MOST)
+    ledger.code.accept("vision", found)
+    added = ledger.arrays.add(
+        {"code": found.code_id}, Array({"lr": (1, 2)}), name="many", owner="ada", team="vision",
+        pool="gpu", queue="default", key=None, submitted_at=datetime(2026, 1, 1, tzinfo=UTC),
+    )  # fmt: skip
+    assert [each.is_needed for each in ledger.code.kept("vision")] == [True]
+    ledger.arrays.cancel(added.array_id, "by ada")
+    assert [each.is_needed for each in ledger.code.kept("vision")] == [False]
+
+
 def test_what_is_let_go_of_leaves_what_others_share_and_where_it_came_from(
     ledger: Ledger, ledger_url: str
 ) -> None:
@@ -159,3 +175,21 @@ def test_what_was_used_meanwhile_is_not_let_go_of(ledger: Ledger, ledger_url: st
     # A part that somebody was told of stays, whatever was seen of it before.
     assert ledger.code.accept("vision", found) == []
     assert ledger.code.drop_chunks("vision") == 0
+
+
+def test_a_part_that_is_promised_while_others_are_removed_stays(
+    ledger: Ledger, ledger_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Somebody is told that it need not be sent, after it was found to be unused."""
+    ledger.code.put("vision", [b"a"], most_bytes=MOST)
+    age(ledger_url, 2 * 86400)
+    transaction = Database.transaction
+
+    def promised_first(database: Database) -> AbstractContextManager[Session]:
+        monkeypatch.undo()
+        assert ledger.code.accept("vision", manifest(b"a")) == []
+        return transaction(database)
+
+    monkeypatch.setattr(Database, "transaction", promised_first)
+    ledger.code.drop_chunks("vision")
+    assert ledger.code.chunks("vision", [sha256(b"a")]) == {sha256(b"a"): b"a"}

@@ -13,7 +13,7 @@ from headway.credentials import Address
 from headway.errors import GatewayRefused, GatewayUnreachable, InvalidInput
 from headway.model.access import Scope
 from headway.model.code import CHUNK_BYTES, CodeFile, CodeManifest
-from headway.model.code_frames import MOST_FRAMES_BYTES, joined
+from headway.model.code_frames import joined
 from headway.model.node import Capacity, Node
 from headway.site import Site
 from headway.units import GIB
@@ -99,7 +99,7 @@ def test_content_is_kept_under_its_own_hash_whatever_was_promised(ada, site) -> 
         ("/code", b"x" * (5 << 20)),
         ("/code/chunks", b"\xff\xff\xff\xff"),
         ("/code/chunks", (CHUNK_BYTES + 1).to_bytes(4) + b"x" * (CHUNK_BYTES + 1)),
-        ("/code/chunks", b"x" * (MOST_FRAMES_BYTES + 1)),
+        ("/code/chunks", 3 * frames(b"x" * (CHUNK_BYTES - 4))),
     ],
 )
 def test_what_is_no_code_is_refused_in_one_line(ada, path: str, body: bytes) -> None:

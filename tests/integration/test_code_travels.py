@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.site import LiveSite, within_this_process
+from tests.support.site import LiveSite, wait_for, within_this_process
 
 pytestmark = pytest.mark.prefect
 TRAIN = """\
@@ -64,8 +64,10 @@ def test_a_program_of_a_folder_runs_there_and_again(site, project, python_image)
     assert view["code"]["id"] == site.show(first)["code"]["id"]
     assert (view["code"]["files"], view["code"]["commit"]) == (3, None)
     assert "3 files" in site.run("show", first).stdout
-    left = [each.name for each in (site.home / "runs" / first).iterdir()]
-    assert not [each for each in left if "work" in each], left
+    wait_for(
+        lambda: not list((site.home / "work").iterdir()),
+        lambda: str(list((site.home / "work").iterdir())),
+    )
 
 
 def test_a_job_file_sends_the_folder_that_it_lies_in(process_site, project) -> None:

@@ -51,6 +51,20 @@ def nobody_holds_anything(site: LiveSite) -> bool:
     return all(not node["runs"] for node in site.json("node", "list"))
 
 
+def test_every_part_finds_the_code_that_was_sent(three_nodes, tmp_path) -> None:
+    head, project = three_nodes["head"], tmp_path / "project"
+    project.mkdir()
+    (project / "helper.py").write_text("WORD = 'sent along'\n")
+    program = f"import helper; print(helper.WORD, flush=True)\n{MEET}"
+    run_id = head.submit(project, **job(program, "0", name="with-code", workdir="."))
+    view = head.until(run_id, "Completed", "Failed")
+    assert view["state"] == "Completed", view
+    (rank,) = view["ranks"]
+    assert {view["node"], rank["node"]} == set(NAMES)
+    for part in (run_id, rank["run_id"]):
+        assert "sent along" in head.run("logs", part).stdout
+
+
 def test_both_parts_meet_and_end_together(three_nodes, tmp_path) -> None:
     head = three_nodes["head"]
     run_id = head.submit(tmp_path, **job(MEET, "1", name="pair"))

@@ -10,6 +10,7 @@ import pytest
 from headway.clock import SystemClock
 from headway.errors import RuntimeFailure
 from headway.model.container_policy import ContainerPolicy
+from headway.node.flowlock import hold_flow
 from headway.node.prune import complete_removals
 from headway.node.sweep import sweep
 from headway.runtime import secretfiles
@@ -95,6 +96,20 @@ def test_one_container_that_cannot_be_removed_keeps_nothing_else(site: Site) -> 
     sweep(site, runtime.containers(), runtime.containers())
     assert runtime.removed == [f"headway-{run}-1" for run in RUNS[1:]]
     assert not kept.exists()
+
+
+def test_a_copy_of_code_goes_with_its_container(site: Site) -> None:
+    runtime = Stubborn(site.settings.home)
+    vars(site)["runtime"] = runtime
+    work, gone = site.settings.work_dir, "00000000-0000-4000-8000-00000000000a"
+    taken_up = "00000000-0000-4000-8000-00000000000b"
+    kept = [f"headway-{RUNS[0]}-1", f"headway-{taken_up}-1", f".new-headway-{taken_up}-2.c0ffee"]
+    left = [f"headway-{gone}-1", f"headway-{RUNS[0]}-2", f".new-headway-{gone}-2.c0ffee"]
+    for name in (*kept, *left):
+        (work / name / "src").mkdir(parents=True)
+    with hold_flow(site.settings.state_dir, taken_up):
+        sweep(site, runtime.containers(), [])
+    assert {each.name for each in work.iterdir()} == set(kept)
 
 
 def test_what_runs_hold_is_known_though_one_cannot_be_asked(site: Site) -> None:

@@ -85,6 +85,7 @@ def test_other_content_than_was_promised_is_not_unpacked(tmp_path: Path, cache, 
     elsewhere.parts[sha256(TEXTS[0])] = b"canary"
     with pytest.raises(CodeMissing):
         unpack(MANIFEST, cache, tmp_path / "work-1", None)
+    assert not (tmp_path / "code" / "vision" / sha256(TEXTS[0])).exists()
     del elsewhere.parts[sha256(TEXTS[0])]
     with pytest.raises(CodeMissing, match="is not there any more"):
         unpack(MANIFEST, cache, tmp_path / "work-1", None)

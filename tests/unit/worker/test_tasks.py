@@ -137,7 +137,7 @@ def test_nothing_is_pruned_before_the_operators_settings_were_read(
     pruned: list[object] = []
     completed: list[object] = []
     monkeypatch.setattr(gpu_node, "tidy", pruned.append)
-    monkeypatch.setattr(gpu_node, "forget_stored", pruned.append)
+    monkeypatch.setattr(gpu_node, "tidy_store", pruned.append)
     monkeypatch.setattr(gpu_node, "complete_removals", completed.append)
     worker: Any = GpuNodeWorker(work_pool_name="p")
     worker._site, worker._house_kept = "site", False
