@@ -47,7 +47,7 @@ def recalibrate_starts(site: Site) -> str:
     """Learn from the starts of late how sure a plan's starts are, and show how they were said."""
     site.ledger.starts.settle()
     newest = site.ledger.starts.newest(LOOKED_AT)
-    site.ledger.starts.keep_calibration(calibration_document(learn(newest)))
+    site.ledger.starts.keep_calibration(calibration_document(learn(newest, site.ledger.now())))
     create_table_artifact(
         [{key: str(value) for key, value in row.items()} for row in scores_document(newest)],
         key="starts",

@@ -39,6 +39,7 @@ from headway.model.lease import Lease, Wait
 from headway.model.run import Exit, ExitKind, RunState
 from headway.node.flowlock import hold_flow
 from headway.run.attempt import Attempt, exit_of
+from headway.run.code import stage_code
 from headway.run.followed import Followed
 from headway.run.rendezvous import Meeting
 from headway.site import Site, current_site
@@ -67,7 +68,12 @@ def stage_data(attempt: Attempt) -> None:
                 of = f" of {format_size(total_bytes)}" if total_bytes else ""
                 logger.info("staging: %s%s", format_size(done_bytes), of)
 
+        code = stage_code(attempt)
         staged = attempt.stage_data(progress)
+    if code is not None:
+        size, fetched = (format_size(n) for n in (code.manifest.size_bytes, code.fetched_bytes))
+        files = len(code.manifest.files)
+        logger.info("code: %d files, %s, of which %s were brought here", files, size, fetched)
     if staged is not None:
         how = "was in the cache" if staged.from_cache else "copied"
         logger.info("data set %s: %s, %s", staged.path.name, format_size(staged.size_bytes), how)

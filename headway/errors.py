@@ -42,7 +42,8 @@
     │   ├── StagingTimedOut     it was not here within the job's time
     │   ├── ChecksumMismatch    the bytes are not the ones that were promised
     │   ├── CacheFull           the node's cache cannot hold it
-    │   └── CacheUnusable       the node's cache cannot be written
+    │   ├── CacheUnusable       the node's cache cannot be written
+    │   └── CodeMissing         the code that a run brought along is not to be had any more
     ├── CeilingUnsafe           not only root can have written the bounds of this node
     ├── EstimatorDamaged        a model file cannot be trusted
     └── ProfileUnreadable       a profiler's report cannot be read
@@ -544,6 +545,18 @@ class CacheUnusable(StagingError):
         super().__init__(
             f"the node's data cache {path} cannot be used ({cause}); no data set can be staged "
             "there until an operator repairs it"
+        )
+
+
+class CodeMissing(StagingError):
+    """The code that a run brought along is not to be had any more."""
+
+    def __init__(self, code_id: str, cause: str) -> None:
+        self.code_id = code_id
+        self.cause = cause
+        super().__init__(
+            f"code {shown(code_id)} cannot be brought to this node ({cause}); nothing was started. "
+            "Hand the job in again from its folder"
         )
 
 

@@ -19,6 +19,7 @@ from headway.model.run import Prediction
 from headway.policy.admission import over_quota, possible
 from headway.policy.demand import raised, within
 from headway.policy.headroom import empty_host_bytes
+from headway.policy.narrowing import refused_port
 from headway.policy.network import network_of
 from headway.runtime.port import RuntimeKind
 from headway.site import Site
@@ -89,7 +90,7 @@ class Forecaster:
         pool: str = "",
         queue: str = "",
     ) -> Refuse | None:
-        """What of *demand* no *count* nodes could ever hold or join, or *team* may never hold.
+        """What of *demand* no *count* nodes could ever hold or join, or *team* may never have.
 
         Args:
             demand: On each node.
@@ -105,6 +106,9 @@ class Forecaster:
         never = possible(demand, [node for node, _ in self.spaces(pool, queue)], count=count)
         if never is not None or not team:
             return never
+        # A run that came by Prefect's own API has passed no gateway.
+        if (port := refused_port(demand.ports, team, self._site.port_ranges)) is not None:
+            return Refuse("ports", *port)
         limits = self._site.policy_settings.team(team)
         return over_quota(demand, team, limits, count=count, user=user)
 

@@ -40,7 +40,8 @@ def read_settings() -> "Settings":
         raise InvalidInput(name, given, allowed, where="environment") from None
 
 
-def _service(url: str) -> tuple[str, int] | None:
+def service_of(url: str) -> tuple[str, int] | None:
+    """Host and port of *url*; None where it names no service of a network."""
     try:
         parts = urlsplit(url)
         port = parts.port or _PORTS.get(parts.scheme.partition("+")[0])
@@ -183,7 +184,7 @@ class Settings(BaseSettings):
     def services(self) -> tuple[tuple[str, int], ...]:
         """Host and port of Prefect's API and of the databases, where they are not files."""
         urls = [self.api_url, self.database_url, self.server_database or ""]
-        return tuple(found for url in urls if (found := _service(url)) is not None)
+        return tuple(found for url in urls if (found := service_of(url)) is not None)
 
     @property
     def api_access(self) -> ApiAccess:
@@ -226,6 +227,11 @@ class Settings(BaseSettings):
     def cache_dir(self) -> Path:
         """Staged data sets."""
         return self.home / "cache"
+
+    @property
+    def code_dir(self) -> Path:
+        """Parts of the code of runs, by team; headway's alone: each run has a copy of its own."""
+        return self.home / "code"
 
     @property
     def models_dir(self) -> Path:

@@ -4,6 +4,7 @@ import hashlib
 import logging
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -31,7 +32,7 @@ from headway.policy.settings import PolicySettings
 from headway.runtime.ceiling_file import read_ceiling
 from headway.runtime.port import Runtime, RuntimeKind
 from headway.runtime.process.programs import ProcessRuntime
-from headway.settings import Settings, read_settings
+from headway.settings import Settings, read_settings, service_of
 from headway.staging.cache import DataCache
 from headway.staging.reader import UserReader
 from headway.staging.rules import SourceRules
@@ -166,8 +167,17 @@ class Site:
             policy=policy,
             clock=self.clock,
             docker_host=self.settings.docker_host,
-            closed=self.settings.services,
+            closed=self._closed_services,
         )
+
+    def _closed_services(self) -> list[tuple[str, int]]:
+        """Services of the site on other machines that containers may not reach."""
+        urls: list[str] = []
+        with suppress(LedgerError):  # what was closed before stays closed
+            urls += [each.files_url for each in self.ledger.nodes.all()]
+            urls.append((self.ledger.settings.get(GATEWAY) or {}).get("url", ""))
+        known = [found for url in urls if (found := service_of(url)) is not None]
+        return [*self.settings.services, *known]
 
     def _processes(self, policy: ContainerPolicy) -> Runtime:
         return ProcessRuntime(self.settings.home, policy, self.clock)
@@ -181,6 +191,7 @@ class Site:
             InvalidInput: The team has no uids yet, and no more are free.
         """
         if self.settings.container_user is not None:
+            self._check_container_user()
             return self.settings.container_user
         if os.geteuid() != 0:
             return ""
@@ -189,6 +200,14 @@ class Site:
         if self.ceiling is not None and (refused := uid_refusal(uid, self.ceiling)):
             raise refused
         return f"{uid}:{uid}"
+
+    def _check_container_user(self) -> None:
+        """Raise `InvalidInput` where the ceiling does not allow the user of all programs."""
+        ceiling, user = self.ceiling, self.settings.container_user or ""
+        for number in filter(None, user.split(":")):
+            name = "HEADWAY_CONTAINER_USER"
+            if ceiling is not None and (refused := uid_refusal(int(number), ceiling, name)):
+                raise refused
 
     def _runtime_policy(self) -> ContainerPolicy:
         """The operator's policy; what headway itself keeps may always be mounted.
@@ -300,6 +319,7 @@ class Site:
         """Why this node starts nothing now; empty where it does."""
         try:
             _ = self.container_policy
+            self._check_container_user()
         except (CeilingUnsafe, InvalidInput, ValueError) as error:
             return str(error)
         except LedgerError:
@@ -346,6 +366,8 @@ CEILING = Path("/etc/headway/ceiling.yaml")
 POLICY = "policy"
 """Name under which the ledger keeps the container policy."""
 
+GATEWAY = "gateway"
+"""Name under which the ledger keeps where other machines reach the gateway."""
 LINE = "line"
 """Name under which the ledger keeps the settings of the queue."""
 

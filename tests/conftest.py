@@ -18,6 +18,7 @@ from tests.nvml.stub import StubGpus, build_stub
 from tests.support import dockerd, leftovers, parallel, whitelist
 from tests.support import postgresql as postgresql_support
 from tests.support.nodes import KINDS, several_nodes
+from tests.support.s3 import BUCKET, s3_server
 from tests.support.site import ONE_THREAD, LiveSite, live_site
 
 # Before numpy is loaded: its threads would wait for each other actively on the cores that the
@@ -187,9 +188,20 @@ def docker_site(tmp_path_factory: pytest.TempPathFactory, python_image: str) -> 
 
 
 @pytest.fixture(scope="session")
-def three_nodes(postgresql: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, LiveSite]:
-    """A site of `KINDS` on PostgreSQL, without an engine."""
-    return _SITES.enter_context(several_nodes(tmp_path_factory.mktemp("nodes"), postgresql, KINDS))
+def s3() -> Iterator[dict[str, str]]:
+    """The environment in which boto3 finds a server of its own that speaks S3."""
+    with s3_server() as found:
+        yield found
+
+
+@pytest.fixture(scope="session")
+def three_nodes(
+    postgresql: str, s3: dict[str, str], tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, LiveSite]:
+    """A site of `KINDS` on PostgreSQL, without an engine, with a store on S3."""
+    env = {"HEADWAY_STORE_URL": f"s3://{BUCKET}/site", **s3}
+    folder = tmp_path_factory.mktemp("nodes")
+    return _SITES.enter_context(several_nodes(folder, postgresql, KINDS, **env))
 
 
 @pytest.fixture(scope="session")

@@ -46,6 +46,7 @@ def gateway(
     from headway.gateway.app import create_app
     from headway.gateway.certificate import have_certificate
     from headway.gateway.local_token import have_local_token
+    from headway.gateway.patience import PatientProtocol
     from headway.node.daemon import gateway_daemon
     from headway.prefect.auth import site_auth
     from headway.prefect.client import PrefectServer
@@ -60,7 +61,7 @@ def gateway(
         raise InvalidInput("host", host, allowed)
     # Other names are not answered: a page whose name leads here must not pass for ours.
     hosts = (*names, *(LOOPBACK if host in LOOPBACK else (reached_by_itself(host),)))
-    own = None
+    own, sites = None, (settings.address,) if settings.address else ()
     if host not in LOOPBACK and certificate is None:
         # Never without TLS: tokens would cross the network unprotected.
         own = have_certificate(settings, hosts, site.clock.now())
@@ -71,12 +72,13 @@ def gateway(
         gateway_daemon(settings).claim()
         announce(site, host=host, port=port, name=hosts[0], own=own, given=certificate)
     with PrefectServer(settings.api_url, auth=site_auth(settings)) as server:
-        app = create_app(site, server, allowed_hosts=hosts)
+        app = create_app(site, server, allowed_hosts=(*hosts, *sites))
         say(f"the gateway listens on {host}:{port}")
         uvicorn.run(
             app,
             host=host,
             port=port,
+            http=PatientProtocol,
             ws="none",
             server_header=False,
             proxy_headers=False,

@@ -24,6 +24,7 @@ from headway.cli import (
     progress,
     queue,
     replay,
+    run,
     run_control,
     runs,
     site,
@@ -88,7 +89,7 @@ def headway() -> None:
 
 
 for module in (
-    submit, runs, run_control, queue, site, doctor, node, database, estimate, progress, replay,
+    submit, run, runs, run_control, queue, site, doctor, node, database, estimate, progress, replay,
     gateway, login, top, usage, profile, user, outputs, why, completion, arrays,
 ):  # fmt: skip
     for command in module.COMMANDS:

@@ -12,6 +12,7 @@ from headway.cli.output import as_json, print_json, print_table, say
 if TYPE_CHECKING:
     from headway.policy.settings import PolicySettings
     from headway.replay.cluster import Shape
+    from headway.replay.said_starts import SaidStarts
     from headway.replay.simulate import PolicyName, Result
     from headway.replay.trace_jobs import Estimates, GpuSharing, TraceJob
 
@@ -66,6 +67,14 @@ _ALL = (
     metavar="KNOB=VALUE",
     help="A knob of headway's policy, such as promise_factor=2; may be given several times.",
 )
+@click.option(
+    "--starts",
+    type=click.FloatRange(0.0, 1.0),
+    default=0.0,
+    metavar="SHARE",
+    help="Say when this share of the waiting jobs will start, and how well that was said; each "
+    "costs about a second.",
+)
 @as_json
 def replay(
     *,
@@ -78,6 +87,7 @@ def replay(
     sharing: str | None,
     weights: tuple[str, ...],
     knobs: tuple[str, ...],
+    starts: float,
     machine: bool,
 ) -> None:
     """Replay the jobs of TRACE on a cluster of equal nodes and say how long they wait.
@@ -89,6 +99,7 @@ def replay(
     """
     from headway.replay.cluster import Shape
     from headway.replay.metrics import document
+    from headway.replay.said_starts import SaidStarts
     from headway.replay.simulate import PolicyName
     from headway.replay.trace_jobs import Estimates, GpuSharing, read_jobs
 
@@ -100,8 +111,9 @@ def replay(
         policy = PolicyName(name)
         told, shared = Estimates(estimates or default[0]), GpuSharing(sharing or default[1])
         rows = read_jobs(data, file_name, told, shared)
-        result = _simulate(rows, shape, policy, told, sharing=shared, settings=settings)
-        documents.append(document(result, policy, told, shared, settings))
+        said = SaidStarts(starts) if starts and policy is PolicyName.HEADWAY else None
+        result = _simulate(rows, shape, policy, told, sharing=shared, settings=settings, said=said)
+        documents.append(document(result, policy, told, shared, settings, said=said))
     if machine:
         print_json(documents)
     else:
@@ -170,6 +182,7 @@ def _simulate(
     *,
     sharing: "GpuSharing",
     settings: "PolicySettings",
+    said: "SaidStarts | None",
 ) -> "Result":
     """Replay with a progress bar, which is shown on a terminal only."""
     from rich.console import Console
@@ -191,6 +204,7 @@ def _simulate(
             sharing,
             estimates,
             settings=settings,
+            said=said,
             report=lambda ended: bar.update(task, completed=ended),
         )
 
@@ -220,8 +234,20 @@ def _print(documents: "Sequence[dict[str, Any]]") -> None:
         ],
     )
 
+    for each in documents:
+        if each["starts"] is not None:
+            _say_starts(each["starts"])
     for key, heading in (("by_gpus", "GPUs"), ("by_team", "team"), ("by_user", "user")):
         _print_groups(documents, key, heading)
+
+
+def _say_starts(score: "dict[str, Any]") -> None:
+    error = score["median_error_frac"]
+    off = "" if error is None else f"; median error {error:.0%} of the wait"
+    say(
+        f"\nstarts said at submission: {score['starts']}, {score['coverage_frac']:.1%} of them "
+        f"within their 80 % interval{off} ({score['waited']} that waited a minute or more)"
+    )
 
 
 def _kept(document: "dict[str, Any]") -> str:

@@ -9,7 +9,7 @@ import click
 
 from headway.cli.arrays import array_of, first_member, told_of
 from headway.cli.completion import NODE
-from headway.cli.inputs import A_FILE, open_client, read_job_file, with_places
+from headway.cli.inputs import A_FILE, name_of, open_client, read_job_file, with_places
 from headway.cli.output import as_json, print_json, print_table, promise_of, say, start_of
 
 if TYPE_CHECKING:
@@ -75,20 +75,54 @@ def submit(
                     client.rehearse(job, pool=pool, queue=queue), machine=machine
                 )
                 return
+            job = with_code(client, with_folder(job, job_file))
             if array is not None:
                 whole = job | {"array": array.document()}
                 made = client.submit_array(whole, key=key, pool=pool, queue=queue)
                 print_json(made) if machine else say(told_of(made))
                 return
             run = client.submit(job, key=key, pool=pool, queue=queue)
-        if machine and not watch:
-            print_json(run)
-            return
-        if not machine:
-            say(f"{run['name']}: {run['run_id']}")
-            say(f"watch it at {run['url']}")
-        if watch:
-            sys.exit(_watch(client, run["run_id"], machine=machine))
+        tell(client, run, watch=watch, machine=machine)
+
+
+def tell(client: "Client", run: dict[str, Any], *, watch: bool, machine: bool) -> None:
+    """Say what was handed in; with *watch* follow it to its end, and exit as it did."""
+    if machine and not watch:
+        print_json(run)
+        return
+    if not machine:
+        say(f"{run['name']}: {run['run_id']}")
+        say(f"watch it at {run['url']}")
+    if watch:
+        sys.exit(_watch(client, run["run_id"], machine=machine))
+
+
+def with_folder(job: dict[str, Any], job_file: BinaryIO) -> dict[str, Any]:
+    """*job* whose working directory, if it has one, is found from here: it lies by its file."""
+    from pathlib import Path
+
+    name = name_of(job_file)
+    if not job["workdir"] or name == "-":
+        return job
+    return job | {"workdir": str(Path(name).parent / job["workdir"])}
+
+
+def with_code(client: "Client", job: dict[str, Any]) -> dict[str, Any]:
+    """*job* once its folder was sent, with a bar of how far that is on a terminal."""
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn())
+    console = Console(stderr=True)
+    with Progress(
+        *columns, console=console, transient=True, disable=not console.is_terminal
+    ) as bar:
+        task = bar.add_task("sending code", total=None, visible=False)
+
+        def sent(done_bytes: int, of_bytes: int) -> None:
+            bar.update(task, completed=done_bytes, total=of_bytes, visible=True)
+
+        return client.with_code(job, sent=sent)
 
 
 def _watch(client: "Client", run_id: str, *, machine: bool) -> int:
@@ -100,8 +134,8 @@ def _watch(client: "Client", run_id: str, *, machine: bool) -> int:
     except KeyboardInterrupt:
         short = run_id[:8]
         click.echo(
-            f"the run goes on; `headway show {short}` looks again, "
-            f"`headway cancel {short}` ends it",
+            f"the run goes on; `headway logs -f {short}` follows it again, `headway show {short}` "
+            f"tells how it stands, `headway cancel {short}` ends it",
             err=True,
         )
         return _INTERRUPTED

@@ -11,14 +11,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime
 from http import HTTPStatus
+from pathlib import Path
 from typing import Any, Self
 
 import httpx
 
+from headway.client.code import send_code, with_code
 from headway.client.connection import Connection, Json, path_part
 from headway.client.run_log import RunLog
 from headway.client.run_outputs import Output, OutputPlace, opened_output, output_digest
 from headway.clock import Clock, SystemClock
+from headway.code.folder import Sent
 from headway.credentials import Address
 from headway.errors import GatewayRefused
 
@@ -100,13 +103,27 @@ class Client:
         """Hand in *job*, which has the fields of a job file.
 
         Args:
-            job: Its owner and team are those of the token.
+            job: Its owner and team are those of the token. The folder of its `workdir` is sent.
             key: Submitting twice with one key gives one run.
             pool: Work pool, where the site has several.
             queue: Work queue, or a node to run on.
         """
-        body = {"job": dict(job), "key": key, "pool": pool, "queue": queue}
+        body = {"job": self.with_code(job), "key": key, "pool": pool, "queue": queue}
         return self._placed(self._gateway.document("POST", "/runs", body))
+
+    def send_code(self, folder: Path, *, team: str = "", sent: Sent | None = None) -> str:
+        """Send what of *folder* travels and is not at the gateway yet; its id, for `code` of a job.
+
+        Args:
+            folder: With the files that git tracks or its ignore files let through.
+            team: Whose it is to be; the token's own if empty.
+            sent: Is told how many bytes have been sent, and of how many.
+        """
+        return send_code(self._gateway, folder, team=team, sent=sent)
+
+    def with_code(self, job: Mapping[str, Any], *, sent: Sent | None = None) -> Json:
+        """*job* with the folder of its `workdir` sent, where it names one; as for `send_code`."""
+        return with_code(self._gateway, job, sent=sent)
 
     def submit_array(
         self,
@@ -120,7 +137,7 @@ class Client:
 
         The arguments are those of `submit`.
         """
-        body = {"job": dict(job), "key": key, "pool": pool, "queue": queue}
+        body = {"job": self.with_code(job), "key": key, "pool": pool, "queue": queue}
         return self._gateway.document("POST", "/arrays", body)
 
     def rehearse(

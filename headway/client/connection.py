@@ -74,6 +74,17 @@ class Connection:
             raise GatewayUnreachable(self.url, "what answers there is no gateway")
         return found
 
+    def send(self, path: str, content: bytes, parameters: Mapping[str, Any]) -> Json:
+        """What the gateway answers, which is an object, to bytes that are no document."""
+        headers = {"Content-Type": "application/octet-stream"}
+        request = self._client.build_request(
+            "POST", path, content=content, params=parameters, headers=headers
+        )
+        found = _document(self._let_in(request), self.url)
+        if not isinstance(found, dict):
+            raise GatewayUnreachable(self.url, "what answers there is no gateway")
+        return found
+
     def answer(
         self,
         method: str,

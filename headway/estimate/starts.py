@@ -1,59 +1,72 @@
 """When waiting runs start: intervals that keep their word, and how well starts were said.
 
-The plan plays the queue forward as it is now. Who will join it and pass, nobody knows, and runs
-last longer or shorter than was predicted; how far off that is differs by site. So the wait that is
-planned is multiplied by what came of such waits lately: quantiles of the ratio by split conformal
-prediction, learnt apart by the size of the run and by the length of the queue.
+The queue is played forward many times (`replay.forward`). Runs last longer or shorter than what is
+drawn for them, and others join; how far off that is differs by site. So each end of the interval
+that is planned, and its middle, is multiplied by what came of such ends lately: by the quantile of
+the ratio that it stands for (conformalized quantile regression, Romano and others 2019).
+Runs that still wait count for as long as they have waited: else only short waits would teach.
 """
 
 import logging
 import math
 import statistics
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 from pydantic import TypeAdapter, ValidationError
 
+from headway.estimate.survival import Survival
 from headway.model.run import Span
-from headway.model.start_forecast import StartForecast
-from headway.units import MINUTE_S
+from headway.model.start_forecast import PlayedStarts, StartForecast
+from headway.units import DAY_S, HOUR_S, MINUTE_S
 
 log = logging.getLogger(__name__)
 
+FAR_S = 10 * 365 * DAY_S
+"""No start is said to be farther off: it would be no date."""
 LOOKED_AT = 5000
 """So many of the newest forecasts whose runs have started are looked at."""
-_FEWEST = 300
-_FEWEST_OF_ALL = 30
-"""Of a group, and of all together, to learn from; the tails of fewer are hardly known."""
-_ALL = "all"
-_SIZES = (0, 1, 8)
-_LOADS = (0, 4, 16, 64)
-"""Groups end at so many GPUs, and at so many runs ahead."""
 
 
 class Ratios(NamedTuple):
-    """What came by what was planned: quantiles of 10 %, 50 % and 90 %."""
+    """By how much each end of the interval, and its middle, is multiplied."""
 
     low: float
     middle: float
     high: float
 
 
+_PRIOR = Ratios(0.67, 1.1, 3.2)
+"""Before anything is learnt: of two streams of the Philly traces, see docs/estimates.md."""
+_PRIOR_HOURS = 200.0
+"""It counts as so many hours in which something was said."""
+_FRACS = Ratios(0.1, 0.5, 0.9)
+"""The quantiles that they stand for."""
+
+
 @dataclass(frozen=True, slots=True)
 class StartCalibration:
-    """What was learnt of the plan's waits on a site; nothing in the beginning."""
+    """What was learnt of the waits that were planned on a site."""
 
-    ratios: Mapping[str, Ratios] = field(default_factory=dict)
-    """By group: see `_groups`."""
+    ratios: Ratios = _PRIOR
 
-    def wait(self, planned: Span, *, gpus: int, ahead: int) -> Span:
-        """How long a run waits with its 80 % interval, where *planned* is what the plan says."""
-        for group in _groups(gpus, ahead):
-            if (found := self.ratios.get(group)) is not None:
-                softened_s = planned.median_s + MINUTE_S
-                return Span(*(max(softened_s * ratio - MINUTE_S, 0.0) for ratio in found))
-        return planned
+    def wait(self, planned: Span) -> Span:
+        """How long a run waits with its 80 % interval, where *planned* is what was played."""
+        ends = zip(planned, self.ratios, strict=True)
+        # The more is learnt of one end, the less it need agree with another.
+        return Span(*sorted(max((end + MINUTE_S) * r - MINUTE_S, 0.0) for end, r in ends))
+
+    def forecast(
+        self, run_id: str, at: datetime, planned: Span, *, gpus: int, ahead: int, first: bool
+    ) -> StartForecast:
+        """What is said *at* that moment of a run; *first* for the first that is said of it."""
+        low, median, high = (at + timedelta(seconds=min(s, FAR_S)) for s in self.wait(planned))
+        return StartForecast(
+            run_id, at, planned.median_s, planned.low_s, planned.high_s, low, median, high,
+            gpus, ahead, first,
+        )  # fmt: skip
 
 
 class StartScore(NamedTuple):
@@ -80,26 +93,47 @@ def calibration_of(document: object) -> StartCalibration:
 
 def calibration_document(learnt: StartCalibration) -> dict[str, Any]:
     """*learnt* as the ledger keeps it."""
-    return {"ratios": {group: list(each) for group, each in learnt.ratios.items()}}
+    return {"ratios": list(learnt.ratios)}
 
 
-def learn(forecasts: Iterable[StartForecast]) -> StartCalibration:
-    """What *forecasts* teach; those whose runs have not started yet teach nothing."""
-    logs: dict[str, list[float]] = {}
-    for said in forecasts:
-        if said.waited_s is None:
-            continue
+def played_of(document: object) -> PlayedStarts:
+    """What was kept of a `PlayedStarts`; one that cannot be read is as none."""
+    try:
+        return _PLAYED.validate_python(document or {})
+    except ValidationError:
+        log.warning("starts that were played cannot be read and are left aside: %r", document)
+        return PlayedStarts()
+
+
+def played_document(played: PlayedStarts) -> dict[str, Any]:
+    """*played* as the ledger keeps it."""
+    waits = {run_id: list(each) for run_id, each in played.waits.items()}
+    return {"at": played.at.isoformat(), "waits": waits}
+
+
+def learn(forecasts: Sequence[StartForecast], now: datetime) -> StartCalibration:
+    """What *forecasts* teach by *now*, of runs that have started and of those that wait still.
+
+    Runs that wait at the same time wait for the same: all that was said in one hour counts once.
+    """
+    hours = {said.said_at.timestamp() // HOUR_S for said in forecasts if said.started_at}
+    if not hours:
+        return StartCalibration()
+    part = len(hours) / (len(hours) + _PRIOR_HOURS)
+
+    def ratio(end: Callable[[StartForecast], float], frac: float, prior: float) -> float:
         # A minute more on both sides: a wait of next to nothing has no ratio.
-        log = math.log((said.waited_s + MINUTE_S) / (max(said.planned_s, 0.0) + MINUTE_S))
-        for group in _groups(said.gpus, said.ahead):
-            logs.setdefault(group, []).append(log)
-    return StartCalibration(
-        {
-            group: _conformal(found)
-            for group, found in logs.items()
-            if len(found) >= (_FEWEST_OF_ALL if group == _ALL else _FEWEST)
-        }
-    )
+        logs = [
+            math.log((said.waited_s_by(now) + MINUTE_S) / (end(said) + MINUTE_S))
+            for said in forecasts
+        ]
+        over = [said.started_at is not None for said in forecasts]
+        found = Survival.of(zip(logs, over, strict=True)).quantile(frac)
+        seen = max(logs) if found is None else found
+        return math.exp(part * seen + (1.0 - part) * math.log(prior))
+
+    ends = (lambda s: s.planned_low_s, lambda s: s.planned_s, lambda s: s.planned_high_s)
+    return StartCalibration(Ratios(*map(ratio, ends, _FRACS, _PRIOR)))
 
 
 def score(forecasts: Iterable[StartForecast]) -> StartScore | None:
@@ -130,24 +164,5 @@ def scores_document(forecasts: Sequence[StartForecast]) -> list[dict[str, Any]]:
     ]
 
 
-def _groups(gpus: int, ahead: int) -> Iterator[str]:
-    """The groups that a forecast belongs to, the nearest first."""
-    size = sum(gpus > each for each in _SIZES)
-    load = sum(ahead > each for each in _LOADS)
-    yield f"size {size}, load {load}"
-    yield f"load {load}"
-    yield _ALL
-
-
-def _conformal(logs: Sequence[float]) -> Ratios:
-    """Ratios between which the next one lies with 80 %, where all are drawn alike."""
-    ordered = sorted(logs)
-    last = len(ordered) - 1
-    low = max(math.floor((last + 2) * 0.1) - 1, 0)
-    high = min(math.ceil((last + 2) * 0.9) - 1, last)
-    return Ratios(
-        *(math.exp(each) for each in (ordered[low], statistics.median(ordered), ordered[high]))
-    )
-
-
+_PLAYED = TypeAdapter(PlayedStarts)
 _KEPT = TypeAdapter(StartCalibration)

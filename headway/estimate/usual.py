@@ -5,7 +5,7 @@ else those of its owner, image and size, at last all. Cheap to import.
 """
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -39,6 +39,7 @@ class Lasted:
 
     kind: Kind
     runtime_s: float
+    submitted_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,10 +75,8 @@ class Usual:
         for one in seen:
             if not 0.0 < one.runtime_s < math.inf:
                 continue
-            for group in _GROUPS:
-                key = _key(group, one.kind)
-                if key is not None:
-                    self._logs.setdefault(key, []).append(math.log(one.runtime_s))
+            for key in keys_of(one.kind):
+                self._logs.setdefault(key, []).append(math.log(one.runtime_s))
 
     def of(self, kind: Kind) -> tuple[Span, str] | None:
         """How long such a run lasts and what that rests on; None when nothing is known."""
@@ -93,6 +92,12 @@ class Usual:
                 words = f"{len(logs)} run{'' if len(logs) == 1 else 's'} {group.words} lasted"
                 return _span(logs, group.sd), words
         return None
+
+
+def keys_of(kind: Kind) -> Iterator[tuple[object, ...]]:
+    """The groups that runs of *kind* belong to, the nearest first."""
+    keys = (_key(group, kind) for group in _GROUPS)
+    return (key for key in keys if key is not None)
 
 
 def kind_of(job: Mapping[str, Any], owner: str) -> Kind:

@@ -16,6 +16,7 @@ from headway.gateway.door import Allowed
 from headway.gateway.prefect_calls import team_tag
 from headway.gateway.run_lookup import check_own, find_run, find_to_cancel, seen_team
 from headway.gateway.submit import (
+    claim_code,
     job_of,
     refuse_impossible,
     refuse_missing,
@@ -96,10 +97,12 @@ def hand_in(
         InvalidInput: Something is wrong with the job, or it is to be somebody else's.
     """
     read, goes_to = checked(site, server, caller, wanted)
+    claim_code(site, read)
     job, pool = read.job, str(goes_to["work_pool_name"])
     # Prefect's keys are the site's: with another's key one would be given the other's run.
     key = f"{caller.team}/{caller.user}/{wanted.key}" if wanted.key else None
     told = {"owner": job.owner, "team": job.team, "image": job.image}
+    told |= {"code": job.code} if job.code else {}
     note_act(site, caller, "run.submit", job.name, told | ({"key": key} if key else {}))
     run = server.submit(
         {"job": job.document()},

@@ -8,9 +8,7 @@ from headway.gateway.certificate import Certificate
 from headway.gateway.submit import os_user
 from headway.ledger import Ledger
 from headway.pinning import EVERYWHERE, LOOPBACK, reached_by_itself
-from headway.site import Site
-
-_SETTING = "gateway"
+from headway.site import GATEWAY, Site
 
 
 def announce(
@@ -30,13 +28,16 @@ def announce(
     scheme = "https" if own is not None or given is not None else "http"
     here = name if given is not None else reached_by_itself(host)
     note_gateway(site.settings, GatewayPlace(f"{scheme}://{here}:{port}", pem))
-    elsewhere = name if given is not None or host == EVERYWHERE else host
+    elsewhere = name
+    if own is not None:
+        address = site.settings.address
+        elsewhere = host if host != EVERYWHERE else address if address in own.names else name
     reachable = GatewayPlace(f"{scheme}://{elsewhere}:{port}", pem)
     told = {} if host in LOOPBACK else asdict(reachable)
-    site.ledger.settings.put(_SETTING, told, actor=os_user())
+    site.ledger.settings.put(GATEWAY, told, actor=os_user())
 
 
 def announced(ledger: Ledger) -> GatewayPlace | None:
     """Where other machines reach the site's gateway; None while it stays on its own machine."""
-    told = ledger.settings.get(_SETTING)
+    told = ledger.settings.get(GATEWAY)
     return GatewayPlace(**told) if told else None

@@ -11,6 +11,7 @@ from headway.gateway.actions import actions
 from headway.gateway.api import reads
 from headway.gateway.arrays import arrays_of
 from headway.gateway.bodies import StrictBodies
+from headway.gateway.code import CODE_PATHS, code_of
 from headway.gateway.door import Door
 from headway.gateway.pages import LOGIN, pages
 from headway.gateway.proxy import prefects_api
@@ -45,7 +46,7 @@ def create_app(
         openapi_url=f"{PREFIX}/openapi.json",
     )
     # What is added last is asked first.
-    app.add_middleware(StrictBodies, forms=frozenset({LOGIN}))
+    app.add_middleware(StrictBodies, forms=frozenset({LOGIN}), raw=CODE_PATHS)
     app.add_middleware(
         Door,
         ledger=lambda: site.ledger,
@@ -61,6 +62,7 @@ def create_app(
     app.include_router(run_files(site), prefix=PREFIX)
     app.include_router(usages(site), prefix=PREFIX)
     app.include_router(actions(site, server), prefix=PREFIX)
+    app.include_router(code_of(site), prefix=PREFIX)
     app.include_router(arrays_of(site, server), prefix=PREFIX)
     app.include_router(prefects_api(site, server))
 

@@ -10,7 +10,7 @@ from headway.gateway.actions import SubmitRequest, Submitter, checked, note_act,
 from headway.gateway.cancel import cancel_in_ledger
 from headway.gateway.run_lookup import seen_team
 from headway.gateway.runs import Limit, Mine, Name, Since, Watcher
-from headway.gateway.submit import job_of
+from headway.gateway.submit import claim_code, job_of
 from headway.ledger.records import ArrayRecord
 from headway.model.access import Caller, Scope
 from headway.model.array import member_job, take_array
@@ -105,6 +105,7 @@ def hand_in_array(
     job = job_of(site, alone.job, caller).job.document()
     job_from_document(member_job(job, array.parameters(1)))  # with its values filled in
     read, goes_to = checked(site, server, caller, alone)
+    claim_code(site, read)
     key = f"{caller.team}/{caller.user}/{wanted.key}" if wanted.key else None
     told = {"owner": read.job.owner, "team": read.job.team, "members": str(array.size)}
     note_act(site, caller, "array.submit", read.job.name, told)

@@ -16,14 +16,23 @@ _WITH_BODY = frozenset({"POST", "PUT", "PATCH"})
 class StrictBodies:
     """Refuses bodies that are too large or no strict JSON, before anybody else reads them."""
 
-    def __init__(self, app: ASGIApp, *, forms: Collection[str] = ()) -> None:
-        """In front of *app*; to the paths *forms* a browser sends what is no JSON."""
+    def __init__(
+        self, app: ASGIApp, *, forms: Collection[str] = (), raw: Collection[str] = ()
+    ) -> None:
+        """In front of *app*.
+
+        Args:
+            app: What is asked then.
+            forms: Paths to which a browser sends what is no JSON.
+            raw: Paths whose routes read bytes themselves, and bound them.
+        """
         self._app = app
         self._forms = frozenset(forms)
+        self._raw = frozenset(raw)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a bad body; pass on everything else."""
-        if scope["type"] != "http":
+        if scope["type"] != "http" or scope["path"] in self._raw:
             await self._app(scope, receive, send)
             return
         body = await _read(receive)

@@ -92,8 +92,9 @@ def make_certificate(settings: Settings, names: Sequence[str], now: datetime) ->
     if not names:
         allowed = "give --name with each name or address by which the gateway is asked"
         raise InvalidInput("name", "nothing", allowed)
-    # By the last one the commands of this machine itself come in.
-    known = dict.fromkeys([*names, reached_by_itself(settings.gateway_host)])
+    # By these the other machines of the site come in, and the commands of this one.
+    own = [settings.address, reached_by_itself(settings.gateway_host)]
+    known = dict.fromkeys([*names, *filter(None, own)])
     general = [_general(each) for each in known]
     key = ec.generate_private_key(ec.SECP256R1())
     public = key.public_key()

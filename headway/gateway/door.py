@@ -7,7 +7,7 @@ from http.cookies import CookieError, SimpleCookie
 
 import anyio
 from fastapi import Request, Response
-from fastapi.responses import RedirectResponse
+from fastapi.responses import JSONResponse, RedirectResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from headway.clock import Clock
@@ -28,6 +28,12 @@ PER_TOKEN_FILES = Rate(per_s=200.0, burst=1000)
 PER_ADDRESS = Rate(per_s=1.0, burst=20)
 """Of requests that are not let in."""
 _MOST_BUCKETS = 10_000
+_TWO_LENGTHS = JSONResponse(
+    {"detail": "a body has one length: send Content-Length or Transfer-Encoding, not both"},
+    status_code=400,
+    headers={"Connection": "close"},
+)
+"""A proxy in front might go by the other one, and take the rest for somebody else's request."""
 _ONE_FILE = re.compile(r"/v1/runs/[^/]+/outputs/")
 
 
@@ -85,6 +91,10 @@ class Door:
             return
         if scope["type"] != "http":  # a WebSocket: nothing here needs one
             await send({"type": "websocket.close", "code": 1008})
+            return
+        headers = _headers(scope)
+        if "content-length" in headers and "transfer-encoding" in headers:
+            await _TWO_LENGTHS(scope, receive, send)
             return
         try:
             await self._admit(scope)

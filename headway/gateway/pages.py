@@ -13,6 +13,7 @@ from headway.errors import NotAllowed, SiteUnreachable, TokenRefused
 from headway.gateway.door import COOKIE, PER_ADDRESS, Buckets
 from headway.gateway.site_page import SITE_PAGE
 from headway.model.access import looks_like_token, token_digest
+from headway.pinning import LOOPBACK
 from headway.site import Site
 
 LOGIN = "/v1/login"
@@ -57,9 +58,10 @@ def pages(site: Site, prefect_url: str) -> APIRouter:
         except TokenRefused:
             return _page("That token is unknown, has expired or was revoked.", 401)
         answer = RedirectResponse(SITE_PAGE, status_code=303)
+        url = request.url  # a proxy in front of it speaks TLS, which this scheme does not tell
         answer.set_cookie(
             COOKIE, token, max_age=int(lasts_s), httponly=True, samesite="strict",
-            secure=request.url.hostname not in {"127.0.0.1", "localhost"},  # others speak TLS
+            secure=url.scheme == "https" or url.hostname not in LOOPBACK,
         )  # fmt: skip
         return answer
 

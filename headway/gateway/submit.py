@@ -65,6 +65,8 @@ def job_of(site: Site, document: Mapping[str, Any], caller: Caller) -> JobText:
         InvalidInput: Something is wrong with it, or it is to be somebody else's.
     """
     own = stamped(document, caller)
+    if own.get("notify") is None:
+        own |= _notified(site, own["team"], own["owner"])
     read = allowed_here(site, JobText(job_for(site, own), Document(own)))
     return replace(read, job=following(site, read.job))
 
@@ -118,6 +120,12 @@ def stamped(job: Mapping[str, Any], caller: Caller) -> dict[str, Any]:
     return {**job, **own}
 
 
+def _notified(site: Site, team: str, owner: str) -> dict[str, Any]:
+    """By which blocks *owner* is told where the job does not say it."""
+    settings = site.policy_settings.team(team)
+    return {"notify": list(user.notify)} if (user := settings.user(owner)).notify else {}
+
+
 def allowed_here(site: Site, read: JobText) -> JobText:
     """*read*, if the site's policy allows its image and its secrets.
 
@@ -130,6 +138,11 @@ def allowed_here(site: Site, read: JobText) -> JobText:
     secret = policy.refused_secret(read.job.secrets, team)
     if secret is not None:
         raise _wrong(read, secret.field, secret.value, secret.allowed)
+    known = site.policy_settings.team(team).notify
+    for at, block in enumerate(read.job.notify or ()):
+        if block not in known:
+            allowed = f"team {team} may name {', '.join(known) or 'none'}: operators list them"
+            raise _wrong(read, f"notify.{at}", block, allowed)
     port = refused_port(read.job.ports, team, policy.port_ranges)
     if port is not None:
         raise _wrong(read, "ports", *port)
@@ -194,6 +207,22 @@ def refuse_missing(
     if why := site.runtime.why_no_image(job.image):
         allowed = f"it is not on node {node}, and its registry has none ({why}); give one that is"
         raise _wrong(read, "image", job.image, allowed)
+
+
+def claim_code(site: Site, read: JobText) -> None:
+    """Have the code that the job brings along stay until its run has ended.
+
+    Raises:
+        InvalidInput: The job's team has not sent it, or its folder was not sent at all.
+    """
+    job = read.job
+    if job.code is None:
+        if job.workdir:
+            allowed = "only `headway submit` and `headway run` send a folder: hand the job in so"
+            raise _wrong(read, "workdir", job.workdir, allowed)
+    elif not site.ledger.code.use(job.team, job.code):
+        allowed = f"team {job.team} has sent no such folder, or not lately: send it again"
+        raise _wrong(read, "code", job.code, allowed)
 
 
 def _runs_here(site: Site, pool: str, queue: str) -> bool:

@@ -8,12 +8,14 @@ from headway.ledger.access_tokens import AccessTokens
 from headway.ledger.arrays import Arrays
 from headway.ledger.attempts import Attempts
 from headway.ledger.audit_log import AuditLog
+from headway.ledger.code import Code
 from headway.ledger.columns import now
 from headway.ledger.database import Database, is_absent, open_engine, shown
 from headway.ledger.flow_starts import FlowStarts
 from headway.ledger.inspection import Inspection
 from headway.ledger.leases import Leases
 from headway.ledger.nodes import Nodes, SiteSettings
+from headway.ledger.notices import Notices
 from headway.ledger.pools import Pools
 from headway.ledger.progress_snapshots import ProgressSnapshots
 from headway.ledger.renewals import Renewals
@@ -55,11 +57,13 @@ class Ledger:
         self.progress_snapshots = ProgressSnapshots(database)
         self.telemetry = Telemetry(database)
         self.warnings = Warnings(database)
+        self.notices = Notices(database)
         self.access_tokens = AccessTokens(database)
         self.audit_log = AuditLog(database)
         self.team_uids = TeamUids(database)
         self.stored = Stored(database)
         self.holdings = Holdings(database)
+        self.code = Code(database)
 
     @classmethod
     def open(cls, url: str) -> Self:

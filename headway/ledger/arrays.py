@@ -18,6 +18,7 @@ from headway.ledger.codec import record
 from headway.ledger.columns import now
 from headway.ledger.database import Repository
 from headway.ledger.following import after_columns
+from headway.ledger.notices import note_array
 from headway.ledger.records import ArrayRecord, RunRecord
 from headway.ledger.run_rows import move, run_record
 from headway.ledger.tables import RunRow
@@ -76,7 +77,8 @@ class Arrays(Repository):
             dialect = session.connection().dialect.name
             insert = postgresql.insert if dialect == "postgresql" else sqlite.insert
             values = insert(ArrayRow).values(row.model_dump()).on_conflict_do_nothing()
-            session.connection().execute(values)
+            if session.connection().execute(values).rowcount:
+                note_array(session, row.array_id, job)
             same = ArrayRow.key == key if key else ArrayRow.array_id == row.array_id
             return record(ArrayRecord, session.exec(select(ArrayRow).where(same)).one())
 

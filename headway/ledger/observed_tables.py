@@ -1,13 +1,17 @@
 """The ledger's tables of what was observed: progress, warnings, traces, telemetry."""
 
 from datetime import datetime
+from typing import Any
 
-from sqlalchemy import BigInteger, CheckConstraint, Column, Index
+from sqlalchemy import BigInteger, CheckConstraint, Column, Index, text
 from sqlmodel import Field, SQLModel
 
 from headway.ledger.columns import ID, EnumWord, UtcDateTime, at_least, one_of, plain, value
+from headway.model.notice import NoticeKind
 from headway.model.run_warning import Silent
 from headway.model.trace import Trace
+
+_NOTICE_KIND: Any = EnumWord(NoticeKind, 16)
 
 
 class WarningRow(SQLModel, table=True):
@@ -40,6 +44,8 @@ class StartForecastRow(SQLModel, table=True):
     run_id: str = Field(primary_key=True, max_length=36)
     said_at: datetime = Field(sa_type=UtcDateTime, primary_key=True)
     planned_s: float
+    planned_low_s: float = 0.0
+    planned_high_s: float = 0.0
     earliest_at: datetime = Field(sa_type=UtcDateTime)
     expected_at: datetime = Field(sa_type=UtcDateTime)
     latest_at: datetime = Field(sa_type=UtcDateTime)
@@ -125,3 +131,28 @@ class TelemetryRow(SQLModel, table=True):
     nvlink_rx_bytes_per_s: float | None = None
     nvlink_tx_bytes_per_s: float | None = None
     run_bytes: dict[str, int] = plain(has_empty=True, nullable=False)
+
+
+class NoticeRow(SQLModel, table=True):
+    """What a person is to be told of a run or an array, and by which block."""
+
+    __tablename__ = "notice"
+    __table_args__ = (
+        one_of("kind", NoticeKind),
+        CheckConstraint("(run_id IS NULL) <> (array_id IS NULL)", name="notice_of_one"),
+        Index("notice_by_run", "run_id"),
+        Index(
+            "notice_untaken",
+            "notice_id",
+            sqlite_where=text("taken_at IS NULL"),
+            postgresql_where=text("taken_at IS NULL"),
+        ),
+    )
+    notice_id: int | None = Field(default=None, sa_type=ID, primary_key=True)
+    run_id: str | None = Field(default=None, foreign_key="run.run_id", max_length=36)
+    array_id: str | None = Field(default=None, foreign_key="job_array.array_id", max_length=36)
+    kind: NoticeKind = Field(sa_type=_NOTICE_KIND)
+    block: str
+    made_at: datetime = Field(sa_type=UtcDateTime)
+    taken_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
+    error: str = ""

@@ -137,7 +137,7 @@ class RunReads(Repository):
         """What the runs lasted that ended well, the newest *limit* of them."""
         with self._database.reading() as session:
             query = (
-                select(RunRow.job, RunRow.owner, col(RunRow.measurement))
+                select(RunRow.job, RunRow.owner, col(RunRow.measurement), col(RunRow.submitted_at))
                 .where(
                     col(RunRow.ended_at).is_not(None),
                     RunRow.exit_kind == ExitKind.OK,
@@ -147,8 +147,8 @@ class RunReads(Repository):
                 .limit(limit)
             )
             return [
-                Lasted(kind_of(job, owner), measured.runtime_s)
-                for job, owner, measured in session.exec(query)
+                Lasted(kind_of(job, owner), measured.runtime_s, submitted_at.timestamp())
+                for job, owner, measured, submitted_at in session.exec(query)
                 if measured and measured.runtime_s
             ]
 

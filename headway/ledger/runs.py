@@ -14,6 +14,7 @@ from headway.ledger.attempts import exit_of, note_end, note_start
 from headway.ledger.columns import now
 from headway.ledger.fences import ended_before, fenced, leased, requeued_before
 from headway.ledger.following import after_columns
+from headway.ledger.notices import note_ended, note_started
 from headway.ledger.records import RunRecord
 from headway.ledger.run_reads import RunReads
 from headway.ledger.run_rows import move, run_record, run_row
@@ -132,6 +133,7 @@ class Runs(RunReads):
                 renewed = run.started_at + timedelta(seconds=ttl_s)
                 lease.expires_at = max(lease.expires_at, renewed)
                 note_start(session, run)
+                note_started(session, run)
             run.container, run.runtime = container, runtime
 
     def requeue(
@@ -209,6 +211,7 @@ class Runs(RunReads):
             run.end(exit_)
             run.measurement, run.suspended_at = measurement, None
             run.reason, run.resource, run.expected_start_at = "", None, None
+            note_ended(session, run)
             return exit_
 
     def retry(self, run_id: str, attempt: int) -> bool:

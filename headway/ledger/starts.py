@@ -12,9 +12,11 @@ from headway.ledger.columns import now
 from headway.ledger.database import Repository
 from headway.ledger.observed_tables import StartForecastRow
 from headway.ledger.tables import RunRow, SettingRow
+from headway.model.run import RunState
 from headway.model.start_forecast import StartForecast
 
 _CALIBRATION = "start_calibration"
+_PLAYED = "played_starts:{}"
 
 
 class Starts(Repository):
@@ -40,11 +42,14 @@ class Starts(Repository):
             )
 
     def newest(self, limit: int) -> list[StartForecast]:
-        """The newest *limit* forecasts whose runs have started, newest first."""
+        """The newest *limit* forecasts whose runs have started or wait still, newest first."""
+        waits = select(RunRow.run_id).where(
+            RunRow.run_id == StartForecastRow.run_id, RunRow.state == RunState.WAITING
+        )
         with self._database.reading() as session:
             query = (
                 select(StartForecastRow)
-                .where(col(StartForecastRow.started_at).is_not(None))
+                .where(col(StartForecastRow.started_at).is_not(None) | waits.exists())
                 .order_by(col(StartForecastRow.said_at).desc(), "run_id")
                 .limit(limit)
             )
@@ -65,6 +70,18 @@ class Starts(Repository):
             for row in session.exec(query) if run_ids else ():
                 found.setdefault(row.run_id, []).append(record(StartForecast, row))
         return found
+
+    def keep_played(self, pool: str, document: dict[str, Any]) -> None:
+        """Keep how long the runs of a pool wait as its queue was played, for all nodes to say."""
+        name = _PLAYED.format(pool)
+        with self._database.transaction() as session:
+            session.merge(SettingRow(name=name, document=document, updated_at=now(session)))
+
+    def played(self, pool: str) -> dict[str, Any] | None:
+        """What was last kept so of a pool; None before the first time."""
+        with self._database.reading() as session:
+            row = session.get(SettingRow, _PLAYED.format(pool))
+            return None if row is None else row.document
 
     def keep_calibration(self, document: dict[str, Any]) -> None:
         """Keep what was learnt, for all nodes to say starts by."""

@@ -1,10 +1,11 @@
 """Telemetry points: a second each for an hour, a minute each for a week, then gone."""
 
-from collections.abc import Sequence
+import json
+from collections.abc import Collection, Sequence
 from dataclasses import asdict
-from datetime import timedelta
+from datetime import datetime, timedelta
 
-from sqlalchemy import delete, insert
+from sqlalchemy import Text, cast, delete, func, insert
 from sqlmodel import col, select
 
 from headway.ledger.codec import record
@@ -74,4 +75,24 @@ class Telemetry(Repository):
             found: dict[str, list[TelemetryPoint]] = {}
             for row in session.exec(query):
                 found.setdefault(row.node, []).append(record(TelemetryPoint, row))
+            return found
+
+    def busy_alone_frac(
+        self, node: str, run_id: str, gpus: Collection[str], since: datetime
+    ) -> float | None:
+        """How busy a run's *gpus* were, as a mean over the minutes in which they were its alone.
+
+        None where no minute since then is known.
+        """
+        runs = cast(TelemetryRow.run_bytes, Text)
+        query = select(func.avg(TelemetryRow.busy_frac)).where(
+            TelemetryRow.node == node,
+            TelemetryRow.period_s == 60,
+            TelemetryRow.at > since,
+            col(TelemetryRow.gpu).in_(gpus),
+            runs.startswith(json.dumps({run_id: 0})[:-2], autoescape=True),
+            ~runs.contains(","),  # no other run's process was on it
+        )
+        with self._database.reading() as session:
+            found: float | None = session.scalar(query)
             return found

@@ -25,7 +25,16 @@ from headway.model.job_fields import (
     yes_no,
 )
 from headway.model.job_problem import explain
-from headway.model.job_rules import COMMAND, ENVIRONMENT, IMAGE, OUTPUT, PROGRESS, SECRETS
+from headway.model.job_rules import (
+    COMMAND,
+    ENVIRONMENT,
+    IMAGE,
+    NOTIFIER,
+    OUTPUT,
+    PROGRESS,
+    SECRETS,
+    WORKDIR,
+)
 from headway.model.job_types import (
     MAX_MEMORY_BYTES,
     MAX_RUNTIME_S,
@@ -226,6 +235,17 @@ class TrainingJob(_Part):
     command: Annotated[list[str], COMMAND] = Field(
         title="Command", description='A list, one argument an item: ["python", "train.py"].'
     )
+    workdir: Annotated[str, WORKDIR] = Field(
+        "",
+        title="Working directory",
+        description="Folder beside the job file that `headway submit` sends along; the command "
+        "starts in a copy of it.",
+    )
+    code: Checksum | None = Field(
+        None,
+        title="Code",
+        description="What a folder that was sent is known by; `headway submit` fills it in.",
+    )
     dataset: Dataset | None = Field(None, title="Data set")
     after: After | None = Field(
         None, title="After", description="Starts when that run has ended so; until then it waits."
@@ -267,6 +287,15 @@ class TrainingJob(_Part):
         ["**"],
         title="Outputs",
         description="Patterns of the files below $HEADWAY_OUTPUTS that are kept.",
+    )
+    notify: (
+        Annotated[list[str], each(NOTIFIER, example='["slack-webhook/vision"]', low=0, high=8)]
+        | None
+    ) = Field(
+        None,
+        title="Notify",
+        description="Prefect notification blocks, TYPE/NAME, by which you are told of the end, "
+        "and of a start after a long wait. Left out: yours, if an operator has named one.",
     )
     profile: Annotated[bool, yes_no()] = Field(
         False,

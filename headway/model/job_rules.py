@@ -177,6 +177,14 @@ def read_output_pattern(value: object) -> str:
 OUTPUT = FieldKind(read_output_pattern, {"type": "string", "minLength": 1, "maxLength": 200})
 
 
+def read_workdir(value: object) -> str:
+    """A folder on the machine of whoever hands the job in; empty for none."""
+    return checked_text(value, limit=1024)
+
+
+WORKDIR = FieldKind(read_workdir, {"type": "string", "maxLength": 1024})
+
+
 def read_progress(value: object) -> str:
     """A pattern for progress lines that RE2 can compile."""
     text = checked_text(value, limit=MAX_PATTERN)
@@ -188,3 +196,8 @@ def read_progress(value: object) -> str:
 
 
 PROGRESS = FieldKind(read_progress, {"type": "string", "maxLength": MAX_PATTERN})
+NOTIFIER = pattern(
+    r"[a-z0-9-]{1,100}/[a-z0-9-]{1,100}",
+    "give type and name of a notification block, such as slack-webhook/vision",
+    limit=201,
+)

@@ -2,6 +2,7 @@
 
 import hashlib
 import hmac
+import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -15,6 +16,7 @@ MOST_FILES = 100_000
 MOST_BYTES = 10**18
 """No file is larger."""
 EXPIRES = "Headway-Expires"
+NONCE = "Headway-Nonce"
 SIGNATURE = "Headway-Signature"
 FROM = "Headway-From"
 """Header of a piece of a log: the offset of its first byte."""
@@ -115,7 +117,7 @@ def name_from(href: str) -> bytes | None:
     return None if wrong or any(part in (b"", b".", b"..") for part in parts) else name
 
 
-def signature(key: str, node: str, method: str, target: str, expires_s: int) -> str:
+def signature(key: str, node: str, method: str, target: str, *, expires_s: int, nonce: str) -> str:
     """What shows a node that a request is the site's own.
 
     Args:
@@ -124,17 +126,20 @@ def signature(key: str, node: str, method: str, target: str, expires_s: int) -> 
         method: Such as ``GET``.
         target: Path and query, as they are sent.
         expires_s: Until when it holds, in seconds since the epoch.
+        nonce: Of this request alone: the node answers it once.
     """
-    text = "\n".join(("headway-1", node, method, target, str(expires_s)))
+    text = "\n".join(("headway-2", node, method, target, str(expires_s), nonce))
     return hmac.new(key.encode(), text.encode(), hashlib.sha256).hexdigest()
 
 
 def signed(key: str, node: str, method: str, target: str, now_s: float) -> dict[str, str]:
     """Headers of a request that is sent at *now_s*; the rest as for `signature`."""
     expires_s = int(now_s) + REQUEST_LASTS_S
+    nonce = secrets.token_hex(16)
     return {
         EXPIRES: str(expires_s),
-        SIGNATURE: signature(key, node, method, target, expires_s),
+        NONCE: nonce,
+        SIGNATURE: signature(key, node, method, target, expires_s=expires_s, nonce=nonce),
     }
 
 
@@ -155,7 +160,8 @@ def why_refused(
     shown = headers.get(SIGNATURE.lower(), "")
     if not key or not (expires.isascii() and expires.isdigit() and len(expires) <= 12):
         return "it is not signed"
-    right = signature(key, node, method, target, int(expires))
+    nonce = headers.get(NONCE.lower(), "")
+    right = signature(key, node, method, target, expires_s=int(expires), nonce=nonce)
     if not hmac.compare_digest(right.encode(), shown.encode()):
         return "its signature is wrong"
     if not now_s - REQUEST_LASTS_S <= int(expires) <= now_s + 2 * REQUEST_LASTS_S:

@@ -1,7 +1,10 @@
 """What was said of when a waiting run starts, and when it did."""
 
-from dataclasses import dataclass
-from datetime import datetime
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+from headway.model.run import Span
 
 
 @dataclass(frozen=True, slots=True)
@@ -11,7 +14,10 @@ class StartForecast:
     run_id: str
     said_at: datetime
     planned_s: float
-    """How long it would still wait by the plan alone, before what was learnt of such plans."""
+    """How long it would still wait as the queue was played, before what was learnt of that."""
+    planned_low_s: float
+    """Ends of its 80 % interval, the same."""
+    planned_high_s: float
     earliest_at: datetime
     """Ends of the 80 % interval."""
     expected_at: datetime
@@ -28,6 +34,27 @@ class StartForecast:
     @property
     def waited_s(self) -> float | None:
         """How long it still waited from then on; None while it waits."""
-        if self.started_at is None:
+        return None if self.started_at is None else self.waited_s_by(self.started_at)
+
+    def waited_s_by(self, now: datetime) -> float:
+        """How long it has waited from then on, *now*, or when it started."""
+        return max(((self.started_at or now) - self.said_at).total_seconds(), 0.0)
+
+
+_NEVER = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class PlayedStarts:
+    """How long the runs of a pool wait, as its queue was played forward at one moment."""
+
+    at: datetime = _NEVER
+    waits: Mapping[str, Span] = field(default_factory=dict)
+    """From then on, by run."""
+
+    def wait(self, run_id: str, now: datetime) -> Span | None:
+        """How long the run waits from *now* on; None of one that joined since."""
+        if (found := self.waits.get(run_id)) is None:
             return None
-        return max((self.started_at - self.said_at).total_seconds(), 0.0)
+        since_s = (now - self.at).total_seconds()
+        return Span(*(max(each - since_s, 0.0) for each in found))

@@ -24,4 +24,4 @@ class Holding:
     program: tuple[datetime, datetime | None] | None = None
     """From the start to the end of its program; None where it did not start."""
     measured: Measurement | None = None
-    """None while the attempt goes on, and where nothing could be measured."""
+    """None where nothing could be measured; of an attempt that goes on there is little."""

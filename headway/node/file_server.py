@@ -9,6 +9,7 @@ is in the ledger too: nothing else on the network is answered.
 import logging
 import socket
 import threading
+from pathlib import Path
 
 import uvicorn
 from starlette.datastructures import Headers, QueryParams
@@ -16,10 +17,12 @@ from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from headway.clock import Clock
+from headway.durable import replace_file
 from headway.errors import InvalidInput
-from headway.model.run_file import why_refused
+from headway.model.run_file import EXPIRES, NONCE, why_refused
 from headway.node.certificate import own_certificate
 from headway.node.file_answers import FileAnswers, FileRequest
+from headway.node.once import Once
 from headway.run.rendezvous import own_address
 from headway.site import Site
 
@@ -32,6 +35,7 @@ _LOOPBACK = "127.0.0.1"
 
 def files_app(answers: FileAnswers, *, node: str, key: str, clock: Clock) -> ASGIApp:
     """The application; *key* signs what *node* answers."""
+    once = Once()
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -43,6 +47,8 @@ def files_app(answers: FileAnswers, *, node: str, key: str, clock: Clock) -> ASG
         method = scope["method"]
         now_s = clock.now().timestamp()
         why = why_refused(key, node, method, target, headers, now_s=now_s)
+        if not why and not once.take(headers[NONCE], int(headers[EXPIRES])):
+            why = "it was answered before"
         if why or method not in ("GET", "HEAD") or not raw.startswith(PREFIX):
             answer = JSONResponse({"detail": why or "no such address"}, 403 if why else 404)
             await answer(scope, receive, send)
@@ -71,8 +77,9 @@ def serve_on(site: Site, host: str, *, secured: bool) -> None:
     """As `serve_files`, at the address *host*; *secured* by a certificate of its own."""
     settings = site.settings
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    port = settings.files_port or _port_before(site, host, family)
     try:
-        listening = socket.create_server((host, settings.files_port), family=family)
+        listening = socket.create_server((host, port), family=family)
     except OSError as error:
         where = f"{host}:{settings.files_port}"
         allowed = (
@@ -96,7 +103,26 @@ def serve_on(site: Site, host: str, *, secured: bool) -> None:
     server = uvicorn.Server(config)
     threading.Thread(target=server.run, args=([listening],), name="files", daemon=True).start()
     shown = f"[{host}]" if family is socket.AF_INET6 else host
-    url = f"{'https' if pair else 'http'}://{shown}:{listening.getsockname()[1]}"
+    port = listening.getsockname()[1]
+    replace_file(_port_note(site), str(port))
+    url = f"{'https' if pair else 'http'}://{shown}:{port}"
     certificate = pair.certificate.read_text() if pair else ""
     site.ledger.nodes.serves_files(node, key, url=url, certificate=certificate)
     log.info("files of runs are served at %s", url)
+
+
+def _port_note(site: Site) -> Path:
+    return site.settings.state_dir / "files.port"
+
+
+def _port_before(site: Site, host: str, family: socket.AddressFamily) -> int:
+    """The port of this node's last worker, if it is free; else 0.
+
+    The other nodes have packet rules for it, and would get another one with each start.
+    """
+    try:
+        port = int(_port_note(site).read_text())
+        socket.create_server((host, port), family=family).close()
+    except (OSError, ValueError):
+        return 0
+    return port

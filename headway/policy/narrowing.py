@@ -71,11 +71,11 @@ def check(policy: ContainerPolicy, ceiling: Ceiling | None) -> ContainerPolicy:
     return found
 
 
-def uid_refusal(uid: int, ceiling: Ceiling) -> InvalidInput | None:
-    """Why programs may not run as *uid*; None where they may."""
+def uid_refusal(uid: int, ceiling: Ceiling, field: str = "uids") -> InvalidInput | None:
+    """Why programs may not run as *uid*, which the setting *field* gives; None where they may."""
     if ceiling.uids is None or any(uid in bound for bound in ceiling.uids):
         return None
-    return _above("uids", uid, ceiling.uids, ceiling)
+    return _above(field, uid, ceiling.uids, ceiling)
 
 
 def refused_port(

@@ -7,6 +7,7 @@ from datetime import datetime
 
 from headway.errors import shown
 from headway.model.lease import Admit, Wait
+from headway.model.run import Span
 from headway.policy.admission import admit
 from headway.policy.decide import Held, decide
 from headway.policy.fit import WaitingRun, moment
@@ -47,8 +48,8 @@ class Stay:
     earliest_at: datetime | None = None
     """Ends of the 80 % interval."""
     latest_at: datetime | None = None
-    planned_s: float | None = None
-    """How long it waits by the plan alone; the times above go by what was learnt of such plans."""
+    planned: Span | None = None
+    """How long it waits as the queue was played; the times above go by what was learnt of that."""
     first_said_latest_at: datetime | None = None
     """The latest start that was said at first, where it is expected later than that by now."""
     unknown: str = ""
@@ -87,6 +88,13 @@ class Plan:
     entries: tuple[Start | Stay, ...] = ()
     """In the order of the queue."""
     preempts: tuple[Preempt, ...] = ()
+    behind: tuple[Stay, ...] = ()
+    """Runs of the queue beyond these whose start can be told all the same."""
+
+    def entry(self, run_id: str) -> Start | Stay | None:
+        """What becomes of one run; None where nothing can be told of it."""
+        found = (each for each in (*self.entries, *self.behind) if each.run_id == run_id)
+        return next(found, None)
 
 
 def plan(
@@ -161,5 +169,4 @@ def _until(stay: Stay, expected: Expected) -> Stay:
         expected_at=moment(expected.expected_s),
         earliest_at=moment(expected.earliest_s),
         latest_at=moment(expected.latest_s),
-        planned_s=max(expected.expected_s - stay.said_at.timestamp(), 0.0),
     )

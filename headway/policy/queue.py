@@ -82,6 +82,10 @@ class Queue(Generic[AskT]):
             front += [self.waiting[run_id] for run_id in chosen]
         return front
 
+    def in_order(self) -> list[str]:
+        """All who wait, in the order within a priority, whatever is due."""
+        return [run_id for run_id in self.virtual.order() if run_id in self.waiting]
+
     def _is_at(self, level: int) -> Callable[[str], bool]:
         return lambda run_id: (
             (ask := self.waiting.get(run_id)) is not None and (ask.priority == level)

@@ -17,7 +17,9 @@ def explain(
     """Why the run of *outcome* waits: the scarce resource, and one sentence with the numbers."""
     ask = outcome.ask
     if outcome.preempts:
-        names = ", ".join(one.ask.run_id for one in outcome.preempts)
+        own = [one.ask.run_id for one in outcome.preempts if one.ask.team == ask.team]
+        others = ["a run of another team"] if len(own) < len(outcome.preempts) else []
+        names = ", ".join([*own, *others])
         return Wait(Resource.TURN, f"starts when {names}, of a lower priority, has stopped")
     if outcome.quota is not None:
         return _quota(ask, outcome.quota)

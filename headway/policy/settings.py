@@ -59,6 +59,9 @@ class Share:
     keep_days: float | None = None
     """Days after its end that what a run of it left stays on its node, where that has no shorter
     time, and in the site's store."""
+    notify: tuple[str, ...] = ()
+    """Notification blocks: of a team those that its jobs may name, of a user those by which it is
+    told where its job names none."""
 
     def __post_init__(self) -> None:
         if not self.weight > 0:
@@ -110,6 +113,10 @@ class TeamSettings(Share):
         Share.check_quotas(self, where)
         for name, share in self.users.items():
             share.check_quotas(f"{where}.users.{name}")
+            for block in share.notify:
+                if block not in self.notify:
+                    allowed = f"give one of the team's notify, which is {list(self.notify)}"
+                    raise InvalidInput(f"{where}.users.{name}.notify", block, allowed)
 
 
 @dataclass(frozen=True, slots=True)

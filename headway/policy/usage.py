@@ -25,7 +25,7 @@ class Usage:
     idle_gpu_hours: float = 0.0
     """Held before the program ran and after it, and while it ran without a kernel on the GPU."""
     unmeasured_gpu_hours: float = 0.0
-    """Of programs whose use of the GPU is not known, or not yet: among `gpu_hours`, not idle."""
+    """Of programs whose use of the GPU is not known: among `gpu_hours`, not idle."""
     gib_hours: float = 0.0
     unused_gib_hours: float = 0.0
     """Of host memory that was granted and never used, as far as the peak was measured."""

@@ -121,7 +121,7 @@ class _Report:
         spans = []
         for table in (f"{_OWN}KERNEL", f"{_OWN}MEMCPY", f"{_OWN}GRAPH_TRACE"):
             if {"start", "end"} <= self._columns(table):
-                query = f"SELECT MIN(start), MAX(end) FROM {table} WHERE {_SANE}"  # noqa: S608
+                query = f"SELECT MIN(start), MAX(end) FROM {table} WHERE {_SANE}"  # noqa: S608 - names of ours
                 first, last = self._database.execute(query).fetchone()
                 if first is not None:
                     spans.append((first, last))
@@ -136,7 +136,7 @@ class _Report:
         name = next((each for each in ("shortName", "demangledName") if each in columns), None)
         if name is not None and "StringIds" in self._tables:
             query = (
-                f"SELECT substr(s.value, 1, {_NAME_CHARACTERS}), k.launches, k.took FROM ("  # noqa: S608
+                f"SELECT substr(s.value, 1, {_NAME_CHARACTERS}), k.launches, k.took FROM ("  # noqa: S608 - names of ours
                 f"SELECT {name} AS name, COUNT(*) AS launches, TOTAL(end - start) AS took "
                 f"FROM {_OWN}KERNEL WHERE {_SANE} GROUP BY 1) AS k "
                 "LEFT JOIN StringIds AS s ON s.id = k.name ORDER BY k.took DESC"
@@ -146,7 +146,7 @@ class _Report:
                 if len(found) < _KERNELS:
                     found.append(GpuKernel(_plain(text), int(launches), took_ns / 1e9))
         if {"start", "end"} <= self._columns(f"{_OWN}GRAPH_TRACE"):
-            query = f"SELECT COUNT(*), TOTAL(end - start) FROM {_OWN}GRAPH_TRACE WHERE {_SANE}"  # noqa: S608
+            query = f"SELECT COUNT(*), TOTAL(end - start) FROM {_OWN}GRAPH_TRACE WHERE {_SANE}"  # noqa: S608 - names of ours
             launches, took_ns = self._database.execute(query).fetchone()
             if launches:
                 total_s += took_ns / 1e9
@@ -161,7 +161,7 @@ class _Report:
         optional = {"srcKind", "dstKind", "srcDeviceId", "dstDeviceId"}
         have = {each: each if each in columns else "NULL" for each in optional}
         query = (
-            f"SELECT copyKind, {have['srcKind']}, {have['dstKind']}, "  # noqa: S608
+            f"SELECT copyKind, {have['srcKind']}, {have['dstKind']}, "  # noqa: S608 - names of ours
             f"COALESCE({have['srcDeviceId']} <> {have['dstDeviceId']}, 0), "
             f"COUNT(*), TOTAL(bytes), TOTAL(end - start) FROM {table} "
             f"WHERE {_SANE} AND bytes BETWEEN 0 AND {1 << 50} GROUP BY 1, 2, 3, 4 LIMIT 10000"

@@ -44,7 +44,7 @@ class History:
 
     def ended(self, row: TraceJob, runtime_s: float) -> None:
         """*row* has ended after *runtime_s*, slowed by those it shared its GPU with."""
-        self._ended.append(Lasted(_kind(row), runtime_s))
+        self._ended.append(Lasted(kind_of_row(row), runtime_s))
         self._new += 1
         if row.recipe:
             self._of_recipe[row.recipe].append(
@@ -83,9 +83,10 @@ class History:
             return said
         if self._new > len(self._ended) // _REFIT:
             self._usual, self._new = Usual(self._ended), 0
-        return instead_of_prior(said, self._usual.of(_kind(row)))
+        return instead_of_prior(said, self._usual.of(kind_of_row(row)))
 
 
-def _kind(row: TraceJob) -> Kind:
+def kind_of_row(row: TraceJob) -> Kind:
+    """What *row* is told apart by."""
     limit_s = row.limit_s or math.inf
     return Kind(row.recipe, row.user, image="", gpus=row.gpus, limit_s=limit_s)

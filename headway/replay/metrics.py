@@ -5,8 +5,10 @@ from typing import Any
 
 import numpy as np
 
+from headway.estimate.starts import score
 from headway.policy.settings import PolicySettings
 from headway.replay.cluster import Job
+from headway.replay.said_starts import SaidStarts
 from headway.replay.simulate import PolicyName, Result
 from headway.replay.trace_jobs import Estimates, GpuSharing
 
@@ -22,6 +24,8 @@ def document(
     estimates: Estimates,
     sharing: GpuSharing,
     settings: PolicySettings,
+    *,
+    said: SaidStarts | None = None,
 ) -> dict[str, Any]:
     """The figures of *result*, by the names of the JSON output; times in seconds.
 
@@ -42,6 +46,7 @@ def document(
     capacity_gpu_s = result.shape.nodes * result.shape.gpus * makespan_s
     ran = alone > 0
     alone_s, late = _first_come_waits(result, settings), _late(jobs)
+    starts = score(said.forecasts()) if said is not None else None
     stretch = (end - start)[ran] / alone[ran]
     return {
         "policy": str(policy),
@@ -62,6 +67,7 @@ def document(
         "promises": len(late),
         "promises_broken": sum(each > KEPT_S for each in late),
         "latest_s": max(late, default=0.0),
+        "starts": starts and starts._asdict(),
         "by_gpus": _waits(jobs, "gpus", lambda job: job.trace.gpus),
         "by_user": _waits(jobs, "user", lambda job: job.trace.user),
         "by_team": [

@@ -1,30 +1,33 @@
 """headway's own policy in a replay: the queue and the decision that the workers use."""
 
 from dataclasses import dataclass, field
+from typing import Generic
 
 from headway.policy.board import Board
 from headway.policy.decide import Held, Outcome, decide
 from headway.policy.fit import Ask
 from headway.policy.order import VirtualTime
 from headway.policy.promise import PoolTotals
-from headway.policy.queue import Queue
+from headway.policy.queue import AskT, Queue
 from headway.policy.settings import PolicySettings
 
 
 @dataclass(slots=True)
-class Headway:
+class Headway(Generic[AskT]):
     """Keeps what the ledger keeps on a site: the queue, and what the teams hold."""
 
     settings: PolicySettings
     gpus: int
-    queue: Queue[Ask] = field(init=False)
+    queue: Queue[AskT]
     held: dict[str, Held] = field(default_factory=dict)
 
-    def __post_init__(self) -> None:
-        virtual = VirtualTime(self.settings, self.gpus)
-        self.queue = Queue(self.settings, PoolTotals(gpus=self.gpus), virtual)
+    @classmethod
+    def empty(cls, settings: PolicySettings, gpus: int) -> "Headway[Ask]":
+        """Nobody waits and nobody runs."""
+        queue = Queue[Ask](settings, PoolTotals(gpus=gpus), VirtualTime(settings, gpus))
+        return Headway(settings, gpus, queue)
 
-    def add(self, ask: Ask) -> None:
+    def add(self, ask: AskT) -> None:
         """*ask* joins the queue."""
         self.queue.add(ask, ask.submitted_s)
 
@@ -40,6 +43,6 @@ class Headway:
         outcomes = decide(board, front, self.held, now_s=now_s, settings=self.settings)
         started = [outcome for outcome in outcomes if outcome.start]
         for outcome in started:
-            self.queue.start(outcome.ask, now_s + outcome.ask.mean_s)
+            self.queue.start(self.queue.waiting[outcome.ask.run_id], now_s + outcome.ask.mean_s)
             self.held.setdefault(outcome.ask.team, Held()).add(outcome.ask)
         return started

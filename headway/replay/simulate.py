@@ -14,6 +14,7 @@ from headway.replay.cluster import Cluster, Job, Shape, check_size, to_job
 from headway.replay.history import History
 from headway.replay.ours import Headway
 from headway.replay.reference_policies import Conservative, Easy, Fifo
+from headway.replay.said_starts import SaidStarts
 from headway.replay.trace_jobs import Estimates, GpuSharing, TraceJob
 
 _REPORT_EVERY = 250
@@ -58,7 +59,7 @@ _POLICIES: dict[PolicyName, Callable[[PolicySettings, int], Policy]] = {
     PolicyName.FIFO: Fifo,
     PolicyName.EASY: Easy,
     PolicyName.CONSERVATIVE: Conservative,
-    PolicyName.HEADWAY: Headway,
+    PolicyName.HEADWAY: Headway.empty,
 }
 
 
@@ -71,6 +72,7 @@ def simulate(
     *,
     settings: PolicySettings,
     report: Callable[[int], None] = lambda _ended: None,
+    said: SaidStarts | None = None,
 ) -> Result:
     """Replay *rows* on an empty cluster of *shape* until every job has ended.
 
@@ -84,6 +86,7 @@ def simulate(
         sharing: Who may be together on a GPU.
         estimates: What the policy is told of runtimes when a job is submitted.
         settings: The policy's knobs.
+        said: Says when jobs will start, where headway decides.
         report: Called now and then with the number of jobs that have ended.
 
     Raises:
@@ -105,7 +108,9 @@ def simulate(
         for job in over:
             line.ended(job.ask, now_s)
             history.ended(job.trace, now_s - job.start_s)
-        look = bool(over)
+            if said is not None:
+                said.ended(job, now_s)
+        look, known = bool(over), len(jobs)
         while len(jobs) < len(rows) and rows[len(jobs)].submit_s <= now_s:
             row = rows[len(jobs)]
             job = to_job(
@@ -122,6 +127,8 @@ def simulate(
         if look:
             for outcome in line.decide(cluster.board, now_s):
                 cluster.started(jobs[int(outcome.ask.run_id)], outcome.start)
+        if said is not None and isinstance(line, Headway):
+            said.joined(jobs[known:], jobs, line, cluster)
         done += len(over)
         if over and done // _REPORT_EVERY != (done - len(over)) // _REPORT_EVERY:
             report(done)

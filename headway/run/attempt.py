@@ -27,6 +27,7 @@ from headway.model.progress import ProgressPoint
 from headway.model.run import Exit, ExitKind, Measurement, RunState, StepState
 from headway.run import profiling
 from headway.run.admit import confirm_lease
+from headway.run.code import forget_working_copy
 from headway.run.follow import Follower, Listener
 from headway.run.followed import Followed
 from headway.run.here import NodeAttempt, forget_checkpoint, forget_secrets
@@ -259,6 +260,7 @@ class Attempt(NodeAttempt):
             self.site.runtime.stop(self.container, self.job.stop_grace)
             remove_container(self.site, self.container, self.run_id)
         forget_secrets(self.site.settings, self.container)
+        forget_working_copy(self)
         newer = self.site.ledger.leases.of_run(self.run_id)
         if newer is None or newer.node != self.site.settings.node or newer.fence == self.fence:
             self.site.cache.release(self.run_id)

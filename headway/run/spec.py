@@ -7,6 +7,7 @@ from headway.durable import replace_file
 from headway.errors import InvalidInput
 from headway.model.array import FILE_VARIABLE, Membership
 from headway.model.lease import Lease
+from headway.run.code import working_copy
 from headway.run.here import CHECKPOINT_FOLDER, NodeAttempt
 from headway.run.profiling import wrapping
 from headway.runtime import secretfiles
@@ -14,7 +15,7 @@ from headway.runtime.port import BindMount, ContainerSpec
 from headway.runtime.redact import LEAST_CHARACTERS, MOST_CHARACTERS
 from headway.site import as_ids
 
-DATA, OUTPUTS, CHECKPOINT = "/data", "/outputs", "/checkpoint"
+DATA, OUTPUTS, CHECKPOINT, WORK = "/data", "/outputs", "/checkpoint", "/work"
 PARAMETERS = "/array"
 _FILE = "parameters.json"
 _WHO = {"USER": "headway", "LOGNAME": "headway"}
@@ -33,6 +34,8 @@ def container_spec(attempt: NodeAttempt, lease: Lease) -> ContainerSpec:
     if attempt.dataset is not None:
         path = attempt.dataset.path
         mounts["HEADWAY_DATA"] = BindMount(path, f"{DATA}/{path.name}")
+    copy = working_copy(attempt)
+    work = None if copy is None else BindMount(copy, WORK, read_only=False)
     path_in = site.runtime.path_in_container
     member = attempt.membership()
     parameters = None if member is None else _parameters(attempt, member)
@@ -59,8 +62,10 @@ def container_spec(attempt: NodeAttempt, lease: Lease) -> ContainerSpec:
             *mounts.values(),
             *profiling.mounts,
             *((secrets,) if job.secrets else ()),
+            *((work,) if work is not None else ()),
             *((parameters,) if parameters else ()),
         ),
+        working_dir="" if work is None else path_in(work),
         wrapper=profiling.words,
         log_path=attempt.log,
         host_memory_bytes=lease.host_memory_bytes,

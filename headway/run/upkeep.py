@@ -37,10 +37,11 @@ class AttemptUpkeep:
         self.check = SilentCheck(attempt.site, lease).check
         self.redact = FileRedactor(attempt.log, secrets).redact
         self._container_folders: tuple[Path, ...] = ()
+        own = ", working directory" if attempt.job.code else ""
         self._disk = DiskMeter(
             attempt.site.clock,
             {
-                "outputs, checkpoint and log": lambda: (attempt.folder,),
+                f"outputs, checkpoint{own} and log": lambda: (attempt.folder,),
                 "elsewhere in its container": self._own_folders,
             },
         )

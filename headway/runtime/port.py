@@ -63,6 +63,8 @@ class ContainerSpec:
     """Words before the command, left out where the image has no shell to run them."""
     log_limit_bytes: int = 256 * 1024 * 1024
     """Bytes of log kept on disk; beyond it the oldest part is given up, and this is said."""
+    working_dir: str = ""
+    """Where the program starts, as it finds it there; empty for the image's own place."""
     disk_bytes: int | None = None
     """What it may write outside its mounts, where the engine can limit that; None: no limit."""
 

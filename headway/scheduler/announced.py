@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime
-from itertools import islice
+from itertools import chain, islice
 
 from headway.ledger.pools import PoolSnapshot
 from headway.ledger.runs import Reason
@@ -14,6 +14,11 @@ from headway.scheduler.waiting import Waiting
 
 _REASONS_A_PASS = 100
 """Of the runs that no plan reaches; the others follow in later passes."""
+
+
+def is_behind(ahead: int) -> Wait:
+    """Why a run waits that is not planned for."""
+    return Wait(Resource.TURN, f"at least {ahead} runs are ahead of it")
 
 
 class Announced:
@@ -57,17 +62,21 @@ class Announced:
             for stay in stays
             if self._is_news(stay.run_id, stay.wait, stay.sentence(), stay.expected_at, now_s)
         }
-        planned = {entry.run_id for entry in made.entries}
-        behind = (
-            (run_id, self._not_planned(run_id, held_back, paused, len(planned)))
+        planned = {entry.run_id for entry in (*made.entries, *made.behind)}
+        others = (
+            (run_id, self._not_planned(run_id, held_back, paused, len(made.entries)))
             for run_id in sorted(waiting.entries.keys() - planned)
             # The others were told that they are behind, or more.
             if paused or run_id in held_back or run_id not in self._said
         )
+        behind = chain(
+            ((stay.run_id, stay.wait, stay.expected_at, stay.sentence()) for stay in made.behind),
+            ((run_id, wait, None, wait.reason) for run_id, wait in others),
+        )
         unplanned = (
-            (run_id, (wait, None, wait.reason))
-            for run_id, wait in behind
-            if self._is_news(run_id, wait, wait.reason, None, now_s)
+            (run_id, (wait, expected_at, sentence))
+            for run_id, wait, expected_at, sentence in behind
+            if self._is_news(run_id, wait, sentence, expected_at, now_s)
         )
         found |= dict(islice(unplanned, _REASONS_A_PASS))
         reasons = [
@@ -83,9 +92,7 @@ class Announced:
     ) -> Wait:
         if paused:
             return Wait(Resource.TURN, paused)
-        return held_back.get(run_id) or Wait(
-            Resource.TURN, f"at least {ahead} runs are ahead of it"
-        )
+        return held_back.get(run_id) or is_behind(ahead)
 
     def _is_news(
         self, run_id: str, wait: Wait, sentence: str, expected: datetime | None, now_s: float

@@ -1,6 +1,6 @@
 """The plan of a pool at one moment, from what waits there and what is known."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from headway.estimate.starts import StartCalibration
@@ -8,8 +8,9 @@ from headway.ledger.pools import PoolSnapshot
 from headway.model.lease import Wait
 from headway.model.run import Span
 from headway.policy.fit import WaitingRun, moment
-from headway.policy.plan import Plan, Start, Stay, plan
+from headway.policy.plan import Plan, Stay, plan
 from headway.policy.queue import Queue
+from headway.scheduler.announced import is_behind
 from headway.scheduler.front import held_back, queue_of
 from headway.scheduler.limits import read_gates
 from headway.scheduler.snapshot import Known, node_view, read_known, running_run
@@ -35,20 +36,42 @@ def make_plan(queue: Queue[WaitingRun], waiting: Waiting, seen: PoolSnapshot, kn
         now=seen.at,
         settings=waiting.settings,
     )
-    entries = zip(made.entries, front, strict=True)
-    return replace(made, entries=tuple(_as_learnt(*each, known.starts) for each in entries))
+    preempting = {each.for_run_id for each in made.preempts}
+    entries = (
+        as_played(entry, known.played.wait(entry.run_id, seen.at), known.starts)
+        if isinstance(entry, Stay) and entry.run_id not in preempting and not entry.unknown
+        else entry
+        for entry in made.entries
+    )
+    return replace(made, entries=tuple(entries), behind=tuple(_behind(queue, front, seen, known)))
 
 
-def _as_learnt(entry: Start | Stay, run: WaitingRun, learnt: StartCalibration) -> Start | Stay:
-    """*entry* with its start and interval by what came of such plans."""
-    if not isinstance(entry, Stay) or entry.planned_s is None:
-        return entry
-    at_s = entry.said_at.timestamp()
-    ends = (entry.earliest_at, entry.expected_at, entry.latest_at)
-    planned = Span(*(end.timestamp() - at_s for end in ends if end is not None))
-    wait = learnt.wait(planned, gpus=run.gpus * run.nodes, ahead=entry.position - 1)
-    earliest_at, expected_at, latest_at = (moment(at_s + wait_s) for wait_s in wait)
-    return replace(entry, earliest_at=earliest_at, expected_at=expected_at, latest_at=latest_at)
+def as_played(stay: Stay, planned: Span | None, learnt: StartCalibration) -> Stay:
+    """*stay* with its start and interval as the queue was played, by what came of such plays."""
+    if planned is None:
+        return stay
+    at_s = stay.said_at.timestamp()
+    earliest_at, expected_at, latest_at = (moment(at_s + each) for each in learnt.wait(planned))
+    return replace(
+        stay,
+        earliest_at=earliest_at,
+        expected_at=expected_at,
+        latest_at=latest_at,
+        planned=planned,
+    )
+
+
+def _behind(
+    queue: Queue[WaitingRun], front: Sequence[WaitingRun], seen: PoolSnapshot, known: Known
+) -> Iterator[Stay]:
+    """The runs beyond the first ones, where the queue was played with them."""
+    planned = {run.run_id for run in front}
+    others = (run_id for run_id in queue.in_order() if run_id not in planned)
+    for position, run_id in enumerate(others, start=len(front) + 1):
+        if (wait := known.played.wait(run_id, seen.at)) is not None:
+            promised_at = queue.waiting[run_id].promised_at
+            stay = Stay(run_id, position, is_behind(len(front)), seen.at, promised_at=promised_at)
+            yield as_played(stay, wait, known.starts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,9 +89,12 @@ class PoolNow:
 
         One of them that waits already takes the place of what it asked before.
         """
+        return make_plan(self.queue(also), self.waiting, self.seen, self.known)
+
+    def queue(self, also: Sequence[WaitingRun] = ()) -> Queue[WaitingRun]:
+        """The queue of that moment; *also* as for `plan`."""
         left_out = self.left_out.keys() | {run.run_id for run in also}
-        queue = queue_of(self.waiting, self.seen, self.known, left_out, also)
-        return make_plan(queue, self.waiting, self.seen, self.known)
+        return queue_of(self.waiting, self.seen, self.known, left_out, also)
 
 
 def read_pool(site: Site, pool: str = "") -> PoolNow:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 
 from headway.errors import LeaseLost
+from headway.estimate.starts import played_document
 from headway.ledger.pools import PoolSnapshot
 from headway.ledger.records import RunRecord
 from headway.model.lease import Fence, Wait
@@ -27,7 +28,8 @@ from headway.scheduler.front import held_back, new_turns, queue_of
 from headway.scheduler.grants import grant_starts, runs_to_stop
 from headway.scheduler.intake import Intake, Offer
 from headway.scheduler.limits import Gates, read_gates
-from headway.scheduler.planning import make_plan
+from headway.scheduler.planning import make_plan, read_pool
+from headway.scheduler.playing import play
 from headway.scheduler.snapshot import is_lost, read_known
 from headway.scheduler.starts import SaidStarts
 from headway.scheduler.waiting import Waiting
@@ -131,12 +133,21 @@ class PoolQueue:
         if speaks:
             self._end_in_vain(seen)
             self._keep_turns(queue, seen)
-            made = self._starts.keep(made, seen, waiting)
+            made = self._starts.keep(made, seen, waiting, known.starts)
         granted = grant_starts(site, made, seen, gates, slots)
         waits, logged = self._tell(made, seen) if speaks else ({}, None)
         stop = tuple(runs_to_stop(site, made, seen))
         start = (*refused, *granted.run_ids)
         return Pass(start, waits, logged or frozenset(), stop, granted.held_up)
+
+    def play(self) -> None:
+        """Play the queue forward and keep what comes of it, where this node speaks for the pool.
+
+        For a thread of its own: it takes seconds where the queue is long.
+        """
+        now = read_pool(self._site, self._pool)
+        if now.waiting.entries and self._speaks_for_the_pool(now.seen):
+            self._site.ledger.starts.keep_played(self._pool, played_document(play(now)))
 
     def _keep_up(self, seen: PoolSnapshot, nodes: set[str]) -> list[str]:
         """Remember who waits now; gives runs whose next attempt no node could hold."""

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
-from headway.estimate.starts import StartCalibration, calibration_of
+from headway.estimate.starts import StartCalibration, calibration_of, played_of
 from headway.estimate.usual import LOOKED_AT, Kind, Lasted, Usual, kind_of
 from headway.ledger import Ledger
 from headway.ledger.pools import PoolSnapshot
@@ -12,6 +12,7 @@ from headway.ledger.records import NodeRecord, RunRecord
 from headway.model.attempt_record import ProgressSnapshot
 from headway.model.node import NodeState
 from headway.model.run import RunState, Span
+from headway.model.start_forecast import PlayedStarts
 from headway.policy.pool import NodeView, RunningRun
 from headway.scheduler.limits import Gates
 
@@ -59,16 +60,27 @@ class Known:
     """What was last kept of how far each run is."""
     usual: Usual
     """What runs of the site last."""
+    ended: Sequence[Lasted] = ()
+    """The newest runs that ended well."""
     starts: StartCalibration = field(default_factory=StartCalibration)
-    """What was learnt of the starts that plans said."""
+    """What was learnt of the starts that were said."""
+    played: PlayedStarts = field(default_factory=PlayedStarts)
+    """How long runs wait, as the queue was last played forward."""
 
 
 def read_known(ledger: Ledger, seen: PoolSnapshot) -> Known:
     """What is known now."""
     running = [record.run_id for record in seen.holders if record.state is RunState.RUNNING]
     said = ledger.progress_snapshots.of(running)
-    usual = usual_of(ledger.runs.lasted(LOOKED_AT), seen.holders, said)
-    return Known(said, usual, calibration_of(ledger.starts.calibration()))
+    ended = ledger.runs.lasted(LOOKED_AT)
+    pool = next((record.node.pool for record in seen.nodes), "")
+    return Known(
+        said,
+        usual_of(ended, seen.holders, said),
+        ended,
+        calibration_of(ledger.starts.calibration()),
+        played_of(ledger.starts.played(pool)),
+    )
 
 
 def length(learnt: Span | None, kind: Kind, usual: Usual) -> Span | None:

@@ -5,6 +5,7 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import NamedTuple
 
+from headway.estimate.starts import StartCalibration
 from headway.ledger import Ledger
 from headway.ledger.pools import PoolSnapshot
 from headway.model.start_forecast import StartForecast
@@ -34,38 +35,43 @@ class SaidStarts:
                 del self._said[run_id]
             self._ledger.starts.settle()
 
-    def keep(self, made: Plan, seen: PoolSnapshot, waiting: Waiting) -> Plan:
+    def keep(
+        self, made: Plan, seen: PoolSnapshot, waiting: Waiting, learnt: StartCalibration
+    ) -> Plan:
         """Keep what *made* says anew; gives it with the word that a start has receded."""
-        stays = [each for each in made.entries if isinstance(each, Stay) and each.expected_at]
+        stays = [each for each in made.entries if isinstance(each, Stay)]
+        stays = [each for each in (*stays, *made.behind) if each.planned is not None]
         unknown = [each.run_id for each in stays if each.run_id not in self._said]
         for run_id, rows in self._ledger.starts.of_waiting(unknown).items():
             self._said[run_id] = _Said(rows[0], rows[-1])
-        if new := list(self._new(stays, seen, waiting)):
+        if new := list(self._new(stays, seen, waiting, learnt)):
             self._ledger.starts.keep(new)
         for said in new:
             known = self._said.get(said.run_id)
             self._said[said.run_id] = _Said(known.first if known else said, said)
         entries = (self._honest(e) if isinstance(e, Stay) else e for e in made.entries)
-        return replace(made, entries=tuple(entries))
+        behind = tuple(self._honest(each) for each in made.behind)
+        return replace(made, entries=tuple(entries), behind=behind)
 
     def _new(
-        self, stays: list[Stay], seen: PoolSnapshot, waiting: Waiting
+        self,
+        stays: list[Stay],
+        seen: PoolSnapshot,
+        waiting: Waiting,
+        learnt: StartCalibration,
     ) -> Iterator[StartForecast]:
         for stay in stays:
             known, entry = self._said.get(stay.run_id), waiting.entries.get(stay.run_id)
             again = known is not None and seen.at - known.last.said_at < _AGAIN
-            if again or entry is None or stay.expected_at is None or stay.planned_s is None:
+            if again or entry is None or stay.planned is None:
                 continue
-            yield StartForecast(
-                run_id=stay.run_id,
-                said_at=seen.at,
-                planned_s=stay.planned_s,
-                earliest_at=stay.earliest_at or stay.expected_at,
-                expected_at=stay.expected_at,
-                latest_at=stay.latest_at or stay.expected_at,
+            yield learnt.forecast(
+                stay.run_id,
+                seen.at,
+                stay.planned,
                 gpus=entry.run.gpus * entry.run.nodes,
                 ahead=stay.position - 1,
-                at_submission=known is None,
+                first=known is None,
             )
 
     def _honest(self, stay: Stay) -> Stay:

@@ -6,6 +6,7 @@ from typing import Any
 from headway.estimate.remaining.diagnostics import Diagnostics
 from headway.ledger.records import RunRecord
 from headway.model.attempt_record import AttemptRecord
+from headway.model.kept_code import KeptCode
 from headway.model.lease import NO_EXPIRY, Lease
 from headway.model.progress import ProgressPoint
 from headway.model.run import Exit, ExitKind, Measurement, Prediction, RunState, Step
@@ -143,6 +144,7 @@ def run_details(history: RunHistory, remaining_s: float | None) -> dict[str, Any
         "job": dict(record.job),
         "owner": record.owner or None,
         "team": record.team,
+        "code": None if history.code is None else _code(history.code),
         "steps": [_step(step) for step in history.steps],
         "demand": None if record.demand is None else fields(record.demand, *_DEMAND),
         "lease": None if history.lease is None else _lease(history.lease),
@@ -171,6 +173,11 @@ _QUANTITIES = ("runtime_s", "host_peak_bytes", "gpu_peak_bytes", "cost")
 _STORED = ("attempt", "files", "size_bytes", "stored_at", "removed_at", "note")
 _DEMAND = ("host_memory_bytes", "host_memory_basis", "cpus", "gpus", "gpu_memory_bytes")
 _NO_PROGRESS = ProgressPoint(t_s=0.0)
+
+
+def _code(code: KeptCode) -> dict[str, Any]:
+    known = fields(code, "files", "size_bytes", "diff", "is_kept")
+    return {"id": code.code_id, "commit": code.commit_id or None, **known}
 
 
 def _attempt(attempt: AttemptRecord) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from pathlib import Path
 from headway.estimate.remaining.diagnostics import Diagnostics, diagnose_points
 from headway.ledger.records import RunRecord
 from headway.model.attempt_record import AttemptRecord
+from headway.model.kept_code import KeptCode
 from headway.model.lease import Lease
 from headway.model.profile import Profile
 from headway.model.progress import ProgressPoint
@@ -46,6 +47,8 @@ class RunHistory:
     """What of it was brought to the site's store."""
     profile: Profile | None = None
     """Where its job asked for one, or somebody made one."""
+    code: KeptCode | None = None
+    """The folder that it brought along."""
 
 
 def history_of(site: Site, record: RunRecord) -> RunHistory:
@@ -53,6 +56,7 @@ def history_of(site: Site, record: RunRecord) -> RunHistory:
     ledger, run_id = site.ledger, record.run_id
     folder = site.settings.runs_dir / run_id
     points = ledger.progress.series(run_id, record.attempt)
+    code_id = record.job.get("code")
     return RunHistory(
         record,
         attempts=ledger.attempts.of_run(run_id),
@@ -68,6 +72,7 @@ def history_of(site: Site, record: RunRecord) -> RunHistory:
         diagnostics=diagnose_points(points),
         stored=ledger.stored.of_run(run_id),
         profile=kept(site, run_id),
+        code=ledger.code.get(record.team, str(code_id)) if code_id else None,
     )
 
 

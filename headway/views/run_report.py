@@ -14,6 +14,7 @@ from pathlib import Path
 from headway.errors import shown
 from headway.ledger.records import RunRecord
 from headway.model.attempt_record import AttemptRecord
+from headway.model.kept_code import KeptCode
 from headway.model.lease import Demand, Lease, Sharing
 from headway.model.run import Exit, ExitKind, Measurement, Prediction, Step
 from headway.model.run_file import StoredPart
@@ -50,7 +51,7 @@ class Section:
 
 def run_report(history: RunHistory) -> list[Section]:
     """Everything about one run, in the order in which it happened."""
-    sections = [Section("Asked for", _FACTS, tuple(_asked(history.record)))]
+    sections = [Section("Asked for", _FACTS, tuple(_asked(history)))]
     since = history.record.submitted_at
     for attempt in history.attempts:
         sections.append(
@@ -113,12 +114,15 @@ def _table(section: Section) -> str:
 # -- what was asked -------------------------------------------------------------------
 
 
-def _asked(record: RunRecord) -> Iterable[tuple[str, str]]:
+def _asked(history: RunHistory) -> Iterable[tuple[str, str]]:
+    record = history.record
     job = record.job
     who = _plain(record.owner) if record.owner else "somebody unknown"
     yield "submitted", f"{_time(record.submitted_at)} by {who}, team {record.team}"
     yield "program", _plain(" ".join(str(word) for word in job.get("command") or ()))
     yield "image", _plain(str(job.get("image", "")))
+    if history.code is not None:
+        yield "code", code_text(history.code)
     dataset = job.get("dataset")
     if isinstance(dataset, Mapping):
         yield "data set", _plain(str(dataset.get("uri", "")))
@@ -128,6 +132,15 @@ def _asked(record: RunRecord) -> Iterable[tuple[str, str]]:
     if said is not None and said.runtime_s is not None:
         low, high = (format_duration(s or 0.0) for s in (said.runtime_low_s, said.runtime_high_s))
         yield "expected", f"{format_duration(said.runtime_s)} ({low} to {high}), by {said.basis}"
+
+
+def code_text(code: KeptCode) -> str:
+    """Which code it was, in one line."""
+    changed = " with changes" if code.diff else ""
+    commit = f"commit {code.commit_id[:12]}{changed}, " if code.commit_id else ""
+    gone = "" if code.is_kept else "; its files are not kept any more"
+    files = "1 file" if code.files == 1 else f"{code.files} files"
+    return f"{commit}{files}, {format_size(code.size_bytes)} (code {code.code_id[:12]}{gone})"
 
 
 def _needs(demand: Demand) -> str:

@@ -2,10 +2,13 @@
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
 from headway.errors import InvalidInput
+from headway.model.run import Measurement
+from headway.model.usage import Holding
 from headway.policy.usage import Usage, usage_of
 from headway.site import Site
 from headway.views.csv_text import csv_text
@@ -46,11 +49,23 @@ def usage_document(
     since, end = month_of(month, now)
     until = min(end, max(now, since))
     held = site.ledger.holdings.between(since, until, team=team, user=user)
+    held = [_with_use_so_far(site, each) for each in held]
     found = usage_of(held, site.ledger.holdings.nodes(), since, until)
     rows = [_row(each) for each in found]
     total = {"runs": sum(row["runs"] for row in rows)}
     total |= {name: round(sum(row[name] for row in rows), 3) for name in _SUMS}
     return {"since": since.isoformat(), "until": until.isoformat(), "rows": rows, "total": total}
+
+
+def _with_use_so_far(site: Site, each: Holding) -> Holding:
+    """*each*, of a program that runs with how busy its GPUs have been, where the minutes tell."""
+    goes_on = each.program is not None and each.program[1] is None
+    if each.program is None or not goes_on or each.measured is not None or not each.gpus:
+        return each
+    gpus = [gpu.uuid for gpu in each.gpus]
+    since = each.program[0]
+    busy_frac = site.ledger.telemetry.busy_alone_frac(each.node, each.run_id, gpus, since)
+    return replace(each, measured=Measurement(gpu_utilisation_frac=busy_frac))
 
 
 def usage_csv(rows: Iterable[Mapping[str, Any]]) -> str:

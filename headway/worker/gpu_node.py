@@ -28,6 +28,7 @@ from prefect.workers.base import (
 )
 
 from headway.model.run import RunState
+from headway.node.code_pruning import tidy_code
 from headway.node.daemon import worker_daemon
 from headway.node.file_server import serve_files
 from headway.node.flowrun import FENCED
@@ -48,6 +49,7 @@ from headway.worker.events import LISTEN_AGAIN_S, events
 from headway.worker.flow_process import flow_environment, have_fork_server, start
 from headway.worker.housekeeping import adopt_blocks, adopt_gates, mend
 from headway.worker.members import call_members
+from headway.worker.notices import tell_people
 from headway.worker.offers import instructions, offers, refused
 from headway.worker.pool import PAGE, SHORT_PAGE, PrefectPool
 from headway.worker.tasks import go_on
@@ -69,6 +71,8 @@ _SERVE_AGAIN_S = 60.0
 _STORE_EVERY_S = 30.0
 _CLAIMS_EVERY_S = 0.5
 _MEMBERS_EVERY_S = 2.0
+_PLAY_EVERY_S = 30.0
+_NOTICES_EVERY_S = 5.0
 
 
 class FlowEnded(BaseWorkerResult):
@@ -94,6 +98,7 @@ class GpuNodeWorker(BaseWorker[BaseJobConfiguration, BaseVariables, BaseWorkerRe
         self._housework = asyncio.Event()
         self._held_up = asyncio.Event()
         self._granted = asyncio.Event()
+        self._ended = asyncio.Event()
         self._mended = self._house_kept = self._passed = self._grants_seen = False
         self._called: set[str] = set()
         self._first_page = PAGE
@@ -132,6 +137,7 @@ class GpuNodeWorker(BaseWorker[BaseJobConfiguration, BaseVariables, BaseWorkerRe
         # The threads of other tasks may all be waiting for an engine or a disk.
         self._heartbeat_thread = anyio.CapacityLimiter(1)
         self._store_thread = anyio.CapacityLimiter(1)
+        self._play_thread = anyio.CapacityLimiter(1)
         clock = self._site.clock
         for body, without, every_s, wake in (
             (self._heartbeat, "no heartbeat", _HEARTBEAT_EVERY_S, None),
@@ -145,6 +151,8 @@ class GpuNodeWorker(BaseWorker[BaseJobConfiguration, BaseVariables, BaseWorkerRe
             (self._pass, "no pass over the queue", math.inf, self._wake),
             (self._go_on_claiming, "claims wait for the next pass", _CLAIMS_EVERY_S, None),
             (self._call_members, "no members of arrays", _MEMBERS_EVERY_S, self._granted),
+            (self._play, "when runs start is told by the last time", _PLAY_EVERY_S, None),
+            (self._tell_people, "people are not told of ends", _NOTICES_EVERY_S, self._ended),
             (self._tell, "why runs wait is not on their pages", _PAGES_EVERY_S, None),
             (self._listen, "no events from Prefect", LISTEN_AGAIN_S, None),
         ):
@@ -226,6 +234,10 @@ class GpuNodeWorker(BaseWorker[BaseJobConfiguration, BaseVariables, BaseWorkerRe
         first_page, self._first_page = self._first_page, SHORT_PAGE
         return await self._backlog.part(self._queue.known, orphans, due, first_page=first_page)
 
+    async def _tell_people(self) -> None:
+        """At once when a flow process ends; now and then for what others have ended."""
+        await tell_people(self._site)
+
     async def _call_members(self) -> None:
         """Let the next members of arrays come: at once after a grant here, now and then for all."""
         granted, self._grants_seen = self._grants_seen, False
@@ -236,6 +248,10 @@ class GpuNodeWorker(BaseWorker[BaseJobConfiguration, BaseVariables, BaseWorkerRe
     def _slots(self) -> int | None:
         """How many runs `--limit` lets this worker submit now; None without it."""
         return None if self._limiter is None else math.floor(self._limiter.available_tokens)
+
+    async def _play(self) -> None:
+        """Tell by when the runs of the queue start: beside the passes, which must not wait."""
+        await anyio.to_thread.run_sync(self._queue.play, limiter=self._play_thread)
 
     async def _go_on_claiming(self) -> None:
         """Begin a pass when flow processes have taken claims up that held other runs up."""
@@ -293,6 +309,7 @@ class GpuNodeWorker(BaseWorker[BaseJobConfiguration, BaseVariables, BaseWorkerRe
         finally:
             self._release_limit_slot(flow_run.id)
             self._claims.process_ended(flow_run.id)
+            self._ended.set()
             self._housework.set()
             self._wake.set()
 
@@ -386,6 +403,7 @@ class GpuNodeWorker(BaseWorker[BaseJobConfiguration, BaseVariables, BaseWorkerRe
             return  # how long runs are kept may have changed: the blocks are read first
         await anyio.to_thread.run_sync(tidy, self._site)
         await anyio.to_thread.run_sync(tidy_store, self._site)
+        await anyio.to_thread.run_sync(tidy_code, self._site)
 
     async def _serve_files(self) -> None:
         await anyio.to_thread.run_sync(serve_files, self._site)

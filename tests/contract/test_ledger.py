@@ -31,7 +31,7 @@ from headway.ledger.gang_rows import FIRST_MEETING_PORT
 from headway.ledger.renewals import RenewalAnswer
 from headway.ledger.tables import NodeRow
 from headway.model.attempt_record import ProgressSnapshot
-from headway.model.lease import Demand, GpuGrant, Lease, Resource, Sharing, Wait
+from headway.model.lease import Demand, Fence, GpuGrant, Lease, Resource, Sharing, Wait
 from headway.model.node import Capacity, Gpu, HostReading, Node, NodeReading, NodeState, Reserve
 from headway.model.number_range import NumberRange
 from headway.model.progress import ProgressPoint
@@ -1012,7 +1012,9 @@ def age(ledger: Ledger, node: str) -> None:
 
 def said_start(run_id: str, said_at: datetime) -> StartForecast:
     ends = [said_at + timedelta(minutes=each) for each in (5, 10, 20)]
-    return StartForecast(run_id, said_at, 600.0, *ends, gpus=1, ahead=2, at_submission=True)
+    return StartForecast(
+        run_id, said_at, 600.0, 300.0, 900.0, *ends, gpus=1, ahead=2, at_submission=True
+    )
 
 
 def test_what_was_said_of_a_start_meets_the_start_that_came(ledger: Ledger) -> None:
@@ -1021,23 +1023,35 @@ def test_what_was_said_of_a_start_meets_the_start_that_came(ledger: Ledger) -> N
     first, later = said_start("a", NOON), said_start("a", NOON + timedelta(hours=1))
     ledger.starts.keep([first, later, said_start("b", NOON)])
     ledger.starts.settle()
-    assert ledger.starts.newest(10) == []
+    waiting = [later, first, said_start("b", NOON)]
+    assert ledger.starts.newest(10) == waiting
     assert ledger.starts.of_waiting(["a", "c"]) == {"a": [first, later]}
     admit(ledger, "a")
     ledger.starts.settle()
     started_at = ledger.runs.get("a").claimed_at
     told = [replace(each, started_at=started_at) for each in (later, first)]
-    assert ledger.starts.newest(10) == told
+    assert ledger.starts.newest(10) == [*told, said_start("b", NOON)]
     assert ledger.starts.newest(1) == told[:1]
     assert ledger.starts.of_waiting(["a", "b"]) == {"b": [said_start("b", NOON)]}
     # Back in the queue it was never started later than this.
     ledger.leases.give_back(fence_of(ledger, "a"))
     ledger.starts.settle()
+    assert ledger.starts.newest(10) == [*told, said_start("b", NOON)]
+    # Who was cancelled never starts: it teaches nothing.
+    ledger.runs.finish(Fence("b", 1), Exit(ExitKind.CANCELLED, None, "no"), Measurement())
     assert ledger.starts.newest(10) == told
+
+
+def test_how_long_runs_wait_is_kept_for_each_pool(ledger: Ledger) -> None:
+    assert ledger.starts.played("gpu") is None
+    for waits in ({"a": [1.0, 2.0, 3.0]}, {}):
+        ledger.starts.keep_played("gpu", {"at": NOON.isoformat(), "waits": waits})
+        assert ledger.starts.played("gpu") == {"at": NOON.isoformat(), "waits": waits}
+    assert ledger.starts.played("cpu") is None
 
 
 def test_what_was_learnt_of_starts_is_kept(ledger: Ledger) -> None:
     assert ledger.starts.calibration() is None
-    for document in ({"ratios": {"all": [0.5, 1.0, 2.0]}}, {"ratios": {}}):
+    for document in ({"ratios": [0.5, 1.0, 2.0]}, {"ratios": [1.0, 1.0, 1.0]}):
         ledger.starts.keep_calibration(document)
         assert ledger.starts.calibration() == document

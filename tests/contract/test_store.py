@@ -7,10 +7,15 @@ import pytest
 
 from headway.errors import StoreFailed
 from headway.staging.store import READ_BYTES, Store
+from tests.support.s3 import BUCKET
 
 
-@pytest.fixture(params=["file", "memory"])
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
+@pytest.fixture(params=["file", "memory", "s3"])
+def store(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
+    if request.param == "s3":
+        for name, value in request.getfixturevalue("s3").items():
+            monkeypatch.setenv(name, value)
+        return Store(f"s3://{BUCKET}/{uuid4()}")
     place = tmp_path / "store" if request.param == "file" else f"/{uuid4()}"
     return Store(f"{request.param}://{place}")
 

@@ -23,11 +23,11 @@ from headway.run.guard_notes import GuardNotes, keep_notes
 from headway.run.upkeep import AttemptUpkeep
 from headway.runtime.port import ContainerState, ContainerStatus
 from headway.settings import Settings
-from headway.site import Site
+from headway.site import POLICY, Site
 from headway.staging.cache import DataCache
 from headway.telemetry.host import boot_id
 from headway.testing.telemetry import FakeGpus
-from headway.this_node import heartbeat, join_site, read_node
+from headway.this_node import adopt, heartbeat, join_site, read_node
 from headway.units import GIB, MIB
 from tests.support.containers import create_container
 from tests.support.fence import fence_of, release
@@ -70,6 +70,21 @@ def test_what_runs_is_followed_though_it_would_not_be_admitted_any_more(site: Si
     site.runtime.start(create_container(site, RUN))
     assert Attempt(site, RUN, JOB).admit() == lease
     assert site.ledger.runs.get(RUN).prediction == said
+
+
+def test_a_run_that_came_by_no_gateway_gets_no_port_of_another_team(site: Site) -> None:
+    adopt(site, POLICY, {"teams": {"speech": {"ports": "30000-30999"}}})
+    for number, (team, port, free) in enumerate(
+        [("default", 30001, False), ("speech", 8080, False), ("speech", 30001, True)]
+    ):
+        job = JOB.model_copy(update={"team": team, "ports": (port,)})
+        attempt = Attempt(site, f"{RUN[:-1]}{number}", job)
+        if free:
+            assert isinstance(attempt.admit(), Lease)
+            continue
+        with pytest.raises(ImpossibleDemand, match=r"ports: got .*30000-30999"):
+            attempt.admit()
+        assert site.ledger.leases.live() == []
 
 
 def test_staging_counts_as_the_jobs_time(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from headway.admin.doctor import examine
 from headway.clock import SystemClock
-from headway.errors import CeilingUnsafe, PolicyViolation
+from headway.errors import CeilingUnsafe, InvalidInput, PolicyViolation
 from headway.model.job import Resources, TrainingJob
 from headway.model.lease import Lease, Wait
 from headway.prefect.client import PrefectServer
@@ -161,3 +161,15 @@ def test_only_gpus_that_it_names_are_offered(site: Site, ceiling: Path) -> None:
     join_site(site)
     (node,) = site.ledger.nodes.all()
     assert [gpu.uuid for gpu in node.node.capacity.gpus] == [second]
+
+
+@pytest.mark.parametrize("user", ["0:0", "1000:2100000000", "2100000000:0"])
+def test_one_user_for_all_is_bounded_too(site: Site, user: str) -> None:
+    settings = site.settings.model_copy(update={"container_user": user})
+    bounded = Site(settings, site.clock)
+    assert "HEADWAY_CONTAINER_USER: got" in bounded.why_closed()
+    assert "allows 2100000000-2100999999" in bounded.why_closed()
+    with pytest.raises(InvalidInput, match="HEADWAY_CONTAINER_USER"):
+        bounded.user_of("vision")
+    within = settings.model_copy(update={"container_user": "2100000000:2100000000"})
+    assert Site(within, site.clock).why_closed() == ""

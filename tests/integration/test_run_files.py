@@ -23,7 +23,7 @@ from headway.ledger import Ledger
 from headway.model.lease import Demand, Lease
 from headway.model.node import Capacity, Node
 from headway.model.run import Exit, ExitKind, Measurement
-from headway.model.run_file import EXPIRES, FROM, NEXT_ATTEMPT, signed
+from headway.model.run_file import EXPIRES, FROM, NEXT_ATTEMPT, NONCE, signed
 from headway.node.file_server import serve_on
 from headway.run.here import container_name, log_path
 from headway.runtime import secretfiles
@@ -238,18 +238,21 @@ def test_a_node_answers_nobody_but_the_gateway(sites, member) -> None:
     target = f"/runs/{RUN}/outputs/model.pt"
     now_s = left.clock.now().timestamp()
     right = signed(node.worker_token, "left", "GET", target, now_s)
+    unused = signed(node.worker_token, "left", "GET", target, now_s)
     with httpx.Client(base_url=node.files_url, verify=False) as anybody:
         assert anybody.get(target, headers=right).content == b"canary"
         old = signed(node.worker_token, "left", "GET", target, now_s - 3600)
-        stolen = [{}, old, right | {EXPIRES: str(int(now_s) + 100)}]
+        stolen = [{}, old, right, unused | {EXPIRES: str(int(now_s) + 100)}]
+        stolen.append(right | {NONCE: "another"})
         stolen.append(signed("another key", "left", "GET", target, now_s))
         stolen.append(signed(node.worker_token, "head", "GET", target, now_s))
         for headers in stolen:
             answer = anybody.get(target, headers=headers)
             assert (answer.status_code, b"canary" in answer.content) == (403, False)
-        other = anybody.get(f"/runs/{RUN}/outputs", headers=right)
+        other = anybody.get(f"/runs/{RUN}/outputs", headers=unused)
         assert other.status_code == 403
-        assert anybody.post(target, headers=right).status_code == 403
+        assert anybody.post(target, headers=unused).status_code == 403
+        assert anybody.get(target, headers=unused).status_code == 200
 
 
 def test_a_machine_in_the_nodes_place_is_not_believed(sites, member) -> None:

@@ -13,15 +13,16 @@ from pydantic import SecretStr
 from headway.clock import SystemClock
 from headway.errors import InvalidInput
 from headway.ledger import Ledger
-from headway.ledger.tables import LeaseRow
+from headway.ledger.tables import AttemptRow, LeaseRow
 from headway.model.lease import Demand, Lease
 from headway.model.node import Capacity, Gpu, Node
 from headway.model.run import Exit, ExitKind, Measurement
+from headway.model.telemetry import TelemetryPoint
 from headway.policy.usage import usage_of
 from headway.settings import Settings
 from headway.site import Site
 from headway.units import GIB
-from headway.views.usage_document import COLUMNS, month_of, usage_csv
+from headway.views.usage_document import COLUMNS, month_of, usage_csv, usage_document
 from tests.support.api import MEMBER, bearer, serving
 from tests.support.site import within_this_process
 
@@ -76,6 +77,38 @@ def test_what_was_held(site: Site) -> None:
     assert row.cost == pytest.approx(1.5, abs=0.15)
     assert ledger.holdings.between(since, now, user="eve", team=OURS) == []
     assert ledger.holdings.between(since - timedelta(days=9), since) == []
+
+
+def test_of_a_run_under_way_counts_what_its_gpus_did_so_far(site: Site) -> None:
+    ledger = site.ledger
+    (held,) = ledger.holdings.between(NOON, LATE, team=THEIRS)
+    with ledger._database.transaction() as session:
+        attempt = session.get(AttemptRow, ("r2", 1))
+        assert attempt is not None
+        attempt.started_at = held.began_at
+    (gpu,), other = held.gpus, {"r2": 1, "r1": 1}
+
+    def usage() -> tuple[float, float]:
+        month = held.began_at.strftime("%Y-%m")
+        (row,) = usage_document(site, team=THEIRS, user=None, month=month)["rows"]
+        return row["idle_gpu_hours"], row["unmeasured_gpu_hours"]
+
+    idle, unmeasured = usage()
+    assert (idle, unmeasured > 0) == (0.0, True)
+    ledger.telemetry.append(
+        "node-a",
+        [
+            TelemetryPoint(NOON, gpu.uuid, 60, busy_frac=0.2, run_bytes={"r2": 1}),
+            TelemetryPoint(NOON, gpu.uuid, 60, busy_frac=0.4, run_bytes={"r2": 2}),
+            # Nobody knows whose kernels ran here, and this is before its program.
+            TelemetryPoint(NOON, gpu.uuid, 60, busy_frac=1.0, run_bytes=other),
+            TelemetryPoint(NOON, "GPU-other", 60, busy_frac=1.0, run_bytes={"r2": 1}),
+            TelemetryPoint(
+                NOON - timedelta(hours=3), gpu.uuid, 60, busy_frac=1.0, run_bytes={"r2": 1}
+            ),
+        ],
+    )
+    assert usage() == (pytest.approx(0.7 * unmeasured, abs=0.01), 0.0)
 
 
 def test_who_sees_what(site: Site) -> None:

@@ -234,7 +234,8 @@ def take_back_to_0006(url: str) -> None:
     engine = open_engine(url)
     with engine.begin() as connection:
         for table in (
-            "access_token", "audit", "team_uids", "stored", "start_forecast", "job_array",
+            "notice", "access_token", "audit", "team_uids", "stored", "start_forecast", "job_array",
+            "code", "code_chunk",
         ):  # fmt: skip
             connection.execute(text(f"DROP TABLE {table}"))
         if engine.dialect.name == "postgresql":

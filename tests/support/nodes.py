@@ -32,11 +32,11 @@ KINDS = {
 
 @contextmanager
 def several_nodes(
-    folder: Path, server: str, nodes: Mapping[str, StubNode]
+    folder: Path, server: str, nodes: Mapping[str, StubNode], **more: str
 ) -> Iterator[dict[str, LiveSite]]:
     """A site of *nodes* on the PostgreSQL *server*, once all of them have reported.
 
-    The first one has the Prefect server.
+    The first one has the Prefect server. Each has *more* in its environment.
     """
     ledger_url = new_database(server)
     library = build_stub(folder)
@@ -49,7 +49,7 @@ def several_nodes(
             stub = StubGpus(folder / f"{name}.gpus")
             for number in range(node.gpus):
                 stub.add(f"GPU-{name}-{number}", name=node.product, total=node.gib * GIB)
-            env = {**node.env, **stub.environment(library), "HEADWAY_NODE": name}
+            env = {**more, **node.env, **stub.environment(library), "HEADWAY_NODE": name}
             if name != head:
                 env["PREFECT_API_AUTH_STRING"] = sites[head].auth()
                 env |= sites[head].at_the_gateway()

@@ -28,10 +28,16 @@ _LIVE = {
         "tests/integration/test_retrain.py",
         "tests/integration/test_secrets.py",
         "tests/integration/test_gang_engine.py",
+        "tests/integration/test_notices.py",
         "tests/integration/test_supervisor.py",
         "tests/integration/test_invariants.py",
+        "tests/integration/test_code_travels.py",
     ),
-    "several nodes": ("tests/integration/test_nodes.py", "tests/integration/test_gang.py"),
+    "several nodes": (
+        "tests/integration/test_nodes.py",
+        "tests/integration/test_gang.py",
+        "tests/integration/test_live_store.py",  # takes a node away
+    ),
     "gpus": ("tests/integration/test_gpus.py", "tests/integration/test_profile.py"),
 }
 """Files that share a site, by its name."""
@@ -43,7 +49,7 @@ SITES = {
 }
 """The fixtures that are these sites."""
 _ALONE = (
-    "tests/integration/test_two_hosts.py",
+    "tests/integration/test_one_door.py",
     "tests/integration/test_compose.py",
     "tests/integration/test_wheel.py",
     "tests/integration/test_forkserver.py",

@@ -37,7 +37,13 @@ def _as_owner(command: list[str]) -> list[str]:
 
 @contextmanager
 def server(
-    *options: str, address: str = "127.0.0.1", network: str = "", disk: str = ""
+    *options: str,
+    address: str = "127.0.0.1",
+    network: str = "",
+    disk: str = "",
+    port: int = 0,
+    superuser: str = "headway",
+    rule: str = "host all all {network} trust",
 ) -> Iterator[str]:
     """Start one; its SQLAlchemy address without a database name.
 
@@ -46,9 +52,12 @@ def server(
         address: Where it listens, beside loopback.
         network: Hosts that are let in beside this one, such as ``10.0.0.0/24``.
         disk: Where its folder is made; that for temporary files when empty.
+        port: Where it listens; a free one when 0.
+        superuser: Its first role.
+        rule: The line of pg_hba.conf that lets the *network* in.
     """
     with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
+        probe.bind(("127.0.0.1", port))
         port = probe.getsockname()[1]
     folder = Path(tempfile.mkdtemp(prefix="headway-pg-", dir=disk or None))
     folder.chmod(0o755)
@@ -59,10 +68,10 @@ def server(
     assert initdb is not None
     assert pg_ctl is not None
     try:
-        _run([initdb, "-D", str(data), "-A", "trust", "-U", "headway", "--no-sync", "-E", "UTF8"])
+        _run([initdb, "-D", str(data), "-A", "trust", "-U", superuser, "--no-sync", "-E", "UTF8"])
         if network:
             with (data / "pg_hba.conf").open("a") as rules:
-                rules.write(f"host all all {network} trust\n")
+                rules.write(f"{rule.format(network=network)}\n")
         settings = [
             "-p",
             str(port),
@@ -73,7 +82,7 @@ def server(
         ]
         settings += ["-c", "fsync=off", "-c", "max_connections=60", *options]
         _run([pg_ctl, "-D", str(data), "-l", str(log), "-w", "-o", " ".join(settings), "start"])
-        yield f"postgresql://headway@{address}:{port}"
+        yield f"postgresql://{superuser}@{address}:{port}"
     finally:
         subprocess.run(
             _as_owner([pg_ctl, "-D", str(data), "-m", "immediate", "-w", "stop"]),

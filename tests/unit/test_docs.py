@@ -36,7 +36,7 @@ def test_every_table_is_whole(page):
 def wrong(call: str) -> str:
     """The first word of *call* that names no command, subcommand or option; empty when all do."""
     command: click.Command = headway
-    for word in re.findall(r"[^\s\[\]]+", call):
+    for word in re.findall(r"[^\s\[\]]+", call.partition(" -- ")[0]):
         options = {
             name for param in command.params for name in (*param.opts, *param.secondary_opts)
         }

@@ -6,6 +6,7 @@ from sqlmodel import SQLModel
 from headway.ledger import (  # noqa: F401 - fill the metadata
     access_tables,
     array_tables,
+    code_tables,
     observed_tables,
     tables,
 )

@@ -5,7 +5,7 @@ import logging
 import math
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property
@@ -56,7 +56,8 @@ class DockerRuntime:
         clock: Waits between questions about a container.
         docker_host: Address of the engine; None for the SDK's default.
         timeout_s: How long the engine may take for one answer.
-        closed: Host and port of services on other machines that containers may not reach.
+        closed: Asked for host and port of services on other machines that containers may not
+            reach now.
     """
 
     kind = RuntimeKind.DOCKER
@@ -69,7 +70,7 @@ class DockerRuntime:
         *,
         docker_host: str | None = None,
         timeout_s: int = 60,
-        closed: Sequence[Service] = (),
+        closed: Callable[[], Sequence[Service]] = tuple,
     ) -> None:
         self.engine = Engine(docker_host, timeout_s)
         self._site = site

@@ -163,6 +163,7 @@ class Creation:
                     entrypoint=list(_LOGGED) if logged else [],
                     name=spec.name,
                     user=self._user,
+                    working_dir=spec.working_dir or None,
                     environment=_environment(spec),
                     stop_signal="SIGTERM",
                     ports=list(published),

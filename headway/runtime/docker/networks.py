@@ -2,7 +2,7 @@
 
 import socket
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from ipaddress import ip_network
 from pathlib import Path
 from typing import Any
@@ -30,11 +30,14 @@ class Networks:
     Args:
         engine: The engine.
         policy: What containers may do.
-        closed: Services on other machines that containers may not reach.
+        closed: Asked for the services on other machines that containers may not reach now.
     """
 
     def __init__(
-        self, engine: Engine, policy: ContainerPolicy, closed: Sequence[firewall.Service]
+        self,
+        engine: Engine,
+        policy: ContainerPolicy,
+        closed: Callable[[], Sequence[firewall.Service]],
     ) -> None:
         self._engine = engine
         self._mode = policy.network
@@ -72,7 +75,7 @@ class Networks:
         if not self._gangs and self._mode in {NetworkMode.HOST, NetworkMode.NONE}:
             return ""
         # Not with each start: a name server that does not answer would hold it up.
-        why = self.guard(self._closed)
+        why = self.guard(self._closed())
         if why and self._mode is NetworkMode.BRIDGE:
             return (
                 f"Containers have no network, since it cannot be guarded ({why}). Let headway set "

@@ -38,7 +38,7 @@ def noted(
         "log_limit_bytes": spec.log_limit_bytes,
         "host_memory_bytes": spec.host_memory_bytes,
         "pids": spec.pids,
-        "working_dir": str(spec.log_path.resolve().parent),
+        "working_dir": spec.working_dir or str(spec.log_path.resolve().parent),
         "user": user,
         "passage": passage.plan(user, _needs(spec)) if user is not None else None,
         "affinity": _choose_cpus(spec.cpus, others),

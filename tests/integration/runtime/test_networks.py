@@ -80,7 +80,7 @@ def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
         for address in (OUTSIDE, METADATA, SITE):
             netns.ip("-n", world, "addr", "add", f"{address}/32", "dev", "lo")
         for name, port in ((node, NODE_PORT), (world, WORLD_PORT)):
-            stack.enter_context(greeting(name, port))
+            stack.enter_context(netns.greeting(name, port))
         stack.enter_context(names(world))
         folder = tmp_path_factory.mktemp("d")
         daemon = dockerd.Daemon(folder, namespace=node, options=("--dns", OUTSIDE))
@@ -92,29 +92,6 @@ def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
         client.networks.create(GANGS)
         client.networks.create(OF_A_TEAM)
         yield Machine(node, daemon, client)
-
-
-class greeting:  # noqa: N801 - used as a context
-    """A service of a namespace, on each of its addresses, that says hello."""
-
-    def __init__(self, name: str, port: int) -> None:
-        with netns.inside(name):
-            self.server = socket.create_server(("", port))
-        self.thread = threading.Thread(target=self.serve, daemon=True)
-
-    def serve(self) -> None:
-        with suppress(OSError):
-            while True:
-                connection, _ = self.server.accept()
-                with connection, suppress(OSError):
-                    connection.sendall(b"hello\n")
-
-    def __enter__(self) -> None:
-        self.thread.start()
-
-    def __exit__(self, *_: object) -> None:
-        self.server.shutdown(socket.SHUT_RDWR)
-        self.server.close()
 
 
 class names:  # noqa: N801 - used as a context
@@ -147,7 +124,7 @@ class names:  # noqa: N801 - used as a context
 def harness(machine: Machine, tmp_path: Path) -> Iterator[Harness]:
     def make(site: str, policy: ContainerPolicy) -> DockerRuntime:
         host, closed = machine.engine.host, ((SITE, WORLD_PORT),)
-        return DockerRuntime(site, policy, SystemClock(), docker_host=host, closed=closed)
+        return DockerRuntime(site, policy, SystemClock(), docker_host=host, closed=lambda: closed)
 
     harness = Harness(make, tmp_path, BUSYBOX, site=f"nets{os.getpid()}")
     yield harness

@@ -7,68 +7,91 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from headway.estimate.starts import (
+    Ratios,
     StartCalibration,
     calibration_document,
     calibration_of,
     learn,
+    played_document,
+    played_of,
     score,
     scores_document,
 )
 from headway.model.run import Span
-from headway.model.start_forecast import StartForecast
+from headway.model.start_forecast import PlayedStarts, StartForecast
 
 NOON = datetime(2026, 1, 5, 12, 0, tzinfo=UTC)
 
 
 def said(
     waited_s: float | None, *, planned_s: float = 600.0, low_s: float = 0.0, high_s: float = 1e6,
-    at_submission: bool = True,
+    hour: int = 0, at_submission: bool = True,
 ) -> StartForecast:  # fmt: skip
+    said_at = NOON + timedelta(hours=hour)
+
     def at(seconds: float) -> datetime:
-        return NOON + timedelta(seconds=seconds)
+        return said_at + timedelta(seconds=seconds)
 
     started = None if waited_s is None else at(waited_s)
     return StartForecast(
-        "run", NOON, planned_s, at(low_s), at(planned_s), at(high_s), 1, 3, at_submission, started
-    )
+        "run", said_at, planned_s, planned_s / 2, planned_s * 2,
+        at(low_s), at(planned_s), at(high_s), 1, 3, at_submission, started
+    )  # fmt: skip
 
 
 def drawn(chance: random.Random, count: int) -> Iterator[StartForecast]:
     """Runs that wait about three times as long as is planned."""
-    for _ in range(count):
+    for hour in range(count):
         planned_s = chance.uniform(60.0, 7200.0)
-        yield said(3 * planned_s * chance.lognormvariate(0.0, 0.7), planned_s=planned_s)
+        waited_s = 3 * planned_s * chance.lognormvariate(0.0, 0.7)
+        yield said(waited_s, planned_s=planned_s, hour=hour)
 
 
 def test_four_of_five_starts_lie_within_the_interval_that_is_learnt() -> None:
     chance = random.Random(1)
-    learnt = learn(drawn(chance, 400))
+    learnt = learn(list(drawn(chance, 4000)), NOON + timedelta(days=400))
     within = 0
     for each in drawn(chance, 2000):
-        planned = Span(each.planned_s, each.planned_s, each.planned_s)
-        wait = learnt.wait(planned, gpus=1, ahead=3)
+        wait = learnt.wait(Span(each.planned_low_s, each.planned_s, each.planned_high_s))
         within += wait.low_s <= (each.waited_s or 0.0) <= wait.high_s
     assert within / 2000 == pytest.approx(0.8, abs=0.04)
 
 
-def test_the_plan_speaks_until_enough_is_known_and_who_still_waits_teaches_nothing() -> None:
-    planned = Span(60.0, 600.0, 900.0)
-    for forecasts in ([], [said(60.0)] * 29, [said(None)] * 500):
-        assert learn(forecasts).wait(planned, gpus=1, ahead=3) == planned
-    assert learn([said(6000.0)] * 30).wait(planned, gpus=1, ahead=3).median_s == pytest.approx(6000)
+def test_what_is_said_in_one_hour_counts_once_and_those_that_wait_still_count_too() -> None:
+    later, prior = NOON + timedelta(days=40), StartCalibration()
+    assert learn([], later) == learn([said(None)] * 500, later) == prior
+    burst = learn([said(60_000.0)] * 500, later)
+    spread = learn([said(60_000.0, hour=hour) for hour in range(500)], later)
+    assert prior.ratios.high < burst.ratios.high < 1.1 * prior.ratios.high
+    assert spread.ratios.high > 5 * prior.ratios.high
+    # Two of three wait for forty days by now: the one that started at once is not all there is.
+    waiting = [said(0.0 if hour % 3 else None, hour=hour) for hour in range(600)]
+    assert learn(waiting, later).ratios.high > 5 * prior.ratios.high
 
 
-def test_groups_of_size_and_load_are_told_apart_once_they_are_large_enough() -> None:
-    learnt = learn([said(6000.0)] * 300)
-    assert len(learnt.ratios) > 1
-    assert learnt.wait(Span(0, 600, 900), gpus=64, ahead=90).median_s == pytest.approx(6000)
+def test_the_ends_of_an_interval_are_in_order_and_no_start_is_beyond_all_dates() -> None:
+    odd = StartCalibration(Ratios(3.0, 1.0, 0.5))
+    wait = odd.wait(Span(100.0, 100.0, 100.0))
+    assert wait.low_s <= wait.median_s <= wait.high_s
+    far = odd.forecast("a", NOON, Span(0.0, 1e300, 1e300), gpus=1, ahead=0, first=True)
+    assert far.latest_at > NOON + timedelta(days=3000)
 
 
 def test_what_was_learnt_is_kept_and_what_cannot_be_read_is_left_aside() -> None:
-    learnt = learn([said(900.0)] * 30)
+    learnt = StartCalibration(Ratios(0.5, 1.0, 2.0))
     assert calibration_of(calibration_document(learnt)) == learnt
-    for document in (None, {}, {"ratios": {"all": ["x"]}}, {"ratios": 7}):
+    for document in (None, {}, {"ratios": ["x"]}, {"ratios": 7}, {"ratios": {"all": [1, 2, 3]}}):
         assert calibration_of(document) == StartCalibration()
+    played = PlayedStarts(NOON, {"a": Span(1.0, 2.0, 30.0)})
+    assert played_of(played_document(played)) == played
+    for document in (None, {}, {"waits": {"a": [1.0]}}, {"at": "noon"}):
+        assert played_of(document).waits == {}
+
+
+def test_a_wait_that_was_played_gets_shorter_with_time() -> None:
+    played = PlayedStarts(NOON, {"a": Span(60.0, 600.0, 900.0)})
+    assert played.wait("a", NOON + timedelta(seconds=300)) == (0.0, 300.0, 600.0)
+    assert played.wait("b", NOON) is None
 
 
 def test_the_score_counts_starts_within_and_how_far_off_they_were() -> None:

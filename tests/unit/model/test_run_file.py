@@ -2,7 +2,7 @@
 
 import pytest
 
-from headway.model.run_file import EXPIRES, REQUEST_LASTS_S, SIGNATURE, signed, why_refused
+from headway.model.run_file import EXPIRES, NONCE, REQUEST_LASTS_S, SIGNATURE, signed, why_refused
 
 KEY, NODE, TARGET, NOW_S = "key", "left", "/runs/r1/log?from=0", 1_000_000.5
 
@@ -25,7 +25,7 @@ def test_a_signed_request_is_taken_for_a_while() -> None:
      headers(target="/runs/r2/log?from=0"), headers(target="/runs/r1/log?from=00"), {},
      headers() | {EXPIRES.lower(): "1000300"}, headers() | {SIGNATURE.lower(): "é"},
      headers() | {EXPIRES.lower(): "9" * 13}, headers() | {EXPIRES.lower(): "-1"},
-     headers() | {EXPIRES.lower(): "¹²"}],
+     headers() | {EXPIRES.lower(): "¹²"}, headers() | {NONCE.lower(): "another"}],
 )  # fmt: skip
 def test_a_request_for_anything_else_is_refused(other: dict[str, str]) -> None:
     assert why_refused(KEY, NODE, "GET", TARGET, other, now_s=NOW_S)

@@ -5,7 +5,9 @@ from datetime import timedelta
 from types import SimpleNamespace
 from typing import Any
 
+from headway.estimate.starts import StartCalibration
 from headway.model.lease import Resource, Wait
+from headway.model.run import Span
 from headway.model.start_forecast import StartForecast
 from headway.policy.plan import Plan, Stay
 from headway.policy.settings import PolicySettings
@@ -39,7 +41,20 @@ def planned(at: timedelta, wait: timedelta) -> Plan:
     ends = [now + wait * each for each in (0.5, 1, 2)]
     wait_s = wait.total_seconds()
     because = Wait(Resource.GPUS, "needs a GPU")
-    return Plan((Stay("a", 3, because, now, ends[1], ends[0], ends[2], planned_s=wait_s),))
+    return Plan(
+        (
+            Stay(
+                "a",
+                3,
+                because,
+                now,
+                ends[1],
+                ends[0],
+                ends[2],
+                planned=Span(wait_s / 2, wait_s, 2 * wait_s),
+            ),
+        )
+    )
 
 
 def said(starts: SaidStarts, at: timedelta, wait: timedelta) -> Stay:
@@ -48,7 +63,7 @@ def said(starts: SaidStarts, at: timedelta, wait: timedelta) -> Stay:
     for each in RECORDS:
         waiting.put(each, ())
     rows = replace(seen({}, None), at=NOON + at)
-    (entry,) = starts.keep(planned(at, wait), rows, waiting).entries
+    (entry,) = starts.keep(planned(at, wait), rows, waiting, StartCalibration()).entries
     assert isinstance(entry, Stay)
     return entry
 
@@ -72,10 +87,14 @@ def test_a_start_later_than_was_said_at_first_is_told_so_and_goes_on_being_told(
     starts = SaidStarts(ledger(Kept()))
     assert said(starts, timedelta(), HOUR).first_said_latest_at is None
     assert said(starts, HOUR, HOUR).first_said_latest_at is None, "14:00 was within what was said"
+    hour_s = HOUR.total_seconds()
+    latest_s = StartCalibration().wait(Span(hour_s / 2, hour_s, 2 * hour_s)).high_s
+    latest_at = NOON + timedelta(seconds=latest_s)
     for again in (1.1, 2.3):
-        receded = said(starts, HOUR * again, HOUR)
-        assert receded.first_said_latest_at == NOON + 2 * HOUR
-        assert "later than was said at first: by 14:00" in receded.sentence()
+        receded = said(starts, again * timedelta(seconds=latest_s), HOUR)
+        assert receded.first_said_latest_at == latest_at
+        assert "later than was said at first: by " in receded.sentence()
+        assert f"{latest_at:%H:%M}" in receded.sentence()
 
 
 def test_the_starts_that_came_are_written_down_when_runs_leave_the_queue() -> None:

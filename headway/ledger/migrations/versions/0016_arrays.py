@@ -6,7 +6,7 @@ from alembic import op
 from headway.ledger.columns import UtcDateTime
 
 revision = "0016"
-down_revision = "0014"
+down_revision = "0015"
 
 
 def upgrade() -> None:

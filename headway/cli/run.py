@@ -1,0 +1,106 @@
+"""Commands that run a folder of code: run, rerun."""
+
+import json
+import re
+from pathlib import Path
+
+import click
+
+from headway.cli.completion import NODE, RUN
+from headway.cli.inputs import open_client
+from headway.cli.output import as_json
+from headway.cli.submit import tell, with_code
+
+_overrides = click.option(
+    "--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Set a field of the job file."
+)
+
+
+@click.command()
+@click.argument("program")
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+@click.option("--image", envvar="HEADWAY_IMAGE", help="Container image; or $HEADWAY_IMAGE.")
+@click.option("--gpus", type=click.IntRange(0, 1024), default=0, help="GPUs.")
+@click.option("--name", help="Of the run; the program's when left out.")
+@click.option(
+    "--workdir",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    default=".",
+    help="Folder that is sent along, and in which the program starts; here when left out.",
+)
+@_overrides
+@click.option("--pool", help="Work pool, where the site has several.")
+@click.option("--queue", help="Work queue of the pool; its priority decides who goes first.")
+@click.option("--node", type=NODE, help="Run on this node and nowhere else.")
+@click.option("-d", "--detach", is_flag=True, help="Do not follow it: print its id.")
+@as_json
+def run(
+    *,
+    program: str,
+    arguments: tuple[str, ...],
+    image: str | None,
+    gpus: int,
+    name: str | None,
+    workdir: Path,
+    overrides: tuple[str, ...],
+    pool: str | None,
+    queue: str | None,
+    node: str | None,
+    detach: bool,
+    machine: bool,
+) -> None:
+    """Run a program of this folder: `headway run train.py --gpus 1 -- --lr 0.1`.
+
+    What git tracks of the folder, or its .gitignore lets through, is sent along. The log is shown
+    until the run has ended; Ctrl-C leaves it alone.
+    """
+    from headway.model.job_text import read_job
+
+    if image is None:
+        raise click.UsageError("give --image, or set HEADWAY_IMAGE: what the program runs in")
+    document = {
+        "name": name or _name_of(program),
+        "image": image,
+        "command": _command(program, arguments, workdir),
+        "resources": {"gpus": gpus},
+        "workdir": str(workdir),
+    }
+    read = read_job(json.dumps(document), filename="command line", overrides=overrides)
+    with open_client() as client:
+        job = with_code(client, read.job.document())
+        handed_in = client.submit(job, pool=pool, queue=node or queue)
+        tell(client, handed_in, watch=not detach, machine=machine)
+
+
+@click.command()
+@click.argument("run_", metavar="RUN", type=RUN)
+@_overrides
+@click.option("--watch", is_flag=True, help="Follow the run to its end.")
+@as_json
+def rerun(*, run_: str, overrides: tuple[str, ...], watch: bool, machine: bool) -> None:
+    """Hand in the job of a run once more, as a new run of yours, with the same code."""
+    from headway.model.job_text import read_job
+
+    with open_client() as client:
+        job = dict(client.run(run_)["job"]) | {"owner": ""}
+        read = read_job(json.dumps(job), filename=f"run {run_}", overrides=overrides)
+        tell(client, client.submit(read.job.document()), watch=watch, machine=machine)
+
+
+def _command(program: str, arguments: tuple[str, ...], workdir: Path) -> list[str]:
+    """What starts *program*; a script whose kind is known is looked for before it is sent."""
+    starts = _STARTS.get(Path(program).suffix, [])
+    if starts and not (workdir / program).is_file():
+        raise click.BadParameter(f"{program!r} is no file of the folder {str(workdir)!r}")
+    return [*starts, program, *arguments]
+
+
+_STARTS = {".py": ["python", "-u"], ".sh": ["sh"]}
+"""Lines of a program whose output is no terminal come when they are printed: ``-u``."""
+
+
+def _name_of(program: str) -> str:
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", Path(program).stem).lstrip("._-")[:63] or "run"
+
+
+COMMANDS = (run, rerun)

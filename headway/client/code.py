@@ -1,0 +1,45 @@
+"""Sends a folder of code to a gateway: only what it has not got yet."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from headway.client.connection import Connection, Json
+from headway.code.folder import Sent, pack
+from headway.errors import GatewayUnreachable
+from headway.model.code import CodeManifest
+from headway.model.code_frames import joined
+
+
+def send_code(gateway: Connection, folder: Path, *, team: str, sent: Sent | None) -> str:
+    """Send what of *folder* travels; its id. See `Client.send_code`."""
+    packed = pack(folder)
+    missing = _missing(gateway, packed.manifest, team)
+    total = sum(packed.manifest.chunks.get(each, 0) for each in missing)
+    done = 0
+    for body in joined(packed.chunks(missing)):
+        gateway.send("/code/chunks", body, {"team": team})
+        done += len(body)
+        if sent is not None:
+            sent(min(done, total), total)
+    if missing and (left := _missing(gateway, packed.manifest, team)):
+        cause = f"{len(left)} parts of {packed.folder} did not arrive"
+        raise GatewayUnreachable(gateway.url, cause)
+    return packed.manifest.code_id
+
+
+def with_code(gateway: Connection, job: Mapping[str, Any], *, sent: Sent | None) -> Json:
+    """*job* with the folder of its `workdir` sent. See `Client.with_code`."""
+    workdir = job.get("workdir")
+    if not workdir:
+        return dict(job)
+    team = str(job.get("team") or "")
+    team = "" if team == "default" else team  # what a form fills in names nobody
+    code = send_code(gateway, Path(str(workdir)), team=team, sent=sent)
+    return {**job, "workdir": "", "code": code}
+
+
+def _missing(gateway: Connection, manifest: CodeManifest, team: str) -> set[str]:
+    found = gateway.send("/code", manifest.text, {"team": team})["missing"]
+    # A gateway is no reason to send anything but parts of this folder.
+    return manifest.chunks.keys() & set(found)

@@ -1,0 +1,180 @@
+"""A folder of code on the machine of whoever hands in a job: what of it travels, and its commit.
+
+What git tracks, and what its ignore files let through, is git's own to say: it is asked. A folder
+that is in no repository is asked about with an empty one beside it.
+"""
+
+import hashlib
+import os
+import stat
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from headway.errors import InvalidInput, shown
+from headway.model.code import CHUNK_BYTES, MOST_DIFF_BYTES, CodeFile, CodeManifest, check_path
+
+Sent = Callable[[int, int], None]
+"""Is told how many bytes have been sent, and of how many."""
+_FIELD = "workdir"
+_LIST_S = 120.0
+_OPEN = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
+_CUT = "\n[cut: the diff goes on]\n"
+_MOST_NESTED = 16
+
+
+@dataclass(frozen=True, slots=True)
+class PackedFolder:
+    """A folder as it was read."""
+
+    folder: Path
+    manifest: CodeManifest
+
+    def chunks(self, wanted: set[str]) -> Iterator[bytes]:
+        """The content of those chunks that are *wanted*, each once.
+
+        Raises:
+            InvalidInput: A file was changed meanwhile.
+        """
+        left = set(wanted)
+        for file in self.manifest.files:
+            for number, sha256 in enumerate(file.chunks):
+                if sha256 not in left:
+                    continue
+                data = _chunk(self.folder / file.path, number)
+                if hashlib.sha256(data).hexdigest() != sha256:
+                    allowed = "it was changed while it was sent: hand the job in again"
+                    raise InvalidInput(_FIELD, file.path, allowed)
+                left.discard(sha256)
+                yield data
+
+
+def pack(folder: Path) -> PackedFolder:
+    """*folder* with what of it travels.
+
+    Raises:
+        InvalidInput: It is no folder, too much would travel, or something that cannot.
+    """
+    if not folder.is_dir():
+        raise InvalidInput(_FIELD, str(folder), "no folder is there; give one, such as .")
+    root = folder.resolve()
+    names = sorted(set(_names(root)))
+    files = [found for name in names if (found := _file(root, name)) is not None]
+    return PackedFolder(root, CodeManifest.of(files, *_provenance(root)))
+
+
+def _names(folder: Path, depth: int = 0) -> Iterator[str]:
+    """Paths below *folder* of all that is to travel; of a repository in it, too."""
+    if depth > _MOST_NESTED:
+        raise InvalidInput(_FIELD, str(folder), "repositories lie in each other too deep")
+    wanted = ("ls-files", "-z", "--others", "--exclude-standard")
+    if _git(folder, "rev-parse", "--git-dir", check=False) is not None:
+        listed = _git(folder, *wanted, "--cached")
+    else:
+        with tempfile.TemporaryDirectory() as empty:
+            beside = (f"--git-dir={empty}", f"--work-tree={folder}")
+            _git(folder, f"--git-dir={empty}", "init", "--quiet", "--bare")
+            listed = _git(folder, *beside, "-c", "core.bare=false", *wanted)
+    for name in filter(None, (listed or "").split("\0")):
+        below = folder / name
+        if below.is_dir() and not below.is_symlink():
+            yield from (f"{name.rstrip('/')}/{each}" for each in _names(below, depth + 1))
+        else:
+            yield name
+
+
+def _file(root: Path, name: str) -> CodeFile | None:
+    """One file; None where git tracks it and it is not there.
+
+    A link to a file of the folder travels as a file; no other link does.
+    """
+    check_path(name)
+    path = root / name
+    try:
+        real = path.resolve(strict=True)
+    except FileNotFoundError:
+        if path.is_symlink():
+            raise _no_link(name, "leads nowhere") from None
+        return None
+    except (OSError, RuntimeError) as error:  # RuntimeError: a loop of links
+        raise _no_link(name, f"cannot be followed ({error})") from None
+    if not real.is_relative_to(root):
+        raise _no_link(name, "leads out of the folder")
+    seen = real.stat()
+    if not stat.S_ISREG(seen.st_mode):
+        if path.is_symlink():
+            raise _no_link(name, "leads to no file")
+        raise InvalidInput(_FIELD, name, "it is no regular file; leave it out by .gitignore")
+    size, chunks = 0, []
+    for data in _content(real):
+        size += len(data)
+        chunks.append(hashlib.sha256(data).hexdigest())
+    return CodeFile(name, size, bool(seen.st_mode & stat.S_IXUSR), tuple(chunks))
+
+
+def _no_link(name: str, why: str) -> InvalidInput:
+    allowed = f"the link {why}; leave it out by .gitignore, or bring data as a dataset"
+    return InvalidInput(_FIELD, name, allowed)
+
+
+def _content(path: Path) -> Iterator[bytes]:
+    with os.fdopen(os.open(path, _OPEN), "rb") as file:
+        while data := file.read(CHUNK_BYTES):
+            yield data
+
+
+def _chunk(path: Path, number: int) -> bytes:
+    try:
+        with os.fdopen(os.open(path, _OPEN), "rb") as file:
+            file.seek(number * CHUNK_BYTES)
+            return file.read(CHUNK_BYTES)
+    except FileNotFoundError:
+        return b""
+
+
+def _provenance(folder: Path) -> tuple[str, str]:
+    """The commit that *folder* is at, and what its tracked files differ in from that."""
+    commit = _git(folder, "rev-parse", "--verify", "--quiet", "HEAD", check=False)
+    if not commit:
+        return "", ""
+    asked = (
+        "diff",
+        "HEAD",
+        "--relative",
+        "--no-color",
+        "--no-ext-diff",
+        "--no-textconv",
+        "--",
+        ".",
+    )
+    diff = _git(folder, *asked, check=False) or ""
+    text = diff.encode(errors="replace")
+    if len(text) > MOST_DIFF_BYTES:
+        text = text[: MOST_DIFF_BYTES - len(_CUT)].rpartition(b"\n")[0] + _CUT.encode()
+    return commit.strip(), text.decode(errors="ignore")
+
+
+def _git(folder: Path, *asked: str, check: bool = True) -> str | None:
+    """What git says; None where it fails and *check* is not set.
+
+    A repository's own settings must not start programs here.
+    """
+    command = ["git", "-C", str(folder), "-c", "core.fsmonitor=false", *asked]
+    try:
+        done = subprocess.run(
+            command, stdin=subprocess.DEVNULL, capture_output=True, timeout=_LIST_S, check=False
+        )
+    except FileNotFoundError:
+        allowed = "git says which files travel, and is not installed here: install it"
+        raise InvalidInput(_FIELD, str(folder), allowed) from None
+    except subprocess.TimeoutExpired:
+        allowed = f"git did not list its files within {_LIST_S:g} s: give a smaller folder"
+        raise InvalidInput(_FIELD, str(folder), allowed) from None
+    if done.returncode == 0:
+        return os.fsdecode(done.stdout)
+    if not check:
+        return None
+    words = os.fsdecode(done.stderr)
+    raise InvalidInput(_FIELD, str(folder), f"git cannot list its files ({shown(words, 200)})")

@@ -1,0 +1,97 @@
+"""The code of runs as it is sent to the gateway: what is missing, its chunks, and its manifest.
+
+Nothing that a client says of content is believed: a chunk is kept under the SHA-256 that it has,
+for the team that sent it, and a manifest once all its chunks are that team's.
+"""
+
+from typing import Annotated, Any
+
+import anyio
+from fastapi import APIRouter, Query, Request
+
+from headway.errors import InvalidInput, NotAllowed
+from headway.gateway.actions import Submitter
+from headway.model.access import Caller, Scope, checked_name
+from headway.model.code import MOST_MANIFEST_BYTES, CodeManifest
+from headway.model.code_frames import MOST_FRAMES_BYTES, split
+from headway.node.code_pruning import prune_code
+from headway.policy.code_retention import TEAM_BYTES
+from headway.site import Site
+from headway.units import format_size
+
+CODE_PATHS = frozenset({"/v1/code", "/v1/code/chunks"})
+"""Whose bodies are no JSON documents of the usual size."""
+_AT_ONCE = 4
+"""Bodies that are read together: each is in memory."""
+Team = Annotated[str, Query(max_length=63, description="The token's own if empty.")]
+
+
+def code_of(site: Site) -> APIRouter:
+    """The routes by which code comes to *site*."""
+    router = APIRouter()
+    reading = anyio.CapacityLimiter(_AT_ONCE)
+
+    @router.post("/code")
+    async def manifest(caller: Submitter, request: Request, team: Team = "") -> dict[str, Any]:
+        """Say which files a folder of code has, as headway's client writes it.
+
+        Its id, and the SHA-256 of the chunks that are missing. Where none is, a job may name it.
+        """
+        whose = _team(caller, team)
+        async with reading:
+            text = await _body(request, MOST_MANIFEST_BYTES)
+            return await anyio.to_thread.run_sync(_accept, site, whose, text)
+
+    @router.post("/code/chunks")
+    async def chunks(caller: Submitter, request: Request, team: Team = "") -> dict[str, int]:
+        """Send chunks of files, each after its length in four bytes; how many were new."""
+        whose = _team(caller, team)
+        async with reading:
+            body = await _body(request, MOST_FRAMES_BYTES)
+            return {"new": await anyio.to_thread.run_sync(_put, site, whose, body)}
+
+    return router
+
+
+def _accept(site: Site, team: str, text: bytes) -> dict[str, Any]:
+    found = CodeManifest.read(text)
+    return {"code": found.code_id, "missing": site.ledger.code.accept(team, found)}
+
+
+def _put(site: Site, team: str, body: bytes) -> int:
+    found = list(split(body))
+    try:
+        return site.ledger.code.put(team, found, most_bytes=TEAM_BYTES)
+    except InvalidInput:
+        if not prune_code(site, team):
+            raise
+        return site.ledger.code.put(team, found, most_bytes=TEAM_BYTES)
+
+
+def _team(caller: Caller, team: str) -> str:
+    """Whose code it is to be.
+
+    Raises:
+        NotAllowed: Another team's, and the caller is no operator.
+    """
+    if team in ("", caller.team):
+        return caller.team
+    if not caller.may(Scope.OPERATE):
+        raise NotAllowed(f"your token is for team {caller.team}: code of another is not yours")
+    return checked_name("team", team)
+
+
+async def _body(request: Request, most_bytes: int) -> bytes:
+    """All that the client sends.
+
+    Raises:
+        InvalidInput: More than *most_bytes*; the rest is not read.
+    """
+    pieces, size = [], 0
+    async for piece in request.stream():
+        size += len(piece)
+        if size > most_bytes:
+            most = format_size(most_bytes)
+            raise InvalidInput("body", f"more than {most}", f"give at most {most}")
+        pieces.append(piece)
+    return b"".join(pieces)

@@ -1,0 +1,40 @@
+"""Chunks on their way to the gateway: each after its length, many small ones together."""
+
+from collections.abc import Iterable, Iterator
+
+from headway.errors import InvalidInput
+from headway.model.code import CHUNK_BYTES
+
+_LENGTH_BYTES = 4
+MOST_FRAMES_BYTES = 2 * CHUNK_BYTES
+
+
+def joined(chunks: Iterable[bytes]) -> Iterator[bytes]:
+    """*chunks*, none of them empty, as bodies of requests of at most `MOST_FRAMES_BYTES`."""
+    frames: list[bytes] = []
+    size = 0
+    for chunk in chunks:
+        frame = len(chunk).to_bytes(_LENGTH_BYTES) + chunk
+        if size + len(frame) > MOST_FRAMES_BYTES:
+            yield b"".join(frames)
+            frames, size = [], 0
+        frames.append(frame)
+        size += len(frame)
+    if frames:
+        yield b"".join(frames)
+
+
+def split(body: bytes) -> Iterator[bytes]:
+    """The chunks in *body*.
+
+    Raises:
+        InvalidInput: It is cut, or a chunk has a length that none can have.
+    """
+    start = 0
+    while start < len(body):
+        begin = start + _LENGTH_BYTES
+        length = int.from_bytes(body[start:begin])
+        start = begin + length
+        if not 1 <= length <= CHUNK_BYTES or start > len(body):
+            raise InvalidInput("body", f"a chunk of {length} B", "give whole chunks after lengths")
+        yield body[begin:start]

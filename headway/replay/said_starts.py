@@ -1,0 +1,102 @@
+"""What a site would have said, in a replay, of when jobs that wait will start."""
+
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from random import Random
+
+from headway.estimate.lifetimes import Life, Lifetimes
+from headway.estimate.starts import LOOKED_AT, StartCalibration, learn
+from headway.model.start_forecast import StartForecast
+from headway.policy.fit import Ask
+from headway.policy.preempt import Runner
+from headway.replay.cluster import Cluster, Job
+from headway.replay.forward import Draw, Present, play_forward, span_of
+from headway.replay.history import kind_of_row
+from headway.replay.ours import Headway
+from headway.units import DAY_S
+
+_EPOCH = datetime(2000, 1, 1, tzinfo=UTC)
+_ENDED = 3000
+"""So many of the newest ended jobs are learnt from."""
+
+
+class SaidStarts:
+    """Says of some of the jobs that join a queue when they will start, as a site does."""
+
+    def __init__(self, share: float) -> None:
+        """Say it of this *share* of them, drawn at random: each costs as much as a small replay."""
+        self._share, self._chance = share, Random(0)  # noqa: S311 - no secret
+        self._ended: deque[Life] = deque(maxlen=_ENDED)
+        self._said: list[tuple[StartForecast, Job]] = []
+        self._learnt, self._night_s = StartCalibration(), 0.0
+
+    def ended(self, job: Job, now_s: float) -> None:
+        """*job* has ended."""
+        self._ended.append(_life(job, now_s - job.start_s, over=True))
+
+    def joined(
+        self, new: Sequence[Job], jobs: Sequence[Job], line: Headway[Ask], cluster: Cluster
+    ) -> None:
+        """Say when those of *new* start that did not start at once."""
+        waiting = line.queue.waiting
+        some = [job for job in new if job.ask.run_id in waiting]
+        wanted = [job for job in some if self._chance.random() < self._share]
+        if not wanted:
+            return
+        now_s = cluster.now_s
+        if now_s - self._night_s > DAY_S:
+            self._night_s = now_s
+            self._learnt = learn(self._known(now_s), _moment(now_s))
+        runners = {job.ask.run_id: job for there in cluster.running.values() for job in there}
+        lives = {run: _life(job, max(now_s - job.start_s, 1.0)) for run, job in runners.items()}
+        lives |= {run: _life(jobs[int(run)]) for run in waiting}
+        present = Present(
+            now_s,
+            line,
+            cluster.board,
+            [Runner(job.ask, job.places, job.start_s) for job in runners.values()],
+            _drawn(Lifetimes([*self._ended, *lives.values()]), lives),
+        )
+        places = {run: at for at, run in enumerate(line.queue.in_order())}
+        waits = play_forward(present, frozenset(job.ask.run_id for job in wanted))
+        for job in wanted:
+            run_id = job.ask.run_id
+            said = self._learnt.forecast(
+                run_id,
+                _moment(now_s),
+                span_of(waits[run_id]),
+                gpus=job.trace.gpus,
+                ahead=places[run_id],
+                first=True,
+            )
+            self._said.append((said, job))
+
+    def forecasts(self) -> list[StartForecast]:
+        """What was said, with what came, once all have started."""
+        return [replace(said, started_at=_moment(job.start_s)) for said, job in self._said]
+
+    def _known(self, now_s: float) -> list[StartForecast]:
+        """The newest, each with its start as far as that has come."""
+        return [
+            replace(said, started_at=_moment(job.start_s)) if job.places else said
+            for said, job in self._said[-LOOKED_AT:]
+            if job.start_s <= now_s
+        ]
+
+
+def _life(job: Job, lasted_s: float = 0.0, *, over: bool = False) -> Life:
+    return Life(kind_of_row(job.trace), job.trace.submit_s, lasted_s, over)
+
+
+def _drawn(lifetimes: Lifetimes, lives: Mapping[str, Life]) -> Callable[[int], Draw]:
+    def once(seed: int) -> Draw:
+        left_s = lifetimes.round(seed)
+        return lambda run_id: left_s(lives[run_id])
+
+    return once
+
+
+def _moment(time_s: float) -> datetime:
+    return _EPOCH + timedelta(seconds=time_s)

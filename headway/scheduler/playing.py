@@ -1,0 +1,92 @@
+"""How long runs wait, by playing the queue of a pool forward: beside the passes, within seconds."""
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+
+from headway.estimate.lifetimes import Life, Lifetimes
+from headway.estimate.usual import Kind, kind_of
+from headway.model.run import Span
+from headway.model.start_forecast import PlayedStarts
+from headway.policy.decide import Held
+from headway.policy.fit import WaitingRun
+from headway.policy.pool import Pool
+from headway.replay.forward import ROUNDS, Draw, Present, play_forward, span_of
+from headway.replay.ours import Headway
+from headway.scheduler.planning import PoolNow
+from headway.scheduler.snapshot import left_of, node_view, running_run
+
+_BUDGET_S = 2.0
+"""Of one play of a whole queue."""
+
+
+def play(now: PoolNow) -> PlayedStarts:
+    """How long every run of the queue waits."""
+    queue = now.queue()
+    waits = waits_of(now, queue.waiting.keys(), budget_s=_BUDGET_S)
+    return PlayedStarts(now.seen.at, {run_id: span_of(found) for run_id, found in waits.items()})
+
+
+def waits_of(
+    now: PoolNow,
+    wanted: Collection[str],
+    also: Sequence[WaitingRun] = (),
+    *,
+    rounds: int = ROUNDS,
+    budget_s: float,
+) -> dict[str, list[float]]:
+    """How long each run of *wanted* waits, each time that the queue is played.
+
+    Rounds of one moment draw alike for the same runs: what a change does can be told by comparing
+    round by round.
+
+    Args:
+        now: The pool.
+        wanted: Runs of the queue.
+        also: Runs that might be submitted; see `PoolNow.plan`.
+        rounds: So often it is played at most.
+        budget_s: See `play_forward`.
+    """
+    queue, settings = now.queue(also), now.waiting.settings
+    gates, known = now.waiting.gates, now.known
+    running = [
+        running_run(r, now.seen, gates, known.said.get(r.run_id), known.usual)
+        for r in now.seen.holders
+    ]
+    pool = Pool([node_view(record, now.seen) for record in now.seen.nodes], running, settings)
+    line = Headway(settings, int(queue.totals.gpus), queue)
+    for ask, _ in queue.running.values():
+        line.held.setdefault(ask.team, Held()).add(ask)
+    board = pool.board()
+    present = Present(now.seen.at.timestamp(), line, board, pool.runners(board), _drawn(now, also))
+    there = frozenset(wanted) & queue.waiting.keys()
+    return play_forward(present, there, rounds=rounds, budget_s=budget_s)
+
+
+def _drawn(now: PoolNow, also: Sequence[WaitingRun]) -> Callable[[int], Draw]:
+    lives = dict(_lives(now, also))
+    ended = (Life(one.kind, one.submitted_s, one.runtime_s, over=True) for one in now.known.ended)
+    lifetimes = Lifetimes([*ended, *lives.values()])
+
+    def once(seed: int) -> Draw:
+        left_s = lifetimes.round(seed)
+        return lambda run_id: left_s(lives[run_id])
+
+    return once
+
+
+def _lives(now: PoolNow, also: Sequence[WaitingRun]) -> Iterator[tuple[str, Life]]:
+    """Every run that has its place or waits."""
+    for record in now.seen.holders:
+        said = now.known.said.get(record.run_id)
+        lasted_s = (now.seen.at - (record.started_at or now.seen.at)).total_seconds()
+        learnt = record.prediction.learnt if record.prediction is not None else None
+        if said is not None and said.attempt == record.attempt and said.remaining_s is not None:
+            left = left_of(record, said, now.known.usual, now.seen.at)
+            learnt = Span(*(lasted_s + each for each in left)) if left is not None else learnt
+        kind, submitted_s = kind_of(record.job, record.owner), record.submitted_at.timestamp()
+        yield record.run_id, Life(kind, submitted_s, max(lasted_s, 0.0), learnt=learnt)
+    for run_id, entry in now.waiting.entries.items():
+        yield run_id, Life(entry.kind, entry.run.submitted_s, learnt=entry.run.lasts)
+    for run in also:
+        known = now.waiting.entries.get(run.run_id)
+        kind = known.kind if known is not None else Kind("", run.user, "", run.gpus * run.nodes)
+        yield run.run_id, Life(kind, run.submitted_s, learnt=run.lasts)

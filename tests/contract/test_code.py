@@ -1,0 +1,161 @@
+"""Code that teams have sent, on both databases."""
+
+import hashlib
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from sqlalchemy import text
+
+from headway.errors import InvalidInput
+from headway.ledger import Ledger
+from headway.ledger.database import open_engine
+from headway.model.code import CodeFile, CodeManifest
+from headway.model.lease import Demand, Fence
+from headway.model.node import Capacity, Node
+from headway.model.run import Exit, ExitKind, Measurement
+from headway.units import GIB, MIB
+
+CANARY = b"canary: only the team that sent it may have it"
+MOST = 10 * MIB
+
+
+def sha256(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def manifest(*parts: bytes, commit: str = "") -> CodeManifest:
+    files = [CodeFile(f"f{number}", len(p), False, (sha256(p),)) for number, p in enumerate(parts)]
+    return CodeManifest.of(files, commit)
+
+
+@pytest.fixture
+def ledger(ledger_url: str) -> Iterator[Ledger]:
+    opened = Ledger.open(ledger_url)
+    yield opened
+    opened.close()
+
+
+def age(url: str, seconds: float) -> None:
+    """Make all code so much older."""
+    engine = open_engine(url)
+    past = datetime.now(UTC) - timedelta(seconds=seconds)
+    with engine.begin() as connection:
+        for statement in ("UPDATE code SET used_at = :at", "UPDATE code_chunk SET seen_at = :at"):
+            at = past.replace(tzinfo=None) if engine.dialect.name == "sqlite" else past
+            connection.execute(text(statement), {"at": at})
+    engine.dispose()
+
+
+def test_a_folder_is_kept_once_all_its_parts_are_there(ledger: Ledger) -> None:
+    found = manifest(CANARY, b"two", commit="c0ffee")
+    assert ledger.code.accept("vision", found) == sorted([sha256(CANARY), sha256(b"two")])
+    assert ledger.code.get("vision", found.code_id) is None
+    assert ledger.code.put("vision", [CANARY], most_bytes=MOST) == 1
+    assert ledger.code.accept("vision", found) == [sha256(b"two")]
+    assert ledger.code.put("vision", [b"two", CANARY], most_bytes=MOST) == 1
+    assert ledger.code.accept("vision", found) == []
+    assert ledger.code.use("vision", found.code_id)
+    kept = ledger.code.get("vision", found.code_id)
+    assert kept is not None
+    assert (kept.commit_id, kept.files, kept.is_kept) == ("c0ffee", 2, True)
+    assert ledger.code.manifest("vision", found.code_id) == found
+    assert ledger.code.chunks("vision", [sha256(CANARY), "0" * 64]) == {sha256(CANARY): CANARY}
+
+
+def test_a_hash_gives_nothing_to_another_team(ledger: Ledger) -> None:
+    found = manifest(CANARY)
+    ledger.code.put("vision", [CANARY], most_bytes=MOST)
+    assert ledger.code.accept("vision", found) == []
+    assert ledger.code.accept("speech", found) == [sha256(CANARY)]
+    assert not ledger.code.use("speech", found.code_id)
+    assert ledger.code.get("speech", found.code_id) is None
+    assert ledger.code.manifest("speech", found.code_id) is None
+    assert ledger.code.chunks("speech", [sha256(CANARY)]) == {}
+    assert ledger.code.held_bytes("speech") == 0
+
+
+def test_a_part_of_another_size_than_was_said_is_refused(ledger: Ledger) -> None:
+    """Else a small part could stand for a large one where sizes are added up."""
+    ledger.code.put("vision", [CANARY], most_bytes=MOST)
+    wrong = CodeManifest.of([CodeFile("a", len(CANARY) + 1, False, (sha256(CANARY),))])
+    with pytest.raises(InvalidInput, match="has 46 B, not 47"):
+        ledger.code.accept("vision", wrong)
+
+
+def test_a_team_has_no_more_than_its_part(ledger: Ledger) -> None:
+    ledger.code.put("vision", [b"x" * 600], most_bytes=1000)
+    with pytest.raises(InvalidInput, match="may take 1000 B"):
+        ledger.code.put("vision", [b"y" * 600], most_bytes=1000)
+    assert ledger.code.put("vision", [b"x" * 600], most_bytes=1000) == 0
+    assert ledger.code.put("speech", [b"y" * 600], most_bytes=1000) == 1
+
+
+def test_who_sends_the_same_at_once_is_told_so(ledger: Ledger) -> None:
+    parts = [bytes([number]) * 100 for number in range(20)]
+
+    def send(_: int) -> int:
+        return ledger.code.put("vision", parts, most_bytes=MOST)
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(send, range(8)))
+    assert ledger.code.held_bytes("vision") == 2000
+
+
+def test_what_a_run_needs_says_so_until_the_run_has_ended(ledger: Ledger) -> None:
+    ledger.nodes.register(
+        Node("left", "gpu", Capacity(8.0, 8 * GIB)), boot_id="b", worker_token="t"
+    )
+    needed, other = manifest(b"needed"), manifest(b"other")
+    ledger.code.put("vision", [b"needed", b"other"], most_bytes=MOST)
+    for each in (needed, other):
+        ledger.code.accept("vision", each)
+    ledger.runs.enqueue(
+        "run", {"code": needed.code_id}, name="run", owner="ada", team="vision", pool="gpu",
+        priority=0, submitted_at=datetime(2026, 1, 1, tzinfo=UTC),
+    )  # fmt: skip
+
+    def seen() -> dict[str, bool]:
+        return {each.code_id: each.is_needed for each in ledger.code.kept("vision")}
+
+    assert seen() == {needed.code_id: True, other.code_id: False}
+    ledger.leases.admit("run", "left", Demand(GIB), reading=None, ttl_s=900.0)
+    lease = ledger.leases.of_run("run")
+    assert lease is not None
+    assert seen()[needed.code_id]
+    ledger.runs.finish(Fence("run", 1, lease.token), Exit(ExitKind.OK, 0, ""), Measurement())
+    assert not seen()[needed.code_id]
+
+
+def test_what_is_let_go_of_leaves_what_others_share_and_where_it_came_from(
+    ledger: Ledger, ledger_url: str
+) -> None:
+    old, new = manifest(b"shared", b"old", commit="abc"), manifest(b"shared", b"new")
+    ledger.code.put("vision", [b"shared", b"old", b"new"], most_bytes=MOST)
+    for each in (old, new):
+        ledger.code.accept("vision", each)
+    (kept,) = [each for each in ledger.code.kept("vision") if each.code_id == old.code_id]
+    assert ledger.code.let_go(kept)
+    assert ledger.code.drop_chunks("vision") == 0  # somebody may be sending it again
+    age(ledger_url, 2 * 86400)
+    assert ledger.code.drop_chunks("vision") == 1
+    wanted = [sha256(each) for each in (b"shared", b"old", b"new")]
+    assert sorted(ledger.code.chunks("vision", wanted).values()) == [b"new", b"shared"]
+    seen = ledger.code.get("vision", old.code_id)
+    assert seen is not None
+    assert (seen.commit_id, seen.is_kept) == ("abc", False)
+    assert not ledger.code.use("vision", old.code_id)
+
+
+def test_what_was_used_meanwhile_is_not_let_go_of(ledger: Ledger, ledger_url: str) -> None:
+    found = manifest(b"a")
+    ledger.code.put("vision", [b"a"], most_bytes=MOST)
+    ledger.code.accept("vision", found)
+    age(ledger_url, 90 * 86400)
+    (kept,) = ledger.code.kept("vision")
+    assert ledger.code.use("vision", found.code_id)
+    assert not ledger.code.let_go(kept)
+    # A part that somebody was told of stays, whatever was seen of it before.
+    assert ledger.code.accept("vision", found) == []
+    assert ledger.code.drop_chunks("vision") == 0

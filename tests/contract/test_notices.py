@@ -1,0 +1,120 @@
+"""Notices in the ledger: written with the act that they tell of, and taken once."""
+
+import threading
+from collections.abc import Iterator
+from datetime import timedelta
+
+import pytest
+
+from headway.ledger import Ledger
+from headway.model.array import Array
+from headway.model.lease import Demand, Lease
+from headway.model.node import Capacity, Node
+from headway.model.notice import LONG_WAIT_S, NoticeKind
+from headway.model.run import Exit, ExitKind, Measurement
+from headway.units import GIB
+
+JOB = {"name": "digits", "image": "i", "command": ["train"], "notify": ["slack-webhook/v"]}
+WELL = Exit(ExitKind.OK, 0, "done")
+
+
+@pytest.fixture
+def ledger(ledger_url: str) -> Iterator[Ledger]:
+    opened = Ledger.open(ledger_url)
+    node = Node("node-a", "gpu", Capacity(64.0, 64 * GIB))
+    opened.nodes.register(node, boot_id="boot", worker_token="worker")
+    yield opened
+    opened.close()
+
+
+def started(ledger: Ledger, run_id: str, *, waited_s: float = 0.0, **job: object) -> None:
+    ledger.runs.enqueue(
+        run_id, {**JOB, **job}, name=run_id, owner="me", team="t", pool="gpu", priority=0,
+        submitted_at=ledger.now() - timedelta(seconds=waited_s),
+    )  # fmt: skip
+    lease = ledger.leases.admit(run_id, "node-a", Demand(GIB), reading=None, ttl_s=600.0)
+    assert isinstance(lease, Lease)
+    for _ in range(2):  # whoever asks twice is told once
+        ledger.runs.begin(lease.fence, container="c", runtime="process", ttl_s=60.0)
+
+
+def ended(ledger: Ledger, run_id: str) -> None:
+    fence = ledger.runs.get(run_id).fence(ledger.leases.of_run(run_id))
+    for _ in range(2):
+        ledger.runs.finish(fence, WELL, Measurement())
+
+
+def taken(ledger: Ledger) -> list[tuple[str | None, NoticeKind, str]]:
+    return [(each.run_id, each.kind, each.block) for each in ledger.notices.take()]
+
+
+def test_an_end_is_told_once(ledger: Ledger) -> None:
+    started(ledger, "r1")
+    assert taken(ledger) == []
+    ended(ledger, "r1")
+    assert taken(ledger) == [("r1", NoticeKind.ENDED, "slack-webhook/v")]
+    assert taken(ledger) == []
+
+
+def test_a_start_is_told_after_a_long_wait_alone(ledger: Ledger) -> None:
+    started(ledger, "soon", waited_s=LONG_WAIT_S - 60)
+    started(ledger, "late", waited_s=LONG_WAIT_S + 1)
+    assert taken(ledger) == [("late", NoticeKind.STARTED, "slack-webhook/v")]
+
+
+@pytest.mark.parametrize("notify", [None, [], "slack-webhook/v", {"a": 1}, [1, None]])
+def test_who_wants_to_be_told_by_nothing_is_not(ledger: Ledger, notify: object) -> None:
+    started(ledger, "r1", notify=notify)
+    ended(ledger, "r1")
+    assert taken(ledger) == []
+
+
+def test_each_block_is_told_once(ledger: Ledger) -> None:
+    started(ledger, "r1", notify=["slack-webhook/v", "sendgrid-email/me", "slack-webhook/v"])
+    ended(ledger, "r1")
+    assert [block for _, _, block in taken(ledger)] == ["slack-webhook/v", "sendgrid-email/me"]
+
+
+def test_of_an_array_only_its_last_end_is_told(ledger: Ledger) -> None:
+    array = ledger.arrays.add(
+        JOB, Array({"seed": (1, 2)}), name="sweep", owner="me", team="t", pool="gpu",
+        queue="default", key=None, submitted_at=ledger.now(),
+    )  # fmt: skip
+    for index in (1, 2):
+        assert taken(ledger) == []
+        member = ledger.arrays.join(array.array_id, index, f"m{index}")
+        assert member is not None
+        lease = ledger.leases.admit(f"m{index}", "node-a", Demand(GIB), reading=None, ttl_s=600.0)
+        assert isinstance(lease, Lease)
+        assert taken(ledger) == []
+        ended(ledger, f"m{index}")
+    (notice,) = ledger.notices.take()
+    assert (notice.array_id, notice.kind) == (array.array_id, NoticeKind.ARRAY_ENDED)
+
+
+def test_of_many_senders_one_takes_each(ledger_url: str, ledger: Ledger) -> None:
+    for number in range(30):
+        started(ledger, f"r{number}")
+        ended(ledger, f"r{number}")
+    found: list[str | None] = []
+
+    def send() -> None:
+        own = Ledger.find(ledger_url)
+        while some := own.notices.take():
+            found.extend(each.run_id for each in some)
+        own.close()
+
+    senders = [threading.Thread(target=send) for _ in range(4)]
+    for each in senders:
+        each.start()
+    for each in senders:
+        each.join(60)
+    assert sorted(found, key=str) == sorted((f"r{number}" for number in range(30)), key=str)
+
+
+def test_why_it_was_not_sent_is_kept(ledger: Ledger) -> None:
+    started(ledger, "r1")
+    ended(ledger, "r1")
+    (notice,) = ledger.notices.take()
+    ledger.notices.not_sent(notice, "ConnectError: nobody answers")
+    assert [each.error for each in ledger.notices.of_run("r1")] == ["ConnectError: nobody answers"]

@@ -1,0 +1,102 @@
+"""A folder of code, from where it is written to a node and back as a result."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.support.site import LiveSite, within_this_process
+
+pytestmark = pytest.mark.prefect
+TRAIN = """\
+import os, pathlib, sys, helper
+print("says", helper.WORD, *sys.argv[1:])
+pathlib.Path("made.here").write_text("by the program")
+pathlib.Path("train.py").write_text("changed by the program")
+print("sees", *sorted(each.name for each in pathlib.Path().iterdir() if each.suffix))
+print("in", os.getcwd())
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    place = tmp_path / "project"
+    place.mkdir()
+    (place / "train.py").write_text(TRAIN)
+    (place / "helper.py").write_text("WORD = 'one'\n")
+    (place / ".gitignore").write_text("*.bin\n")
+    (place / "data.bin").write_text("canary: it stays at home")
+    return place
+
+
+def typed(site: LiveSite, *words: str) -> str:
+    """What a command prints that is typed on a laptop; it has to end well."""
+    done = within_this_process(words, site.env | site.at_the_gateway())
+    assert done.returncode == 0, done.stderr + done.stdout
+    return done.stdout
+
+
+def run_id_of(site: LiveSite, name: str) -> str:
+    return str(site.json("runs", "--name", name)[0]["run_id"])
+
+
+@pytest.fixture(params=["process", "docker"])
+def site(request: pytest.FixtureRequest) -> LiveSite:
+    live: LiveSite = request.getfixturevalue(f"{request.param}_site")
+    return live
+
+
+@pytest.mark.docker
+def test_a_program_of_a_folder_runs_there_and_again(site, project, python_image) -> None:
+    name = f"travels-{os.urandom(3).hex()}"
+    here = ("--workdir", str(project), "--image", python_image, "--name", name)
+    small = ("--set", "resources.host_memory=128MiB", "--set", "resources.cpus=0.1")
+    said = typed(site, "run", "train.py", *here, *small, "--", "--lr", "0.1")
+    assert "says one --lr 0.1" in said
+    assert "sees helper.py made.here train.py\n" in said
+    assert "Completed" in said
+    first = run_id_of(site, name)
+    (project / "helper.py").write_text("WORD = 'two'\n")
+    said = typed(site, "rerun", name, "--watch", "--set", "name=again")
+    assert "says one --lr 0.1" in said  # the code of then, not what the folder has now
+    view = site.show(run_id_of(site, "again"))
+    assert view["code"]["id"] == site.show(first)["code"]["id"]
+    assert (view["code"]["files"], view["code"]["commit"]) == (3, None)
+    assert "3 files" in site.run("show", first).stdout
+    left = [each.name for each in (site.home / "runs" / first).iterdir()]
+    assert not [each for each in left if "work" in each], left
+
+
+def test_a_job_file_sends_the_folder_that_it_lies_in(process_site, project) -> None:
+    job = project / "job.yaml"
+    job.write_text(
+        "name: by-file\nimage: python:3.11\ncommand: [python, train.py]\nworkdir: .\n"
+        "resources: {cpus: 0.1, host_memory: 128MiB}\nretries: 0\n"
+    )
+    run_id = json.loads(typed(process_site, "submit", str(job), "--json"))["run_id"]
+    view = process_site.until(run_id, "Completed", "Failed")
+    assert view["state"] == "Completed"
+    log = typed(process_site, "logs", run_id)
+    assert "sees helper.py job.yaml made.here train.py\n" in log
+    assert view["job"]["code"] == view["code"]["id"]
+    # Once more: from the code as it was handed in, whatever the program has made of its copy.
+    typed(process_site, "retry", run_id)
+    again = process_site.until(run_id, "Completed", "Failed")
+    assert (again["state"], again["attempt"]) == ("Completed", 2)
+
+
+def test_what_a_folder_may_not_have_is_refused_before_it_is_sent(
+    process_site: LiveSite, project: Path
+) -> None:
+    def refused(*words: str) -> str:
+        env = process_site.env | process_site.at_the_gateway()
+        done = within_this_process(("run", *words, "--workdir", str(project)), env)
+        assert done.returncode == 2
+        return str(done.stderr)
+
+    image = ("--image", "python:3.11")
+    assert "no file of the folder" in refused("tarin.py", *image)
+    assert "give --image" in refused("train.py")
+    (project / "key").symlink_to("/etc/hostname")
+    assert "leads out of the folder" in refused("train.py", *image)
