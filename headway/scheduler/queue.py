@@ -141,6 +141,7 @@ class PoolQueue:
             made = make_plan(queue, waiting, seen, known)
         speaks = self.speaks = self._speaks_for_the_pool(seen)
         if speaks:
+            self._end_in_vain(seen)
             self._keep_turns(queue, seen)
             made = self._starts.keep(made, seen, waiting, known.starts)
         granted = grant_starts(site, made, seen, gates, slots)
@@ -191,6 +192,16 @@ class PoolQueue:
             else:
                 waiting.put(told, nodes)
         return refused
+
+    def _end_in_vain(self, seen: PoolSnapshot) -> None:
+        """End runs that were to follow others which ended otherwise; none waits for ever."""
+        for run_id, following in seen.following.items():
+            exit_ = following.says()
+            if isinstance(exit_, Exit):
+                record = self._site.ledger.runs.get(run_id)
+                if record.array_id is not None:
+                    self._site.ledger.arrays.cancel(record.array_id, f"since {exit_.message}")
+                self._end(record, exit_)
 
     def _end(self, record: RunRecord, exit_: Exit) -> None:
         """End a run that waits, unless it was granted or ended since it was read."""

@@ -99,6 +99,9 @@ def why(site: Site, record: RunRecord) -> Why | None:
     found, asked = base.entry, Asked(entry.run, record.job, record.pool, record.queue)
     held_back = now.left_out.get(record.run_id)
     scarce = found.wait.resource if isinstance(found, Stay) else None
+    if held_back is not None and held_back.resource is Resource.TURN:
+        # Nobody has what it lacks, and no change of what it asks for would help.
+        return Why(now.seen.at, None, held_back.reason, [], [], [])
     return Why(
         now.seen.at,
         found,

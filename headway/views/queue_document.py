@@ -115,6 +115,11 @@ def start_fields(entry: Start | Stay | None) -> dict[str, Any]:
     }
 
 
+def held_back_view(why: str) -> dict[str, Any]:
+    """What a rehearsal says of a start that something else than room holds up."""
+    return {**start_fields(None), "position": None, "reason": why, "promised_start_at": None}
+
+
 def _promised(record: RunRecord, entry: Start | Stay | None) -> datetime | None:
     """What the ledger keeps, or what the plan of this moment would have it keep."""
     return record.promised_at or (entry.promised_at if isinstance(entry, Stay) else None)

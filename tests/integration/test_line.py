@@ -17,9 +17,9 @@ from headway.gateway.submit import rehearse
 from headway.ledger.progress_snapshots import NOT_KEPT_YET
 from headway.model.attempt_record import ProgressSnapshot
 from headway.model.job_text import job_from_document
-from headway.model.lease import Lease
+from headway.model.lease import Lease, Wait
 from headway.model.node import Gpu, GpuReading, NodeState
-from headway.model.run import Prediction, RunState
+from headway.model.run import Exit, ExitKind, Measurement, Prediction, RunState
 from headway.model.trace import Trace
 from headway.node.flowlock import hold_flow
 from headway.policy.plan import Start
@@ -27,6 +27,7 @@ from headway.scheduler.intake import Offer
 from headway.scheduler.limits import Gates
 from headway.scheduler.planning import preview
 from headway.scheduler.queue import PoolQueue
+from headway.scheduler.why import why
 from headway.settings import Settings
 from headway.site import LINE, Site
 from headway.this_node import adopt, heartbeat, join_site, read_node
@@ -112,6 +113,56 @@ def test_what_fits_starts_and_the_others_learn_why(sites) -> None:
     assert seen.logged == {second.run_id}
     # The reason is news once.
     assert line.run_pass().waiting == {}
+
+
+def following(name: str, other: Offer, when: str = "ok") -> Offer:
+    """A small run that follows *other*."""
+    return offer(name, share=0.05, job={"after": {"run": other.run_id, "when": when}})
+
+
+def end(here: Site, run: Offer, kind: ExitKind) -> None:
+    here.ledger.runs.finish(fence_of(here.ledger, run.run_id), Exit(kind, 0, "over"), Measurement())
+
+
+@pytest.mark.parametrize(
+    ("kind", "starts", "ends"),
+    [(ExitKind.OK, {"good", "any"}, "bad"), (ExitKind.FAILED, {"bad", "any"}, "good")],
+)
+def test_a_run_follows_another(sites, kind, starts, ends) -> None:
+    here, line = sites["here"], only_here(sites)
+    first = offer("first", age_s=10, share=0.1)
+    chain = {
+        name: following(name, first, when)
+        for name, when in (("good", "ok"), ("bad", "failed"), ("any", "any"))
+    }
+    line.take_in([first, *chain.values()])
+    assert names(here, line.run_pass().start) == ["first"]
+    good = here.ledger.runs.get(chain["good"].run_id)
+    assert good.reason == f"waits for run first ({first.run_id[:8]}) to end well"
+    assert good.promised_at is None  # nothing is promised before it may start
+    assert why(here, good).held_back == good.reason
+    lease = here.ledger.leases.admit(good.run_id, "here", good.demand, reading=None, ttl_s=60.0)
+    assert isinstance(lease, Wait)  # whoever asks
+    end(here, first, kind)
+    line.run_pass()  # who speaks for the pool ends what will never start
+    told = {name: here.ledger.runs.get(run.run_id) for name, run in chain.items()}
+    granted = {name for name, run in told.items() if run.state is RunState.CLAIMED}
+    assert granted == starts
+    assert told[ends].state is RunState.ENDED
+    assert told[ends].exit.kind is ExitKind.CANCELLED
+    assert told[ends].exit.message.endswith(f"which ended as {kind.value}; nothing was started")
+
+
+def test_a_run_waits_again_where_the_one_that_it_follows_is_tried_again(sites) -> None:
+    here, line = sites["here"], only_here(sites)
+    first = offer("first", share=0.1)
+    second = following("second", first)
+    line.take_in([first, second])
+    line.run_pass()
+    end(here, first, ExitKind.OK)
+    here.ledger.runs.retry(first.run_id, 1)
+    line.run_pass()
+    assert here.ledger.runs.get(second.run_id).state is RunState.WAITING
 
 
 def test_the_expected_start_follows_what_a_running_log_tells(sites) -> None:
