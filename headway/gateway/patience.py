@@ -3,11 +3,10 @@
 import asyncio
 from typing import ClassVar
 
-import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-_UNDER_WAY = frozenset({h11.IDLE, h11.SEND_BODY})
-"""States of a client that has more to say of its request."""
+_UNDER_WAY = frozenset({"IDLE", "SEND_BODY"})
+"""States of a client, by their names in h11, that has more to say of its request."""
 
 
 class PatientProtocol(H11Protocol):
@@ -25,7 +24,7 @@ class PatientProtocol(H11Protocol):
     def data_received(self, data: bytes) -> None:
         """Wait for the rest, if there is some; the time that is left grows by nothing."""
         super().data_received(data)
-        if self.conn.their_state not in _UNDER_WAY:
+        if str(self.conn.their_state) not in _UNDER_WAY:
             self._lift_limit()
         elif self._limit is None:
             self._set_limit()
