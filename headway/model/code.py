@@ -19,7 +19,7 @@ from headway.errors import InvalidInput, shown
 from headway.model.strict_json import read_strict
 from headway.units import MIB, format_size
 
-CHUNK_BYTES = 4 * MIB
+CHUNK_BYTES = MIB
 """Every chunk of a file but its last one is so large."""
 MOST_FILES = 10_000
 MOST_BYTES = 100 * MIB
