@@ -219,6 +219,11 @@ class Settings(BaseSettings):
         return self.home / "runs"
 
     @property
+    def users_dir(self) -> Path:
+        """What users keep from run to run: one directory a team, in it one a user."""
+        return self.home / "users"
+
+    @property
     def secrets_dir(self) -> Path:
         """Secrets of the containers that there are, one directory each."""
         return self.home / "secrets"

@@ -215,8 +215,8 @@ class Site:
         Without the ceiling: whoever starts something asks for that, and what runs goes on.
         """
         policy = self._block
-        set_to = self.settings
-        kept = (set_to.runs_dir, set_to.cache_dir, set_to.secrets_dir, set_to.work_dir)
+        files = self.settings
+        kept = (files.runs_dir, files.cache_dir, files.secrets_dir, files.users_dir, files.work_dir)
         own = (*kept, *self._nsys())
         return policy.model_copy(update={"mount_roots": (*policy.mount_roots, *own)})
 

@@ -42,6 +42,25 @@ def promise_of(view: dict[str, Any]) -> str:
     )
 
 
+def moment_of(said: str | None) -> str:
+    """A moment of the JSON output, by the same clock."""
+    from datetime import datetime
+
+    if said is None:
+        return "not known"
+    return f"{datetime.fromisoformat(said).astimezone():%d %b %H:%M}"
+
+
+def print_changes(changes: list[dict[str, Any]], heading: str) -> None:
+    """What would start a run earlier, after an empty line."""
+    say("")
+    say(heading)
+    print_table(
+        ["change", "expected start", "expected end"],
+        [[one["text"], start_of(one), moment_of(one["expected_end_at"])] for one in changes],
+    )
+
+
 def print_table(columns: list[str], rows: list[list[str]]) -> None:
     """A table for people."""
     from rich.console import Console

@@ -28,9 +28,28 @@ _ALL = (
 
 
 @click.command()
-@click.argument("trace", type=A_FILE)
-@click.option("--nodes", type=click.IntRange(1, 10_000), required=True, help="Nodes.")
-@click.option("--gpus", type=click.IntRange(1, 1024), required=True, help="GPUs on each node.")
+@click.argument("trace", type=A_FILE, required=False)
+@click.option("--nodes", type=click.IntRange(1, 10_000), help="Nodes.")
+@click.option("--gpus", type=click.IntRange(1, 1024), help="GPUs on each node.")
+@click.option(
+    "--from-ledger",
+    is_flag=True,
+    help="In the place of a trace: what happened here, and what would have with other rules or "
+    "machines.",
+)
+@click.option("--last", default="30d", show_default=True, help="So far back in the ledger.")
+@click.option(
+    "--more-gpus",
+    type=click.IntRange(0, 1024),
+    default=2,
+    show_default=True,
+    help="GPUs that are added, with --from-ledger.",
+)
+@click.option(
+    "--picture",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write a PNG of what each change saves into this file, with --from-ledger.",
+)
 @click.option(
     "--gpu-memory", default="24GiB", show_default=True, metavar="SIZE", help="Of each GPU."
 )
@@ -78,9 +97,13 @@ _ALL = (
 @as_json
 def replay(
     *,
-    trace: BinaryIO,
-    nodes: int,
-    gpus: int,
+    trace: BinaryIO | None,
+    nodes: int | None,
+    gpus: int | None,
+    from_ledger: bool,
+    last: str,
+    more_gpus: int,
+    picture: Path | None,
     gpu_memory: str,
     policies: tuple[str, ...],
     estimates: str | None,
@@ -97,6 +120,16 @@ def replay(
     and predicted_high_s. Learned estimates start cold and learn from the jobs
     that have ended by then; --policy all compares with the rivals.
     """
+    from headway.cli.past import say_past
+
+    settings = _settings(knobs, weights)
+    if from_ledger:
+        if trace is not None:
+            raise click.UsageError("give a trace or --from-ledger, not both")
+        say_past(last, more_gpus, settings.teams, picture, machine=machine)
+        return
+    if trace is None or nodes is None or gpus is None:
+        raise click.UsageError("give a trace with --nodes and --gpus, or --from-ledger")
     from headway.replay.cluster import Shape
     from headway.replay.metrics import document
     from headway.replay.said_starts import SaidStarts
@@ -104,7 +137,6 @@ def replay(
     from headway.replay.trace_jobs import Estimates, GpuSharing, read_jobs
 
     shape = Shape(nodes, gpus, _size(gpu_memory))
-    settings = _settings(knobs, weights)
     data, file_name = read_data(trace), Path(name_of(trace)).name
     documents: list[dict[str, Any]] = []
     for name, *default in _asked(policies):
@@ -244,8 +276,9 @@ def _print(documents: "Sequence[dict[str, Any]]") -> None:
 def _say_starts(score: "dict[str, Any]") -> None:
     error = score["median_error_frac"]
     off = "" if error is None else f"; median error {error:.0%} of the wait"
+    say("")
     say(
-        f"\nstarts said at submission: {score['starts']}, {score['coverage_frac']:.1%} of them "
+        f"starts said at submission: {score['starts']}, {score['coverage_frac']:.1%} of them "
         f"within their 80 % interval{off} ({score['waited']} that waited a minute or more)"
     )
 

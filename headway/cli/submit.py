@@ -1,5 +1,6 @@
 """The command that hands a job to the site."""
 
+import json
 import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, BinaryIO
@@ -9,7 +10,15 @@ import click
 from headway.cli.arrays import array_of, first_member, told_of
 from headway.cli.completion import NODE
 from headway.cli.inputs import A_FILE, name_of, open_client, read_job_file, with_places
-from headway.cli.output import as_json, print_json, print_table, promise_of, say, start_of
+from headway.cli.output import (
+    as_json,
+    print_changes,
+    print_json,
+    print_table,
+    promise_of,
+    say,
+    start_of,
+)
 
 if TYPE_CHECKING:
     from headway.client import Client
@@ -30,6 +39,7 @@ _INTERRUPTED = 130
     help="Run it once for every combination: --array lr=0.1,0.01 seed=1..5",
 )
 @click.option("--at-most", type=click.IntRange(1), help="Members of the array that run at once.")
+@click.option("--after", metavar="RUN", help="Start when that run has ended well.")
 @click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Change one field.")
 @click.option("--watch", is_flag=True, help="Follow the run to its end.")
 @click.option("--key", help="Submitting twice with one key gives one run.")
@@ -44,6 +54,7 @@ def submit(
     more: tuple[str, ...],
     parameters: tuple[str, ...],
     at_most: int | None,
+    after: str | None,
     overrides: tuple[str, ...],
     watch: bool,
     key: str | None,
@@ -56,6 +67,8 @@ def submit(
     """Hand a job to the site: `headway submit job.yaml --set resources.cpus=2`."""
     if more and not parameters:
         raise click.UsageError(f"Got unexpected extra argument ({more[0]})")
+    if after is not None:
+        overrides = (f"after={json.dumps({'run': after})}", *overrides)
     read = read_job_file(job_file, overrides)
     array = array_of(read, (*parameters, *more), at_most)
     job, queue = read.job.document(), node or queue
@@ -166,6 +179,8 @@ def _say_what_would_happen(view: dict[str, Any], *, machine: bool) -> None:
             ["rests on", said["basis"]],
         ],
     )
+    if view["changes"]:
+        print_changes(view["changes"], "with one of these it would start earlier:")
 
 
 _BASES = {

@@ -1,13 +1,21 @@
 """The command that says why a run waits, and what would start it earlier."""
 
-from datetime import datetime
 from typing import Any
 
 import click
 
 from headway.cli.completion import RUN
 from headway.cli.inputs import open_client
-from headway.cli.output import as_json, print_json, print_table, promise_of, say, start_of
+from headway.cli.output import (
+    as_json,
+    moment_of,
+    print_changes,
+    print_json,
+    print_table,
+    promise_of,
+    say,
+    start_of,
+)
 
 _SHOWN = 10
 _ANOTHERS = "another team's"
@@ -28,7 +36,10 @@ def why(run: str, machine: bool) -> None:
         say(f"expected to start: {start_of(found)}")
     _print_holders(found["holders"])
     _print_ahead(found["ahead"])
-    _print_changes(found["changes"])
+    if found["changes"]:
+        print_changes(found["changes"], "submitted anew with one of these it would start earlier:")
+    else:
+        click.echo("\nno single change of what it asks would start it notably earlier")
 
 
 def _print_holders(holders: list[dict[str, Any]]) -> None:
@@ -48,7 +59,7 @@ def _print_holders(holders: list[dict[str, Any]]) -> None:
                 format_size(one["gpu_memory_bytes"]) if one["gpus"] else "",
                 format_size(one["host_memory_bytes"]),
                 f"{one['cpus']:g}",
-                _moment(one["expected_end_at"]),
+                moment_of(one["expected_end_at"]),
             ]
             for one in holders[:_SHOWN]
         ],
@@ -68,23 +79,6 @@ def _print_ahead(ahead: list[dict[str, Any]]) -> None:
         ],
     )
     _echo_more(len(ahead))
-
-
-def _print_changes(changes: list[dict[str, Any]]) -> None:
-    if not changes:
-        click.echo("\nno single change of what it asks would start it notably earlier")
-        return
-    click.echo("\nsubmitted anew with one of these it would start earlier:")
-    print_table(
-        ["change", "expected start", "expected end"],
-        [[one["text"], start_of(one), _moment(one["expected_end_at"])] for one in changes],
-    )
-
-
-def _moment(said: str | None) -> str:
-    if said is None:
-        return "not known"
-    return f"{datetime.fromisoformat(said).astimezone():%d %b %H:%M}"
 
 
 def _echo_more(count: int) -> None:

@@ -15,12 +15,12 @@ from statistics import NormalDist
 
 from headway.estimate.spread import Z80, next_of
 from headway.estimate.survival import Survival
-from headway.estimate.usual import Kind, keys_of
+from headway.estimate.usual import Kind, Usual, keys_of
 from headway.model.run import Span
 from headway.units import HOUR_S, MINUTE_S
 
 _ENOUGH = 10
-"""So many of a group must have ended for it to speak."""
+"""So many of a group must have ended for their distribution to be known."""
 _ALIKE_SD = 0.3
 """Of the logs of what runs of one batch last, before any has ended."""
 _NORMAL = NormalDist()
@@ -55,8 +55,9 @@ class _Batch:
 class Lifetimes:
     """What the site's runs last."""
 
-    def __init__(self, lives: Iterable[Life]) -> None:
-        """Learn from runs that have ended, that go on, and that wait."""
+    def __init__(self, lives: Iterable[Life], usual: Usual) -> None:
+        """Learn from runs that have ended, that go on, and that wait; *usual* speaks for few."""
+        self._usual = usual
         seen: dict[tuple[object, ...], list[tuple[float, bool]]] = {}
         self._batches: dict[tuple[Kind, float], _Batch] = {}
         last: dict[Kind, tuple[float, _Batch]] = {}
@@ -71,9 +72,8 @@ class Lifetimes:
             if one.over and one.lasted_s > 0.0:
                 batch.logs.append(math.log(one.lasted_s))
             batch.longest_s = max(batch.longest_s, 0.0 if one.over else one.lasted_s)
-        self._seen = {
-            key: found for key, found in seen.items() if sum(over for _, over in found) >= _ENOUGH
-        }
+        self._seen = seen
+        self._ended = {key: sum(over for _, over in found) for key, found in seen.items()}
         self._groups: dict[tuple[object, ...], Survival] = {}
 
     def round(self, seed: int) -> Callable[[Life], float]:
@@ -100,8 +100,11 @@ class Lifetimes:
             centre, sd = next_of(batch.logs, _ALIKE_SD)
             learnt = Span(*(math.exp(centre + each * Z80 * sd) for each in (-1.0, 0.0, 1.0)))
             beyond_s = one.lasted_s
+        group = self._group(one.kind) if learnt is None else None
+        if learnt is None and group is None and (like := self._usual.of(one.kind)) is not None:
+            learnt = like[0]
         found = _log_normal(learnt, frac, beyond_s) if learnt is not None else None
-        if found is None and (group := self._group(one.kind)) is not None:
+        if found is None and group is not None:
             found = group.quantile(frac, beyond_s)
         if found is None:
             # Beyond all that was seen: who has lasted long lasts as long again, in the median.
@@ -109,8 +112,9 @@ class Lifetimes:
         return found
 
     def _group(self, kind: Kind) -> Survival | None:
-        key = next((each for each in keys_of(kind) if each in self._seen), None)
-        if key is None:
+        """The nearest group of which any has ended, where enough have; few speak by `Usual`."""
+        key = next((each for each in keys_of(kind) if self._ended.get(each, 0) > 0), None)
+        if key is None or self._ended[key] < _ENOUGH:
             return None
         if key not in self._groups:
             self._groups[key] = Survival.of(self._seen[key])

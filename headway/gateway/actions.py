@@ -15,7 +15,14 @@ from headway.gateway.cancel import cancel_in_ledger
 from headway.gateway.door import Allowed
 from headway.gateway.prefect_calls import team_tag
 from headway.gateway.run_lookup import check_own, find_run, find_to_cancel, seen_team
-from headway.gateway.submit import claim_code, job_of, refuse_impossible, refuse_missing, rehearse
+from headway.gateway.submit import (
+    claim_code,
+    job_of,
+    refuse_impossible,
+    refuse_missing,
+    rehearse,
+    why_not_yet,
+)
 from headway.ledger.audit_log import Act
 from headway.ledger.records import RunRecord
 from headway.model.access import Caller, Scope
@@ -24,7 +31,7 @@ from headway.model.run import CANCELLED_BY_USER, RunState
 from headway.prefect.client import PrefectServer
 from headway.scheduler.limits import read_gates
 from headway.site import Site
-from headway.views.queue_document import rehearsal_view
+from headway.views.queue_document import held_back_view, rehearsal_view
 from headway.views.run_document import is_over
 
 Submitter = Annotated[Caller, Depends(Allowed(Scope.SUBMIT))]
@@ -56,7 +63,9 @@ def actions(site: Site, server: PrefectServer) -> APIRouter:
         """What would become of a job if it were handed in now; nothing is."""
         read, goes_to = checked(site, server, caller, wanted)
         pool, queue = str(goes_to["work_pool_name"]), wanted.queue or "default"
-        return rehearsal_view(*rehearse(site, read.job, pool=pool, queue=queue))
+        view = rehearsal_view(*rehearse(site, read.job, pool=pool, queue=queue))
+        why = why_not_yet(site, read.job)
+        return view | held_back_view(why) if why else view
 
     @router.post("/runs/{run}/cancel")
     def cancel(caller: Submitter, run: str) -> dict[str, Any]:

@@ -5,10 +5,11 @@ import os
 import pwd
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
-from headway.errors import ImpossibleDemand, InvalidInput, LedgerError
+from headway.errors import ImpossibleDemand, InvalidInput, LedgerError, RunUnknown
 from headway.forecast import Forecaster
 from headway.model.access import Caller, Scope
 from headway.model.document import Document
@@ -17,14 +18,16 @@ from headway.model.job_text import JobText, job_from_document
 from headway.model.job_types import MIN_MEMORY_BYTES, OWNER
 from headway.model.lease import Demand
 from headway.model.node import Node
-from headway.model.run import Prediction
+from headway.model.run import Exit, Prediction
+from headway.policy.after import Followed, Following
 from headway.policy.fit import WaitingRun
 from headway.policy.narrowing import refused_port
 from headway.policy.plan import Plan, Start, Stay
 from headway.policy.settings import PolicySettings
 from headway.prefect.client import PrefectServer
 from headway.scheduler.limits import read_gates
-from headway.scheduler.planning import preview
+from headway.scheduler.planning import read_pool
+from headway.scheduler.why import Advice, Asked, advice, told
 from headway.site import Site
 from headway.staging.source import nothing_at
 from headway.telemetry.host import boot_id
@@ -65,7 +68,37 @@ def job_of(site: Site, document: Mapping[str, Any], caller: Caller) -> JobText:
     own = stamped(document, caller)
     if own.get("notify") is None:
         own |= _notified(site, own["team"], own["owner"])
-    return allowed_here(site, JobText(job_for(site, own), Document(own)))
+    read = allowed_here(site, JobText(job_for(site, own), Document(own)))
+    return replace(read, job=following(site, read.job))
+
+
+def following(site: Site, job: TrainingJob) -> TrainingJob:
+    """*job*, naming the run that it follows by its id: a later run may have the name.
+
+    Raises:
+        InvalidInput: Its team has no such run.
+    """
+    if job.after is None:
+        return job
+    try:
+        found = site.ledger.runs.find(job.after.run, team=job.team)
+    except RunUnknown:
+        allowed = f"give a run of team {job.team}; `headway runs` lists them"
+        raise InvalidInput("after.run", job.after.run, allowed) from None
+    after = job.after.model_copy(update={"run": found.run_id})
+    return job.model_copy(update={"after": after})
+
+
+def why_not_yet(site: Site, job: TrainingJob) -> str:
+    """Why *job* would wait, or never start, for the run that it follows; empty where it may."""
+    if job.after is None:
+        return ""
+    found = site.ledger.runs.get(job.after.run)
+    other = Followed(found.run_id, found.name, found.team, found.exit)
+    said = Following(job.after.run, job.after.when, job.team, other).says()
+    if isinstance(said, Exit):
+        return f"never: {said.message}"
+    return "" if said is None else said.reason
 
 
 def stamped(job: Mapping[str, Any], caller: Caller) -> dict[str, Any]:
@@ -238,9 +271,18 @@ def limit(field: str, nodes: Sequence[Node]) -> str:
     return ""
 
 
-def rehearse(
-    site: Site, job: TrainingJob, *, pool: str, queue: str
-) -> tuple[Start | Stay | None, Prediction, Demand]:
+class Rehearsal(NamedTuple):
+    """What would become of a job."""
+
+    entry: Start | Stay | None
+    """None where nothing can be said of its start."""
+    prediction: Prediction
+    demand: Demand
+    changes: Sequence[Advice]
+    """What would start it earlier."""
+
+
+def rehearse(site: Site, job: TrainingJob, *, pool: str, queue: str) -> Rehearsal:
     """What would become of *job* if it were handed in now, with what it would be taken to need.
 
     Args:
@@ -248,9 +290,6 @@ def rehearse(
         job: What.
         pool: The work pool it would go to.
         queue: Its work queue; one of a node's name binds it to that node.
-
-    Returns:
-        The plan's word on it, None when it would be behind those that are planned for.
     """
     forecaster = Forecaster(site)
     prediction, demand = forecaster.forecast(job, pool=pool, queue=queue)
@@ -263,7 +302,10 @@ def rehearse(
         node=queue if queue in {each.node.name for each in forecaster.nodes} else "",
         priority=read_gates(site.ledger, pool).priorities.get(queue, -1),
     )
-    return planned(preview(site, pool), run), prediction, demand
+    now = read_pool(site, pool)
+    said = told(now, run, anew=True)
+    changes = advice(site, now, Asked(run, job.document(), pool, queue), said)
+    return Rehearsal(said.entry, prediction, demand, changes)
 
 
 def waiting_run(
@@ -291,6 +333,7 @@ def waiting_run(
         priority=priority,
         nodes=job.resources.nodes if nodes is None else nodes,
         node=node,
+        lasts=prediction.learnt,
     )
 
 

@@ -17,6 +17,7 @@ from headway.ledger.attempts import note_end
 from headway.ledger.codec import record
 from headway.ledger.columns import now
 from headway.ledger.database import Repository
+from headway.ledger.following import after_columns
 from headway.ledger.notices import note_array
 from headway.ledger.records import ArrayRecord, RunRecord
 from headway.ledger.run_rows import move, run_record
@@ -271,6 +272,7 @@ def _newer_run(session: Session, array: ArrayRow) -> bool:
 
 def _member(session: Session, array: ArrayRow, index: int, run_id: str) -> RunRow:
     """The row of a new member; it waits, or has ended where its array was cancelled."""
+    job = member_document(array, index)
     run = RunRow(
         run_id=run_id,
         name=member_name(array.name, index),
@@ -280,9 +282,10 @@ def _member(session: Session, array: ArrayRow, index: int, run_id: str) -> RunRo
         queue=array.queue,
         array_id=array.array_id,
         array_index=index,
-        job=member_document(array, index),
+        job=job,
         state=RunState.WAITING,
         submitted_at=now(session),
+        **after_columns(job),
     )
     session.add(run)
     session.flush()

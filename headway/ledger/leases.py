@@ -15,6 +15,7 @@ from headway.ledger.attempts import note_claim, note_end
 from headway.ledger.columns import now
 from headway.ledger.database import Repository
 from headway.ledger.fences import ended_before, fenced, given_back_before, leased
+from headway.ledger.following import following
 from headway.ledger.gang_rows import meeting_port, rank_run, ranks_begun
 from headway.ledger.lease_rows import (
     LIVE,
@@ -351,6 +352,10 @@ def _held_up(session: Session, run: RunRow) -> Wait | None:
         return Wait(Resource.TURN, "it is claimed already, or its last attempt still ends")
     if run.suspended_at is not None:
         return Wait(Resource.TURN, "it is suspended: resume it on its page in Prefect")
+    for _, followed in following(session, col(RunRow.run_id) == run.run_id):
+        said = followed.says()
+        if said is not None:
+            return said if isinstance(said, Wait) else Wait(Resource.TURN, said.message)
     return array_is_full(session, run)
 
 

@@ -10,6 +10,7 @@ from sqlmodel import col, select
 from headway.ledger.array_tables import ArrayRow
 from headway.ledger.columns import now
 from headway.ledger.database import Repository
+from headway.ledger.following import following
 from headway.ledger.lease_rows import live_leases
 from headway.ledger.nodes import node_record, of_the_site
 from headway.ledger.records import NodeRecord, RunRecord
@@ -19,6 +20,7 @@ from headway.ledger.turns import clock_of
 from headway.model.lease import Lease
 from headway.model.run import RunState
 from headway.model.turn import Turn, VirtualClock
+from headway.policy.after import Following
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +43,8 @@ class PoolSnapshot:
     """Those of the queue that the reader does not know at this attempt."""
     limited: Mapping[str, tuple[str, int]] = field(default_factory=dict)
     """Those of the queue whose array runs so many members at most: array and number."""
+    following: Mapping[str, Following] = field(default_factory=dict)
+    """Those of the queue that follow other runs."""
 
 
 class Pools(Repository):
@@ -76,6 +80,7 @@ class Pools(Repository):
                 turns={run: Turn(tag, by) for run, _, tag, by in rows if tag is not None},
                 clock=clock_of(session, pool),
                 changed=tuple(runs_of(session, unknown)),
+                following=dict(following(session, *_in_line(pool))),
                 limited={run: (array, most or 0) for run, array, most in session.exec(of_arrays)},
             )
 

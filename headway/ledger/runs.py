@@ -13,6 +13,7 @@ from headway.errors import IllegalTransition, InvalidInput, LeaseLost
 from headway.ledger.attempts import exit_of, note_end, note_start
 from headway.ledger.columns import now
 from headway.ledger.fences import ended_before, fenced, leased, requeued_before
+from headway.ledger.following import after_columns
 from headway.ledger.notices import note_ended, note_started
 from headway.ledger.records import RunRecord
 from headway.ledger.run_reads import RunReads
@@ -64,6 +65,7 @@ class Runs(RunReads):
             job=dict(job),
             state=RunState.WAITING,
             submitted_at=submitted_at,
+            **after_columns(job),
         )
         with self._database.transaction() as session:
             dialect = session.connection().dialect.name

@@ -28,7 +28,7 @@ from headway.ledger.columns import (
 )
 from headway.model.lease import Demand, Resource, Sharing
 from headway.model.node import Gpu, NodeReading, NodeState
-from headway.model.run import Exit, ExitKind, Measurement, Prediction, RunState, StepState
+from headway.model.run import Exit, ExitKind, Measurement, Prediction, RunState, StepState, When
 
 _EXIT_KIND: Any = EnumWord(ExitKind)
 _LIVE: Any = dict.fromkeys(("sqlite_where", "postgresql_where"), text("released_at IS NULL"))
@@ -139,6 +139,9 @@ class RunRow(_WithExit, table=True):
     """The array that it is a member of; None for a run of its own."""
     array_index: int | None = None
     """Which member: 1, 2, …"""
+    after_run_id: str | None = Field(default=None, max_length=63)
+    """The run whose end it waits for, as its job says; see `policy.after`."""
+    after_when: When | None = word(When, nullable=True)
     job: dict[str, Any] = plain(has_empty=True, nullable=False)
     state: RunState = word(RunState)
     attempt: int = 1

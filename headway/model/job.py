@@ -19,6 +19,7 @@ from headway.model.job_fields import (
     duration,
     each,
     number,
+    pattern,
     size,
     whole,
     yes_no,
@@ -47,6 +48,7 @@ from headway.model.job_types import (
     Owner,
 )
 from headway.model.lease import Sharing
+from headway.model.run import When
 from headway.units import MIB
 
 
@@ -199,6 +201,24 @@ class Training(_Part):
         return self
 
 
+class After(_Part):
+    """The run that this one follows; its id or name is enough."""
+
+    inside = ("after",)
+
+    run: Annotated[
+        str, pattern(r"[A-Za-z0-9][A-Za-z0-9._-]*", "give the id or the name of a run", limit=63)
+    ] = Field(title="Run", description="Id or name of a run of the same team.")
+    when: Annotated[When, choice(*When, kind=When)] = Field(
+        When.OK, title="When", description="ok: it ended well. failed: it did not. any: either."
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _run_alone(cls, values: Any) -> Any:
+        return {"run": values} if isinstance(values, str) else values
+
+
 class TrainingJob(_Part):
     """A training job, as handed to headway."""
 
@@ -227,6 +247,9 @@ class TrainingJob(_Part):
         description="What a folder that was sent is known by; `headway submit` fills it in.",
     )
     dataset: Dataset | None = Field(None, title="Data set")
+    after: After | None = Field(
+        None, title="After", description="Starts when that run has ended so; until then it waits."
+    )
     resources: Resources = Field(Resources(), title="Resources")
     training: Training = Field(Training(), title="Training")
     max_runtime: Annotated[float, duration(1.0, MAX_RUNTIME_S)] | None = Field(
@@ -273,6 +296,12 @@ class TrainingJob(_Part):
         title="Notify",
         description="Prefect notification blocks, TYPE/NAME, by which you are told of the end, "
         "and of a start after a long wait. Left out: yours, if an operator has named one.",
+    )
+    user_folder: Annotated[bool, yes_no()] = Field(
+        False,
+        title="User folder",
+        description="Have the folders that its owner keeps on the node from run to run, at "
+        "$HEADWAY_USER_DATA and $HEADWAY_USER_LOG.",
     )
     profile: Annotated[bool, yes_no()] = Field(
         False,

@@ -62,6 +62,15 @@ class ExitKind(enum.StrEnum):
     """Never started: bad input, impossible demand, data set or image missing."""
 
 
+class When(enum.StrEnum):
+    """How the run has to have ended that another one follows."""
+
+    OK = "ok"
+    ANY = "any"
+    FAILED = "failed"
+    """In any other way than well."""
+
+
 PROGRAM_FAILURES = frozenset({ExitKind.OUT_OF_MEMORY, ExitKind.GPU_OUT_OF_MEMORY})
 """The program's own failures that another attempt can mend: it gets more memory."""
 

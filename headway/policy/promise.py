@@ -1,4 +1,8 @@
-"""The promise: when a first-come queue would have done a run's work, times one factor."""
+"""The promise: when a first-come queue would have done a run's work, times one factor.
+
+It is given when the run first may start: a run that follows another one, or whose array runs as
+many members as it may, has no part in the queue before that, and is promised nothing.
+"""
 
 from collections.abc import Mapping
 from typing import NamedTuple

@@ -5,9 +5,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from headway.errors import InvalidInput
+from headway.model.node import Node
 from headway.policy.board import Board, Place
 from headway.policy.fit import Ask, Headroom
-from headway.policy.room import Need, Room
+from headway.policy.headroom import compute_headroom
+from headway.policy.promise import PoolTotals
+from headway.policy.room import NOTHING, Need, Room
 from headway.replay.history import Told
 from headway.replay.pair_speeds import shared_speed
 from headway.replay.trace_jobs import GpuSharing, TraceJob
@@ -23,6 +26,11 @@ class Shape:
     """On each node."""
     gpu_memory_bytes: int
 
+    @property
+    def totals(self) -> PoolTotals:
+        """What all nodes have together."""
+        return PoolTotals(gpus=self.nodes * self.gpus)
+
     def board(self, utilisation_limit: float) -> Board:
         """An empty board of this shape."""
         memory = self.gpu_memory_bytes
@@ -35,6 +43,39 @@ class Shape:
                 )
                 for at in range(self.nodes)
             ]
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Machines(Shape):
+    """The nodes of a site as they are."""
+
+    each: tuple[Node, ...]
+
+    @classmethod
+    def of(cls, nodes: Sequence[Node]) -> "Machines":
+        """A cluster of *nodes*."""
+        gpus = [gpu for node in nodes for gpu in node.capacity.gpus]
+        return cls(
+            nodes=len(nodes),
+            gpus=max((len(node.capacity.gpus) for node in nodes), default=0),
+            gpu_memory_bytes=max((gpu.memory_bytes - gpu.reserve_bytes for gpu in gpus), default=0),
+            each=tuple(nodes),
+        )
+
+    @property
+    def totals(self) -> PoolTotals:
+        """What all nodes have together; never 0."""
+        return PoolTotals(
+            sum(len(node.capacity.gpus) for node in self.each) or 1.0,
+            sum(node.capacity.cpus for node in self.each) or 1.0,
+            sum(node.capacity.host_memory_bytes for node in self.each) or 1.0,
+        )
+
+    def board(self, utilisation_limit: float) -> Board:
+        """An empty board of these nodes."""
+        return Board(
+            [compute_headroom(one, (), utilisation_limit=utilisation_limit) for one in self.each]
         )
 
 
@@ -87,8 +128,10 @@ def to_job(
 
     More GPUs than a node has make a gang. Only jobs of one GPU share.
     """
-    nodes = -(-row.gpus // shape.gpus)
-    if sharing is GpuSharing.WHOLE or row.gpus > 1:
+    nodes = max(-(-row.gpus // shape.gpus), 1) if row.gpus else 1
+    if not row.gpus:
+        need = NOTHING
+    elif sharing is GpuSharing.WHOLE or row.gpus > 1 or row.whole:
         need = Need(shape.gpu_memory_bytes, 0.0, whole=True)
     else:
         by_load = sharing is GpuSharing.HEADWAY
@@ -103,8 +146,10 @@ def to_job(
         median_s=told.median_s,
         high_s=told.high_s,
         limit_s=row.limit_s,
+        host=Need(row.host_memory_bytes, row.cpus),
         nodes=nodes,
         team=row.team,
+        user=row.user,
     )
     return Job(row, ask, left_s=row.duration_s)
 

@@ -22,9 +22,10 @@ class Headway(Generic[AskT]):
     held: dict[str, Held] = field(default_factory=dict)
 
     @classmethod
-    def empty(cls, settings: PolicySettings, gpus: int) -> "Headway[Ask]":
+    def empty(cls, settings: PolicySettings, totals: PoolTotals) -> "Headway[Ask]":
         """Nobody waits and nobody runs."""
-        queue = Queue[Ask](settings, PoolTotals(gpus=gpus), VirtualTime(settings, gpus))
+        gpus = int(totals.gpus)
+        queue = Queue[Ask](settings, totals, VirtualTime(settings, gpus))
         return Headway(settings, gpus, queue)
 
     def add(self, ask: AskT) -> None:

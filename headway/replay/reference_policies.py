@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from headway.policy.board import Board, Place
 from headway.policy.decide import Outcome
 from headway.policy.fit import Ask
+from headway.policy.promise import PoolTotals
 from headway.policy.room import Need
 from headway.policy.settings import PolicySettings
 
@@ -19,7 +20,7 @@ class Fifo:
     """First come, first served: nobody passes anybody."""
 
     settings: PolicySettings
-    gpus: int
+    totals: PoolTotals
     waiting: dict[str, Ask] = field(default_factory=dict)
 
     def add(self, ask: Ask) -> None:

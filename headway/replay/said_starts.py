@@ -8,6 +8,7 @@ from random import Random
 
 from headway.estimate.lifetimes import Life, Lifetimes
 from headway.estimate.starts import LOOKED_AT, StartCalibration, learn
+from headway.estimate.usual import Lasted, Usual
 from headway.model.start_forecast import StartForecast
 from headway.policy.fit import Ask
 from headway.policy.preempt import Runner
@@ -30,7 +31,9 @@ class SaidStarts:
         self._share, self._chance = share, Random(0)  # noqa: S311 - no secret
         self._ended: deque[Life] = deque(maxlen=_ENDED)
         self._said: list[tuple[StartForecast, Job]] = []
-        self._learnt, self._night_s = StartCalibration(), 0.0
+        self._night_s = 0.0
+        self._usual, self._learnt_from = Usual(()), 0
+        self.learnt = StartCalibration()
 
     def ended(self, job: Job, now_s: float) -> None:
         """*job* has ended."""
@@ -39,31 +42,22 @@ class SaidStarts:
     def joined(
         self, new: Sequence[Job], jobs: Sequence[Job], line: Headway[Ask], cluster: Cluster
     ) -> None:
-        """Say when those of *new* start that did not start at once."""
-        waiting = line.queue.waiting
-        some = [job for job in new if job.ask.run_id in waiting]
-        wanted = [job for job in some if self._chance.random() < self._share]
+        """Say when those of *new* start that did not start at once.
+
+        Called after each decision, of which *cluster* has the time.
+        """
+        now_s, wanted = cluster.now_s, self.chosen(new, line)
         if not wanted:
             return
-        now_s = cluster.now_s
         if now_s - self._night_s > DAY_S:
             self._night_s = now_s
-            self._learnt = learn(self._known(now_s), _moment(now_s))
-        runners = {job.ask.run_id: job for there in cluster.running.values() for job in there}
-        lives = {run: _life(job, max(now_s - job.start_s, 1.0)) for run, job in runners.items()}
-        lives |= {run: _life(jobs[int(run)]) for run in waiting}
-        present = Present(
-            now_s,
-            line,
-            cluster.board,
-            [Runner(job.ask, job.places, job.start_s) for job in runners.values()],
-            _drawn(Lifetimes([*self._ended, *lives.values()]), lives),
-        )
-        places = {run: at for at, run in enumerate(line.queue.in_order())}
+            self.learnt = learn(self._known(now_s), _moment(now_s))
+        present = self.present(jobs, line, cluster)
         waits = play_forward(present, frozenset(job.ask.run_id for job in wanted))
+        places = {run: at for at, run in enumerate(line.queue.in_order())}
         for job in wanted:
             run_id = job.ask.run_id
-            said = self._learnt.forecast(
+            said = self.learnt.forecast(
                 run_id,
                 _moment(now_s),
                 span_of(waits[run_id]),
@@ -72,6 +66,32 @@ class SaidStarts:
                 first=True,
             )
             self._said.append((said, job))
+
+    def chosen(self, new: Sequence[Job], line: Headway[Ask]) -> list[Job]:
+        """Those of *new* that wait and of which something is to be said."""
+        waiting = [job for job in new if job.ask.run_id in line.queue.waiting]
+        return [job for job in waiting if self._chance.random() < self._share]
+
+    def present(self, jobs: Sequence[Job], line: Headway[Ask], cluster: Cluster) -> Present:
+        """The cluster as it is now, with what is known of how long jobs go on."""
+        now_s = cluster.now_s
+        running = {job.ask.run_id: job for there in cluster.running.values() for job in there}
+        lives = {run: _life(job, max(now_s - job.start_s, 1.0)) for run, job in running.items()}
+        lives |= {run: _life(jobs[int(run)]) for run in line.queue.waiting}
+        return Present(
+            now_s,
+            line,
+            cluster.board,
+            [Runner(job.ask, job.places, job.start_s) for job in running.values()],
+            _drawn(Lifetimes([*self._ended, *lives.values()], self._usual_now()), lives),
+        )
+
+    def _usual_now(self) -> Usual:
+        """What ended jobs lasted; learnt anew when there are a tenth more."""
+        if len(self._ended) > 1.1 * self._learnt_from:
+            self._learnt_from = len(self._ended)
+            self._usual = Usual(Lasted(one.kind, one.lasted_s) for one in self._ended)
+        return self._usual
 
     def forecasts(self) -> list[StartForecast]:
         """What was said, with what came, once all have started."""

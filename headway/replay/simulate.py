@@ -9,6 +9,7 @@ from typing import Protocol
 from headway.policy.board import Board
 from headway.policy.decide import Outcome
 from headway.policy.fit import Ask
+from headway.policy.promise import PoolTotals
 from headway.policy.settings import PolicySettings
 from headway.replay.cluster import Cluster, Job, Shape, check_size, to_job
 from headway.replay.history import History
@@ -55,7 +56,7 @@ class Result:
     shape: Shape
 
 
-_POLICIES: dict[PolicyName, Callable[[PolicySettings, int], Policy]] = {
+_POLICIES: dict[PolicyName, Callable[[PolicySettings, PoolTotals], Policy]] = {
     PolicyName.FIFO: Fifo,
     PolicyName.EASY: Easy,
     PolicyName.CONSERVATIVE: Conservative,
@@ -97,7 +98,7 @@ def simulate(
     limit = settings.utilisation_limit
     history = History(estimates)
     jobs: list[Job] = []
-    line = _POLICIES[policy](settings, shape.nodes * shape.gpus)
+    line = _POLICIES[policy](settings, shape.totals)
     cluster = Cluster(shape.board(limit))
     done = 0
     while done < len(rows):

@@ -64,6 +64,11 @@ class TraceJob:
     """Median and upper quantile of its runtime, where the file gives them."""
     user: str = ""
     recipe: str = ""
+    host_memory_bytes: int = 0
+    """On each node; a file says nothing of it, a ledger does."""
+    cpus: float = 0.0
+    whole: bool = False
+    """It shares its GPU with nobody, although it takes one only."""
 
 
 class JobRow(BaseModel):

@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 
-from headway.errors import LeaseLost, PolicyViolation
+from headway.errors import InvalidInput, LeaseLost, PolicyViolation
 from headway.forecast import Forecaster
 from headway.home import have_passable
 from headway.ledger.arrays import kept_array
@@ -24,6 +24,8 @@ from headway.settings import Settings
 from headway.site import Site, as_ids
 from headway.staging.cache import StagedDataset
 
+USER_FOLDERS = ("data", "log")
+"""What a service that keeps state expects in a user's folder; /tmp is each run's own."""
 CHECKPOINT_FOLDER = "checkpoint"
 """In a run's folder: what a retry goes on from."""
 
@@ -165,11 +167,40 @@ class NodeAttempt:
         """A directory of the run that is the program's user's alone."""
         have_passable(self.folder)
         folder = self.folder / name
+        self._have_own(folder)
+        return folder
+
+    def _have_own(self, folder: Path) -> None:
         folder.mkdir(mode=0o700, exist_ok=True)
         user = as_ids(self.user)
         if user is not None:
-            os.chown(folder, *user)
-        return folder
+            os.chown(folder, *user, follow_symlinks=False)
+
+    @cached_property
+    def user_folders(self) -> dict[str, Path]:
+        """What its owner keeps on this node from run to run, by name; none unless the job asks.
+
+        Raises:
+            InvalidInput: Nobody has said whose run it is.
+        """
+        if not self.job.user_folder:
+            return {}
+        team, owner = self.record.team, self.record.owner
+        if not owner:
+            raise InvalidInput("owner", "", "a user_folder is its owner's, and this run has none")
+        # Both are names by the rules of a job, so each is one part of a path.
+        above = self.site.settings.users_dir / team / owner
+        return {name: above / name for name in USER_FOLDERS}
+
+    def made_user_folders(self) -> dict[str, Path]:
+        """The same, each of them the program's user's alone.
+
+        The folder above them is headway's, so that no program puts a link in the place of one.
+        """
+        for folder in self.user_folders.values():
+            have_passable(folder.parent)
+            self._have_own(folder)
+        return self.user_folders
 
     def membership(self) -> Membership | None:
         """Which member of which array it is, or its gang; None for a run of its own."""

@@ -15,7 +15,7 @@ from headway.runtime.port import BindMount, ContainerSpec
 from headway.runtime.redact import LEAST_CHARACTERS, MOST_CHARACTERS
 from headway.site import as_ids
 
-DATA, OUTPUTS, CHECKPOINT, WORK = "/data", "/outputs", "/checkpoint", "/work"
+DATA, OUTPUTS, CHECKPOINT, WORK, USER = "/data", "/outputs", "/checkpoint", "/work", "/user"
 PARAMETERS = "/array"
 _FILE = "parameters.json"
 _WHO = {"USER": "headway", "LOGNAME": "headway"}
@@ -34,6 +34,10 @@ def container_spec(attempt: NodeAttempt, lease: Lease) -> ContainerSpec:
     if attempt.dataset is not None:
         path = attempt.dataset.path
         mounts["HEADWAY_DATA"] = BindMount(path, f"{DATA}/{path.name}")
+    for name, folder in attempt.made_user_folders().items():
+        mounts[f"HEADWAY_USER_{name.upper()}"] = BindMount(
+            folder, f"{USER}/{name}", read_only=False
+        )
     copy = working_copy(attempt)
     work = None if copy is None else BindMount(copy, WORK, read_only=False)
     path_in = site.runtime.path_in_container

@@ -42,6 +42,7 @@ class AttemptUpkeep:
             attempt.site.clock,
             {
                 f"outputs, checkpoint{own} and log": lambda: (attempt.folder, attempt.working_copy),
+                "its owner's folder": lambda: tuple(attempt.user_folders.values()),
                 "elsewhere in its container": self._own_folders,
             },
         )

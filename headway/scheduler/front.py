@@ -22,14 +22,14 @@ from headway.scheduler.waiting import Waiting
 def held_back(waiting: Waiting, seen: PoolSnapshot) -> dict[str, Wait]:
     """Runs that nothing could start now, whatever room there is.
 
-    Those of paused queues, those that only nodes could hold that are closed, and members of
-    arrays of which as many run as may.
+    Those of paused queues, those that only nodes could hold that are closed, members of arrays
+    of which as many run as may, and those that follow others which have not ended.
     """
     nodes = [node_view(record, seen).node for record in seen.nodes]
     closed = any(node.state is not NodeState.READY for node in nodes)
     paused = waiting.gates.paused
     answers: dict[tuple[Demand, int, str], Wait | None] = {}
-    found = dict(_of_full_arrays(seen))
+    found = dict(_of_full_arrays(seen)) | dict(_of_others(seen))
     for run_id, entry in waiting.entries.items() if paused or closed else ():
         run = entry.run
         if run.queue in paused:
@@ -48,6 +48,14 @@ def _of_full_arrays(seen: PoolSnapshot) -> Iterator[tuple[str, Wait]]:
     for run_id, (array_id, at_most) in seen.limited.items():
         if (wait := full_wait(running[array_id], at_most)) is not None:
             yield run_id, wait
+
+
+def _of_others(seen: PoolSnapshot) -> Iterator[tuple[str, Wait]]:
+    """Of those that never may start too, until somebody ends them."""
+    for run_id, following in seen.following.items():
+        said = following.says()
+        if said is not None:
+            yield run_id, said if isinstance(said, Wait) else Wait(Resource.TURN, said.message)
 
 
 def queue_of(

@@ -89,7 +89,11 @@ class PoolNow:
 
         One of them that waits already takes the place of what it asked before.
         """
-        return make_plan(self.queue(also), self.waiting, self.seen, self.known)
+        asked = {run.run_id for run in also}
+        # What was played was what they asked before.
+        waits = {run: wait for run, wait in self.known.played.waits.items() if run not in asked}
+        known = replace(self.known, played=replace(self.known.played, waits=waits))
+        return make_plan(self.queue(also), self.waiting, self.seen, known)
 
     def queue(self, also: Sequence[WaitingRun] = ()) -> Queue[WaitingRun]:
         """The queue of that moment; *also* as for `plan`."""

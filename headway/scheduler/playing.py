@@ -64,7 +64,7 @@ def waits_of(
 def _drawn(now: PoolNow, also: Sequence[WaitingRun]) -> Callable[[int], Draw]:
     lives = dict(_lives(now, also))
     ended = (Life(one.kind, one.submitted_s, one.runtime_s, over=True) for one in now.known.ended)
-    lifetimes = Lifetimes([*ended, *lives.values()])
+    lifetimes = Lifetimes([*ended, *lives.values()], now.known.usual)
 
     def once(seed: int) -> Draw:
         left_s = lifetimes.round(seed)

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
+from typing import NamedTuple
 
 from headway.errors import LeaseLost
 from headway.estimate.starts import played_document
@@ -33,6 +34,7 @@ from headway.scheduler.playing import play
 from headway.scheduler.snapshot import is_lost, read_known
 from headway.scheduler.starts import SaidStarts
 from headway.scheduler.waiting import Waiting
+from headway.scheduler.why import Why, why
 from headway.site import Site
 
 _KEEP_CLOCK = timedelta(minutes=1)
@@ -55,6 +57,13 @@ class Pass:
     """More would start here, but for claims that no flow process has taken up yet."""
 
 
+class Explained(NamedTuple):
+    """A run, and why it waits."""
+
+    record: RunRecord
+    why: Why
+
+
 class PoolQueue:
     """Plans for the pool of one node, and grants on that node."""
 
@@ -66,6 +75,7 @@ class PoolQueue:
         self._announced = Announced()
         self._starts = SaidStarts(site.ledger)
         self._held_back: dict[str, Wait] = {}
+        self._explained: dict[str, int] = {}
         self._fallbacks = Fallbacks()
         self.called: frozenset[str] = frozenset()
         """Of the last offers those that the janitor is to look at: see `Intake`."""
@@ -131,6 +141,7 @@ class PoolQueue:
             made = make_plan(queue, waiting, seen, known)
         speaks = self.speaks = self._speaks_for_the_pool(seen)
         if speaks:
+            self._end_in_vain(seen)
             self._keep_turns(queue, seen)
             made = self._starts.keep(made, seen, waiting, known.starts)
         granted = grant_starts(site, made, seen, gates, slots)
@@ -139,14 +150,24 @@ class PoolQueue:
         start = (*refused, *granted.run_ids)
         return Pass(start, waits, logged or frozenset(), stop, granted.held_up)
 
-    def play(self) -> None:
+    def play(self) -> Explained | None:
         """Play the queue forward and keep what comes of it, where this node speaks for the pool.
 
         For a thread of its own: it takes seconds where the queue is long.
+
+        Returns:
+            Why one of the runs waits, each in its turn; None where nobody waits.
         """
         now = read_pool(self._site, self._pool)
-        if now.waiting.entries and self._speaks_for_the_pool(now.seen):
-            self._site.ledger.starts.keep_played(self._pool, played_document(play(now)))
+        entries = now.waiting.entries
+        if not entries or not self._speaks_for_the_pool(now.seen):
+            return None
+        self._site.ledger.starts.keep_played(self._pool, played_document(play(now)))
+        told = {run_id: self._explained.get(run_id, 0) for run_id in entries}
+        turn = min(told, key=lambda run_id: (told[run_id], entries[run_id].run.submitted_s))
+        self._explained = {**told, turn: max(told.values()) + 1}
+        found = why(self._site, entries[turn].record)
+        return None if found is None else Explained(entries[turn].record, found)
 
     def _keep_up(self, seen: PoolSnapshot, nodes: set[str]) -> list[str]:
         """Remember who waits now; gives runs whose next attempt no node could hold."""
@@ -171,6 +192,16 @@ class PoolQueue:
             else:
                 waiting.put(told, nodes)
         return refused
+
+    def _end_in_vain(self, seen: PoolSnapshot) -> None:
+        """End runs that were to follow others which ended otherwise; none waits for ever."""
+        for run_id, following in seen.following.items():
+            exit_ = following.says()
+            if isinstance(exit_, Exit):
+                record = self._site.ledger.runs.get(run_id)
+                if record.array_id is not None:
+                    self._site.ledger.arrays.cancel(record.array_id, f"since {exit_.message}")
+                self._end(record, exit_)
 
     def _end(self, record: RunRecord, exit_: Exit) -> None:
         """End a run that waits, unless it was granted or ended since it was read."""

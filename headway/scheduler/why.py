@@ -1,8 +1,9 @@
 """Why a run waits and what would help, by the very plan that grants."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from typing import Any, NamedTuple
 
 from headway.forecast import Forecaster
 from headway.ledger.records import RunRecord
@@ -13,9 +14,15 @@ from headway.policy.fit import Ask, Headroom, WaitingRun
 from headway.policy.plan import Plan, Start, Stay
 from headway.policy.pool import Pool
 from headway.policy.why import Change, fewer_gpus, is_earlier, smaller_demands
-from headway.scheduler.planning import PoolNow, read_pool
+from headway.replay.forward import span_of
+from headway.scheduler.announced import is_behind
+from headway.scheduler.planning import PoolNow, as_played, read_pool
+from headway.scheduler.playing import waits_of
 from headway.scheduler.snapshot import left_of, node_view
 from headway.site import Site
+
+_BUDGET_S = 0.5
+"""Of playing the queue once for one change."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +56,25 @@ class Advice:
     expected_end_at: datetime | None
 
 
+class Told(NamedTuple):
+    """What becomes of a run."""
+
+    entry: Start | Stay | None
+    """None where nothing can be said of its start."""
+    waits: Sequence[float]
+    """How long it waits, each time that the queue was played; empty where that tells nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A run that waits, or one that might be submitted."""
+
+    run: WaitingRun
+    job: Mapping[str, Any]
+    pool: str
+    queue: str
+
+
 @dataclass(frozen=True, slots=True)
 class Why:
     """What is to be said of one waiting run."""
@@ -69,22 +95,21 @@ def why(site: Site, record: RunRecord) -> Why | None:
     entry = now.waiting.entries.get(record.run_id)
     if entry is None:
         return None
-    made = now.plan()
-    found = _of(made, record.run_id)
+    base = told(now, entry.run, anew=False)
+    found, asked = base.entry, Asked(entry.run, record.job, record.pool, record.queue)
     held_back = now.left_out.get(record.run_id)
     scarce = found.wait.resource if isinstance(found, Stay) else None
+    if held_back is not None and held_back.resource is Resource.TURN:
+        # Nobody has what it lacks, and no change of what it asks for would help.
+        return Why(now.seen.at, None, held_back.reason, [], [], [])
     return Why(
         now.seen.at,
         found,
         held_back.reason if held_back is not None else "",
         list(_holders(now, scarce, entry.run)),
-        list(_ahead(now, made, entry.run)),
-        [] if isinstance(found, Start) else list(_advice(site, now, record, entry.run, found)),
+        list(_ahead(now, now.plan(), entry.run)),
+        advice(site, now, asked, base),
     )
-
-
-def _of(made: Plan, run_id: str) -> Start | Stay | None:
-    return next((each for each in made.entries if each.run_id == run_id), None)
 
 
 def _holders(now: PoolNow, scarce: Resource | None, run: Ask) -> Iterator[Holder]:
@@ -120,40 +145,65 @@ def _ahead(now: PoolNow, made: Plan, run: WaitingRun) -> Iterator[Ahead]:
         yield Ahead(position, other, reason)
 
 
-def _advice(
-    site: Site, now: PoolNow, record: RunRecord, run: WaitingRun, found: Start | Stay | None
-) -> Iterator[Advice]:
-    """Of each kind of change the smallest that starts the run earlier; soonest end first."""
-    base_s = _wait_s(found, now.seen.at)
-    advice = []
-    for changes in _changes(site, now, record, run):
+def told(now: PoolNow, run: WaitingRun, *, anew: bool) -> Told:
+    """What becomes of *run*, one of the queue or one that joins it *anew*, with its waits."""
+    also = [run] if anew else []
+    made = now.plan(also)
+    entry = made.entry(run.run_id)
+    if isinstance(entry, Start):
+        return Told(entry, [0.0])
+    waits = waits_of(now, {run.run_id}, also, budget_s=_BUDGET_S).get(run.run_id)
+    if waits is None or (entry is not None and entry.unknown):
+        return Told(entry, waits or [])
+    if entry is None:
+        wait = is_behind(len(made.entries))
+        entry = Stay(run.run_id, len(now.waiting.entries) + anew, wait, now.seen.at)
+    return Told(as_played(entry, span_of(waits), now.known.starts), waits)
+
+
+def advice(site: Site, now: PoolNow, asked: Asked, base: Told) -> list[Advice]:
+    """Of each kind of change the smallest that starts the run earlier; soonest start first."""
+    found = []
+    if isinstance(base.entry, Start):
+        return []
+    for changes in _changes(site, now, asked):
         for change, changed in changes:
-            entry = _of(now.plan([changed]), run.run_id)
-            if entry is not None and is_earlier(_wait_s(entry, now.seen.at), base_s):
-                advice.append(_as_advice(change, changed, entry, now))
+            if (better := _better(now, changed, base)) is not None:
+                found.append(_as_advice(change, changed, better, now))
                 break
-    for pool in sorted({one.node.pool for one in site.ledger.nodes.all()} - {record.pool}):
+    for pool in sorted({one.node.pool for one in site.ledger.nodes.all()} - {asked.pool}):
         other = read_pool(site, pool)
-        entry = _of(other.plan([_anew(run, other)]), run.run_id)
-        if entry is not None and is_earlier(_wait_s(entry, other.seen.at), base_s):
+        run = _anew(asked.run, other)
+        if (better := _better(other, run, base)) is not None:
             change = Change("pool", 0, f"on pool {pool}", run.demand)
-            advice.append(replace(_as_advice(change, run, entry, other), value=pool))
-    yield from sorted(advice, key=lambda one: _wait_s(one.entry, now.seen.at) or 0.0)
+            found.append(replace(_as_advice(change, run, better, other), value=pool))
+    return sorted(found, key=lambda one: _wait_s(one.entry, now.seen.at) or 0.0)
 
 
-def _changes(
-    site: Site, now: PoolNow, record: RunRecord, run: WaitingRun
-) -> Iterator[list[tuple[Change, WaitingRun]]]:
+def _better(now: PoolNow, changed: WaitingRun, base: Told) -> Start | Stay | None:
+    """What becomes of *changed* where that is notably earlier; None where it is not."""
+    planned = now.plan([changed]).entry(changed.run_id)
+    if planned is None or (isinstance(planned, Stay) and planned.expected_at is None):
+        return None  # Playing the queue costs more, and would hardly say otherwise.
+    with_it = told(now, changed, anew=True)
+    if isinstance(with_it.entry, Start):
+        return with_it.entry
+    better = base.waits and with_it.waits and is_earlier(with_it.waits, base.waits)
+    return with_it.entry if better else None
+
+
+def _changes(site: Site, now: PoolNow, asked: Asked) -> Iterator[list[tuple[Change, WaitingRun]]]:
+    run = asked.run
     for changes in smaller_demands(run.demand, _headroom(now)):
         yield [(change, _anew(run, now, change.demand)) for change in changes]
     if run.nodes > 1:
         return
     forecaster, fewer = Forecaster(site), []
     for gpus in fewer_gpus(run.demand.gpus):
-        document = dict(record.job)
+        document = dict(asked.job)
         document["resources"] = {**dict(document.get("resources") or {}), "gpus": gpus}
         job = TrainingJob.model_validate(document)
-        said, demand = forecaster.forecast(job, pool=record.pool, queue=record.queue)
+        said, demand = forecaster.forecast(job, pool=asked.pool, queue=asked.queue)
         text = f"{gpus} GPU{'s' if gpus > 1 else ''} instead of {run.demand.gpus}"
         change = Change("resources.gpus", gpus, text, demand)
         fewer.append((change, _anew(run, now, demand, said)))

@@ -1,6 +1,6 @@
 """The runs that wait, as plain data with documented keys (docs/json.md)."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -8,8 +8,9 @@ from headway.ledger.records import RunRecord
 from headway.model.lease import Demand, Sharing
 from headway.model.run import Prediction
 from headway.policy.outlook import around
-from headway.policy.plan import Start, Stay
-from headway.scheduler.planning import preview
+from headway.policy.plan import Plan, Start, Stay
+from headway.scheduler.planning import read_pool
+from headway.scheduler.why import Advice
 from headway.site import Site
 from headway.views.fields import fields, iso_time
 from headway.views.run_document import predicted_view
@@ -30,8 +31,8 @@ def line_views(site: Site, pool: str = "") -> list[dict[str, Any]]:
     """
     waiting = site.ledger.runs.waiting(pool or site.settings.pool)
     records = {run.run_id: run for run in waiting if run.suspended_at is None}
-    entries = preview(site, pool)(()).entries if records else ()
-    planned = [entry for entry in entries if entry.run_id in records]
+    made = read_pool(site, pool).plan() if records else Plan()
+    planned = [entry for entry in (*made.entries, *made.behind) if entry.run_id in records]
     views = [waiting_view(e.position, records.pop(e.run_id), e) for e in planned]
     behind = enumerate(records.values(), start=len(views) + 1)
     return views + [waiting_view(position, record, None) for position, record in behind]
@@ -114,6 +115,11 @@ def start_fields(entry: Start | Stay | None) -> dict[str, Any]:
     }
 
 
+def held_back_view(why: str) -> dict[str, Any]:
+    """What a rehearsal says of a start that something else than room holds up."""
+    return {**start_fields(None), "position": None, "reason": why, "promised_start_at": None}
+
+
 def _promised(record: RunRecord, entry: Start | Stay | None) -> datetime | None:
     """What the ledger keeps, or what the plan of this moment would have it keep."""
     return record.promised_at or (entry.promised_at if isinstance(entry, Stay) else None)
@@ -131,7 +137,9 @@ def start_text(view: Mapping[str, Any], now: datetime) -> str:
     return around(first, expected, last, now)
 
 
-def rehearsal_view(entry: Start | Stay | None, said: Prediction, demand: Demand) -> dict[str, Any]:
+def rehearsal_view(
+    entry: Start | Stay | None, said: Prediction, demand: Demand, changes: Sequence[Advice]
+) -> dict[str, Any]:
     """What `headway submit --dry-run --json` prints."""
     reason = "behind the runs that are planned for"
     if isinstance(entry, Stay):
@@ -151,4 +159,14 @@ def rehearsal_view(entry: Start | Stay | None, said: Prediction, demand: Demand)
         "needs_whole_gpus": demand.gpus > 0 and demand.sharing is Sharing.WHOLE,
         "runtime_known": said.told is not None,
         "predicted": predicted_view(said),
+        "changes": [change_view(one) for one in changes],
+    }
+
+
+def change_view(one: Advice) -> dict[str, Any]:
+    """One change of what a run asks that would start it earlier."""
+    return {
+        **fields(one, "field", "value", "text"),
+        **start_fields(one.entry),
+        "expected_end_at": iso_time(one.expected_end_at),
     }

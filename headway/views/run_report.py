@@ -83,9 +83,9 @@ def headline(history: RunHistory) -> str:
 
 def markdown(history: RunHistory) -> str:
     """The report as Markdown; what users wrote stays text."""
-    parts = [_escaped(headline(history))]
+    parts = [escaped(headline(history))]
     for section in run_report(history):
-        parts.append(f"## {_escaped(section.title)}")
+        parts.append(f"## {escaped(section.title)}")
         parts.append(_list(section) if section.columns == _FACTS else _table(section))
     if history.attempts:
         own = f"/v1/runs/{history.record.run_id}"
@@ -97,17 +97,17 @@ def waiting_text(sentence: str, at: datetime) -> str:
     """Why a run waits as Markdown; an empty *sentence* once it was given its place."""
     if not sentence:
         return f"It waits no more: it was given its place at {_time(at)}.\n"
-    return f"**It waits:** {_escaped(sentence)}.\n\nSaid at {_time(at)}.\n"
+    return f"**It waits:** {escaped(sentence)}.\n\nSaid at {_time(at)}.\n"
 
 
 def _list(section: Section) -> str:
-    named = ((f"**{_escaped(name)}** " if name else "", text) for name, text in section.rows)
-    return "\n".join(f"- {name}{_escaped(text)}" for name, text in named)
+    named = ((f"**{escaped(name)}** " if name else "", text) for name, text in section.rows)
+    return "\n".join(f"- {name}{escaped(text)}" for name, text in named)
 
 
 def _table(section: Section) -> str:
     rows = [section.columns, ("---",) * len(section.columns)]
-    rows += [tuple(_escaped(cell) for cell in row) for row in section.rows]
+    rows += [tuple(escaped(cell) for cell in row) for row in section.rows]
     return "\n".join(f"| {' | '.join(row)} |" for row in rows)
 
 
@@ -285,6 +285,9 @@ def _outputs(history: RunHistory) -> Iterable[tuple[str, str]]:
         place = _place(history, history.record.node, Path("outputs"))
         yield "outputs", f"{place}; what is there is not known here"
         return
+    if not history.outputs and any(part.is_there and part.files for part in history.stored):
+        yield "outputs", "in the site's store; this node has let go of them"
+        return
     files = "1 file" if len(history.outputs) == 1 else f"{len(history.outputs)} files"
     yield "outputs", f"{files} in {history.folder / 'outputs'}"
     for path in history.outputs[:_MOST_OUTPUTS]:
@@ -296,7 +299,8 @@ def _outputs(history: RunHistory) -> Iterable[tuple[str, str]]:
 def _in_the_store(part: StoredPart) -> Iterable[tuple[str, str]]:
     if part.key:
         until = "" if part.removed_at is None else f"; removed at {_time(part.removed_at)}"
-        what = f"{part.files} files, {format_size(part.size_bytes)}"
+        files = "1 file" if part.files == 1 else f"{part.files} files"
+        what = f"{files}, {format_size(part.size_bytes)}"
         yield "store", f"as of attempt {part.attempt}: {what}, at {_time(part.stored_at)}{until}"
     if part.note:
         yield "warning", f"not in the store: {_plain(part.note)}"
@@ -317,5 +321,6 @@ def _plain(text: str) -> str:
     return shown(text, _MOST_CHARACTERS)[1:-1]
 
 
-def _escaped(text: str) -> str:
+def escaped(text: str) -> str:
+    """*text* with what Markdown would take for its own marks taken as it is."""
     return re.sub(r"([\\`*_{}\[\]<>|#&~])", r"\\\1", text)

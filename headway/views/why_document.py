@@ -6,12 +6,16 @@ from typing import Any
 from headway.errors import InvalidInput
 from headway.ledger.records import RunRecord
 from headway.model.run import RunState
+from headway.policy.fit import WaitingRun
+from headway.policy.outlook import clock
 from headway.policy.plan import Start, Stay
-from headway.scheduler.why import Advice, Holder, Why, why
+from headway.scheduler.why import Holder, Why, why
 from headway.site import Site
 from headway.views.fields import fields, iso_time
-from headway.views.queue_document import start_fields
+from headway.views.queue_document import change_view, start_fields, start_text
+from headway.views.run_report import escaped
 
+_SHOWN = 5
 BEHIND = "too many runs are ahead of it to be planned for"
 
 
@@ -44,7 +48,7 @@ def why_view(site: Site, record: RunRecord, *, sees: Callable[[str], bool]) -> d
             }
             for one in found.ahead
         ],
-        "changes": [_advice(one) for one in found.advice],
+        "changes": [change_view(one) for one in found.advice],
     }
 
 
@@ -78,9 +82,22 @@ def _holder(one: Holder, sees: Callable[[str], bool]) -> dict[str, Any]:
     }
 
 
-def _advice(one: Advice) -> dict[str, Any]:
-    return {
-        **fields(one, "field", "value", "text"),
-        **start_fields(one.entry),
-        "expected_end_at": iso_time(one.expected_end_at),
-    }
+def why_text(record: RunRecord, found: Why) -> str:
+    """The same as Markdown for the page of the run, as its own team may read it."""
+
+    def called(run: RunRecord | WaitingRun) -> str:
+        return escaped(run.name) if run.team == record.team else "a run of another team"
+
+    lines = ["", "**What would start it earlier**, submitted anew:", ""]
+    lines += [
+        f"- {escaped(one.text)}: {start_text(start_fields(one.entry), found.at)}"
+        for one in found.advice
+    ] or ["- no single change of what it asks, notably"]
+    lines += ["", "**Who has what it needs:**", ""]
+    for holder in found.holders[:_SHOWN]:
+        ends = holder.expected_end_at
+        when = "its end is not known" if ends is None else f"ends about {clock(ends, found.at)} UTC"
+        lines.append(f"- {called(holder.record)} on {escaped(holder.lease.node)}: {when}")
+    lines += ["", "**Who is ahead:**", ""]
+    lines += [f"- {called(one.run)}: {one.why}" for one in found.ahead[:_SHOWN]] or ["- nobody"]
+    return "\n".join(lines) + "\n"

@@ -43,6 +43,7 @@ from headway.policy.reconcile import FLOW_STARTS_WITHIN_S
 from headway.scheduler.queue import PoolQueue
 from headway.site import current_site
 from headway.this_node import heartbeat, join_site
+from headway.views.why_document import why_text
 from headway.worker.backlog import Backlog
 from headway.worker.claims import Claims
 from headway.worker.events import LISTEN_AGAIN_S, events
@@ -251,7 +252,9 @@ class GpuNodeWorker(BaseWorker[BaseJobConfiguration, BaseVariables, BaseWorkerRe
 
     async def _play(self) -> None:
         """Tell by when the runs of the queue start: beside the passes, which must not wait."""
-        await anyio.to_thread.run_sync(self._queue.play, limiter=self._play_thread)
+        found = await anyio.to_thread.run_sync(self._queue.play, limiter=self._play_thread)
+        if found is not None:
+            self._pages.explain(found.record.run_id, why_text(found.record, found.why))
 
     async def _go_on_claiming(self) -> None:
         """Begin a pass when flow processes have taken claims up that held other runs up."""

@@ -52,6 +52,9 @@ class WaitPages:
         self._clock = clock
         self._waits = waits
         self._unwritten: dict[str, News] = {}
+        self._last: dict[str, News] = {}
+        self._explained: dict[str, str] = {}
+        self._unexplained: set[str] = set()
         self._names: dict[str, str] = {}
         self._artifacts: dict[str, UUID] = {}
 
@@ -59,12 +62,21 @@ class WaitPages:
         """Why the run waits now; *logged* for its log, too."""
         before = self._unwritten.pop(run_id, None)
         logged |= before is not None and before.logged
-        self._unwritten[run_id] = News(self._clock.now(), sentence, logged)
+        self._unwritten[run_id] = self._last[run_id] = News(self._clock.now(), sentence, logged)
         self.news.set()
+
+    def explain(self, run_id: str, text: str) -> None:
+        """What would start the run earlier, and who is ahead of it, below why it waits."""
+        if self._explained.get(run_id) != text and run_id in self._artifacts:
+            self._explained[run_id] = text
+            self._unexplained.add(run_id)
+            self.news.set()
 
     def over(self, run_id: str) -> None:
         """The run was given its place; its artifact must not go on saying that it waits."""
-        self._unwritten.pop(run_id, None)
+        for known in (self._unwritten, self._last, self._explained):
+            known.pop(run_id, None)
+        self._unexplained.discard(run_id)
         if run_id in self._artifacts:
             self.say(run_id, "", logged=False)
 
@@ -100,8 +112,14 @@ class WaitPages:
         if lines := [_line(run_id, news) for run_id, news in told.items() if news.logged]:
             await self._client.create_logs(lines)
         for run_id, news in told.items():
-            await self._put(run_id, waiting_text(news.sentence, news.at))
+            more = self._explained.get(run_id, "")
+            await self._put(run_id, waiting_text(news.sentence, news.at) + more)
+        for run_id in self._unexplained & self._last.keys() - told.keys():
+            last = self._last[run_id]
+            await self._put(run_id, waiting_text(last.sentence, last.at) + self._explained[run_id])
+        self._unexplained.clear()
         self._artifacts = dict(list(self._artifacts.items())[-_PAGES_KNOWN:])
+        self._last = dict(list(self._last.items())[-_PAGES_KNOWN:])
 
     async def _annotate(self, run: FlowRun, sentence: str) -> None:
         """Say in the run's state why it waits, if it does.

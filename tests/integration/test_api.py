@@ -135,9 +135,9 @@ def test_every_path_is_documented(client: httpx.Client) -> None:
         "/v1/runs/{run}/retry", "/v1/rehearsals", "/v1/nodes", "/v1/queue", "/v1/top",
         "/v1/limits/{field}", "/v1/estimates", "/v1/metrics", "/v1/health", "/v1/usage",
         "/v1/usage.png", "/v1/runs/{run}/log", "/v1/runs/{run}/outputs",
-        "/v1/runs/{run}/outputs/{path}", "/v1/code", "/v1/code/chunks", "/v1/load",
-            "/v1/arrays", "/v1/arrays/{array}", "/v1/arrays/{array}/cancel",
-            "/v1/arrays/{array}/retry",
+        "/v1/runs/{run}/outputs/{path}", "/v1/load", "/v1/arrays", "/v1/arrays/{array}",
+        "/v1/code", "/v1/code/chunks",
+        "/v1/arrays/{array}/cancel", "/v1/arrays/{array}/retry",
     }  # fmt: skip
     assert all(op["description"] for path in paths.values() for op in path.values())
 

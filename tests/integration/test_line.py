@@ -17,9 +17,9 @@ from headway.gateway.submit import rehearse
 from headway.ledger.progress_snapshots import NOT_KEPT_YET
 from headway.model.attempt_record import ProgressSnapshot
 from headway.model.job_text import job_from_document
-from headway.model.lease import Lease
+from headway.model.lease import Lease, Wait
 from headway.model.node import Gpu, GpuReading, NodeState
-from headway.model.run import Prediction, RunState
+from headway.model.run import Exit, ExitKind, Measurement, Prediction, RunState
 from headway.model.trace import Trace
 from headway.node.flowlock import hold_flow
 from headway.policy.plan import Start
@@ -27,11 +27,13 @@ from headway.scheduler.intake import Offer
 from headway.scheduler.limits import Gates
 from headway.scheduler.planning import preview
 from headway.scheduler.queue import PoolQueue
+from headway.scheduler.why import why
 from headway.settings import Settings
 from headway.site import LINE, Site
 from headway.this_node import adopt, heartbeat, join_site, read_node
 from headway.views.queue_document import line_views, start_text, waiting_of
 from headway.views.site_snapshot import progress_of_runs
+from headway.views.why_document import why_text
 from tests.support.api import MEMBER, bearer, serving
 from tests.support.fence import fence_of
 
@@ -113,6 +115,56 @@ def test_what_fits_starts_and_the_others_learn_why(sites) -> None:
     assert line.run_pass().waiting == {}
 
 
+def following(name: str, other: Offer, when: str = "ok") -> Offer:
+    """A small run that follows *other*."""
+    return offer(name, share=0.05, job={"after": {"run": other.run_id, "when": when}})
+
+
+def end(here: Site, run: Offer, kind: ExitKind) -> None:
+    here.ledger.runs.finish(fence_of(here.ledger, run.run_id), Exit(kind, 0, "over"), Measurement())
+
+
+@pytest.mark.parametrize(
+    ("kind", "starts", "ends"),
+    [(ExitKind.OK, {"good", "any"}, "bad"), (ExitKind.FAILED, {"bad", "any"}, "good")],
+)
+def test_a_run_follows_another(sites, kind, starts, ends) -> None:
+    here, line = sites["here"], only_here(sites)
+    first = offer("first", age_s=10, share=0.1)
+    chain = {
+        name: following(name, first, when)
+        for name, when in (("good", "ok"), ("bad", "failed"), ("any", "any"))
+    }
+    line.take_in([first, *chain.values()])
+    assert names(here, line.run_pass().start) == ["first"]
+    good = here.ledger.runs.get(chain["good"].run_id)
+    assert good.reason == f"waits for run first ({first.run_id[:8]}) to end well"
+    assert good.promised_at is None  # nothing is promised before it may start
+    assert why(here, good).held_back == good.reason
+    lease = here.ledger.leases.admit(good.run_id, "here", good.demand, reading=None, ttl_s=60.0)
+    assert isinstance(lease, Wait)  # whoever asks
+    end(here, first, kind)
+    line.run_pass()  # who speaks for the pool ends what will never start
+    told = {name: here.ledger.runs.get(run.run_id) for name, run in chain.items()}
+    granted = {name for name, run in told.items() if run.state is RunState.CLAIMED}
+    assert granted == starts
+    assert told[ends].state is RunState.ENDED
+    assert told[ends].exit.kind is ExitKind.CANCELLED
+    assert told[ends].exit.message.endswith(f"which ended as {kind.value}; nothing was started")
+
+
+def test_a_run_waits_again_where_the_one_that_it_follows_is_tried_again(sites) -> None:
+    here, line = sites["here"], only_here(sites)
+    first = offer("first", share=0.1)
+    second = following("second", first)
+    line.take_in([first, second])
+    line.run_pass()
+    end(here, first, ExitKind.OK)
+    here.ledger.runs.retry(first.run_id, 1)
+    line.run_pass()
+    assert here.ledger.runs.get(second.run_id).state is RunState.WAITING
+
+
 def test_the_expected_start_follows_what_a_running_log_tells(sites) -> None:
     here = sites["here"]
     line = only_here(sites)
@@ -174,7 +226,10 @@ def test_everybody_is_told_the_same_start(sites) -> None:
         assert near(shown["expected_start_at"], 60.0)
         assert near(client.get(f"{url}/v1/queue").json()[0]["expected_start_at"], 60.0)
     entry, *_ = rehearse(here, job_from_document(offers[3].document), pool="gpu", queue="default")
-    assert near(entry.expected_at, 300.0)
+    # The queue is played for it: what is known of one like run leaves much open.
+    assert entry.earliest_at < at + timedelta(seconds=300) < entry.latest_at
+    line.play()
+    line.run_pass()
     kept = here.ledger.starts.of_waiting(list(queue))
     assert all(rows[0].at_submission for rows in kept.values())
     assert kept.keys() == queue.keys(), "not every start that was said is kept"
@@ -204,6 +259,12 @@ def test_it_is_said_why_a_run_waits_and_what_would_start_it_earlier(sites) -> No
     assert changes.keys() == {"resources.host_memory"}, "CPUs are not what it lacks"
     change = changes["resources.host_memory"]
     assert change["starts_now"]
+    # In turn each page has it.
+    pages = {each.record.name: why_text(*each) for each in (line.play(), line.play())}
+    assert pages.keys() == {"job-1", "job-2"}
+    assert f"- {change['text']}: now\n" in pages["job-2"].replace("\\", "")
+    assert "- job-0 on " in pages["job-2"]
+    assert "- job-1: it would end first" in pages["job-2"]
     # It is the smallest that helps, and it does.
     size = change["value"]
     assert size < here.ledger.runs.get(waits.run_id).demand.host_memory_bytes

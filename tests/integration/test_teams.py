@@ -10,12 +10,13 @@ from typing import Any
 import pytest
 
 from headway.clock import SystemClock
-from headway.errors import SourceMissing
+from headway.errors import InvalidInput, SourceMissing
 from headway.model.job import Dataset, Resources, TrainingJob
 from headway.model.lease import Lease
 from headway.run.attempt import Attempt
 from headway.run.follow import Watched
 from headway.run.spec import container_spec
+from headway.run.upkeep import AttemptUpkeep
 from headway.runtime.port import BindMount
 from headway.settings import Settings
 from headway.site import POLICY, Site
@@ -173,3 +174,68 @@ def test_uids_that_files_belong_to_stay_the_teams(site: Site) -> None:
     adopt(site, POLICY, {"teams": {"speech": {"uids": "200000-200999"}}})
     assert site.user_of("speech") == "200000:200000"
     assert site.user_of("vision") == had
+
+
+KEEPS = """\
+cat "$HEADWAY_USER_DATA"/*; echo "of $WHO" >"$HEADWAY_USER_DATA/state"
+echo up >>"$HEADWAY_USER_LOG/service.log"; wc -l <"$HEADWAY_USER_LOG/service.log"
+"""
+
+
+def with_folders(site: Site, number: int, owner: str, team: str, command: str = KEEPS) -> str:
+    """What a run that has its owner's folders prints."""
+    attempt = attempt_of(
+        site, f"00000000-0000-4000-8000-0000000001{number:02}", team, command,
+        owner=owner, user_folder=True, env={"WHO": owner},
+    )  # fmt: skip
+    listener = Listener()
+    attempt.end(attempt.settle(attempt.train(granted(attempt), dict, listener))[0])
+    attempt.clean_up()
+    return listener.text
+
+
+def test_a_users_folders_stay_from_run_to_run_and_are_nobody_elses(site: Site) -> None:
+    assert with_folders(site, 1, "ada", "vision").endswith("1\n")
+    assert with_folders(site, 2, "ada", "vision") == "of ada\n2\n"
+    for number, (owner, team) in enumerate([("eve", "vision"), ("ada", "speech")], 3):
+        text = with_folders(site, number, owner, team)
+        assert ("of ada" in text, text.endswith("1\n")) == (False, True), text
+    users = site.settings.users_dir
+    uid = {team: int(site.user_of(team).partition(":")[0]) for team in ("vision", "speech")}
+    for team, owner in (("vision", "ada"), ("vision", "eve"), ("speech", "ada")):
+        for name in ("data", "log"):
+            found = (users / team / owner / name).stat()
+            assert (found.st_uid, stat.S_IMODE(found.st_mode)) == (uid[team], 0o700)
+        above = (users / team / owner).stat()
+        assert (above.st_uid, stat.S_IMODE(above.st_mode)) == (0, 0o711)
+    guess = BindMount(users / "vision" / "ada" / "data", "/guess")
+    assert "of ada" not in seen_by(site, "speech", [guess.source])
+
+
+def test_a_link_in_the_place_of_a_users_folder_leads_nowhere(site: Site, tmp_path: Path) -> None:
+    precious = tmp_path / "precious"
+    precious.mkdir(mode=0o700)
+    (precious / "state").write_text("canary")
+    tries = 'cd /; rm -rf "$HEADWAY_USER_DATA"; ln -s $PRECIOUS "$HEADWAY_USER_DATA"; true'
+    tries += '; ln -s $PRECIOUS/state "$HEADWAY_USER_LOG/state"'
+    with_folders(site, 1, "ada", "vision", tries.replace("$PRECIOUS", str(precious)))
+    folder = site.settings.users_dir / "vision" / "ada" / "data"
+    assert folder.is_dir()
+    assert not folder.is_symlink()
+    assert "canary" not in with_folders(site, 2, "ada", "vision", 'cat "$HEADWAY_USER_LOG"/*')
+    found = precious.stat()
+    assert (found.st_uid, stat.S_IMODE(found.st_mode)) == (0, 0o700)
+
+
+def test_folders_of_nobody_are_refused(site: Site) -> None:
+    with pytest.raises(InvalidInput, match="user_folder is its owner's"):
+        with_folders(site, 1, "", "vision")
+
+
+def test_what_lies_in_a_users_folders_counts_against_the_disk(site: Site) -> None:
+    fills = 'head -c 3000000 /dev/urandom >"$HEADWAY_USER_DATA/file"'
+    with_folders(site, 1, "ada", "vision", fills)
+    attempt = attempt_of(site, SECOND, "vision", "true", owner="ada", user_folder=True)
+    meter = AttemptUpkeep(attempt, granted(attempt), ())._disk
+    uses = {each.what: each.used_bytes for each in meter.measure()}
+    assert uses["its owner's folder"] >= 3_000_000

@@ -130,7 +130,7 @@ BUGS = (
     Bug(
         "a run whose last lease is live gets another one",
         "headway/ledger/leases.py",
-        "if run.state is not RunState.WAITING or leases_of(session, run_id):",
+        "if run.state is not RunState.WAITING or leases_of(session, run.run_id):",
         "if run.state is not RunState.WAITING:",
         (f"{_LEDGER}test_a_requeued_run_is_not_admitted_before_its_last_attempt_is_cleaned_up",),
     ),

@@ -272,6 +272,7 @@ OTHERS = [
     ("preemptible: 1", "preemptible"),
     ("preemptible: yes", "preemptible"),
     ("profile: 1", "profile"),
+    ("user_folder: ../../etc", "user_folder"),
     ("outputs: x", "outputs"),
     ("env: [A]", "env"),
     ("secrets: A", "secrets"),

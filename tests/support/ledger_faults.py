@@ -222,7 +222,7 @@ _ADDED = {
     "lease": ("start_by",),
     "run": (
         "told_end_at", "suspended_at", "flow_starts", "flow_starts_since", "tag", "promised_at",
-        "array_index", "array_id",
+        "array_index", "array_id", "after_run_id", "after_when",
     ),
     "node": ("identity", "files_url", "files_certificate"),
 }  # fmt: skip

@@ -14,6 +14,8 @@ MAY_WRITE_IN_PLACE = {
     "node/flowprocess.py",  # the kernel's file for a process's name
     "cli/estimate.py",  # where a person wants a document
     "cli/usage.py",  # where a person wants a picture
+    "cli/arrays.py",
+    "cli/past.py",
 }
 
 

@@ -110,6 +110,7 @@ def test_the_figures() -> None:
         "promises": 0,
         "promises_broken": 0,
         "latest_s": 0.0,
+        "starts": None,
         "by_gpus": [{"gpus": 2, "jobs": 3, "mean_wait_s": 0.0, "max_wait_s": 0.0}],
         "by_user": [{"user": "", "jobs": 3, "mean_wait_s": 0.0, "max_wait_s": 0.0}],
         "by_team": [

@@ -164,6 +164,6 @@ def test_a_rehearsal_says_what_is_only_guessed() -> None:
     guess = Demand(
         GIB, gpus=1, sharing=Sharing.WHOLE, gpu_memory_basis=Basis.PRIOR, gpu_memory_bytes=0
     )
-    view = rehearsal_view(None, Prediction(), guess)
+    view = rehearsal_view(None, Prediction(), guess, [])
     assert (view["host_memory_basis"], view["gpu_memory_basis"]) == ("prior", "prior")
     assert view["needs_whole_gpus"] is True

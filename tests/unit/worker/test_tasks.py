@@ -103,6 +103,7 @@ def test_the_heartbeat_goes_on_while_the_engine_and_every_other_thread_hang(
     worker._sampler = SimpleNamespace(tick=answer.wait)
     worker._wake, worker._housework, worker._mended = Event(), Event(), False
     worker._granted = Event()
+    worker._ended = Event()
     worker._client = worker._events = SimpleNamespace()
     monkeypatch.setattr(gpu_node, "have_fork_server", lambda _: answer.wait())
     monkeypatch.setattr(worker, "_listen", anyio.sleep_forever)
@@ -137,7 +138,7 @@ def test_nothing_is_pruned_before_the_operators_settings_were_read(
     pruned: list[object] = []
     completed: list[object] = []
     monkeypatch.setattr(gpu_node, "tidy", pruned.append)
-    monkeypatch.setattr(gpu_node, "forget_stored", pruned.append)
+    monkeypatch.setattr(gpu_node, "tidy_store", pruned.append)
     monkeypatch.setattr(gpu_node, "complete_removals", completed.append)
     worker: Any = GpuNodeWorker(work_pool_name="p")
     worker._site, worker._house_kept = "site", False

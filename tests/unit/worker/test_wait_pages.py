@@ -105,6 +105,31 @@ def test_a_reason_is_a_line_when_it_is_news_and_always_the_one_artifact(prefect:
     )
 
 
+def test_what_would_help_is_below_the_reason_without_another_state_and_goes_with_it(
+    prefect: Prefect,
+) -> None:
+    pages = pages_of(prefect)
+    pages.explain(RUN, "\n8 GiB less: now\n")
+    write(pages)
+    assert prefect.artifacts == {}, "why it waits was not said yet"
+    pages.say(RUN, "needs 2 CPUs", logged=True)
+    write(pages)
+    prefect.states.clear()
+    for is_news in (True, False):
+        pages.explain(RUN, "\n8 GiB less: now\n")
+        assert pages.news.is_set() is is_news
+        write(pages)
+    (text,) = (text for _, text in prefect.artifacts.values())
+    assert text.startswith("**It waits:** needs 2 CPUs.")
+    assert text.endswith("\n8 GiB less: now\n")
+    assert (prefect.states, len(prefect.logs)) == ({}, 1)
+    pages.over(RUN)
+    write(pages)
+    (text,) = (text for _, text in prefect.artifacts.values())
+    assert "waits no more" in text
+    assert "8 GiB less" not in text
+
+
 def test_another_worker_goes_on_with_the_artifact_of_before(prefect: Prefect) -> None:
     for reason in ("needs 2 CPUs", "needs 4 CPUs"):
         pages = pages_of(prefect)

@@ -1,4 +1,4 @@
-"""Arrays: one row each, and which run is which of their members"""
+"""Arrays: one row each, and which run is which of their members; and which run follows which"""
 
 import sqlalchemy as sa
 from alembic import op
@@ -40,3 +40,5 @@ def upgrade() -> None:
         " CONSTRAINT members_have_an_index CHECK ((array_id IS NULL) = (array_index IS NULL))"
     )
     op.create_index("one_run_per_member", "run", ["array_id", "array_index"], unique=True)
+    op.add_column("run", sa.Column("after_run_id", sa.String(length=63), nullable=True))
+    op.add_column("run", sa.Column("after_when", sa.String(), nullable=True))

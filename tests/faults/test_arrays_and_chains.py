@@ -1,4 +1,4 @@
-"""Arrays on a live site: their members come one after another, each once, whoever is killed."""
+"""Arrays and chains on a live site: each run comes in its turn, once, whoever is killed."""
 
 import csv
 import io
@@ -136,3 +136,22 @@ def test_an_array_is_cancelled_and_goes_on(process_site: LiveSite, tmp_path: Pat
 
     wait_for(tried_again, lambda: f"{site.json('show', array_id)}")
     assert over(site, array_id, "Completed")["ended_well"] == 3
+
+
+def test_runs_follow_one_another(process_site: LiveSite, tmp_path: Path) -> None:
+    site, marker = process_site, tmp_path / "go on"
+    tmp_path.chmod(0o755)
+    program = f"import os, time\nwhile not os.path.exists({str(marker)!r}): time.sleep(0.1)"
+    first = site.submit(tmp_path, name="stage", command=["python", "-c", program])
+    second = site.submit(tmp_path, name="train", command=["true"], after="stage")
+    alarm = site.submit(
+        tmp_path, name="alarm", command=["true"], after={"run": second, "when": "failed"}
+    )
+    said = f"waits for run stage ({first[:8]}) to end well"
+    wait_for(lambda: said in site.run("queue").stdout, lambda: site.run("queue").stdout)
+    assert said in site.run("why", second).stdout
+    site.until(first, "Running")
+    marker.touch()
+    assert site.until(second, "Completed")["attempt"] == 1
+    exit_ = site.until(alarm, "Cancelled")["exit"]
+    assert exit_["message"].endswith("which ended as ok; nothing was started")
