@@ -162,9 +162,16 @@ def _git(folder: Path, *asked: str, check: bool = True) -> str | None:
     A repository's own settings must not start programs here.
     """
     command = ["git", "-C", str(folder), "-c", "core.fsmonitor=false", *asked]
+    # Where a hook of git's has started this, its variables mean another repository.
+    env = {key: text for key, text in os.environ.items() if not key.startswith("GIT_")}
     try:
         done = subprocess.run(
-            command, stdin=subprocess.DEVNULL, capture_output=True, timeout=_LIST_S, check=False
+            command,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            env=env | {"LC_ALL": "C"},
+            timeout=_LIST_S,
+            check=False,
         )
     except FileNotFoundError:
         allowed = "git says which files travel, and is not installed here: install it"
@@ -174,7 +181,8 @@ def _git(folder: Path, *asked: str, check: bool = True) -> str | None:
         raise InvalidInput(_FIELD, str(folder), allowed) from None
     if done.returncode == 0:
         return os.fsdecode(done.stdout)
-    if not check:
-        return None
     words = os.fsdecode(done.stderr)
+    # Of a repository that git does not trust, nothing may be told as if there were none.
+    if not check and "dubious ownership" not in words:
+        return None
     raise InvalidInput(_FIELD, str(folder), f"git cannot list its files ({shown(words, 200)})")

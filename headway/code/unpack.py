@@ -18,8 +18,8 @@ from headway.model.code import CodeFile, CodeManifest
 from headway.units import GIB
 
 CACHE_BYTES = 4 * GIB
-_AT_ONCE = 8
-"""Chunks that are fetched together: at most 32 MiB of memory."""
+_AT_ONCE = 32
+"""Chunks that are fetched together: at most so many MiB of memory."""
 
 Fetch = Callable[[Collection[str]], Mapping[str, bytes]]
 """Gives the content of chunks by their SHA-256; of those that it has."""

@@ -15,7 +15,7 @@ from headway.ledger.codec import record
 from headway.ledger.columns import now
 from headway.ledger.database import Repository
 from headway.ledger.tables import RunRow
-from headway.model.code import CodeManifest
+from headway.model.code import CodeManifest, chunks_named
 from headway.model.kept_code import KeptCode
 from headway.model.run import RunState
 from headway.units import DAY_S, format_size
@@ -161,20 +161,17 @@ class Code(Repository):
         Those that somebody was told of lately stay: they may be part of the next one.
         """
         with self._database.reading() as session:
-            query = select(CodeRow.manifest).where(
-                CodeRow.team == team, col(CodeRow.manifest).is_not(None)
-            )
-            wanted = {
-                sha256
-                for text in session.exec(query)
-                if text is not None
-                for sha256 in CodeManifest.read(text).chunks
-            }
             before = now(session) - timedelta(seconds=LENT_S)
             chunks = select(CodeChunkRow.sha256).where(
                 CodeChunkRow.team == team, CodeChunkRow.seen_at < before
             )
-            old = sorted(set(session.exec(chunks)) - wanted)
+            unseen = set(session.exec(chunks))
+            kept = select(CodeRow.manifest).where(
+                CodeRow.team == team, col(CodeRow.manifest).is_not(None)
+            )
+            for text in filter(None, session.exec(kept) if unseen else ()):
+                unseen -= chunks_named(text)
+        old = sorted(unseen)
         for start in range(0, len(old), _PAGE):
             with self._database.transaction() as session:
                 page = old[start : start + _PAGE]

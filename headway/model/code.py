@@ -19,7 +19,7 @@ from headway.errors import InvalidInput, shown
 from headway.model.strict_json import read_strict
 from headway.units import MIB, format_size
 
-CHUNK_BYTES = 4 * MIB
+CHUNK_BYTES = MIB
 """Every chunk of a file but its last one is so large."""
 MOST_FILES = 10_000
 MOST_BYTES = 100 * MIB
@@ -141,6 +141,11 @@ class CodeManifest:
                 size = file.chunk_bytes(number)
                 if sizes.setdefault(sha256, size) != size:
                     _refuse(file.path, f"chunk {sha256} cannot have two sizes")
+
+
+def chunks_named(text: bytes) -> set[str]:
+    """The chunks that a manifest which was checked before names."""
+    return {sha256 for file in json.loads(text)["files"] for sha256 in file[3]}
 
 
 def check_path(path: str) -> None:

@@ -7,6 +7,7 @@ from headway.model.code import CHUNK_BYTES
 
 _LENGTH_BYTES = 4
 MOST_FRAMES_BYTES = 2 * CHUNK_BYTES
+"""Of one request, which the gateway waits for half a minute for: a slow line takes it, too."""
 
 
 def joined(chunks: Iterable[bytes]) -> Iterator[bytes]:

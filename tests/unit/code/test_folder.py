@@ -109,6 +109,32 @@ def test_a_repository_starts_no_program_of_its_own(project: Path, tmp_path: Path
     assert not (tmp_path / "canary").exists()
 
 
+def test_what_git_does_not_trust_is_said(project: Path, monkeypatch) -> None:
+    """Else all of it would travel as if nothing were tracked, and without its commit."""
+    if os.geteuid() != 0:
+        pytest.skip("only root gives a folder to somebody else")
+    git(project, "init", "--quiet")
+    os.chown(project, 12345, 12345)
+    os.chown(project / ".git", 12345, 12345)
+    monkeypatch.setenv("HOME", str(project.parent))  # where no setting of git's trusts it
+    with pytest.raises(InvalidInput, match="dubious ownership"):
+        pack(project)
+
+
+def test_a_hook_of_another_repository_leads_nowhere_else(
+    project: Path, tmp_path, monkeypatch
+) -> None:
+    other = tmp_path / "other"
+    write(other, {"canary": "of another repository"})
+    git(other, "init", "--quiet")
+    git(other, "add", "canary")
+    git(other, "commit", "--quiet", "-m", "one")
+    before = names(project)
+    monkeypatch.setenv("GIT_DIR", str(other / ".git"))
+    assert names(project) == before
+    assert pack(project).manifest.commit == ""
+
+
 def test_a_link_inside_travels_as_a_file_and_any_other_is_refused(project: Path) -> None:
     (project / "link.py").symlink_to("train.py")
     packed = pack(project)

@@ -71,6 +71,7 @@ def healthy() -> Snapshot:
         flows=(RUN, "of-another-flow"),
         lying=(
             Lying(Place.SECRETS, CONTAINER.name, LONG_AGO),
+            Lying(Place.WORK, CONTAINER.name, LONG_AGO),
             Lying(Place.CGROUP, CONTAINER.name, None),
             Lying(Place.DATA_SET, KEY, LONG_AGO),
             Lying(Place.RUN, RUN, LONG_AGO),
@@ -134,6 +135,8 @@ BROKEN = {
         seen(lying=(Lying(Place.CGROUP, CONTAINER.name, LONG_AGO),)), Kind.CGROUP),
     "secrets without container": (
         seen(lying=(Lying(Place.SECRETS, CONTAINER.name, LONG_AGO),)), Kind.FOLDER),
+    "a copy of code without container": (
+        seen(lying=(Lying(Place.WORK, CONTAINER.name, LONG_AGO),)), Kind.FOLDER),
     "a folder that was being filled": (
         seen(lying=(Lying(Place.UNFINISHED, ".new-1", LONG_AGO),)), Kind.FOLDER),
     "a partial copy that nobody fetches": (
