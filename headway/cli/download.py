@@ -7,7 +7,9 @@ nothing else is written to, and what is fetched gets its name when it is whole a
 import hashlib
 import os
 import shutil
+import stat
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -62,6 +64,8 @@ def take_folder(folder: Path, owner: str) -> None:
     """
     note = folder / NOTES / "run"
     folder.mkdir(parents=True, exist_ok=True)
+    if note.parent.is_symlink():
+        raise InvalidInput("DIR", str(folder), f"{NOTES} in it is a link; give a new folder")
     try:
         known = note.read_text().strip()
     except (FileNotFoundError, NotADirectoryError):
@@ -102,6 +106,7 @@ class Download:
             self.tell(file["bytes"])
             return False
         part = self._notes / hashlib.sha256(file["href"].encode()).hexdigest()[:40]
+        _drop_link(part)
         cause: Exception | str = ""
         for attempt in range(_TRIES):
             if attempt:
@@ -187,6 +192,14 @@ class Download:
     @property
     def _notes(self) -> Path:
         return self.folder / NOTES
+
+
+def _drop_link(part: Path) -> None:
+    """Remove *part* where it is another file's second name: what comes would be written there."""
+    with suppress(FileNotFoundError):
+        seen = part.lstat()
+        if not stat.S_ISREG(seen.st_mode) or seen.st_nlink > 1:
+            part.unlink()
 
 
 def sha256_of(path: Path) -> str:

@@ -21,6 +21,7 @@ from headway.errors import (
 )
 from headway.model.strict_json import write_strict
 from headway.pinning import refused_certificate, trust
+from headway.units import MIB, format_size
 from headway.waits import waiting_for
 
 Json = dict[str, Any]
@@ -29,6 +30,9 @@ _TIMEOUT_S = 120.0
 _TRIES = 20
 """Of a request that comes too early after others: it was not let in, and nothing was done."""
 _LONGEST_PAUSE_S = 10.0
+_MOST_BYTES = 256 * MIB
+"""The list of a hundred thousand outputs with long names has less."""
+_OF_THE_WAY = frozenset({b"content-encoding", b"content-length", b"transfer-encoding"})
 _JSON = {"Content-Type": "application/json"}
 
 
@@ -125,20 +129,35 @@ class Connection:
             answer.close()
             self._clock.sleep(_pause_s(answer))
         if not answer.is_success:
-            answer.read()
             raise refusal(answer, self.url)
         return answer
 
     def _sent(self, request: httpx.Request, *, stream: bool = False) -> httpx.Response:
         try:
-            return self._client.send(request, stream=stream)
-        except httpx.TransportError as error:
+            answer = self._client.send(request, stream=True)
+            return answer if stream and answer.is_success else _whole(answer, self.url)
+        except httpx.RequestError as error:
             if why := refused_certificate(error):
                 raise CertificateRefused(self.url, why) from error
             raise broken_off(self.url, error) from error
 
 
-def broken_off(url: str, error: httpx.TransportError) -> GatewayUnreachable:
+def _whole(answer: httpx.Response, url: str) -> httpx.Response:
+    """*answer* with all of its body; one that would fill this machine's memory is no gateway's."""
+    pieces, size = [], 0
+    try:
+        for piece in answer.iter_bytes():
+            size += len(piece)
+            if size > _MOST_BYTES:
+                raise GatewayUnreachable(url, f"it answers more than {format_size(_MOST_BYTES)}")
+            pieces.append(piece)
+    finally:
+        answer.close()
+    plain = [each for each in answer.headers.raw if each[0].lower() not in _OF_THE_WAY]
+    return httpx.Response(answer.status_code, headers=plain, content=b"".join(pieces))
+
+
+def broken_off(url: str, error: httpx.RequestError) -> GatewayUnreachable:
     """What an *error* on the way to the gateway at *url* is told as."""
     return GatewayUnreachable(url, shown(str(error) or type(error).__name__, 200)[1:-1])
 
@@ -176,11 +195,11 @@ def _document(answer: httpx.Response, url: str) -> Any:
     """The document in *answer*: a proxy, or another program, may have written no JSON at all."""
     try:
         return answer.json()
-    except ValueError:
+    except (ValueError, RecursionError):
         cause = f"HTTP {answer.status_code}, and what answers there is no gateway"
         raise GatewayUnreachable(url, cause) from None
 
 
 def _pause_s(answer: httpx.Response) -> float:
     told = answer.headers.get("Retry-After", "")
-    return min(float(told), _LONGEST_PAUSE_S) if told.isdigit() else 1.0
+    return min(float(told), _LONGEST_PAUSE_S) if told.isascii() and told.isdigit() else 1.0

@@ -77,7 +77,7 @@ class RunLog:
             for piece in answer.iter_bytes():
                 self._offset += len(piece)
                 yield piece
-        except (httpx.TransportError, KeyError, ValueError) as error:
+        except (httpx.RequestError, KeyError, ValueError) as error:
             raise GatewayUnreachable(self._connection.url, type(error).__name__) from error
         finally:
             answer.close()

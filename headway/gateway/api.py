@@ -25,7 +25,14 @@ from headway.views.site_snapshot import site_snapshot
 from headway.views.top import document
 
 Operator = Annotated[Caller, Depends(Allowed(Scope.OPERATE))]
-Pool = Annotated[str, Query(max_length=200, description="Work pool; the gateway's own if empty.")]
+Pool = Annotated[
+    str,
+    Query(
+        max_length=200,
+        pattern=r"^[^\x00]*$",  # no database takes it, not even in a question
+        description="Work pool; the gateway's own if empty.",
+    ),
+]
 
 
 class EstimateRequest(BaseModel):

@@ -189,9 +189,13 @@ def named_runs(treatment: Treatment, body: Mapping[str, Any]) -> list[str]:
         ids = _object("logs.flow_run_id", runs).get("any_")
     else:
         ids = body.get("flow_run_ids")
-    if not isinstance(ids, list) or not ids or not all(isinstance(each, str) for each in ids):
+    if not isinstance(ids, list) or not ids or not all(map(_is_id, ids)):
         raise NotAllowed("a question about logs or tasks has to name its runs")
     return ids
+
+
+def _is_id(given: object) -> bool:
+    return isinstance(given, str) and _FITS["{id}"].fullmatch(given) is not None
 
 
 _OPERATORS: Mapping[str, Any] = {"job_variables": {}, "pull_steps": None, "base_job_template": {}}

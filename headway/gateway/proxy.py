@@ -6,6 +6,7 @@ from typing import Annotated, Any
 import anyio
 from fastapi import APIRouter, Depends, Request
 from fastapi.responses import JSONResponse
+from pydantic import ValidationError
 
 from headway.errors import InvalidInput, NotAllowed, RunUnknown
 from headway.gateway.actions import SubmitRequest, hand_in, note_act, own_run, why_no_retry
@@ -88,8 +89,11 @@ class Proxy:
         elif call.method == "POST" and (team := seen_team(caller)) is not None:
             body = narrowed(body, team, always=call.treatment is Treatment.RUNS)
         status, answer = self._server.ask(call.method, found.path, body)
-        if call.treatment is Treatment.OF_A_RUN and status < 400:
-            self._check_seen([str(answer.get("flow_run_id"))], caller)
+        if call.treatment is Treatment.OF_A_RUN:
+            try:
+                self._check_seen([str(answer.get("flow_run_id"))], caller)
+            except RunUnknown:  # neither whose it is, nor whether there is one
+                raise RunUnknown(parts[0]) from None
         return status, without_settings(answer)
 
     def _check_seen(self, run_ids: Sequence[str], caller: Caller) -> None:
@@ -107,8 +111,7 @@ class Proxy:
             key for key, value in body.items()
             if value and key not in _CREATE_IGNORED | {"parameters", "work_queue_name"}
         }  # fmt: skip
-        details = (body.get("state") or {}).get("state_details") or {}
-        if details.get("scheduled_time"):
+        if _scheduled_time(body.get("state")):
             refused.add("state.state_details.scheduled_time")
         parameters = body.get("parameters")
         if refused or not isinstance(parameters, dict) or set(parameters) != {"job"}:
@@ -117,7 +120,11 @@ class Proxy:
         job = plain_values(parameters["job"])
         if not isinstance(job, dict):
             raise InvalidInput("job", job, "give a job's fields")
-        wanted = SubmitRequest(job=job, queue=body.get("work_queue_name"))
+        queue = body.get("work_queue_name")
+        try:
+            wanted = SubmitRequest(job=job, queue=queue)
+        except ValidationError:
+            raise InvalidInput("work_queue_name", queue, "give the name of a queue") from None
         made = hand_in(self._site, self._server, caller, wanted)
         return without_settings(self._server.ask("GET", f"/flow_runs/{made['run_id']}")[1])
 
@@ -153,3 +160,9 @@ class Proxy:
         """What Prefect's pages expect of a change that was made."""
         state = self._server.ask("GET", f"/flow_runs/{run}")[1].get("state")
         return {"status": "ACCEPT", "state": state, "details": {"type": "accept_details"}}
+
+
+def _scheduled_time(state: object) -> object:
+    """When a run that is created in *state* is to start, if that says so."""
+    details = state.get("state_details") if isinstance(state, Mapping) else None
+    return details.get("scheduled_time") if isinstance(details, Mapping) else None

@@ -202,7 +202,8 @@ def refuse_missing(
     if not _runs_here(site, pool, queue):
         return
     node = site.settings.node
-    if job.dataset is not None and nothing_at(job.dataset.uri):
+    # As its team's user: what other folders hold is not told, though this process could see it.
+    if job.dataset is not None and nothing_at(job.dataset.uri, site.user_of(job.team)):
         allowed = f"nothing is there on node {node}; give the address of data that is"
         raise _wrong(read, "dataset.uri", job.dataset.uri, allowed)
     if why := site.runtime.why_no_image(job.image):

@@ -20,7 +20,7 @@ from headway.ledger.database import Repository
 from headway.ledger.following import after_columns
 from headway.ledger.notices import note_array
 from headway.ledger.records import ArrayRecord, RunRecord
-from headway.ledger.run_rows import move, run_record
+from headway.ledger.run_rows import check_askable, move, run_record
 from headway.ledger.tables import RunRow
 from headway.model.array import Array, member_job, member_name
 from headway.model.run import Exit, ExitKind, Measurement, RunState
@@ -99,8 +99,7 @@ class Arrays(Repository):
         Raises:
             RunUnknown: There is none.
         """
-        if any(each == "\0" or "\ud800" <= each <= "\udfff" for each in text):
-            raise RunUnknown(text)
+        check_askable(text)
         query = _of_team(team)
         with self._database.reading() as session:
             row = session.exec(query.where(ArrayRow.array_id == text)).first()

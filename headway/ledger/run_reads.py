@@ -11,7 +11,7 @@ from headway.errors import RunUnknown
 from headway.estimate.usual import Lasted, kind_of
 from headway.ledger.database import Repository
 from headway.ledger.records import RunRecord
-from headway.ledger.run_rows import run_record, run_row, runs_of
+from headway.ledger.run_rows import check_askable, run_record, run_row, runs_of
 from headway.ledger.tables import NodeRow, RunRow
 from headway.model.run import GRANTED, ExitKind, RunState
 
@@ -37,8 +37,7 @@ class RunReads(Repository):
         Raises:
             RunUnknown: None, or a prefix that several runs share.
         """
-        if any(each == "\0" or "\ud800" <= each <= "\udfff" for each in text):
-            raise RunUnknown(text)  # no database takes such text, not even in a question
+        check_askable(text)
         with self._database.reading() as session:
             seen = _of_team(team)
             row = session.exec(seen.where(RunRow.run_id == text)).first()

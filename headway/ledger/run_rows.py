@@ -10,6 +10,20 @@ from headway.ledger.records import RunRecord
 from headway.ledger.tables import RunRow
 from headway.model.run import TRANSITIONS, RunState
 
+_MOST_CHARACTERS = 300
+"""Longer than any id and any name of a run."""
+
+
+def check_askable(text: str) -> None:
+    """Let no database be asked for *text* that it does not take, not even in a question.
+
+    Raises:
+        RunUnknown: No run and no array can be called so.
+    """
+    hidden = any(each == "\0" or "\ud800" <= each <= "\udfff" for each in text)
+    if hidden or len(text) > _MOST_CHARACTERS:
+        raise RunUnknown(text)
+
 
 def run_row(session: Session, run_id: str, *, lock: bool = False) -> RunRow:
     """The row of a run, held until the transaction ends where *lock* is true.

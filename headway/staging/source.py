@@ -123,13 +123,17 @@ def inspect(uri: str, rules: SourceRules, web: Any = None) -> Source:
         return _inspect_remote(uri, file_system, place)
 
 
-def nothing_at(uri: str) -> bool:
-    """Whether *uri* is a path of this machine at which nothing is.
+def nothing_at(uri: str, user: str = "") -> bool:
+    """Whether *uri* is a path of this machine at which *user* can see that nothing is.
 
     What may not be inspected, and any other storage, may hold it.
+
+    Args:
+        uri: As `headway.model.address` allows it.
+        user: ``uid:gid`` of who would read it; empty for this process's own.
     """
     path = local_path(uri)
-    if path is None:
+    if path is None or (user and _is_hidden(path, user)):
         return False
     try:
         Path(path).stat()
@@ -138,6 +142,23 @@ def nothing_at(uri: str) -> bool:
     except (OSError, ValueError):
         return False
     return False
+
+
+def _is_hidden(path: str, user: str) -> bool:
+    """Whether a folder on the way to *path*, or to what its links lead to, lets *user* not pass."""
+    uid, gid = map(int, user.split(":"))
+    on_the_way = {*Path(path).parents, *Path(os.path.realpath(path)).parents}
+    return not all(_lets_pass(folder, uid, gid) for folder in on_the_way)
+
+
+def _lets_pass(folder: Path, uid: int, gid: int) -> bool:
+    try:
+        seen = folder.stat()
+    except OSError:
+        return True  # it is not there, which those above it tell whomever they let pass
+    own = stat.S_IXUSR if seen.st_uid == uid else stat.S_IXGRP
+    bit = own if uid == seen.st_uid or gid == seen.st_gid else stat.S_IXOTH
+    return bool(seen.st_mode & bit)
 
 
 def empty(uri: str) -> InvalidInput:

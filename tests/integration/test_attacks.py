@@ -5,7 +5,7 @@ import json
 import socket
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote, unquote, urlsplit
 
 import httpx
 import pytest
@@ -63,6 +63,21 @@ def test_sql_in_what_is_asked_is_only_text(
     stranger = httpx.get(f"{url}/v1/runs", headers={"Authorization": f"Bearer hwt_{text}"})
     assert stranger.status_code in {401, 429}
     assert site.ledger.runs.find("canary").owner == "eve"
+
+
+NUL = "%00"
+
+
+@pytest.mark.parametrize("text", [NUL, f"canary{NUL}", "x" * 60_000, quote("\u202e" * 2000)])
+def test_what_no_database_takes_is_not_asked_of_it(ada: httpx.Client, text: str) -> None:
+    """PostgreSQL takes no NUL, and SQLite no long pattern: both would count as out of reach."""
+    for path in ("runs/{}", "runs/{}/log", "runs/{}/outputs/x", "runs/{}/why", "arrays/{}"):
+        answer = ada.get(f"/v1/{path.format(text)}")
+        assert answer.status_code == 404, answer.text
+    assert ada.get(f"/v1/queue?pool={text}").status_code == 422
+    assert ada.get(f"/v1/usage?user={text}").status_code == 422
+    ids = {"flow_run_ids": [unquote(text)]}
+    assert ada.post("/api/ui/flow_runs/count-task-runs", json=ids).status_code == 403
 
 
 def test_a_packed_body_is_not_unpacked(ada: httpx.Client) -> None:

@@ -24,6 +24,7 @@ from headway.units import GIB
 from tests.support.api import MEMBER, serving, site_in
 
 JOB = {"name": "digits", "image": "python:3.11", "command": ["python", "train.py"]}
+MEBIBYTE = bytes(1 << 20)
 Answer = Callable[[httpx.Request], httpx.Response]
 
 
@@ -128,9 +129,44 @@ def test_who_asks_too_often_waits_as_long_as_it_is_told() -> None:
         httpx.Response(502, text="bad gateway"),
         httpx.Response(404, json={"what": "is this"}),
         httpx.Response(429, json={}),
+        httpx.Response(429, headers=[(b"Retry-After", b"\xb2")]),
+        httpx.Response(200, text="[" * 200_000),
+        httpx.Response(302, headers={"Location": "http://page.example/v1/nodes"}),
     ],
     ids=lambda answer: f"{answer.status_code}-{len(answer.content)}",
 )
 def test_what_is_no_gateway_is_never_taken_for_one(answer: httpx.Response) -> None:
     with pytest.raises(HeadwayError):
         answering(lambda _: answer, FakeClock()).nodes()
+
+
+@pytest.mark.parametrize("status", [200, 500])
+def test_an_answer_without_an_end_does_not_fill_the_memory(status: int) -> None:
+    sent = []
+
+    def endless() -> Iterator[bytes]:
+        for number in range(400):
+            sent.append(number)
+            yield MEBIBYTE
+
+    client = answering(lambda _: httpx.Response(status, content=endless()))
+    with pytest.raises(GatewayUnreachable, match="256 MiB"):
+        client.nodes()
+    assert len(sent) < 300
+
+
+def test_what_claims_to_be_packed_and_is_not_is_no_gateway() -> None:
+    def answer(_: httpx.Request) -> httpx.Response:
+        return httpx.Response(200, headers={"Content-Encoding": "gzip"}, stream=Junk())
+
+    with pytest.raises(GatewayUnreachable):
+        answering(answer).nodes()
+    with pytest.raises(GatewayUnreachable):
+        list(answering(answer).log("r1"))
+
+
+class Junk(httpx.SyncByteStream):
+    """No gzip at all."""
+
+    def __iter__(self) -> Iterator[bytes]:
+        yield b"junk"

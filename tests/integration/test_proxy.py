@@ -46,6 +46,9 @@ FORM = {
 """What Prefect's form sends beside the parameters."""
 
 
+NOWHERE = "0190c9a4-1111-4222-8333-444455556666"
+
+
 def start(ada: httpx.Client, body: dict[str, Any]) -> httpx.Response:
     found = ada.get("/deployments/name/train/default").json()
     return ada.post(f"/deployments/{found['id']}/create_flow_run", json=body)
@@ -123,7 +126,9 @@ def test_their_artifacts_and_tasks_are_not_found_by_id_either(
     of_theirs = {"flow_runs": {"id": {"any_": [theirs]}}}
     for kind in ("artifacts", "task_runs"):
         (first, *_) = process_site.call("POST", f"{kind}/filter", of_theirs)
-        assert ada.get(f"/{kind}/{first['id']}").status_code == 404
+        answer, nowhere = (ada.get(f"/{kind}/{each}") for each in (first["id"], NOWHERE))
+        assert (answer.status_code, nowhere.status_code) == (404, 404)
+        assert answer.text.replace(first["id"], NOWHERE) == nowhere.text  # not even that it is
 
 
 @pytest.mark.parametrize(
@@ -142,6 +147,9 @@ def test_their_artifacts_and_tasks_are_not_found_by_id_either(
             {"state": {"type": "RUNNING", "state_details": {"scheduled_time": "2030-01-01"}}},
             "sched",
         ),
+        ({"state": "x", "job_variables": {"command": "id"}}, "job_variables"),
+        ({"state": {"state_details": ["x"]}, "labels": 1, "version": "x"}, "version"),
+        ({"work_queue_name": {"x": 1}}, "work_queue_name: got"),
     ],
 )
 def test_a_run_is_made_of_a_job_and_nothing_else(
@@ -220,7 +228,7 @@ def test_a_browser_logs_in_and_keeps_the_token_from_scripts(
         for wrong in ("", "hwt_" + "x" * 43):
             assert browser.post("/v1/login", data={"token": wrong}).status_code == 401
         done = browser.post("/v1/login", data={"token": token})
-        assert (done.status_code, done.headers["location"]) == (303, "/")
+        assert (done.status_code, done.headers["location"]) == (303, "/headway")
         cookie = done.headers["set-cookie"].lower()
         assert "httponly" in cookie
         assert "samesite=strict" in cookie

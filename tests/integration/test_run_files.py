@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import shutil
 import threading
 from base64 import b64encode
 from collections.abc import Iterator
@@ -369,6 +370,30 @@ def test_a_name_never_leads_out_of_the_folder(sites, client, tmp_path) -> None:
             download.fetch(listed | {"href": href, "path": href})
     assert not (tmp_path / "evil").exists()
     assert not (tmp_path / "file").exists()
+
+
+def test_a_folder_that_somebody_else_has_prepared_leads_nowhere(sites, client, tmp_path) -> None:
+    """Parts are written to under names that anybody can work out beforehand."""
+    output_of(sites["left"], b"model.pt", b"evil")
+    folder, mine = tmp_path / "here", tmp_path / "mine"
+    (listed,) = client.outputs(RUN)["files"]
+    name = hashlib.sha256(b"model.pt").hexdigest()[:40]
+    for second_name in (Path.symlink_to, Path.hardlink_to):
+        for begun in (b"", b"mine", b"evil"):
+            mine.write_bytes(begun)
+            os.utime(mine, (1, 1))
+            take_folder(folder, RUN)
+            second_name(folder / NOTES / name, mine)
+            (folder / NOTES / f"{name}.version").write_text(listed["version"])
+            assert fetched(client, folder) == [True]
+            assert (mine.read_bytes(), mine.stat().st_mtime) == (begun, 1)
+            assert not (folder / "model.pt").is_symlink()
+            shutil.rmtree(folder)
+    folder.mkdir()
+    (folder / NOTES).symlink_to(tmp_path)
+    (tmp_path / "run").write_text(RUN)
+    with pytest.raises(InvalidInput, match="is a link"):
+        fetched(client, folder)
 
 
 def test_more_than_the_disk_holds_is_not_begun(sites, client, tmp_path) -> None:

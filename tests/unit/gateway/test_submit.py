@@ -1,5 +1,8 @@
 """What submit says about a job that this site cannot run."""
 
+import os
+import shutil
+import tempfile
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -49,7 +52,7 @@ def test_a_site_without_gpus_has_no_limit_for_their_memory():
     assert limit("resources.gpu_memory", [SMALL]) == ""
 
 
-def site(*nodes: Node, here: str = "h1", boot: str = "", no_image: str = "") -> Any:
+def site(*nodes: Node, here: str = "h1", boot: str = "", no_image: str = "", user: str = "") -> Any:
     records = [SimpleNamespace(node=each, boot_id=boot or boot_id()) for each in nodes]
     return SimpleNamespace(
         settings=SimpleNamespace(node=here),
@@ -58,6 +61,7 @@ def site(*nodes: Node, here: str = "h1", boot: str = "", no_image: str = "") -> 
         container_policy=ContainerPolicy(),
         policy_for=lambda _: ContainerPolicy(),
         nodes=lambda: list(nodes),
+        user_of=lambda _: user,
     )
 
 
@@ -86,6 +90,28 @@ def test_data_that_is_not_there_is_told_at_once_where_that_can_be_known(tmp_path
     with pytest.raises(InvalidInput, match="nothing is there"):
         refuse(site(SMALL, other), none, queue="h1")
     refuse(site(SMALL, LARGE), there)  # the other one is of another pool
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
+def test_what_lies_in_a_folder_of_others_is_not_told(tmp_path: Path) -> None:
+    """Root's gateway could see it: whether a name is there says what others work on."""
+    outside = Path(tempfile.mkdtemp(dir="/tmp"))  # where anybody may pass, unlike in pytest's
+    try:
+        outside.chmod(0o755)
+        private = outside / "private"
+        (private / "open").mkdir(parents=True)
+        private.chmod(0o700)
+        (outside / "link").symlink_to(private / "open")
+        alone = site(SMALL, user="4242:4242")
+        with pytest.raises(InvalidInput, match="nothing is there"):
+            refuse(alone, str(outside / "none"))
+        for way in ("private/none", "private/open/none", "link/none"):
+            refuse(alone, str(outside / way))
+        os.chown(private, 4242, 0)
+        with pytest.raises(InvalidInput, match="nothing is there"):
+            refuse(alone, str(private / "none"))
+    finally:
+        shutil.rmtree(outside)
 
 
 def test_an_image_that_is_nowhere_is_told_at_once(tmp_path: Path) -> None:
