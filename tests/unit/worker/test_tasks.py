@@ -139,6 +139,7 @@ def test_nothing_is_pruned_before_the_operators_settings_were_read(
     completed: list[object] = []
     monkeypatch.setattr(gpu_node, "tidy", pruned.append)
     monkeypatch.setattr(gpu_node, "tidy_store", pruned.append)
+    monkeypatch.setattr(gpu_node, "tidy_code", pruned.append)
     monkeypatch.setattr(gpu_node, "complete_removals", completed.append)
     worker: Any = GpuNodeWorker(work_pool_name="p")
     worker._site, worker._house_kept = "site", False
@@ -146,4 +147,4 @@ def test_nothing_is_pruned_before_the_operators_settings_were_read(
     assert (pruned, completed) == ([], ["site"])  # what was begun is completed in any case
     worker._house_kept = True
     asyncio.run(worker._prune())
-    assert pruned == ["site", "site"]  # here, and in the site's store
+    assert pruned == ["site"] * 3  # here, in the site's store, and code
