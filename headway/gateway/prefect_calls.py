@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from headway.errors import NotAllowed
+from headway.errors import InvalidInput, NotAllowed
 
 API = "/api/"
 
@@ -159,6 +159,23 @@ def narrowed(body: Mapping[str, Any], team: str, *, always: bool) -> dict[str, A
         raise NotAllowed("flow_runs.tags.all_ is no list")
     both = {**tags, "all_": [*known, team_tag(team)]}
     return {**body, "flow_runs": {**runs, "tags": both}}
+
+
+def refuse_nul(body: Mapping[str, Any]) -> None:
+    """Refuse a question that no database takes: Prefect's server would say that it is busy.
+
+    Raises:
+        InvalidInput: There is a NUL in one of its texts.
+    """
+    left: list[Any] = [body]
+    while left:
+        value = left.pop()
+        if isinstance(value, str) and "\0" in value:
+            raise InvalidInput("body", value, "leave the character NUL out")
+        if isinstance(value, Mapping):
+            left += [*value.keys(), *value.values()]
+        elif isinstance(value, list):
+            left += value
 
 
 def team_tag(team: str) -> str:

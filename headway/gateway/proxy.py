@@ -1,5 +1,6 @@
 """Prefect's API behind the gateway: the calls of `prefect_calls`, for what the token may see."""
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
@@ -17,6 +18,7 @@ from headway.gateway.prefect_calls import (
     find,
     named_runs,
     narrowed,
+    refuse_nul,
     without_settings,
 )
 from headway.gateway.prefect_form import plain_values
@@ -31,6 +33,8 @@ _CREATE_IGNORED = frozenset(
     {"name", "tags", "enforce_parameter_schema", "state", "labels", "empirical_policy"}
 )
 """What the form sends and a job says by itself, or nothing here goes by; none of it is sent on."""
+_AT_ONCE = 8
+"""Calls of one user that Prefect is asked together: a slow one holds a thread of the gateway."""
 _METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
 
 
@@ -38,6 +42,9 @@ def prefects_api(site: Site, server: PrefectServer) -> APIRouter:
     """The routes below ``/api`` of *site*, whose Prefect is *server*."""
     router = APIRouter(include_in_schema=False)
     proxy = Proxy(site, server)
+    asking: defaultdict[tuple[str, str], anyio.CapacityLimiter] = defaultdict(
+        lambda: anyio.CapacityLimiter(_AT_ONCE)
+    )
 
     @router.api_route("/api{path:path}", methods=_METHODS)
     async def passed_on(request: Request, caller: Watcher) -> JSONResponse:
@@ -50,7 +57,10 @@ def prefects_api(site: Site, server: PrefectServer) -> APIRouter:
         body = await request.json() if request.method == "POST" else {}
         if not isinstance(body, dict):
             raise InvalidInput("body", body, "give an object")
-        status, answer = await anyio.to_thread.run_sync(proxy.answer, found, body, caller)
+        limiter = asking[caller.team, caller.user]
+        status, answer = await anyio.to_thread.run_sync(
+            proxy.answer, found, body, caller, limiter=limiter
+        )
         return JSONResponse(answer, status_code=status)
 
     return router
@@ -82,13 +92,14 @@ class Proxy:
             if not caller.may(Scope.SUBMIT):
                 raise NotAllowed("this needs a token with the scope submit")
             return 200, act(parts[0], body, caller)
+        refuse_nul(body)
         if call.treatment is Treatment.RUN:
             self._check_seen([parts[0]], caller)
         elif call.treatment in (Treatment.LOGS, Treatment.RUN_IDS):
             self._check_seen(named_runs(call.treatment, body), caller)
         elif call.method == "POST" and (team := seen_team(caller)) is not None:
             body = narrowed(body, team, always=call.treatment is Treatment.RUNS)
-        status, answer = self._server.ask(call.method, found.path, body)
+        status, answer = self._server.ask(call.method, found.path, body, once=True)
         if call.treatment is Treatment.OF_A_RUN:
             try:
                 self._check_seen([str(answer.get("flow_run_id"))], caller)

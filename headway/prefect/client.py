@@ -18,7 +18,7 @@ import httpx
 from headway.clock import Clock, SystemClock
 from headway.errors import InvalidInput, RunUnknown, SiteBroken, SiteRefused, SiteUnreachable, shown
 from headway.model.strict_json import write_strict
-from headway.prefect.transport import REFUSED, RetryTransport, SiteAuth
+from headway.prefect.transport import ONCE, REFUSED, RetryTransport, SiteAuth
 from headway.prefect.unreadable import HISTORY, REASON, read_apart
 
 FLOW = "train"
@@ -367,15 +367,26 @@ class PrefectServer:
         except LookupError:
             raise RunUnknown(run_id) from None
 
-    def ask(self, method: str, path: str, body: object = None) -> tuple[int, Any]:
+    def ask(
+        self, method: str, path: str, body: object = None, *, once: bool = False
+    ) -> tuple[int, Any]:
         """What the server answers, whatever that is: status and document.
+
+        Args:
+            method: Such as ``POST``.
+            path: Below the API's address.
+            body: What is sent with a POST.
+            once: Not again where the server is busy, or says so because the question is bad.
 
         Raises:
             SiteUnreachable: It does not answer, or fails at the question.
         """
         content = write_strict(body) if method == "POST" else None
+        more = {ONCE: True} if once else {}
         try:
-            response = self._client.request(method, path, content=content, headers=_JSON)
+            response = self._client.request(
+                method, path, content=content, headers=_JSON, extensions=more
+            )
         except httpx.TransportError as error:
             raise SiteUnreachable(self.api_url, type(error).__name__) from error
         if response.status_code in REFUSED:

@@ -12,6 +12,8 @@ from headway.waits import waiting_for
 
 REFUSED = frozenset({401, 403})
 _BUSY = frozenset({429, 502, 503, 504})
+ONCE = "headway_once"
+"""Extension of a request that is not asked again: somebody waits who can ask anew."""
 _PAUSES_S = (0.2, 0.5, 1.0, 2.0, 4.0, 8.0)
 
 
@@ -33,6 +35,8 @@ class RetryTransport(httpx.HTTPTransport):
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
         """The answer to *request*, the last one where the server stays busy."""
+        if ONCE in request.extensions:
+            return super().handle_request(request)
         host = request.url.netloc.decode("ascii", "replace")
         with waiting_for(f"the Prefect server at {host}, which is busy or does not answer"):
             return self._asked(request)

@@ -1,7 +1,9 @@
 """The gateway on a real ledger: who comes in, what they see, and whose their runs are."""
 
 import itertools
+import threading
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any
@@ -326,6 +328,37 @@ BODIES = JSON | st.dictionaries(
 PARTS = st.sampled_from(
     ["..", ".", "%2e%2e", "%2F", "%00", "%ED%A0%80", OURS, "'", "%25", "a" * 300]
 )
+
+
+class SlowPrefect(FakePrefect):
+    """Answers a question only when the test lets it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.goes_on = threading.Event()
+
+    def ask(self, method: str, path: str, body: object = None, **_: Any) -> tuple[int, Any]:
+        self.goes_on.wait(60)
+        return 200, []
+
+
+def test_questions_that_prefect_is_slow_at_hold_nobody_else_up(site: Site) -> None:
+    prefect = SlowPrefect()
+    ada, bob = (bearer(site, name, "vision", MEMBER) for name in ("ada", "bob"))
+    with (
+        serving(site, prefect) as address,  # type: ignore[arg-type]
+        httpx.Client(base_url=address, timeout=30) as client,
+        ThreadPoolExecutor(60) as pool,
+    ):
+        path = "/api/flow_runs/filter"
+        asked = [pool.submit(client.post, path, json={}, headers=ada) for _ in range(60)]
+        try:
+            # The gateway has read those sixty once it has answered to somebody who came later.
+            for _ in range(3):
+                assert client.get("/v1/nodes", headers=bob).status_code == 200
+        finally:
+            prefect.goes_on.set()
+        assert {each.result().status_code for each in asked} == {200}
 
 
 @settings(

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headway.errors import NotAllowed
+from headway.errors import InvalidInput, NotAllowed
 from headway.gateway.prefect_calls import (
     API,
     CALLS,
@@ -15,6 +15,7 @@ from headway.gateway.prefect_calls import (
     find,
     named_runs,
     narrowed,
+    refuse_nul,
     without_settings,
 )
 
@@ -210,3 +211,15 @@ def test_what_operators_set_for_processes_is_left_out() -> None:
     seen = without_settings({"pools": [pool], "runs": runs, "count": 1})
     assert "secret" not in repr(seen)
     assert seen["runs"] == [{"id": 1, "job_variables": {}, "tags": []}]
+
+
+@pytest.mark.parametrize(
+    "body", [{"a": "x\0"}, {"x\0": 1}, {"flow_runs": {"name": {"any_": ["a", ["\0"]]}}}]
+)
+def test_a_nul_in_a_question_is_refused_at_whatever_depth(body: dict[str, Any]) -> None:
+    with pytest.raises(InvalidInput, match="leave the character NUL out"):
+        refuse_nul(body)
+    deep: Any = "x"
+    for _ in range(5000):
+        deep = [deep]
+    refuse_nul({"a": deep, "b": "\\u0000", "c": [None, 1, True]})

@@ -4,10 +4,12 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
+import httpx
 import pytest
 
 from headway.errors import SiteUnreachable
 from headway.prefect.client import PrefectServer
+from headway.testing.clock import FakeClock
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
@@ -91,3 +93,20 @@ def test_who_cancels_is_said_in_the_state(monkeypatch, never_started: bool) -> N
         "cancelled by OS user ada (headway cancel)"
     }
     assert [body["force"] for body in asked] == ([False, True] if never_started else [False])
+
+
+def test_a_question_is_asked_once_where_somebody_waits_who_can_ask_anew(monkeypatch) -> None:
+    asked: list[str] = []
+
+    def busy(_: object, request: httpx.Request) -> httpx.Response:
+        asked.append(request.method)
+        return httpx.Response(503, request=request)
+
+    monkeypatch.setattr(httpx.HTTPTransport, "handle_request", busy)
+    made = PrefectServer("http://nowhere/api", auth=None, clock=FakeClock(NOON))
+    with pytest.raises(SiteUnreachable, match="HTTP 503"):
+        made.ask("GET", "/health", once=True)
+    assert len(asked) == 1
+    with pytest.raises(SiteUnreachable, match="HTTP 503"):
+        made.ask("GET", "/health")
+    assert len(asked) > 5
