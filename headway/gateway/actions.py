@@ -21,7 +21,6 @@ from headway.gateway.submit import (
     refuse_impossible,
     refuse_missing,
     rehearse,
-    why_not_yet,
 )
 from headway.ledger.audit_log import Act
 from headway.ledger.records import RunRecord
@@ -63,9 +62,9 @@ def actions(site: Site, server: PrefectServer) -> APIRouter:
         """What would become of a job if it were handed in now; nothing is."""
         read, goes_to = checked(site, server, caller, wanted)
         pool, queue = str(goes_to["work_pool_name"]), wanted.queue or "default"
-        view = rehearsal_view(*rehearse(site, read.job, pool=pool, queue=queue))
-        why = why_not_yet(site, read.job)
-        return view | held_back_view(why) if why else view
+        found = rehearse(site, read.job, pool=pool, queue=queue)
+        view = rehearsal_view(found.entry, found.prediction, found.demand, found.changes)
+        return view | held_back_view(found.held_back) if found.held_back else view
 
     @router.post("/runs/{run}/cancel")
     def cancel(caller: Submitter, run: str) -> dict[str, Any]:

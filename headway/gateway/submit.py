@@ -286,6 +286,8 @@ class Rehearsal(NamedTuple):
     demand: Demand
     changes: Sequence[Advice]
     """What would start it earlier."""
+    held_back: str
+    """Why it would have no part in the plan; empty where it would."""
 
 
 def rehearse(site: Site, job: TrainingJob, *, pool: str, queue: str) -> Rehearsal:
@@ -306,12 +308,14 @@ def rehearse(site: Site, job: TrainingJob, *, pool: str, queue: str) -> Rehearsa
         site.ledger.now(),
         site.policy_settings,
         node=queue if queue in {each.node.name for each in forecaster.nodes} else "",
+        queue=queue,
         priority=read_gates(site.ledger, pool).priorities.get(queue, -1),
     )
     now = read_pool(site, pool)
-    said = told(now, run, anew=True)
+    said, wait = told(now, run, anew=True), now.barred(run)
     changes = advice(site, now, Asked(run, job.document(), pool, queue), said)
-    return Rehearsal(said.entry, prediction, demand, changes)
+    held_back = why_not_yet(site, job) or ("" if wait is None else wait.reason)
+    return Rehearsal(said.entry, prediction, demand, changes, held_back)
 
 
 def waiting_run(
@@ -322,6 +326,7 @@ def waiting_run(
     settings: PolicySettings,
     *,
     node: str = "",
+    queue: str = "",
     nodes: int | None = None,
     priority: int = -1,
 ) -> WaitingRun:
@@ -339,6 +344,7 @@ def waiting_run(
         priority=priority,
         nodes=job.resources.nodes if nodes is None else nodes,
         node=node,
+        queue=queue,
         lasts=prediction.learnt,
     )
 

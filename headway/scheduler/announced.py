@@ -38,7 +38,6 @@ class Announced:
         seen: PoolSnapshot,
         waiting: Waiting,
         held_back: Mapping[str, Wait],
-        paused: str,
     ) -> tuple[list[Reason], dict[str, str], frozenset[str]]:
         """What is to be said now of the runs that *made* does not start.
 
@@ -47,7 +46,6 @@ class Announced:
             seen: What it was made from.
             waiting: The runs that wait.
             held_back: Those that were left out of it, with the reason.
-            paused: Why nothing at all starts; empty when something may.
 
         Returns:
             Reasons for the ledger; by run, the sentence for its state; and the
@@ -64,10 +62,10 @@ class Announced:
         }
         planned = {entry.run_id for entry in (*made.entries, *made.behind)}
         others = (
-            (run_id, self._not_planned(run_id, held_back, paused, len(made.entries)))
+            (run_id, held_back.get(run_id) or is_behind(len(made.entries)))
             for run_id in sorted(waiting.entries.keys() - planned)
             # The others were told that they are behind, or more.
-            if paused or run_id in held_back or run_id not in self._said
+            if run_id in held_back or run_id not in self._said
         )
         behind = chain(
             ((stay.run_id, stay.wait, stay.expected_at, stay.sentence()) for stay in made.behind),
@@ -86,13 +84,6 @@ class Announced:
         sentences = {run_id: sentence for run_id, (_, _, sentence) in found.items()}
         logged = (run_id for run_id in found if self._said[run_id].logged_s == now_s)
         return reasons, sentences, frozenset(logged)
-
-    def _not_planned(
-        self, run_id: str, held_back: Mapping[str, Wait], paused: str, ahead: int
-    ) -> Wait:
-        if paused:
-            return Wait(Resource.TURN, paused)
-        return held_back.get(run_id) or is_behind(ahead)
 
     def _is_news(
         self, run_id: str, wait: Wait, sentence: str, expected: datetime | None, now_s: float

@@ -1,7 +1,7 @@
 """The queue of a pool from its rows: who waits in which order, and who cannot start at all."""
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 
 from headway.ledger.pools import PoolSnapshot
 from headway.model.lease import Demand, Resource, Wait
@@ -15,6 +15,7 @@ from headway.policy.fit import WaitingRun
 from headway.policy.order import VirtualTime
 from headway.policy.promise import PoolTotals
 from headway.policy.queue import Queue
+from headway.scheduler.limits import Gates
 from headway.scheduler.snapshot import Known, left_of, node_view
 from headway.scheduler.waiting import Waiting
 
@@ -22,25 +23,34 @@ from headway.scheduler.waiting import Waiting
 def held_back(waiting: Waiting, seen: PoolSnapshot) -> dict[str, Wait]:
     """Runs that nothing could start now, whatever room there is.
 
-    Those of paused queues, those that only nodes could hold that are closed, members of arrays
-    of which as many run as may, and those that follow others which have not ended.
+    Those that are barred, members of arrays of which as many run as may, and those that follow
+    others which have not ended.
     """
+    why_barred = barred(waiting.gates, seen)
+    found = dict(_of_full_arrays(seen)) | dict(_of_others(seen))
+    for run_id, entry in waiting.entries.items():
+        if (wait := why_barred(entry.run)) is not None:
+            found[run_id] = wait
+    return found
+
+
+def barred(gates: Gates, seen: PoolSnapshot) -> Callable[[WaitingRun], Wait | None]:
+    """Why no such run may start now: pool or queue are paused, or all nodes for it are closed."""
     nodes = [node_view(record, seen).node for record in seen.nodes]
     closed = any(node.state is not NodeState.READY for node in nodes)
-    paused = waiting.gates.paused
     answers: dict[tuple[Demand, int, str], Wait | None] = {}
-    found = dict(_of_full_arrays(seen)) | dict(_of_others(seen))
-    for run_id, entry in waiting.entries.items() if paused or closed else ():
-        run = entry.run
-        if run.queue in paused:
-            found[run_id] = Wait(Resource.TURN, f"work queue {run.queue} is paused")
-            continue
+
+    def why(run: WaitingRun) -> Wait | None:
+        if gates.pool_paused:
+            return Wait(Resource.TURN, "its work pool is paused")
+        if run.queue in gates.paused:
+            return Wait(Resource.TURN, f"work queue {run.queue} is paused")
         asks = (run.demand, run.nodes, run.node)
         if closed and asks not in answers:
             answers[asks] = shut_out(*asks, nodes)
-        if (wait := answers.get(asks)) is not None:
-            found[run_id] = wait
-    return found
+        return answers.get(asks)
+
+    return why
 
 
 def _of_full_arrays(seen: PoolSnapshot) -> Iterator[tuple[str, Wait]]:

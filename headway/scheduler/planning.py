@@ -11,7 +11,7 @@ from headway.policy.fit import WaitingRun, moment
 from headway.policy.plan import Plan, Stay, plan
 from headway.policy.queue import Queue
 from headway.scheduler.announced import is_behind
-from headway.scheduler.front import held_back, queue_of
+from headway.scheduler.front import barred, held_back, queue_of
 from headway.scheduler.limits import read_gates
 from headway.scheduler.snapshot import Known, node_view, read_known, running_run
 from headway.scheduler.waiting import Waiting
@@ -21,8 +21,6 @@ from headway.site import Site
 def make_plan(queue: Queue[WaitingRun], waiting: Waiting, seen: PoolSnapshot, known: Known) -> Plan:
     """The plan for the front of *queue*."""
     gates = waiting.gates
-    if gates.pool_paused:
-        return Plan()
     front = [
         entry.with_length(run, known.usual)
         if (entry := waiting.entries.get(run.run_id)) is not None and entry.run is run
@@ -98,7 +96,12 @@ class PoolNow:
     def queue(self, also: Sequence[WaitingRun] = ()) -> Queue[WaitingRun]:
         """The queue of that moment; *also* as for `plan`."""
         left_out = self.left_out.keys() | {run.run_id for run in also}
-        return queue_of(self.waiting, self.seen, self.known, left_out, also)
+        open_to = [run for run in also if self.barred(run) is None]
+        return queue_of(self.waiting, self.seen, self.known, left_out, open_to)
+
+    def barred(self, run: WaitingRun) -> Wait | None:
+        """Why *run* could not start now whatever room there is; None where it could."""
+        return barred(self.waiting.gates, self.seen)(run)
 
 
 def read_pool(site: Site, pool: str = "") -> PoolNow:

@@ -250,9 +250,8 @@ class PoolQueue:
 
     def _tell(self, made: Plan, seen: PoolSnapshot) -> tuple[dict[str, str], frozenset[str]]:
         """Write down what runs wait for, where that is news."""
-        paused = f"work pool {self._pool} is paused" if self._waiting.gates.pool_paused else ""
         reasons, sentences, logged = self._announced.news(
-            made, seen, self._waiting, self._held_back, paused
+            made, seen, self._waiting, self._held_back
         )
         self._site.ledger.runs.set_reasons(reasons)
         return sentences, logged

@@ -21,6 +21,7 @@ from headway.scheduler.playing import waits_of
 from headway.scheduler.snapshot import left_of, node_view
 from headway.site import Site
 
+_NOT_YET = "what it needs is being computed: its place in the queue is known in some seconds"
 _BUDGET_S = 0.5
 """Of playing the queue once for one change."""
 
@@ -92,9 +93,11 @@ class Why:
 def why(site: Site, record: RunRecord) -> Why | None:
     """Why the run of *record* waits; None when it does not wait any more."""
     now = read_pool(site, record.pool)
+    if record.run_id not in now.seen.waiting:
+        return None
     entry = now.waiting.entries.get(record.run_id)
     if entry is None:
-        return None
+        return Why(now.seen.at, None, _NOT_YET, [], [], [])
     base = told(now, entry.run, anew=False)
     found, asked = base.entry, Asked(entry.run, record.job, record.pool, record.queue)
     held_back = now.left_out.get(record.run_id)

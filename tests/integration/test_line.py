@@ -33,7 +33,7 @@ from headway.site import LINE, Site
 from headway.this_node import adopt, heartbeat, join_site, read_node
 from headway.views.queue_document import line_views, start_text, waiting_of
 from headway.views.site_snapshot import progress_of_runs
-from headway.views.why_document import why_text
+from headway.views.why_document import why_text, why_view
 from tests.support.api import MEMBER, bearer, serving
 from tests.support.fence import fence_of
 
@@ -274,6 +274,17 @@ def test_it_is_said_why_a_run_waits_and_what_would_start_it_earlier(sites) -> No
     assert isinstance(entry, Start)
 
 
+def test_of_a_run_whose_demand_is_not_known_yet_it_is_said_why_it_waits(here) -> None:
+    new = offer("new")
+    here.ledger.runs.enqueue(
+        new.run_id, new.document, name="new", owner="", team="", pool="gpu", queue="default",
+        priority=-1, submitted_at=new.submitted_at,
+    )  # fmt: skip
+    found = why_view(here, here.ledger.runs.get(new.run_id), sees=lambda _team: True)
+    assert "is being computed" in found["reason"]
+    assert (found["position"], found["starts_now"], found["changes"]) == (None, False, [])
+
+
 def test_runs_of_other_teams_have_no_names_where_it_is_said_why_one_waits(sites) -> None:
     here, line = sites["here"], only_here(sites)
     theirs = offer("theirs", age_s=5, job={"team": "blue"})
@@ -386,7 +397,9 @@ def test_paused_queues_and_limits_hold(sites) -> None:
     reasons = {site_name(sites, run_id): reason for run_id, reason in seen.waiting.items()}
     assert reasons["a"] == "work queue slow is paused"
     assert names(sites["here"], line.run_pass(Gates(pool_limit=1)).start) in (["a"], ["b"])
-    assert line.run_pass(Gates(pool_paused=True)).start == ()
+    seen = line.run_pass(Gates(pool_paused=True))
+    assert seen.start == ()
+    assert set(seen.waiting.values()) == {"its work pool is paused"}
     assert len(line.run_pass().start) == 1
 
 

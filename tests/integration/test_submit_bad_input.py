@@ -173,13 +173,19 @@ def test_a_job_is_held_against_the_pool_or_node_it_goes_to(tmp_path, site, place
 def test_a_rehearsal_is_about_the_pool_and_queue_it_goes_to(site):
     add_small(site)
     job = read_job(GOOD.encode(), filename="job.yaml").job
-    entry, _, _ = rehearse(site, job, pool="small", queue="default")
+    entry, *_ = rehearse(site, job, pool="small", queue="default")
     assert isinstance(entry, Start)
     assert [admit.node for admit in entry.admits] == ["s1"]
-    entry, _, _ = rehearse(site, job, pool="gpu", queue="h2")
+    entry, *_ = rehearse(site, job, pool="gpu", queue="h2")
     assert [admit.node for admit in entry.admits] == ["h2"]
-    site.ledger.settings.put(f"{GATES}/small", gates_document(Gates(pool_paused=True)))
-    assert rehearse(site, job, pool="small", queue="default")[0] is None
+    for gates, why in (
+        (Gates(pool_paused=True), "its work pool is paused"),
+        (Gates(paused=frozenset({"default"})), "work queue default is paused"),
+    ):
+        site.ledger.settings.put(f"{GATES}/small", gates_document(gates))
+        said = rehearse(site, job, pool="small", queue="default")
+        assert (said.entry, said.held_back) == (None, why)
+        assert [each.text for each in said.changes] == ["on pool gpu"]
 
 
 def test_a_rehearsal_goes_by_the_priority_of_its_queue(site):
