@@ -212,6 +212,11 @@ def claim_code(site: Site, read: JobText) -> None:
     elif not site.ledger.code.use(job.team, job.code):
         allowed = f"team {job.team} has sent no such folder, or not lately: send it again"
         raise _wrong(read, "code", job.code, allowed)
+    elif job.requirements:
+        manifest = site.ledger.code.manifest(job.team, job.code)
+        if manifest is not None and job.requirements not in {f.path for f in manifest.files}:
+            allowed = "the folder that was sent has no such file; give one that travels along"
+            raise _wrong(read, "requirements", job.requirements, allowed)
 
 
 def _runs_here(site: Site, pool: str, queue: str) -> bool:

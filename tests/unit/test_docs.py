@@ -71,6 +71,7 @@ def test_what_others_write_becomes_fields_and_variables_that_exist():
     fields = [FIELD.findall(cell) for cell in cells]
     given = [each for found in fields for each in found]
     smallest = {"name": "a", "image": "a", "command": "[a]", "resources": "{gpus: 1}"}
+    smallest["workdir"] = "."  # for requirements
     for key, value in given:
         set_ = (f"{key}={value}",) if "." in key else ()
         job = smallest if set_ else smallest | {key: value}
