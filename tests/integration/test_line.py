@@ -299,11 +299,18 @@ def test_runs_of_other_teams_have_no_names_where_it_is_said_why_one_waits(sites)
     here, line = sites["here"], only_here(sites)
     theirs = offer("theirs", age_s=5, job={"team": "blue"})
     mine = offer("mine", job={"team": "red"})
-    line.take_in([theirs, mine])
+    another = offer("another", job={"team": "blue"})  # its start depends on how long theirs runs
+    line.take_in([theirs])
+    line.run_pass()
+    line.take_in([mine, another])
     line.run_pass()
     with serving(here) as url, httpx.Client(timeout=60) as client:
         member = bearer(here, "ada", "red", MEMBER)
         found = client.get(f"{url}/v1/runs/{mine.run_id}/why", headers=member)
+        for path in ("queue", "top"):
+            places = client.get(f"{url}/v1/{path}", headers=member).text
+            assert "mine" in places
+            assert "theirs" not in places
         assert client.get(f"{url}/v1/runs/{theirs.run_id}/why", headers=member).status_code == 404
     assert found.status_code == 200
     (holder,) = found.json()["holders"]
