@@ -1,1 +1,26 @@
-"""headway: a team's GPU servers, shared without getting in each other's way."""
+"""headway: a team's GPU servers, shared without getting in each other's way.
+
+from headway import Client, Job
+"""
+
+from importlib import import_module
+from typing import Any
+
+_PLACES = {
+    "After": ("headway.model.job", "After"),
+    "Client": ("headway.client", "Client"),
+    "Run": ("headway.client.run", "Run"),
+    "Job": ("headway.model.job", "TrainingJob"),
+    "Dataset": ("headway.model.job", "Dataset"),
+    "Resources": ("headway.model.job", "Resources"),
+    "Training": ("headway.model.job", "Training"),
+}
+"""What people's programs import from here; `__init__.pyi` has the same for type checkers."""
+
+
+def __getattr__(name: str) -> Any:
+    """Import what is asked for only then: every part of headway imports this package first."""
+    if name not in _PLACES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module, attribute = _PLACES[name]
+    return getattr(import_module(module), attribute)

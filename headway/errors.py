@@ -11,6 +11,8 @@
     ├── GatewayRefused          the gateway answers that it will not, or cannot
     ├── TokenRefused            the gateway lets nobody in without a valid token
     ├── NotAllowed              the token, or the page that asks, may not do this
+    ├── RunFailed               somebody waited for a run, which did not end well
+    ├── WaitTimedOut            somebody waited for a run, which goes on
     ├── EndUntold               Prefect has not been told yet how the run ended
     ├── TooManyRequests         somebody asks the gateway too often
     ├── NodeNameTaken           another machine or home works under this node's name
@@ -181,6 +183,11 @@ class GatewayRefused(HeadwayError):
         return 2 if 400 <= self.status < 429 else 1
 
 
+def may_come_back(error: SiteUnreachable | GatewayRefused) -> bool:
+    """Whether a gateway may answer later: it is away, or what it needs itself is."""
+    return isinstance(error, SiteUnreachable) or error.status >= 500
+
+
 class TokenRefused(HeadwayError):
     """The gateway was shown no token, or one that lets nobody in."""
 
@@ -197,6 +204,27 @@ class NotAllowed(HeadwayError):
     def __init__(self, why: str) -> None:
         self.why = why
         super().__init__(f"not allowed: {shown(why, 400)[1:-1]}")
+
+
+class RunFailed(HeadwayError):
+    """Somebody waited for a run, which did not end well."""
+
+    def __init__(self, run_id: str, name: str, state: str, cause: str) -> None:
+        self.run_id = run_id
+        self.state = state
+        self.cause = cause
+        look = f"`headway logs {run_id[:8]}` has what it wrote"
+        super().__init__(f"run {shown(name)[1:-1]} is {state}: {cause or 'no reason'}; {look}")
+
+
+class WaitTimedOut(HeadwayError):
+    """Somebody waited for a run, which goes on."""
+
+    def __init__(self, run_id: str, waited_s: float) -> None:
+        self.run_id = run_id
+        self.waited_s = waited_s
+        waited = format_duration(waited_s)
+        super().__init__(f"run {run_id} has not ended within {waited}; it goes on, wait again")
 
 
 class EndUntold(HeadwayError):

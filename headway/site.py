@@ -217,7 +217,7 @@ class Site:
         policy = self._block
         files = self.settings
         kept = (files.runs_dir, files.cache_dir, files.secrets_dir, files.users_dir, files.work_dir)
-        own = (*kept, *self._nsys())
+        own = (*kept, files.environments_dir, *self._nsys())
         return policy.model_copy(update={"mount_roots": (*policy.mount_roots, *own)})
 
     def _nsys(self) -> tuple[Path, ...]:

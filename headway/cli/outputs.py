@@ -35,7 +35,7 @@ def outputs(
     DIR is new, empty, or holds what was fetched of this run before: what is there is not fetched
     again, and a file that broke off goes on. Each is checked by its SHA-256.
     """
-    from headway.cli.download import chosen
+    from headway.client.download import chosen
 
     with open_client() as client:
         seen = client.run(run)
@@ -74,7 +74,7 @@ def _fetch(
     quiet: bool,
 ) -> list[dict[str, Any]]:
     """The files, each with what became of it."""
-    from headway.cli.download import Download, DownloadFailed, take_folder
+    from headway.client.download import Download, DownloadFailed, take_folder
     from headway.clock import SystemClock
 
     run_id, attempt = whose

@@ -1,13 +1,15 @@
 """The one client of the gateway: what the command line and people's programs speak.
 
-    with Client(find_address(read_settings())) as client:
-        run = client.submit({"name": "digits", "image": "…", "command": ["…"]})
-        print(client.run(run["run_id"])["state"])
+    from headway import Client, Job
 
-What a call returns is described in docs/json.md.
+    with Client() as client:
+        run = client.submit(Job(name="digits", image="…", command=["…"]))
+        print(run.wait()["measured"]["runtime_s"])
+
+What a call returns is described in docs/json.md; docs/python.md has more of it.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime
 from http import HTTPStatus
@@ -18,12 +20,15 @@ import httpx
 
 from headway.client.code import send_code, with_code
 from headway.client.connection import Connection, Json, path_part
+from headway.client.run import LOOK_EVERY_S, Run
 from headway.client.run_log import RunLog
 from headway.client.run_outputs import Output, OutputPlace, opened_output, output_digest
 from headway.clock import Clock, SystemClock
 from headway.code.folder import Sent
-from headway.credentials import Address
-from headway.errors import GatewayRefused
+from headway.credentials import Address, find_address
+from headway.errors import GatewayRefused, WaitTimedOut
+from headway.model.job import TrainingJob
+from headway.settings import read_settings
 
 
 class Client:
@@ -35,12 +40,17 @@ class Client:
 
     def __init__(
         self,
-        address: Address,
+        address: Address | None = None,
         *,
         transport: httpx.BaseTransport | None = None,
         clock: Clock | None = None,
     ) -> None:
-        """The gateway at *address*; *transport* takes the place of the network."""
+        """The gateway at *address*; *transport* takes the place of the network.
+
+        Without an address it is the one that commands come in at: HEADWAY_URL and HEADWAY_TOKEN,
+        else that of `headway login`, else this machine's own.
+        """
+        address = address or find_address(read_settings())
         self.url = address.url
         self._clock = clock or SystemClock()
         self._gateway = Connection(address, self._clock, transport)
@@ -94,12 +104,12 @@ class Client:
 
     def submit(
         self,
-        job: Mapping[str, Any],
+        job: Mapping[str, Any] | TrainingJob,
         *,
         key: str | None = None,
         pool: str | None = None,
         queue: str | None = None,
-    ) -> Json:
+    ) -> Run:
         """Hand in *job*, which has the fields of a job file.
 
         Args:
@@ -108,8 +118,10 @@ class Client:
             pool: Work pool, where the site has several.
             queue: Work queue, or a node to run on.
         """
-        body = {"job": self.with_code(job), "key": key, "pool": pool, "queue": queue}
-        return self._placed(self._gateway.document("POST", "/runs", body))
+        given = job.document() if isinstance(job, TrainingJob) else job
+        body = {"job": self.with_code(given), "key": key, "pool": pool, "queue": queue}
+        made = self._placed(self._gateway.document("POST", "/runs", body))
+        return Run(made, self, self._clock)
 
     def send_code(self, folder: Path, *, team: str = "", sent: Sent | None = None) -> str:
         """Send what of *folder* travels and is not at the gateway yet; its id, for `code` of a job.
@@ -214,9 +226,31 @@ class Client:
             after = done["next"]
         return done | {"retried": retried, "not_yet": not_yet}
 
-    def run(self, run: str) -> Json:
+    def run(self, run: str) -> Run:
         """All that is known of a run: by its id, the beginning of it, or its name."""
-        return self._placed(self._gateway.document("GET", f"/runs/{path_part(run)}"))
+        found = self._placed(self._gateway.document("GET", f"/runs/{path_part(run)}"))
+        return Run(found, self, self._clock)
+
+    def as_completed(self, runs: Iterable[Run], timeout_s: float | None = None) -> Iterator[Run]:
+        """Each of *runs* as it ends, however it does: its ``state`` says how, and `wait` raises.
+
+        Args:
+            runs: Any number of them.
+            timeout_s: So long at most for all of them; for as long as it takes if None.
+
+        Raises:
+            WaitTimedOut: One goes on.
+        """
+        left, begun_s = list(runs), self._clock.monotonic_s()
+        while left:
+            for run in [each for each in left if each.over()]:
+                left.remove(run)
+                yield run
+            waited_s = self._clock.monotonic_s() - begun_s
+            if left and timeout_s is not None and waited_s >= timeout_s:
+                raise WaitTimedOut(left[0].run_id, timeout_s)
+            if left:
+                self._clock.sleep(LOOK_EVERY_S)
 
     def standing(self, run: str) -> Json:
         """How a run stands, for who follows it: less than `run`, and cheaper."""

@@ -23,14 +23,14 @@ from headway.units import format_size
 CODE_PATHS = frozenset({"/v1/code", "/v1/code/chunks"})
 """Whose bodies are no JSON documents of the usual size."""
 _AT_ONCE = 4
-"""Bodies of one team that are read together: each is in memory, and a slow one takes its time."""
+"""Bodies of one user that are read together: each is in memory, and a slow one takes its time."""
 Team = Annotated[str, Query(max_length=63, description="The token's own if empty.")]
 
 
 def code_of(site: Site) -> APIRouter:
     """The routes by which code comes to *site*."""
     router = APIRouter()
-    reading: defaultdict[str, anyio.CapacityLimiter] = defaultdict(
+    reading: defaultdict[tuple[str, str], anyio.CapacityLimiter] = defaultdict(
         lambda: anyio.CapacityLimiter(_AT_ONCE)
     )
 
@@ -41,7 +41,7 @@ def code_of(site: Site) -> APIRouter:
         Its id, and the SHA-256 of the chunks that are missing. Where none is, a job may name it.
         """
         whose = _team(caller, team)
-        async with reading[caller.team]:
+        async with reading[caller.team, caller.user]:
             text = await _body(request, MOST_MANIFEST_BYTES)
             return await anyio.to_thread.run_sync(_accept, site, whose, text)
 
@@ -49,7 +49,7 @@ def code_of(site: Site) -> APIRouter:
     async def chunks(caller: Submitter, request: Request, team: Team = "") -> dict[str, int]:
         """Send chunks of files, each after its length in four bytes; how many were new."""
         whose = _team(caller, team)
-        async with reading[caller.team]:
+        async with reading[caller.team, caller.user]:
             body = await _body(request, MOST_FRAMES_BYTES)
             return {"new": await anyio.to_thread.run_sync(_put, site, whose, body)}
 

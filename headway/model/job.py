@@ -32,6 +32,7 @@ from headway.model.job_rules import (
     NOTIFIER,
     OUTPUT,
     PROGRESS,
+    REQUIREMENTS,
     SECRETS,
     WORKDIR,
 )
@@ -246,6 +247,12 @@ class TrainingJob(_Part):
         title="Code",
         description="What a folder that was sent is known by; `headway submit` fills it in.",
     )
+    requirements: Annotated[str, REQUIREMENTS] = Field(
+        "",
+        title="Requirements",
+        description="File of that folder, such as requirements.txt or pyproject.toml: the command "
+        "starts in an environment with these packages, for the image's Python.",
+    )
     dataset: Dataset | None = Field(None, title="Data set")
     after: After | None = Field(
         None, title="After", description="Starts when that run has ended so; until then it waits."
@@ -326,12 +333,18 @@ class TrainingJob(_Part):
             for name, what in ((variable, "it"), (f"{variable}_FILE", f"{variable}_FILE")):
                 if name in self.env:
                     raise Refused(f"{what} is in env too; give it once", "secrets", variable)
+        if self.requirements and not (self.workdir or self.code):
+            raise Refused("give workdir, too: it is a file of that folder", "requirements")
         resources = self.resources
         if resources.gpus == 0 and resources.gpu_memory is not None:
             raise Refused("give at least 1, since gpu_memory is given", "resources", "gpus")
         if resources.gpus == 0 and resources.gpu_type:
             raise Refused("give at least 1, since gpu_type is given", "resources", "gpus")
         return self
+
+    def belonging_to(self, owner: str, team: str) -> "TrainingJob":
+        """The same job as another's."""
+        return self.model_copy(update={"owner": owner, "team": team})
 
     def without_gpus(self) -> "TrainingJob":
         """The same job on the CPU."""

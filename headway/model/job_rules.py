@@ -185,6 +185,19 @@ def read_workdir(value: object) -> str:
 WORKDIR = FieldKind(read_workdir, {"type": "string", "maxLength": 1024})
 
 
+def read_requirements(value: object) -> str:
+    """A file of the folder that is sent along; empty for none."""
+    text = checked_text(value, limit=200)
+    parts = text.split("/")
+    if text and (not _REQUIREMENTS.fullmatch(text) or {"", ".", ".."} & set(parts)):
+        raise Refused("give a file of the folder of workdir, such as requirements.txt")
+    return text
+
+
+_REQUIREMENTS = re.compile(r"[A-Za-z0-9._][A-Za-z0-9._/-]*\.(txt|in|toml)")
+REQUIREMENTS = FieldKind(read_requirements, {"type": "string", "maxLength": 200})
+
+
 def read_progress(value: object) -> str:
     """A pattern for progress lines that RE2 can compile."""
     text = checked_text(value, limit=MAX_PATTERN)

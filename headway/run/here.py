@@ -64,7 +64,6 @@ class NodeAttempt:
         self.site = site
         self.planned = planned
         self.run_id = run_id
-        self.job = job
         site.ledger.runs.enqueue(
             run_id,
             job.document(),
@@ -75,8 +74,10 @@ class NodeAttempt:
             priority=0,
             submitted_at=site.clock.now(),
         )
-        self.number = self.record.attempt
-        self.override = self.record.demand_override or {}
+        record = self.record
+        self.job = job.belonging_to(record.owner, record.team)
+        self.number = record.attempt
+        self.override = record.demand_override or {}
         self.lease = self._take_up()
         self.dataset: StagedDataset | None = None
         self.meeting = meeting
@@ -167,10 +168,11 @@ class NodeAttempt:
         """A directory of the run that is the program's user's alone."""
         have_passable(self.folder)
         folder = self.folder / name
-        self._have_own(folder)
+        self.have_own(folder)
         return folder
 
-    def _have_own(self, folder: Path) -> None:
+    def have_own(self, folder: Path) -> None:
+        """Have *folder*, which is the program's user's alone."""
         folder.mkdir(mode=0o700, exist_ok=True)
         user = as_ids(self.user)
         if user is not None:
@@ -199,7 +201,7 @@ class NodeAttempt:
         """
         for folder in self.user_folders.values():
             have_passable(folder.parent)
-            self._have_own(folder)
+            self.have_own(folder)
         return self.user_folders
 
     def membership(self) -> Membership | None:

@@ -8,6 +8,7 @@ from headway.errors import InvalidInput
 from headway.model.array import FILE_VARIABLE, Membership
 from headway.model.lease import Lease
 from headway.run.code import working_copy
+from headway.run.environment import environment_of
 from headway.run.here import CHECKPOINT_FOLDER, NodeAttempt
 from headway.run.profiling import wrapping
 from headway.runtime import secretfiles
@@ -40,6 +41,7 @@ def container_spec(attempt: NodeAttempt, lease: Lease) -> ContainerSpec:
         )
     copy = working_copy(attempt)
     work = None if copy is None else BindMount(copy, WORK, read_only=False)
+    environment = environment_of(attempt, copy)
     path_in = site.runtime.path_in_container
     member = attempt.membership()
     parameters = None if member is None else _parameters(attempt, member)
@@ -50,7 +52,7 @@ def container_spec(attempt: NodeAttempt, lease: Lease) -> ContainerSpec:
         run_id=attempt.run_id,
         attempt=attempt.number,
         image=job.image,
-        command=tuple(job.command),
+        command=(*environment.words, *job.command),
         env={
             **_WHO,
             **(attempt.meeting.environment(len(lease.gpus)) if attempt.meeting else {}),
@@ -65,6 +67,7 @@ def container_spec(attempt: NodeAttempt, lease: Lease) -> ContainerSpec:
         mounts=(
             *mounts.values(),
             *profiling.mounts,
+            *environment.mounts,
             *((secrets,) if job.secrets else ()),
             *((work,) if work is not None else ()),
             *((parameters,) if parameters else ()),

@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from headway.clock import Clock
-from headway.errors import GatewayRefused, SiteUnreachable
+from headway.errors import GatewayRefused, SiteUnreachable, may_come_back
 from headway.units import format_duration
 from headway.views.run_document import outcome
 from headway.views.terminal import log_line, plain
@@ -64,7 +64,7 @@ def watch_run(gateway: Gateway, run_id: str, clock: Clock, *, machine: bool) -> 
                 view = gateway.standing(run_id)
                 watch.show(view)
             except (SiteUnreachable, GatewayRefused) as error:
-                if not _may_come_back(error):
+                if not may_come_back(error):
                     raise
                 watch.tell_away(error)
                 clock.sleep(_AWAY_S)
@@ -75,11 +75,6 @@ def watch_run(gateway: Gateway, run_id: str, clock: Clock, *, machine: bool) -> 
     if machine:
         sys.stdout.write(json.dumps(gateway.run(run_id), indent=2) + "\n")
     return outcome(view["state"])
-
-
-def _may_come_back(error: SiteUnreachable | GatewayRefused) -> bool:
-    """Whether it may answer later: it is away, or what it needs itself is."""
-    return isinstance(error, SiteUnreachable) or error.status >= 500
 
 
 class _Watch:

@@ -2,8 +2,11 @@
 
 import hashlib
 import os
+import socket
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import httpx
 import pytest
@@ -169,3 +172,19 @@ def test_where_a_team_has_no_more_room_what_is_unused_goes(
     (tmp_path / "project" / "train.py").write_text("x" * 200)
     with client(site, url) as ours, pytest.raises(InvalidInput, match="may take 100 B"):
         ours.send_code(tmp_path / "project")
+
+
+def test_who_sends_nothing_more_holds_no_other_up(site: Site, url: str, ada: httpx.Client) -> None:
+    address, slow = urlsplit(url), bearer(site, "eve", "vision", MEMBER)
+    head = (
+        f"POST /v1/code/chunks HTTP/1.1\r\nHost: {address.netloc}\r\n"
+        f"Authorization: {slow['Authorization']}\r\nContent-Length: 1000\r\n\r\n."
+    )
+    with ExitStack() as opened:
+        for _ in range(8):
+            made = socket.create_connection((address.hostname, address.port or 80), timeout=30)
+            opened.enter_context(made).sendall(head.encode())
+        # The gateway has read what they sent once it has answered to somebody who came later.
+        with asking(url, slow) as later:
+            assert later.get("/nodes").status_code == 200
+        assert ada.post("/code/chunks", content=frames(b"more"), timeout=20).json() == {"new": 1}

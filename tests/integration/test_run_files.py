@@ -15,8 +15,8 @@ import httpx
 import pytest
 from pydantic import SecretStr
 
-from headway.cli.download import NOTES, Download, DownloadFailed, chosen, take_folder
 from headway.client import Client
+from headway.client.download import NOTES, Download, DownloadFailed, chosen, take_folder
 from headway.clock import SystemClock
 from headway.credentials import Address
 from headway.errors import InvalidInput

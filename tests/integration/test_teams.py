@@ -3,16 +3,20 @@
 import os
 import stat
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
+from headway.admin.doctor import examine
 from headway.clock import SystemClock
 from headway.errors import InvalidInput, SourceMissing
 from headway.model.job import Dataset, Resources, TrainingJob
 from headway.model.lease import Lease
+from headway.prefect.client import PrefectServer
 from headway.run.attempt import Attempt
 from headway.run.follow import Watched
 from headway.run.spec import container_spec
@@ -21,10 +25,16 @@ from headway.runtime.port import BindMount
 from headway.settings import Settings
 from headway.site import POLICY, Site
 from headway.this_node import adopt, join_site
+from samples.local_image import BUSYBOX, build
+from tests.support import dockerd
+from tests.support.site import let_through
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
 
-FIRST, SECOND = (f"00000000-0000-4000-8000-00000000000{number}" for number in (1, 2))
+MAPPED_TO = 231_072
+NO_PREFECT = PrefectServer("http://127.0.0.1:9/api", auth=None)
+FIRST, SECOND = str(uuid4()), str(uuid4())
+"""Containers are named after them, and other processes of tests may share the engine."""
 WORDS = "only for team vision"
 WRITES = f"""\
 umask 0; id -u; id -g; cat "$HEADWAY_DATA" "$HUB_FILE" >/dev/null
@@ -35,14 +45,46 @@ echo {WORDS}
 """
 
 
-@pytest.fixture(params=["process", pytest.param("docker", marks=pytest.mark.docker)])
+@pytest.fixture(scope="module")
+def remapped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Address of an engine that maps users of containers to others of the host."""
+    if reason := dockerd.why_none():
+        pytest.skip(reason)
+    folder = tmp_path_factory.mktemp("d")
+    let_through(folder)
+    for name in ("subuid", "subgid"):
+        (folder / name).write_text(f"daemon:{MAPPED_TO}:200000\n")
+    engine = dockerd.Daemon(folder, options=("--userns-remap", "daemon"), ids=folder)
+    with ExitStack() as stack, pytest.MonkeyPatch.context() as patch:
+        patch.setattr("headway.runtime.docker.remap.SUBUID", folder / "subuid")
+        patch.setattr("headway.runtime.docker.remap.SUBGID", folder / "subgid")
+        stack.callback(engine.stop)
+        engine.start()
+        build("busybox", BUSYBOX, docker_host=engine.host)
+        yield engine.host
+
+
+_RUNTIMES = ("process", pytest.param("docker", marks=pytest.mark.docker))
+also_remapped = pytest.mark.parametrize(
+    "site", [*_RUNTIMES, pytest.param("remapped", marks=pytest.mark.docker)], indirect=True
+)
+
+
+@pytest.fixture(params=_RUNTIMES)
 def site(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Site]:
+    settings = Settings(home=tmp_path / "home", runtime="process", node="here")
+    if request.param != "process":
+        settings = settings.model_copy(update={"runtime": "docker"})
     if request.param == "docker":
         request.getfixturevalue("busybox_image")
-    home = tmp_path / "home"
-    site = Site(Settings(home=home, runtime=request.param, node="here"), SystemClock())
+    if request.param == "remapped":
+        address = request.getfixturevalue("remapped")
+        settings = settings.model_copy(update={"docker_host": address})
+    site = Site(settings, SystemClock())
     site.make_ledger()
     join_site(site)
+    if request.param == "remapped":
+        adopt(site, POLICY, {"uids": "300000-399999"})
     yield site
     for container in site.runtime.containers():
         site.runtime.remove(container.name)
@@ -93,9 +135,14 @@ def first(site: Site, tmp_path: Path) -> Attempt:
     lease = granted(attempt)
     followed = attempt.train(lease, lambda: {"HUB": f"{WORDS} too"}, listener)
     assert followed.status.exit_code == 0, listener.text
-    uid = attempt.user.partition(":")[0]
+    uid = str(int(attempt.user.partition(":")[0]) - mapped_by(site))
     assert listener.text.split("\n")[:3] == [uid, uid, WORDS]
     return attempt
+
+
+def mapped_by(site: Site) -> int:
+    """How far the users of the host are from those that containers know them as."""
+    return MAPPED_TO if site.settings.docker_host is not None else 0
 
 
 def kept(attempt: Attempt) -> list[Path]:
@@ -119,6 +166,7 @@ def seen_by(site: Site, team: str, folders: list[Path]) -> str:
     return site.runtime.read_log(spec.name, 0).data.decode()
 
 
+@also_remapped
 def test_the_second_team_reads_nothing_of_the_first(site: Site, first: Attempt) -> None:
     text = seen_by(site, "speech", kept(first))
     assert text.split("\n")[0] != first.user.partition(":")[0]
@@ -130,6 +178,23 @@ def test_the_second_team_reads_nothing_of_the_first(site: Site, first: Attempt) 
         assert folder.stat().st_uid == int(first.user.partition(":")[0])
 
 
+@also_remapped
+def test_all_that_its_program_wrote_is_the_teams_on_the_host(site: Site, first: Attempt) -> None:
+    """Also where the engine maps users: in its container it had another number."""
+    owner = int(first.user.partition(":")[0])
+    found = [path for folder in kept(first)[:3] for path in folder.rglob("*")]
+    assert {path.name for path in found} >= {"deep", "file", "attempt-1.log"}
+    assert {(path.stat().st_uid, path.stat().st_gid) for path in found} == {(owner, owner)}
+    said = {each.what: each for each in examine(site, NO_PREFECT)}["teams"]
+    assert said.ok, said
+    assert ("to which the engine remaps users" in said.found) == bool(mapped_by(site))
+    if mapped_by(site):
+        adopt(site, POLICY, {})
+        said = {each.what: each for each in examine(site, NO_PREFECT)}["teams"]
+        assert (said.ok, "new teams get uids outside of it" in said.found) == (False, True)
+
+
+@also_remapped
 def test_the_team_itself_does(site: Site, first: Attempt) -> None:
     assert seen_by(site, "vision", kept(first)).count(WORDS) == len(kept(first))
 
@@ -185,7 +250,7 @@ echo up >>"$HEADWAY_USER_LOG/service.log"; wc -l <"$HEADWAY_USER_LOG/service.log
 def with_folders(site: Site, number: int, owner: str, team: str, command: str = KEEPS) -> str:
     """What a run that has its owner's folders prints."""
     attempt = attempt_of(
-        site, f"00000000-0000-4000-8000-0000000001{number:02}", team, command,
+        site, f"{FIRST[:-2]}{number:02}", team, command,
         owner=owner, user_folder=True, env={"WHO": owner},
     )  # fmt: skip
     listener = Listener()
@@ -194,6 +259,7 @@ def with_folders(site: Site, number: int, owner: str, team: str, command: str = 
     return listener.text
 
 
+@also_remapped
 def test_a_users_folders_stay_from_run_to_run_and_are_nobody_elses(site: Site) -> None:
     assert with_folders(site, 1, "ada", "vision").endswith("1\n")
     assert with_folders(site, 2, "ada", "vision") == "of ada\n2\n"

@@ -21,6 +21,7 @@ from tests.support.whitelist import Watch
 
 _START_S = 40.0
 _STOP_S = 30.0
+_IDS = ("subuid", "subgid")
 
 
 def why_none() -> str:
@@ -128,6 +129,8 @@ class Daemon:
     namespace: str = ""
     """Named network namespace to run in, with the engine's own packet rules; else a bare one."""
     options: tuple[str, ...] = ()
+    ids: Path | None = None
+    """Folder whose files subuid and subgid it finds in /etc, in a mount namespace of its own."""
     process: subprocess.Popen[bytes] | None = None
     log: Path = field(init=False)
     watches: list[Watch] = field(default_factory=list)
@@ -149,6 +152,10 @@ class Daemon:
         inside = ["unshare", "--net"]
         if self.namespace:
             inside = ["nsenter", f"--net=/run/netns/{self.namespace}"]
+        if self.ids is not None:
+            binds = [f"mount --bind '{self.ids}/{name}' /etc/{name}" for name in _IDS]
+            script = " && ".join([*binds, 'exec "$0" "$@"'])
+            inside += ["unshare", "--mount", "sh", "-c", script]
         command = [
             *inside, "dockerd", *self.options, "--data-root", f"{self.folder}/data",
             "--exec-root", f"{self.folder}/exec", "-H", self.host, "--pidfile", str(pid_file),

@@ -16,6 +16,7 @@ _LIVE = {
         "tests/faults/test_user_wishes.py",
         "tests/faults/test_burst.py",
         "tests/faults/test_arrays_and_chains.py",
+        "tests/integration/test_from_python.py",
         "tests/faults/test_busy_site.py",
         "tests/browser/test_run_form.py",
         "tests/browser/test_gateway_pages.py",

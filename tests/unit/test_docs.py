@@ -16,6 +16,7 @@ PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
 FENCED = re.compile(r"```yaml\n(.*?)```", re.DOTALL)
 LINK = re.compile(r"\]\(([^)#:]+)\)")
 COMMAND = re.compile(r"(?:^ {4}|`)headway ([^`|#\n]*?)(?=`|\||#|\n|   )", re.MULTILINE)
+FIELD = re.compile(r"`([a-z_]+(?:\.[a-z_]+)?): ([^`]+)`")
 WORD = re.compile(r"[a-z][a-z-]*")
 
 
@@ -61,6 +62,24 @@ def test_a_command_that_is_not_there_is_found():
         "`headway node evict N`\n    headway runs --all\n    headway traces import f [--json]   x\n"
     )
     assert [wrong(call) for call in COMMAND.findall(page)] == ["evict", "--all", ""]
+
+
+def test_what_others_write_becomes_fields_and_variables_that_exist():
+    """In the tables for people who come from elsewhere the last column is headway's."""
+    page = (ROOT / "docs/coming-from.md").read_text()
+    cells = [row.split(" | ")[-1] for row in re.findall(r"^\| .* \|$", page, re.MULTILINE)]
+    fields = [FIELD.findall(cell) for cell in cells]
+    given = [each for found in fields for each in found]
+    smallest = {"name": "a", "image": "a", "command": "[a]", "resources": "{gpus: 1}"}
+    smallest["workdir"] = "."  # for requirements
+    for key, value in given:
+        set_ = (f"{key}={value}",) if "." in key else ()
+        job = smallest if set_ else smallest | {key: value}
+        text = "\n".join(f"{name}: {it}" for name, it in job.items())
+        read_job(text.encode(), filename="docs/coming-from.md", overrides=set_)
+    assert len(given) > 50
+    known = (ROOT / "docs/jobs.md").read_text() + "HEADWAY_ARRAY_SEED"
+    assert {each for each in re.findall(r"HEADWAY_\w+", page) if each not in known} == set()
 
 
 def test_the_job_files_are_jobs():

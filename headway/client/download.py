@@ -13,9 +13,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from headway.client import Client
 from headway.client.run_outputs import OutputPlace
 from headway.clock import Clock
 from headway.durable import replace_file
@@ -28,6 +27,9 @@ NOTES = ".headway-outputs"
 _TRIES = 5
 _PAUSE_S = 2.0
 _READ_BYTES = 1 << 20
+
+if TYPE_CHECKING:
+    from headway.client import Client
 
 Tell = Callable[[int], object]
 """Is told how many bytes more are here."""
@@ -81,7 +83,7 @@ def take_folder(folder: Path, owner: str) -> None:
 class Download:
     """Fetches outputs of one run into one folder, which is its own."""
 
-    client: Client
+    client: "Client"
     clock: Clock
     run_id: str
     attempt: int | None

@@ -1,0 +1,1 @@
+"""A chain from Python: stage, train three variants, evaluate the best one."""
