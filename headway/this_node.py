@@ -1,6 +1,9 @@
 """This machine as a node of the site: its name, what it has, its readings and its settings."""
 
 import logging
+import os
+import pwd
+import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -11,6 +14,7 @@ from headway.errors import CeilingUnsafe, HeadwayError, InvalidInput, TelemetryE
 from headway.home import node_identity, strip_set_ids
 from headway.ledger import Ledger
 from headway.model.container_policy import ContainerPolicy
+from headway.model.job_types import OWNER
 from headway.model.lease import Refuse
 from headway.model.node import Capacity, Gpu, Node, NodeReading
 from headway.model.node_settings import NodeSettings
@@ -22,6 +26,19 @@ from headway.telemetry.host import boot_id
 from headway.telemetry.reading import node_reading, with_owners
 
 log = logging.getLogger(__name__)
+
+OPERATORS_TEAM = "default"
+"""Of whoever set the site up, and of runs that did not come in at the gateway."""
+
+
+def os_user() -> str:
+    """Who runs this process, by its uid: ``$USER`` is anybody's to set."""
+    uid = os.getuid()
+    try:
+        name = pwd.getpwuid(uid).pw_name
+    except KeyError:
+        name = ""
+    return name if re.fullmatch(OWNER, name) else f"uid-{uid}"
 
 
 def remove_container(site: Site, name: str, run_id: str) -> None:

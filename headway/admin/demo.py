@@ -22,13 +22,13 @@ from headway.errors import (
     ImageMissing,
     SiteUnreachable,
 )
-from headway.gateway.submit import os_user
 from headway.home import have_passable, samples
 from headway.model.run import Measurement, Prediction
 from headway.prefect.client import DEPLOYMENT
 from headway.project import PROJECT
 from headway.runtime.port import RuntimeKind
 from headway.site import Site
+from headway.this_node import os_user
 from headway.units import format_duration
 from headway.views.run_document import comparison
 from headway.views.watch import watch_run

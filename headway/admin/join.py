@@ -15,7 +15,6 @@ from headway.durable import replace_file
 from headway.errors import LedgerError, SiteRefused, SiteUnreachable
 from headway.gateway.announced import announced
 from headway.gateway.local_token import have_local_token
-from headway.gateway.submit import os_user
 from headway.home import settle
 from headway.ledger import Ledger
 from headway.model.access import token_digest
@@ -24,7 +23,7 @@ from headway.prefect.auth import auth_for, have_auth, keep_secret
 from headway.prefect.client import PrefectServer, checked_address
 from headway.project import PROJECT
 from headway.settings import Settings
-from headway.this_node import check_name
+from headway.this_node import check_name, os_user
 
 
 def join(

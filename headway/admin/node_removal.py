@@ -7,7 +7,6 @@ from typing import NamedTuple
 from headway.admin.node_wait import wait_until_unheld
 from headway.admin.outbox import tell_end
 from headway.errors import InvalidInput, RunUnknown
-from headway.gateway.submit import os_user
 from headway.node.janitor import Janitor
 from headway.node.mending import PrefectRun
 from headway.policy.guard import GuardTimes
@@ -15,6 +14,7 @@ from headway.policy.reconcile import Action, PrefectView
 from headway.prefect.client import PrefectServer
 from headway.scheduler.snapshot import is_lost
 from headway.site import Site
+from headway.this_node import os_user
 
 
 class Removed(NamedTuple):

@@ -28,7 +28,6 @@ from headway.errors import (
     SiteUnreachable,
 )
 from headway.gateway.local_token import have_local_token
-from headway.gateway.submit import os_user
 from headway.home import ROOT_HOME, settle
 from headway.model.job_text import stop_grace_s
 from headway.model.run import CANCELLED_BY
@@ -44,7 +43,7 @@ from headway.prefect.auth import have_auth, site_auth
 from headway.prefect.client import PrefectServer
 from headway.runtime.port import ContainerState
 from headway.site import Site
-from headway.this_node import check_name
+from headway.this_node import check_name, os_user
 
 Say = Callable[[str], None]
 _END_S = 60.0

@@ -172,7 +172,7 @@ def _gpus(gpus: "list[dict[str, Any]]") -> str:
 
 def _set_state(name: str, state: "NodeState", reason: str, *, machine: bool) -> None:
     from headway.admin.node_removal import unknown_node
-    from headway.gateway.submit import os_user
+    from headway.this_node import os_user
 
     site = this_site()
     if not site.ledger.nodes.set_state(name, state, reason, actor=os_user()):

@@ -52,9 +52,9 @@ def add(name: str, team: str, scopes: tuple[str, ...], expires: float, machine: 
     With the scope operate it sees every team's runs, and may change them.
     """
     from headway.gateway.certificate import site_certificate
-    from headway.gateway.submit import os_user
     from headway.gateway.tokens import issue
     from headway.model.access import Scope
+    from headway.this_node import os_user
     from headway.views.access_document import token_view
 
     site = this_site()
@@ -106,8 +106,8 @@ def list_(machine: bool) -> None:
 @as_json
 def revoke(name: str, number: int | None, machine: bool) -> None:
     """Let NAME in no more: from the next request on, each of its tokens is refused."""
-    from headway.gateway.submit import os_user
     from headway.gateway.tokens import revoke as revoke_tokens
+    from headway.this_node import os_user
 
     revoked = revoke_tokens(this_site().ledger, name, actor=os_user(), token_id=number)
     numbers = [each.token_id for each in revoked]

@@ -6,6 +6,7 @@ for it: none that happened is missing there.
 
 from collections.abc import Mapping
 from typing import Annotated, Any
+from uuid import uuid4
 
 from fastapi import APIRouter, Depends
 from pydantic import BaseModel, ConfigDict, Field
@@ -99,10 +100,13 @@ def hand_in(
     claim_code(site, read)
     job, pool = read.job, str(goes_to["work_pool_name"])
     # Prefect's keys are the site's: with another's key one would be given the other's run.
-    key = f"{caller.team}/{caller.user}/{wanted.key}" if wanted.key else None
+    key = f"{caller.team}/{caller.user}/{wanted.key or uuid4()}"
     told = {"owner": job.owner, "team": job.team, "image": job.image}
     told |= {"code": job.code} if job.code else {}
-    note_act(site, caller, "run.submit", job.name, told | ({"key": key} if key else {}))
+    told |= {"key": key} if wanted.key else {}
+    # A worker may see the run before its row is written below, and goes by this then.
+    act = Act(caller.user, "run.submit", job.name, told)
+    site.ledger.submissions.add(key, owner=job.owner, team=job.team, act=act)
     run = server.submit(
         {"job": job.document()},
         name=job.name,

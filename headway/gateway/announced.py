@@ -5,10 +5,10 @@ from pathlib import Path
 
 from headway.credentials import GatewayPlace, note_gateway
 from headway.gateway.certificate import Certificate
-from headway.gateway.submit import os_user
 from headway.ledger import Ledger
 from headway.pinning import EVERYWHERE, LOOPBACK, reached_by_itself
 from headway.site import GATEWAY, Site
+from headway.this_node import os_user
 
 
 def announce(

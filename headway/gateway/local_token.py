@@ -5,15 +5,14 @@ Whoever may read the home of a site, or the ledger's address on a node, is an op
 
 from datetime import timedelta
 
-from headway.gateway.submit import os_user
 from headway.gateway.tokens import issue
 from headway.ledger import Ledger
 from headway.model.access import Scope, looks_like_token, token_digest
 from headway.prefect.auth import keep_secret
 from headway.settings import Settings
+from headway.this_node import OPERATORS_TEAM, os_user
 from headway.units import DAY_S
 
-_TEAM = "default"
 _LIFETIME_S = 365 * DAY_S
 _RENEWED_BEFORE_S = 30 * DAY_S
 
@@ -32,7 +31,12 @@ def have_local_token(settings: Settings, ledger: Ledger) -> str:
             return token
     user = os_user()
     token, _ = issue(
-        ledger, user=user, team=_TEAM, scopes=set(Scope), lifetime_s=_LIFETIME_S, actor=user
+        ledger,
+        user=user,
+        team=OPERATORS_TEAM,
+        scopes=set(Scope),
+        lifetime_s=_LIFETIME_S,
+        actor=user,
     )
     keep_secret(path, token)
     return token

@@ -29,19 +29,21 @@ Since = Annotated[AwareDatetime | None, Query(description="When they were made, 
 Mine = Annotated[bool, Query(description="Only those of the token's user.")]
 Members = Annotated[bool, Query(description="Members of arrays, too, each as a run.")]
 
-_WHOSE = frozenset(
+_PLACE = frozenset(
     {
-        *("run_id", "name", "owner", "team", "submitted_at", "reason"),
-        *("array_id", "array_index", "array_waiting"),
+        *("position", "attempt", "resource", "needs_host_memory_bytes", "needs_gpus"),
+        *("starts_now", "earliest_start_at", "expected_start_at", "latest_start_at"),
+        *("promised_start_at", "predicted_runtime_s"),
     }
 )
+"""What is told of a place in the queue to other teams: neither whose it is nor any words."""
 
 
 def of_caller(view: dict[str, Any], caller: Caller) -> dict[str, Any]:
     """A place in the queue; where it is another team's, without whose it is and what it says."""
     if caller.sees(view["team"]):
         return view
-    return view | dict.fromkeys(_WHOSE)
+    return {key: value if key in _PLACE else None for key, value in view.items()}
 
 
 def runs_of(site: Site, server: PrefectServer) -> APIRouter:

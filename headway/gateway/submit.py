@@ -1,9 +1,6 @@
 """What a job is checked for before it is handed over: what this site could never run."""
 
 import math
-import os
-import pwd
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -15,7 +12,7 @@ from headway.model.access import Caller, Scope
 from headway.model.document import Document
 from headway.model.job import TrainingJob
 from headway.model.job_text import JobText, job_from_document
-from headway.model.job_types import MIN_MEMORY_BYTES, OWNER
+from headway.model.job_types import MIN_MEMORY_BYTES
 from headway.model.lease import Demand
 from headway.model.node import Node
 from headway.model.run import Exit, Prediction
@@ -36,16 +33,6 @@ from headway.units import format_size
 
 REHEARSAL = "this job"
 """Stands for a run that does not exist."""
-
-
-def os_user() -> str:
-    """Who runs this process, by its uid: ``$USER`` is anybody's to set."""
-    uid = os.getuid()
-    try:
-        name = pwd.getpwuid(uid).pw_name
-    except KeyError:
-        name = ""
-    return name if re.fullmatch(OWNER, name) else f"uid-{uid}"
 
 
 def job_for(site: Site, document: object) -> TrainingJob:

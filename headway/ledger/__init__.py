@@ -25,6 +25,7 @@ from headway.ledger.staged import Staged
 from headway.ledger.starts import Starts
 from headway.ledger.steps import Steps
 from headway.ledger.stored import Stored
+from headway.ledger.submissions import Submissions
 from headway.ledger.team_uids import TeamUids
 from headway.ledger.telemetry import Telemetry
 from headway.ledger.turns import Turns
@@ -60,6 +61,7 @@ class Ledger:
         self.notices = Notices(database)
         self.access_tokens = AccessTokens(database)
         self.audit_log = AuditLog(database)
+        self.submissions = Submissions(database)
         self.team_uids = TeamUids(database)
         self.stored = Stored(database)
         self.holdings = Holdings(database)

@@ -1,4 +1,4 @@
-"""The ledger's tables of who may come in at the gateway, of who did what, and of teams' uids."""
+"""The ledger's tables of who may come in, what came in, who did what, and of teams' uids."""
 
 from datetime import datetime
 
@@ -26,6 +26,17 @@ class AccessTokenRow(SQLModel, table=True):
     made_at: datetime = Field(sa_type=UtcDateTime)
     expires_at: datetime = Field(sa_type=UtcDateTime)
     revoked_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
+
+
+class SubmissionRow(SQLModel, table=True):
+    """One job that the gateway took: whose its run is, whatever the run says of itself."""
+
+    __tablename__ = "submission"
+    key: str = Field(primary_key=True, max_length=400)
+    """The run's idempotency key in Prefect."""
+    owner: str = Field(max_length=63)
+    team: str = Field(max_length=63)
+    at: datetime = Field(sa_type=UtcDateTime)
 
 
 class AuditRow(SQLModel, table=True):

@@ -352,6 +352,10 @@ class TrainingJob(_Part):
             raise Refused("give at least 1, since gpu_type is given", "resources", "gpus")
         return self
 
+    def belonging_to(self, owner: str, team: str) -> "TrainingJob":
+        """The same job as another's."""
+        return self.model_copy(update={"owner": owner, "team": team})
+
     def without_gpus(self) -> "TrainingJob":
         """The same job on the CPU."""
         none = {"gpus": 0, "gpu_memory": None, "gpu_type": "", "sharing": Sharing.SHARED}

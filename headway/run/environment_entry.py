@@ -30,6 +30,7 @@ def main(arguments: list[str]) -> None:
         _wait_for(lock)
         if not ready.exists():  # the one who held it has not made it
             _make(environment, requirements, uv, cache)
+            os.sync()  # a loss of power must not leave the note alone, and files without content
             part = ready.with_suffix(".part")
             part.write_text(_python())
             part.replace(ready)

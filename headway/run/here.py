@@ -64,7 +64,6 @@ class NodeAttempt:
         self.site = site
         self.planned = planned
         self.run_id = run_id
-        self.job = job
         site.ledger.runs.enqueue(
             run_id,
             job.document(),
@@ -75,8 +74,10 @@ class NodeAttempt:
             priority=0,
             submitted_at=site.clock.now(),
         )
-        self.number = self.record.attempt
-        self.override = self.record.demand_override or {}
+        record = self.record
+        self.job = job.belonging_to(record.owner, record.team)
+        self.number = record.attempt
+        self.override = record.demand_override or {}
         self.lease = self._take_up()
         self.dataset: StagedDataset | None = None
         self.meeting = meeting

@@ -16,6 +16,7 @@ from headway.model.run import Exit, ExitKind, Measurement, RunState
 from headway.node.flowrun import live_flow
 from headway.scheduler.limits import Gates
 from headway.site import Site
+from headway.this_node import OPERATORS_TEAM, os_user
 
 log = logging.getLogger(__name__)
 
@@ -30,6 +31,8 @@ class Offer:
     """The job; None for a flow that is no training run."""
     submitted_at: datetime
     queue: str = ""
+    key: str = ""
+    """Under which it was made in Prefect."""
     member: tuple[str, int] | None = None
     """The array that it was made for as a member, and which one; see `model.array.member_of`."""
 
@@ -67,6 +70,7 @@ class Intake:
         except InvalidInput:
             return True
         record = self._taken(offer, job)
+        job = job.belonging_to(record.owner, record.team)
         if record.state is RunState.ENDED or record.suspended_at is not None:
             self.called.add(offer.run_id)
             return False
@@ -89,6 +93,13 @@ class Intake:
         return record
 
     def _enqueued(self, offer: Offer, job: TrainingJob) -> RunRecord:
+        """The run in the ledger, as whose the gateway says; else as the operator's.
+
+        It came by Prefect's own API then, which is the operators'. What it says of an owner and a
+        team is not believed.
+        """
+        whose = self._site.ledger.submissions.whose(offer.key) if offer.key else None
+        job = job.belonging_to(*(whose or (os_user(), OPERATORS_TEAM)))
         return self._site.ledger.runs.enqueue(
             offer.run_id,
             job.document(),

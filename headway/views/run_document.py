@@ -1,6 +1,6 @@
 """One run as plain data with documented keys (docs/json.md), for people and for machines."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 from headway.estimate.remaining.diagnostics import Diagnostics
@@ -43,15 +43,15 @@ def run_view(
 ) -> dict[str, Any]:
     """One run as `headway runs --json` lists it.
 
-    Prefect knows every run from its creation; the ledger knows more from the
+    Prefect knows every run from its creation; the ledger knows more, also whose it is, from the
     moment a worker has seen it. *progress* says how far a run that runs is.
     """
     running_s = progress.elapsed_s if progress else None
     return {
         "run_id": seen.run_id,
         "name": seen.name,
-        "owner": owner_of(seen, record) or None,
-        "team": team_of(seen, record) or None,
+        "owner": (record.owner if record else None) or None,
+        "team": record.team if record else None,
         "state": seen.state_name,
         "reason": _reason(seen, record),
         "node": record.node if record else None,
@@ -66,23 +66,6 @@ def run_view(
         "remaining_s": progress.remaining_s if progress else None,
         "url": f"{ui_url}/runs/flow-run/{seen.run_id}",
     }
-
-
-def owner_of(seen: ListedRun, record: RunRecord | None) -> str:
-    """Whose run it is; empty where nobody has said so."""
-    if record is not None:
-        return record.owner
-    return _said(seen, "owner")
-
-
-def team_of(seen: ListedRun, record: RunRecord | None) -> str:
-    """Whose share of the site it uses; empty where nobody has said so."""
-    return record.team if record is not None else _said(seen, "team")
-
-
-def _said(seen: ListedRun, field: str) -> str:
-    job = seen.parameters.get("job")
-    return str(job.get(field) or "") if isinstance(job, Mapping) else ""
 
 
 def as_listed(record: RunRecord) -> ListedRun:

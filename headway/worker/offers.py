@@ -64,6 +64,7 @@ def _offer(run: FlowRun, flow: str) -> Offer:
         document=job,
         submitted_at=run.created or _NEVER,
         queue=run.work_queue_name or "default",
+        key=run.idempotency_key or "",
         member=member_of(run.idempotency_key) if job is not None else None,
     )
 

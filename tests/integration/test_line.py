@@ -14,6 +14,7 @@ from headway.clock import SystemClock
 from headway.credentials import Address
 from headway.errors import InvalidInput
 from headway.gateway.submit import rehearse
+from headway.ledger.audit_log import Act
 from headway.ledger.progress_snapshots import NOT_KEPT_YET
 from headway.model.attempt_record import ProgressSnapshot
 from headway.model.job_text import job_from_document
@@ -23,6 +24,7 @@ from headway.model.run import Exit, ExitKind, Measurement, Prediction, RunState
 from headway.model.trace import Trace
 from headway.node.flowlock import hold_flow
 from headway.policy.plan import Start
+from headway.run.here import NodeAttempt
 from headway.scheduler.intake import Offer
 from headway.scheduler.limits import Gates
 from headway.scheduler.planning import preview
@@ -30,7 +32,7 @@ from headway.scheduler.queue import PoolQueue
 from headway.scheduler.why import why
 from headway.settings import Settings
 from headway.site import LINE, Site
-from headway.this_node import adopt, heartbeat, join_site, read_node
+from headway.this_node import adopt, heartbeat, join_site, os_user, read_node
 from headway.views.queue_document import line_views, start_text, waiting_of
 from headway.views.site_snapshot import progress_of_runs
 from headway.views.why_document import why_text, why_view
@@ -73,7 +75,15 @@ def offer(name: str, *, age_s: float = 0.0, share: float = 0.6, **changes: Any) 
     }
     submitted_at = offer.site.ledger.now() - timedelta(seconds=age_s)  # type: ignore[attr-defined]
     run_id = f"00000000-0000-4000-8000-{abs(hash(name)) % 10**12:012d}"
-    return Offer(run_id, name, document, submitted_at, **changes)
+    if "team" in document or "owner" in document:
+        handed_in(run_id, document.get("owner", ""), document.get("team", "default"))
+    return Offer(run_id, name, document, submitted_at, key=run_id, **changes)
+
+
+def handed_in(key: str, owner: str, team: str) -> None:
+    """A job that came in at the gateway, whose run has *key*."""
+    ledger = offer.site.ledger  # type: ignore[attr-defined]
+    ledger.submissions.add(key, owner=owner, team=team, act=Act(owner, "run.submit", "job"))
 
 
 @pytest.fixture(autouse=True)
@@ -289,11 +299,18 @@ def test_runs_of_other_teams_have_no_names_where_it_is_said_why_one_waits(sites)
     here, line = sites["here"], only_here(sites)
     theirs = offer("theirs", age_s=5, job={"team": "blue"})
     mine = offer("mine", job={"team": "red"})
-    line.take_in([theirs, mine])
+    another = offer("another", job={"team": "blue"})  # its start depends on how long theirs runs
+    line.take_in([theirs])
+    line.run_pass()
+    line.take_in([mine, another])
     line.run_pass()
     with serving(here) as url, httpx.Client(timeout=60) as client:
         member = bearer(here, "ada", "red", MEMBER)
         found = client.get(f"{url}/v1/runs/{mine.run_id}/why", headers=member)
+        for path in ("queue", "top"):
+            places = client.get(f"{url}/v1/{path}", headers=member).text
+            assert "mine" in places
+            assert "theirs" not in places
         assert client.get(f"{url}/v1/runs/{theirs.run_id}/why", headers=member).status_code == 404
     assert found.status_code == 200
     (holder,) = found.json()["holders"]
@@ -444,6 +461,23 @@ def test_what_can_never_run_is_started_so_that_it_says_so(here) -> None:
     other = Offer("other", "nightly", None, here.ledger.now())
     huge = offer("huge", share=1.5)
     assert line.take_in([wrong, other, huge]) == ["wrong", "other", huge.run_id]
+
+
+def test_a_run_of_prefects_own_api_is_the_operators_whoever_it_says_it_is(here) -> None:
+    line = PoolQueue(here)
+    said = {"owner": "ada", "team": "vision"}
+    came = offer("came", job=said)
+    forged = replace(offer("forged", job=said), key="ada/vision/nightly")
+    unnamed = replace(offer("unnamed", job=said), key="")
+    line.take_in([came, forged, unnamed])
+    kept = [here.ledger.runs.get(each.run_id) for each in (came, forged, unnamed)]
+    whose = [(each.owner, each.team, each.job["owner"], each.job["team"]) for each in kept]
+    operators = (os_user(), "default") * 2
+    assert whose == [("ada", "vision") * 2, operators, operators]
+    job = job_from_document(forged.document)
+    assert (job.owner, job.team) == ("ada", "vision")
+    attempt = NodeAttempt(here, forged.run_id, job)
+    assert (attempt.job.owner, attempt.job.team) == operators[:2]
 
 
 def test_a_preview_writes_nothing(sites) -> None:

@@ -34,8 +34,9 @@ from tests.support.api import MEMBER, bearer
 from tests.support.bad_values import text
 
 _JSON = {"Content-Type": "application/json"}
-_NO_TEXT = "which cannot stand there"
+NO_TEXT = "which cannot stand there"
 """Of a character that YAML itself does not take: the line is named, not the field."""
+DEPLOYMENT = "00000000-0000-4000-8000-00000000000d"
 _OF_ONE_TOKEN = 150
 """Requests with one token: fewer than the gateway lets through at once."""
 
@@ -62,22 +63,23 @@ class Verdict:
 
     def names(self, field: str) -> bool:
         """Whether whoever refuses it says in one line that *field* is wrong."""
-        if self.client and not (_is_about(self.client, field) or _NO_TEXT in self.client):
+        if self.client and not (is_about(self.client, field) or NO_TEXT in self.client):
             return False
         # What is no JSON has no fields yet.
-        return _is_about(self.gateway, field) or (
-            self.client != "" and _is_about(self.gateway, "body")
+        return is_about(self.gateway, field) or (
+            self.client != "" and is_about(self.gateway, "body")
         )
 
 
-def _is_about(line: str, field: str) -> bool:
+def is_about(line: str, field: str) -> bool:
+    """Whether *line* says of *field* what was got, and what is allowed."""
     said = re.fullmatch(r"(?:job\.yaml\S* |body\.)?(\S+): got .+; .+", line)
     return said is not None and said[1] == field and line.isprintable()
 
 
 def listed() -> list[Spec]:
     """Every bad job that is written down: values, whole texts, and what no node could run."""
-    return [*_of_values(), *_of_words(), *_of_texts(), *_of_this_site()]
+    return [*_of_values(), *_of_words(), *_of_texts(), *of_this_site()]
 
 
 def _of_values() -> Iterator[Spec]:
@@ -128,7 +130,7 @@ def _of_texts() -> Iterator[Spec]:
         yield Spec(broken, "job")
 
 
-def _of_this_site() -> Iterator[Spec]:
+def of_this_site() -> Iterator[Spec]:
     """What is a job, and no node of the site below could ever run it."""
     gpu = ("resources:", "  gpus: 1")
     for lines, field in (
@@ -153,7 +155,7 @@ class EmptyPrefect:
         self._ids = itertools.count()
 
     def destination(self, *_: object) -> dict[str, str]:
-        return {"work_pool_name": "gpu", "work_queue_name": "default"}
+        return {"id": DEPLOYMENT, "work_pool_name": "gpu", "work_queue_name": "default"}
 
     def has_secret(self, _: str) -> bool:
         return False
@@ -201,6 +203,34 @@ async def _judged(site: Site, specs: Iterable[Spec]) -> list[Verdict]:
                 headers = bearer(site, "ada", "vision", MEMBER) | _JSON
             found.append(await _verdict(client, headers, spec))
     return found
+
+
+def at_the_form(site: Site, specs: Iterable[Spec]) -> list[str]:
+    """What is said of each where it is handed in as Prefect's form does; empty: it is in."""
+    return asyncio.run(_at_the_form(site, specs))
+
+
+async def _at_the_form(site: Site, specs: Iterable[Spec]) -> list[str]:
+    transport = httpx.ASGITransport(create_app(site, EmptyPrefect()))  # type: ignore[arg-type]
+    found = []
+    async with httpx.AsyncClient(transport=transport, base_url="http://gateway") as client:
+        for number, spec in enumerate(specs):
+            if number % _OF_ONE_TOKEN == 0:
+                headers = bearer(site, "ada", "vision", MEMBER) | _JSON
+            body = b'{"parameters": ' + _body(spec.text) + b"}"
+            path = f"/api/deployments/{DEPLOYMENT}/create_flow_run"
+            answer = await client.post(path, content=body, headers=headers)
+            assert answer.status_code in {200, 403, 422}, answer.text
+            found.append("" if answer.is_success else answer.json()["detail"])
+    return found
+
+
+def values_of(spec: Spec) -> Any:
+    """The values of *spec*, as Prefect's own API takes them; None where it has none."""
+    try:
+        return read_document(spec.text, "").values
+    except InvalidInput:
+        return None
 
 
 async def _verdict(client: httpx.AsyncClient, headers: Mapping[str, str], spec: Spec) -> Verdict:

@@ -9,9 +9,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 from headway.cli.main import headway
-from headway.gateway.submit import os_user
 from headway.ledger import Ledger
 from headway.model.access import looks_like_token, token_digest
+from headway.this_node import os_user
 from tests.support.site import forget_site
 
 

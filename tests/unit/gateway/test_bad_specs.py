@@ -8,7 +8,26 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from tests.support.bad_specs import Spec, Verdict, judged, listed, small_site
+import pytest
+from click.testing import CliRunner
+from prefect.client.schemas.objects import StateType
+
+from flows.train import run_attempt
+from headway.cli.main import headway
+from tests.support.api import MEMBER, bearer, serving
+from tests.support.bad_specs import (
+    NO_TEXT,
+    EmptyPrefect,
+    Spec,
+    Verdict,
+    at_the_form,
+    is_about,
+    judged,
+    listed,
+    of_this_site,
+    small_site,
+    values_of,
+)
 from tests.support.spec_mutations import bad_specs, good_jobs
 
 SEED = 12
@@ -23,6 +42,54 @@ def test_every_listed_bad_job_is_refused_by_a_line_about_its_field(tmp_path: Pat
     found = verdicts(tmp_path, listed())
     assert len(found) >= 300
     assert [each for each in found if not each[1].names(each[0].field)] == []
+
+
+def test_so_it_is_at_prefects_form(tmp_path: Path) -> None:
+    specs = listed()
+    with small_site(tmp_path) as site:
+        lines = at_the_form(site, specs)
+    said = list(zip(specs, lines, strict=True))
+    # Prefect's form leaves keys without a value out, and what is no JSON has no fields.
+    assert [
+        each for each in said if not (is_about(each[1], each[0].field) or _no_fields(each[1]))
+    ] == []
+
+
+def _no_fields(line: str) -> bool:
+    return is_about(line, "body")
+
+
+def test_so_it_is_in_a_flow_that_an_operator_has_started(tmp_path: Path) -> None:
+    """By Prefect's own API: its first step ends it, with that line as the state's message."""
+    with small_site(tmp_path) as site:
+        found = [(each, values_of(each)) for each in listed()[: -len(list(of_this_site()))]]
+        said = [(each, run_attempt(site, "run", values)) for each, values in found if values]
+    assert len(said) > 270
+    assert {state.type for _, state in said} == {StateType.FAILED}
+    assert [(e, s.message) for e, s in said if not is_about(s.message or "", e.field)] == []
+
+
+def test_so_it_is_at_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Status 2, one line about the field, nothing on stdout, and no traceback."""
+    path, wrong = tmp_path / "job.yaml", []
+    with small_site(tmp_path) as site, serving(site, EmptyPrefect()) as url:
+        monkeypatch.setenv("HEADWAY_URL", url)
+        for number, spec in enumerate(listed()):
+            if number % 100 == 0:
+                token = bearer(site, "ada", "vision", MEMBER)["Authorization"]
+                monkeypatch.setenv("HEADWAY_TOKEN", token.removeprefix("Bearer "))
+            text = (
+                spec.text
+                if isinstance(spec.text, bytes)
+                else spec.text.encode("utf-8", "surrogatepass")
+            )
+            path.write_bytes(text)
+            done = CliRunner().invoke(headway, ["submit", str(path)])
+            line = done.stderr.replace(str(path), "job.yaml").rstrip("\n")
+            about = is_about(line, spec.field) or NO_TEXT in line
+            if (done.exit_code, done.stdout) != (2, "") or not about:
+                wrong.append((spec, done.exit_code, line))
+    assert wrong == []
 
 
 def test_so_are_generated_ones(tmp_path: Path) -> None:

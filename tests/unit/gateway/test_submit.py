@@ -10,12 +10,13 @@ from typing import Any
 import pytest
 
 from headway.errors import InvalidInput
-from headway.gateway.submit import limit, os_user, refuse_missing, stamped
+from headway.gateway.submit import limit, refuse_missing, stamped
 from headway.model.access import Caller, Scope
 from headway.model.container_policy import ContainerPolicy
 from headway.model.job_text import read_job
 from headway.model.node import Capacity, Gpu, Node, Reserve
 from headway.telemetry.host import boot_id
+from headway.this_node import os_user
 from headway.units import GIB
 
 SMALL = Node("h1", "cpu", Capacity(4, 8 * GIB), Reserve(0.5, GIB))
@@ -151,6 +152,6 @@ def test_an_account_that_has_no_usable_name_is_its_number(monkeypatch, name, own
             raise KeyError("uid not found")
         return SimpleNamespace(pw_name=name)
 
-    monkeypatch.setattr("headway.gateway.submit.os.getuid", lambda: 7)
-    monkeypatch.setattr("headway.gateway.submit.pwd.getpwuid", entry)
+    monkeypatch.setattr("headway.this_node.os.getuid", lambda: 7)
+    monkeypatch.setattr("headway.this_node.pwd.getpwuid", entry)
     assert os_user() == owner

@@ -76,13 +76,13 @@ def test_a_run_that_no_worker_has_seen_is_shown() -> None:
     assert view["url"] == "http://ui/runs/flow-run/id-1"
 
 
-def test_whose_run_it_is_is_told_where_it_is_known_and_never_made_up() -> None:
-    assert run_view(SEEN, None, "http://ui")["owner"] is None
-    told = replace(SEEN, parameters={"job": {"owner": "ada"}})
-    assert run_view(told, None, "http://ui")["owner"] == "ada"
-    assert run_view(told, replace(RECORD, owner=""), "http://ui")["owner"] is None
-    wrong = replace(SEEN, parameters={"job": ["owner"]})
-    assert run_view(wrong, None, "http://ui")["owner"] is None
+def test_whose_run_it_is_the_ledger_says_and_nobody_else() -> None:
+    said = replace(SEEN, parameters={"job": {"owner": "ada", "team": "vision"}})
+    view = run_view(said, None, "http://ui")
+    assert (view["owner"], view["team"]) == (None, None)
+    view = run_view(said, replace(RECORD, owner="eve", team="speech"), "http://ui")
+    assert (view["owner"], view["team"]) == ("eve", "speech")
+    assert run_view(said, replace(RECORD, owner=""), "http://ui")["owner"] is None
 
 
 def test_a_run_is_listed_with_how_long_and_how_far() -> None:
