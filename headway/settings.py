@@ -234,6 +234,11 @@ class Settings(BaseSettings):
         return self.home / "work"
 
     @property
+    def environments_dir(self) -> Path:
+        """Environments that runs were given, by team, and the cache that they are made from."""
+        return self.home / "environments"
+
+    @property
     def cache_dir(self) -> Path:
         """Staged data sets."""
         return self.home / "cache"

@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import signal
 import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -27,6 +28,9 @@ os.environ.setdefault(ONE_THREAD, "1")
 # How long an example takes says more about what else the machine does than about the code.
 settings.register_profile("headway", deadline=None)
 settings.load_profile("headway")
+# A shell that starts the tests with `&` has them ignore both, and with them all that they start.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGQUIT, signal.SIG_DFL)
 AS_ROOT = os.geteuid() == 0
 NOBODY = (65534, 65534)
 _OURS = "headway-tests-"

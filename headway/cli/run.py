@@ -20,6 +20,9 @@ _overrides = click.option(
 @click.argument("program")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 @click.option("--image", envvar="HEADWAY_IMAGE", help="Container image; or $HEADWAY_IMAGE.")
+@click.option(
+    "--requirements", default="", help="File of the folder; the program gets what it lists."
+)
 @click.option("--gpus", type=click.IntRange(0, 1024), default=0, help="GPUs.")
 @click.option("--name", help="Of the run; the program's when left out.")
 @click.option(
@@ -39,6 +42,7 @@ def run(
     program: str,
     arguments: tuple[str, ...],
     image: str | None,
+    requirements: str,
     gpus: int,
     name: str | None,
     workdir: Path,
@@ -64,6 +68,7 @@ def run(
         "command": _command(program, arguments, workdir),
         "resources": {"gpus": gpus},
         "workdir": str(workdir),
+        "requirements": requirements,
     }
     read = read_job(json.dumps(document), filename="command line", overrides=overrides)
     with open_client() as client:

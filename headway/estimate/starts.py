@@ -2,8 +2,9 @@
 
 The queue is played forward many times (`replay.forward`). Runs last longer or shorter than what is
 drawn for them, and others join; how far off that is differs by site. So each end of the interval
-that is planned, and its middle, is multiplied by what came of such ends lately: by the quantile of
-the ratio that it stands for (conformalized quantile regression, Romano and others 2019).
+that is planned is multiplied by what came of such ends lately: by the quantile of the ratio that it
+stands for (conformalized quantile regression, Romano and others 2019). The middle stays as it was
+played: to learn it, too, helped on some streams and harmed on others (docs/estimates.md).
 Runs that still wait count for as long as they have waited: else only short waits would teach.
 """
 
@@ -31,18 +32,17 @@ LOOKED_AT = 5000
 
 
 class Ratios(NamedTuple):
-    """By how much each end of the interval, and its middle, is multiplied."""
+    """By how much each end of the interval is multiplied."""
 
     low: float
-    middle: float
     high: float
 
 
-_PRIOR = Ratios(0.67, 1.1, 3.2)
+_PRIOR = Ratios(0.67, 3.2)
 """Before anything is learnt: of two streams of the Philly traces, see docs/estimates.md."""
-_PRIOR_HOURS = 200.0
-"""It counts as so many hours in which something was said."""
-_FRACS = Ratios(0.1, 0.5, 0.9)
+_PRIOR_HOURS = 1000.0
+"""It counts as so many hours in which something was said: waits differ from week to week."""
+_FRACS = Ratios(0.1, 0.9)
 """The quantiles that they stand for."""
 
 
@@ -54,9 +54,10 @@ class StartCalibration:
 
     def wait(self, planned: Span) -> Span:
         """How long a run waits with its 80 % interval, where *planned* is what was played."""
-        ends = zip(planned, self.ratios, strict=True)
-        # The more is learnt of one end, the less it need agree with another.
-        return Span(*sorted(max((end + MINUTE_S) * r - MINUTE_S, 0.0) for end, r in ends))
+        ends = zip((planned.low_s, planned.high_s), self.ratios, strict=True)
+        low_s, high_s = (max((end + MINUTE_S) * ratio - MINUTE_S, 0.0) for end, ratio in ends)
+        median_s = planned.median_s
+        return Span(min(low_s, median_s), median_s, max(median_s, high_s))
 
     def forecast(
         self, run_id: str, at: datetime, planned: Span, *, gpus: int, ahead: int, first: bool
@@ -132,7 +133,7 @@ def learn(forecasts: Sequence[StartForecast], now: datetime) -> StartCalibration
         seen = max(logs) if found is None else found
         return math.exp(part * seen + (1.0 - part) * math.log(prior))
 
-    ends = (lambda s: s.planned_low_s, lambda s: s.planned_s, lambda s: s.planned_high_s)
+    ends = (lambda said: said.planned_low_s, lambda said: said.planned_high_s)
     return StartCalibration(Ratios(*map(ratio, ends, _FRACS, _PRIOR)))
 
 

@@ -32,7 +32,9 @@ from headway.model.job_rules import (
     NOTIFIER,
     OUTPUT,
     PROGRESS,
+    REQUIREMENTS,
     SECRETS,
+    VOLUME,
     WORKDIR,
 )
 from headway.model.job_types import (
@@ -246,6 +248,12 @@ class TrainingJob(_Part):
         title="Code",
         description="What a folder that was sent is known by; `headway submit` fills it in.",
     )
+    requirements: Annotated[str, REQUIREMENTS] = Field(
+        "",
+        title="Requirements",
+        description="File of that folder, such as requirements.txt or pyproject.toml: the command "
+        "starts in an environment with these packages, for the image's Python.",
+    )
     dataset: Dataset | None = Field(None, title="Data set")
     after: After | None = Field(
         None, title="After", description="Starts when that run has ended so; until then it waits."
@@ -297,6 +305,12 @@ class TrainingJob(_Part):
         description="Prefect notification blocks, TYPE/NAME, by which you are told of the end, "
         "and of a start after a long wait. Left out: yours, if an operator has named one.",
     )
+    volumes: Annotated[list[str], each(VOLUME, example='["models"]', low=0, high=8)] = Field(
+        [],
+        title="Volumes",
+        description="Folders that the operator offers, by name, such as a cache of models: at "
+        "/volumes/NAME, and in HEADWAY_VOLUME_NAME.",
+    )
     user_folder: Annotated[bool, yes_no()] = Field(
         False,
         title="User folder",
@@ -318,6 +332,9 @@ class TrainingJob(_Part):
 
     @model_validator(mode="after")
     def _parts_agree(self) -> Self:
+        for at, volume in enumerate(self.volumes):
+            if volume in self.volumes[:at]:
+                raise Refused("give each volume once", "volumes", at)
         repeated = next((port for port in self.ports if self.ports.count(port) > 1), None)
         if repeated is not None:
             position = len(self.ports) - 1 - self.ports[::-1].index(repeated)
@@ -326,6 +343,8 @@ class TrainingJob(_Part):
             for name, what in ((variable, "it"), (f"{variable}_FILE", f"{variable}_FILE")):
                 if name in self.env:
                     raise Refused(f"{what} is in env too; give it once", "secrets", variable)
+        if self.requirements and not (self.workdir or self.code):
+            raise Refused("give workdir, too: it is a file of that folder", "requirements")
         resources = self.resources
         if resources.gpus == 0 and resources.gpu_memory is not None:
             raise Refused("give at least 1, since gpu_memory is given", "resources", "gpus")

@@ -168,10 +168,11 @@ class NodeAttempt:
         """A directory of the run that is the program's user's alone."""
         have_passable(self.folder)
         folder = self.folder / name
-        self._have_own(folder)
+        self.have_own(folder)
         return folder
 
-    def _have_own(self, folder: Path) -> None:
+    def have_own(self, folder: Path) -> None:
+        """Have *folder*, which is the program's user's alone."""
         folder.mkdir(mode=0o700, exist_ok=True)
         user = as_ids(self.user)
         if user is not None:
@@ -200,7 +201,7 @@ class NodeAttempt:
         """
         for folder in self.user_folders.values():
             have_passable(folder.parent)
-            self._have_own(folder)
+            self.have_own(folder)
         return self.user_folders
 
     def membership(self) -> Membership | None:

@@ -8,8 +8,10 @@ from headway.errors import InvalidInput
 from headway.model.array import FILE_VARIABLE, Membership
 from headway.model.lease import Lease
 from headway.run.code import working_copy
+from headway.run.environment import environment_of
 from headway.run.here import CHECKPOINT_FOLDER, NodeAttempt
 from headway.run.profiling import wrapping
+from headway.run.volumes import volumes_of
 from headway.runtime import secretfiles
 from headway.runtime.port import BindMount, ContainerSpec
 from headway.runtime.redact import LEAST_CHARACTERS, MOST_CHARACTERS
@@ -38,8 +40,12 @@ def container_spec(attempt: NodeAttempt, lease: Lease) -> ContainerSpec:
         mounts[f"HEADWAY_USER_{name.upper()}"] = BindMount(
             folder, f"{USER}/{name}", read_only=False
         )
+    volumes = volumes_of(attempt)
+    for name, (_, mount) in volumes.items():
+        mounts[f"HEADWAY_VOLUME_{name.upper().replace('-', '_')}"] = mount
     copy = working_copy(attempt)
     work = None if copy is None else BindMount(copy, WORK, read_only=False)
+    environment = environment_of(attempt, copy)
     path_in = site.runtime.path_in_container
     member = attempt.membership()
     parameters = None if member is None else _parameters(attempt, member)
@@ -50,10 +56,11 @@ def container_spec(attempt: NodeAttempt, lease: Lease) -> ContainerSpec:
         run_id=attempt.run_id,
         attempt=attempt.number,
         image=job.image,
-        command=tuple(job.command),
+        command=(*environment.words, *job.command),
         env={
             **_WHO,
             **(attempt.meeting.environment(len(lease.gpus)) if attempt.meeting else {}),
+            **{each: path_in(at) for it, at in volumes.values() for each in it.variables},
             **job.env,
             **{f"{variable}_FILE": f"{path_in(secrets)}/{variable}" for variable in job.secrets},
             **(member.environment() if member is not None else {}),
@@ -65,6 +72,7 @@ def container_spec(attempt: NodeAttempt, lease: Lease) -> ContainerSpec:
         mounts=(
             *mounts.values(),
             *profiling.mounts,
+            *environment.mounts,
             *((secrets,) if job.secrets else ()),
             *((work,) if work is not None else ()),
             *((parameters,) if parameters else ()),

@@ -30,6 +30,7 @@ from prefect.workers.base import (
 from headway.model.run import RunState
 from headway.node.code_pruning import tidy_code
 from headway.node.daemon import worker_daemon
+from headway.node.environment_pruning import tidy_environments
 from headway.node.file_server import serve_files
 from headway.node.flowrun import FENCED
 from headway.node.forkstart import stub_command
@@ -407,6 +408,7 @@ class GpuNodeWorker(BaseWorker[BaseJobConfiguration, BaseVariables, BaseWorkerRe
         await anyio.to_thread.run_sync(tidy, self._site)
         await anyio.to_thread.run_sync(tidy_store, self._site)
         await anyio.to_thread.run_sync(tidy_code, self._site)
+        await anyio.to_thread.run_sync(tidy_environments, self._site)
 
     async def _serve_files(self) -> None:
         await anyio.to_thread.run_sync(serve_files, self._site)

@@ -50,7 +50,6 @@ def test_a_member_starts_a_run_by_the_form_and_watches_its_own_alone(
     page.on("response", lambda seen: asked.add((seen.status, f"{seen.request.method} {seen.url}")))
     log_in(page, url, token)
     assert page.evaluate("document.cookie").count("hwt_") == 0
-    page.get_by_text("Dashboard", exact=True).first.wait_for()
 
     page.goto(f"{url}/deployments")
     page.get_by_role("link", name="default", exact=True).first.click()

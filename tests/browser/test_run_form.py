@@ -42,7 +42,7 @@ def test_a_run_is_started_from_its_form_and_watched_on_its_page(
     page, process_site: LiveSite, tmp_path: Path
 ) -> None:
     sign_in(page, process_site)
-    before = {run["run_id"] for run in process_site.json("runs")}
+    before = {run["run_id"] for run in process_site.json("runs", "--members")}
     page.goto(f"{process_site.url}/deployments")
     page.get_by_role("link", name="default", exact=True).first.click()
     page.get_by_role("button", name="Run", exact=True).click()
@@ -59,7 +59,12 @@ def test_a_run_is_started_from_its_form_and_watched_on_its_page(
 
     run_id = wait_for(
         lambda: next(
-            (r["run_id"] for r in process_site.json("runs") if r["run_id"] not in before), None
+            (
+                r["run_id"]
+                for r in process_site.json("runs", "--members")
+                if r["run_id"] not in before
+            ),
+            None,
         ),
         lambda: f"no run was made; the page says {page.inner_text('body')[-500:]}",
     )

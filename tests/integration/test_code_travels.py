@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.site import LiveSite, wait_for, within_this_process
+from tests.support.small_wheel import small_wheel
 
 pytestmark = pytest.mark.prefect
 TRAIN = """\
@@ -68,6 +69,52 @@ def test_a_program_of_a_folder_runs_there_and_again(site, project, python_image)
         lambda: not list((site.home / "work").iterdir()),
         lambda: str(list((site.home / "work").iterdir())),
     )
+
+
+ENVIRONMENT = """\
+import os, sys, small
+print("has", small.WORD, "may write:", os.access(sys.prefix, os.W_OK))
+"""
+
+
+@pytest.mark.docker
+def test_a_program_starts_in_the_environment_of_its_requirements(
+    site, project, python_image
+) -> None:
+    name = f"needs-{os.urandom(3).hex()}"
+    small_wheel(project, "small")
+    (project / "train.py").write_text(ENVIRONMENT)
+    lines = f"--no-index\n--find-links .\nsmall==1.0  # {name}\n"
+    (project / "requirements.txt").write_text(lines)
+    here = ("--workdir", str(project), "--image", python_image, "--name", name)
+    small = ("--set", "resources.host_memory=512MiB", "--set", "resources.cpus=0.1")
+    said = typed(site, "run", "train.py", *here, *small, "--requirements", "requirements.txt")
+    assert "making the environment of requirements.txt" in said
+    assert "has small 1.0 may write: True" in said
+    said = typed(site, "rerun", name, "--watch")
+    assert "making" not in said
+    # Without an engine nothing is mounted, and its own user's files stay writable.
+    assert f"has small 1.0 may write: {site.env['HEADWAY_RUNTIME'] == 'process'}" in said
+
+
+def test_a_requirement_that_is_not_to_be_had_is_named(
+    process_site: LiveSite, project: Path
+) -> None:
+    (project / "requirements.txt").write_text("--no-index\nno-such-package\n")
+    job = project / "job.yaml"
+    job.write_text(
+        "name: cannot\nimage: python:3.11\ncommand: [python, train.py]\nworkdir: .\n"
+        "requirements: requirements.txt\nresources: {cpus: 0.1, host_memory: 512MiB}\n"
+    )
+    run_id = json.loads(typed(process_site, "submit", str(job), "--json"))["run_id"]
+    view = process_site.until(run_id, "Completed", "Failed")
+    assert "no environment from requirements.txt: No solution found" in view["exit"]["message"]
+    assert "no-such-package" in view["exit"]["message"]
+    job.write_text(job.read_text().replace("requirements.txt", "other.txt"))
+    env = process_site.env | process_site.at_the_gateway()
+    done = within_this_process(("submit", str(job)), env)
+    assert "requirements: got " in done.stderr
+    assert "the folder that was sent has no such file" in done.stderr
 
 
 def test_a_job_file_sends_the_folder_that_it_lies_in(process_site, project) -> None:

@@ -39,6 +39,7 @@ def test_what_compose_starts_is_a_site_with_a_node(postgresql: str, tmp_path: Pa
         "${NODE:-node-1}": "node-1",
         "${POOL:-gpu}": "gpu",
         "${TRUSTED_NETWORKS:-127.0.0.0/8}": "127.0.0.0/8",
+        "${GATEWAY_HOST:-127.0.0.1}": "127.0.0.1",
     }
     started: list[subprocess.Popen[bytes]] = []
     homes = {name: tmp_path / name for name in ("server", "node")}

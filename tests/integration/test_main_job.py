@@ -63,17 +63,22 @@ def test_prefects_own_command_starts_a_run(process_site: LiveSite) -> None:
     assert done.returncode == 0, done.stderr
     run_id = wait_for(
         lambda: next(
-            (r["run_id"] for r in process_site.json("runs") if r["name"] == "by-prefect"), None
+            (
+                r["run_id"]
+                for r in process_site.json("runs", "--members")
+                if r["name"] == "by-prefect"
+            ),
+            None,
         ),
         lambda: "the run is not listed",
     )
     assert process_site.until(run_id, "Completed")["exit"]["kind"] == "ok"
-    (listed,) = [run for run in process_site.json("runs") if run["run_id"] == run_id]
+    (listed,) = [run for run in process_site.json("runs", "--members") if run["run_id"] == run_id]
     # Whoever knows the API's string is an operator; what such a run says of itself is not believed.
     me = pwd.getpwuid(os.getuid()).pw_name
     assert (listed["name"], listed["owner"], listed["team"]) == ("by-prefect", me, "default")
     assert listed["duration_s"] is not None
-    assert run_id in {run["run_id"] for run in process_site.json("runs", "--mine")}
+    assert run_id in {run["run_id"] for run in process_site.json("runs", "--members", "--mine")}
     assert set(listed) >= {
         "run_id", "name", "state", "node", "runtime", "attempt", "exit",
         "submitted_at", "started_at", "ended_at", "url",
@@ -121,7 +126,7 @@ def test_watching_ends_with_the_runs_outcome(process_site: LiveSite, tmp_path: P
 def test_bad_input_is_one_line_and_nothing_is_queued(
     process_site: LiveSite, tmp_path: Path
 ) -> None:
-    before = len(process_site.json("runs"))
+    before = len(process_site.json("runs", "--members"))
     job = tmp_path / "job.yaml"
     job.write_text("name: a\nimage: x\ncommand: [python]\nresources:\n  host_memory: -5g\n")
     done = process_site.run("submit", str(job))
@@ -133,7 +138,7 @@ def test_bad_input_is_one_line_and_nothing_is_queued(
     done = process_site.run("submit", str(job))
     assert done.returncode == 2
     assert "largest node test-node has" in done.stderr
-    assert len(process_site.json("runs")) == before
+    assert len(process_site.json("runs", "--members")) == before
 
 
 def test_who_stops_watching_learns_that_the_run_goes_on(
@@ -250,7 +255,7 @@ def _two_run_eight_wait(views: list[dict[str, str]]) -> list[dict[str, str]] | N
 
 
 def _views(site: LiveSite, runs: list[str]) -> list[dict[str, str]]:
-    listed = {run["run_id"]: run for run in site.json("runs")}
+    listed = {run["run_id"]: run for run in site.json("runs", "--members")}
     return [listed[run_id] for run_id in runs]
 
 

@@ -186,8 +186,8 @@ def test_addresses_that_mean_something_else_are_refused(stage: Stage, uri: str) 
 
 
 def test_what_cannot_be_read_here_is_missing(stage: Stage) -> None:
-    with pytest.raises(SourceMissing, match="s3fs"):
-        stage("s3://bucket/set")
+    with pytest.raises(SourceMissing, match="gcsfs"):
+        stage("gs://bucket/set")
 
 
 @pytest.mark.parametrize("target", ["/etc/passwd", "../secret", "cats", "nowhere"])

@@ -67,7 +67,7 @@ def test_runs_with_unreadable_parameters_end_refused_and_the_others_go_on(
             lambda name=f"poisoned-{which}": seen_by_name(site, name)[0]["state_type"] == "FAILED",
             lambda: f"{poisoned} are not refused\n{site.worker_log()}",
         )
-    listed = {run["run_id"]: run for run in site.json("runs", "--limit", "50")}
+    listed = {run["run_id"]: run for run in site.json("runs", "--members", "--limit", "50")}
     assert listed[good]["state"] == "Completed"
     for which, run_id in poisoned.items():
         assert listed[run_id]["state"] == "Failed"

@@ -16,6 +16,7 @@ MAY_WRITE_IN_PLACE = {
     "cli/usage.py",  # where a person wants a picture
     "cli/arrays.py",
     "cli/past.py",
+    "run/environment_entry.py",  # has the standard library alone; calls sync by itself
 }
 
 
