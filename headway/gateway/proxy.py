@@ -164,8 +164,9 @@ class Proxy:
     def _resume(self, run: str, _: Mapping[str, Any], caller: Caller) -> dict[str, Any]:
         own_run(self._site, caller, run)
         note_act(self._site, caller, "run.resume", run)
-        self._server.ask("POST", f"/flow_runs/{run}/resume", {})
-        return self._accepted(run)
+        # Its own answer: a run that is not suspended does not go on.
+        answer: dict[str, Any] = self._server.ask("POST", f"/flow_runs/{run}/resume", {})[1]
+        return answer
 
     def _accepted(self, run: str) -> dict[str, Any]:
         """What Prefect's pages expect of a change that was made."""

@@ -21,7 +21,8 @@ from headway.model.access import Scope
 from headway.model.lease import Demand
 from headway.model.node import Capacity, Node
 from headway.prefect.client import ListedRun
-from headway.site import Site
+from headway.site import POLICY, Site
+from headway.this_node import adopt
 from headway.units import GIB
 from tests.support.api import MEMBER, bearer, serving, site_in
 
@@ -237,6 +238,26 @@ def test_a_job_of_another_owner_or_team_is_refused_in_words(
     assert "it comes from your token, which says" in answer.json()["detail"]
     assert len(prefect.calls) == before
     assert ada.post("/runs", json={"job": JOB | {"owner": "ada", "team": "vision"}}).is_success
+
+
+def test_rules_of_a_team_hold_where_its_members_hand_in(site: Site, ada: httpx.Client) -> None:
+    """Images, Secret blocks and ports: of one's own team, and none of another's."""
+    vision = {"images": ["python:3.11"], "secret_prefixes": ["job-vision-"], "ports": "30000-30999"}
+    speech = {"secret_prefixes": ["job-speech-"], "ports": "31000-31999"}
+    assert adopt(site, POLICY, {"teams": {"vision": vision, "speech": speech}})
+    refused = [
+        ({"image": "python:3.12"}, "image: got "),
+        ({"secrets": {"KEY": "job-speech-key"}}, "secrets.KEY: got "),
+        ({"secrets": {"KEY": "job-key"}}, "name a block job-vision-"),
+        ({"ports": [31_000]}, "ports: got 31000"),
+        ({"ports": [6006]}, "give ports of team vision"),
+    ]
+    for changes, said in refused:
+        answer = ada.post("/runs", json={"job": JOB | changes})
+        assert answer.status_code == 422, changes
+        assert said in answer.json()["detail"]
+    assert ada.post("/runs", json={"job": JOB | {"ports": [30_000]}}).is_success
+    adopt(site, POLICY, {})
 
 
 def test_a_key_of_another_user_gives_no_run_of_theirs(

@@ -74,13 +74,15 @@ def test_a_member_starts_watches_and_cancels_a_run(
     asked = {"logs": {"flow_run_id": {"any_": [run]}}}
     wait_for(lambda: ada.post("/logs/filter", json=asked).json(), process_site.worker_log)
     wait_for(lambda: ada.post("/task_runs/filter", json={}).json(), process_site.worker_log)
+    goes_on = ada.post(f"/flow_runs/{run}/resume", json={})  # it is not suspended
+    assert goes_on.json()["status"] != "ACCEPT", goes_on.text
     cancelled = ada.post(f"/flow_runs/{run}/set_state", json={"state": {"type": "CANCELLING"}})
     assert cancelled.json()["status"] == "ACCEPT", cancelled.text
     wait_for(lambda: state_of(ada, run) == "Cancelled", lambda: ada.get(f"/flow_runs/{run}").text)
     process_site.until(run, "Cancelled")
     assert "cancelled by user ada" in process_site.show(run)["exit"]["message"]
     acts = [each["act"] for each in process_site.json("audit", "--actor", "ada")]
-    assert acts[:2] == ["run.cancel", "run.submit"]
+    assert acts[:3] == ["run.cancel", "run.resume", "run.submit"]
 
 
 def test_another_teams_run_does_not_exist(ada: httpx.Client, theirs: str) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from headway.admin.doctor import examine
 from headway.clock import SystemClock
-from headway.errors import InvalidInput, SourceMissing
+from headway.errors import InvalidInput, PolicyViolation, SourceMissing
 from headway.model.job import Dataset, Resources, TrainingJob
 from headway.model.lease import Lease
 from headway.prefect.client import PrefectServer
@@ -218,6 +218,21 @@ def test_the_second_team_stages_none_of_it(site: Site, first: Attempt, tmp_path:
     assert staged is not None
     assert not staged.from_cache
     assert staged.path.stat().st_uid != first.dataset.path.stat().st_uid
+
+
+def test_secrets_and_images_of_a_team_hold_on_the_node_too(site: Site) -> None:
+    """Also for a run that no gateway has seen."""
+    rules = {"secret_prefixes": ["job-vision-"], "images": ["headway-test/vision:local"]}
+    adopt(site, POLICY, {"teams": {"vision": rules}})
+    secrets = {"HUB": "job-vision-hub"}
+    theirs = attempt_of(site, FIRST, "speech", "true", secrets=secrets)
+    with pytest.raises(InvalidInput, match="another team's"):
+        theirs.stage_data(lambda *_: None)
+    own = attempt_of(site, SECOND, "vision", "true", secrets=secrets)
+    lease = granted(own)
+    with pytest.raises(PolicyViolation, match="headway-test/busybox:local"):
+        own.launch(lease, lambda: {"HUB": WORDS})
+    assert site.runtime.containers() == []
 
 
 def test_a_run_of_before_goes_on_as_whom_it_began(site: Site) -> None:
