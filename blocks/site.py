@@ -120,6 +120,13 @@ class HeadwayContainerPolicy(Block):
         description="Where a site of root takes the uids of teams from, a thousand for each; "
         "2100000000-2146999999, or within the ceiling, when not set.",
     )
+    volumes: dict[str, dict[str, Any]] = Field(
+        {},
+        title="Volumes",
+        description='Folders of the nodes that jobs may ask for: {"models": {"path": '
+        '"/srv/models", "writable": true, "teams": ["vision"], "variables": ["HF_HOME"]}}. '
+        "One that is writable has a folder for each team, and a team has no other.",
+    )
     teams: dict[str, dict[str, Any]] = Field(
         {},
         title="Teams",

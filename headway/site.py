@@ -217,7 +217,8 @@ class Site:
         policy = self._block
         files = self.settings
         kept = (files.runs_dir, files.cache_dir, files.secrets_dir, files.users_dir, files.work_dir)
-        own = (*kept, files.environments_dir, *self._nsys())
+        offered = (volume.path for volume in policy.volumes.values())
+        own = (*kept, files.environments_dir, *self._nsys(), *offered)
         return policy.model_copy(update={"mount_roots": (*policy.mount_roots, *own)})
 
     def _nsys(self) -> tuple[Path, ...]:
@@ -339,12 +340,20 @@ class Site:
 
 
 def with_real_roots(policy: ContainerPolicy) -> ContainerPolicy:
-    """*policy* with its mount roots as they are without links: what is compared is what is read."""
+    """*policy* with its mount roots and volumes as they are without links.
+
+    So what is compared is what is read.
+    """
     teams = {
         name: rules.model_copy(update={"mount_roots": _real(rules.mount_roots)})
         for name, rules in policy.teams.items()
     }
-    return policy.model_copy(update={"mount_roots": _real(policy.mount_roots), "teams": teams})
+    volumes = {
+        name: volume.model_copy(update={"path": volume.path.resolve()})
+        for name, volume in policy.volumes.items()
+    }
+    real = {"mount_roots": _real(policy.mount_roots), "teams": teams, "volumes": volumes}
+    return policy.model_copy(update=real)
 
 
 def _real(roots: tuple[Path, ...] | None) -> tuple[Path, ...] | None:

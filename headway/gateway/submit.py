@@ -16,6 +16,7 @@ from headway.model.job_types import MIN_MEMORY_BYTES
 from headway.model.lease import Demand
 from headway.model.node import Node
 from headway.model.run import Exit, Prediction
+from headway.model.volume import refused_volume
 from headway.policy.after import Followed, Following
 from headway.policy.fit import WaitingRun
 from headway.policy.narrowing import refused_port
@@ -115,7 +116,7 @@ def _notified(site: Site, team: str, owner: str) -> dict[str, Any]:
 
 
 def allowed_here(site: Site, read: JobText) -> JobText:
-    """*read*, if the site's policy allows its image and its secrets.
+    """*read*, if the site's policy allows its image, secrets, volumes and ports.
 
     Raises:
         InvalidInput: It does not.
@@ -126,6 +127,9 @@ def allowed_here(site: Site, read: JobText) -> JobText:
     secret = policy.refused_secret(read.job.secrets, team)
     if secret is not None:
         raise _wrong(read, secret.field, secret.value, secret.allowed)
+    volume = refused_volume(read.job.volumes, policy.volumes, team)
+    if volume is not None:
+        raise _wrong(read, volume.field, volume.value, volume.allowed)
     known = site.policy_settings.team(team).notify
     for at, block in enumerate(read.job.notify or ()):
         if block not in known:

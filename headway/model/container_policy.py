@@ -5,12 +5,14 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator
 
 from headway.errors import InvalidInput
 from headway.model.image import ImageReference
 from headway.model.number_range import NumberRange, WrittenRange
+from headway.model.volume import Volume, named_volumes
 from headway.units import GIB
 
 OWN_NETWORK = "headway"
@@ -177,6 +179,9 @@ class ContainerPolicy(BaseModel):
         title="Uids",
         description="Where a site of root takes the uids of teams from, a thousand for each; "
         "2100000000 to 2146999999, or within the ceiling, when not set.",
+    )
+    volumes: Annotated[Mapping[str, Volume], AfterValidator(named_volumes)] = Field(
+        {}, title="Volumes", description="Folders of the nodes that jobs may ask for, by name."
     )
     teams: Mapping[str, TeamRules] = Field(
         {}, title="Teams", description="What differs for a team, by its name."

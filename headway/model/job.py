@@ -34,6 +34,7 @@ from headway.model.job_rules import (
     PROGRESS,
     REQUIREMENTS,
     SECRETS,
+    VOLUME,
     WORKDIR,
 )
 from headway.model.job_types import (
@@ -304,6 +305,12 @@ class TrainingJob(_Part):
         description="Prefect notification blocks, TYPE/NAME, by which you are told of the end, "
         "and of a start after a long wait. Left out: yours, if an operator has named one.",
     )
+    volumes: Annotated[list[str], each(VOLUME, example='["models"]', low=0, high=8)] = Field(
+        [],
+        title="Volumes",
+        description="Folders that the operator offers, by name, such as a cache of models: at "
+        "/volumes/NAME, and in HEADWAY_VOLUME_NAME.",
+    )
     user_folder: Annotated[bool, yes_no()] = Field(
         False,
         title="User folder",
@@ -325,6 +332,9 @@ class TrainingJob(_Part):
 
     @model_validator(mode="after")
     def _parts_agree(self) -> Self:
+        for at, volume in enumerate(self.volumes):
+            if volume in self.volumes[:at]:
+                raise Refused("give each volume once", "volumes", at)
         repeated = next((port for port in self.ports if self.ports.count(port) > 1), None)
         if repeated is not None:
             position = len(self.ports) - 1 - self.ports[::-1].index(repeated)

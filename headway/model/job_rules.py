@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from headway.model.image import GIVE_IMAGE, is_image
 from headway.model.job_fields import FieldKind, Refused, below, checked_text, each, pattern
 from headway.model.pattern import MAX_PATTERN, compile_pattern
+from headway.model.volume import VOLUME_NAME
 
 _ENV_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,254}")
 _RESERVED_ENV = re.compile(
@@ -209,6 +210,9 @@ def read_progress(value: object) -> str:
 
 
 PROGRESS = FieldKind(read_progress, {"type": "string", "maxLength": MAX_PATTERN})
+VOLUME = pattern(
+    VOLUME_NAME, "give the name of a volume that the operator has set, such as models", limit=40
+)
 NOTIFIER = pattern(
     r"[a-z0-9-]{1,100}/[a-z0-9-]{1,100}",
     "give type and name of a notification block, such as slack-webhook/vision",

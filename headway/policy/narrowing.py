@@ -64,6 +64,10 @@ def check(policy: ContainerPolicy, ceiling: Ceiling | None) -> ContainerPolicy:
         InvalidInput: Something allows more than what is above it.
     """
     found = policy if ceiling is None else narrowed(policy, ceiling)
+    if ceiling is not None:
+        for name, volume in policy.volumes.items():
+            where = f"volumes.{name}.path"
+            _within((volume.path,), ceiling.mount_roots, _below, where, ceiling)
     for team in policy.teams:
         own = for_team(found, team)
         if ceiling is not None:

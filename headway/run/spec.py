@@ -11,6 +11,7 @@ from headway.run.code import working_copy
 from headway.run.environment import environment_of
 from headway.run.here import CHECKPOINT_FOLDER, NodeAttempt
 from headway.run.profiling import wrapping
+from headway.run.volumes import volumes_of
 from headway.runtime import secretfiles
 from headway.runtime.port import BindMount, ContainerSpec
 from headway.runtime.redact import LEAST_CHARACTERS, MOST_CHARACTERS
@@ -39,6 +40,9 @@ def container_spec(attempt: NodeAttempt, lease: Lease) -> ContainerSpec:
         mounts[f"HEADWAY_USER_{name.upper()}"] = BindMount(
             folder, f"{USER}/{name}", read_only=False
         )
+    volumes = volumes_of(attempt)
+    for name, (_, mount) in volumes.items():
+        mounts[f"HEADWAY_VOLUME_{name.upper().replace('-', '_')}"] = mount
     copy = working_copy(attempt)
     work = None if copy is None else BindMount(copy, WORK, read_only=False)
     environment = environment_of(attempt, copy)
@@ -56,6 +60,7 @@ def container_spec(attempt: NodeAttempt, lease: Lease) -> ContainerSpec:
         env={
             **_WHO,
             **(attempt.meeting.environment(len(lease.gpus)) if attempt.meeting else {}),
+            **{each: path_in(at) for it, at in volumes.values() for each in it.variables},
             **job.env,
             **{f"{variable}_FILE": f"{path_in(secrets)}/{variable}" for variable in job.secrets},
             **(member.environment() if member is not None else {}),

@@ -21,7 +21,7 @@ from headway.run.attempt import Attempt
 from headway.run.follow import Watched
 from headway.run.spec import container_spec
 from headway.run.upkeep import AttemptUpkeep
-from headway.runtime.port import BindMount
+from headway.runtime.port import BindMount, RuntimeKind
 from headway.settings import Settings
 from headway.site import POLICY, Site
 from headway.this_node import adopt, join_site
@@ -291,6 +291,83 @@ def test_a_link_in_the_place_of_a_users_folder_leads_nowhere(site: Site, tmp_pat
     assert "canary" not in with_folders(site, 2, "ada", "vision", 'cat "$HEADWAY_USER_LOG"/*')
     found = precious.stat()
     assert (found.st_uid, stat.S_IMODE(found.st_mode)) == (0, 0o700)
+
+
+LOOKS = """\
+cd "$HEADWAY_VOLUME_SHARED"; cat all; echo new >all; cd "$HF_HOME"; cat *; echo "of $TEAM" >mine
+"""
+
+
+def with_volumes(site: Site, number: int, team: str, command: str = LOOKS, **more: Any) -> str:
+    """What a run that asks for the site's volumes prints."""
+    asked: dict[str, Any] = {"volumes": ["shared", "models"], "env": {"TEAM": team}} | more
+    attempt = attempt_of(site, f"{FIRST[:-2]}{number:02}", team, command, **asked)
+    listener = Listener()
+    try:
+        attempt.end(attempt.settle(attempt.train(granted(attempt), dict, listener))[0])
+    finally:
+        attempt.clean_up()
+    return listener.text
+
+
+def offered(site: Site, folder: Path, **more: Any) -> None:
+    """Have the operator offer one folder to read and one to write."""
+    volumes = {
+        "shared": {"path": str(folder / "shared")},
+        "models": {"path": str(folder / "models"), "writable": True, "variables": ["HF_HOME"]},
+    }
+    adopt(site, POLICY, (site.ledger.settings.get(POLICY) or {}) | {"volumes": volumes | more})
+
+
+@pytest.fixture
+def folders(tmp_path: Path) -> Path:
+    place = tmp_path / "volumes"
+    for name in ("shared", "models"):
+        (place / name).mkdir(parents=True)
+        (place / name).chmod(0o755)
+    (place / "shared/all").write_text("for all\n")
+    (place / "shared/all").chmod(0o666)
+    let_through(place)
+    return place
+
+
+@also_remapped
+def test_a_volume_is_read_by_all_or_a_teams_own(site: Site, folders: Path) -> None:
+    offered(site, folders)
+    first = with_volumes(site, 1, "vision")
+    assert first.startswith("for all\n")
+    assert "of vision" in with_volumes(site, 2, "vision")
+    assert "of vision" not in with_volumes(site, 3, "speech")
+    if site.runtime.kind is RuntimeKind.DOCKER:  # without an engine nothing is mounted
+        assert (folders / "shared/all").read_text() == "for all\n"
+    for team in ("vision", "speech"):
+        found = (folders / "models" / team).stat()
+        uid = int(site.user_of(team).partition(":")[0])
+        assert (found.st_uid, stat.S_IMODE(found.st_mode)) == (uid, 0o700)
+        assert (folders / "models" / team / "mine").read_text() == f"of {team}\n"
+
+
+def test_what_a_job_says_of_a_variable_holds(site: Site, folders: Path) -> None:
+    offered(site, folders)
+    said = with_volumes(site, 1, "vision", 'echo "at $HF_HOME"', env={"HF_HOME": "/tmp"})
+    assert said == "at /tmp\n"
+
+
+def test_a_volume_that_a_team_may_not_have_is_refused(site: Site, folders: Path) -> None:
+    offered(site, folders, models={"path": str(folders / "models"), "teams": ["speech"]})
+    with pytest.raises(InvalidInput, match="team vision may have shared: operators name them"):
+        with_volumes(site, 1, "vision")
+    offered(site, folders, shared={"path": str(folders / "gone")})
+    with pytest.raises(InvalidInput, match="gone of node here cannot be used: it is no directory"):
+        with_volumes(site, 2, "vision")
+
+
+def test_a_link_in_the_place_of_a_teams_folder_is_not_followed(site: Site, folders: Path) -> None:
+    offered(site, folders)
+    (folders / "models/vision").symlink_to(folders / "shared")
+    with pytest.raises(InvalidInput, match="models/vision is a link"):
+        with_volumes(site, 1, "vision")
+    assert (folders / "shared").stat().st_uid == 0
 
 
 def test_folders_of_nobody_are_refused(site: Site) -> None:

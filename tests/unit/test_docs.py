@@ -78,7 +78,7 @@ def test_what_others_write_becomes_fields_and_variables_that_exist():
         text = "\n".join(f"{name}: {it}" for name, it in job.items())
         read_job(text.encode(), filename="docs/coming-from.md", overrides=set_)
     assert len(given) > 50
-    known = (ROOT / "docs/jobs.md").read_text() + "HEADWAY_ARRAY_SEED"
+    known = (ROOT / "docs/jobs.md").read_text() + "HEADWAY_ARRAY_SEED HEADWAY_VOLUME_MODELS"
     assert {each for each in re.findall(r"HEADWAY_\w+", page) if each not in known} == set()
 
 

@@ -37,6 +37,7 @@ def policy(**more: Any) -> ContainerPolicy:
         {"images": ["registry.example.org/ml/torch:2"], "mount_roots": ["/data/vision"]},
         {"images": ["python:3.11"], "data_hosts": ["10.1.2.0/24", "10.1.0.7", "data.example.org"]},
         {"network": "none", "gang_network": "gangs"},
+        {"volumes": {"sets": {"path": "/srv/sets/all"}}},
         {"teams": {"vision": {"uids": "500000-500999", "gang_network": "gangs"}}},
     ],
 )
@@ -70,6 +71,7 @@ def test_what_names_nothing_is_what_the_ceiling_allows() -> None:
         ({"data_hosts": ["10.0.0.0/8"]}, "data_hosts: got '10.0.0.0/8'; the ceiling "),
         ({"data_hosts": ["::/0"]}, "data_hosts: "),
         ({"data_hosts": ["other.example.org"]}, "data_hosts: "),
+        ({"volumes": {"m": {"path": "/srv/m"}}}, "volumes.m.path: got '/srv/m'; the ceiling"),
         ({"network": "host"}, "network: got 'host'; the ceiling /etc/c.yaml allows none, bridge"),
         ({"network": "unguarded"}, "network: "),
         ({"gang_network": "other"}, "gang_network: "),
