@@ -369,7 +369,8 @@ class RunUnknown(LedgerError):
 
     def __init__(self, run: str) -> None:
         self.run = run
-        super().__init__(f"no run is called {shown(run)}; `headway runs` lists them")
+        look = "`headway runs` lists them, `headway show` the members of an array"
+        super().__init__(f"no run is called {shown(run)}; {look}")
 
 
 class RuntimeFailure(HeadwayError):

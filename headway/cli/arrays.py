@@ -55,11 +55,11 @@ def if_array(ask: Callable[[str], Json], name: str) -> Json | None:
         return None
 
 
-def told_of(made: Mapping[str, Any]) -> str:
-    """What is said of an array that was handed in."""
+def tell_of(made: Mapping[str, Any]) -> None:
+    """Say which array was handed in, and where to look at it."""
     name, short = made["name"], made["array_id"][:8]
-    return (
-        f"{name}: {made['array_id']}, {made['size']} members\n"
+    say(f"{name}: {made['array_id']}, {made['size']} members")
+    say(
         f"`headway runs` has it as one line, `headway show {short}` its members, "
         f"`headway results {short}` what they have found"
     )

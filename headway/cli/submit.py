@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
 
-from headway.cli.arrays import array_of, first_member, told_of
+from headway.cli.arrays import array_of, first_member, tell_of
 from headway.cli.completion import NODE
 from headway.cli.inputs import A_FILE, name_of, open_client, read_job_file, with_places
 from headway.cli.output import (
@@ -87,7 +87,7 @@ def submit(
             if array is not None:
                 whole = job | {"array": array.document()}
                 made = client.submit_array(whole, key=key, pool=pool, queue=queue)
-                print_json(made) if machine else say(told_of(made))
+                print_json(made) if machine else tell_of(made)
                 return
             run = client.submit(job, key=key, pool=pool, queue=queue)
         tell(client, run, watch=watch, machine=machine)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from itertools import islice
 
-from headway.errors import NotAllowed, RunUnknown, SiteRefused, SiteUnreachable
+from headway.errors import InvalidInput, NotAllowed, RunUnknown, SiteRefused, SiteUnreachable
 from headway.ledger.records import RunRecord
 from headway.model.access import Caller, Scope
 from headway.model.array import member_of
@@ -56,6 +56,25 @@ def find_run(site: Site, server: PrefectServer, caller: Caller, text: str) -> Fo
     except RunUnknown:
         return _of_prefect_alone(server, caller, text), None
     return _standing(server, record), record
+
+
+def find_waiting(site: Site, caller: Caller, text: str) -> RunRecord:
+    """The run called *text*, or the first member that waits of the array called so.
+
+    Raises:
+        RunUnknown: There is neither that the caller sees.
+        InvalidInput: It is an array of which no member waits.
+    """
+    team = seen_team(caller)
+    try:
+        return site.ledger.runs.find(text, team=team)
+    except RunUnknown:
+        array = site.ledger.arrays.find(text, team=team)
+    waiting = site.ledger.arrays.members(array.array_id, [RunState.WAITING])
+    if not waiting:
+        allowed = "it is an array of which no member waits now; `headway show` lists them"
+        raise InvalidInput("run", array.name, allowed)
+    return waiting[0]
 
 
 def find_to_cancel(site: Site, server: PrefectServer, caller: Caller, text: str) -> Found:

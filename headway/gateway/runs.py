@@ -6,7 +6,7 @@ from fastapi import APIRouter, Depends, Query
 from pydantic import AwareDatetime
 
 from headway.gateway.door import Allowed
-from headway.gateway.run_lookup import Filter, Found, find_run, list_runs, seen_team
+from headway.gateway.run_lookup import Filter, Found, find_run, find_waiting, list_runs
 from headway.ledger.records import RunRecord
 from headway.model.access import Caller, Scope
 from headway.model.progress import ProgressPoint
@@ -87,10 +87,9 @@ def runs_of(site: Site, server: PrefectServer) -> APIRouter:
     def why_it_waits(caller: Watcher, run: str) -> dict[str, Any]:
         """Why a run waits: what is scarce, who has it, who is ahead, and what would help.
 
-        Runs of other teams have no names here.
+        Of an array it is its first member that waits. Runs of other teams have no names here.
         """
-        record = site.ledger.runs.find(run, team=seen_team(caller))
-        return why_view(site, record, sees=caller.sees)
+        return why_view(site, find_waiting(site, caller, run), sees=caller.sees)
 
     @router.get("/runs/{run}/standing")
     def standing(caller: Watcher, run: str) -> dict[str, Any]:

@@ -177,10 +177,15 @@ class Arrays(Repository):
             return run_record(member) if member.run_id == run_id else None
 
     def cancel(self, array_id: str, by: str) -> None:
-        """Let no more of its members become runs; *by* says who asked. Idempotent."""
+        """Let no more of its members become runs; *by* says who asked. Idempotent.
+
+        One that is over stays as it ended.
+        """
         with self._database.transaction() as session:
             row = _row(session, array_id, lock=True)
-            if row.cancelled_at is None:
+            under_way = _members(array_id).where(RunRow.state != RunState.ENDED).limit(1)
+            goes_on = row.created < row.size or session.exec(under_way).first() is not None
+            if row.cancelled_at is None and goes_on:
                 row.cancelled_at, row.cancelled_by = now(session), by
 
     def reopen(self, array_id: str) -> None:

@@ -207,6 +207,19 @@ class Snapshot:
             return False
         return self.ledger.now - since < timedelta(seconds=UNDER_WAY_S + grace_s)
 
+    def finding(
+        self,
+        kind: Kind,
+        subject: str,
+        what: str,
+        mends: str,
+        *,
+        since: datetime | None = None,
+        grace_s: float = 0.0,
+    ) -> Finding:
+        """One thing that is not as it should be, under way as long as that is young."""
+        return Finding(kind, subject, what, since, mends, self.young(since, grace_s))
+
 
 def named(run_id: str, run: SeenRun | None) -> str:
     """The run, as people are told of it."""

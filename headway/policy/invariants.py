@@ -55,25 +55,17 @@ def _leases(seen: Snapshot) -> Iterator[Finding]:
         if why:
             since = run.since if run is not None and run.state not in GRANTED else None
             grace_s = run.grace_s if run is not None else 0.0
-            yield Finding(
-                Kind.LEASE,
-                str(lease.lease_id),
-                f"lease {lease.lease_id} on {lease.node} of {named(lease.run_id, run)}, "
-                f"attempt {lease.attempt}: {why}",
-                since,
-                janitor_of(lease.node) if lease.node in nodes else _BY_REMOVAL,
-                seen.young(since, grace_s),
+            what = f"lease {lease.lease_id} on {lease.node} of {named(lease.run_id, run)}, "
+            what += f"attempt {lease.attempt}: {why}"
+            mends = janitor_of(lease.node) if lease.node in nodes else _BY_REMOVAL
+            yield seen.finding(
+                Kind.LEASE, str(lease.lease_id), what, mends, since=since, grace_s=grace_s
             )
         elif lease.start_by is not None and lease.start_by < seen.ledger.now:
-            yield Finding(
-                Kind.CLAIM,
-                str(lease.lease_id),
-                f"no flow process has taken up the claim of {named(lease.run_id, run)} "
-                f"on {lease.node} by its deadline",
-                lease.start_by,
-                janitor_of(lease.node),
-                seen.young(lease.start_by),
-            )
+            what = f"no flow process has taken up the claim of {named(lease.run_id, run)} "
+            what += f"on {lease.node} by its deadline"
+            mends = janitor_of(lease.node)
+            yield seen.finding(Kind.CLAIM, str(lease.lease_id), what, mends, since=lease.start_by)
 
 
 def _why_wrong(lease: Lease, run: SeenRun | None, nodes: set[str]) -> str:
@@ -102,7 +94,7 @@ def _granted(seen: Snapshot) -> Iterator[Finding]:
         if (run.run_id, run.attempt) not in own:
             what = f"{named(run.run_id, run)} is {run.state.value} on {run.node} without a lease"
             mends = _mends_granted(run.node, nodes)
-            yield Finding(Kind.NO_LEASE, run.run_id, what, None, mends, under_way=False)
+            yield seen.finding(Kind.NO_LEASE, run.run_id, what, mends)
         begun = run.state is RunState.RUNNING and run.node == here.node
         if begun and containers is not None and run.run_id not in {*containers, *here.flows}:
             what = f"{named(run.run_id, run)} runs here with neither container nor flow process"
@@ -125,14 +117,12 @@ def _promised(seen: Snapshot) -> Iterator[Finding]:
         for what, promised, whole in _sums(node, leases):
             if promised > whole + _ROUNDING:
                 size = str if what == "CPUs" else _size
-                yield Finding(
+                yield seen.finding(
                     Kind.OVERCOMMITTED,
                     f"{node.name} {what}",
                     f"{what} of {node.name}: {size(promised)} are promised, {size(whole)} can be",
-                    None,
                     "the ends of its runs: nothing is granted there until then; a reserve that "
                     "was raised under running jobs does this, anything else is a bug to report",
-                    under_way=False,
                 )
 
 
@@ -168,25 +158,20 @@ def _containers(seen: Snapshot) -> Iterator[Finding]:
         if (container.run_id, container.attempt) not in held:
             run = runs.get(container.run_id)
             since = run.since if run is not None and run.state not in GRANTED else None
-            yield Finding(
-                Kind.CONTAINER,
-                container.name,
-                f"container {container.name} belongs to no attempt with a lease on {here.node}",
-                since,
-                janitor_of(here.node),
-                seen.young(since, run.grace_s if run is not None else 0.0),
+            what = f"container {container.name} belongs to no attempt with a lease on {here.node}"
+            mends, grace_s = janitor_of(here.node), run.grace_s if run is not None else 0.0
+            yield seen.finding(
+                Kind.CONTAINER, container.name, what, mends, since=since, grace_s=grace_s
             )
     for run_id, names in alive.items():
         if len(names) > 1:
-            yield Finding(
+            yield seen.finding(
                 Kind.TWICE,
                 run_id,
                 f"{named(run_id, runs.get(run_id))} is alive {len(names)} times: "
                 f"{', '.join(sorted(names))}",
-                None,
                 f"the guard of {here.node}, which kills what belongs to no live attempt; "
                 "report it, it should never be",
-                under_way=False,
             )
 
 
@@ -197,14 +182,14 @@ def _flows(seen: Snapshot) -> Iterator[Finding]:
         if run is None or (run.state in GRANTED and run.node == seen.here.node):
             continue
         since: datetime | None = None if run.state in GRANTED else run.since
-        yield Finding(
+        yield seen.finding(
             Kind.FLOW,
             run_id,
             f"{named(run_id, run)} is {run.state.value}, and a flow process of it is alive here",
-            since,
             "the flow process, which leaves by itself; where it hangs, kill it: its pid is in "
             f"state/flows/{run_id}.lock",
-            seen.young(since, run.grace_s),
+            since=since,
+            grace_s=run.grace_s,
         )
 
 
@@ -217,27 +202,16 @@ def _ports(seen: Snapshot) -> Iterator[Finding]:
         if live.get(port.lease_id) == port.node and not double:
             continue
         why = "two leases have it" if double else f"lease {port.lease_id} is released"
-        yield Finding(
-            Kind.PORT,
-            f"{port.node}:{port.port}:{port.lease_id}",
-            f"port {port.port} of {port.node} is kept: {why}",
-            None,
-            BY_FIX,
-            under_way=False,
-        )
+        what = f"port {port.port} of {port.node} is kept: {why}"
+        yield seen.finding(Kind.PORT, f"{port.node}:{port.port}:{port.lease_id}", what, BY_FIX)
 
 
 def _unreadable(seen: Snapshot) -> Iterator[Finding]:
     for row in seen.ledger.unreadable:
-        yield Finding(
-            Kind.UNREADABLE,
-            row,
-            f"{row} cannot be read: it counts as not there",
-            None,
-            "its user, who cancels the run and submits it again; of a node, its worker at its "
-            "next start",
-            under_way=False,
-        )
+        mends = "its user, who cancels the run and submits it again; of a node, its worker at its "
+        mends += "next start"
+        what = f"{row} cannot be read: it counts as not there"
+        yield seen.finding(Kind.UNREADABLE, row, what, mends)
 
 
 def _size(size_bytes: float) -> str:

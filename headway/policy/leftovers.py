@@ -34,15 +34,11 @@ def _uses(seen: Snapshot) -> Iterator[Finding]:
         if not ended and not elsewhere:
             continue
         since = run.since if run is not None else None
-        yield Finding(
-            Kind.STAGED,
-            f"{use.node} {use.key} {use.run_id}",
-            f"{named(use.run_id, run)} {'has ended' if ended else 'is on another node'}, and still "
-            f"holds data set {use.key[:12]} on {use.node}",
-            since,
-            janitor_of(use.node),
-            seen.young(since, run.grace_s if run is not None else 0.0),
-        )
+        what = f"{named(use.run_id, run)} {'has ended' if ended else 'is on another node'}, "
+        what += f"and still holds data set {use.key[:12]} on {use.node}"
+        subject, mends = f"{use.node} {use.key} {use.run_id}", janitor_of(use.node)
+        grace_s = run.grace_s if run is not None else 0.0
+        yield seen.finding(Kind.STAGED, subject, what, mends, since=since, grace_s=grace_s)
 
 
 def _copies(seen: Snapshot) -> Iterator[Finding]:
@@ -52,14 +48,9 @@ def _copies(seen: Snapshot) -> Iterator[Finding]:
     for copy in seen.ledger.copies:
         if copy.node != here.node or copy.key in lying:
             continue
-        yield Finding(
-            Kind.STAGED,
-            f"{copy.node} {copy.key}",
-            f"the ledger has data set {copy.key[:12]} on {copy.node}, and no copy of it lies there",
-            copy.used_at,
-            f"{janitor_of(copy.node)}, or the next run that needs it",
-            seen.young(copy.used_at),
-        )
+        what = f"the ledger has data set {copy.key[:12]} on {copy.node}, and no copy lies there"
+        mends = f"{janitor_of(copy.node)}, or the next run that needs it"
+        yield seen.finding(Kind.STAGED, f"{copy.node} {copy.key}", what, mends, since=copy.used_at)
 
 
 def _lying(seen: Snapshot, it: Lying) -> Finding | None:
@@ -69,14 +60,9 @@ def _lying(seen: Snapshot, it: Lying) -> Finding | None:
         return None
     if it.place is Place.CHECKPOINT:
         since = seen.ledger.runs[it.name].told_at  # the folder is older than the run's end
-    return Finding(
-        _KINDS.get(it.place, Kind.FOLDER),
-        f"{it.place} {it.name}",
-        f"{it.place} {it.name}: {why}",
-        since,
-        _MENDS.get(it.place) or janitor_of(seen.here.node),
-        seen.young(since),
-    )
+    kind, what = _KINDS.get(it.place, Kind.FOLDER), f"{it.place} {it.name}"
+    mends = _MENDS.get(it.place) or janitor_of(seen.here.node)
+    return seen.finding(kind, what, f"{what}: {why}", mends, since=since)
 
 
 def _why_left(seen: Snapshot, it: Lying) -> str:

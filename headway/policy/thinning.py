@@ -5,8 +5,7 @@ from collections.abc import Mapping, Sequence
 from headway.model.node import NodeReading
 from headway.model.telemetry import TelemetryPoint
 
-_MEANS = (
-    "busy_frac",
+_OF_A_GPU = (
     "temperature_c",
     "power_w",
     "pcie_rx_bytes_per_s",
@@ -14,6 +13,8 @@ _MEANS = (
     "nvlink_rx_bytes_per_s",
     "nvlink_tx_bytes_per_s",
 )
+"""What a reading of a GPU and a point both call so."""
+_MEANS = ("busy_frac", *_OF_A_GPU)
 
 
 def points_of(reading: NodeReading, run_of_pid: Mapping[int, str]) -> list[TelemetryPoint]:
@@ -44,13 +45,8 @@ def points_of(reading: NodeReading, run_of_pid: Mapping[int, str]) -> list[Telem
                 gpu=gpu.uuid,
                 used_bytes=gpu.used_bytes,
                 busy_frac=gpu.utilisation_frac,
-                temperature_c=gpu.temperature_c,
-                power_w=gpu.power_w,
-                pcie_rx_bytes_per_s=gpu.pcie_rx_bytes_per_s,
-                pcie_tx_bytes_per_s=gpu.pcie_tx_bytes_per_s,
-                nvlink_rx_bytes_per_s=gpu.nvlink_rx_bytes_per_s,
-                nvlink_tx_bytes_per_s=gpu.nvlink_tx_bytes_per_s,
                 run_bytes=held,
+                **{name: getattr(gpu, name) for name in _OF_A_GPU},
             )
         )
     return points

@@ -57,8 +57,9 @@ def _open(seen: Snapshot, run: SeenRun, said: SeenState | None) -> Finding | Non
 def _finding(
     seen: Snapshot, kind: Kind, run: SeenRun, since: datetime | None, what: str
 ) -> Finding:
-    young = seen.young(since, run.grace_s)
-    return Finding(kind, run.run_id, what, since, janitor_of(run.node), young)
+    return seen.finding(
+        kind, run.run_id, what, janitor_of(run.node), since=since, grace_s=run.grace_s
+    )
 
 
 def _later(first: datetime | None, second: datetime | None) -> datetime | None:

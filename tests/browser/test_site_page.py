@@ -115,6 +115,13 @@ def test_the_site_is_shown_as_it_is(opened: Open) -> None:
     expect(tab.get_by_role("table", name="Waiting")).to_contain_text("brave-w1")
 
 
+def test_a_waiting_run_says_who_is_ahead_and_what_would_help(opened: Open) -> None:
+    main = opened("#/runs/w1").locator("main")
+    expect(main.get_by_role("heading", name="Why it waits")).to_be_visible()
+    for words in ("Nobody is ahead of it.", "No single change of what it asks"):
+        expect(main).to_contain_text(words)
+
+
 def test_the_keyboard_leads_to_a_run_and_its_curve(opened: Open) -> None:
     tab = opened()
     tab.keyboard.press("Tab")

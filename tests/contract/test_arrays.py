@@ -131,6 +131,15 @@ def test_a_cancelled_array_has_no_further_members(ledger: Ledger) -> None:
     assert [each.created for each in ledger.arrays.due("gpu")] == [1]
 
 
+def test_an_array_that_is_over_is_not_cancelled_any_more(ledger: Ledger) -> None:
+    array = add(ledger, Array({"lr": (0.1, 0.2)}))
+    first, last = joined(ledger, array, 1), joined(ledger, array, 2)
+    ended(ledger, first, ExitKind.OK)
+    ended(ledger, last, ExitKind.OK)
+    ledger.arrays.cancel(array.array_id, "by user me")
+    assert ledger.arrays.get(array.array_id).cancelled_at is None
+
+
 def test_one_key_gives_one_array(ledger: Ledger) -> None:
     first = add(ledger, key="vision/me/k")
     assert add(ledger, key="vision/me/k").array_id == first.array_id

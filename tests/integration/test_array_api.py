@@ -104,6 +104,18 @@ def test_members_are_listed_on_demand(site: Site, client: Clients, array: ArrayR
     assert [seen[key] for key in ("name", "array_id", "array_waiting")] == [None] * 3
 
 
+def test_why_an_array_waits_is_why_its_first_waiting_member_does(
+    site: Site, client: Clients, array: ArrayRecord
+) -> None:
+    ada, bob = client("ada", "vision"), client("bob", "language")
+    none = ada.get("/runs/sweep/why")
+    assert (none.status_code, "no member waits now" in none.text) == (422, True)
+    site.ledger.arrays.join(array.array_id, 1, str(uuid4()))
+    for name in ("sweep", array.array_id):
+        assert ada.get(f"/runs/{name}/why").json()["name"] == "sweep-1"
+        assert bob.get(f"/runs/{name}/why").status_code == 404
+
+
 @pytest.mark.parametrize(
     ("given", "said"),
     [

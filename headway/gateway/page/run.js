@@ -2,19 +2,21 @@
 
 import { Refused, act, get, log, picture } from "./api.js";
 import { curve } from "./draw.js";
-import { h, redraw, table } from "./dom.js";
+import { h, redraw, runLink, table } from "./dom.js";
 import { tone } from "./runs.js";
 import { NOT_KNOWN, clock, duration, number, percent, size, start } from "./words.js";
 
 const MOST_PICTURES = 6;
 const LARGEST_PICTURE = 4 * 1024 * 1024;
+// To say what would help plays the queue forward many times.
+const WHY_EVERY_MS = 60_000;
+const SHOWN = 10;
 let kept = { run: "" };
 
 export async function runView(place, id) {
-  if (kept.run !== id) kept = { run: id, attempt: 0, text: "", end: 0, cut: false, outputs: null, pictures: [] };
+  if (kept.run !== id) kept = { run: id, attempt: 0, text: "", end: 0, cut: false, outputs: null, pictures: [], why: null, asked: -Infinity };
   const run = await get(`/v1/runs/${id}`);
-  const [progress, why] = await Promise.all([
-    get(`/v1/runs/${id}/progress`), run.waiting ? get(`/v1/runs/${id}/why`).catch(() => null) : null]);
+  const [progress, why] = await Promise.all([get(`/v1/runs/${id}/progress`), run.waiting ? whyItWaits(id) : null]);
   await Promise.all([readLog(run), readOutputs(run)]);
   redraw(place, head(run), run.waiting ? waits(run, why) : null, curves(progress.points), compared(run),
     h("h2", {}, "Log"), logShown(run), outputs(run), attempts(run));
@@ -47,11 +49,27 @@ async function asked(verb, run, path) {
   }
 }
 
+async function whyItWaits(id) {
+  const mine = kept;
+  if (performance.now() - mine.asked > WHY_EVERY_MS) {
+    mine.asked = performance.now();
+    mine.why = await get(`/v1/runs/${id}/why`).catch(() => null);
+  }
+  return mine.why;
+}
+
 function waits(run, why) {
-  const changes = (why?.changes ?? []).map((each) => [each.text, start(each), clock(each.expected_end_at)]);
+  const name = (each) => (each.name ? runLink(each.run_id, each.name) : h("span", { class: "soft" }, "of another team"));
+  const changes = why?.changes.map((each) => [each.text, start(each), clock(each.expected_end_at)]);
+  const ahead = why?.ahead.slice(0, SHOWN).map((each) => [String(each.position), name(each), each.why]);
+  const holders = why?.holders.slice(0, SHOWN).map((each) => [name(each), each.node,
+    each.gpus ? `${each.gpus} GPU(s), ${size(each.gpu_memory_bytes)}` : NOT_KNOWN, size(each.host_memory_bytes), clock(each.expected_end_at)]);
   return h("section", {}, h("h2", {}, "Why it waits"),
     h("p", {}, `${run.waiting.reason} It is number ${run.waiting.position} of the queue and starts ${start(run.waiting)}.`),
-    changes.length ? table("What would help", [["submitted anew with", "wide"], ["starts"], ["ends about"]], changes, "") : null);
+    why ? table("What would help", [["submitted anew with", "wide"], ["starts"], ["ends about"]], changes,
+      "No single change of what it asks would start it notably earlier.") : null,
+    why ? table("Who is ahead", [["place", "n"], ["run", "name"], ["because", "wide"]], ahead, "Nobody is ahead of it.") : null,
+    holders?.length ? table("Who has what it needs", [["run", "name"], ["node"], ["GPUs"], ["host memory", "n"], ["ends about"]], holders, "") : null);
 }
 
 function curves(points) {
