@@ -23,6 +23,7 @@ from headway.model.yaml_document import MAX_TEXT_BYTES
 from headway.prefect.client import PrefectServer
 from headway.site import Site
 from headway.units import format_size
+from headway.views.array_curves import curves_document
 from headway.views.array_document import array_views, members_document
 
 _NOT_ENDED = (RunState.WAITING, RunState.CLAIMED, RunState.RUNNING)
@@ -66,6 +67,12 @@ def arrays_of(site: Site, server: PrefectServer) -> APIRouter:
     def array_(caller: Watcher, array: str) -> dict[str, Any]:
         """One array by id or name, with its members that have become runs."""
         return members_document(site, site.ledger.arrays.find(array, team=seen_team(caller)))
+
+    @router.get("/arrays/{array}/curves")
+    def curves(caller: Watcher, array: str, metric: str = "") -> dict[str, Any]:
+        """One metric of an array's members over time; the loss, or the first, if none is given."""
+        found = site.ledger.arrays.find(array, team=seen_team(caller))
+        return curves_document(site, found, metric)
 
     @router.post("/arrays")
     def submit(caller: Submitter, wanted: SubmitRequest) -> dict[str, Any]:

@@ -64,6 +64,22 @@ class Progress(Repository):
             )
             return [_point(row) for row in session.exec(query)]
 
+    def thinned(self, run_id: str, attempt: int, most: int) -> list[ProgressPoint]:
+        """At most *most* points of an attempt, evenly over all of it, and the last one."""
+        with self._database.reading() as session:
+            newest = _newest_number(session, run_id, attempt)
+            if newest is None:
+                return []
+            every = -(-(newest + 1) // most)
+            number = col(ProgressRow.number)
+            query = (
+                select(ProgressRow)
+                .where(ProgressRow.run_id == run_id, ProgressRow.attempt == attempt)
+                .where((number % every == 0) | (number == newest))
+                .order_by("number")
+            )
+            return [_point(row) for row in session.exec(query)]
+
 
 class Traces(Repository):
     """The trace table."""

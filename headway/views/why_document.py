@@ -32,7 +32,8 @@ def why_view(site: Site, record: RunRecord, *, sees: Callable[[str], bool]) -> d
     """
     found = why(site, record) if record.state is RunState.WAITING else None
     if found is None:
-        state = "suspended" if record.suspended_at is not None else record.state.value
+        now = site.ledger.runs.get(record.run_id)  # it may have started since *record* was read
+        state = "suspended" if now.suspended_at is not None else now.state.value
         raise InvalidInput("run", record.name, f"it does not wait for its start: it is {state}")
     return {
         **fields(record, "run_id", "name"),

@@ -7,14 +7,23 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import BrowserContext, Page, expect
 
+from headway.model.array import Array
 from headway.site import Site
 from tests.support.api import MEMBER, bearer, serving, site_in
-from tests.support.lived_in import ENDED, NODE, RUNNING, populate
+from tests.support.lived_in import ENDED, NODE, RUNNING, begin, populate
 
 pytestmark = pytest.mark.browser
 
 HOSTILE = "<img src=x onerror=alert(1)>"
-VIEWS = ("#/", "#/runs", f"#/runs/{RUNNING}", f"#/runs/{ENDED}", "#/runs/w1", "#/usage")
+VIEWS = (
+    "#/",
+    "#/runs",
+    f"#/runs/{RUNNING}",
+    f"#/runs/{ENDED}",
+    "#/runs/w1",
+    "#/arrays/sweep",
+    "#/usage",
+)
 Open = Callable[..., Page]
 
 
@@ -28,8 +37,26 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
             run_id, job, name=name, owner="me", team=team, pool="gpu", priority=0,
             submitted_at=site.ledger.now(),
         )  # fmt: skip
+    sweep(site)
     yield site
     site.ledger.close()
+
+
+def sweep(site: Site) -> None:
+    """An array of three: one has ended well, one runs, one waits; others' beside it."""
+    job = {"name": "sweep", "image": "trainer:1", "command": ["train", "{lr}"]}
+    lr = {"lr": (0.1, 0.2, 0.3)}
+    for name, team in (("sweep", "t"), ("canary-sweep", "others")):
+        made = site.ledger.arrays.add(
+            job, Array(lr), name=name, owner="me", team=team, pool="gpu", queue="default",
+            key=None, submitted_at=site.ledger.now(),
+        )  # fmt: skip
+        if team != "t":
+            continue
+        for index in (1, 2):
+            run_id = f"member-{index}"
+            site.ledger.arrays.join(made.array_id, index, run_id)
+            begin(site.ledger, run_id, [{"loss": index / n, "accuracy": n / 9} for n in (1, 2, 4)])
 
 
 @pytest.fixture(scope="module")
@@ -99,7 +126,7 @@ def test_the_keyboard_leads_to_a_run_and_its_curve(opened: Open) -> None:
     tab = opened()
     tab.keyboard.press("Tab")
     expect(tab.get_by_role("link", name="Skip to the content")).to_be_focused()
-    link = tab.get_by_role("table", name="Running").get_by_role("link")
+    link = tab.get_by_role("table", name="Running").get_by_role("link", name=f"brave-{RUNNING}")
     for _ in range(30):
         if link.evaluate("each => each === document.activeElement"):
             break
@@ -113,7 +140,7 @@ def test_the_keyboard_leads_to_a_run_and_its_curve(opened: Open) -> None:
 
 def test_what_is_focused_stays_so_when_the_view_is_drawn_anew(opened: Open) -> None:
     tab = opened()
-    link = tab.get_by_role("table", name="Running").get_by_role("link")
+    link = tab.get_by_role("table", name="Running").get_by_role("link", name=f"brave-{RUNNING}")
     link.focus()
     before = link.element_handle()
     tab.wait_for_function("old => !old.isConnected", arg=before)
@@ -130,6 +157,25 @@ def test_names_are_text_and_other_teams_have_none(opened: Open) -> None:
     assert tab.locator("main img").count() == 0
     assert "canary" not in tab.content()
     assert asked == []
+
+
+def test_an_array_is_shown_by_the_curves_of_its_members(opened: Open) -> None:
+    tab = opened("#/runs")
+    arrays = tab.get_by_role("table", name="Arrays")
+    expect(arrays).to_contain_text("1 wait, 2 run")
+    assert "canary" not in tab.content()
+    arrays.get_by_role("link", name="sweep").click()
+    expect(tab.get_by_role("img", name="loss of lr=0.2: from 2 to 0.5")).to_be_visible()
+    expect(tab.get_by_text("all from 0.25 to 2 and over")).to_be_visible()
+    expect(tab.get_by_role("table", name="Members")).to_contain_text("sweep-1")
+    tab.get_by_role("button", name="accuracy").focus()
+    tab.keyboard.press("Enter")
+    expect(tab.get_by_role("img", name="accuracy of lr=0.1: from 0.1111 to 0.4444")).to_be_visible()
+    expect(tab.get_by_role("button", name="accuracy")).to_be_focused()
+    found = Axe().run(tab)
+    assert found.response["violations"] == [], found.generate_report()
+    tab.get_by_role("list").get_by_role("link", name="lr=0.1").click()
+    expect(tab.get_by_role("heading", name="sweep-1 Running")).to_be_visible()
 
 
 def test_what_cannot_be_read_is_said_and_not_called_empty(opened: Open) -> None:

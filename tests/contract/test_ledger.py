@@ -512,6 +512,16 @@ def test_points_are_bounded(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> 
     assert kept[-1] == points[-1]
 
 
+def test_points_are_thinned_over_all_of_an_attempt(ledger: Ledger) -> None:
+    enqueue(ledger, "a")
+    points = [ProgressPoint(float(i), i) for i in range(1, 24)]
+    ledger.progress.append(fence_of(ledger, "a"), points, first=0)
+    few = ledger.progress.thinned("a", 1, 5)
+    assert [point.iteration for point in few] == [1, 6, 11, 16, 21, 23]
+    assert ledger.progress.thinned("a", 1, 23) == points
+    assert ledger.progress.thinned("a", 2, 5) == []
+
+
 def test_a_trace_is_kept_once(ledger: Ledger) -> None:
     trace = Trace("resnet-50", "v100", 1, 32, runtime_s=60.0, run_id="a-1", metrics={"x": 1.0})
     assert ledger.traces.add([trace, trace]) == 1

@@ -60,6 +60,7 @@ def test_a_team_sees_its_own_arrays(client: Clients, array: ArrayRecord) -> None
     assert bob.get("/arrays").json() == []
     for path in ("sweep", array.array_id):
         assert bob.get(f"/arrays/{path}").status_code == 404
+        assert bob.get(f"/arrays/{path}/curves").status_code == 404
         assert bob.post(f"/arrays/{path}/cancel", json={}).status_code == 404
         assert bob.post(f"/arrays/{path}/retry", json={}).status_code == 404
 

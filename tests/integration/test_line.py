@@ -295,6 +295,16 @@ def test_of_a_run_whose_demand_is_not_known_yet_it_is_said_why_it_waits(here) ->
     assert (found["position"], found["starts_now"], found["changes"]) == (None, False, [])
 
 
+def test_of_a_run_that_starts_while_it_is_asked_about_nothing_contradicts_itself(sites) -> None:
+    here, line = sites["here"], only_here(sites)
+    starts = offer("starts")
+    line.take_in([starts])
+    before = here.ledger.runs.get(starts.run_id)
+    assert line.run_pass().start == (starts.run_id,)
+    with pytest.raises(InvalidInput, match="it does not wait for its start: it is claimed"):
+        why_view(here, before, sees=lambda _team: True)
+
+
 def test_runs_of_other_teams_have_no_names_where_it_is_said_why_one_waits(sites) -> None:
     here, line = sites["here"], only_here(sites)
     theirs = offer("theirs", age_s=5, job={"team": "blue"})

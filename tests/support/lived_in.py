@@ -1,5 +1,6 @@
 """A ledger that has seen everything once: for what must show each of it."""
 
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 
 from headway.ledger import Ledger
@@ -35,6 +36,17 @@ def populate(ledger: Ledger) -> None:
         assert ledger.runs.finish(fence_of(ledger, ended), Exit(ExitKind.OK, 0, "ended well"), got)
         release(ledger, ended)
         ledger.traces.add([Trace("resnet50", "v100", 1, 32, runtime_s=runtime_s, run_id=ended)])
+
+
+def begin(ledger: Ledger, run_id: str, metrics: Sequence[Mapping[str, float]]) -> None:
+    """Let a run that waits run on `NODE`, and tell these metrics one after the other."""
+    demand = Demand(1 * GIB, cpus=0.5)
+    ledger.runs.predict(fence_of(ledger, run_id), Prediction(), demand)
+    lease = ledger.leases.admit(run_id, NODE, demand, reading=None, ttl_s=600.0)
+    assert isinstance(lease, Lease)
+    ledger.runs.begin(lease.fence, container=run_id, runtime="process", ttl_s=60.0)
+    points = [ProgressPoint(float(n), n, None, 9, each) for n, each in enumerate(metrics, 1)]
+    ledger.progress.append(lease.fence, points, first=0)
 
 
 def _nodes(ledger: Ledger) -> None:

@@ -1,7 +1,7 @@
 // Pictures as SVG.
 
 import { h, svg } from "./dom.js";
-import { clock, duration, percent, size } from "./words.js";
+import { clock, duration, metric as shown, percent, size } from "./words.js";
 
 // What of *whole* is promised, in use by runs, and in use by others.
 export function memoryBar(label, { whole, promised, own, strangers }) {
@@ -97,7 +97,6 @@ export function curve(name, points) {
   const end = seen[seen.length - 1][0] || 1;
   const x = (t) => L + ((W - L - 8) * t) / end;
   const y = (value) => H - 24 - ((H - 40) * (value - (high === low ? low - span / 2 : low))) / span;
-  const shown = (value) => Number(value.toPrecision(4)).toString();
   return h("figure", { class: "card" }, h("figcaption", {}, name),
     svg("svg", { viewBox: `0 0 ${W} ${H}`, role: "img", "aria-label": `${name}: from ${shown(values[0])} to ${shown(values[values.length - 1])}` },
       [low, high].map((value) => svg("g", {}, svg("line", { class: "grid", x1: L, x2: W - 8, y1: y(value), y2: y(value) }),
@@ -105,4 +104,29 @@ export function curve(name, points) {
       svg("text", { class: "soft", x: L, y: H - 6 }, "0 s"),
       svg("text", { class: "soft", x: W - 8, y: H - 6, "text-anchor": "end" }, duration(end)),
       svg("polyline", { class: "curve", points: seen.map(([t, value]) => `${x(t).toFixed(1)},${y(value).toFixed(1)}`).join(" ") })));
+}
+
+// One metric of many runs, each in a picture of its own, all on the same scales.
+export function multiples(name, members) {
+  const W = 200; const H = 84;
+  const values = members.flatMap((each) => each.points.map(([, value]) => value));
+  const low = Math.min(...values); const high = Math.max(...values);
+  const end = Math.max(...members.flatMap((each) => each.points.map(([t]) => t))) || 1;
+  const logarithmic = low > 0 && high / low > 1000;
+  const scale = logarithmic ? Math.log : (value) => value;
+  const span = scale(high) - scale(low) || 1;
+  const x = (t) => 3 + ((W - 6) * t) / end;
+  const y = (value) => H - 4 - ((H - 8) * (scale(value) - scale(low))) / span;
+  const picture = ({ run_id: id, label, points }) => {
+    const [from, to] = [points[0], points[points.length - 1]];
+    return h("li", { class: "card" }, h("a", { href: `#/runs/${id}`, id: `curve-${id}` }, label),
+      svg("svg", { viewBox: `0 0 ${W} ${H}`, role: "img", "aria-label": `${name} of ${label}: from ${shown(from[1])} to ${shown(to[1])}` },
+        svg("line", { class: "grid", x1: 0, x2: W, y1: H - 2, y2: H - 2 }),
+        svg("polyline", { class: "curve", points: points.map(([t, value]) => `${x(t).toFixed(1)},${y(value).toFixed(1)}`).join(" ") }),
+        svg("circle", { class: "own", cx: x(to[0]), cy: y(to[1]), r: 3 })),
+      h("span", { class: "soft" }, shown(to[1])));
+  };
+  return h("div", {},
+    h("p", { class: "soft" }, `${name} of each, all from ${shown(low)} to ${shown(high)}${logarithmic ? ", logarithmic," : ""} and over ${duration(end)}.`),
+    h("ul", { class: "multiples" }, members.map(picture)));
 }

@@ -1,5 +1,6 @@
 // Which view is shown, and that it stays up to date.
 
+import { arrayView } from "./array.js";
 import { redraw, h } from "./dom.js";
 import { runView } from "./run.js";
 import { runsView } from "./runs.js";
@@ -14,7 +15,10 @@ let seenAt = null;
 
 function chosen() {
   const [, name, id] = location.hash.split("/");
-  if (name === "runs" && /^[0-9A-Za-z-]{1,64}$/.test(id ?? "")) return ["#/runs", (place) => runView(place, id)];
+  if (/^[0-9A-Za-z-]{1,64}$/.test(id ?? "")) {
+    if (name === "runs") return ["#/runs", (place) => runView(place, id)];
+    if (name === "arrays") return ["#/runs", (place) => arrayView(place, id)];
+  }
   if (name === "runs") return ["#/runs", runsView];
   if (name === "usage") return ["#/usage", usageView];
   return ["#/", siteView];

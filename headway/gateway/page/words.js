@@ -35,6 +35,9 @@ export const number = (value, digits = 1) =>
   value === null || value === undefined ? NOT_KNOWN
     : value.toLocaleString([], { maximumFractionDigits: digits });
 
+export const metric = (value) =>
+  value === null || value === undefined ? NOT_KNOWN : Number(value.toPrecision(4)).toString();
+
 export function start(view) {
   if (view.starts_now) return "now";
   if (!view.expected_start_at) return view.start_unknown ? `not known: ${view.start_unknown}` : "not known";

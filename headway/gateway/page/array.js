@@ -1,0 +1,61 @@
+// An array: how its members stand, and one metric of each over time, beside each other.
+
+import { get } from "./api.js";
+import { multiples } from "./draw.js";
+import { h, redraw, runLink, table } from "./dom.js";
+import { tone } from "./runs.js";
+import { NOT_KNOWN, clock, duration, metric as shown } from "./words.js";
+
+const CURVES_EVERY_MS = 30_000;
+const MOST_ROWS = 200;
+let kept = { array: "" };
+
+export async function arrayView(place, id) {
+  if (kept.array !== id) kept = { array: id, metric: "", asked: -Infinity, curves: null };
+  const [array] = await Promise.all([get(`/v1/arrays/${id}`), readCurves(id)]);
+  redraw(place, head(array), pictures(place, array), members(array));
+}
+
+async function readCurves(id) {
+  const asked = performance.now();
+  if (asked - kept.asked < CURVES_EVERY_MS) return;
+  const curves = await get(`/v1/arrays/${id}/curves?metric=${encodeURIComponent(kept.metric)}`);
+  if (kept.array === id) Object.assign(kept, { asked, curves });
+}
+
+export const counts = (array) => [["waiting", "wait"], ["running", "run"], ["ended_well", "ended well"], ["failed", "failed"], ["cancelled", "cancelled"]]
+  .filter(([key]) => array[key]).map(([key, text]) => `${array[key]} ${text}`).join(", ");
+
+const told = (parameters) => Object.entries(parameters).map(([name, value]) => `${name}=${value}`).join(" ");
+
+function head(array) {
+  const end = array.expected_end_at ? `; the last one is expected to end about ${clock(array.expected_end_at)}` : "";
+  return h("div", {}, h("h2", {}, array.name, " ", h("span", { class: tone(array.state) }, array.state)),
+    h("p", {}, `Of ${array.size} members ${counts(array)}${end}.`),
+    h("p", { class: "soft" }, `${array.owner || "owner not known"}, team ${array.team ?? NOT_KNOWN}; submitted ${clock(array.submitted_at)}`
+      + (array.at_most ? `; at most ${array.at_most} at once` : "")));
+}
+
+function pictures(place, array) {
+  const { curves } = kept;
+  const rows = new Map(array.members.map((each) => [each.run_id, each]));
+  const drawn = (curves?.members ?? []).filter((each) => each.points.length && rows.has(each.run_id))
+    .map((each) => ({ ...each, label: told(rows.get(each.run_id).parameters) || `member ${each.index}` }));
+  if (!drawn.length) return h("p", { class: "soft" }, "No member has told a metric yet.");
+  const choose = (name) => h("button", { id: `metric-${name}`, "aria-pressed": String(name === curves.metric),
+    onclick: () => { Object.assign(kept, { metric: name, asked: -Infinity }); arrayView(place, kept.array); } }, name);
+  return h("section", {}, h("h2", {}, "Curves"),
+    curves.metrics.length > 1 ? h("div", { class: "filters" }, curves.metrics.map(choose)) : null,
+    multiples(curves.metric, drawn),
+    curves.left_out ? h("p", {}, `${curves.left_out} more have it: `, h("code", {}, `headway results ${array.array_id}`)) : null);
+}
+
+function members(array) {
+  const names = [...new Set(array.members.flatMap((each) => Object.keys(each.metrics)))].slice(0, 4);
+  const rows = array.members.slice(0, MOST_ROWS).map((each) => [
+    runLink(each.run_id, each.name), told(each.parameters), h("span", { class: tone(each.state) }, each.state), each.node ?? NOT_KNOWN,
+    duration(each.runtime_s), ...names.map((name) => shown(each.metrics[name])), each.exit?.message ?? ""]);
+  const columns = [["run", "name"], ["parameters"], ["state"], ["node"], ["took", "n"], ...names.map((name) => [name, "n"]), ["how it ended", "wide"]];
+  return h("section", {}, h("h2", {}, "Members"), table("Members", columns, rows, "None has become a run yet."),
+    array.members.length > rows.length ? h("p", {}, "There are more: ", h("code", {}, `headway results ${array.array_id}`)) : null);
+}
