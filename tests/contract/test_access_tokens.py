@@ -115,3 +115,13 @@ def test_the_audit_table_is_append_only(ledger: Ledger, change: str) -> None:
         session.execute(text(change))
     (entry,) = ledger.audit_log.newest(10)
     assert (entry.actor, entry.details) == ("root", {"reason": "hot"})
+
+
+def test_whose_a_submission_is_does_not_change_when_it_comes_again(ledger: Ledger) -> None:
+    assert ledger.submissions.whose("vision/ada/nightly") is None
+    for owner in ("ada", "eve"):
+        act = Act("ada", "run.submit", "digits", {"owner": owner})
+        ledger.submissions.add("vision/ada/nightly", owner=owner, team="vision", act=act)
+    assert ledger.submissions.whose("vision/ada/nightly") == ("ada", "vision")
+    noted = [each.details["owner"] for each in ledger.audit_log.newest(2, subject="digits")]
+    assert noted == ["eve", "ada"]
