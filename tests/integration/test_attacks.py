@@ -77,7 +77,9 @@ def test_what_no_database_takes_is_not_asked_of_it(ada: httpx.Client, text: str)
     assert ada.get(f"/v1/queue?pool={text}").status_code == 422
     assert ada.get(f"/v1/usage?user={text}").status_code == 422
     ids = {"flow_run_ids": [unquote(text)]}
-    assert ada.post("/api/ui/flow_runs/count-task-runs", json=ids).status_code == 403
+    # A NUL is refused before it is asked whose run that is.
+    refused = 422 if NUL in text else 403
+    assert ada.post("/api/ui/flow_runs/count-task-runs", json=ids).status_code == refused
 
 
 def test_a_packed_body_is_not_unpacked(ada: httpx.Client) -> None:
