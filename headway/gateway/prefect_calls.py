@@ -14,6 +14,8 @@ from typing import Any
 from headway.errors import InvalidInput, NotAllowed
 
 API = "/api/"
+_MOST_LISTED = 1000
+"""So many ids or the like one question may have: pages of Prefect ask for some hundred."""
 
 
 class Treatment(enum.Enum):
@@ -161,11 +163,12 @@ def narrowed(body: Mapping[str, Any], team: str, *, always: bool) -> dict[str, A
     return {**body, "flow_runs": {**runs, "tags": both}}
 
 
-def refuse_nul(body: Mapping[str, Any]) -> None:
-    """Refuse a question that no database takes: Prefect's server would say that it is busy.
+def check_question(body: Mapping[str, Any]) -> None:
+    """Refuse what Prefect's server does not take: it would say that it is busy, or break off.
 
     Raises:
-        InvalidInput: There is a NUL in one of its texts.
+        InvalidInput: There is a NUL in one of its texts, which no database takes, or a list of
+            more than a thousand.
     """
     left: list[Any] = [body]
     while left:
@@ -175,6 +178,9 @@ def refuse_nul(body: Mapping[str, Any]) -> None:
         if isinstance(value, Mapping):
             left += [*value.keys(), *value.values()]
         elif isinstance(value, list):
+            if len(value) > _MOST_LISTED:
+                allowed = f"ask for at most {_MOST_LISTED} at once"
+                raise InvalidInput("body", f"a list of {len(value)}", allowed)
             left += value
 
 

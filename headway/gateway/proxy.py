@@ -15,10 +15,10 @@ from headway.gateway.door import Allowed
 from headway.gateway.prefect_calls import (
     Found,
     Treatment,
+    check_question,
     find,
     named_runs,
     narrowed,
-    refuse_nul,
     without_settings,
 )
 from headway.gateway.prefect_form import plain_values
@@ -92,7 +92,7 @@ class Proxy:
             if not caller.may(Scope.SUBMIT):
                 raise NotAllowed("this needs a token with the scope submit")
             return 200, act(parts[0], body, caller)
-        refuse_nul(body)
+        check_question(body)
         if call.treatment is Treatment.RUN:
             self._check_seen([parts[0]], caller)
         elif call.treatment in (Treatment.LOGS, Treatment.RUN_IDS):

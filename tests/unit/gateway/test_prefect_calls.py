@@ -12,10 +12,10 @@ from headway.gateway.prefect_calls import (
     API,
     CALLS,
     Treatment,
+    check_question,
     find,
     named_runs,
     narrowed,
-    refuse_nul,
     without_settings,
 )
 
@@ -218,8 +218,14 @@ def test_what_operators_set_for_processes_is_left_out() -> None:
 )
 def test_a_nul_in_a_question_is_refused_at_whatever_depth(body: dict[str, Any]) -> None:
     with pytest.raises(InvalidInput, match="leave the character NUL out"):
-        refuse_nul(body)
+        check_question(body)
     deep: Any = "x"
     for _ in range(5000):
         deep = [deep]
-    refuse_nul({"a": deep, "b": "\\u0000", "c": [None, 1, True]})
+    check_question({"a": deep, "b": "\\u0000", "c": [None, 1, True]})
+
+
+def test_a_list_in_a_question_has_at_most_a_thousand() -> None:
+    check_question({"flow_runs": {"id": {"any_": ["x"] * 1000}}})
+    with pytest.raises(InvalidInput, match="at most 1000 at once"):
+        check_question({"flow_runs": {"id": {"any_": ["x"] * 1001}}})
