@@ -5,6 +5,7 @@
       cache/       0711: see `headway.staging.cache`
       secrets/     0711: a folder for each container in it is 0700 and the program's user's
       work/        0711: the same, with the container's copy of its code
+      users/       0711: a team's, in it a user's; what is in that is 0700 and the program's user's
       environments/  0711: a team's, by hash; `made` in one is 0700 and the program's user's
       samples/     0755: public data
       postgresql/  0755: public programs, which the database's account starts
@@ -31,7 +32,7 @@ PROGRAMS = "postgresql"
 """Folder for programs of PostgreSQL, where the system has none."""
 _LEFT = frozenset({_SAMPLES, PROGRAMS, "database"})
 """What is in a home and is not closed: public, or another account's."""
-_PASSED = frozenset({"runs", "cache", "secrets", "work", "environments"})
+_PASSED = frozenset({"runs", "cache", "secrets", "work", "environments", "users"})
 _OTHERS = 0o077
 
 

@@ -6,7 +6,8 @@ from headway.progress.metrics import NUMBER, Number
 from headway.progress.places import Places, by_shape
 from headway.progress.seen import Seen
 
-_CELL = re.compile(r"[^\s|,]++(?: [^\s|,]++)*+")
+# Python 3.11.2, which Debian 12 has, repeats a possessive group wrongly: it takes the space, too.
+_CELL = re.compile(r"[^\s|,]+(?: [^\s|,]+)*")
 _HEADING = re.compile(r"\W*(?:[A-Za-z#_%][\w./%#()@-]{0,39}[\s|,]{1,24}){2}")
 _COUNTS = dict.fromkeys(
     ("#", "step", "steps", "global_step", "iter", "iteration"), "iteration"

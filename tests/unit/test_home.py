@@ -62,6 +62,17 @@ def test_settling_again_changes_nothing(old_home: Path) -> None:
     assert {each: mode(each) for each in old_home.rglob("*")} == before
 
 
+def test_what_programs_pass_on_the_way_to_their_own_stays_so(tmp_path: Path) -> None:
+    places = ("users/vision/ada", "environments/vision/hash", "work/container", "secrets/container")
+    for place in places:
+        (tmp_path / place).mkdir(parents=True)
+        for each in (tmp_path / place, *(tmp_path / place).parents):
+            if each.is_relative_to(tmp_path):
+                each.chmod(passable())
+    settle(tmp_path)
+    assert {mode(each) for each in tmp_path.rglob("*")} == {passable()}
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder away")
 def test_a_home_of_somebody_else_is_refused(tmp_path: Path) -> None:
     home = tmp_path / "theirs"
