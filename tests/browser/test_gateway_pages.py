@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.support.api import MEMBER, bearer, gateway_of
-from tests.support.browser import arrive
+from tests.support.browser import arrive, see
 from tests.support.site import LiveSite, sleeper
 
 pytestmark = pytest.mark.browser
@@ -65,7 +65,7 @@ def test_a_member_starts_a_run_by_the_form_and_watches_its_own_alone(
     run = made.value.json()["id"]
     page.goto(f"{url}/runs/flow-run/{run}")
     page.get_by_text("Completed", exact=True).first.wait_for(timeout=90_000)
-    page.get_by_text(re.compile("accuracy")).first.wait_for()
+    see(page, "accuracy")
     assert process_site.show(run)["owner"] == "ada"
 
     page.goto(f"{url}/runs")

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import expect
 
-from tests.support.browser import arrive
+from tests.support.browser import arrive, see
 from tests.support.site import LiveSite, wait_for
 
 pytestmark = pytest.mark.browser
@@ -73,8 +73,8 @@ def test_a_run_is_started_from_its_form_and_watched_on_its_page(
     assert process_site.show(run_id)["job"]["name"] == "from-the-form"
 
     # The log lines of the program, and how it ended.
-    page.get_by_text(re.compile(r"accuracy")).first.wait_for()
-    page.get_by_text(re.compile(r"done, .*host peak .*outputs in")).first.wait_for()
+    see(page, "accuracy")
+    see(page, "done, .*host peak .*outputs in")
 
     # The five steps, then what was measured.
     page.get_by_text("Task Runs", exact=True).first.click()
