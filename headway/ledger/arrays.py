@@ -7,7 +7,6 @@ from typing import Any
 from uuid import uuid4
 
 from sqlalchemy import and_, func, or_
-from sqlalchemy.dialects import postgresql, sqlite
 from sqlmodel import Session, col, select
 from sqlmodel.sql.expression import SelectOfScalar
 
@@ -15,12 +14,12 @@ from headway.errors import RunUnknown
 from headway.ledger.array_tables import ArrayRow
 from headway.ledger.attempts import note_end
 from headway.ledger.codec import record
-from headway.ledger.columns import now
+from headway.ledger.columns import insert_new, now
 from headway.ledger.database import Repository
 from headway.ledger.following import after_columns
 from headway.ledger.notices import note_array
 from headway.ledger.records import ArrayRecord, RunRecord
-from headway.ledger.run_rows import check_askable, move, run_record
+from headway.ledger.run_rows import by_id, check_askable, move, run_record
 from headway.ledger.tables import RunRow
 from headway.model.array import Array, member_job, member_name
 from headway.model.run import Exit, ExitKind, Measurement, RunState
@@ -74,10 +73,7 @@ class Arrays(Repository):
             submitted_at=submitted_at,
         )
         with self._database.transaction() as session:
-            dialect = session.connection().dialect.name
-            insert = postgresql.insert if dialect == "postgresql" else sqlite.insert
-            values = insert(ArrayRow).values(row.model_dump()).on_conflict_do_nothing()
-            if session.connection().execute(values).rowcount:
+            if insert_new(session, row):
                 note_array(session, row.array_id, job)
             same = ArrayRow.key == key if key else ArrayRow.array_id == row.array_id
             return record(ArrayRecord, session.exec(select(ArrayRow).where(same)).one())
@@ -102,11 +98,7 @@ class Arrays(Repository):
         check_askable(text)
         query = _of_team(team)
         with self._database.reading() as session:
-            row = session.exec(query.where(ArrayRow.array_id == text)).first()
-            if row is None and len(text) >= 4:
-                starts = col(ArrayRow.array_id).startswith(text, autoescape=True)
-                found = session.exec(query.where(starts).limit(2)).all()
-                row = found[0] if len(found) == 1 else None
+            row = by_id(session, query, ArrayRow.array_id, text)
             if row is None:
                 named = query.where(ArrayRow.name == text).order_by(_NEWEST)
                 row = session.exec(named.limit(1)).first()

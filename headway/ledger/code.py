@@ -5,14 +5,13 @@ from collections.abc import Collection, Iterable
 from datetime import timedelta
 
 from sqlalchemy import delete, func, update
-from sqlalchemy.dialects import postgresql, sqlite
 from sqlmodel import Session, col, select
 
 from headway.errors import InvalidInput
 from headway.ledger.array_tables import ArrayRow
 from headway.ledger.code_tables import CodeChunkRow, CodeRow
 from headway.ledger.codec import record
-from headway.ledger.columns import now
+from headway.ledger.columns import insert_new, now
 from headway.ledger.database import Repository
 from headway.ledger.tables import RunRow
 from headway.model.code import CodeManifest, chunks_named
@@ -46,8 +45,6 @@ class Code(Repository):
                     "leave large files out"
                 )
                 raise InvalidInput("workdir", format_size(added), allowed)
-            dialect = session.connection().dialect.name
-            insert = postgresql.insert if dialect == "postgresql" else sqlite.insert
             seen_at = now(session)
             for sha256 in sorted(new):  # all insert in one order
                 row = CodeChunkRow(
@@ -57,8 +54,7 @@ class Code(Repository):
                     content=found[sha256],
                     seen_at=seen_at,
                 )
-                statement = insert(CodeChunkRow).values(row.model_dump())
-                session.connection().execute(statement.on_conflict_do_nothing())
+                insert_new(session, row)
         return len(new)
 
     def accept(self, team: str, manifest: CodeManifest) -> list[str]:

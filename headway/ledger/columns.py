@@ -1,4 +1,4 @@
-"""Column types and the database's clock, alike on SQLite and PostgreSQL."""
+"""Column types, the database's clock and inserts, alike on SQLite and PostgreSQL."""
 
 import json
 import logging
@@ -19,9 +19,10 @@ from sqlalchemy import (
     String,
     TypeDecorator,
 )
+from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.functions import FunctionElement
-from sqlmodel import Field, Session, select
+from sqlmodel import Field, Session, SQLModel, select
 
 from headway.errors import shown
 from headway.ledger.codec import adapter
@@ -163,6 +164,14 @@ def now(session: Session) -> datetime:
         moment: datetime | None = session.scalar(select(db_now()))
     assert moment is not None  # noqa: S101 - a database always has a time; for the type checker
     return moment
+
+
+def insert_new(session: Session, row: SQLModel) -> bool:
+    """Insert *row* unless there is one of its keys, which stays; whether it was inserted."""
+    dialect = session.connection().dialect.name
+    insert = postgresql.insert if dialect == "postgresql" else sqlite.insert
+    values = insert(type(row)).values(row.model_dump())
+    return bool(session.connection().execute(values.on_conflict_do_nothing()).rowcount)
 
 
 class db_now(FunctionElement[datetime]):  # noqa: N801 - it is used as an SQL function

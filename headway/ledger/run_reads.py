@@ -11,7 +11,7 @@ from headway.errors import RunUnknown
 from headway.estimate.usual import Lasted, kind_of
 from headway.ledger.database import Repository
 from headway.ledger.records import RunRecord
-from headway.ledger.run_rows import check_askable, run_record, run_row, runs_of
+from headway.ledger.run_rows import by_id, check_askable, run_record, run_row, runs_of
 from headway.ledger.tables import NodeRow, RunRow
 from headway.model.run import GRANTED, ExitKind, RunState
 
@@ -40,11 +40,7 @@ class RunReads(Repository):
         check_askable(text)
         with self._database.reading() as session:
             seen = _of_team(team)
-            row = session.exec(seen.where(RunRow.run_id == text)).first()
-            if row is None and len(text) >= 4:
-                starts = col(RunRow.run_id).startswith(text, autoescape=True)
-                found = session.exec(seen.where(starts).limit(2)).all()
-                row = found[0] if len(found) == 1 else None
+            row = by_id(session, seen, RunRow.run_id, text)
             if row is None:
                 ended = (col(RunRow.state) == RunState.ENDED,) if still_going else ()
                 named = seen.where(RunRow.name == text).order_by(*ended, _NEWEST)

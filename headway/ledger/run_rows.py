@@ -1,8 +1,10 @@
 """Rows of the run table: found, moved along a run's states, and read as records."""
 
 from collections.abc import Sequence
+from typing import TypeVar
 
-from sqlmodel import Session, col, select
+from sqlmodel import Session, SQLModel, col, select
+from sqlmodel.sql.expression import SelectOfScalar
 
 from headway.errors import IllegalTransition, RunUnknown
 from headway.ledger.codec import record
@@ -10,6 +12,9 @@ from headway.ledger.records import RunRecord
 from headway.ledger.tables import RunRow
 from headway.model.run import TRANSITIONS, RunState
 
+_Row = TypeVar("_Row", bound=SQLModel)
+_LEAST_OF_AN_ID = 4
+"""Fewer characters are no beginning of an id."""
 _MOST_CHARACTERS = 300
 """Longer than any id and any name of a run."""
 
@@ -23,6 +28,16 @@ def check_askable(text: str) -> None:
     hidden = any(each == "\0" or "\ud800" <= each <= "\udfff" for each in text)
     if hidden or len(text) > _MOST_CHARACTERS:
         raise RunUnknown(text)
+
+
+def by_id(session: Session, query: SelectOfScalar[_Row], column: str, text: str) -> _Row | None:
+    """The row of *query* whose id, in *column*, is *text* or alone begins with it; None if none."""
+    row = session.exec(query.where(column == text)).first()
+    if row is None and len(text) >= _LEAST_OF_AN_ID:
+        starts = col(column).startswith(text, autoescape=True)
+        found = session.exec(query.where(starts).limit(2)).all()
+        row = found[0] if len(found) == 1 else None
+    return row
 
 
 def run_row(session: Session, run_id: str, *, lock: bool = False) -> RunRow:

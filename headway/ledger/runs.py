@@ -6,12 +6,11 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from sqlalchemy import bindparam, update
-from sqlalchemy.dialects import postgresql, sqlite
 from sqlmodel import Session, col
 
 from headway.errors import IllegalTransition, InvalidInput, LeaseLost
 from headway.ledger.attempts import exit_of, note_end, note_start
-from headway.ledger.columns import now
+from headway.ledger.columns import insert_new, now
 from headway.ledger.fences import ended_before, fenced, leased, requeued_before
 from headway.ledger.following import after_columns
 from headway.ledger.notices import note_ended, note_started
@@ -68,10 +67,7 @@ class Runs(RunReads):
             **after_columns(job),
         )
         with self._database.transaction() as session:
-            dialect = session.connection().dialect.name
-            insert = postgresql.insert if dialect == "postgresql" else sqlite.insert
-            values = row.model_dump()
-            session.connection().execute(insert(RunRow).values(values).on_conflict_do_nothing())
+            insert_new(session, row)
             return run_record(run_row(session, run_id))
 
     def set_reason(

@@ -1,10 +1,8 @@
 """What came in at the gateway: whose each run is before there is a run, by its key in Prefect."""
 
-from sqlalchemy.dialects import postgresql, sqlite
-
 from headway.ledger.access_tables import SubmissionRow
 from headway.ledger.audit_log import Act, note
-from headway.ledger.columns import now
+from headway.ledger.columns import insert_new, now
 from headway.ledger.database import Repository
 
 
@@ -19,10 +17,7 @@ class Submissions(Repository):
         with self._database.transaction() as session:
             note(session, act)
             row = SubmissionRow(key=key, owner=owner, team=team, at=now(session))
-            dialect = session.connection().dialect.name
-            insert = postgresql.insert if dialect == "postgresql" else sqlite.insert
-            values = insert(SubmissionRow).values(row.model_dump())
-            session.connection().execute(values.on_conflict_do_nothing())
+            insert_new(session, row)
 
     def whose(self, key: str) -> tuple[str, str] | None:
         """Owner and team of the run with *key*; None where it did not come in at the gateway."""

@@ -6,15 +6,13 @@ import os
 import shutil
 from pathlib import Path
 
+from headway.policy.code_retention import KEEP_S
 from headway.policy.retention import seconds
 from headway.run.environment import CACHE_FOLDER, LOCK
 from headway.site import Site
-from headway.units import DAY_S
 
 log = logging.getLogger(__name__)
 _GONE = ".gone-"
-KEEP_S = 30 * DAY_S
-"""So long after the last start in it one stays, where its team's `keep_days` says nothing."""
 
 
 def tidy_environments(site: Site) -> int:
