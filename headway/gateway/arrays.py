@@ -7,14 +7,14 @@ from typing import Any
 from fastapi import APIRouter
 from pydantic import BaseModel, ConfigDict, Field
 
-from headway.errors import InvalidInput, NotAllowed
+from headway.errors import InvalidInput
 from headway.gateway.actions import SubmitRequest, Submitter, checked, note_act, why_no_retry
 from headway.gateway.cancel import cancel_in_ledger
-from headway.gateway.run_lookup import seen_team
+from headway.gateway.run_lookup import check_owner, seen_team
 from headway.gateway.runs import Limit, Mine, Name, Since, Watcher
 from headway.gateway.submit import claim_code, job_of
 from headway.ledger.records import ArrayRecord
-from headway.model.access import Caller, Scope
+from headway.model.access import Caller
 from headway.model.array import Array, member_job, take_array
 from headway.model.document import NOTHING, Document
 from headway.model.job_text import job_from_document
@@ -159,8 +159,7 @@ def _own(site: Site, caller: Caller, text: str) -> ArrayRecord:
         NotAllowed: It is a team mate's.
     """
     record = site.ledger.arrays.find(text, team=seen_team(caller))
-    if record.owner != caller.user and not caller.may(Scope.OPERATE):
-        raise NotAllowed(f"array {record.name} is {record.owner or 'nobody'}'s; ask its owner")
+    check_owner(caller, record.owner, f"array {record.name}")
     return record
 
 

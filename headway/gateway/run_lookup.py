@@ -102,9 +102,17 @@ def check_own(caller: Caller, run: Found) -> None:
         NotAllowed: It is a team mate's.
     """
     seen, record = run
-    owner = record.owner if record is not None else ""
+    check_owner(caller, record.owner if record is not None else "", f"run {seen.name}")
+
+
+def check_owner(caller: Caller, owner: str, what: str) -> None:
+    """Let *caller* change what is *owner*'s: a run or an array, called *what*.
+
+    Raises:
+        NotAllowed: It is a team mate's.
+    """
     if owner != caller.user and not caller.may(Scope.OPERATE):
-        raise NotAllowed(f"run {seen.name} is {owner or 'nobody'}'s; ask its owner")
+        raise NotAllowed(f"{what} is {owner or 'nobody'}'s; ask its owner")
 
 
 def list_runs(
