@@ -27,6 +27,7 @@ from headway.cli import (
     run,
     run_control,
     runs,
+    session,
     site,
     submit,
     top,
@@ -91,6 +92,7 @@ def headway() -> None:
 for module in (
     submit, run, runs, run_control, queue, site, doctor, node, database, estimate, progress, replay,
     gateway, login, top, usage, profile, user, outputs, why, completion, arrays,
+    session,
 ):  # fmt: skip
     for command in module.COMMANDS:
         headway.add_command(command)

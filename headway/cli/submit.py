@@ -101,6 +101,8 @@ def tell(client: "Client", run: dict[str, Any], *, watch: bool, machine: bool) -
     if not machine:
         say(f"{run['name']}: {run['run_id']}")
         say(f"watch it at {run['url']}")
+        if run.get("session"):
+            say(f"once it runs, its page is {run['session']}")
     if watch:
         sys.exit(_watch(client, run["run_id"], machine=machine))
 

@@ -221,6 +221,19 @@ class After(_Part):
         return {"run": values} if isinstance(values, str) else values
 
 
+class Session(_Part):
+    """What makes a run a session, which serves a port of its own."""
+
+    inside = ("session",)
+
+    idle: Annotated[float, duration(1.0, MAX_RUNTIME_S, example="30min")] | None = Field(
+        None,
+        title="Idle time",
+        description="Such as 30min; it is ended when nobody was connected and no GPU was used for "
+        "so long. Left out: the site's.",
+    )
+
+
 class TrainingJob(_Part):
     """A training job, as handed to headway."""
 
@@ -282,6 +295,12 @@ class TrainingJob(_Part):
     ports: Annotated[list[int], each(whole(1024, 65_535), example="[6006]", low=0, high=16)] = (
         Field([], title="Ports", description="Published on the node's loopback, such as 6006.")
     )
+    session: Session | None = Field(
+        None,
+        title="Session",
+        description="Serves a port: it gets a free one, $HEADWAY_SESSION_PORT, to which the "
+        "gateway leads its owner.",
+    )
     env: Annotated[dict[str, str], ENVIRONMENT] = Field(
         {}, title="Environment", description="Plain values only; secrets go below."
     )
@@ -329,6 +348,12 @@ class TrainingJob(_Part):
         description="RE2 expression with the named groups iteration or epoch, total, epochs; "
         "others are metrics. Known log formats need none.",
     )
+
+    @model_validator(mode="after")
+    def _session_is_one_run(self) -> Self:
+        if self.session is not None and self.resources.nodes > 1:
+            raise Refused("give 1, since session is given", "resources", "nodes")
+        return self
 
     @model_validator(mode="after")
     def _parts_agree(self) -> Self:
