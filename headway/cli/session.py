@@ -17,13 +17,12 @@ _KINDS = {
         ' --ServerApp.base_url="$HEADWAY_SESSION_PATH" --ServerApp.allow_remote_access=True'
         " --ServerApp.root_dir=."
     ),
-    "shell": "exec sleep infinity",
 }
 """What each kind starts in the image. Jupyter lets in who shows its token: the gateway does."""
 
 
 @click.command()
-@click.argument("kind", metavar="[jupyter|shell|PROGRAM …]", default="jupyter")
+@click.argument("kind", metavar="[jupyter|PROGRAM …]", default="jupyter")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 @click.option("--image", envvar="HEADWAY_IMAGE", help="Container image; or $HEADWAY_IMAGE.")
 @click.option(
@@ -63,8 +62,8 @@ def session(
     """Start a program that serves a port, in this folder: `headway session --gpus 1 jupyter`.
 
     A PROGRAM of your own listens on $HEADWAY_SESSION_HOST and $HEADWAY_SESSION_PORT. The link that
-    is printed leads you, and nobody else, to its page once it runs. `shell` waits for `headway
-    exec`. It is ended when nobody used it for a while.
+    is printed leads you, and nobody else, to its page once it runs. It is ended when nobody has
+    used it for a while.
     """
     from headway.model.job_text import read_job
 

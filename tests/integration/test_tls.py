@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import uvicorn
 from click.testing import CliRunner, Result
 from pydantic import SecretStr
 
@@ -194,7 +195,14 @@ def test_the_token_is_no_option_of_login() -> None:
 def served(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """What the command would have served with."""
     found: dict[str, Any] = {}
-    monkeypatch.setattr("uvicorn.run", lambda app, **more: found.update(more))
+
+    def note(server: uvicorn.Server, **_: object) -> None:
+        names = ("host", "port", "http", "proxy_headers", "ssl_certfile", "ssl_keyfile")
+        found.update({name: getattr(server.config, name) for name in names})
+
+    monkeypatch.setattr("headway.cli.gateway._listening", lambda *_: None)
+    monkeypatch.setattr("uvicorn.Config.bind_socket", lambda _: None)
+    monkeypatch.setattr("uvicorn.Server.run", note)
     return found
 
 

@@ -33,6 +33,7 @@ _LIVE = {
         "tests/integration/test_supervisor.py",
         "tests/integration/test_invariants.py",
         "tests/integration/test_code_travels.py",
+        "tests/integration/test_live_session.py",
     ),
     "several nodes": (
         "tests/integration/test_nodes.py",

@@ -129,6 +129,8 @@ def test_ports_are_on_loopback_only(harness: Harness) -> None:
     bound = [line.split()[1] for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
     assert f"0100007F:{port:04X}" in bound
     assert f"00000000:{port:04X}" not in bound
+    assert runtime.serves(spec.name, port)
+    assert not runtime.serves(spec.name, port + 1)
 
 
 def test_where_the_policy_says_so_a_gang_has_the_nodes_own_network(harness: Harness) -> None:

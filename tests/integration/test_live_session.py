@@ -1,0 +1,51 @@
+"""samples/session on a live site: its page at the gateway's other port, and its end without use."""
+
+from pathlib import Path
+
+import httpx
+import pytest
+
+from headway.model.session import session_path
+from tests.support.site import LiveSite, wait_for
+
+JOB = {
+    "name": "notes",
+    "image": "headway-samples:local",
+    "command": ["python", "-u", "-m", "samples.session.serve"],
+    "session": {"idle": "3s"},
+    "resources": {"host_memory": "256MiB"},
+    "retries": 0,
+}
+
+
+@pytest.mark.prefect
+def test_its_owner_opens_it_and_it_ends_when_nobody_does(
+    process_site: LiveSite, tmp_path: Path
+) -> None:
+    live = process_site
+    run_id = live.submit(tmp_path, **JOB)
+    live.until(run_id, "Running")
+    gateway = f"http://127.0.0.1:{live.env['HEADWAY_GATEWAY_PORT']}"
+    pages = f"http://127.0.0.1:{live.env['HEADWAY_SESSIONS_PORT']}{session_path(run_id)}"
+    token = (live.home / "token").read_text().strip()
+    mine = {"Authorization": f"Bearer {token}"}
+
+    def opened() -> httpx.Response | None:
+        answer = httpx.get(pages, headers=mine)
+        return answer if answer.status_code == 200 else None
+
+    wait_for(opened, lambda: f"{httpx.get(pages, headers=mine).text}\n{live.worker_log()}")
+    link = live.show(run_id)["session"]
+    assert link == f"{gateway}/v1/runs/{run_id}/session"
+    led = httpx.get(link, headers=mine)
+    assert (led.status_code, f"http:{led.headers['location']}") == (303, pages)
+    kept = httpx.post(pages, headers=mine, data={"note": "remember <me>"})
+    assert kept.headers["location"] == session_path(run_id)
+    assert "<li>remember &lt;me&gt;" in httpx.get(pages, headers=mine).text
+    assert httpx.get(pages).status_code == 401
+    assert "remember" not in httpx.get(f"{gateway}{session_path(run_id)}", headers=mine).text
+    ended = live.until(run_id, "Completed", "Failed")
+    assert ended["state"] == "Completed", ended["exit"]
+    assert "nobody was connected" in ended["exit"]["message"]
+    assert ended["session"] is None
+    assert httpx.get(pages, headers=mine).status_code == 409
