@@ -18,6 +18,7 @@ from headway.model.node import Node
 from headway.model.run import Exit, Prediction
 from headway.model.volume import refused_volume
 from headway.policy.after import Followed, Following
+from headway.policy.base_image import on_base_image
 from headway.policy.fit import WaitingRun
 from headway.policy.narrowing import refused_port
 from headway.policy.plan import Plan, Start, Stay
@@ -56,7 +57,9 @@ def job_of(site: Site, document: Mapping[str, Any], caller: Caller) -> JobText:
     own = stamped(document, caller)
     if own.get("notify") is None:
         own |= _notified(site, own["team"], own["owner"])
-    read = allowed_here(site, JobText(job_for(site, own), Document(own)))
+    job = job_for(site, own)
+    job = on_base_image(job, site.policy_for(job.team))
+    read = allowed_here(site, JobText(job, Document(own)))
     return replace(read, job=following(site, read.job))
 
 

@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from headway.model.address import URI
 from headway.model.document import Document, Path
+from headway.model.image import GIVE_IMAGE
 from headway.model.job_fields import (
     Refused,
     choice,
@@ -32,6 +33,7 @@ from headway.model.job_rules import (
     NOTIFIER,
     OUTPUT,
     PROGRESS,
+    PYTHON,
     REQUIREMENTS,
     SECRETS,
     VOLUME,
@@ -232,7 +234,13 @@ class TrainingJob(_Part):
     )
     team: Name = Field("default", title="Team", description="Whose share of the site it uses.")
     image: Annotated[str, IMAGE] = Field(
-        title="Image", description="Container image that has the program and its libraries."
+        "", title="Image", description="Container image that has the program and its libraries."
+    )
+    python: Annotated[str, PYTHON] = Field(
+        "",
+        title="Python",
+        description="In the place of an image: a version such as 3.11, for which the site has "
+        "named one; 3 for the newest.",
     )
     command: Annotated[list[str], COMMAND] = Field(
         title="Command", description='A list, one argument an item: ["python", "train.py"].'
@@ -252,7 +260,7 @@ class TrainingJob(_Part):
         "",
         title="Requirements",
         description="File of that folder, such as requirements.txt or pyproject.toml: the command "
-        "starts in an environment with these packages, for the image's Python.",
+        "starts in an environment with these packages, for that Python.",
     )
     dataset: Dataset | None = Field(None, title="Data set")
     after: After | None = Field(
@@ -329,6 +337,14 @@ class TrainingJob(_Part):
         description="RE2 expression with the named groups iteration or epoch, total, epochs; "
         "others are metrics. Known log formats need none.",
     )
+
+    @model_validator(mode="after")
+    def _has_an_image(self) -> Self:
+        if not (self.image or self.python):
+            raise Refused(f"{GIVE_IMAGE}, or python", "image")
+        if self.image and self.python:
+            raise Refused("give it or image: the site has an image for each Python", "python")
+        return self
 
     @model_validator(mode="after")
     def _parts_agree(self) -> Self:

@@ -17,6 +17,7 @@ from headway.model.container_policy import GangNetwork, NetworkMode
 from headway.model.job import TrainingJob
 from headway.model.lease import Fence, Lease, Refuse
 from headway.model.run import Prediction, RunState
+from headway.policy.base_image import on_base_image
 from headway.run.rendezvous import Meeting, own_address
 from headway.runtime import secretfiles
 from headway.runtime.redact import FileRedactor
@@ -64,9 +65,10 @@ class NodeAttempt:
         self.site = site
         self.planned = planned
         self.run_id = run_id
+        named = on_base_image(job, site.policy_for(job.team))
         site.ledger.runs.enqueue(
             run_id,
-            job.document(),
+            named.document(),
             name=job.name,
             owner=job.owner,
             team=job.team,
@@ -75,7 +77,9 @@ class NodeAttempt:
             submitted_at=site.clock.now(),
         )
         record = self.record
-        self.job = job.belonging_to(record.owner, record.team)
+        # The ledger's image counts: it was found when the run was handed in.
+        image = {"image": str(record.job["image"]), "python": ""} if job.python else {}
+        self.job = job.belonging_to(record.owner, record.team).model_copy(update=image)
         self.number = record.attempt
         self.override = record.demand_override or {}
         self.lease = self._take_up()

@@ -175,14 +175,14 @@ def test_the_run_form_knows_every_field() -> None:
     parts = [schema, *schema["$defs"].values()]
     fields = {name: field for part in parts for name, field in part["properties"].items()}
     assert all({"title", "$ref"} & field.keys() for field in fields.values())
-    assert schema["required"] == ["name", "image", "command"]
+    assert schema["required"] == ["name", "command"]
     assert fields["command"] == {
         "title": "Command",
         "description": fields["command"]["description"],
         "type": "array",
         "items": {"type": "string"},
         "minItems": 1,
-        "position": 4,
+        "position": 5,
     }
     assert fields["shm"]["default"] == "64MiB"
     assert fields["stop_grace"]["default"] == "10s"
@@ -198,7 +198,7 @@ def test_what_the_form_offers_as_default_is_read() -> None:
         name: field["default"] for name, field in schema["properties"].items() if "default" in field
     }
     small = {"name": "t", "image": "python", "command": ["python"]}
-    assert job_from_document({**small, **offered}) == read_job(SMALL).job
+    assert job_from_document({**offered, **small}) == read_job(SMALL).job
 
 
 def test_the_form_shows_the_fields_as_they_are_declared() -> None:
