@@ -6,6 +6,7 @@ What depends on the site (the largest node, allowed images) is judged later,
 by policy, against the site's values.
 """
 
+import re
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal, Self
 
@@ -53,6 +54,7 @@ from headway.model.job_types import (
 )
 from headway.model.lease import Sharing
 from headway.model.run import When
+from headway.model.volume import VOLUME_NAME
 from headway.units import MIB
 
 
@@ -223,6 +225,14 @@ class After(_Part):
         return {"run": values} if isinstance(values, str) else values
 
 
+_MOST_DATASETS = 16
+
+
+def data_field(name: str) -> str:
+    """The field of a job in which the data set of this name stands."""
+    return f"datasets.{name}" if name else "dataset"
+
+
 class TrainingJob(_Part):
     """A training job, as handed to headway."""
 
@@ -263,6 +273,11 @@ class TrainingJob(_Part):
         "starts in an environment with these packages, for that Python.",
     )
     dataset: Dataset | None = Field(None, title="Data set")
+    datasets: dict[str, Dataset] = Field(
+        {},
+        title="Data sets",
+        description="More of them, by name: each is at /data/NAME, and in HEADWAY_DATA_NAME.",
+    )
     after: After | None = Field(
         None, title="After", description="Starts when that run has ended so; until then it waits."
     )
@@ -347,6 +362,19 @@ class TrainingJob(_Part):
         return self
 
     @model_validator(mode="after")
+    def _data_has_names(self) -> Self:
+        if len(self.datasets) > _MOST_DATASETS:
+            raise Refused(f"give at most {_MOST_DATASETS}", "datasets")
+        for name in self.datasets:
+            if re.fullmatch(VOLUME_NAME, name) is None:
+                allowed = "name it by lower-case letters, digits and dashes, such as validation"
+                raise Refused(allowed, "datasets", name)
+            # Both would lie at /data/NAME.
+            if self.dataset is not None and name == self.dataset.uri.rstrip("/").split("/")[-1]:
+                raise Refused("give another name: dataset is called so", "datasets", name)
+        return self
+
+    @model_validator(mode="after")
     def _parts_agree(self) -> Self:
         for at, volume in enumerate(self.volumes):
             if volume in self.volumes[:at]:
@@ -367,6 +395,18 @@ class TrainingJob(_Part):
         if resources.gpus == 0 and resources.gpu_type:
             raise Refused("give at least 1, since gpu_type is given", "resources", "gpus")
         return self
+
+    @property
+    def data(self) -> dict[str, Dataset]:
+        """All its data sets; `dataset` is the one without a name."""
+        return ({} if self.dataset is None else {"": self.dataset}) | self.datasets
+
+    @property
+    def declared_data_bytes(self) -> int | None:
+        """What its data sets take together; None without any, or where it does not say that."""
+        sizes = [each.size for each in self.data.values()]
+        known = [size for size in sizes if size is not None]
+        return sum(known) if sizes and len(known) == len(sizes) else None
 
     def belonging_to(self, owner: str, team: str) -> "TrainingJob":
         """The same job as another's."""

@@ -83,7 +83,8 @@ class NodeAttempt:
         self.number = record.attempt
         self.override = record.demand_override or {}
         self.lease = self._take_up()
-        self.dataset: StagedDataset | None = None
+        self.datasets: dict[str, StagedDataset] = {}
+        """Its data sets that are on this node, by their names in the job."""
         self.meeting = meeting
         """Where it meets the other ranks of its gang; None for a job on one node."""
 
@@ -138,7 +139,8 @@ class NodeAttempt:
     @property
     def dataset_bytes(self) -> int | None:
         """Real size of its staged data; None without any."""
-        return self.dataset.size_bytes if self.dataset is not None else None
+        sizes = [each.size_bytes for each in self.datasets.values()]
+        return sum(sizes) if sizes else None
 
     @property
     def folder(self) -> Path:
