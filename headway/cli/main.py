@@ -13,6 +13,7 @@ import click
 from headway.cli import (
     arrays,
     completion,
+    data,
     database,
     doctor,
     estimate,
@@ -90,7 +91,7 @@ def headway() -> None:
 
 for module in (
     submit, run, runs, run_control, queue, site, doctor, node, database, estimate, progress, replay,
-    gateway, login, top, usage, profile, user, outputs, why, completion, arrays,
+    gateway, login, top, usage, profile, user, outputs, why, completion, arrays, data,
 ):  # fmt: skip
     for command in module.COMMANDS:
         headway.add_command(command)

@@ -23,10 +23,12 @@ from headway.client.connection import Connection, Json, path_part
 from headway.client.run import LOOK_EVERY_S, Run
 from headway.client.run_log import RunLog
 from headway.client.run_outputs import Output, OutputPlace, opened_output, output_digest
+from headway.client.uploads import Told, put_data
 from headway.clock import Clock, SystemClock
 from headway.code.folder import Sent
 from headway.credentials import Address, find_address
-from headway.errors import GatewayRefused, WaitTimedOut
+from headway.errors import GatewayRefused, InvalidInput, WaitTimedOut
+from headway.model.address import UPLOAD
 from headway.model.job import TrainingJob
 from headway.settings import read_settings
 
@@ -136,6 +138,29 @@ class Client:
     def with_code(self, job: Mapping[str, Any], *, sent: Sent | None = None) -> Json:
         """*job* with the folder of its `workdir` sent, where it names one; as for `send_code`."""
         return with_code(self._gateway, job, sent=sent)
+
+    def put_data(self, path: Path, name: str | None = None, *, told: Told | None = None) -> Json:
+        """Send a file or a directory for jobs of the team; what is at the gateway is not sent.
+
+        Args:
+            path: What; there are no links in it.
+            name: By which jobs name it, as ``headway://NAME``; that of *path* when left out.
+            told: Is told how far that is.
+        """
+        called = name or path.resolve().name
+        if UPLOAD.fullmatch(called) is None:
+            allowed = "give 1 to 63 letters, digits, dots, dashes or underscores as its name"
+            raise InvalidInput("name", called, allowed)
+        nobody: Told = lambda *_: None  # noqa: E731
+        return put_data(self._gateway, path, called, told=told or nobody, clock=self._clock)
+
+    def data(self) -> list[Json]:
+        """The data sets that members of the team have put."""
+        return self._gateway.documents("/data")
+
+    def remove_data(self, name: str) -> Json:
+        """Remove one of one's own that no run needs."""
+        return self._gateway.document("DELETE", f"/data/{path_part(name)}")
 
     def submit_array(
         self,

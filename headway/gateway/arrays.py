@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from headway.errors import InvalidInput
 from headway.gateway.actions import SubmitRequest, Submitter, checked, note_act, why_no_retry
 from headway.gateway.cancel import cancel_in_ledger
+from headway.gateway.job_data import claim_uploads
 from headway.gateway.run_lookup import check_owner, seen_team
 from headway.gateway.runs import Limit, Mine, Name, Since, Watcher
 from headway.gateway.submit import claim_code, job_of
@@ -117,6 +118,7 @@ def hand_in_array(
     check_members(job, array)
     read, goes_to = checked(site, server, caller, alone)
     claim_code(site, read)
+    claim_uploads(site, read)
     key = f"{caller.team}/{caller.user}/{wanted.key}" if wanted.key else None
     told = {"owner": read.job.owner, "team": read.job.team, "members": str(array.size)}
     note_act(site, caller, "array.submit", read.job.name, told)

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from headway.errors import ImpossibleDemand, InvalidInput, LedgerError, RunUnknown
 from headway.forecast import Forecaster
+from headway.gateway.job_data import with_known_sizes
 from headway.model.access import Caller, Scope
 from headway.model.document import Document
 from headway.model.job import TrainingJob, data_field
@@ -60,6 +61,7 @@ def job_of(site: Site, document: Mapping[str, Any], caller: Caller) -> JobText:
     job = job_for(site, own)
     job = on_base_image(job, site.policy_for(job.team))
     read = allowed_here(site, JobText(job, Document(own)))
+    read = replace(read, job=with_known_sizes(site, read))
     return replace(read, job=following(site, read.job))
 
 

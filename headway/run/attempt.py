@@ -21,8 +21,9 @@ from headway.errors import (
     StagingError,
     StagingTimedOut,
 )
+from headway.model.address import upload_name
 from headway.model.container_policy import ContainerPolicy
-from headway.model.job import data_field
+from headway.model.job import Dataset, data_field
 from headway.model.lease import Lease, Wait
 from headway.model.profile import Profile
 from headway.model.progress import ProgressPoint
@@ -38,9 +39,10 @@ from headway.run.settle import conclude_attempt, settle
 from headway.run.silent_check import CHECKS
 from headway.run.spec import container_spec, keep_secrets
 from headway.run.upkeep import AttemptUpkeep
+from headway.run.uploads import UploadReader
 from headway.runtime import secretfiles
 from headway.runtime.rules import check_image, check_spec
-from headway.staging.cache import StagedDataset
+from headway.staging.cache import DataCache, StagedDataset
 from headway.this_node import remove_container
 from headway.units import format_duration, format_size
 
@@ -61,7 +63,7 @@ class Attempt(NodeAttempt):
         self._refuse_secrets()
         clock, spent_s = self.site.clock, 0.0
         for name, dataset in self.job.data.items():
-            cache, from_s = self.site.cache_for(self.user, self._policy()), clock.monotonic_s()
+            cache, from_s = self._cache_of(dataset), clock.monotonic_s()
             limit_s = self.job.max_runtime
             if limit_s is not None:
                 limit_s = max(0.0, limit_s - spent_s)
@@ -74,6 +76,12 @@ class Attempt(NodeAttempt):
             note = Staging(self.number, name, here, dataset.uri, size, took_s, there)
             self.site.ledger.staged.note(self.fence, note)
         return self.datasets
+
+    def _cache_of(self, dataset: Dataset) -> DataCache:
+        """The node's cache, fed by what the address of *dataset* names."""
+        if upload_name(dataset.uri) is not None:
+            return self.site.cache_reading(UploadReader(self.site, self.record.team, self.user))
+        return self.site.cache_for(self.user, self._policy())
 
     def _time_left_s(self) -> float | None:
         """What staging has left of the time that the job gives itself; None without a limit."""

@@ -1,5 +1,7 @@
 """An attempt that a second flow process takes over, on a real ledger and the process runtime."""
 
+import hashlib
+import os
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta
@@ -9,13 +11,14 @@ from typing import Any
 import pytest
 
 from headway.clock import SystemClock
-from headway.errors import ImpossibleDemand, InvalidInput, StagingTimedOut
+from headway.errors import ImpossibleDemand, InvalidInput, SourceMissing, StagingTimedOut
 from headway.forecast import Forecaster
 from headway.model.job import Dataset, Resources, TrainingJob
 from headway.model.lease import Basis, Lease, Sharing, Wait
 from headway.model.node import GpuProcess, GpuReading, Reserve
 from headway.model.run import Exit, ExitKind, Prediction, RunState, Step, StepState
 from headway.model.trace import Trace
+from headway.model.upload import UploadFile, UploadManifest
 from headway.run.attempt import Attempt, exit_of
 from headway.run.followed import Followed
 from headway.run.gpu_use import GpuUse
@@ -159,6 +162,23 @@ def test_the_data_set_that_cannot_be_staged_is_named(site: Site, sources: Path) 
     attempt = Attempt(site, RUN, JOB.model_copy(update={"datasets": sets}))
     with pytest.raises(InvalidInput, match=r"^datasets.valid.uri: got "):
         attempt.stage_data(lambda done, total: None)
+
+
+def test_what_a_member_has_put_is_staged_for_its_team_alone(site: Site) -> None:
+    data = b"a,b\n"
+    file = UploadFile("all.csv", len(data), (hashlib.sha256(data).hexdigest(),))
+    put = UploadManifest.of([file], is_directory=False)
+    site.upload_chunks.put(JOB.team, data)
+    site.ledger.uploads.put(JOB.team, "set", "ada", put)
+    job = JOB.model_copy(update={"dataset": Dataset(uri="headway://set")})
+    attempt = Attempt(site, RUN, job)
+    path = attempt.stage_data(lambda done, total: None)[""].path
+    assert (path.name, path.read_bytes()) == ("all.csv", data)
+    uid = int((attempt.user or f"{os.geteuid()}:").split(":")[0])
+    assert (path.stat().st_uid, path.stat().st_mode & 0o777) == (uid, 0o400)
+    theirs = Attempt(site, RUN.replace("1", "2"), job.model_copy(update={"team": "speech"}))
+    with pytest.raises(SourceMissing, match="team speech has none of this name"):
+        theirs.stage_data(lambda done, total: None)
 
 
 def test_training_has_what_staging_left(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
