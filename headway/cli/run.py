@@ -6,10 +6,11 @@ from pathlib import Path
 
 import click
 
+from headway.cli.arrays import array_of
 from headway.cli.completion import NODE, RUN
 from headway.cli.inputs import open_client
 from headway.cli.output import as_json
-from headway.cli.submit import tell, with_code
+from headway.cli.submit import hand_in_array, tell, with_code
 
 _overrides = click.option(
     "--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Set a field of the job file."
@@ -31,6 +32,14 @@ _overrides = click.option(
     default=".",
     help="Folder that is sent along, and in which the program starts; here when left out.",
 )
+@click.option(
+    "--array",
+    "parameters",
+    multiple=True,
+    metavar="NAME=VALUES",
+    help="Run it once for every combination: --array lr=0.1,0.01 --array seed=1..5",
+)
+@click.option("--at-most", type=click.IntRange(1), help="Members of the array that run at once.")
 @_overrides
 @click.option("--pool", help="Work pool, where the site has several.")
 @click.option("--queue", help="Work queue of the pool; its priority decides who goes first.")
@@ -46,6 +55,8 @@ def run(
     gpus: int,
     name: str | None,
     workdir: Path,
+    parameters: tuple[str, ...],
+    at_most: int | None,
     overrides: tuple[str, ...],
     pool: str | None,
     queue: str | None,
@@ -56,7 +67,8 @@ def run(
     """Run a program of this folder: `headway run train.py --gpus 1 -- --lr 0.1`.
 
     What git tracks of the folder, or its .gitignore lets through, is sent along. The log is shown
-    until the run has ended; Ctrl-C leaves it alone.
+    until the run has ended; Ctrl-C leaves it alone. With --array, `{lr}` among the arguments is the
+    member's value of lr.
     """
     from headway.model.job_text import read_job
 
@@ -71,9 +83,13 @@ def run(
         "requirements": requirements,
     }
     read = read_job(json.dumps(document), filename="command line", overrides=overrides)
+    array, queue = array_of(read, parameters, at_most), node or queue
     with open_client() as client:
         job = with_code(client, read.job.document())
-        handed_in = client.submit(job, pool=pool, queue=node or queue)
+        if array is not None:
+            hand_in_array(client, job, array, pool=pool, queue=queue, machine=machine)
+            return
+        handed_in = client.submit(job, pool=pool, queue=queue)
         tell(client, handed_in, watch=not detach, machine=machine)
 
 

@@ -22,6 +22,7 @@ from headway.cli.output import (
 
 if TYPE_CHECKING:
     from headway.client import Client
+    from headway.model.array import Array
 
 
 _INTERRUPTED = 130
@@ -85,9 +86,7 @@ def submit(
                 return
             job = with_code(client, with_folder(job, job_file))
             if array is not None:
-                whole = job | {"array": array.document()}
-                made = client.submit_array(whole, key=key, pool=pool, queue=queue)
-                print_json(made) if machine else tell_of(made)
+                hand_in_array(client, job, array, key=key, pool=pool, queue=queue, machine=machine)
                 return
             run = client.submit(job, key=key, pool=pool, queue=queue)
         tell(client, run, watch=watch, machine=machine)
@@ -103,6 +102,22 @@ def tell(client: "Client", run: dict[str, Any], *, watch: bool, machine: bool) -
         say(f"watch it at {run['url']}")
     if watch:
         sys.exit(_watch(client, run["run_id"], machine=machine))
+
+
+def hand_in_array(
+    client: "Client",
+    job: dict[str, Any],
+    array: "Array",
+    *,
+    key: str | None = None,
+    pool: str | None,
+    queue: str | None,
+    machine: bool,
+) -> None:
+    """Hand in *job* once for each member of *array*, and say what was handed in."""
+    whole = job | {"array": array.document()}
+    made = client.submit_array(whole, key=key, pool=pool, queue=queue)
+    print_json(made) if machine else tell_of(made)
 
 
 def with_folder(job: dict[str, Any], job_file: BinaryIO) -> dict[str, Any]:
