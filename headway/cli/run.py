@@ -10,7 +10,7 @@ from headway.cli.arrays import array_of
 from headway.cli.completion import NODE, RUN
 from headway.cli.inputs import open_client
 from headway.cli.output import as_json
-from headway.cli.submit import hand_in_array, tell, with_code
+from headway.cli.submit import tell, with_array, with_code
 
 _overrides = click.option(
     "--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Set a field of the job file."
@@ -87,10 +87,10 @@ def run(
     with open_client() as client:
         job = with_code(client, read.job.document())
         if array is not None:
-            hand_in_array(client, job, array, pool=pool, queue=queue, machine=machine)
-            return
-        handed_in = client.submit(job, pool=pool, queue=queue)
-        tell(client, handed_in, watch=not detach, machine=machine)
+            made = client.submit_array(with_array(job, array), pool=pool, queue=queue)
+        else:
+            made = client.submit(job, pool=pool, queue=queue)
+        tell(client, made, watch=not detach, machine=machine)
 
 
 @click.command()
