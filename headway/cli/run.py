@@ -1,6 +1,7 @@
 """Commands that run a folder of code: run, rerun."""
 
 import json
+import os
 import re
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import click
 from headway.cli.arrays import array_of
 from headway.cli.completion import NODE, RUN
 from headway.cli.inputs import open_client
-from headway.cli.output import as_json
+from headway.cli.output import as_json, say
 from headway.cli.submit import tell, with_array, with_code
 
 _overrides = click.option(
@@ -20,7 +21,8 @@ _overrides = click.option(
 @click.command()
 @click.argument("program")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
-@click.option("--image", envvar="HEADWAY_IMAGE", help="Container image; or $HEADWAY_IMAGE.")
+@click.option("--image", help="Container image; or $HEADWAY_IMAGE.")
+@click.option("--python", help="In its place: 3.11, for which the site has named an image.")
 @click.option(
     "--requirements", default="", help="File of the folder; the program gets what it lists."
 )
@@ -51,6 +53,7 @@ def run(
     program: str,
     arguments: tuple[str, ...],
     image: str | None,
+    python: str | None,
     requirements: str,
     gpus: int,
     name: str | None,
@@ -72,11 +75,13 @@ def run(
     """
     from headway.model.job_text import read_job
 
-    if image is None:
-        raise click.UsageError("give --image, or set HEADWAY_IMAGE: what the program runs in")
+    if not (image or python):
+        image = os.environ.get("HEADWAY_IMAGE")
+    said = bool(image or python)
     document = {
         "name": name or _name_of(program),
-        "image": image,
+        "image": image or "",
+        "python": python or ("" if said else _NEWEST),
         "command": _command(program, arguments, workdir),
         "resources": {"gpus": gpus},
         "workdir": str(workdir),
@@ -90,7 +95,13 @@ def run(
             made = client.submit_array(with_array(job, array), pool=pool, queue=queue)
         else:
             made = client.submit(job, pool=pool, queue=queue)
+        if not (said or machine):
+            say(f"in {made['image']}, the site's newest Python; --image names another")
         tell(client, made, watch=not detach, machine=machine)
+
+
+_NEWEST = "3"
+"""The Python of a program of which nothing is said."""
 
 
 @click.command()

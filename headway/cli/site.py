@@ -75,7 +75,7 @@ def demo(rows: int, rounds: int, machine: bool) -> None:
 def nodes(machine: bool) -> None:
     """What each node has, what is promised of it, and what is in use."""
     from headway.units import format_size
-    from headway.views.node_document import gpu_text, state_text
+    from headway.views.node_document import cache_text, gpu_text, state_text
 
     with open_client() as client:
         views = client.nodes()
@@ -92,10 +92,14 @@ def nodes(machine: bool) -> None:
                 f"{view['cpus_promised']:g} of {view['cpus']:g}",
                 _of(view["host_promised_bytes"], view["host_memory_bytes"]),
                 "–" if used is None else format_size(used),
+                cache_text(view["cache"]),
                 view["gpu_error"] or ", ".join(gpu_text(gpu) for gpu in view["gpus"]) or "none",
             ]
         )
-    print_table(["node", "state", "CPUs promised", "memory promised", "memory used", "GPUs"], rows)
+    print_table([*_NODE_COLUMNS, "data cache", "GPUs"], rows)
+
+
+_NODE_COLUMNS = ("node", "state", "CPUs promised", "memory promised", "memory used")
 
 
 @click.command()

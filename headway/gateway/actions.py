@@ -127,7 +127,8 @@ def hand_in(
         priority=read_gates(site.ledger, pool).priorities.get(queue, 0),
         submitted_at=site.ledger.now(),
     )
-    return {"run_id": record.run_id, "name": record.name, "url": f"/runs/flow-run/{run.run_id}"}
+    url = f"/runs/flow-run/{run.run_id}"
+    return {"run_id": record.run_id, "name": record.name, "image": job.image, "url": url}
 
 
 def checked(

@@ -132,7 +132,8 @@ def hand_in_array(
         key=key,
         submitted_at=site.ledger.now(),
     )
-    return {"array_id": made.array_id, "name": made.name, "size": made.size}
+    handed_in = {"array_id": made.array_id, "name": made.name, "size": made.size}
+    return handed_in | {"image": read.job.image}
 
 
 def check_members(job: Mapping[str, Any], array: Array) -> None:

@@ -14,6 +14,7 @@ from headway.errors import (
     ContainerExists,
     HeadwayError,
     ImageMissing,
+    InvalidInput,
     LeaseLost,
     PolicyViolation,
     SourceUnreachable,
@@ -21,10 +22,12 @@ from headway.errors import (
     StagingTimedOut,
 )
 from headway.model.container_policy import ContainerPolicy
+from headway.model.job import data_field
 from headway.model.lease import Lease, Wait
 from headway.model.profile import Profile
 from headway.model.progress import ProgressPoint
 from headway.model.run import Exit, ExitKind, Measurement, RunState, StepState
+from headway.model.staged import Staging
 from headway.run import profiling
 from headway.run.admit import confirm_lease
 from headway.run.code import forget_working_copy
@@ -47,18 +50,30 @@ class Attempt(NodeAttempt):
 
     # ----- stage_data -----
 
-    def stage_data(self, progress: Callable[[int, int | None], None]) -> StagedDataset | None:
-        """Bring the data set to this node's cache; None when the job has none.
+    def stage_data(
+        self, progress: Callable[[int, int | None], None]
+    ) -> Mapping[str, StagedDataset]:
+        """Bring the job's data sets to this node's cache, one after the other; they, by name.
 
         Raises:
             InvalidInput: The job names a secret that jobs may not use here.
         """
         self._refuse_secrets()
-        if self.job.dataset is not None:
-            self.dataset = self.site.cache_for(self.user, self._policy()).stage(
-                self.job.dataset, self.run_id, progress=progress, limit_s=self.job.max_runtime
-            )
-        return self.dataset
+        clock, spent_s = self.site.clock, 0.0
+        for name, dataset in self.job.data.items():
+            cache, from_s = self.site.cache_for(self.user, self._policy()), clock.monotonic_s()
+            limit_s = self.job.max_runtime
+            if limit_s is not None:
+                limit_s = max(0.0, limit_s - spent_s)
+            with _of_data(name):
+                staged = cache.stage(dataset, self.run_id, progress=progress, limit_s=limit_s)
+            self.datasets[name] = staged
+            here, took_s = self.site.settings.node, clock.monotonic_s() - from_s
+            spent_s += took_s
+            size, there = staged.size_bytes, staged.from_cache
+            note = Staging(self.number, name, here, dataset.uri, size, took_s, there)
+            self.site.ledger.staged.note(self.fence, note)
+        return self.datasets
 
     def _time_left_s(self) -> float | None:
         """What staging has left of the time that the job gives itself; None without a limit."""
@@ -268,6 +283,16 @@ class Attempt(NodeAttempt):
         exit_ = self.record.exit
         if exit_ is not None and exit_.kind is ExitKind.OK:
             forget_checkpoint(self.site.settings, self.run_id)
+
+
+@contextmanager
+def _of_data(name: str) -> Iterator[None]:
+    """Say of which data set a field is that the cache found wrong."""
+    try:
+        yield
+    except InvalidInput as error:
+        field = error.field.replace("dataset", data_field(name), 1)
+        raise InvalidInput(field, error.value, error.allowed) from error
 
 
 def exit_of(error: HeadwayError) -> Exit:

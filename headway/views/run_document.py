@@ -136,6 +136,7 @@ def run_details(history: RunHistory, remaining_s: float | None) -> dict[str, Any
         "progress": fields(progress, "iteration", "epoch", "total", "metrics")
         | {"remaining_s": remaining_s},
         "outputs": None if history.outputs is None else list(history.outputs),
+        "data": [fields(each, *_STAGED) for each in history.stagings],
         "stored": [fields(each, *_STORED) for each in history.stored],
         "gang": record.gang_id,
         "ranks": [
@@ -153,6 +154,7 @@ def run_details(history: RunHistory, remaining_s: float | None) -> dict[str, Any
 
 
 _QUANTITIES = ("runtime_s", "host_peak_bytes", "gpu_peak_bytes", "cost")
+_STAGED = ("attempt", "name", "node", "uri", "size_bytes", "took_s", "was_there")
 _STORED = ("attempt", "files", "size_bytes", "stored_at", "removed_at", "note")
 _DEMAND = ("host_memory_bytes", "host_memory_basis", "cpus", "gpus", "gpu_memory_bytes")
 _NO_PROGRESS = ProgressPoint(t_s=0.0)

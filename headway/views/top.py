@@ -28,7 +28,7 @@ def document(site: Site) -> dict[str, Any]:
     """What is shown of *site* now, as plain data: nodes, running runs, and those that wait."""
     now = site_snapshot(site)
     return {
-        "nodes": [node_shown(record, now.leases) for record in now.nodes],
+        "nodes": [node_shown(record, now.leases, now.caches) for record in now.nodes],
         "runs": [_run(each, now.warnings) for each in now.running],
         "arrays": array_views(site, site.ledger.arrays.going_on()),
         "queue": array_lines(site, line_views(site)),
