@@ -205,6 +205,7 @@ def shell(folder: Path, env: Mapping[str, str]) -> Callable[[str], str]:
 def measure(place: Path) -> dict[str, list[Taken]]:
     """What each way takes."""
     found = {}
+    (place / "site").mkdir()
     with machines.several_machines(place / "site") as site:
         for machine in (site.head, site.other):
             import_image(machine.env["HEADWAY_DOCKER_HOST"])
