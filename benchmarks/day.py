@@ -129,7 +129,7 @@ def with_headway() -> list[Step]:
 
 def with_slurm() -> list[Step]:
     """The steps with Slurm, typed on a login node that shares the nodes' disk."""
-    table = 'for f in sweep-*.out; do echo "$(head -n1 $f) $(tail -n1 $f)"; done | sort -n -k7'
+    table = 'for f in sweep-*.out; do echo "$(head -n1 $f) $(tail -n1 $f)"; done | sort -n -k8'
     environment = ("python3 -m venv env", "env/bin/pip install -r requirements.txt")
     return [
         Step(
@@ -144,7 +144,7 @@ def with_slurm() -> list[Step]:
 def with_docker() -> list[Step]:
     """The steps with the engine alone, typed on its machine."""
     run = 'docker run --rm --cpus 1 --memory 512m -v "$PWD/out:/app/out" mine python -u train.py'
-    table = 'for f in logs/*; do echo "$(head -n1 $f) $(tail -n1 $f)"; done | sort -n -k7'
+    table = 'for f in logs/*; do echo "$(head -n1 $f) $(tail -n1 $f)"; done | sort -n -k8'
     built = "docker build -q -t mine ."
     return [
         Step((built, run), FIRST_LINE, {"Dockerfile": DOCKERFILE}),
