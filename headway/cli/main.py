@@ -29,6 +29,7 @@ from headway.cli import (
     run_control,
     runs,
     site,
+    skill,
     submit,
     top,
     usage,
@@ -91,7 +92,7 @@ def headway() -> None:
 
 for module in (
     submit, run, runs, run_control, queue, site, doctor, node, database, estimate, progress, replay,
-    gateway, login, top, usage, profile, user, outputs, why, completion, arrays, data,
+    gateway, login, top, usage, profile, user, outputs, why, completion, arrays, skill, data,
 ):  # fmt: skip
     for command in module.COMMANDS:
         headway.add_command(command)

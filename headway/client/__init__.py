@@ -233,9 +233,13 @@ class Client:
             asked["since"] = since.isoformat()
         return self._gateway.documents("/arrays", asked)
 
-    def array(self, array: str) -> Json:
-        """One array, by id, beginning of id, or name, with its members that have become runs."""
-        return self._gateway.document("GET", f"/arrays/{path_part(array)}")
+    def array(self, array: str, *, members: bool = True) -> Json:
+        """One array, by id, beginning of id, or name.
+
+        With *members*, each of those that have become runs is in it, too.
+        """
+        path = f"/arrays/{path_part(array)}"
+        return self._gateway.document("GET", path, parameters={"members": members})
 
     def cancel_array(self, array: str) -> Json:
         """End all members of an array; those that have not become runs never do."""

@@ -65,9 +65,10 @@ def arrays_of(site: Site, server: PrefectServer) -> APIRouter:
         return array_views(site, wanted)
 
     @router.get("/arrays/{array}")
-    def array_(caller: Watcher, array: str) -> dict[str, Any]:
-        """One array by id or name, with its members that have become runs."""
-        return members_document(site, site.ledger.arrays.find(array, team=seen_team(caller)))
+    def array_(caller: Watcher, array: str, *, members: bool = True) -> dict[str, Any]:
+        """One array by id or name; with *members* each of those that have become runs."""
+        found = site.ledger.arrays.find(array, team=seen_team(caller))
+        return members_document(site, found) if members else array_views(site, [found])[0]
 
     @router.get("/arrays/{array}/curves")
     def curves(caller: Watcher, array: str, metric: str = "") -> dict[str, Any]:
@@ -133,7 +134,8 @@ def hand_in_array(
         key=key,
         submitted_at=site.ledger.now(),
     )
-    return {"array_id": made.array_id, "name": made.name, "size": made.size}
+    handed_in = {"array_id": made.array_id, "name": made.name, "size": made.size}
+    return handed_in | {"image": read.job.image}
 
 
 def check_members(job: Mapping[str, Any], array: Array) -> None:

@@ -9,7 +9,7 @@ from typing import Self
 import httpx
 
 from headway.credentials import local_address
-from headway.errors import HeadwayError, SourceMissing, SourceUnreachable
+from headway.errors import InvalidInput, NoCredentials, SourceMissing, SourceUnreachable
 from headway.model.address import upload_name
 from headway.model.upload import UPLOAD_CHUNK_BYTES, UploadManifest
 from headway.pinning import trust
@@ -18,6 +18,7 @@ from headway.staging.reader import Check, Reading
 from headway.staging.source import Source, SourceFile
 
 _ANSWER_S = 60.0
+_PAUSE_S = 1.0
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,7 @@ class UploadReader:
     def reading(self, uri: str, check: Check) -> Iterator[Reading]:
         """Read *uri* within the block."""
         check()
-        with _Chunks(self.site, self.team, uri) as chunks:
+        with _Chunks(self.site, self.team, uri, check) as chunks:
             yield _Upload(self, uri, chunks, check)
 
 
@@ -75,8 +76,9 @@ class _Upload:
 class _Chunks:
     """Chunks of one team, of this machine where the gateway runs on it."""
 
-    def __init__(self, site: Site, team: str, uri: str) -> None:
+    def __init__(self, site: Site, team: str, uri: str, check: Check) -> None:
         self._site = site
+        self._check = check
         self._team = team
         self._uri = uri
         self._gateway: httpx.Client | None = None
@@ -94,14 +96,17 @@ class _Chunks:
         if found is not None:
             return found
         try:
-            return self._asked(sha256)
+            while (data := self._asked(sha256)) is None:
+                self._check()
+                self._site.clock.sleep(_PAUSE_S)
+            return data
         except httpx.HTTPError as error:
             raise SourceUnreachable(self._uri, str(error) or type(error).__name__) from error
-        except HeadwayError as error:
+        except (InvalidInput, NoCredentials) as error:
             raise SourceUnreachable(self._uri, str(error)) from error
 
-    def _asked(self, sha256: str) -> bytes:
-        """What the gateway gives, which lets this machine in by its own token."""
+    def _asked(self, sha256: str) -> bytes | None:
+        """What the gateway gives, which lets this machine in by its own token; None: ask later."""
         if self._gateway is None:
             address = local_address(self._site.settings)
             self._gateway = httpx.Client(
@@ -111,8 +116,10 @@ class _Chunks:
                 verify=trust(address.url, address.certificate),
                 trust_env=False,
             )
-        path = f"/data/chunks/{sha256}"
-        with self._gateway.stream("GET", path, params={"team": self._team}) as answer:
+        path, params = f"/data/chunks/{sha256}", {"team": self._team}
+        with self._gateway.stream("GET", path, params=params) as answer:
+            if answer.status_code == httpx.codes.TOO_MANY_REQUESTS:
+                return None
             answer.raise_for_status()
             pieces, size = [], 0
             for piece in answer.iter_bytes():

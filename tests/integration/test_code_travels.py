@@ -180,3 +180,15 @@ def test_what_a_folder_may_not_have_is_refused_before_it_is_sent(
     assert "python: got " in refused("train.py", "--python", "3.4")
     (project / "key").symlink_to("/etc/hostname")
     assert "leads out of the folder" in refused("train.py", *image)
+
+
+def test_a_program_runs_once_for_each_combination(process_site, project) -> None:
+    name = f"ways-{os.urandom(3).hex()}"
+    said = typed(
+        process_site, "run", "train.py",
+        "--workdir", str(project), "--image", "any", "--name", name,
+        "--set", "resources.host_memory=128MiB", "--set", "resources.cpus=0.1",
+        "--array", "lr=0.1,0.01", "--array", "seed=7", "--", "--lr", "{lr}", "--seed", "{seed}",
+    )  # fmt: skip
+    assert "Completed: 2 ended well" in said
+    assert "says one --lr 0.01 --seed 7" in typed(process_site, "logs", f"{name}-2")

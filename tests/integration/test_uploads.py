@@ -12,7 +12,13 @@ import pytest
 from headway.client import Client
 from headway.clock import SystemClock
 from headway.credentials import Address, GatewayPlace, note_gateway
-from headway.errors import GatewayRefused, InvalidInput, SourceUnreachable
+from headway.errors import (
+    GatewayRefused,
+    InvalidInput,
+    SourceUnreachable,
+    TooManyRequests,
+)
+from headway.gateway.door import Buckets
 from headway.gateway.local_token import have_local_token
 from headway.model.access import Scope
 from headway.model.job import Dataset
@@ -102,6 +108,19 @@ def other_node(site: Site, url: str, home: Path) -> Site:
     return Site(settings, SystemClock())
 
 
+def asked_too_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The gateway puts off the first question that it is asked from now on."""
+    take, told = Buckets.take, []
+
+    def once(self: Buckets, who: str) -> None:
+        if not told:
+            told.append(who)
+            raise TooManyRequests(1.0)
+        take(self, who)
+
+    monkeypatch.setattr(Buckets, "take", once)
+
+
 def staged(site: Site, team: str, name: str) -> Path:
     cache = site.cache_reading(UploadReader(site, team, ""))
     said = Dataset(uri=f"headway://{name}")
@@ -109,7 +128,11 @@ def staged(site: Site, team: str, name: str) -> Path:
 
 
 def test_what_is_put_is_read_by_another_node_through_the_gateway(
-    site: Site, url: str, ada: Client, folder: Path, tmp_path: Path
+    site: Site,
+    ada: Client,
+    folder: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     seen: list[tuple[str, int, int]] = []
     kept = ada.put_data(folder, told=lambda *far: seen.append(far))
@@ -118,7 +141,8 @@ def test_what_is_put_is_read_by_another_node_through_the_gateway(
     assert seen[-1][1] == seen[-1][2] == kept["size_bytes"]
     made = ada.submit(JOB | {"dataset": {"uri": "headway://birds"}})
     assert site.ledger.runs.get(made["run_id"]).job["dataset"]["size"] == f"{kept['size_bytes']}B"
-    right = other_node(site, url, tmp_path / "right")
+    right = other_node(site, ada.url, tmp_path / "right")
+    asked_too_often(monkeypatch)
     copy = staged(right, "vision", "birds")
     for each in ("labels.csv", "train/1.bin", "train/empty"):
         assert (copy / each).read_bytes() == (folder / each).read_bytes()
