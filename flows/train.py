@@ -45,7 +45,7 @@ from headway.run.rendezvous import Meeting
 from headway.site import Site, current_site
 from headway.units import format_size
 from headway.views.run_history import history_of
-from headway.views.run_report import markdown
+from headway.views.run_report import markdown, page_link
 
 DIGITS = TrainingJob(
     name="digits",
@@ -104,7 +104,8 @@ def train_container(
     chart: RunChart,
 ) -> Followed:
     """Run the container under its limits and follow it to its end."""
-    display = Display(get_run_logger(), attempt.site.clock, chart)
+    below = page_link(attempt.run_id)
+    display = Display(get_run_logger(), attempt.site.clock, chart, below=below)
     with attempt.step("train"):
         followed = attempt.train(lease, secrets, display)
         display.close()

@@ -500,6 +500,10 @@ def test_points_are_numbered_and_kept_once(ledger: Ledger) -> None:
     ledger.runs.requeue(fence_of(ledger, "a"), Exit(ExitKind.INFRASTRUCTURE, None, "lost"))
     ledger.progress.append(fence_of(ledger, "a"), points[:1], first=0)
     assert ledger.progress.latest("a") == points[0]
+    granted(ledger, "b")  # whose newest attempt is an earlier one than that of a
+    ledger.progress.append(fence_of(ledger, "b"), points[:2], first=0)
+    enqueue(ledger, "c")
+    assert ledger.progress.latest_of(["a", "b", "c"]) == {"a": points[0], "b": points[1]}
 
 
 def test_points_are_bounded(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
