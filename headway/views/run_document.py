@@ -64,6 +64,7 @@ def run_view(
         "duration_s": _lasted_s(record) if running_s is None else running_s,
         "done_frac": progress.done_frac if progress else None,
         "remaining_s": progress.remaining_s if progress else None,
+        "remaining_cost": progress.remaining_cost if progress else None,
         "url": f"{ui_url}/runs/flow-run/{seen.run_id}",
     }
 
