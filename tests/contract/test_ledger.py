@@ -27,7 +27,7 @@ from headway.errors import (
     RunUnknown,
 )
 from headway.ledger import Ledger, database
-from headway.ledger.gang_rows import FIRST_MEETING_PORT
+from headway.ledger.gang_rows import FIRST_FREE_PORT
 from headway.ledger.renewals import RenewalAnswer
 from headway.ledger.tables import NodeRow
 from headway.model.attempt_record import ProgressSnapshot
@@ -754,7 +754,7 @@ def gang(ledger: Ledger, run_id: str, demand: Demand | None = None, **more: Any)
 def test_a_gang_gets_all_its_leases_and_a_port_to_meet(ledger: Ledger) -> None:
     lease = gang(ledger, "a", Demand(8 * GIB, ports=(6006,)))
     assert isinstance(lease, Lease)
-    assert lease.ports == (6006, FIRST_MEETING_PORT)
+    assert lease.ports == (6006, FIRST_FREE_PORT)
     (other,) = ledger.leases.untaken("a")
     assert (other.node, other.gang_rank, other.ports) == ("node-b", 1, (6006,))
     assert ledger.runs.get("a").node == "node-a"
@@ -763,10 +763,10 @@ def test_a_gang_gets_all_its_leases_and_a_port_to_meet(ledger: Ledger) -> None:
 
 def test_a_gang_of_a_team_with_ports_meets_on_one_of_them(ledger: Ledger) -> None:
     ports = NumberRange(30_000, 30_001)
-    first = gang(ledger, "a", Demand(GIB, ports=(30_000,)), meeting_ports=ports)
+    first = gang(ledger, "a", Demand(GIB, ports=(30_000,)), own_ports=ports)
     assert isinstance(first, Lease)
     assert first.ports == (30_000, 30_001)
-    second = gang(ledger, "b", Demand(GIB), meeting_ports=ports)
+    second = gang(ledger, "b", Demand(GIB), own_ports=ports)
     assert isinstance(second, Wait)
     assert "all ports 30000-30001 of team" in second.reason
 
