@@ -212,6 +212,14 @@ class HeadwayLine(Block):
         description="Seconds from the warning until the run is stopped.",
     )
 
+    session_idle_s: float = Field(
+        _LINE.session_idle_s,
+        gt=0,
+        title="Idle time of sessions",
+        description="Seconds without a connection or a GPU in use after which a session ends that "
+        "does not say.",
+    )
+
     def settings(self) -> PolicySettings:
         """The settings as headway uses them."""
         document = self.model_dump(exclude={"block_type_slug"})

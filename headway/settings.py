@@ -72,6 +72,11 @@ class Settings(BaseSettings):
     """Port of the site's gateway; when not set, 80 above `port`."""
     gateway_host: str = Field("127.0.0.1", pattern=r"^[A-Za-z0-9.-]+$")
     """Address the gateway binds to; beyond loopback it speaks TLS alone."""
+    sessions_port: int = Field(
+        default_factory=lambda known: known.get("gateway_port", 4280) + 1,
+        ge=1024, le=65_535, validate_default=True,
+    )  # fmt: skip
+    """Port of the gateway for the pages of sessions alone; when not set, 1 above `gateway_port`."""
     gateway_names: Annotated[tuple[str, ...], NoDecode] = ()
     """Names, by commas, by which users ask the gateway, beside the address that it binds to."""
     server_url: str | None = None

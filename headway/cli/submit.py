@@ -101,6 +101,8 @@ def tell(client: "Client", made: dict[str, Any], *, watch: bool, machine: bool) 
         else:
             say(f"{made['name']}: {made['run_id']}")
             say(f"watch it at {made['url']}")
+            if made.get("session"):
+                say(f"once it runs, its page is {made['session']}")
     if watch:
         sys.exit(_watch(client, made, machine=machine))
 

@@ -334,7 +334,10 @@ class Client:
 
     def _placed(self, view: Json) -> Json:
         """*view* of a run, with the address of its page by the name that was asked."""
-        return view | {"url": f"{self.url}{view['url']}"}
+        placed = view | {"url": f"{self.url}{view['url']}"}
+        if view.get("session"):
+            placed["session"] = f"{self.url}{view['session']}"
+        return placed
 
     def usage(
         self, *, team: str | None = None, user: str | None = None, month: str | None = None

@@ -29,6 +29,7 @@ from headway.ledger.records import RunRecord
 from headway.model.access import Caller, Scope
 from headway.model.job_text import JobText
 from headway.model.run import CANCELLED_BY_USER, RunState
+from headway.model.session import session_link
 from headway.prefect.client import PrefectServer
 from headway.scheduler.limits import read_gates
 from headway.site import Site
@@ -129,8 +130,9 @@ def hand_in(
         priority=read_gates(site.ledger, pool).priorities.get(queue, 0),
         submitted_at=site.ledger.now(),
     )
-    url = f"/runs/flow-run/{run.run_id}"
-    return {"run_id": record.run_id, "name": record.name, "image": job.image, "url": url}
+    made = {"run_id": record.run_id, "name": record.name, "image": job.image}
+    made["url"] = f"/runs/flow-run/{run.run_id}"
+    return made | {"session": session_link(run.run_id) if job.session is not None else None}
 
 
 def checked(

@@ -233,6 +233,19 @@ def data_field(name: str) -> str:
     return f"datasets.{name}" if name else "dataset"
 
 
+class Session(_Part):
+    """What makes a run a session, which serves a port of its own."""
+
+    inside = ("session",)
+
+    idle: Annotated[float, duration(1.0, MAX_RUNTIME_S, example="30min")] | None = Field(
+        None,
+        title="Idle time",
+        description="Such as 30min; it is ended when nobody was connected and no GPU was used for "
+        "so long. Left out: the site's.",
+    )
+
+
 class TrainingJob(_Part):
     """A training job, as handed to headway."""
 
@@ -305,6 +318,12 @@ class TrainingJob(_Part):
     ports: Annotated[list[int], each(whole(1024, 65_535), example="[6006]", low=0, high=16)] = (
         Field([], title="Ports", description="Published on the node's loopback, such as 6006.")
     )
+    session: Session | None = Field(
+        None,
+        title="Session",
+        description="Serves a port: it gets a free one, $HEADWAY_SESSION_PORT, to which the "
+        "gateway leads its owner.",
+    )
     env: Annotated[dict[str, str], ENVIRONMENT] = Field(
         {}, title="Environment", description="Plain values only; secrets go below."
     )
@@ -359,6 +378,12 @@ class TrainingJob(_Part):
             raise Refused(f"{GIVE_IMAGE}, or python", "image")
         if self.image and self.python:
             raise Refused("give it or image: the site has an image for each Python", "python")
+        return self
+
+    @model_validator(mode="after")
+    def _session_is_one_run(self) -> Self:
+        if self.session is not None and self.resources.nodes > 1:
+            raise Refused("give 1, since session is given", "resources", "nodes")
         return self
 
     @model_validator(mode="after")

@@ -40,7 +40,12 @@ def confirm_lease(attempt: NodeAttempt) -> Lease | Wait:
         return Wait(Resource.TURN, "its claim was given back before its flow process began")
     if attempt.lease is None:
         answer = attempt.site.ledger.leases.admit(
-            attempt.run_id, attempt.site.settings.node, demand, reading=reading, **terms
+            attempt.run_id,
+            attempt.site.settings.node,
+            demand,
+            reading=reading,
+            own_ports=attempt.site.port_ranges.get(record.team),
+            **terms,
         )
     else:
         answer = attempt.site.ledger.leases.resize(

@@ -41,6 +41,11 @@ def log_path(settings: Settings, run_id: str, attempt: int | str) -> Path:
     return settings.runs_dir / run_id / "log" / f"attempt-{attempt}.log"
 
 
+def connected_note(settings: Settings, run_id: str) -> Path:
+    """The file that is new as long as somebody is connected to a port of the run."""
+    return settings.runs_dir / run_id / "connected"
+
+
 class NodeAttempt:
     """The current attempt of one run, on this node: what is known of it."""
 

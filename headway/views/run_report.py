@@ -88,10 +88,19 @@ def markdown(history: RunHistory) -> str:
     for section in run_report(history):
         parts.append(f"## {escaped(section.title)}")
         parts.append(_list(section) if section.columns == _FACTS else _table(section))
+    own, links = f"/v1/runs/{history.record.run_id}", page_link(history.record.run_id)
     if history.attempts:
-        own = f"/v1/runs/{history.record.run_id}"
-        parts.append(f"At the gateway: [its log]({own}/log), [its outputs]({own}/outputs)")
+        links += f", [its log]({own}/log), [its outputs]({own}/outputs)"
+    parts.append(links)
     return "\n\n".join(parts) + "\n"
+
+
+def page_link(run_id: str) -> str:
+    """The way from Prefect's pages to the site's page of the run, as Markdown.
+
+    By its path, since only who reads it knows by which name the gateway is asked.
+    """
+    return f"At the gateway: [its page](/headway#/runs/{run_id})"
 
 
 def waiting_text(sentence: str, at: datetime) -> str:

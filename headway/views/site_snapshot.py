@@ -30,6 +30,14 @@ class RunProgress:
     done_frac: float | None
     remaining_s: float | None
 
+    @property
+    def remaining_cost(self) -> float | None:
+        """What the time that is left will cost, at the price that the run's prediction rests on."""
+        said = self.record.prediction
+        if said is None or said.cost is None or not said.runtime_s or self.remaining_s is None:
+            return None
+        return said.cost / said.runtime_s * self.remaining_s
+
 
 @dataclass(frozen=True, slots=True)
 class SiteSnapshot:

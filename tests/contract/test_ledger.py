@@ -27,7 +27,7 @@ from headway.errors import (
     RunUnknown,
 )
 from headway.ledger import Ledger, database
-from headway.ledger.gang_rows import FIRST_MEETING_PORT
+from headway.ledger.gang_rows import FIRST_FREE_PORT
 from headway.ledger.renewals import RenewalAnswer
 from headway.ledger.tables import NodeRow
 from headway.model.attempt_record import ProgressSnapshot
@@ -500,6 +500,10 @@ def test_points_are_numbered_and_kept_once(ledger: Ledger) -> None:
     ledger.runs.requeue(fence_of(ledger, "a"), Exit(ExitKind.INFRASTRUCTURE, None, "lost"))
     ledger.progress.append(fence_of(ledger, "a"), points[:1], first=0)
     assert ledger.progress.latest("a") == points[0]
+    granted(ledger, "b")  # whose newest attempt is an earlier one than that of a
+    ledger.progress.append(fence_of(ledger, "b"), points[:2], first=0)
+    enqueue(ledger, "c")
+    assert ledger.progress.latest_of(["a", "b", "c"]) == {"a": points[0], "b": points[1]}
 
 
 def test_points_are_bounded(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -750,7 +754,7 @@ def gang(ledger: Ledger, run_id: str, demand: Demand | None = None, **more: Any)
 def test_a_gang_gets_all_its_leases_and_a_port_to_meet(ledger: Ledger) -> None:
     lease = gang(ledger, "a", Demand(8 * GIB, ports=(6006,)))
     assert isinstance(lease, Lease)
-    assert lease.ports == (6006, FIRST_MEETING_PORT)
+    assert lease.ports == (6006, FIRST_FREE_PORT)
     (other,) = ledger.leases.untaken("a")
     assert (other.node, other.gang_rank, other.ports) == ("node-b", 1, (6006,))
     assert ledger.runs.get("a").node == "node-a"
@@ -759,10 +763,10 @@ def test_a_gang_gets_all_its_leases_and_a_port_to_meet(ledger: Ledger) -> None:
 
 def test_a_gang_of_a_team_with_ports_meets_on_one_of_them(ledger: Ledger) -> None:
     ports = NumberRange(30_000, 30_001)
-    first = gang(ledger, "a", Demand(GIB, ports=(30_000,)), meeting_ports=ports)
+    first = gang(ledger, "a", Demand(GIB, ports=(30_000,)), own_ports=ports)
     assert isinstance(first, Lease)
     assert first.ports == (30_000, 30_001)
-    second = gang(ledger, "b", Demand(GIB), meeting_ports=ports)
+    second = gang(ledger, "b", Demand(GIB), own_ports=ports)
     assert isinstance(second, Wait)
     assert "all ports 30000-30001 of team" in second.reason
 
