@@ -19,6 +19,7 @@ from headway.estimate.remaining.remaining_time import RemainingBasis
 from headway.model.profile import Profile
 from headway.model.run import Measurement, Prediction
 from headway.model.run_warning import RunWarning, Silent
+from headway.model.session import session_link
 from headway.profile.text import rows, summary
 from headway.run.follow import Watched
 from headway.units import format_duration
@@ -169,6 +170,13 @@ def show_profile(profile: Profile) -> None:
     notes = [{"what": note, "over": "note", "where": ""} for note in profile.notes]
     create_table_artifact(
         rows(profile) + notes, key="profile", description=f"Profile by {summary(profile)}."
+    )
+
+
+def show_session(run_id: str) -> None:
+    """Put the way to a session's page on the run's page; it leads its owner there."""
+    create_markdown_artifact(
+        f"[Open the session]({session_link(run_id)})", key="session", description="Its own page."
     )
 
 

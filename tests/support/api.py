@@ -87,7 +87,9 @@ def serving(
         listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # as asyncio's own
         port = listening.getsockname()[1]
         app = create_app(site, server or nobody, allowed_hosts=["127.0.0.1"])
-        server = uvicorn.Server(uvicorn.Config(app, log_level="warning", ws="none", **_tls(own)))
+        server = uvicorn.Server(
+            uvicorn.Config(app, log_level="warning", ws="websockets-sansio", **_tls(own))
+        )
         thread = threading.Thread(target=server.run, args=([listening],), daemon=True)
         thread.start()
         deadline = time.monotonic() + 20

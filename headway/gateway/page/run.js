@@ -4,7 +4,7 @@ import { Refused, act, get, log, picture } from "./api.js";
 import { curve } from "./draw.js";
 import { h, redraw, runLink, table } from "./dom.js";
 import { tone } from "./runs.js";
-import { NOT_KNOWN, clock, duration, number, percent, size, start } from "./words.js";
+import { NOT_KNOWN, clock, duration, left, number, percent, size, start } from "./words.js";
 
 const MOST_PICTURES = 6;
 const LARGEST_PICTURE = 4 * 1024 * 1024;
@@ -26,14 +26,15 @@ function head(run) {
   const over = run.ended_at !== null;
   const button = (verb, path) => h("button", { id: `do-${verb}`, onclick: () => asked(verb, run, path) }, verb);
   const fact = (name, value) => [h("dt", {}, name), h("dd", {}, value)];
-  const far = run.remaining_s === null ? "" : `${percent(run.done_frac)} done, ${duration(run.remaining_s)} left`;
+  const far = run.remaining_s === null ? "" : `${percent(run.done_frac)} done, ${left(run)}`;
   return h("div", {},
     h("h2", {}, run.name, " ", h("span", { class: tone(run.state) }, run.state)),
     h("p", {}, far || run.exit?.message || run.reason || ""),
     h("p", { class: "soft" }, `${run.owner ?? "owner not known"}, team ${run.team ?? NOT_KNOWN}; submitted ${clock(run.submitted_at)}; `
       + `attempt ${run.attempt}${run.node ? ` on ${run.node}` : ""}; ${duration(run.duration_s)}`),
     h("div", { class: "filters" }, over ? button("Retry", "retry") : button("Cancel", "cancel"),
-      h("a", { href: `/runs/flow-run/${run.run_id}`, id: "to-prefect" }, "The run in Prefect")),
+      h("a", { href: `/runs/flow-run/${run.run_id}`, id: "to-prefect" }, "The run in Prefect"),
+      run.session ? h("a", { href: run.session, id: "to-session", target: "_blank", rel: "noopener" }, "Open the session") : null),
     run.warnings.map((each) => h("p", { class: "bad" }, `${each.kind}: it ${each.text}`)),
     h("p", { id: "answer", role: "alert" }), h("dl", { hidden: true }, fact("id", run.run_id)));
 }
