@@ -151,15 +151,20 @@ def made_up(count: int) -> list[Trace]:
 def speed(count: int) -> None:
     """Seconds and peak memory to fit *count* made-up traces, and seconds to predict a thousand."""
     traces, clock = made_up(count), SystemClock()
-    started_s = clock.monotonic_s()
+    before, started_s = peak_memory(), clock.monotonic_s()
     estimators = Estimators.fit(traces, fitted_at=datetime(2026, 1, 1, tzinfo=UTC))
     fit_s = clock.monotonic_s() - started_s
-    peak = format_size(1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
-    print(f"fit of {count} traces: {fit_s:.1f} s, peak memory {peak}", flush=True)
+    memory = f"peak memory {peak_memory()}, {before} before it"
+    print(f"fit of {count} traces: {fit_s:.1f} s, {memory}", flush=True)
     asked = [from_trace(t) for t in traces[:1000]]
     started_s = clock.monotonic_s()
     estimators.predict(asked)
     print(f"1,000 predictions: {clock.monotonic_s() - started_s:.2f} s", flush=True)
+
+
+def peak_memory() -> str:
+    """Most that this process has held so far."""
+    return format_size(1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
 
 
 if __name__ == "__main__":

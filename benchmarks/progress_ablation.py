@@ -4,8 +4,8 @@
 
 Prints one Markdown row for each part: by how much the error changes without it, from the first
 report on and after a tenth of the run (geometric mean over the families of `progress_families`,
-with reports of one and of twenty iterations; mean over the runs of tests/data/remaining, with and
-without their epochs), and how often the 80 % interval then held, early and later.
+with reports of one and of twenty iterations; mean over the recorded runs that were tuned on, with
+and without their epochs), and how often the 80 % interval then held, early and later.
 """
 
 import argparse
@@ -17,7 +17,8 @@ from unittest.mock import patch
 import numpy as np
 
 from benchmarks.progress_families import HELD_OUT, TUNED
-from benchmarks.progress_remaining import LOGS, THE_END
+from benchmarks.progress_recorded import tuned_on
+from benchmarks.progress_remaining import THE_END
 from headway.estimate.remaining import changes, level, pauses, remaining_time
 from headway.estimate.remaining.backtest import backtest
 from headway.estimate.remaining.history import Array, Intervals
@@ -72,7 +73,7 @@ PARTS: dict[str, list[Patch]] = {
 def recorded() -> Named:
     """Recorded runs, with and without their epochs."""
     found = []
-    for path in sorted(LOGS.glob("*.csv")):
+    for path in tuned_on():
         series = read_series(path.read_bytes(), path.name)
         found += [(path.stem, series), (path.stem, replace(series, epoch=None))]
     return found

@@ -2,7 +2,6 @@
 
     PYTHONPATH=. python benchmarks/progress_remaining.py [--runs 20] [--seed 1] [--family NAME]
     PYTHONPATH=. python benchmarks/progress_remaining.py --every 20     reports of twenty iterations
-    PYTHONPATH=. python benchmarks/progress_remaining.py --logs         recorded runs with epochs
 
 Prints, for each family of series (`progress_families`), the mean absolute relative
 error of the time that is left in percent, over the whole run and after its first
@@ -18,18 +17,14 @@ changes without a sign before, that is all a method for any run can hope for.
 """
 
 import argparse
-from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 
 from benchmarks.progress_baselines import BASELINES, errors_of
 from benchmarks.progress_families import HELD_OUT, TUNED, Draw, Family, Now, oracle
 from headway.estimate.remaining.backtest import Scores, backtest
-from headway.estimate.remaining.remaining_time import RemainingTime
-from headway.estimate.remaining.series import Series, read_series
+from headway.estimate.remaining.series import Series
 
-LOGS = Path(__file__).parents[1] / "tests" / "data" / "remaining"
 THE_END = Now(10**9)
 PRIORS = (1.0, 2.0, 0.5)
 ORACLE_MOMENTS = 25
@@ -87,27 +82,6 @@ def row(name: str, family: Family, options: argparse.Namespace) -> str:
     return f"{name:18}{percent(best)}{percent(blind)}{table}{at_first:6.0f} %{held:6.0f} %{priors}"
 
 
-def logs() -> None:
-    """One line for each recorded run of tests/data/remaining, with and without its epochs."""
-    print(f"{'log':22}{'epochs':>8}{'first said':>12}{'error':>8}{'early':>8}{'later':>8}")
-    for path in sorted(LOGS.glob("*.csv")):
-        series = read_series(path.read_bytes(), path.name)
-        for known in (series, replace(series, epoch=None)):
-            score = backtest(known)
-            first = RemainingTime()
-            first.update(series.t_s[0], series.iteration[0], series.total)
-            said = first.at(series.t_s[0]).remaining_s or 0.0
-            print(
-                f"{path.stem:22}{'no' if known.epoch is None else 'yes':>8}"
-                f"{said / (series.t_s[-1] - series.t_s[0]):11.0%} {score.from_first:7.1%}"
-                f"{_share(score.early_coverage_frac):>8}{_share(score.interval_coverage_frac):>8}"
-            )
-
-
-def _share(share: float | None) -> str:
-    return "" if share is None else f"{share:.0%}"
-
-
 def main() -> None:
     """Print the table."""
     ask = argparse.ArgumentParser()
@@ -116,11 +90,7 @@ def main() -> None:
     ask.add_argument("--moments", type=int, default=100)
     ask.add_argument("--family", choices=TUNED | HELD_OUT)
     ask.add_argument("--every", type=int, default=1, help="iterations of a report")
-    ask.add_argument("--logs", action="store_true", help="recorded runs instead")
     options = ask.parse_args()
-    if options.logs:
-        logs()
-        return
     columns = ("oracle", "blind oracle", "headway", *BASELINES)
     print(
         f"{'family':18}" + "".join(f"{m:>16}" for m in columns) + "   early in 80 %"

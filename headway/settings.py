@@ -13,7 +13,7 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 from headway.errors import InvalidInput
 from headway.home import ROOT_HOME
 from headway.model.container_policy import ApiAccess
-from headway.units import MIB
+from headway.units import GIB, MIB
 
 _PORTS = {"http": 80, "https": 443, "postgresql": 5432}
 
@@ -118,6 +118,8 @@ class Settings(BaseSettings):
     ceiling: Path | None = None
     """File with the bounds that blocks may only narrow on this node, which has to be root's.
     When not set: ``/etc/headway/ceiling.yaml``, if it is there."""
+    data_limit_bytes: int = Field(100 * GIB, gt=0)
+    """What the data sets that members of one team have put may take on the gateway's disk."""
     log_limit_bytes: int = Field(256 * MIB, gt=0)
     """Of each attempt's log, at most this much is kept."""
 
@@ -247,6 +249,11 @@ class Settings(BaseSettings):
     def cache_dir(self) -> Path:
         """Staged data sets."""
         return self.home / "cache"
+
+    @property
+    def uploads_dir(self) -> Path:
+        """Where the gateway runs: what members have put, by team; headway's alone."""
+        return self.home / "uploads"
 
     @property
     def code_dir(self) -> Path:

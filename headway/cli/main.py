@@ -13,6 +13,7 @@ import click
 from headway.cli import (
     arrays,
     completion,
+    data,
     database,
     doctor,
     estimate,
@@ -29,6 +30,7 @@ from headway.cli import (
     runs,
     session,
     site,
+    skill,
     submit,
     top,
     usage,
@@ -91,7 +93,7 @@ def headway() -> None:
 
 for module in (
     submit, run, runs, run_control, queue, site, doctor, node, database, estimate, progress, replay,
-    gateway, login, top, usage, profile, user, outputs, why, completion, arrays,
+    gateway, login, top, usage, profile, user, outputs, why, completion, arrays, skill, data,
     session,
 ):  # fmt: skip
     for command in module.COMMANDS:

@@ -106,7 +106,7 @@ def _run_row(view: dict[str, Any]) -> list[str]:
     at = view["submitted_at"]
     progress = [] if view["done_frac"] is None else [f"{view['done_frac']:.0%}"]
     if view["remaining_s"] is not None:
-        progress.append(f"{format_duration(view['remaining_s'])} left")
+        progress.append(_left(view["remaining_s"], view["remaining_cost"]))
     return [
         view["run_id"][:8],
         view["name"],
@@ -118,6 +118,14 @@ def _run_row(view: dict[str, Any]) -> list[str]:
         ", ".join(progress),
         (view["exit"] or {}).get("message") or view["reason"],
     ]
+
+
+def _left(remaining_s: float, cost: float | None) -> str:
+    """How long a run still takes, and what that costs where the site has prices."""
+    from headway.units import format_duration
+
+    left = f"{format_duration(remaining_s)} left"
+    return f"{left} for {cost:.2f}" if cost else left
 
 
 @click.command()
@@ -147,8 +155,6 @@ def show(run: str, machine: bool) -> None:
 
 def _standing(view: dict[str, Any]) -> str:
     """How a run stands, in one line: how it ended, what it waits for, or how far it is."""
-    from headway.units import format_duration
-
     if view["exit"]:
         return str(view["exit"]["message"])
     if view.get("waiting"):
@@ -164,7 +170,7 @@ def _standing(view: dict[str, Any]) -> str:
     )
     parts += [f"{name} {value:.4g}" for name, value in list(seen["metrics"].items())[:3]]
     if seen["remaining_s"] is not None:
-        parts.append(f"{format_duration(seen['remaining_s'])} left")
+        parts.append(_left(seen["remaining_s"], view.get("remaining_cost")))
     return ", ".join(parts) or "no progress has been read from its log yet"
 
 

@@ -20,6 +20,7 @@ from headway.gateway.refusals import invalid, refused
 from headway.gateway.run_files import run_files
 from headway.gateway.runs import runs_of
 from headway.gateway.site_page import site_page
+from headway.gateway.uploads import UPLOAD_PATHS, uploads_of
 from headway.gateway.usage import usages
 from headway.prefect.client import PrefectServer
 from headway.site import Site
@@ -52,7 +53,7 @@ def create_app(
         openapi_url=f"{PREFIX}/openapi.json",
     )
     # What is added last is asked first.
-    app.add_middleware(StrictBodies, forms=frozenset({LOGIN}), raw=CODE_PATHS)
+    app.add_middleware(StrictBodies, forms=frozenset({LOGIN}), raw=CODE_PATHS | UPLOAD_PATHS)
     app.add_middleware(
         Door,
         ledger=lambda: site.ledger,
@@ -70,6 +71,7 @@ def create_app(
     app.include_router(usages(site), prefix=PREFIX)
     app.include_router(actions(site, server), prefix=PREFIX)
     app.include_router(code_of(site), prefix=PREFIX)
+    app.include_router(uploads_of(site), prefix=PREFIX)
     app.include_router(arrays_of(site, server), prefix=PREFIX)
     app.include_router(prefects_api(site, server))
 

@@ -25,7 +25,7 @@ _OUR_COOKIE = re.compile(rf"{COOKIE}\s*=", re.IGNORECASE)
 PER_TOKEN = Rate(per_s=20.0, burst=200)
 """The pages of Prefect's UI ask about thirty things at once, and every ten seconds."""
 PER_TOKEN_FILES = Rate(per_s=200.0, burst=1000)
-"""Of questions for one output of a run: many have thousands of small ones."""
+"""Of questions for one output of a run, or a part of a data set: many have thousands of them."""
 PER_ADDRESS = Rate(per_s=1.0, burst=20)
 """Of requests that are not let in."""
 _MOST_BUCKETS = 10_000
@@ -35,7 +35,7 @@ _TWO_LENGTHS = JSONResponse(
     headers={"Connection": "close"},
 )
 """A proxy in front might go by the other one, and take the rest for somebody else's request."""
-_ONE_FILE = re.compile(r"/v1/runs/[^/]+/outputs/")
+_ONE_FILE = re.compile(r"/v1/(runs/[^/]+/outputs|data/chunks)/")
 
 
 class Buckets:

@@ -110,6 +110,8 @@ def serve_on(site: Site, host: str, *, secured: bool) -> None:
             "HEADWAY_ADDRESS to an address of this machine, or another port"
         )
         raise InvalidInput("HEADWAY_FILES_PORT", where, allowed) from error
+    # asyncio sets it on sockets of its own alone; without it each answer takes 40 ms more.
+    listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     pair = own_certificate(settings.state_dir, site.clock) if secured else None
     key, node = site.worker_token, settings.node
     config = uvicorn.Config(

@@ -72,7 +72,7 @@ def forecast(attempt: NodeAttempt) -> tuple[Prediction, Demand]:
     """
     record = attempt.record
     size = attempt.dataset_bytes
-    declared = attempt.job.dataset.size if attempt.job.dataset else None
+    declared = attempt.job.declared_data_bytes
     said, demand = record.prediction, record.demand
     gpu_type = attempt.forecaster.gpu_type(attempt.lease) if attempt.lease is not None else ""
     about_it = said is not None and gpu_type in ("", "cpu", said.gpu_type)

@@ -1,7 +1,7 @@
 """What one attempt asks its runtime for."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from headway.durable import replace_file
 from headway.errors import InvalidInput
@@ -36,16 +36,14 @@ def container_spec(attempt: NodeAttempt, lease: Lease) -> ContainerSpec:
         "HEADWAY_OUTPUTS": BindMount(attempt.made("outputs"), OUTPUTS, read_only=False),
         "HEADWAY_CHECKPOINT": BindMount(checkpoint, CHECKPOINT, read_only=False),
     }
-    if attempt.dataset is not None:
-        path = attempt.dataset.path
-        mounts["HEADWAY_DATA"] = BindMount(path, f"{DATA}/{path.name}")
+    mounts |= {variable_of("DATA", name): mount for name, mount in _data(attempt)}
     for name, folder in attempt.made_user_folders().items():
         mounts[f"HEADWAY_USER_{name.upper()}"] = BindMount(
             folder, f"{USER}/{name}", read_only=False
         )
     volumes = volumes_of(attempt)
     for name, (_, mount) in volumes.items():
-        mounts[f"HEADWAY_VOLUME_{name.upper().replace('-', '_')}"] = mount
+        mounts[variable_of("VOLUME", name)] = mount
     copy = working_copy(attempt)
     work = None if copy is None else BindMount(copy, WORK, read_only=False)
     environment = environment_of(attempt, copy)
@@ -96,6 +94,19 @@ def container_spec(attempt: NodeAttempt, lease: Lease) -> ContainerSpec:
         log_limit_bytes=site.settings.log_limit_bytes,
         disk_bytes=job.resources.disk or None,
     )
+
+
+def variable_of(kind: str, name: str) -> str:
+    """The variable that says where the data set or the volume of this name is."""
+    return "_".join(filter(None, ("HEADWAY", kind, name.upper().replace("-", "_"))))
+
+
+def _data(attempt: NodeAttempt) -> Iterator[tuple[str, BindMount]]:
+    """How each data set is mounted, by name; a file keeps its own, whose end tells its kind."""
+    for name, staged in attempt.datasets.items():
+        path = staged.path
+        below = f"{name}/{path.name}" if name and path.is_file() else name or path.name
+        yield name, BindMount(path, f"{DATA}/{below}")
 
 
 def _session(attempt: NodeAttempt, lease: Lease, port: int) -> dict[str, str]:

@@ -65,6 +65,7 @@ def run_view(
         "duration_s": _lasted_s(record) if running_s is None else running_s,
         "done_frac": progress.done_frac if progress else None,
         "remaining_s": progress.remaining_s if progress else None,
+        "remaining_cost": progress.remaining_cost if progress else None,
         "url": f"{ui_url}/runs/flow-run/{seen.run_id}",
     }
 
@@ -138,6 +139,7 @@ def run_details(history: RunHistory, remaining_s: float | None) -> dict[str, Any
         "progress": fields(progress, "iteration", "epoch", "total", "metrics")
         | {"remaining_s": remaining_s},
         "outputs": None if history.outputs is None else list(history.outputs),
+        "data": [fields(each, *_STAGED) for each in history.stagings],
         "stored": [fields(each, *_STORED) for each in history.stored],
         "gang": record.gang_id,
         "ranks": [
@@ -162,6 +164,7 @@ def _serves(history: RunHistory) -> bool:
 
 
 _QUANTITIES = ("runtime_s", "host_peak_bytes", "gpu_peak_bytes", "cost")
+_STAGED = ("attempt", "name", "node", "uri", "size_bytes", "took_s", "was_there")
 _STORED = ("attempt", "files", "size_bytes", "stored_at", "removed_at", "note")
 _DEMAND = ("host_memory_bytes", "host_memory_basis", "cpus", "gpus", "gpu_memory_bytes")
 _NO_PROGRESS = ProgressPoint(t_s=0.0)

@@ -99,7 +99,8 @@ def _first_guess(unit_s: Array, units: Array, startup: int, total: float) -> Lev
 
     Many units: the first is often hundreds of times slower than the rest, and
     an estimate much too high is worse than one too low. Few units (epochs):
-    the first is hardly slower. A report of many units has few slow ones among
+    the first is hardly slower, so that the mean counts, without those that are
+    much slower than the fastest. A report of many units has few slow ones among
     them, so that its mean says more, and what it may be too high is doubt.
     """
     fastest = int(unit_s.argmin())
@@ -107,18 +108,19 @@ def _first_guess(unit_s: Array, units: Array, startup: int, total: float) -> Lev
     covered = max(float(units[fastest]), 1.0)
     many = math.log(max(total, 1.0) / FEW_UNITS) / math.log(MANY_UNITS / FEW_UNITS)
     many = min(max(many, 0.0), 1.0)
+    alike = unit_s < STARTUP_FACTOR * unit_s[fastest]
+    usual_s = float(unit_s[alike] @ units[alike]) / float(units[alike].sum())
     if entries == 1 and startup == 0:
-        doubt = 0.15 + _shared(FIRST_LOG, covered) * many
+        doubt = _shared(FIRST_LOG, covered) * many
         most = _shared(FIRST_LOG_MOST, covered) * many
     else:
         doubt = _shared(NEXT_LOG[entries - 1], covered) * many
-        alike = float(unit_s.max()) < STARTUP_FACTOR * float(unit_s[fastest])
-        if entries + (startup == 0) >= 3 and alike:
+        if entries + (startup == 0) >= 3 and alike.all():
             doubt *= 0.1  # three alike are no start-up any more, nor two at the very beginning
         most = 2.0 * doubt
     believed = doubt / covered**BELIEVED_POWER
     return Level(
-        float(unit_s[fastest]) * math.exp(-believed),
+        float(unit_s[fastest]) ** many * usual_s ** (1.0 - many) * math.exp(-believed),
         sd=0.3 / entries + 0.7 * believed,
         down=0.3 / entries + 0.7 * max(most - believed, 0.15),
     )

@@ -4,7 +4,7 @@ import { Refused, act, get, log, picture } from "./api.js";
 import { curve } from "./draw.js";
 import { h, redraw, runLink, table } from "./dom.js";
 import { tone } from "./runs.js";
-import { NOT_KNOWN, clock, duration, number, percent, size, start } from "./words.js";
+import { NOT_KNOWN, clock, duration, left, number, percent, size, start } from "./words.js";
 
 const MOST_PICTURES = 6;
 const LARGEST_PICTURE = 4 * 1024 * 1024;
@@ -26,7 +26,7 @@ function head(run) {
   const over = run.ended_at !== null;
   const button = (verb, path) => h("button", { id: `do-${verb}`, onclick: () => asked(verb, run, path) }, verb);
   const fact = (name, value) => [h("dt", {}, name), h("dd", {}, value)];
-  const far = run.remaining_s === null ? "" : `${percent(run.done_frac)} done, ${duration(run.remaining_s)} left`;
+  const far = run.remaining_s === null ? "" : `${percent(run.done_frac)} done, ${left(run)}`;
   return h("div", {},
     h("h2", {}, run.name, " ", h("span", { class: tone(run.state) }, run.state)),
     h("p", {}, far || run.exit?.message || run.reason || ""),

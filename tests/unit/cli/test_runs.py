@@ -27,6 +27,10 @@ def view(state: str, **more: Any) -> dict[str, Any]:
             "at 41 of 110, loss 0.3638, 2 min 25 s left",
         ),
         (
+            view("Running", progress=SEEN | {"remaining_s": 145.0}, remaining_cost=1.204),
+            "at 41 of 110, loss 0.3638, 2 min 25 s left for 1.20",
+        ),
+        (
             view("Running", progress=SEEN | {"total": None, "remaining_s": None}),
             "at 41, loss 0.3638",
         ),
@@ -79,9 +83,9 @@ def test_a_run_of_nobody_known_is_listed_so() -> None:
     listed = {
         "run_id": "0123456789", "name": "digits", "owner": None, "node": None, "attempt": 2,
         "submitted_at": "2026-01-01T12:00:00Z", "duration_s": 75.0, "done_frac": 0.25,
-        "remaining_s": 225.0,
+        "remaining_s": 225.0, "remaining_cost": 0.5,
     }  # fmt: skip
     row = _run_row(view("Running", **listed))
     assert row[:4] == ["01234567", "digits", "unknown", "Running (attempt 2)"]
-    assert row[6:] == ["1 min 15 s", "25%, 3 min 45 s left", ""]
+    assert row[6:] == ["1 min 15 s", "25%, 3 min 45 s left for 0.50", ""]
     assert _run_row(view("AwaitingHeadroom", **listed | {"duration_s": None}))[6] == ""

@@ -60,7 +60,8 @@ FAILURE = SilentFailure(Silent.STARVED, "id-1", "GPU-0", 0.1, 0.3, "waits")
 WARNING = RunWarning(2, FAILURE, NOON)
 KEYS = {
     "run_id", "name", "owner", "team", "state", "reason", "node", "runtime", "attempt", "exit",
-    "submitted_at", "started_at", "ended_at", "duration_s", "done_frac", "remaining_s", "url",
+    "submitted_at", "started_at", "ended_at", "duration_s", "done_frac", "remaining_s",
+    "remaining_cost", "url",
 }  # fmt: skip
 NOTHING = RunHistory(
     RECORD, [], [], [], [], [],
@@ -92,6 +93,19 @@ def test_a_run_is_listed_with_how_long_and_how_far() -> None:
     ended = replace(RECORD, ended_at=NOON + timedelta(seconds=75))
     assert run_view(SEEN, ended, "http://ui")["duration_s"] == 75.0
     assert run_view(SEEN, RECORD, "http://ui")["duration_s"] is None
+
+
+def test_what_is_left_costs_its_part_of_what_was_predicted() -> None:
+    said = Prediction(runtime_s=100.0, cost=4.0)
+    for prediction, left_s, cost in (
+        (said, 25.0, 1.0),
+        (said, None, None),
+        (None, 25.0, None),
+        (replace(said, cost=None), 25.0, None),
+    ):
+        record = replace(RECORD, prediction=prediction)
+        running = RunProgress(record, elapsed_s=200.0, done_frac=None, remaining_s=left_s)
+        assert run_view(SEEN, record, "http://ui", running)["remaining_cost"] == cost
 
 
 def test_a_run_that_was_cancelled_in_line_waits_for_nothing() -> None:

@@ -68,7 +68,12 @@ def test_two_alike_at_the_very_beginning_are_no_start_up() -> None:
 
 
 def test_the_first_epoch_of_a_few_is_believed() -> None:
-    assert after([60.0], 40).remaining_s == pytest.approx(39 * 60.0, rel=0.2)
+    assert after([60.0], 40).remaining_s == pytest.approx(39 * 60.0, rel=0.01)
+
+
+def test_the_first_epochs_of_a_few_count_alike_and_a_slow_one_does_not() -> None:
+    assert after([62.0, 58.0], 10).remaining_s == pytest.approx(8 * 60.0, rel=0.01)
+    assert after([180.0, 62.0, 58.0], 10).remaining_s == pytest.approx(7 * 60.0, rel=0.01)
 
 
 def test_pauses_are_paid_when_they_come() -> None:
