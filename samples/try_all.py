@@ -1,4 +1,4 @@
-"""Hands in every sample to the site that is up here, on the CPU, and waits for their ends.
+"""Hands in the samples that bring their code along to the site here, without GPUs, one by one.
 
 python -m samples.try_all [KEY=VALUE …]    # fields of each job, as for `headway submit --set`
 """
@@ -12,20 +12,22 @@ from headway.errors import RunFailed
 from headway.model.job_text import JobText, read_job
 
 SAMPLES = Path(__file__).parent
-NEEDS_MORE = ("digits", "flights")
-"""Those whose image or data `make demo` makes; it runs them."""
 ON_THE_CPU = ("resources.gpus=0", "resources.nodes=1", "resources.cpus=1")
 ENDED = ("Completed", "Failed", "Cancelled")
 _LOOK_EVERY_S = 2.0
 
 
 def jobs(overrides: list[str]) -> list[tuple[Path, JobText]]:
-    """Folder and job of each sample, as it runs where there is no GPU."""
-    found = sorted(set(SAMPLES.glob("*/job.yaml")) - {SAMPLES / n / "job.yaml" for n in NEEDS_MORE})
-    return [
-        (path.parent, read_job(path.read_bytes(), filename=str(path), overrides=overrides))
-        for path in found
+    """Folder and job of each sample that brings its code along, as it runs without a GPU.
+
+    The others need the image that `make demo` makes.
+    """
+    files = sorted(SAMPLES.glob("*/job.yaml"))
+    found = [
+        (file.parent, read_job(file.read_bytes(), filename=str(file), overrides=overrides))
+        for file in files
     ]
+    return [(folder, read) for folder, read in found if read.job.workdir]
 
 
 def tried(client: Client, folder: Path, read: JobText) -> str:

@@ -71,6 +71,7 @@ class ProgressSnapshotRow(SQLModel, table=True):
     remaining_s: float | None = None
     low_s: float | None = None
     high_s: float | None = None
+    phase: str = ""
 
 
 class ProgressRow(SQLModel, table=True):

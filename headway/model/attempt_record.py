@@ -59,3 +59,5 @@ class ProgressSnapshot:
     low_s: float | None = None
     """Ends of the 80 % interval."""
     high_s: float | None = None
+    phase: str = ""
+    """What it does before its program starts, such as making its environment."""

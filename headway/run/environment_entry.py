@@ -18,6 +18,8 @@ import sys
 from pathlib import Path
 
 _MOST_CHARACTERS = 400
+MAKING, MADE = "making the environment", "the environment is made"
+"""What the log says, by which who follows the run knows that it trains not yet."""
 
 
 def main(arguments: list[str]) -> None:
@@ -29,11 +31,13 @@ def main(arguments: list[str]) -> None:
     if not ready.exists():
         _wait_for(lock)
         if not ready.exists():  # the one who held it has not made it
+            _say(f"{MAKING} of {requirements}; runs after this one find it here")
             _make(environment, requirements, uv, cache)
             os.sync()  # a loss of power must not leave the note alone, and files without content
             part = ready.with_suffix(".part")
             part.write_text(_python())
             part.replace(ready)
+            _say(MADE)
     fcntl.flock(lock, fcntl.LOCK_SH)
     made_for = ready.read_text()
     if made_for != _python():
@@ -60,7 +64,6 @@ def _wait_for(lock: int) -> None:
 
 def _make(environment: Path, requirements: str, uv: str, cache: str) -> None:
     """Make it anew, whatever one that broke off has left."""
-    _say(f"making the environment of {requirements}; runs after this one find it here")
     shutil.rmtree(environment, ignore_errors=True)
     given = {**os.environ, "UV_CACHE_DIR": cache, "UV_LINK_MODE": "copy"}
     given |= {"UV_PYTHON_DOWNLOADS": "never", "UV_NO_PROGRESS": "1", "NO_COLOR": "1"}

@@ -57,6 +57,8 @@ class Watched:
     """Silent failures that go on."""
     begun: tuple[RunWarning, ...] = ()
     """Those that began since it was last told; each is in one `Watched` only."""
+    phase: str = ""
+    """What it does before its program starts; empty once that runs."""
 
     @property
     def done_frac(self) -> float | None:
@@ -267,7 +269,13 @@ class Follower:
     def _watched(self) -> Watched:
         found, left = self._findings, self._remaining.at(self._elapsed_s)
         return Watched(
-            self._elapsed_s, self._log.point, left, self._usage, found.going_on, found.begun
+            self._elapsed_s,
+            self._log.point,
+            left,
+            self._usage,
+            found.going_on,
+            found.begun,
+            self._log.phase,
         )
 
     def _must_stop(self, now_s: float) -> bool:

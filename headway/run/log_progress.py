@@ -8,10 +8,12 @@ from headway.estimate.remaining.remaining_time import RemainingTime
 from headway.ledger.series import MAX_POINTS
 from headway.model.progress import ProgressPoint
 from headway.progress.parser import LogParser
+from headway.run.environment_entry import MADE, MAKING
 from headway.runtime.port import LogChunk
 from headway.runtime.redact import Redactor
 
 _TAIL_BYTES = 16_384
+_MAKING, _MADE = (f"headway: {words}".encode() for words in (MAKING, MADE))
 
 
 @dataclass(slots=True)
@@ -31,6 +33,8 @@ class LogProgress:
     """Takes out what nobody may see."""
     _lines: Callable[[bytes, int], None]
     """Gets each piece of the log, and how many bytes before it were given up."""
+    phase: str = ""
+    """What it does before its program starts; empty once that runs."""
     point: ProgressPoint | None = None
     """The newest; None before the first."""
     _offset: int = 0
@@ -73,6 +77,10 @@ class LogProgress:
             return
         self._lines(data, skipped_bytes)
         self._tail.append(data[-_TAIL_BYTES:])
+        end = b"".join(self._tail)
+        began, ended = end.rfind(_MAKING), end.rfind(_MADE)
+        if began != ended:  # else neither is there
+            self.phase = MAKING if began > ended else ""
         points = self._parser.feed(data, elapsed_s)
         for point in points:
             self.point = point

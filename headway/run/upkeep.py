@@ -67,6 +67,7 @@ class AttemptUpkeep:
                 remaining_s=left.remaining_s if left else None,
                 low_s=left.low_s if left else None,
                 high_s=left.high_s if left else None,
+                phase=now.phase,
             ),
         )
 

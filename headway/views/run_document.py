@@ -54,7 +54,7 @@ def run_view(
         "owner": (record.owner if record else None) or None,
         "team": record.team if record else None,
         "state": seen.state_name,
-        "reason": _reason(seen, record),
+        "reason": (progress.phase if progress else "") or _reason(seen, record),
         "node": record.node if record else None,
         "runtime": record.runtime if record else None,
         "attempt": record.attempt if record else 1,

@@ -29,6 +29,8 @@ class RunProgress:
     elapsed_s: float | None
     done_frac: float | None
     remaining_s: float | None
+    phase: str = ""
+    """What it does before its program starts; empty once that runs."""
 
     @property
     def remaining_cost(self) -> float | None:
@@ -109,4 +111,5 @@ def _progress(
     elapsed_s = max((now - record.started_at).total_seconds(), 0.0)
     done = last.done_frac if last is not None and last.attempt == record.attempt else None
     left = left_of(record, last, usual, now)  # what the queue goes by, too
-    return RunProgress(record, elapsed_s, done, None if left is None else left.median_s)
+    phase = last.phase if last is not None and last.attempt == record.attempt else ""
+    return RunProgress(record, elapsed_s, done, None if left is None else left.median_s, phase)

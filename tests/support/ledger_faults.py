@@ -225,6 +225,7 @@ _ADDED = {
         "array_index", "array_id", "after_run_id", "after_when",
     ),
     "node": ("identity", "files_url", "files_certificate"),
+    "standing": ("phase",),
 }  # fmt: skip
 """The columns that the migrations from 0007 on add to the tables of before."""
 

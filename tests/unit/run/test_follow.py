@@ -16,6 +16,7 @@ from headway.model.node import GpuProcess, GpuReading
 from headway.model.progress import ProgressPoint
 from headway.model.run import Exit, ExitKind, Prediction
 from headway.model.run_warning import RunWarning, Silent, SilentFailure
+from headway.run.environment_entry import MADE, MAKING
 from headway.run.follow import Findings, Follower, Watched
 from headway.run.followed import Followed
 from headway.run.gpu_use import GpuUse
@@ -141,6 +142,19 @@ def test_the_log_becomes_points_and_remaining_time() -> None:
     first = bench.listener.seen[0]
     assert first.remaining is not None
     assert first.remaining.remaining_s == pytest.approx(200.0, rel=0.01)
+
+
+def test_while_the_environment_is_made_that_is_what_the_run_does() -> None:
+    output = (
+        (2.0, f"headway: {MAKING} of requirements.txt; runs after\n".encode()),
+        (4.0, b"Downloading torch (200MiB)\n" * 9000),  # more than is kept of the end
+        (10.0, f"headway: {MADE}\n".encode()),
+        (14.0, point(1)),
+    )
+    bench = Bench(Script(output=output, runs_s=20.0))
+    bench.follow()
+    seen = {round(each.elapsed_s): each.phase for each in bench.listener.seen}
+    assert (seen[1], seen[3], seen[8], seen[12], seen[18]) == ("", MAKING, MAKING, "", "")
 
 
 def test_a_log_that_names_epochs_is_less_sure_before_the_first_has_ended() -> None:

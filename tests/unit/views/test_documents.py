@@ -88,6 +88,8 @@ def test_whose_run_it_is_the_ledger_says_and_nobody_else() -> None:
 
 def test_a_run_is_listed_with_how_long_and_how_far() -> None:
     running = RunProgress(RECORD, elapsed_s=9.0, done_frac=0.5, remaining_s=10.0)
+    before = replace(running, phase="making the environment")
+    assert run_view(SEEN, RECORD, "", before)["reason"] == "making the environment"
     view = run_view(SEEN, RECORD, "http://ui", running)
     assert (view["duration_s"], view["done_frac"], view["remaining_s"]) == (9.0, 0.5, 10.0)
     ended = replace(RECORD, ended_at=NOON + timedelta(seconds=75))
