@@ -10,6 +10,7 @@ const ASKED = {
 const [, name = "", id = ""] = location.hash.split("/");
 const paths = /^[0-9A-Za-z-]{0,64}$/.test(id) ? ASKED[name]?.(id) ?? [] : [];
 const coming = new Map(paths.map((path) => [path, fetch(path, { headers: { Accept: "application/json" } }).catch(() => undefined)]));
+setTimeout(() => coming.clear(), 5_000); // for a view that is opened later it would be old
 
 // The answer to what was asked ahead, once; undefined where it has to be asked for.
 export function ahead(path) {
