@@ -65,10 +65,14 @@ def arrays_of(site: Site, server: PrefectServer) -> APIRouter:
         return array_views(site, wanted)
 
     @router.get("/arrays/{array}")
-    def array_(caller: Watcher, array: str, *, members: bool = True) -> dict[str, Any]:
-        """One array by id or name; with *members* each of those that have become runs."""
+    def array_(
+        caller: Watcher, array: str, limit: Limit = 10_000, *, members: bool = True
+    ) -> dict[str, Any]:
+        """One array by id or name; with *members* the first of those that have become runs."""
         found = site.ledger.arrays.find(array, team=seen_team(caller))
-        return members_document(site, found) if members else array_views(site, [found])[0]
+        if not members:
+            return array_views(site, [found])[0]
+        return members_document(site, found, limit=limit)
 
     @router.get("/arrays/{array}/curves")
     def curves(caller: Watcher, array: str, metric: str = "") -> dict[str, Any]:

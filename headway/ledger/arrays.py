@@ -187,12 +187,16 @@ class Arrays(Repository):
             row.cancelled_at, row.cancelled_by = None, ""
 
     def members(
-        self, array_id: str, states: Sequence[RunState] = tuple(RunState)
+        self,
+        array_id: str,
+        states: Sequence[RunState] = tuple(RunState),
+        *,
+        limit: int | None = None,
     ) -> list[RunRecord]:
-        """Its members in any of *states* that have become runs, in order."""
+        """Its members in any of *states* that have become runs, in order; the first *limit*."""
         query = _members(array_id).where(col(RunRow.state).in_(states)).order_by("array_index")
         with self._database.reading() as session:
-            return [run_record(row) for row in session.exec(query)]
+            return [run_record(row) for row in session.exec(query.limit(limit))]
 
     def lasted_s(self, array_id: str, limit: int) -> list[float]:
         """How long the newest *limit* of its members ran that ended well."""

@@ -80,13 +80,15 @@ def _lasts_s(site: Site, array: ArrayRecord, under_way: Sequence[RunRecord]) -> 
     return next((each for each in said if each is not None), None)
 
 
-def members_document(site: Site, array: ArrayRecord) -> dict[str, Any]:
+def members_document(site: Site, array: ArrayRecord, *, limit: int | None = None) -> dict[str, Any]:
     """The array's line, and a row for each member that has become a run, in order.
+
+    Of the first *limit* of them, where one is given.
 
     Each row has its parameters, how it stands, and what its log said last.
     """
     (view,) = array_views(site, [array])
-    runs = site.ledger.arrays.members(array.array_id)
+    runs = site.ledger.arrays.members(array.array_id, limit=limit)
     points = site.ledger.progress.latest_of([run.run_id for run in runs])
     known = kept_array(array)
     rows = []

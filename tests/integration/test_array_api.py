@@ -65,6 +65,18 @@ def test_a_team_sees_its_own_arrays(client: Clients, array: ArrayRecord) -> None
         assert bob.post(f"/arrays/{path}/retry", json={}).status_code == 404
 
 
+def test_the_first_of_many_members_can_be_asked_for(
+    site: Site, client: Clients, array: ArrayRecord
+) -> None:
+    ada = client("ada", "vision")
+    for index in (1, 2):
+        site.ledger.arrays.join(array.array_id, index, str(uuid4()))
+    first = ada.get("/arrays/sweep?limit=1").json()
+    assert [each["parameters"] for each in first["members"]] == [{"lr": 0.1}]
+    assert (first["size"], first["waiting"]) == (3, 3)
+    assert len(ada.get("/arrays/sweep").json()["members"]) == 2
+
+
 def test_only_its_owner_changes_it(client: Clients, array: ArrayRecord) -> None:
     mate = client("eve", "vision")
     assert mate.get(f"/arrays/{array.array_id}").status_code == 200

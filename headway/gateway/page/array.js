@@ -1,5 +1,6 @@
 // An array: how its members stand, and one metric of each over time, beside each other.
 
+import { MOST_ROWS } from "./ahead.js";
 import { get } from "./api.js";
 import { multiples } from "./draw.js";
 import { h, redraw, runLink, table } from "./dom.js";
@@ -7,13 +8,12 @@ import { tone } from "./runs.js";
 import { NOT_KNOWN, clock, duration, metric as shown } from "./words.js";
 
 const CURVES_EVERY_MS = 30_000;
-const MOST_ROWS = 200;
 let kept = { array: "" };
 
 export async function arrayView(place, id) {
   if (kept.array !== id) kept = { array: id, metric: "", asked: -Infinity, curves: null };
   const reading = readCurves(id);
-  const array = await get(`/v1/arrays/${id}`);
+  const array = await get(`/v1/arrays/${id}?limit=${MOST_ROWS}`);
   const draw = () => redraw(place, head(array), pictures(place, array), members(array));
   // To read the curves of many members takes longer: what is known is shown meanwhile.
   reading.then(draw, () => undefined);
@@ -42,9 +42,8 @@ function head(array) {
 
 function pictures(place, array) {
   const { curves } = kept;
-  const rows = new Map(array.members.map((each) => [each.run_id, each]));
-  const drawn = (curves?.members ?? []).filter((each) => each.points.length && rows.has(each.run_id))
-    .map((each) => ({ ...each, label: told(rows.get(each.run_id).parameters) || `member ${each.index}` }));
+  const drawn = (curves?.members ?? []).filter((each) => each.points.length)
+    .map((each) => ({ ...each, label: told(each.parameters) || `member ${each.index}` }));
   if (!drawn.length) return h("p", { class: "soft" }, curves ? "No member has told a metric yet." : "Reading the curves …");
   const choose = (name) => h("button", { id: `metric-${name}`, "aria-pressed": String(name === curves.metric),
     onclick: () => { Object.assign(kept, { metric: name, asked: -Infinity }); arrayView(place, kept.array); } }, name);
@@ -56,10 +55,10 @@ function pictures(place, array) {
 
 function members(array) {
   const names = [...new Set(array.members.flatMap((each) => Object.keys(each.metrics)))].slice(0, 4);
-  const rows = array.members.slice(0, MOST_ROWS).map((each) => [
+  const rows = array.members.map((each) => [
     runLink(each.run_id, each.name), told(each.parameters), h("span", { class: tone(each.state) }, each.state), each.node ?? NOT_KNOWN,
     duration(each.runtime_s), ...names.map((name) => shown(each.metrics[name])), each.exit?.message ?? ""]);
   const columns = [["run", "name"], ["parameters"], ["state"], ["node"], ["took", "n"], ...names.map((name) => [name, "n"]), ["how it ended", "wide"]];
   return h("section", {}, h("h2", {}, "Members"), table("Members", columns, rows, "None has become a run yet."),
-    array.members.length > rows.length ? h("p", {}, "There are more: ", h("code", {}, `headway results ${array.array_id}`)) : null);
+    rows.length === MOST_ROWS && array.size > MOST_ROWS ? h("p", {}, "These are the first. All of them: ", h("code", {}, `headway results ${array.array_id}`)) : null);
 }
