@@ -9,7 +9,8 @@ UNIT_TESTERS ?= 2
 READY   = $(VENV)/.ready
 DEV     = $(VENV)/.dev
 
-.PHONY: help demo down test test-deps check protocol seeded-bugs faults bench wheel lock clean
+.PHONY: help demo down samples test test-deps check protocol seeded-bugs faults bench terminal wheel \
+  lock clean
 help:            ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
 
@@ -31,6 +32,9 @@ demo: $(READY)   ## bring up a site on this machine, train the sample, show the 
 
 down: $(READY)   ## stop the site that `make demo` started
 	@$(BIN)/headway down
+
+samples: $(READY) ## every sample on the site that is up here, on the CPU; loads gigabytes of packages
+	@$(BIN)/python -m samples.try_all $(SAMPLES_SET)
 
 test-deps: $(DEV) ## install what the tests need from the system (root on Debian)
 	@PYTHON=$(BIN)/python sh tests/install-system-deps.sh
@@ -60,6 +64,9 @@ bench: $(DEV)    ## beside a stock Prefect worker; a long line; short jobs over 
 	$(BIN)/python benchmarks/submit_latency.py
 	$(BIN)/python benchmarks/decisions.py
 	$(BIN)/python benchmarks/short_jobs.py
+
+terminal: $(DEV) ## record the terminal of the README anew: docs/terminal.svg
+	$(BIN)/python benchmarks/terminal.py
 
 wheel: $(READY)  ## build dist/headway-….whl, which needs no clone where it is installed
 	$(BIN)/python -m hatchling build -t wheel

@@ -5,7 +5,7 @@ from typing import Any, ClassVar
 from prefect.blocks.core import Block
 from pydantic import Field, TypeAdapter
 
-from headway.model.container_policy import ContainerPolicy, NetworkMode, RootFilesystem
+from headway.model.container_policy import BASE_IMAGES, ContainerPolicy, NetworkMode, RootFilesystem
 from headway.model.node_settings import NodeSettings
 from headway.policy.settings import LEAST_SILENT_S, MOST_SILENT_S, OnSilentFailure, PolicySettings
 
@@ -81,6 +81,12 @@ class HeadwayContainerPolicy(Block):
         [],
         title="Allowed images",
         description="Patterns such as python:3.* or registry.example.org/ml/*; empty for any.",
+    )
+    base_images: dict[str, str] = Field(
+        BASE_IMAGES,
+        title="Base images",
+        description="For each Python that jobs may name in the place of an image, the image: "
+        '{"3.11": "python:3.11-slim"}.',
     )
     mount_roots: list[str] = Field(
         [],
@@ -204,6 +210,14 @@ class HeadwayLine(Block):
         ge=0,
         title="Silent grace",
         description="Seconds from the warning until the run is stopped.",
+    )
+
+    session_idle_s: float = Field(
+        _LINE.session_idle_s,
+        gt=0,
+        title="Idle time of sessions",
+        description="Seconds without a connection or a GPU in use after which a session ends that "
+        "does not say.",
     )
 
     def settings(self) -> PolicySettings:

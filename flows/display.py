@@ -19,6 +19,7 @@ from headway.estimate.remaining.remaining_time import RemainingBasis
 from headway.model.profile import Profile
 from headway.model.run import Measurement, Prediction
 from headway.model.run_warning import RunWarning, Silent
+from headway.model.session import session_link
 from headway.profile.text import rows, summary
 from headway.run.follow import Watched
 from headway.units import format_duration
@@ -35,13 +36,22 @@ class Display:
     """
 
     def __init__(
-        self, logger: LoggingAdapter | Logger, clock: Clock, chart: RunChart | None = None
+        self,
+        logger: LoggingAdapter | Logger,
+        clock: Clock,
+        chart: RunChart | None = None,
+        *,
+        below: str = "",
     ) -> None:
-        """Show on the run's page through *logger* and artifacts, and draw *chart* if given."""
+        """Show on the run's page through *logger* and artifacts, and draw *chart* if given.
+
+        What is *below* stands under the remaining time, as Markdown.
+        """
         self._logger = logger
         self._log_lines = LogLines(logger, clock)
         self._chart = chart
         self._clock = clock
+        self._below = f"\n\n{below}" if below else ""
         self._next_update_s = clock.monotonic_s() + _UPDATE_EVERY_S
         self._bar = Artifact(create_progress_artifact, key="progress", description="Training")
         self._line = Artifact(
@@ -86,7 +96,7 @@ class Display:
         self._updated = True
         try:
             self._bar.show(_share(now))
-            self._line.show(_line(now, over=over))
+            self._line.show(_line(now, over=over) + self._below)
             self._warned |= {(each.failure.kind, each.failure.gpu): each for each in now.warnings}
             if self._warned:  # no artifact of them as long as nothing went wrong
                 self._warnings.show(warnings_text(list(self._warned.values()), now.warnings))
@@ -160,6 +170,13 @@ def show_profile(profile: Profile) -> None:
     notes = [{"what": note, "over": "note", "where": ""} for note in profile.notes]
     create_table_artifact(
         rows(profile) + notes, key="profile", description=f"Profile by {summary(profile)}."
+    )
+
+
+def show_session(run_id: str) -> None:
+    """Put the way to a session's page on the run's page; it leads its owner there."""
+    create_markdown_artifact(
+        f"[Open the session]({session_link(run_id)})", key="session", description="Its own page."
     )
 
 

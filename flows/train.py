@@ -20,7 +20,7 @@ from prefect.logging import get_run_logger
 from prefect.runtime import deployment, flow_run
 from prefect.states import Failed, Scheduled
 
-from flows.display import Display, show_comparison, show_profile, show_report
+from flows.display import Display, show_comparison, show_profile, show_report, show_session
 from flows.leaving import RETRY_S, back_to_the_line, is_over, state_of
 from flows.run_chart import RunChart
 from flows.start_ranks import start_ranks
@@ -37,6 +37,7 @@ from headway.model.job import TrainingJob
 from headway.model.job_text import job_from_document
 from headway.model.lease import Lease, Wait
 from headway.model.run import Exit, ExitKind, RunState
+from headway.model.session import session_link
 from headway.node.flowlock import hold_flow
 from headway.run.attempt import Attempt, exit_of
 from headway.run.code import stage_code
@@ -45,7 +46,7 @@ from headway.run.rendezvous import Meeting
 from headway.site import Site, current_site
 from headway.units import format_size
 from headway.views.run_history import history_of
-from headway.views.run_report import markdown
+from headway.views.run_report import markdown, page_link
 
 DIGITS = TrainingJob(
     name="digits",
@@ -63,6 +64,7 @@ def stage_data(attempt: Attempt) -> None:
         said = [0]
 
         def progress(done_bytes: int, total_bytes: int | None) -> None:
+            said[0] = min(said[0], done_bytes)  # the next data set begins
             if done_bytes - said[0] > (total_bytes or 2**34) / 10:
                 said[0] = done_bytes
                 of = f" of {format_size(total_bytes)}" if total_bytes else ""
@@ -74,9 +76,10 @@ def stage_data(attempt: Attempt) -> None:
         size, fetched = (format_size(n) for n in (code.manifest.size_bytes, code.fetched_bytes))
         files = len(code.manifest.files)
         logger.info("code: %d files, %s, of which %s were brought here", files, size, fetched)
-    if staged is not None:
-        how = "was in the cache" if staged.from_cache else "copied"
-        logger.info("data set %s: %s, %s", staged.path.name, format_size(staged.size_bytes), how)
+    for name, each in staged.items():
+        how = "was in the cache" if each.from_cache else "copied"
+        size = format_size(each.size_bytes)
+        logger.info("data set %s: %s, %s", name or each.path.name, size, how)
 
 
 @step("admit")
@@ -102,7 +105,11 @@ def train_container(
     chart: RunChart,
 ) -> Followed:
     """Run the container under its limits and follow it to its end."""
-    display = Display(get_run_logger(), attempt.site.clock, chart)
+    below = page_link(attempt.run_id)
+    display = Display(get_run_logger(), attempt.site.clock, chart, below=below)
+    if attempt.job.session is not None:
+        get_run_logger().info("session: %s at the gateway", session_link(attempt.run_id))
+        show_session(attempt.run_id)
     with attempt.step("train"):
         followed = attempt.train(lease, secrets, display)
         display.close()

@@ -278,6 +278,20 @@ class NodeSilent(HeadwayError):
         )
 
 
+class PortClosed(HeadwayError):
+    """A port of a run cannot be reached; None for whichever it would be given."""
+
+    def __init__(self, run: str, port: int | None, cause: str) -> None:
+        self.run = run
+        self.port = port
+        self.cause = cause
+        which = "the port" if port is None else f"port {port}"
+        super().__init__(
+            f"{which} of run {shown(run)[1:-1]} cannot be reached: {cause}. See "
+            "`headway show` for its state and its ports, `headway logs` for what it says"
+        )
+
+
 class OutputMissing(HeadwayError):
     """Of a run there is no *what*, or none any more."""
 

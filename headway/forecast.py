@@ -157,8 +157,8 @@ class Forecaster:
         spaces: Sequence[NodeSpace],
         gpu_type: str,
     ) -> tuple[Prediction, Demand]:
-        if dataset_bytes is None and job.dataset is not None:
-            dataset_bytes = job.dataset.size
+        if dataset_bytes is None:
+            dataset_bytes = job.declared_data_bytes
         every = {gpu.name for node, _ in spaces for gpu in node.capacity.gpus}
         types = sorted(name for name in every if is_of_type(job.resources.gpu_type, name))
         if not job.resources.gpus:

@@ -13,7 +13,7 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 from headway.errors import InvalidInput
 from headway.home import ROOT_HOME
 from headway.model.container_policy import ApiAccess
-from headway.units import MIB
+from headway.units import GIB, MIB
 
 _PORTS = {"http": 80, "https": 443, "postgresql": 5432}
 
@@ -72,6 +72,11 @@ class Settings(BaseSettings):
     """Port of the site's gateway; when not set, 80 above `port`."""
     gateway_host: str = Field("127.0.0.1", pattern=r"^[A-Za-z0-9.-]+$")
     """Address the gateway binds to; beyond loopback it speaks TLS alone."""
+    sessions_port: int = Field(
+        default_factory=lambda known: known.get("gateway_port", 4280) + 1,
+        ge=1024, le=65_535, validate_default=True,
+    )  # fmt: skip
+    """Port of the gateway for the pages of sessions alone; when not set, 1 above `gateway_port`."""
     gateway_names: Annotated[tuple[str, ...], NoDecode] = ()
     """Names, by commas, by which users ask the gateway, beside the address that it binds to."""
     server_url: str | None = None
@@ -113,6 +118,8 @@ class Settings(BaseSettings):
     ceiling: Path | None = None
     """File with the bounds that blocks may only narrow on this node, which has to be root's.
     When not set: ``/etc/headway/ceiling.yaml``, if it is there."""
+    data_limit_bytes: int = Field(100 * GIB, gt=0)
+    """What the data sets that members of one team have put may take on the gateway's disk."""
     log_limit_bytes: int = Field(256 * MIB, gt=0)
     """Of each attempt's log, at most this much is kept."""
 
@@ -242,6 +249,11 @@ class Settings(BaseSettings):
     def cache_dir(self) -> Path:
         """Staged data sets."""
         return self.home / "cache"
+
+    @property
+    def uploads_dir(self) -> Path:
+        """Where the gateway runs: what members have put, by team; headway's alone."""
+        return self.home / "uploads"
 
     @property
     def code_dir(self) -> Path:

@@ -34,8 +34,9 @@ from headway.runtime.port import Runtime, RuntimeKind
 from headway.runtime.process.programs import ProcessRuntime
 from headway.settings import Settings, read_settings, service_of
 from headway.staging.cache import DataCache
-from headway.staging.reader import UserReader
+from headway.staging.reader import Reader, UserReader
 from headway.staging.rules import SourceRules
+from headway.staging.upload_chunks import UploadChunks
 from headway.telemetry.gpu import NvmlGpus
 from headway.telemetry.host import NodeHost
 from headway.telemetry.port import GpuSensors, HostSensors
@@ -237,13 +238,19 @@ class Site:
     @cached_property
     def cache(self) -> DataCache:
         """Staged data sets on this node, whoever's: to let go of. `cache_for` stages them."""
-        return self._cache(UserReader(as_ids(NOBODY), SourceRules(closed=("/",))))
+        return self.cache_reading(UserReader(as_ids(NOBODY), SourceRules(closed=("/",))))
+
+    @cached_property
+    def upload_chunks(self) -> UploadChunks:
+        """What members have put, where this is the gateway's machine."""
+        return UploadChunks(self.settings.uploads_dir, self.settings.data_limit_bytes)
 
     def cache_for(self, user: str, policy: ContainerPolicy) -> DataCache:
         """The same for *user*, as whom *policy* lets data be read; the copies are its alone."""
-        return self._cache(UserReader(as_ids(user), self._source_rules(policy)))
+        return self.cache_reading(UserReader(as_ids(user), self._source_rules(policy)))
 
-    def _cache(self, reader: UserReader) -> DataCache:
+    def cache_reading(self, reader: Reader) -> DataCache:
+        """The same, of which *reader* gives what is not there."""
         return DataCache(
             self.settings.cache_dir,
             budget_bytes=self.node_settings.cache_budget,

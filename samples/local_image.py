@@ -132,9 +132,9 @@ def _add_shell(image: _Image) -> dict[str, Path]:
     return _linked(shell)
 
 
-def python_root() -> bytes:
-    """A tar with this interpreter, its libraries and a shell."""
-    return _python_image((), None).done()
+def python_root(packages: Iterable[str] = ()) -> bytes:
+    """A tar with this interpreter, its libraries, a shell and installed *packages*."""
+    return _python_image(packages, None).done()
 
 
 def _python_image(packages: Iterable[str], samples: Path | None) -> _Image:

@@ -43,6 +43,7 @@ def site_environment(settings: Settings) -> dict[str, str]:
         "HEADWAY_PORT": str(settings.port),
         "HEADWAY_HOST": settings.host,
         "HEADWAY_GATEWAY_PORT": str(settings.gateway_port),
+        "HEADWAY_SESSIONS_PORT": str(settings.sessions_port),
         "HEADWAY_GATEWAY_HOST": settings.gateway_host,
         "HEADWAY_GATEWAY_NAMES": ",".join(settings.gateway_names),
         "HEADWAY_NODE": settings.node,

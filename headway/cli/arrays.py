@@ -88,7 +88,7 @@ def array_row(view: Mapping[str, Any]) -> list[str]:
     """An array as a line of `headway runs`."""
     from datetime import datetime
 
-    from headway.views.array_table import array_counts
+    from headway.views.array_table import array_counts, end_text
 
     done = (view["ended_well"] + view["failed"] + view["cancelled"]) / view["size"]
     at = datetime.fromisoformat(view["submitted_at"]).astimezone()
@@ -100,28 +100,18 @@ def array_row(view: Mapping[str, Any]) -> list[str]:
         "",
         f"{at:%d %b %H:%M}",
         "",
-        f"{done:.0%}{_end_text(view)}",
+        f"{done:.0%}{end_text(view)}",
         array_counts(view),
     ]
 
 
-def _end_text(view: Mapping[str, Any]) -> str:
-    from datetime import datetime
-
-    if view["expected_end_at"] is None:
-        return ""
-    return (
-        f", ends about {datetime.fromisoformat(view['expected_end_at']).astimezone():%d %b %H:%M}"
-    )
-
-
 def show_array(view: Mapping[str, Any]) -> None:
     """An array with its members, for people."""
-    from headway.views.array_table import array_counts
+    from headway.views.array_table import array_counts, end_text
 
     most = f", at most {view['at_most']} at once" if view["at_most"] else ""
     say(f"{view['name']}  {view['state']}  {view['size']} members{most}")
-    say(f"{array_counts(view)}{_end_text(view)}")
+    say(f"{array_counts(view)}{end_text(view)}")
     click.echo()
     print_table(*_table(view, with_metrics=False))
 
@@ -185,6 +175,10 @@ def results(
         say(f"no member of {view['name']} has begun yet: {view['waiting']} wait")
     else:
         print_table(*_table(view, with_metrics=True))
+        if view["waiting"] or view["running"]:
+            from headway.views.array_table import array_counts
+
+            say(f"not all yet: {array_counts(view)}")
 
 
 def _sorted(rows: Sequence[Json], metric: str) -> list[Json]:

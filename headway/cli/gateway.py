@@ -1,5 +1,6 @@
 """The command that is the site's gateway."""
 
+import socket
 from pathlib import Path
 
 import click
@@ -47,6 +48,7 @@ def gateway(
     from headway.gateway.certificate import have_certificate
     from headway.gateway.local_token import have_local_token
     from headway.gateway.patience import PatientProtocol
+    from headway.gateway.sessions import by_port, sessions_app
     from headway.node.daemon import gateway_daemon
     from headway.prefect.auth import site_auth
     from headway.prefect.client import PrefectServer
@@ -72,14 +74,17 @@ def gateway(
         gateway_daemon(settings).claim()
         announce(site, host=host, port=port, name=hosts[0], own=own, given=certificate)
     with PrefectServer(settings.api_url, auth=site_auth(settings)) as server:
-        app = create_app(site, server, allowed_hosts=(*hosts, *sites))
+        answered = (*hosts, *sites)
+        sessions = _listening(host, settings.sessions_port)
+        shown_at = None if sessions is None else settings.sessions_port
+        app = create_app(site, server, allowed_hosts=answered, sessions_port=shown_at)
         say(f"the gateway listens on {host}:{port}")
-        uvicorn.run(
-            app,
+        config = uvicorn.Config(
+            by_port(settings.sessions_port, sessions_app(site, allowed_hosts=answered), app),
             host=host,
             port=port,
             http=PatientProtocol,
-            ws="none",
+            ws="websockets-sansio",
             server_header=False,
             proxy_headers=False,
             access_log=False,
@@ -87,6 +92,18 @@ def gateway(
             ssl_certfile=own.path if own else certificate,
             ssl_keyfile=own.key if own else key,
         )
+        sockets = [config.bind_socket(), *([] if sessions is None else [sessions])]
+        uvicorn.Server(config).run(sockets=sockets)
+
+
+def _listening(host: str, port: int) -> socket.socket | None:
+    """Where the pages of sessions are served; None where the port is taken: all else goes on."""
+    try:
+        return socket.create_server((host, port))
+    except OSError as error:
+        say(f"no pages of sessions: {host}:{port} cannot be listened on ({error.strerror})")
+        say("set HEADWAY_SESSIONS_PORT to a free port")
+        return None
 
 
 COMMANDS = (gateway,)

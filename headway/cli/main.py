@@ -13,6 +13,7 @@ import click
 from headway.cli import (
     arrays,
     completion,
+    data,
     database,
     doctor,
     estimate,
@@ -27,7 +28,9 @@ from headway.cli import (
     run,
     run_control,
     runs,
+    session,
     site,
+    skill,
     submit,
     top,
     usage,
@@ -90,7 +93,8 @@ def headway() -> None:
 
 for module in (
     submit, run, runs, run_control, queue, site, doctor, node, database, estimate, progress, replay,
-    gateway, login, top, usage, profile, user, outputs, why, completion, arrays,
+    gateway, login, top, usage, profile, user, outputs, why, completion, arrays, skill, data,
+    session,
 ):  # fmt: skip
     for command in module.COMMANDS:
         headway.add_command(command)

@@ -137,11 +137,11 @@ def list_(machine: bool) -> None:
     from headway.views.node_document import node_shown, state_text
 
     site = this_site()
-    leases = site.ledger.leases.live()
+    leases, caches = site.ledger.leases.live(), site.ledger.staged.uses()
     now = site.ledger.now()
     views = []
     for record in site.ledger.nodes.all():
-        view = node_shown(record, leases)
+        view = node_shown(record, leases, caches)
         view["heard_s_ago"] = round((now - record.heartbeat_at).total_seconds(), 1)
         views.append(view)
     if machine:

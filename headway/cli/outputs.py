@@ -105,7 +105,7 @@ def _summary(fetched: list[dict[str, Any]], folder: Path) -> str:
     new = [each for each in fetched if not each["was_here"] and not each["error"]]
     failed = sum(bool(each["error"]) for each in fetched)
     size = format_size(sum(each["bytes"] for each in new))
-    parts = [f"{len(new)} files fetched into {folder} ({size})"]
+    parts = [f"{len(new)} file{'' if len(new) == 1 else 's'} fetched into {folder} ({size})"]
     if before := len(fetched) - len(new) - failed:
         parts.append(f"{before} were there")
     if failed:

@@ -1,15 +1,17 @@
 """Commands that run a folder of code: run, rerun."""
 
 import json
+import os
 import re
 from pathlib import Path
 
 import click
 
+from headway.cli.arrays import array_of
 from headway.cli.completion import NODE, RUN
 from headway.cli.inputs import open_client
-from headway.cli.output import as_json
-from headway.cli.submit import tell, with_code
+from headway.cli.output import as_json, say
+from headway.cli.submit import tell, with_array, with_code
 
 _overrides = click.option(
     "--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Set a field of the job file."
@@ -19,7 +21,8 @@ _overrides = click.option(
 @click.command()
 @click.argument("program")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
-@click.option("--image", envvar="HEADWAY_IMAGE", help="Container image; or $HEADWAY_IMAGE.")
+@click.option("--image", help="Container image; or $HEADWAY_IMAGE.")
+@click.option("--python", help="In its place: 3.11, for which the site has named an image.")
 @click.option(
     "--requirements", default="", help="File of the folder; the program gets what it lists."
 )
@@ -31,6 +34,14 @@ _overrides = click.option(
     default=".",
     help="Folder that is sent along, and in which the program starts; here when left out.",
 )
+@click.option(
+    "--array",
+    "parameters",
+    multiple=True,
+    metavar="NAME=VALUES",
+    help="Run it once for every combination: --array lr=0.1,0.01 --array seed=1..5",
+)
+@click.option("--at-most", type=click.IntRange(1), help="Members of the array that run at once.")
 @_overrides
 @click.option("--pool", help="Work pool, where the site has several.")
 @click.option("--queue", help="Work queue of the pool; its priority decides who goes first.")
@@ -42,10 +53,13 @@ def run(
     program: str,
     arguments: tuple[str, ...],
     image: str | None,
+    python: str | None,
     requirements: str,
     gpus: int,
     name: str | None,
     workdir: Path,
+    parameters: tuple[str, ...],
+    at_most: int | None,
     overrides: tuple[str, ...],
     pool: str | None,
     queue: str | None,
@@ -56,25 +70,38 @@ def run(
     """Run a program of this folder: `headway run train.py --gpus 1 -- --lr 0.1`.
 
     What git tracks of the folder, or its .gitignore lets through, is sent along. The log is shown
-    until the run has ended; Ctrl-C leaves it alone.
+    until the run has ended; Ctrl-C leaves it alone. With --array, `{lr}` among the arguments is the
+    member's value of lr.
     """
     from headway.model.job_text import read_job
 
-    if image is None:
-        raise click.UsageError("give --image, or set HEADWAY_IMAGE: what the program runs in")
+    if not (image or python):
+        image = os.environ.get("HEADWAY_IMAGE")
+    said = bool(image or python)
     document = {
         "name": name or _name_of(program),
-        "image": image,
+        "image": image or "",
+        "python": python or ("" if said else _NEWEST),
         "command": _command(program, arguments, workdir),
         "resources": {"gpus": gpus},
         "workdir": str(workdir),
         "requirements": requirements,
     }
     read = read_job(json.dumps(document), filename="command line", overrides=overrides)
+    array, queue = array_of(read, parameters, at_most), node or queue
     with open_client() as client:
         job = with_code(client, read.job.document())
-        handed_in = client.submit(job, pool=pool, queue=node or queue)
-        tell(client, handed_in, watch=not detach, machine=machine)
+        if array is not None:
+            made = client.submit_array(with_array(job, array), pool=pool, queue=queue)
+        else:
+            made = client.submit(job, pool=pool, queue=queue)
+        if not (said or machine):
+            say(f"in {made['image']}, the site's newest Python; --image names another")
+        tell(client, made, watch=not detach, machine=machine)
+
+
+_NEWEST = "3"
+"""The Python of a program of which nothing is said."""
 
 
 @click.command()

@@ -148,6 +148,8 @@ def show(run: str, machine: bool) -> None:
         click.echo()
         say(section["title"])
         print_table(section["columns"], section["rows"])
+    if view.get("session"):
+        say(f"session: {view['session']}")
     say(view["url"])
 
 

@@ -75,7 +75,7 @@ def demo(rows: int, rounds: int, machine: bool) -> None:
 def nodes(machine: bool) -> None:
     """What each node has, what is promised of it, and what is in use."""
     from headway.units import format_size
-    from headway.views.node_document import gpu_text, state_text
+    from headway.views.node_document import cache_text, gpu_text, state_text
 
     with open_client() as client:
         views = client.nodes()
@@ -92,16 +92,21 @@ def nodes(machine: bool) -> None:
                 f"{view['cpus_promised']:g} of {view['cpus']:g}",
                 _of(view["host_promised_bytes"], view["host_memory_bytes"]),
                 "–" if used is None else format_size(used),
+                cache_text(view["cache"]),
                 view["gpu_error"] or ", ".join(gpu_text(gpu) for gpu in view["gpus"]) or "none",
             ]
         )
-    print_table(["node", "state", "CPUs promised", "memory promised", "memory used", "GPUs"], rows)
+    print_table([*_NODE_COLUMNS, "data cache", "GPUs"], rows)
+
+
+_NODE_COLUMNS = ("node", "state", "CPUs promised", "memory promised", "memory used")
 
 
 @click.command()
 @click.option("--older-than", metavar="DURATION", help="Ended longer ago than this, such as 90d.")
 @click.option("--keep-at-most", metavar="SIZE", help="Oldest first, until so much is left.")
 @click.option("--store", "stored", is_flag=True, help="In the site's store, not on this node.")
+@click.option("--data", is_flag=True, help="Data sets that members have put, here at the gateway.")
 @click.option("--dry-run", is_flag=True, help="Say what would go; remove nothing.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @as_json
@@ -110,6 +115,7 @@ def prune(
     older_than: str | None,
     keep_at_most: str | None,
     stored: bool,
+    data: bool,
     dry_run: bool,
     yes: bool,
     machine: bool,
@@ -118,6 +124,7 @@ def prune(
 
     Without limits by what is set for this node (keep_days and keep_size in its block). With --store
     what the site's store has of finished runs of all nodes, without limits by the teams' keep_days.
+    With --data what members have put and no run was handed in with for so long.
     What runs, waits or will be tried again is never touched.
     """
     from headway.views.fields import fields
@@ -125,6 +132,9 @@ def prune(
     site = this_site()
     if machine and not (yes or dry_run):
         raise click.UsageError("with --json nobody can be asked: add --yes or --dry-run")
+    if data:
+        _prune_data(site, older_than, ask=not yes, dry_run=dry_run, machine=machine)
+        return
     find, remove = _in_the_store(site) if stored else _on_this_node(site)
     found = find(*_limits(site, older_than, keep_at_most, stored=stored))
     freed = sum(each.run.size_bytes for each in found)
@@ -144,6 +154,30 @@ def prune(
             for each in found
         ]
         print_json({"runs": runs, "size_bytes": freed})
+    elif found and not dry_run:
+        click.echo(f"{len(gone)} of {len(found)} removed")
+
+
+def _prune_data(
+    site: "Site", older_than: str | None, *, ask: bool, dry_run: bool, machine: bool
+) -> None:
+    """Remove data sets that members have put and that no run has used for *older_than*."""
+    from headway.node.upload_pruning import remove_upload, unused_uploads
+    from headway.units import format_size
+    from headway.views.fields import fields
+
+    keep_s, _ = _limits(site, older_than or "", None, stored=False)
+    found = unused_uploads(site, keep_s or 0.0)
+    if not machine:
+        rows = [[e.team, e.name, format_size(e.size_bytes), f"{e.used_at:%Y-%m-%d}"] for e in found]
+        print_table(["team", "data set", "size", "last used"], rows)
+    gone = []
+    if found and not dry_run and (not ask or click.confirm("Remove them?")):
+        gone = [each for each in found if remove_upload(site, each)]
+    if machine:
+        shown = ("team", "name", "owner", "size_bytes", "used_at")
+        sets = [{**fields(each, *shown), "removed": each in gone} for each in found]
+        print_json({"data": sets, "size_bytes": sum(each.size_bytes for each in found)})
     elif found and not dry_run:
         click.echo(f"{len(gone)} of {len(found)} removed")
 

@@ -22,6 +22,7 @@ from headway.cli.output import (
 
 if TYPE_CHECKING:
     from headway.client import Client
+    from headway.model.array import Array
 
 
 _INTERRUPTED = 130
@@ -72,8 +73,6 @@ def submit(
     read = read_job_file(job_file, overrides)
     array = array_of(read, (*parameters, *more), at_most)
     job, queue = read.job.document(), node or queue
-    if array is not None and watch:
-        raise click.UsageError("an array is not watched; `headway top` shows it")
     with open_client() as client:
         with with_places(read):
             if dry_run:
@@ -85,24 +84,32 @@ def submit(
                 return
             job = with_code(client, with_folder(job, job_file))
             if array is not None:
-                whole = job | {"array": array.document()}
-                made = client.submit_array(whole, key=key, pool=pool, queue=queue)
-                print_json(made) if machine else tell_of(made)
-                return
-            run = client.submit(job, key=key, pool=pool, queue=queue)
-        tell(client, run, watch=watch, machine=machine)
+                made = client.submit_array(with_array(job, array), key=key, pool=pool, queue=queue)
+            else:
+                made = client.submit(job, key=key, pool=pool, queue=queue)
+        tell(client, made, watch=watch, machine=machine)
 
 
-def tell(client: "Client", run: dict[str, Any], *, watch: bool, machine: bool) -> None:
-    """Say what was handed in; with *watch* follow it to its end, and exit as it did."""
+def tell(client: "Client", made: dict[str, Any], *, watch: bool, machine: bool) -> None:
+    """Say what was handed in, a run or an array; with *watch* follow it, and exit as it did."""
     if machine and not watch:
-        print_json(run)
+        print_json(made)
         return
     if not machine:
-        say(f"{run['name']}: {run['run_id']}")
-        say(f"watch it at {run['url']}")
+        if "run_id" not in made:
+            tell_of(made)
+        else:
+            say(f"{made['name']}: {made['run_id']}")
+            say(f"watch it at {made['url']}")
+            if made.get("session"):
+                say(f"once it runs, its page is {made['session']}")
     if watch:
-        sys.exit(_watch(client, run["run_id"], machine=machine))
+        sys.exit(_watch(client, made, machine=machine))
+
+
+def with_array(job: dict[str, Any], array: "Array") -> dict[str, Any]:
+    """*job* as it is handed in once for each member of *array*."""
+    return job | {"array": array.document()}
 
 
 def with_folder(job: dict[str, Any], job_file: BinaryIO) -> dict[str, Any]:
@@ -133,17 +140,24 @@ def with_code(client: "Client", job: dict[str, Any]) -> dict[str, Any]:
         return client.with_code(job, sent=sent)
 
 
-def _watch(client: "Client", run_id: str, *, machine: bool) -> int:
+def _watch(client: "Client", made: dict[str, Any], *, machine: bool) -> int:
+    from headway.clock import SystemClock
+
     try:
-        from headway.clock import SystemClock
+        if "run_id" not in made:
+            from headway.views.watch_array import watch_array
+
+            return watch_array(client, made["array_id"], SystemClock(), machine=machine)
         from headway.views.watch import watch_run
 
-        return watch_run(client, run_id, SystemClock(), machine=machine)
+        return watch_run(client, made["run_id"], SystemClock(), machine=machine)
     except KeyboardInterrupt:
-        short = run_id[:8]
+        is_run = "run_id" in made
+        short = made["run_id" if is_run else "array_id"][:8]
         click.echo(
-            f"the run goes on; `headway logs -f {short}` follows it again, `headway show {short}` "
-            f"tells how it stands, `headway cancel {short}` ends it",
+            f"the {'run' if is_run else 'array'} goes on; `headway show {short}` tells how it "
+            f"stands, `headway cancel {short}` ends it"
+            + (f", `headway logs -f {short}` follows it again" if is_run else ""),
             err=True,
         )
         return _INTERRUPTED

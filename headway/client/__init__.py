@@ -23,10 +23,12 @@ from headway.client.connection import Connection, Json, path_part
 from headway.client.run import LOOK_EVERY_S, Run
 from headway.client.run_log import RunLog
 from headway.client.run_outputs import Output, OutputPlace, opened_output, output_digest
+from headway.client.uploads import Told, put_data
 from headway.clock import Clock, SystemClock
 from headway.code.folder import Sent
 from headway.credentials import Address, find_address
-from headway.errors import GatewayRefused, WaitTimedOut
+from headway.errors import GatewayRefused, InvalidInput, WaitTimedOut
+from headway.model.address import UPLOAD
 from headway.model.job import TrainingJob
 from headway.settings import read_settings
 
@@ -137,6 +139,29 @@ class Client:
         """*job* with the folder of its `workdir` sent, where it names one; as for `send_code`."""
         return with_code(self._gateway, job, sent=sent)
 
+    def put_data(self, path: Path, name: str | None = None, *, told: Told | None = None) -> Json:
+        """Send a file or a directory for jobs of the team; what is at the gateway is not sent.
+
+        Args:
+            path: What; there are no links in it.
+            name: By which jobs name it, as ``headway://NAME``; that of *path* when left out.
+            told: Is told how far that is.
+        """
+        called = name or path.resolve().name
+        if UPLOAD.fullmatch(called) is None:
+            allowed = "give 1 to 63 letters, digits, dots, dashes or underscores as its name"
+            raise InvalidInput("name", called, allowed)
+        nobody: Told = lambda *_: None  # noqa: E731
+        return put_data(self._gateway, path, called, told=told or nobody, clock=self._clock)
+
+    def data(self) -> list[Json]:
+        """The data sets that members of the team have put."""
+        return self._gateway.documents("/data")
+
+    def remove_data(self, name: str) -> Json:
+        """Remove one of one's own that no run needs."""
+        return self._gateway.document("DELETE", f"/data/{path_part(name)}")
+
     def submit_array(
         self,
         job: Mapping[str, Any],
@@ -208,9 +233,13 @@ class Client:
             asked["since"] = since.isoformat()
         return self._gateway.documents("/arrays", asked)
 
-    def array(self, array: str) -> Json:
-        """One array, by id, beginning of id, or name, with its members that have become runs."""
-        return self._gateway.document("GET", f"/arrays/{path_part(array)}")
+    def array(self, array: str, *, members: bool = True) -> Json:
+        """One array, by id, beginning of id, or name.
+
+        With *members*, each of those that have become runs is in it, too.
+        """
+        path = f"/arrays/{path_part(array)}"
+        return self._gateway.document("GET", path, parameters={"members": members})
 
     def cancel_array(self, array: str) -> Json:
         """End all members of an array; those that have not become runs never do."""
@@ -305,7 +334,10 @@ class Client:
 
     def _placed(self, view: Json) -> Json:
         """*view* of a run, with the address of its page by the name that was asked."""
-        return view | {"url": f"{self.url}{view['url']}"}
+        placed = view | {"url": f"{self.url}{view['url']}"}
+        if view.get("session"):
+            placed["session"] = f"{self.url}{view['session']}"
+        return placed
 
     def usage(
         self, *, team: str | None = None, user: str | None = None, month: str | None = None

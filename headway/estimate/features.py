@@ -93,7 +93,6 @@ def from_job(
     training, resources = job.training, job.resources
     count = resources.gpus * nodes if gpus is None else gpus
     wanted = (gpu_type or resources.gpu_type).lower()
-    declared = job.dataset.size if job.dataset else None
     return Configuration(
         network=training.network.lower(),
         gpu_type=(wanted or "unknown") if count else "cpu",
@@ -105,7 +104,7 @@ def from_job(
         recipe=job.recipe(),
         data_threads=training.data_threads,
         cpus=resources.cpus,
-        dataset_bytes=declared if dataset_bytes is None else dataset_bytes,
+        dataset_bytes=job.declared_data_bytes if dataset_bytes is None else dataset_bytes,
         dataset_samples=training.samples,
         epochs=training.epochs,
         settings=settings_of(job.command),

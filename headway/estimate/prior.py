@@ -84,8 +84,7 @@ def demand_for(
         A demand whose bases say where each number comes from.
     """
     resources = job.resources
-    declared = job.dataset.size if job.dataset else None
-    known_bytes = declared if dataset_bytes is None else dataset_bytes
+    known_bytes = job.declared_data_bytes if dataset_bytes is None else dataset_bytes
     if resources.host_memory != "auto":
         host_bytes, host_basis = resources.host_memory, Basis.DECLARED
     elif predicted.host_peak_bytes is not None:

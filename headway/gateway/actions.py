@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from headway.errors import EndUntold, InvalidInput, NotAllowed, SiteRefused, SiteUnreachable
 from headway.gateway.cancel import cancel_in_ledger
 from headway.gateway.door import Allowed
+from headway.gateway.job_data import claim_uploads
 from headway.gateway.prefect_calls import team_tag
 from headway.gateway.run_lookup import check_own, find_run, find_to_cancel, seen_team
 from headway.gateway.submit import (
@@ -28,6 +29,7 @@ from headway.ledger.records import RunRecord
 from headway.model.access import Caller, Scope
 from headway.model.job_text import JobText
 from headway.model.run import CANCELLED_BY_USER, RunState
+from headway.model.session import session_link
 from headway.prefect.client import PrefectServer
 from headway.scheduler.limits import read_gates
 from headway.site import Site
@@ -98,6 +100,7 @@ def hand_in(
     """
     read, goes_to = checked(site, server, caller, wanted)
     claim_code(site, read)
+    claim_uploads(site, read)
     job, pool = read.job, str(goes_to["work_pool_name"])
     # Prefect's keys are the site's: with another's key one would be given the other's run.
     key = f"{caller.team}/{caller.user}/{wanted.key or uuid4()}"
@@ -127,7 +130,9 @@ def hand_in(
         priority=read_gates(site.ledger, pool).priorities.get(queue, 0),
         submitted_at=site.ledger.now(),
     )
-    return {"run_id": record.run_id, "name": record.name, "url": f"/runs/flow-run/{run.run_id}"}
+    made = {"run_id": record.run_id, "name": record.name, "image": job.image}
+    made["url"] = f"/runs/flow-run/{run.run_id}"
+    return made | {"session": session_link(run.run_id) if job.session is not None else None}
 
 
 def checked(

@@ -14,11 +14,13 @@ from headway.gateway.bodies import StrictBodies
 from headway.gateway.code import CODE_PATHS, code_of
 from headway.gateway.door import Door
 from headway.gateway.pages import LOGIN, pages
+from headway.gateway.ports import ports_of
 from headway.gateway.proxy import prefects_api
 from headway.gateway.refusals import invalid, refused
 from headway.gateway.run_files import run_files
 from headway.gateway.runs import runs_of
 from headway.gateway.site_page import site_page
+from headway.gateway.uploads import UPLOAD_PATHS, uploads_of
 from headway.gateway.usage import usages
 from headway.prefect.client import PrefectServer
 from headway.site import Site
@@ -28,7 +30,11 @@ HEALTH = f"{PREFIX}/health"
 
 
 def create_app(
-    site: Site, server: PrefectServer, *, allowed_hosts: Sequence[str] = ("*",)
+    site: Site,
+    server: PrefectServer,
+    *,
+    allowed_hosts: Sequence[str] = ("*",),
+    sessions_port: int | None = None,
 ) -> FastAPI:
     """The application for *site*.
 
@@ -37,6 +43,7 @@ def create_app(
         server: Its Prefect.
         allowed_hosts: Host headers that are answered: a web page that rebinds its
             name to loopback must not read the site through a user's browser.
+        sessions_port: Where `sessions_app` is served; None for nowhere.
     """
     app = FastAPI(
         title="headway",
@@ -46,7 +53,7 @@ def create_app(
         openapi_url=f"{PREFIX}/openapi.json",
     )
     # What is added last is asked first.
-    app.add_middleware(StrictBodies, forms=frozenset({LOGIN}), raw=CODE_PATHS)
+    app.add_middleware(StrictBodies, forms=frozenset({LOGIN}), raw=CODE_PATHS | UPLOAD_PATHS)
     app.add_middleware(
         Door,
         ledger=lambda: site.ledger,
@@ -60,9 +67,11 @@ def create_app(
     app.include_router(reads(site), prefix=PREFIX)
     app.include_router(runs_of(site, server), prefix=PREFIX)
     app.include_router(run_files(site), prefix=PREFIX)
+    app.include_router(ports_of(site, sessions_port), prefix=PREFIX)
     app.include_router(usages(site), prefix=PREFIX)
     app.include_router(actions(site, server), prefix=PREFIX)
     app.include_router(code_of(site), prefix=PREFIX)
+    app.include_router(uploads_of(site), prefix=PREFIX)
     app.include_router(arrays_of(site, server), prefix=PREFIX)
     app.include_router(prefects_api(site, server))
 

@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from headway.errors import InvalidInput
 from headway.gateway.actions import SubmitRequest, Submitter, checked, note_act, why_no_retry
 from headway.gateway.cancel import cancel_in_ledger
+from headway.gateway.job_data import claim_uploads
 from headway.gateway.run_lookup import check_owner, seen_team
 from headway.gateway.runs import Limit, Mine, Name, Since, Watcher
 from headway.gateway.submit import claim_code, job_of
@@ -64,9 +65,10 @@ def arrays_of(site: Site, server: PrefectServer) -> APIRouter:
         return array_views(site, wanted)
 
     @router.get("/arrays/{array}")
-    def array_(caller: Watcher, array: str) -> dict[str, Any]:
-        """One array by id or name, with its members that have become runs."""
-        return members_document(site, site.ledger.arrays.find(array, team=seen_team(caller)))
+    def array_(caller: Watcher, array: str, *, members: bool = True) -> dict[str, Any]:
+        """One array by id or name; with *members* each of those that have become runs."""
+        found = site.ledger.arrays.find(array, team=seen_team(caller))
+        return members_document(site, found) if members else array_views(site, [found])[0]
 
     @router.get("/arrays/{array}/curves")
     def curves(caller: Watcher, array: str, metric: str = "") -> dict[str, Any]:
@@ -117,6 +119,7 @@ def hand_in_array(
     check_members(job, array)
     read, goes_to = checked(site, server, caller, alone)
     claim_code(site, read)
+    claim_uploads(site, read)
     key = f"{caller.team}/{caller.user}/{wanted.key}" if wanted.key else None
     told = {"owner": read.job.owner, "team": read.job.team, "members": str(array.size)}
     note_act(site, caller, "array.submit", read.job.name, told)
@@ -131,7 +134,8 @@ def hand_in_array(
         key=key,
         submitted_at=site.ledger.now(),
     )
-    return {"array_id": made.array_id, "name": made.name, "size": made.size}
+    handed_in = {"array_id": made.array_id, "name": made.name, "size": made.size}
+    return handed_in | {"image": read.job.image}
 
 
 def check_members(job: Mapping[str, Any], array: Array) -> None:

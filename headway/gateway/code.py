@@ -40,17 +40,17 @@ def code_of(site: Site) -> APIRouter:
 
         Its id, and the SHA-256 of the chunks that are missing. Where none is, a job may name it.
         """
-        whose = _team(caller, team)
+        whose = code_team(caller, team)
         async with reading[caller.team, caller.user]:
-            text = await _body(request, MOST_MANIFEST_BYTES)
+            text = await whole_body(request, MOST_MANIFEST_BYTES)
             return await anyio.to_thread.run_sync(_accept, site, whose, text)
 
     @router.post("/code/chunks")
     async def chunks(caller: Submitter, request: Request, team: Team = "") -> dict[str, int]:
         """Send chunks of files, each after its length in four bytes; how many were new."""
-        whose = _team(caller, team)
+        whose = code_team(caller, team)
         async with reading[caller.team, caller.user]:
-            body = await _body(request, MOST_FRAMES_BYTES)
+            body = await whole_body(request, MOST_FRAMES_BYTES)
             return {"new": await anyio.to_thread.run_sync(_put, site, whose, body)}
 
     return router
@@ -71,8 +71,8 @@ def _put(site: Site, team: str, body: bytes) -> int:
         return site.ledger.code.put(team, found, most_bytes=TEAM_BYTES)
 
 
-def _team(caller: Caller, team: str) -> str:
-    """Whose code it is to be.
+def code_team(caller: Caller, team: str) -> str:
+    """Whose code or data it is to be.
 
     Raises:
         NotAllowed: Another team's, and the caller is no operator.
@@ -80,11 +80,11 @@ def _team(caller: Caller, team: str) -> str:
     if team in ("", caller.team):
         return caller.team
     if not caller.may(Scope.OPERATE):
-        raise NotAllowed(f"your token is for team {caller.team}: code of another is not yours")
+        raise NotAllowed(f"your token is for team {caller.team}: what another one has is not yours")
     return checked_name("team", team)
 
 
-async def _body(request: Request, most_bytes: int) -> bytes:
+async def whole_body(request: Request, most_bytes: int) -> bytes:
     """All that the client sends.
 
     Raises:

@@ -21,10 +21,11 @@ from headway.policy.rate_limit import Bucket, Rate, take
 
 COOKIE = "headway_token"
 """In which a browser keeps the token, out of reach of scripts."""
+_OUR_COOKIE = re.compile(rf"{COOKIE}\s*=", re.IGNORECASE)
 PER_TOKEN = Rate(per_s=20.0, burst=200)
 """The pages of Prefect's UI ask about thirty things at once, and every ten seconds."""
 PER_TOKEN_FILES = Rate(per_s=200.0, burst=1000)
-"""Of questions for one output of a run: many have thousands of small ones."""
+"""Of questions for one output of a run, or a part of a data set: many have thousands of them."""
 PER_ADDRESS = Rate(per_s=1.0, burst=20)
 """Of requests that are not let in."""
 _MOST_BUCKETS = 10_000
@@ -34,7 +35,7 @@ _TWO_LENGTHS = JSONResponse(
     headers={"Connection": "close"},
 )
 """A proxy in front might go by the other one, and take the rest for somebody else's request."""
-_ONE_FILE = re.compile(r"/v1/runs/[^/]+/outputs/")
+_ONE_FILE = re.compile(r"/v1/(runs/[^/]+/outputs|data/chunks)/")
 
 
 class Buckets:
@@ -71,16 +72,18 @@ class Door:
         clock: Clock,
         open_paths: Collection[str],
         login: str,
+        rate: Rate = PER_TOKEN,
     ) -> None:
         """In front of *app*; *open_paths*, to the letter, are for everybody.
 
-        Whoever opens a page without a token is sent to the path *login*.
+        Whoever opens a page without a token is sent to the path *login*, if there is one. One token
+        asks at most at *rate*.
         """
         self._login = login
         self._app = app
         self._ledger = ledger
         self._open = frozenset(open_paths)
-        self._of_tokens = Buckets(PER_TOKEN, clock)
+        self._of_tokens = Buckets(rate, clock)
         self._of_files = Buckets(PER_TOKEN_FILES, clock)
         self._of_addresses = Buckets(PER_ADDRESS, clock)
 
@@ -89,9 +92,6 @@ class Door:
         if scope["type"] == "lifespan":
             await self._app(scope, receive, send)
             return
-        if scope["type"] != "http":  # a WebSocket: nothing here needs one
-            await send({"type": "websocket.close", "code": 1008})
-            return
         headers = _headers(scope)
         if "content-length" in headers and "transfer-encoding" in headers:
             await _TWO_LENGTHS(scope, receive, send)
@@ -99,8 +99,11 @@ class Door:
         try:
             await self._admit(scope)
         except HeadwayError as error:
+            if scope["type"] == "websocket":
+                await send({"type": "websocket.close", "code": 1008})
+                return
             answer: Response = refusal(error)
-            if isinstance(error, TokenRefused) and _opens_a_page(scope):
+            if self._login and isinstance(error, TokenRefused) and _opens_a_page(scope):
                 answer = RedirectResponse(self._login, status_code=303)
             await answer(scope, receive, send)
             return
@@ -109,7 +112,7 @@ class Door:
     async def _admit(self, scope: Scope) -> None:
         headers = _headers(scope)
         token, by_cookie = shown_token(headers)
-        if why := foreign_page(scope["method"], headers, by_cookie=by_cookie):
+        if why := foreign_page(_method(scope), headers, by_cookie=by_cookie):
             raise NotAllowed(f"{why}; only the gateway's own pages may")
         if scope["path"] in self._open:
             return
@@ -133,15 +136,23 @@ def shown_token(headers: Mapping[str, str]) -> tuple[str, bool]:
     kind, _, token = headers.get("authorization", "").partition(" ")
     if kind.lower() == "bearer":
         return token.strip(), False
+    cookies = headers.get("cookie", "")
+    if len(_OUR_COOKIE.findall(cookies)) > 1:  # a page of another port of this host has added one
+        return "", True
     try:
-        kept = SimpleCookie(headers.get("cookie", "")).get(COOKIE)
+        kept = SimpleCookie(cookies).get(COOKIE)
     except CookieError:
         kept = None
     return (kept.value, True) if kept is not None else ("", False)
 
 
 def _is_for_a_file(scope: Scope) -> bool:
-    return scope["method"] in ("GET", "HEAD") and _ONE_FILE.match(scope["path"]) is not None
+    return _method(scope) in ("GET", "HEAD") and _ONE_FILE.match(scope["path"]) is not None
+
+
+def _method(scope: Scope) -> str:
+    """Of a request; a WebSocket begins with one that reads."""
+    return str(scope.get("method", "GET"))
 
 
 def _opens_a_page(scope: Scope) -> bool:

@@ -114,7 +114,7 @@ class NodeFiles:
         key = (node.files_url, node.files_certificate)
         if key not in self._clients:
             self._clients[key] = httpx.AsyncClient(
-                verify=_only(node.files_certificate) if node.files_certificate else True,
+                verify=only(node.files_certificate) if node.files_certificate else True,
                 trust_env=False,
                 limits=httpx.Limits(max_connections=200, max_keepalive_connections=50),
             )
@@ -125,8 +125,8 @@ def _words(error: httpx.HTTPError) -> str:
     return str(error) or type(error).__name__
 
 
-def _only(certificate: str) -> ssl.SSLContext:
-    """Trusts this certificate and no other, whatever name it is for."""
+def only(certificate: str) -> ssl.SSLContext:
+    """What trusts this certificate and no other, whatever name it is for."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.load_verify_locations(cadata=certificate)

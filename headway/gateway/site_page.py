@@ -37,11 +37,11 @@ def site_page() -> APIRouter:
     tags = {name: f'"{hashlib.sha256(data).hexdigest()[:32]}"' for name, data in files.items()}
 
     @router.get(SITE_PAGE)
-    def page(request: Request) -> Response:
+    async def page(request: Request) -> Response:
         return answer(request, "index.html")
 
     @router.get(f"{SITE_PAGE}/{{name}}")
-    def file(request: Request, name: str) -> Response:
+    async def file(request: Request, name: str) -> Response:
         if name not in files:
             raise NotAllowed(f"the page has no file of this name; it is at {SITE_PAGE}")
         return answer(request, name)

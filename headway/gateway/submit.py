@@ -8,9 +8,10 @@ from typing import Any, NamedTuple
 
 from headway.errors import ImpossibleDemand, InvalidInput, LedgerError, RunUnknown
 from headway.forecast import Forecaster
+from headway.gateway.job_data import with_known_sizes
 from headway.model.access import Caller, Scope
 from headway.model.document import Document
-from headway.model.job import TrainingJob
+from headway.model.job import TrainingJob, data_field
 from headway.model.job_text import JobText, job_from_document
 from headway.model.job_types import MIN_MEMORY_BYTES
 from headway.model.lease import Demand
@@ -18,6 +19,7 @@ from headway.model.node import Node
 from headway.model.run import Exit, Prediction
 from headway.model.volume import refused_volume
 from headway.policy.after import Followed, Following
+from headway.policy.base_image import on_base_image
 from headway.policy.fit import WaitingRun
 from headway.policy.narrowing import refused_port
 from headway.policy.plan import Plan, Start, Stay
@@ -56,7 +58,10 @@ def job_of(site: Site, document: Mapping[str, Any], caller: Caller) -> JobText:
     own = stamped(document, caller)
     if own.get("notify") is None:
         own |= _notified(site, own["team"], own["owner"])
-    read = allowed_here(site, JobText(job_for(site, own), Document(own)))
+    job = job_for(site, own)
+    job = on_base_image(job, site.policy_for(job.team))
+    read = allowed_here(site, JobText(job, Document(own)))
+    read = replace(read, job=with_known_sizes(site, read))
     return replace(read, job=following(site, read.job))
 
 
@@ -194,9 +199,10 @@ def refuse_missing(
         return
     node = site.settings.node
     # As its team's user: what other folders hold is not told, though this process could see it.
-    if job.dataset is not None and nothing_at(job.dataset.uri, site.user_of(job.team)):
-        allowed = f"nothing is there on node {node}; give the address of data that is"
-        raise _wrong(read, "dataset.uri", job.dataset.uri, allowed)
+    for name, dataset in job.data.items():
+        if nothing_at(dataset.uri, site.user_of(job.team)):
+            allowed = f"nothing is there on node {node}; give the address of data that is"
+            raise _wrong(read, f"{data_field(name)}.uri", dataset.uri, allowed)
     if why := site.runtime.why_no_image(job.image):
         allowed = f"it is not on node {node}, and its registry has none ({why}); give one that is"
         raise _wrong(read, "image", job.image, allowed)

@@ -29,6 +29,7 @@ from headway.ledger.submissions import Submissions
 from headway.ledger.team_uids import TeamUids
 from headway.ledger.telemetry import Telemetry
 from headway.ledger.turns import Turns
+from headway.ledger.uploads import Uploads
 from headway.ledger.usage import Holdings
 from headway.ledger.warnings import Warnings
 
@@ -66,6 +67,7 @@ class Ledger:
         self.stored = Stored(database)
         self.holdings = Holdings(database)
         self.code = Code(database)
+        self.uploads = Uploads(database)
 
     @classmethod
     def open(cls, url: str) -> Self:

@@ -9,8 +9,8 @@ from headway.ledger.tables import LeasePortRow, LeaseRow, RunRow
 from headway.model.number_range import NumberRange
 from headway.model.run import RunState, rank_name
 
-FIRST_MEETING_PORT = 29_500
-"""Where the ranks of a gang meet, or on the next port that is free on that node."""
+FIRST_FREE_PORT = 29_500
+"""Where the ranks of a gang meet, or a session serves, or the next one free on that node."""
 
 
 def ranks_begun(session: Session, run: RunRow) -> bool:
@@ -19,7 +19,7 @@ def ranks_begun(session: Session, run: RunRow) -> bool:
     return session.exec(query).first() is not None
 
 
-def meeting_port(
+def free_port(
     session: Session, node: str, within: NumberRange | None, own: Collection[int]
 ) -> int | None:
     """A port of *node* that no lease has, and none of the job's *own*; of those *within*.
@@ -28,7 +28,7 @@ def meeting_port(
     """
     query = select(LeasePortRow.port).where(LeasePortRow.node == node)
     taken = {*session.exec(query), *own}
-    ports = range(within.first, within.last + 1) if within else count(FIRST_MEETING_PORT)
+    ports = range(within.first, within.last + 1) if within else count(FIRST_FREE_PORT)
     return next((port for port in ports if port not in taken), None)
 
 

@@ -16,7 +16,7 @@ from headway.ledger.columns import now
 from headway.ledger.database import Repository
 from headway.ledger.fences import ended_before, fenced, given_back_before, leased
 from headway.ledger.following import following
-from headway.ledger.gang_rows import meeting_port, rank_run, ranks_begun
+from headway.ledger.gang_rows import free_port, rank_run, ranks_begun
 from headway.ledger.lease_rows import (
     LIVE,
     grant,
@@ -36,6 +36,7 @@ from headway.model.lease import Demand, Fence, Lease, Resource, Wait
 from headway.model.node import NodeReading
 from headway.model.number_range import NumberRange
 from headway.model.run import GRANTED, Exit, ExitKind, RunState
+from headway.model.session import is_session
 from headway.policy.admission import judge
 from headway.policy.headroom import compute_headroom
 
@@ -56,7 +57,7 @@ class Leases(Repository):
         reading: NodeReading | None,
         ttl_s: float,
         others: Sequence[str] = (),
-        meeting_ports: NumberRange | None = None,
+        own_ports: NumberRange | None = None,
         utilisation_limit: float = 1.0,
         predicted_high_s: float | None = None,
         start_limit_s: float | None = None,
@@ -67,7 +68,7 @@ class Leases(Repository):
         the first one's lease. A run that is not waiting gets no second lease.
         A gang gets all of its leases or none; those on *others* wait there
         for their rank to `take` them, and the first has a port more, where
-        the ranks meet.
+        the ranks meet. So has the lease of a session, which serves it.
 
         Args:
             run_id: A run in the queue.
@@ -77,7 +78,8 @@ class Leases(Repository):
                 by what the ledger has of them.
             ttl_s: The leases expire so long after their last renewal.
             others: Nodes of the ranks 1, 2, …
-            meeting_ports: Of which the one has to be where ranks meet; None for any.
+            own_ports: Of which the one has to be where ranks meet, or that a session serves;
+                None for any.
             utilisation_limit: See `policy.admission.judge`.
             predicted_high_s: Upper quantile of the runtime, for backfill.
             start_limit_s: Within so long a flow process has to `take_up` the claim; None
@@ -109,9 +111,10 @@ class Leases(Repository):
                 if isinstance(decision, Wait):
                     return decision
                 admits.append(decision)
-            meeting = meeting_port(session, node, meeting_ports, demand.ports) if others else None
-            if others and meeting is None:
-                why = f"all ports {meeting_ports} of team {run.team} on node {node} are taken"
+            asks_for_one = bool(others) or is_session(run.job)
+            port = free_port(session, node, own_ports, demand.ports) if asks_for_one else None
+            if asks_for_one and port is None:
+                why = f"all ports {own_ports} of team {run.team} on node {node} are taken"
                 return Wait(Resource.PORTS, why)
             moment = now(session)
             expires_at = moment + timedelta(seconds=ttl_s)
@@ -136,8 +139,8 @@ class Leases(Repository):
             session.flush()
             for lease, decision in zip(leases, admits, strict=True):
                 grant(session, lease, decision.gpus, demand.ports)
-            if meeting is not None:
-                grant(session, leases[0], (), [meeting])
+            if port is not None:
+                grant(session, leases[0], (), [port])
             move(run, RunState.CLAIMED)
             run.node, run.claimed_at = node, moment
             note_claim(session, run)

@@ -1,6 +1,6 @@
 """Rows of the run table: found, moved along a run's states, and read as records."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TypeVar
 
 from sqlmodel import Session, SQLModel, col, select
@@ -62,11 +62,15 @@ def move(row: RunRow, to: RunState) -> None:
 def runs_of(session: Session, run_ids: Sequence[str]) -> list[RunRecord]:
     """The records of *run_ids*, as many of them as there are."""
     found = []
-    for start in range(0, len(run_ids), 500):  # SQLite takes some thousand parameters at most
-        page = run_ids[start : start + 500]
+    for page in pages(run_ids):
         query = select(RunRow).where(col(RunRow.run_id).in_(page)).order_by("run_id")
         found += [run_record(row) for row in session.exec(query)]
     return found
+
+
+def pages(run_ids: Sequence[str]) -> Iterator[Sequence[str]]:
+    """*run_ids* by parts: SQLite takes some thousand parameters at most."""
+    return (run_ids[start : start + 500] for start in range(0, len(run_ids), 500))
 
 
 def run_record(row: RunRow) -> RunRecord:

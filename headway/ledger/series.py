@@ -3,12 +3,16 @@
 from collections.abc import Iterable, Sequence
 
 from sqlalchemy import func
+from sqlalchemy.orm import aliased
 from sqlmodel import Session, col, select
+from sqlmodel.sql.expression import SelectOfScalar
 
 from headway.ledger.columns import now
 from headway.ledger.database import Repository
 from headway.ledger.fences import fenced, leased
 from headway.ledger.observed_tables import ProgressRow, TraceRow
+from headway.ledger.run_rows import pages
+from headway.ledger.tables import RunRow
 from headway.model.lease import Fence
 from headway.model.progress import ProgressPoint
 from headway.model.trace import Trace
@@ -44,15 +48,12 @@ class Progress(Repository):
 
     def latest_of(self, run_ids: Sequence[str]) -> dict[str, ProgressPoint]:
         """The same of each of these runs; nothing of those that have none."""
-        newest = (col(ProgressRow.attempt).desc(), col(ProgressRow.number).desc())
-        query = select(ProgressRow).order_by(*newest).limit(1)
-        found = {}
         with self._database.reading() as session:
-            for run_id in run_ids:
-                row = session.exec(query.where(ProgressRow.run_id == run_id)).first()
-                if row is not None:
-                    found[run_id] = _point(row)
-        return found
+            return {
+                row.run_id: _point(row)
+                for page in pages(run_ids)
+                for row in session.exec(_newest_of(page))
+            }
 
     def series(self, run_id: str, attempt: int) -> list[ProgressPoint]:
         """All points of an attempt, in order."""
@@ -79,6 +80,22 @@ class Progress(Repository):
                 .order_by("number")
             )
             return [_point(row) for row in session.exec(query)]
+
+
+def _newest_of(run_ids: Sequence[str]) -> SelectOfScalar[ProgressRow]:
+    """The newest row of each run: found by the key, however many rows there are."""
+    one, other = aliased(ProgressRow), aliased(ProgressRow)
+    # Said, since a subquery in a subquery would look through all runs by itself.
+    of_run = select(func.max(one.attempt)).where(one.run_id == RunRow.run_id).correlate(RunRow)
+    attempt = of_run.scalar_subquery()
+    same = other.run_id == RunRow.run_id, other.attempt == attempt
+    number = select(func.max(other.number)).where(*same).correlate(RunRow).scalar_subquery()
+    return select(ProgressRow).where(
+        col(RunRow.run_id).in_(run_ids),
+        ProgressRow.run_id == RunRow.run_id,
+        ProgressRow.attempt == attempt,
+        ProgressRow.number == number,
+    )
 
 
 class Traces(Repository):

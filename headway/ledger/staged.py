@@ -1,16 +1,19 @@
 """Which data sets lie on which node, and which runs still need them."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, replace
 from typing import Any
 
-from sqlalchemy import delete
+from sqlalchemy import delete, func
 from sqlmodel import col, select
 
 from headway.ledger.codec import record
-from headway.ledger.columns import now
+from headway.ledger.columns import insert_new, now
 from headway.ledger.database import Repository
-from headway.ledger.tables import StagedRow, StagedUseRow
-from headway.model.staged import StagedSet
+from headway.ledger.fences import stepping
+from headway.ledger.tables import StagedRow, StagedUseRow, StagingRow
+from headway.model.lease import Fence
+from headway.model.staged import CacheUse, StagedSet, Staging
 
 
 class Staged(Repository):
@@ -63,6 +66,40 @@ class Staged(Repository):
             itself = col(StagedRow.node) == node, col(StagedRow.key) == key
             session.exec(delete(StagedRow).where(*itself))
             return True
+
+    def note(self, fence: Fence, staging: Staging) -> None:
+        """Keep how a data set came to the node; what was kept of it first counts.
+
+        Whoever takes over from a process that died finds it there, which was no hit.
+
+        Raises:
+            LeaseLost: Another attempt or another lease has the run.
+        """
+        with self._database.transaction() as session:
+            stepping(session, fence)
+            insert_new(session, StagingRow(run_id=fence.run_id, **asdict(staging)))
+
+    def of_run(self, run_id: str) -> Sequence[Staging]:
+        """How its data sets came to the nodes of its attempts, in order."""
+        with self._database.reading() as session:
+            rows = select(StagingRow).where(StagingRow.run_id == run_id)
+            ordered = rows.order_by(col(StagingRow.attempt), col(StagingRow.name))
+            return [record(Staging, row) for row in session.exec(ordered)]
+
+    def uses(self) -> Mapping[str, CacheUse]:
+        """By node, what its cache has and how often it has spared a copy."""
+        size, there = func.sum(StagingRow.size_bytes), col(StagingRow.was_there)
+        with self._database.reading() as session:
+            came = select(StagingRow.node, there, func.count(), size)
+            held = select(StagedRow.node, func.count(), func.sum(StagedRow.size_bytes))
+            found: dict[str, CacheUse] = {}
+            for node, sets, held_bytes in session.exec(held.group_by(StagedRow.node)):
+                found[node] = CacheUse(sets=sets, size_bytes=int(held_bytes or 0))
+            for node, hit, times, amount in session.exec(came.group_by(StagingRow.node, there)):
+                words = ("hits", "hit_bytes") if hit else ("copies", "copied_bytes")
+                counted = dict(zip(words, (times, int(amount or 0)), strict=True))
+                found[node] = replace(found.get(node, CacheUse()), **counted)
+            return found
 
     def list(self, node: str) -> list[StagedSet]:
         """Everything in the node's cache."""

@@ -319,6 +319,24 @@ class StagedUseRow(SQLModel, table=True):
     run_id: str = Field(primary_key=True, max_length=36)
 
 
+class StagingRow(SQLModel, table=True):
+    """How a data set came to the node of an attempt: copied, or there already."""
+
+    __tablename__ = "staging"
+    __table_args__ = (
+        CheckConstraint("size_bytes >= 0", name="staging_size_not_negative"),
+        Index("staging_by_node", "node"),
+    )
+    run_id: str = Field(primary_key=True, max_length=36, foreign_key="run.run_id")
+    attempt: int = Field(primary_key=True)
+    name: str = Field(primary_key=True, max_length=63)
+    node: str = Field(max_length=63)
+    uri: str
+    size_bytes: int = Field(sa_type=BigInteger)
+    took_s: float
+    was_there: bool
+
+
 class SettingRow(SQLModel, table=True):
     """What an operator set in a block: the newest document for each name."""
 

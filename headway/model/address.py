@@ -14,6 +14,9 @@ _LOCAL_SCHEMES = frozenset({"file", "local"})
 SCHEMES = ("http", "https", "s3", "gs", "gcs", "az", "abfs", "abfss")
 """Storage that a job may name. What fsspec knows beyond these opens other machines'
 services, or wraps one address in another."""
+UPLOADED = "headway"
+"""Of the address of a data set that a member has sent to the site."""
+UPLOAD = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 _SYSTEM_DIRS = frozenset({"proc", "sys", "dev"})
 
 
@@ -29,16 +32,26 @@ def read_uri(value: object) -> str:
     uri = checked_text(value, limit=2000)
     match = _SCHEME.fullmatch(uri)
     scheme, path = (match[1], match[2]) if match else ("", uri)
+    if scheme == UPLOADED:
+        if UPLOAD.fullmatch(path) is None:
+            raise Refused("give a name that `headway data ls` lists, such as headway://flights")
+        return uri
     if SECRET_TEXT.search(uri):
         raise Refused("give the address without a password or key", hidden=True)
     if "::" in uri or (scheme and scheme not in _LOCAL_SCHEMES.union(SCHEMES)):
-        begin = ", ".join(f"{each}://" for each in SCHEMES)
+        begin = ", ".join(f"{each}://" for each in (UPLOADED, *SCHEMES))
         raise Refused(f"{example}. Addresses begin with {begin}")
     if ".." in re.split(r"[/\\]", uri.replace("%2e", ".").replace("%2E", ".")):
         raise Refused('give the address without ".."')
     if not scheme or scheme in _LOCAL_SCHEMES:
         _check_local(path, example)
     return uri
+
+
+def upload_name(uri: str) -> str | None:
+    """The name of what a member has sent by `headway data put`; None for any other address."""
+    match = _SCHEME.fullmatch(uri)
+    return match[2] if match is not None and match[1] == UPLOADED else None
 
 
 def local_path(uri: str) -> str | None:

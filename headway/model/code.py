@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import Any, NoReturn, Self
+from typing import Any, NoReturn, Protocol, Self
 
 from headway.errors import InvalidInput, shown
 from headway.model.strict_json import read_strict
@@ -134,7 +134,7 @@ class CodeManifest:
             _check_content(file)
         if self.size_bytes > MOST_BYTES:
             _refuse(format_size(self.size_bytes), _too_large(self.files))
-        _check_names(self.files)
+        check_names(self.files)
         sizes: dict[str, int] = {}
         for file in self.files:
             for number, sha256 in enumerate(file.chunks):
@@ -194,7 +194,16 @@ def _check_provenance(commit: str, diff: str) -> None:
         _refuse("a longer diff", f"give at most {format_size(MOST_DIFF_BYTES)} of it")
 
 
-def _check_names(files: Sequence[CodeFile]) -> None:
+class Named(Protocol):
+    """A file of a folder that travels."""
+
+    @property
+    def path(self) -> str:
+        """Below the folder, with ``/``."""
+        ...
+
+
+def check_names(files: Sequence[Named]) -> None:
     """Refuse a path given twice or out of order, and one that some systems take for another."""
     paths = [each.path.encode() for each in files]
     if any(one >= other for one, other in pairwise(paths)):

@@ -10,7 +10,7 @@ from typing import Annotated
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator
 
 from headway.errors import InvalidInput
-from headway.model.image import ImageReference
+from headway.model.image import GIVE_IMAGE, ImageReference, is_image
 from headway.model.number_range import NumberRange, WrittenRange
 from headway.model.volume import Volume, named_volumes
 from headway.units import GIB
@@ -122,6 +122,20 @@ def _uids(uids: NumberRange) -> NumberRange:
     return uids
 
 
+BASE_IMAGES = {f"3.{minor}": f"python:3.{minor}-slim" for minor in (11, 12, 13)}
+"""Where the operator names none: Docker's official ones, which may be disallowed as any image."""
+_PYTHON = re.compile(r"3\.[0-9]{1,2}")
+
+
+def _base_images(images: Mapping[str, str]) -> Mapping[str, str]:
+    for python, image in images.items():
+        if _PYTHON.fullmatch(python) is None:
+            raise ValueError(f"name a Python such as 3.11, not {python[:100]!r}")
+        if not is_image(image):
+            raise ValueError(f"{GIVE_IMAGE} for Python {python}, not {image[:300]!r}")
+    return images
+
+
 class ContainerPolicy(BaseModel):
     """The site's rules for containers. The default lets any image run, confined."""
 
@@ -132,6 +146,11 @@ class ContainerPolicy(BaseModel):
         title="Allowed images",
         description="Patterns such as python:3.* or registry.example.org/ml/*; each * stays within "
         "one part of a name; empty for any image.",
+    )
+    base_images: Annotated[Mapping[str, str], AfterValidator(_base_images)] = Field(
+        BASE_IMAGES,
+        title="Base images",
+        description="For each Python that jobs may name in the place of an image, the image.",
     )
     mount_roots: tuple[Path, ...] = Field(
         (),

@@ -6,6 +6,7 @@ What depends on the site (the largest node, allowed images) is judged later,
 by policy, against the site's values.
 """
 
+import re
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal, Self
 
@@ -13,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from headway.model.address import URI
 from headway.model.document import Document, Path
+from headway.model.image import GIVE_IMAGE
 from headway.model.job_fields import (
     Refused,
     choice,
@@ -32,6 +34,7 @@ from headway.model.job_rules import (
     NOTIFIER,
     OUTPUT,
     PROGRESS,
+    PYTHON,
     REQUIREMENTS,
     SECRETS,
     VOLUME,
@@ -51,6 +54,7 @@ from headway.model.job_types import (
 )
 from headway.model.lease import Sharing
 from headway.model.run import When
+from headway.model.volume import VOLUME_NAME
 from headway.units import MIB
 
 
@@ -221,6 +225,27 @@ class After(_Part):
         return {"run": values} if isinstance(values, str) else values
 
 
+_MOST_DATASETS = 16
+
+
+def data_field(name: str) -> str:
+    """The field of a job in which the data set of this name stands."""
+    return f"datasets.{name}" if name else "dataset"
+
+
+class Session(_Part):
+    """What makes a run a session, which serves a port of its own."""
+
+    inside = ("session",)
+
+    idle: Annotated[float, duration(1.0, MAX_RUNTIME_S, example="30min")] | None = Field(
+        None,
+        title="Idle time",
+        description="Such as 30min; it is ended when nobody was connected and no GPU was used for "
+        "so long. Left out: the site's.",
+    )
+
+
 class TrainingJob(_Part):
     """A training job, as handed to headway."""
 
@@ -232,7 +257,13 @@ class TrainingJob(_Part):
     )
     team: Name = Field("default", title="Team", description="Whose share of the site it uses.")
     image: Annotated[str, IMAGE] = Field(
-        title="Image", description="Container image that has the program and its libraries."
+        "", title="Image", description="Container image that has the program and its libraries."
+    )
+    python: Annotated[str, PYTHON] = Field(
+        "",
+        title="Python",
+        description="In the place of an image: a version such as 3.11, for which the site has "
+        "named one; 3 for the newest.",
     )
     command: Annotated[list[str], COMMAND] = Field(
         title="Command", description='A list, one argument an item: ["python", "train.py"].'
@@ -252,9 +283,14 @@ class TrainingJob(_Part):
         "",
         title="Requirements",
         description="File of that folder, such as requirements.txt or pyproject.toml: the command "
-        "starts in an environment with these packages, for the image's Python.",
+        "starts in an environment with these packages, for that Python.",
     )
     dataset: Dataset | None = Field(None, title="Data set")
+    datasets: dict[str, Dataset] = Field(
+        {},
+        title="Data sets",
+        description="More of them, by name: each is at /data/NAME, and in HEADWAY_DATA_NAME.",
+    )
     after: After | None = Field(
         None, title="After", description="Starts when that run has ended so; until then it waits."
     )
@@ -281,6 +317,12 @@ class TrainingJob(_Part):
     )
     ports: Annotated[list[int], each(whole(1024, 65_535), example="[6006]", low=0, high=16)] = (
         Field([], title="Ports", description="Published on the node's loopback, such as 6006.")
+    )
+    session: Session | None = Field(
+        None,
+        title="Session",
+        description="Serves a port: it gets a free one, $HEADWAY_SESSION_PORT, to which the "
+        "gateway leads its owner.",
     )
     env: Annotated[dict[str, str], ENVIRONMENT] = Field(
         {}, title="Environment", description="Plain values only; secrets go below."
@@ -331,6 +373,33 @@ class TrainingJob(_Part):
     )
 
     @model_validator(mode="after")
+    def _has_an_image(self) -> Self:
+        if not (self.image or self.python):
+            raise Refused(f"{GIVE_IMAGE}, or python", "image")
+        if self.image and self.python:
+            raise Refused("give it or image: the site has an image for each Python", "python")
+        return self
+
+    @model_validator(mode="after")
+    def _session_is_one_run(self) -> Self:
+        if self.session is not None and self.resources.nodes > 1:
+            raise Refused("give 1, since session is given", "resources", "nodes")
+        return self
+
+    @model_validator(mode="after")
+    def _data_has_names(self) -> Self:
+        if len(self.datasets) > _MOST_DATASETS:
+            raise Refused(f"give at most {_MOST_DATASETS}", "datasets")
+        for name in self.datasets:
+            if re.fullmatch(VOLUME_NAME, name) is None:
+                allowed = "name it by lower-case letters, digits and dashes, such as validation"
+                raise Refused(allowed, "datasets", name)
+            # Both would lie at /data/NAME.
+            if self.dataset is not None and name == self.dataset.uri.rstrip("/").split("/")[-1]:
+                raise Refused("give another name: dataset is called so", "datasets", name)
+        return self
+
+    @model_validator(mode="after")
     def _parts_agree(self) -> Self:
         for at, volume in enumerate(self.volumes):
             if volume in self.volumes[:at]:
@@ -351,6 +420,18 @@ class TrainingJob(_Part):
         if resources.gpus == 0 and resources.gpu_type:
             raise Refused("give at least 1, since gpu_type is given", "resources", "gpus")
         return self
+
+    @property
+    def data(self) -> dict[str, Dataset]:
+        """All its data sets; `dataset` is the one without a name."""
+        return ({} if self.dataset is None else {"": self.dataset}) | self.datasets
+
+    @property
+    def declared_data_bytes(self) -> int | None:
+        """What its data sets take together; None without any, or where it does not say that."""
+        sizes = [each.size for each in self.data.values()]
+        known = [size for size in sizes if size is not None]
+        return sum(known) if sizes and len(known) == len(sizes) else None
 
     def belonging_to(self, owner: str, team: str) -> "TrainingJob":
         """The same job as another's."""

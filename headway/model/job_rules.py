@@ -42,13 +42,27 @@ MAX_COMMAND_CHARACTERS = 1 << 20
 
 
 def read_image(value: object) -> str:
-    """A container image: registry, repository, tag, digest."""
-    if isinstance(value, str) and is_image(value):
+    """A container image: registry, repository, tag, digest; empty for none."""
+    if isinstance(value, str) and (not value or is_image(value)):
         return value
     lower = value.lower() if isinstance(value, str) else ""
     if is_image(lower):
         raise Refused(f"write registry and repository in lower case, such as {lower[:80]}")
     raise Refused(GIVE_IMAGE)
+
+
+def read_python(value: object) -> str:
+    """A version of Python, such as 3.11; 3 is the newest one; empty for none."""
+    # As it was written, where that is known: 3.10 and 3.1 are one number.
+    text = value if isinstance(value, str) else getattr(value, "text", None)
+    if value == 3 and not isinstance(value, bool):
+        text = "3"
+    if not isinstance(text, str) or (text and _PYTHON.fullmatch(text) is None):
+        raise Refused('give a version in quotes, such as "3.11"')
+    return text
+
+
+_PYTHON = re.compile(r"3(\.[0-9]{1,2})?")
 
 
 # --- command ---
@@ -163,7 +177,8 @@ def check_env_key(key: str) -> None:
 _TEXTS = {"type": "object", "additionalProperties": {"type": "string"}}
 ENVIRONMENT = FieldKind(read_environment, _TEXTS)
 SECRETS = FieldKind(read_secrets, _TEXTS)
-IMAGE = FieldKind(read_image, {"type": "string", "minLength": 1, "maxLength": 255})
+IMAGE = FieldKind(read_image, {"type": "string", "maxLength": 255})
+PYTHON = FieldKind(read_python, {"type": "string", "maxLength": 4})
 COMMAND = FieldKind(read_command, {"type": "array", "items": {"type": "string"}, "minItems": 1})
 
 

@@ -15,7 +15,7 @@ from headway.model.yaml_document import MAX_DEPTH, MAX_VALUES, read_document
 
 USUAL_STOP_GRACE_S: float = TrainingJob.model_fields["stop_grace"].default
 """Of a job that says nothing of it, and of one that cannot be read."""
-_EXAMPLE = "give at least name, image and command, each with its value"
+_EXAMPLE = "give at least name, image or python, and command, each with its value"
 
 
 @dataclass(frozen=True)

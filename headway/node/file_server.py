@@ -7,6 +7,7 @@ is in the ledger too: nothing else on the network is answered.
 """
 
 import logging
+import re
 import socket
 import threading
 from pathlib import Path
@@ -15,40 +16,45 @@ import uvicorn
 from starlette.datastructures import Headers, QueryParams
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.websockets import WebSocket
 
-from headway.clock import Clock
 from headway.durable import replace_file
-from headway.errors import InvalidInput
+from headway.errors import InvalidInput, LedgerError, PortClosed, RunUnknown
 from headway.model.run_file import EXPIRES, NONCE, why_refused
 from headway.node.certificate import own_certificate
 from headway.node.file_answers import FileAnswers, FileRequest
 from headway.node.once import Once
+from headway.node.relay import CLOSED, reason, relay
+from headway.node.run_ports import connect
 from headway.run.rendezvous import own_address
 from headway.site import Site
 
 log = logging.getLogger(__name__)
 
 PREFIX = "/runs/"
+_PORT = re.compile(r"/runs/([0-9a-f-]{36})/ports/([0-9]{1,5})")
 _MOST_AT_ONCE = 256
 _LOOPBACK = "127.0.0.1"
 
 
-def files_app(answers: FileAnswers, *, node: str, key: str, clock: Clock) -> ASGIApp:
-    """The application; *key* signs what *node* answers."""
+def files_app(site: Site, *, key: str) -> ASGIApp:
+    """The application for the node of *site*; *key* signs what it answers."""
+    node, clock, answers = site.settings.node, site.clock, FileAnswers(site.settings, site.clock)
     once = Once()
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            return  # uvicorn is told that there is no lifespan, and no WebSocket
         headers = Headers(scope=scope)
         raw = scope["raw_path"].decode("latin-1")
         query = scope["query_string"].decode("latin-1")
         target = f"{raw}?{query}" if query else raw
-        method = scope["method"]
+        method = scope.get("method", "GET")  # uvicorn is told that there is no lifespan
         now_s = clock.now().timestamp()
         why = why_refused(key, node, method, target, headers, now_s=now_s)
         if not why and not once.take(headers[NONCE], int(headers[EXPIRES])):
             why = "it was answered before"
+        if scope["type"] == "websocket":
+            await _relayed(WebSocket(scope, receive, send), site, raw, why)
+            return
         if why or method not in ("GET", "HEAD") or not raw.startswith(PREFIX):
             answer = JSONResponse({"detail": why or "no such address"}, 403 if why else 404)
             await answer(scope, receive, send)
@@ -58,6 +64,23 @@ def files_app(answers: FileAnswers, *, node: str, key: str, clock: Clock) -> ASG
         await (await answers.answer(asked))(scope, receive, send)
 
     return app
+
+
+async def _relayed(client: WebSocket, site: Site, raw: str, why_refused: str) -> None:
+    """Carry bytes between the gateway and a port of a run, as the gateway asks at *raw*."""
+    found = _PORT.fullmatch(raw)
+    if why_refused or found is None:
+        await client.close(reason=why_refused)
+        return
+    try:
+        program = await connect(site, found[1], int(found[2]))
+    except (PortClosed, RunUnknown, LedgerError) as error:
+        await client.accept()
+        await client.close(code=CLOSED, reason=reason(error))
+        return
+    await client.accept()
+    await client.send_bytes(b"")  # so that the gateway knows at once that it leads there
+    await relay(client, program)
 
 
 def serve_files(site: Site) -> None:
@@ -87,12 +110,14 @@ def serve_on(site: Site, host: str, *, secured: bool) -> None:
             "HEADWAY_ADDRESS to an address of this machine, or another port"
         )
         raise InvalidInput("HEADWAY_FILES_PORT", where, allowed) from error
+    # asyncio sets it on sockets of its own alone; without it each answer takes 40 ms more.
+    listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     pair = own_certificate(settings.state_dir, site.clock) if secured else None
     key, node = site.worker_token, settings.node
     config = uvicorn.Config(
-        files_app(FileAnswers(settings, site.clock), node=node, key=key, clock=site.clock),
+        files_app(site, key=key),
         lifespan="off",
-        ws="none",
+        ws="websockets-sansio",
         log_config=None,
         access_log=False,
         server_header=False,

@@ -142,6 +142,8 @@ class PolicySettings:
     """Seconds that a GPU must have been seen before its use is judged; 10 to 1800."""
     silent_grace_s: float = 900.0
     """Seconds from the warning until `stop` ends the run."""
+    session_idle_s: float = 1800.0
+    """Seconds without a connection or a GPU in use after which a session ends that does not say."""
     teams: Mapping[str, TeamSettings] = field(default_factory=dict)
     """By name; a team that is not listed has weight 1 and no quota."""
 
@@ -154,6 +156,7 @@ class PolicySettings:
             ("overrun_frac", MOST_RUNS),
             ("unknown_runtime_s", MOST_S),
             ("promise_factor", MOST_RUNS),
+            ("session_idle_s", MOST_S),
         ):
             if not 0 < getattr(self, name) <= most:
                 allowed = f"give a number above 0 and at most {most:g}"

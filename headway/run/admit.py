@@ -40,7 +40,12 @@ def confirm_lease(attempt: NodeAttempt) -> Lease | Wait:
         return Wait(Resource.TURN, "its claim was given back before its flow process began")
     if attempt.lease is None:
         answer = attempt.site.ledger.leases.admit(
-            attempt.run_id, attempt.site.settings.node, demand, reading=reading, **terms
+            attempt.run_id,
+            attempt.site.settings.node,
+            demand,
+            reading=reading,
+            own_ports=attempt.site.port_ranges.get(record.team),
+            **terms,
         )
     else:
         answer = attempt.site.ledger.leases.resize(
@@ -67,7 +72,7 @@ def forecast(attempt: NodeAttempt) -> tuple[Prediction, Demand]:
     """
     record = attempt.record
     size = attempt.dataset_bytes
-    declared = attempt.job.dataset.size if attempt.job.dataset else None
+    declared = attempt.job.declared_data_bytes
     said, demand = record.prediction, record.demand
     gpu_type = attempt.forecaster.gpu_type(attempt.lease) if attempt.lease is not None else ""
     about_it = said is not None and gpu_type in ("", "cpu", said.gpu_type)

@@ -14,17 +14,21 @@ from headway.errors import (
     ContainerExists,
     HeadwayError,
     ImageMissing,
+    InvalidInput,
     LeaseLost,
     PolicyViolation,
     SourceUnreachable,
     StagingError,
     StagingTimedOut,
 )
+from headway.model.address import upload_name
 from headway.model.container_policy import ContainerPolicy
+from headway.model.job import Dataset, data_field
 from headway.model.lease import Lease, Wait
 from headway.model.profile import Profile
 from headway.model.progress import ProgressPoint
 from headway.model.run import Exit, ExitKind, Measurement, RunState, StepState
+from headway.model.staged import Staging
 from headway.run import profiling
 from headway.run.admit import confirm_lease
 from headway.run.code import forget_working_copy
@@ -35,9 +39,10 @@ from headway.run.settle import conclude_attempt, settle
 from headway.run.silent_check import CHECKS
 from headway.run.spec import container_spec, keep_secrets
 from headway.run.upkeep import AttemptUpkeep
+from headway.run.uploads import UploadReader
 from headway.runtime import secretfiles
 from headway.runtime.rules import check_image, check_spec
-from headway.staging.cache import StagedDataset
+from headway.staging.cache import DataCache, StagedDataset
 from headway.this_node import remove_container
 from headway.units import format_duration, format_size
 
@@ -47,18 +52,36 @@ class Attempt(NodeAttempt):
 
     # ----- stage_data -----
 
-    def stage_data(self, progress: Callable[[int, int | None], None]) -> StagedDataset | None:
-        """Bring the data set to this node's cache; None when the job has none.
+    def stage_data(
+        self, progress: Callable[[int, int | None], None]
+    ) -> Mapping[str, StagedDataset]:
+        """Bring the job's data sets to this node's cache, one after the other; they, by name.
 
         Raises:
             InvalidInput: The job names a secret that jobs may not use here.
         """
         self._refuse_secrets()
-        if self.job.dataset is not None:
-            self.dataset = self.site.cache_for(self.user, self._policy()).stage(
-                self.job.dataset, self.run_id, progress=progress, limit_s=self.job.max_runtime
-            )
-        return self.dataset
+        clock, spent_s = self.site.clock, 0.0
+        for name, dataset in self.job.data.items():
+            cache, from_s = self._cache_of(dataset), clock.monotonic_s()
+            limit_s = self.job.max_runtime
+            if limit_s is not None:
+                limit_s = max(0.0, limit_s - spent_s)
+            with _of_data(name):
+                staged = cache.stage(dataset, self.run_id, progress=progress, limit_s=limit_s)
+            self.datasets[name] = staged
+            here, took_s = self.site.settings.node, clock.monotonic_s() - from_s
+            spent_s += took_s
+            size, there = staged.size_bytes, staged.from_cache
+            note = Staging(self.number, name, here, dataset.uri, size, took_s, there)
+            self.site.ledger.staged.note(self.fence, note)
+        return self.datasets
+
+    def _cache_of(self, dataset: Dataset) -> DataCache:
+        """The node's cache, fed by what the address of *dataset* names."""
+        if upload_name(dataset.uri) is not None:
+            return self.site.cache_reading(UploadReader(self.site, self.record.team, self.user))
+        return self.site.cache_for(self.user, self._policy())
 
     def _time_left_s(self) -> float | None:
         """What staging has left of the time that the job gives itself; None without a limit."""
@@ -268,6 +291,16 @@ class Attempt(NodeAttempt):
         exit_ = self.record.exit
         if exit_ is not None and exit_.kind is ExitKind.OK:
             forget_checkpoint(self.site.settings, self.run_id)
+
+
+@contextmanager
+def _of_data(name: str) -> Iterator[None]:
+    """Say of which data set a field is that the cache found wrong."""
+    try:
+        yield
+    except InvalidInput as error:
+        field = error.field.replace("dataset", data_field(name), 1)
+        raise InvalidInput(field, error.value, error.allowed) from error
 
 
 def exit_of(error: HeadwayError) -> Exit:

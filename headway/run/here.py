@@ -17,6 +17,7 @@ from headway.model.container_policy import GangNetwork, NetworkMode
 from headway.model.job import TrainingJob
 from headway.model.lease import Fence, Lease, Refuse
 from headway.model.run import Prediction, RunState
+from headway.policy.base_image import on_base_image
 from headway.run.rendezvous import Meeting, own_address
 from headway.runtime import secretfiles
 from headway.runtime.redact import FileRedactor
@@ -38,6 +39,11 @@ def container_name(run_id: str, attempt: int) -> str:
 def log_path(settings: Settings, run_id: str, attempt: int | str) -> Path:
     """The file on this node that gets what the program of an attempt prints."""
     return settings.runs_dir / run_id / "log" / f"attempt-{attempt}.log"
+
+
+def connected_note(settings: Settings, run_id: str) -> Path:
+    """The file that is new as long as somebody is connected to a port of the run."""
+    return settings.runs_dir / run_id / "connected"
 
 
 class NodeAttempt:
@@ -64,9 +70,10 @@ class NodeAttempt:
         self.site = site
         self.planned = planned
         self.run_id = run_id
+        named = on_base_image(job, site.policy_for(job.team))
         site.ledger.runs.enqueue(
             run_id,
-            job.document(),
+            named.document(),
             name=job.name,
             owner=job.owner,
             team=job.team,
@@ -75,11 +82,14 @@ class NodeAttempt:
             submitted_at=site.clock.now(),
         )
         record = self.record
-        self.job = job.belonging_to(record.owner, record.team)
+        # The ledger's image counts: it was found when the run was handed in.
+        image = {"image": str(record.job["image"]), "python": ""} if job.python else {}
+        self.job = job.belonging_to(record.owner, record.team).model_copy(update=image)
         self.number = record.attempt
         self.override = record.demand_override or {}
         self.lease = self._take_up()
-        self.dataset: StagedDataset | None = None
+        self.datasets: dict[str, StagedDataset] = {}
+        """Its data sets that are on this node, by their names in the job."""
         self.meeting = meeting
         """Where it meets the other ranks of its gang; None for a job on one node."""
 
@@ -134,7 +144,8 @@ class NodeAttempt:
     @property
     def dataset_bytes(self) -> int | None:
         """Real size of its staged data; None without any."""
-        return self.dataset.size_bytes if self.dataset is not None else None
+        sizes = [each.size_bytes for each in self.datasets.values()]
+        return sum(sizes) if sizes else None
 
     @property
     def folder(self) -> Path:

@@ -1,19 +1,22 @@
 """What one attempt asks its runtime for."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from headway.durable import replace_file
 from headway.errors import InvalidInput
 from headway.model.array import FILE_VARIABLE, Membership
+from headway.model.container_policy import NetworkMode
 from headway.model.lease import Lease
+from headway.model.session import session_path, session_port, session_secret
+from headway.pinning import EVERYWHERE, LOOPBACK
 from headway.run.code import working_copy
 from headway.run.environment import environment_of
 from headway.run.here import CHECKPOINT_FOLDER, NodeAttempt
 from headway.run.profiling import wrapping
 from headway.run.volumes import volumes_of
 from headway.runtime import secretfiles
-from headway.runtime.port import BindMount, ContainerSpec
+from headway.runtime.port import BindMount, ContainerSpec, RuntimeKind
 from headway.runtime.redact import LEAST_CHARACTERS, MOST_CHARACTERS
 from headway.site import as_ids
 
@@ -33,16 +36,14 @@ def container_spec(attempt: NodeAttempt, lease: Lease) -> ContainerSpec:
         "HEADWAY_OUTPUTS": BindMount(attempt.made("outputs"), OUTPUTS, read_only=False),
         "HEADWAY_CHECKPOINT": BindMount(checkpoint, CHECKPOINT, read_only=False),
     }
-    if attempt.dataset is not None:
-        path = attempt.dataset.path
-        mounts["HEADWAY_DATA"] = BindMount(path, f"{DATA}/{path.name}")
+    mounts |= {variable_of("DATA", name): mount for name, mount in _data(attempt)}
     for name, folder in attempt.made_user_folders().items():
         mounts[f"HEADWAY_USER_{name.upper()}"] = BindMount(
             folder, f"{USER}/{name}", read_only=False
         )
     volumes = volumes_of(attempt)
     for name, (_, mount) in volumes.items():
-        mounts[f"HEADWAY_VOLUME_{name.upper().replace('-', '_')}"] = mount
+        mounts[variable_of("VOLUME", name)] = mount
     copy = working_copy(attempt)
     work = None if copy is None else BindMount(copy, WORK, read_only=False)
     environment = environment_of(attempt, copy)
@@ -50,6 +51,7 @@ def container_spec(attempt: NodeAttempt, lease: Lease) -> ContainerSpec:
     member = attempt.membership()
     parameters = None if member is None else _parameters(attempt, member)
     secrets = BindMount(attempt.secrets, secretfiles.TARGET)
+    serves = session_port(job.document(), lease.ports)
     profiling = wrapping(site, job, attempt.number, mounts["HEADWAY_OUTPUTS"])
     return ContainerSpec(
         name=attempt.container,
@@ -66,6 +68,7 @@ def container_spec(attempt: NodeAttempt, lease: Lease) -> ContainerSpec:
             **(member.environment() if member is not None else {}),
             **({FILE_VARIABLE: f"{path_in(parameters)}/{_FILE}"} if parameters else {}),
             **{variable: path_in(mount) for variable, mount in mounts.items()},
+            **({} if serves is None else _session(attempt, lease, serves)),
             "HEADWAY_RUN_ID": attempt.run_id,
             "HEADWAY_ATTEMPT": str(attempt.number),
         },
@@ -85,12 +88,38 @@ def container_spec(attempt: NodeAttempt, lease: Lease) -> ContainerSpec:
         shm_bytes=job.resources.shm,
         gpu_uuids=tuple(grant.uuid for grant in lease.gpus),
         # The port where ranks meet is theirs: nobody else on the node may speak to it.
-        ports=tuple(job.ports),
+        ports=(*job.ports, *(() if serves is None else (serves,))),
         network=attempt.network(),
         user=attempt.user,
         log_limit_bytes=site.settings.log_limit_bytes,
         disk_bytes=job.resources.disk or None,
     )
+
+
+def variable_of(kind: str, name: str) -> str:
+    """The variable that says where the data set or the volume of this name is."""
+    return "_".join(filter(None, ("HEADWAY", kind, name.upper().replace("-", "_"))))
+
+
+def _data(attempt: NodeAttempt) -> Iterator[tuple[str, BindMount]]:
+    """How each data set is mounted, by name; a file keeps its own, whose end tells its kind."""
+    for name, staged in attempt.datasets.items():
+        path = staged.path
+        below = f"{name}/{path.name}" if name and path.is_file() else name or path.name
+        yield name, BindMount(path, f"{DATA}/{below}")
+
+
+def _session(attempt: NodeAttempt, lease: Lease, port: int) -> dict[str, str]:
+    """What a program has to know that serves *port* to its owner."""
+    alone = attempt.site.runtime.kind is RuntimeKind.DOCKER
+    alone = alone and attempt.site.container_policy.network is not NetworkMode.HOST
+    return {
+        # Only in a network of its own may it listen on all addresses: nobody else reaches them.
+        "HEADWAY_SESSION_HOST": EVERYWHERE if alone else LOOPBACK[0],
+        "HEADWAY_SESSION_PORT": str(port),
+        "HEADWAY_SESSION_PATH": session_path(attempt.run_id),
+        "HEADWAY_SESSION_SECRET": session_secret(lease.token),
+    }
 
 
 def _parameters(attempt: NodeAttempt, member: Membership) -> BindMount:

@@ -12,6 +12,7 @@ from headway.policy.disk import DiskUse, why_too_much
 from headway.run.follow import Watched
 from headway.run.guard_notes import read_notes
 from headway.run.here import NodeAttempt
+from headway.run.idle import IdleWatch
 from headway.run.rendezvous import why_end
 from headway.run.silent_check import SilentCheck
 from headway.runtime.diskuse import DiskMeter
@@ -36,6 +37,7 @@ class AttemptUpkeep:
         self._lease = lease
         self.check = SilentCheck(attempt.site, lease).check
         self.redact = FileRedactor(attempt.log, secrets).redact
+        self._idle = IdleWatch(attempt, lease)
         self._container_folders: tuple[Path, ...] = ()
         own = ", working directory" if attempt.job.code else ""
         self._disk = DiskMeter(
@@ -69,13 +71,15 @@ class AttemptUpkeep:
         )
 
     def cancellation(self, status: ContainerStatus) -> Exit | None:
-        """Why the container has to stop: for the disk it takes, or with its gang."""
+        """Why the container has to stop: for the disk it takes, unused, or with its gang."""
         too_much = self._why_too_much(self._disk.measure(status.pids))
         if too_much:
             # It goes on writing in its grace time: it gets little of it.
             grace_s = min(self._attempt.job.stop_grace, _DISK_GRACE_S)
             self._site.runtime.stop(self._attempt.container, grace_s)
             return Exit(ExitKind.FAILED, None, too_much)
+        if (idle := self._idle.verdict()) is not None:
+            return Exit(ExitKind.OK, None, idle.why)
         meeting = self._attempt.meeting
         return why_end(self._site, meeting) if meeting is not None else None
 

@@ -187,6 +187,13 @@ class Runtime(Protocol):
         """What it used until now; also after its exit, until `remove`."""
         ...
 
+    def serves(self, name: str, port: int) -> bool:
+        """Whether 127.0.0.1:*port* of this node leads to that container, and to nothing else.
+
+        A port that it was promised is not enough: another program of the node may have it.
+        """
+        ...
+
     def own_folders(self, name: str) -> tuple[Path, ...]:
         """The host's directories of what it writes outside its mounts; those that can be read."""
         ...

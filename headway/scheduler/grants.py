@@ -63,7 +63,7 @@ def grant_starts(
             record.demand,
             reading=reading,
             others=[admit.node for admit in start.admits[1:]],
-            meeting_ports=ports.get(run.team),
+            own_ports=ports.get(run.team),
             start_limit_s=CLAIM_LIMIT_S,
             **lease_terms(site, record.prediction.runtime_high_s),
         )

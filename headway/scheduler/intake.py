@@ -14,6 +14,7 @@ from headway.model.job import TrainingJob
 from headway.model.job_text import job_from_document
 from headway.model.run import Exit, ExitKind, Measurement, RunState
 from headway.node.flowrun import live_flow
+from headway.policy.base_image import on_base_image
 from headway.scheduler.limits import Gates
 from headway.site import Site
 from headway.this_node import OPERATORS_TEAM, os_user
@@ -69,6 +70,11 @@ class Intake:
             job = job_from_document(offer.document)
         except InvalidInput:
             return True
+        try:
+            # The gateway has done so already; this is for runs of Prefect's own API.
+            job = on_base_image(job, site.policy_for(OPERATORS_TEAM))
+        except InvalidInput:
+            return live_flow(site.settings.state_dir, offer.run_id) is None
         record = self._taken(offer, job)
         job = job.belonging_to(record.owner, record.team)
         if record.state is RunState.ENDED or record.suspended_at is not None:

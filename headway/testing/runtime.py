@@ -238,6 +238,14 @@ class FakeRuntime:
                 return Usage()
             return self._script(container).usage
 
+    def serves(self, name: str, port: int) -> bool:
+        """Whether it runs, and was created with the port."""
+        with self._asking("look at a port"):
+            container = self._find(name)
+            if container is None or port not in container.spec.ports:
+                return False
+            return self._status(container).state is ContainerState.RUNNING
+
     def own_folders(self, name: str) -> tuple[Path, ...]:  # noqa: ARG002 - the port's
         """None: nothing is written."""
         return ()

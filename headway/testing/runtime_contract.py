@@ -1,6 +1,8 @@
 """What every runtime must do. Subclass `RuntimeContract` and give it a `harness` fixture."""
 
+import socket
 import time
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -82,6 +84,16 @@ class RuntimeContract:
         runtime.start(spec.name)
         assert runtime.wait(spec.name, END_S).state is ContainerState.EXITED
         assert whole_log(runtime, spec.name) == b"once\n"
+
+    def test_a_port_that_it_was_not_given_is_not_its_own(self, harness: Harness) -> None:
+        """Whoever else of the machine listens there must not be taken for its program."""
+        spec = harness.spec(SLEEPS)
+        with closing(socket.create_server(("127.0.0.1", 0))) as other:
+            port = other.getsockname()[1]
+            runtime = harness.started(spec)
+            assert not runtime.serves(spec.name, port)
+            runtime.remove(spec.name)
+        assert not runtime.serves("nobody", port)
 
     def test_what_does_not_exist(self, harness: Harness) -> None:
         runtime = harness.runtime()

@@ -1,6 +1,7 @@
 """The members of an array as a table, and how they stand as words: from what the gateway gives."""
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
 from headway.views.csv_text import csv_text
@@ -33,3 +34,11 @@ def array_counts(view: Mapping[str, Any]) -> str:
     )
     told = [f"{view[key]} {word}" for key, word in words if view[key]]
     return ", ".join(told)
+
+
+def end_text(view: Mapping[str, Any]) -> str:
+    """When the last member is expected to end, as words that follow others; none if unknown."""
+    if view["expected_end_at"] is None:
+        return ""
+    end = datetime.fromisoformat(view["expected_end_at"]).astimezone()
+    return f", ends about {end:%d %b %H:%M}"

@@ -62,6 +62,7 @@ class _Snapshot(Collector):
     def collect(self) -> Iterator[Metric]:
         """Every metric of the snapshot."""
         yield from _nodes(self._snapshot)
+        yield from _caches(self._snapshot)
         yield from _gpus(self._snapshot)
         yield from _line(self._snapshot)
         yield from _running(self._snapshot.running)
@@ -99,6 +100,23 @@ def _nodes(seen: SiteSnapshot) -> Iterator[Metric]:
             used.add_metric([node.name], reading.host.used_bytes)
             disk.add_metric([node.name], reading.host.disk_free_bytes)
     yield from (state, age, readable, cpus, busy, memory, used, promised, disk)
+
+
+_CACHE_READINGS = (
+    ("cache_bytes", "Data sets in the node's cache.", "size_bytes"),
+    ("cache_hits", "Data sets that were in the cache when a run needed them.", "hits"),
+    ("cache_hit_bytes", "What these have.", "hit_bytes"),
+    ("cache_copies", "Data sets that had to be copied to the node.", "copies"),
+    ("cache_copied_bytes", "What these have.", "copied_bytes"),
+)
+
+
+def _caches(seen: SiteSnapshot) -> Iterator[Metric]:
+    for name, text, read in _CACHE_READINGS:
+        family = _gauge(name, text, "node")
+        for node, use in sorted(seen.caches.items()):
+            family.add_metric([node], getattr(use, read))
+        yield family
 
 
 _GPU_READINGS = (

@@ -1,18 +1,22 @@
 """One node as plain data with documented keys (docs/json.md)."""
 
 from collections.abc import Iterable, Mapping
+from dataclasses import asdict
 from typing import Any
 
 from headway.ledger.records import NodeRecord
 from headway.model.lease import Lease
 from headway.model.node import GpuReading
+from headway.model.staged import CacheUse
 from headway.policy.headroom import gpu_bytes_of_runs
 from headway.units import format_size
 from headway.views.fields import iso_time
 
 
-def node_shown(record: NodeRecord, leases: Iterable[Lease]) -> dict[str, Any]:
-    """One node as `headway nodes --json` lists it."""
+def node_shown(
+    record: NodeRecord, leases: Iterable[Lease], caches: Mapping[str, CacheUse]
+) -> dict[str, Any]:
+    """One node as `headway nodes --json` lists it; *caches* are the nodes' data caches, by name."""
     node, held = record.node, [lease for lease in leases if lease.node == record.node.name]
     reading = record.reading
     used = {gpu.uuid: gpu for gpu in (reading.gpus or ())} if reading else {}
@@ -49,6 +53,7 @@ def node_shown(record: NodeRecord, leases: Iterable[Lease]) -> dict[str, Any]:
             for gpu in node.capacity.gpus
         ],
         "gpu_error": reading.gpu_error if reading else "",
+        "cache": asdict(caches.get(node.name, CacheUse())),
         "runs": [lease.run_id for lease in held],
         "heartbeat_at": iso_time(record.heartbeat_at),
     }
@@ -66,6 +71,13 @@ def state_text(view: Mapping[str, Any]) -> str:
     return (
         f"{view['state']} ({view['state_reason']})" if view["state_reason"] else str(view["state"])
     )
+
+
+def cache_text(cache: Mapping[str, Any]) -> str:
+    """The data cache of a `node_view` for people: what is in it, and how often that was enough."""
+    asked = cache["hits"] + cache["copies"]
+    spared = f", {cache['hits']} of {asked} were there" if asked else ""
+    return f"{format_size(cache['size_bytes'])}{spared}"
 
 
 def gpu_text(gpu: dict[str, Any]) -> str:

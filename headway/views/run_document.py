@@ -11,6 +11,7 @@ from headway.model.lease import NO_EXPIRY, Lease
 from headway.model.progress import ProgressPoint
 from headway.model.run import Exit, ExitKind, Measurement, Prediction, RunState, Step
 from headway.model.run_warning import RunWarning
+from headway.model.session import is_session, session_link
 from headway.prefect.client import ListedRun
 from headway.units import format_duration, format_size
 from headway.views.fields import fields, iso_time
@@ -126,6 +127,7 @@ def run_details(history: RunHistory, remaining_s: float | None) -> dict[str, Any
     progress = history.newest or _NO_PROGRESS
     return {
         "job": dict(record.job),
+        "session": session_link(record.run_id) if _serves(history) else None,
         "owner": record.owner or None,
         "team": record.team,
         "code": None if history.code is None else _code(history.code),
@@ -137,6 +139,7 @@ def run_details(history: RunHistory, remaining_s: float | None) -> dict[str, Any
         "progress": fields(progress, "iteration", "epoch", "total", "metrics")
         | {"remaining_s": remaining_s},
         "outputs": None if history.outputs is None else list(history.outputs),
+        "data": [fields(each, *_STAGED) for each in history.stagings],
         "stored": [fields(each, *_STORED) for each in history.stored],
         "gang": record.gang_id,
         "ranks": [
@@ -153,7 +156,15 @@ def run_details(history: RunHistory, remaining_s: float | None) -> dict[str, Any
     }
 
 
+def _serves(history: RunHistory) -> bool:
+    """Whether a session's program may be asked for now."""
+    record, lease = history.record, history.lease
+    running = record.state is RunState.RUNNING and lease is not None
+    return running and is_session(record.job)
+
+
 _QUANTITIES = ("runtime_s", "host_peak_bytes", "gpu_peak_bytes", "cost")
+_STAGED = ("attempt", "name", "node", "uri", "size_bytes", "took_s", "was_there")
 _STORED = ("attempt", "files", "size_bytes", "stored_at", "removed_at", "note")
 _DEMAND = ("host_memory_bytes", "host_memory_basis", "cpus", "gpus", "gpu_memory_bytes")
 _NO_PROGRESS = ProgressPoint(t_s=0.0)

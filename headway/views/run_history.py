@@ -14,6 +14,7 @@ from headway.model.progress import ProgressPoint
 from headway.model.run import Step
 from headway.model.run_file import StoredPart
 from headway.model.run_warning import RunWarning
+from headway.model.staged import Staging
 from headway.run.outputs import list_outputs
 from headway.run.profiling import kept
 from headway.site import Site
@@ -47,6 +48,8 @@ class RunHistory:
     """What of it was brought to the site's store."""
     profile: Profile | None = None
     """Where its job asked for one, or somebody made one."""
+    stagings: Sequence[Staging] = ()
+    """How its data sets came to the nodes of its attempts."""
     code: KeptCode | None = None
     """The folder that it brought along."""
 
@@ -72,6 +75,7 @@ def history_of(site: Site, record: RunRecord) -> RunHistory:
         diagnostics=diagnose_points(points),
         stored=ledger.stored.of_run(run_id),
         profile=kept(site, run_id),
+        stagings=ledger.staged.of_run(run_id),
         code=ledger.code.get(record.team, str(code_id)) if code_id else None,
     )
 

@@ -19,6 +19,7 @@ from headway.model.lease import Demand, Lease, Sharing
 from headway.model.run import Exit, ExitKind, Measurement, Prediction, Step
 from headway.model.run_file import StoredPart
 from headway.model.run_warning import RunWarning
+from headway.model.staged import Staging
 from headway.profile.text import profile_view
 from headway.units import format_duration, format_size
 from headway.views.run_document import comparison
@@ -87,10 +88,19 @@ def markdown(history: RunHistory) -> str:
     for section in run_report(history):
         parts.append(f"## {escaped(section.title)}")
         parts.append(_list(section) if section.columns == _FACTS else _table(section))
+    own, links = f"/v1/runs/{history.record.run_id}", page_link(history.record.run_id)
     if history.attempts:
-        own = f"/v1/runs/{history.record.run_id}"
-        parts.append(f"At the gateway: [its log]({own}/log), [its outputs]({own}/outputs)")
+        links += f", [its log]({own}/log), [its outputs]({own}/outputs)"
+    parts.append(links)
     return "\n\n".join(parts) + "\n"
+
+
+def page_link(run_id: str) -> str:
+    """The way from Prefect's pages to the site's page of the run, as Markdown.
+
+    By its path, since only who reads it knows by which name the gateway is asked.
+    """
+    return f"At the gateway: [its page](/headway#/runs/{run_id})"
 
 
 def waiting_text(sentence: str, at: datetime) -> str:
@@ -123,9 +133,9 @@ def _asked(history: RunHistory) -> Iterable[tuple[str, str]]:
     yield "image", _plain(str(job.get("image", "")))
     if history.code is not None:
         yield "code", code_text(history.code)
-    dataset = job.get("dataset")
-    if isinstance(dataset, Mapping):
-        yield "data set", _plain(str(dataset.get("uri", "")))
+    for name, dataset in {"": job.get("dataset"), **(job.get("datasets") or {})}.items():
+        if isinstance(dataset, Mapping):
+            yield f"data set {_plain(name)}".strip(), _plain(str(dataset.get("uri", "")))
     if record.demand is not None:
         yield "needs", _needs(record.demand)
     said = record.prediction
@@ -175,11 +185,10 @@ def _attempt(
     steps = [step for step in history.steps if step.attempt == attempt.attempt]
     if steps:
         yield "steps", ", ".join(_step(step) for step in steps)
+    yield from _stagings(history, attempt.attempt)
     if (peaks := _peaks(attempt, history.leases)) != "":
         yield "peaks", peaks
-    for warning in history.warnings:
-        if warning.attempt == attempt.attempt:
-            yield "warning", _warning(warning)
+    yield from (("warning", _warning(w)) for w in history.warnings if w.attempt == attempt.attempt)
     if attempt.exit is not None:
         yield "ended", f"it {ending(attempt.exit)}"
         yield "said", _plain(attempt.exit.message)
@@ -200,6 +209,18 @@ def _granted(lease: Lease) -> str:
     parts += [f"{format_size(g.memory_bytes)} of {g.uuid} ({g.sharing})" for g in lease.gpus]
     parts += [f"port {port} on the node's loopback" for port in lease.ports]
     return f"lease {lease.lease_id} on {lease.node}, {_time(lease.granted_at)}: {', '.join(parts)}"
+
+
+def _stagings(history: RunHistory, attempt: int) -> Iterable[tuple[str, str]]:
+    for staging in history.stagings:
+        if staging.attempt == attempt:
+            yield f"data set {_plain(staging.name)}".strip(), _staging(staging)
+
+
+def _staging(staging: Staging) -> str:
+    size, took = format_size(staging.size_bytes), format_duration(staging.took_s)
+    how = "was in the cache of" if staging.was_there else "copied to"
+    return f"{size}, {how} node {staging.node}, {took}"
 
 
 def _step(step: Step) -> str:

@@ -1,7 +1,7 @@
 """What the ledger knows of the whole site at one moment, and how far its runs are."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from headway.estimate.usual import LOOKED_AT, Usual
@@ -10,6 +10,7 @@ from headway.model.attempt_record import ProgressSnapshot
 from headway.model.lease import Lease
 from headway.model.run import RunState
 from headway.model.run_warning import RunWarning
+from headway.model.staged import CacheUse
 from headway.model.start_forecast import StartForecast
 from headway.scheduler.snapshot import left_of, usual_of
 from headway.site import Site
@@ -56,6 +57,8 @@ class SiteSnapshot:
     traces: int
     starts: Sequence[StartForecast] = ()
     """The newest forecasts of starts whose runs have started."""
+    caches: Mapping[str, CacheUse] = field(default_factory=dict)
+    """By node, what its data cache has, and how often it spared a copy."""
 
 
 def site_snapshot(site: Site) -> SiteSnapshot:
@@ -72,6 +75,7 @@ def site_snapshot(site: Site) -> SiteSnapshot:
         ended=ledger.runs.all(limit=JUDGED_RUNS, states=(RunState.ENDED,)),
         traces=ledger.traces.count(),
         starts=ledger.starts.newest(JUDGED_STARTS),
+        caches=ledger.staged.uses(),
     )
 
 

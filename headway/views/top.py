@@ -10,6 +10,7 @@ from rich.text import Text
 
 from headway.clock import SystemClock
 from headway.errors import shown
+from headway.model.run import RunState
 from headway.model.run_warning import RunWarning
 from headway.site import Site
 from headway.units import format_duration, format_size
@@ -19,18 +20,21 @@ from headway.views.fields import fields
 from headway.views.node_document import node_shown, state_text
 from headway.views.queue_document import array_lines, line_views, start_text, waiting_name
 from headway.views.run_document import warning_view
-from headway.views.site_snapshot import RunProgress, site_snapshot
+from headway.views.site_snapshot import RunProgress, progress_of_runs
 
 _BAR_CELLS = 12
 
 
 def document(site: Site) -> dict[str, Any]:
     """What is shown of *site* now, as plain data: nodes, running runs, and those that wait."""
-    now = site_snapshot(site)
+    ledger = site.ledger
+    leases, warnings = ledger.leases.live(), ledger.warnings.going_on()
+    caches = ledger.staged.uses()
+    running = progress_of_runs(site, ledger.runs.all(states=(RunState.RUNNING,)))
     return {
-        "nodes": [node_shown(record, now.leases) for record in now.nodes],
-        "runs": [_run(each, now.warnings) for each in now.running],
-        "arrays": array_views(site, site.ledger.arrays.going_on()),
+        "nodes": [node_shown(record, leases, caches) for record in ledger.nodes.all()],
+        "runs": [_run(each, warnings) for each in running],
+        "arrays": array_views(site, ledger.arrays.going_on()),
         "queue": array_lines(site, line_views(site)),
     }
 

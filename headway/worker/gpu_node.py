@@ -39,6 +39,7 @@ from headway.node.prune import complete_removals, tidy
 from headway.node.sampler import SAMPLE_EVERY_S, Sampler
 from headway.node.store_pruning import tidy_store
 from headway.node.storing import store_ended
+from headway.node.upload_pruning import tidy_uploads
 from headway.policy.claims import CLAIM_LIMIT_S
 from headway.policy.reconcile import FLOW_STARTS_WITHIN_S
 from headway.scheduler.queue import PoolQueue
@@ -408,6 +409,7 @@ class GpuNodeWorker(BaseWorker[BaseJobConfiguration, BaseVariables, BaseWorkerRe
         await anyio.to_thread.run_sync(tidy, self._site)
         await anyio.to_thread.run_sync(tidy_store, self._site)
         await anyio.to_thread.run_sync(tidy_code, self._site)
+        await anyio.to_thread.run_sync(tidy_uploads, self._site)
         await anyio.to_thread.run_sync(tidy_environments, self._site)
 
     async def _serve_files(self) -> None:

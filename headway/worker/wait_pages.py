@@ -16,7 +16,7 @@ from prefect.client.schemas.objects import FlowRun
 from prefect.exceptions import ObjectNotFound
 
 from headway.clock import Clock
-from headway.views.run_report import waiting_text
+from headway.views.run_report import page_link, waiting_text
 from headway.worker.pool import PrefectPool
 from headway.worker.states import scheduled
 
@@ -136,6 +136,7 @@ class WaitPages:
                 await self._pool.write_over(str(run.state.id), run.id, state)
 
     async def _put(self, run_id: str, text: str) -> None:
+        text += f"\n{page_link(run_id)}\n"
         known = self._artifacts.pop(run_id, None) or await self._find(run_id)
         if known is None:
             wanted = ArtifactCreate(

@@ -27,7 +27,7 @@ from headway.errors import (
     RunUnknown,
 )
 from headway.ledger import Ledger, database
-from headway.ledger.gang_rows import FIRST_MEETING_PORT
+from headway.ledger.gang_rows import FIRST_FREE_PORT
 from headway.ledger.renewals import RenewalAnswer
 from headway.ledger.tables import NodeRow
 from headway.model.attempt_record import ProgressSnapshot
@@ -45,6 +45,7 @@ from headway.model.run import (
     StepState,
 )
 from headway.model.run_warning import Silent, SilentFailure
+from headway.model.staged import CacheUse, Staging
 from headway.model.start_forecast import StartForecast
 from headway.model.trace import Trace
 from headway.model.turn import Turn, VirtualClock
@@ -499,6 +500,10 @@ def test_points_are_numbered_and_kept_once(ledger: Ledger) -> None:
     ledger.runs.requeue(fence_of(ledger, "a"), Exit(ExitKind.INFRASTRUCTURE, None, "lost"))
     ledger.progress.append(fence_of(ledger, "a"), points[:1], first=0)
     assert ledger.progress.latest("a") == points[0]
+    granted(ledger, "b")  # whose newest attempt is an earlier one than that of a
+    ledger.progress.append(fence_of(ledger, "b"), points[:2], first=0)
+    enqueue(ledger, "c")
+    assert ledger.progress.latest_of(["a", "b", "c"]) == {"a": points[0], "b": points[1]}
 
 
 def test_points_are_bounded(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -546,6 +551,21 @@ def test_a_used_data_set_is_not_evictable(ledger: Ledger) -> None:
     assert staged.remove("node-a", "old")
     assert staged.remove("node-a", "old")
     assert [item.key for item in staged.list("node-a")] == ["new"]
+
+
+def test_how_data_came_to_a_node_is_kept_once_for_each_attempt(ledger: Ledger) -> None:
+    granted(ledger, "a")
+    copied = Staging(1, "", "node-a", "/data/x", 10, 2.5, was_there=False)
+    named = Staging(1, "more", "node-a", "/data/y", 7, 0.1, was_there=True)
+    for staging in (named, copied, replace(copied, was_there=True)):  # a second process finds it
+        ledger.staged.note(fence_of(ledger, "a"), staging)
+    ledger.staged.record("node-a", "x", "/data/x", 10, "f" * 64)
+    assert ledger.staged.of_run("a") == [copied, named]
+    use = CacheUse(sets=1, size_bytes=10, hits=1, hit_bytes=7, copies=1, copied_bytes=10)
+    assert ledger.staged.uses() == {"node-a": use}
+    stranger = replace(fence_of(ledger, "a"), token="another")
+    with pytest.raises(LeaseLost):
+        ledger.staged.note(stranger, replace(copied, name="late"))
 
 
 def test_settings_are_replaced(ledger: Ledger) -> None:
@@ -734,7 +754,7 @@ def gang(ledger: Ledger, run_id: str, demand: Demand | None = None, **more: Any)
 def test_a_gang_gets_all_its_leases_and_a_port_to_meet(ledger: Ledger) -> None:
     lease = gang(ledger, "a", Demand(8 * GIB, ports=(6006,)))
     assert isinstance(lease, Lease)
-    assert lease.ports == (6006, FIRST_MEETING_PORT)
+    assert lease.ports == (6006, FIRST_FREE_PORT)
     (other,) = ledger.leases.untaken("a")
     assert (other.node, other.gang_rank, other.ports) == ("node-b", 1, (6006,))
     assert ledger.runs.get("a").node == "node-a"
@@ -743,10 +763,10 @@ def test_a_gang_gets_all_its_leases_and_a_port_to_meet(ledger: Ledger) -> None:
 
 def test_a_gang_of_a_team_with_ports_meets_on_one_of_them(ledger: Ledger) -> None:
     ports = NumberRange(30_000, 30_001)
-    first = gang(ledger, "a", Demand(GIB, ports=(30_000,)), meeting_ports=ports)
+    first = gang(ledger, "a", Demand(GIB, ports=(30_000,)), own_ports=ports)
     assert isinstance(first, Lease)
     assert first.ports == (30_000, 30_001)
-    second = gang(ledger, "b", Demand(GIB), meeting_ports=ports)
+    second = gang(ledger, "b", Demand(GIB), own_ports=ports)
     assert isinstance(second, Wait)
     assert "all ports 30000-30001 of team" in second.reason
 

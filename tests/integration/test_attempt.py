@@ -1,5 +1,7 @@
 """An attempt that a second flow process takes over, on a real ledger and the process runtime."""
 
+import hashlib
+import os
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta
@@ -9,17 +11,19 @@ from typing import Any
 import pytest
 
 from headway.clock import SystemClock
-from headway.errors import ImpossibleDemand, StagingTimedOut
+from headway.errors import ImpossibleDemand, InvalidInput, SourceMissing, StagingTimedOut
 from headway.forecast import Forecaster
 from headway.model.job import Dataset, Resources, TrainingJob
 from headway.model.lease import Basis, Lease, Sharing, Wait
 from headway.model.node import GpuProcess, GpuReading, Reserve
 from headway.model.run import Exit, ExitKind, Prediction, RunState, Step, StepState
 from headway.model.trace import Trace
+from headway.model.upload import UploadFile, UploadManifest
 from headway.run.attempt import Attempt, exit_of
 from headway.run.followed import Followed
 from headway.run.gpu_use import GpuUse
 from headway.run.guard_notes import GuardNotes, keep_notes
+from headway.run.spec import container_spec
 from headway.run.upkeep import AttemptUpkeep
 from headway.runtime.port import ContainerState, ContainerStatus
 from headway.settings import Settings
@@ -29,6 +33,8 @@ from headway.telemetry.host import boot_id
 from headway.testing.telemetry import FakeGpus
 from headway.this_node import adopt, heartbeat, join_site, read_node
 from headway.units import GIB, MIB
+from headway.views.run_history import history_of
+from headway.views.run_report import markdown
 from tests.support.containers import create_container
 from tests.support.fence import fence_of, release
 from tests.support.site import wait_for
@@ -100,6 +106,79 @@ def test_staging_counts_as_the_jobs_time(site: Site, monkeypatch: pytest.MonkeyP
     assert late.value.limit_s == 5.0
     assert attempt.fail(exit_of(late.value)).kind is ExitKind.TIMED_OUT
     assert attempt.ended  # not tried again: the next one would take as long
+
+
+@pytest.fixture
+def sources(tmp_path: Path) -> Path:
+    """A folder outside of the site's home that anybody may read."""
+    folder = tmp_path.with_name(f"{tmp_path.name}-sources")
+    folder.mkdir()
+    folder.chmod(0o755)
+    return folder
+
+
+def test_several_data_sets_are_staged_mounted_and_told_of(site: Site, sources: Path) -> None:
+    places = {
+        "": sources / "all.csv",
+        "valid-set": sources / "valid",
+        "again": sources / "all.csv",
+    }
+    places["valid-set"].mkdir()
+    places[""].write_text("a,b\n")
+    (places["valid-set"] / "one.csv").write_text("c,d,e\n")
+    for place in (*places.values(), places["valid-set"] / "one.csv"):
+        place.chmod(0o755)
+    sets = {name: Dataset(uri=str(place)) for name, place in places.items()}
+    job = JOB.model_copy(update={"dataset": sets.pop(""), "datasets": sets})
+    attempt = Attempt(site, RUN, job)
+    staged = attempt.stage_data(lambda done, total: None)
+    assert {name: each.path.name for name, each in staged.items()} == {
+        "": "all.csv", "valid-set": "data", "again": "all.csv"
+    }  # fmt: skip
+    assert attempt.dataset_bytes == 4 + 6 + 4
+    lease = attempt.admit()
+    assert isinstance(lease, Lease)
+    spec = container_spec(attempt, lease)
+    assert {mount.target for mount in spec.mounts if mount.target.startswith("/data")} == {
+        "/data/all.csv", "/data/valid-set", "/data/again/all.csv"
+    }  # fmt: skip
+    told = {name: Path(spec.env[f"HEADWAY_DATA{name}"]) for name in ("", "_VALID_SET", "_AGAIN")}
+    assert (told[""].read_text(), told["_AGAIN"].read_text()) == ("a,b\n", "a,b\n")
+    assert (told["_VALID_SET"] / "one.csv").read_text() == "c,d,e\n"
+    # Whoever takes over finds all of it there, which does not make it a hit.
+    Attempt(site, RUN, job).stage_data(lambda done, total: None)
+    came = {each.name: each.was_there for each in site.ledger.staged.of_run(RUN)}
+    assert came == {"": False, "again": True, "valid-set": False}
+    assert all(each.run_ids == (RUN,) for each in site.ledger.staged.list("here"))
+    report = markdown(history_of(site, site.ledger.runs.get(RUN)))
+    assert "**data set again** 4 B, was in the cache of node here" in report
+    attempt.clean_up()
+    assert all(each.run_ids == () for each in site.ledger.staged.list("here"))
+
+
+def test_the_data_set_that_cannot_be_staged_is_named(site: Site, sources: Path) -> None:
+    (sources / "empty").touch(0o755)
+    sets = {"valid": Dataset(uri=str(sources / "empty"))}
+    attempt = Attempt(site, RUN, JOB.model_copy(update={"datasets": sets}))
+    with pytest.raises(InvalidInput, match=r"^datasets.valid.uri: got "):
+        attempt.stage_data(lambda done, total: None)
+
+
+def test_what_a_member_has_put_is_staged_for_its_team_alone(site: Site) -> None:
+    data = b"a,b\n"
+    file = UploadFile("all.csv", len(data), (hashlib.sha256(data).hexdigest(),))
+    put = UploadManifest.of([file], is_directory=False)
+    site.upload_chunks.put(JOB.team, data)
+    site.ledger.uploads.put(JOB.team, "set", "ada", put)
+    job = JOB.model_copy(update={"dataset": Dataset(uri="headway://set")})
+    attempt = Attempt(site, RUN, job)
+    path = attempt.stage_data(lambda done, total: None)[""].path
+    assert (path.name, path.read_bytes()) == ("all.csv", data)
+    uid = int((attempt.user or f"{os.geteuid()}:").split(":")[0])
+    assert (path.stat().st_uid, path.stat().st_mode & 0o777) == (uid, 0o400)
+    theirs = Attempt(site, RUN.replace("1", "2"), job.model_copy(update={"team": "speech"}))
+    with pytest.raises(SourceMissing, match="team speech has none of this name"):
+        theirs.stage_data(lambda done, total: None)
 
 
 def test_training_has_what_staging_left(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:

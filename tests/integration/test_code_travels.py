@@ -135,6 +135,37 @@ def test_a_job_file_sends_the_folder_that_it_lies_in(process_site, project) -> N
     assert (again["state"], again["attempt"]) == ("Completed", 2)
 
 
+def test_data_of_a_laptop_is_put_read_and_removed(process_site: LiveSite, project: Path) -> None:
+    name = f"birds-{os.urandom(3).hex()}"
+    (project / "data.bin").write_text("brought along")
+    said = typed(process_site, "data", "put", str(project / "data.bin"), "--name", name)
+    assert f"dataset: {{uri: headway://{name}}}" in said
+    (project / "train.py").write_text(READS)
+    given = ("--workdir", str(project), "--image", "python:3.11", "--name", name)
+    small = ("--set", "resources.host_memory=128MiB", "--set", "resources.cpus=0.1")
+    data = (
+        "--set",
+        f"dataset.uri=headway://{name}",
+        "--set",
+        f"datasets.more.uri=headway://{name}",
+    )
+    said = typed(process_site, "run", "train.py", *given, *small, *data)
+    assert "reads brought along brought along" in said
+    shown = typed(process_site, "show", run_id_of(process_site, name))
+    assert "copied to node" in shown
+    assert "was in the cache of node" in shown
+    assert f"headway://{name}" in typed(process_site, "data", "ls")
+    assert f"{name} was removed" in typed(process_site, "data", "rm", name)
+    assert f"headway://{name}" not in typed(process_site, "data", "ls")
+
+
+READS = """\
+import os, pathlib
+more = pathlib.Path(os.environ["HEADWAY_DATA_MORE"])
+print("reads", pathlib.Path(os.environ["HEADWAY_DATA"]).read_text(), more.read_text())
+"""
+
+
 def test_what_a_folder_may_not_have_is_refused_before_it_is_sent(
     process_site: LiveSite, project: Path
 ) -> None:
@@ -146,6 +177,18 @@ def test_what_a_folder_may_not_have_is_refused_before_it_is_sent(
 
     image = ("--image", "python:3.11")
     assert "no file of the folder" in refused("tarin.py", *image)
-    assert "give --image" in refused("train.py")
+    assert "python: got " in refused("train.py", "--python", "3.4")
     (project / "key").symlink_to("/etc/hostname")
     assert "leads out of the folder" in refused("train.py", *image)
+
+
+def test_a_program_runs_once_for_each_combination(process_site, project) -> None:
+    name = f"ways-{os.urandom(3).hex()}"
+    said = typed(
+        process_site, "run", "train.py",
+        "--workdir", str(project), "--image", "any", "--name", name,
+        "--set", "resources.host_memory=128MiB", "--set", "resources.cpus=0.1",
+        "--array", "lr=0.1,0.01", "--array", "seed=7", "--", "--lr", "{lr}", "--seed", "{seed}",
+    )  # fmt: skip
+    assert "Completed: 2 ended well" in said
+    assert "says one --lr 0.01 --seed 7" in typed(process_site, "logs", f"{name}-2")

@@ -260,6 +260,28 @@ def test_rules_of_a_team_hold_where_its_members_hand_in(site: Site, ada: httpx.C
     adopt(site, POLICY, {})
 
 
+def test_a_python_becomes_the_image_that_the_site_names_for_it(
+    site: Site, ada: httpx.Client
+) -> None:
+    named = {"3.9": "python:3.9-slim", "3.11": "registry.example.org/base/python:3.11"}
+    assert adopt(site, POLICY, {"base_images": named, "images": ["registry.example.org/base/*"]})
+    asked = {name: value for name, value in JOB.items() if name != "image"}
+    made = ada.post("/runs", json={"job": asked | {"python": "3"}}).json()
+    kept = site.ledger.runs.get(made["run_id"]).job
+    assert made["image"] == kept["image"] == named["3.11"]
+    assert kept["python"] == ""
+    for python, said in [
+        ("3.9", "this site names no such Python: give 3.11, or an image"),
+        ("3.12", "give 3.11, or an image"),
+        ("4", "give a version in quotes"),
+    ]:
+        answer = ada.post("/runs", json={"job": asked | {"python": python}})
+        assert (answer.status_code, said in answer.text) == (422, True), answer.text
+    both = ada.post("/runs", json={"job": JOB | {"python": "3.11"}})
+    assert "give it or image" in both.json()["detail"]
+    adopt(site, POLICY, {})
+
+
 def test_a_key_of_another_user_gives_no_run_of_theirs(
     site: Site, ada: httpx.Client, anybody: httpx.Client
 ) -> None:

@@ -97,6 +97,7 @@ def test_a_gpu_that_is_held_and_idle_is_a_warning_on_the_run(stub_site, tmp_path
         )
         assert said in page["warnings"]
         assert "**holds a GPU and does not use it**" in page["remaining-time"]
+        assert f"(/headway#/runs/{run_id})" in page["remaining-time"]
         lines = wait_for(
             lambda: [line for line in stub_site.logged(run_id) if said in line],
             lambda: f"not in the log: {stub_site.logged(run_id)}",

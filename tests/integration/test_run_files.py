@@ -2,7 +2,9 @@
 
 import hashlib
 import os
+import queue
 import shutil
+import socket
 import threading
 from base64 import b64encode
 from collections.abc import Iterator
@@ -271,6 +273,17 @@ def test_a_machine_in_the_nodes_place_is_not_believed(sites, member) -> None:
     answer = member.get(f"/runs/{RUN}/outputs")
     assert answer.status_code == 503
     assert "certificate" in answer.json()["detail"]
+
+
+def test_an_answer_is_sent_in_one_go(sites, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without TCP_NODELAY its body waits 40 ms until the other side has confirmed its headers."""
+    served = queue.Queue()
+    monkeypatch.setattr("uvicorn.Server.run", lambda _, sockets: served.put(sockets[0]))
+    serve_on(sites["left"], "127.0.0.1", secured=False)
+    with served.get(timeout=20) as listening, socket.create_connection(listening.getsockname()):
+        accepted, _ = listening.accept()
+        assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+        accepted.close()
 
 
 def test_a_node_that_is_down_is_named_with_what_to_do(sites, member) -> None:

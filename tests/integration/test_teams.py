@@ -147,10 +147,9 @@ def mapped_by(site: Site) -> int:
 
 def kept(attempt: Attempt) -> list[Path]:
     """Folders in which is what is the team's alone."""
-    assert attempt.dataset is not None
     names = ("outputs", "checkpoint", "log")
     folders = [attempt.folder / name for name in names]
-    return [*folders, attempt.dataset.path.parent, attempt.secrets]
+    return [*folders, attempt.datasets[""].path.parent, attempt.secrets]
 
 
 def seen_by(site: Site, team: str, folders: list[Path]) -> str:
@@ -213,11 +212,9 @@ def test_the_second_team_stages_none_of_it(site: Site, first: Attempt, tmp_path:
             attempt.stage_data(lambda *_: None)
     same = Dataset(uri=str(tmp_path / "set.csv"))  # public at its source: a copy of its own
     theirs = attempt_of(site, SECOND, "speech", "true", dataset=same)
-    staged = theirs.stage_data(lambda *_: None)
-    assert first.dataset is not None
-    assert staged is not None
+    staged = theirs.stage_data(lambda *_: None)[""]
     assert not staged.from_cache
-    assert staged.path.stat().st_uid != first.dataset.path.stat().st_uid
+    assert staged.path.stat().st_uid != first.datasets[""].path.stat().st_uid
 
 
 def test_secrets_and_images_of_a_team_hold_on_the_node_too(site: Site) -> None:

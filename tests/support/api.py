@@ -84,9 +84,12 @@ def serving(
         socket.create_server(("127.0.0.1", 0)) as listening,
         PrefectServer(site.settings.api_url, auth=None, timeout_s=1.0) as nobody,
     ):
+        listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # as asyncio's own
         port = listening.getsockname()[1]
         app = create_app(site, server or nobody, allowed_hosts=["127.0.0.1"])
-        server = uvicorn.Server(uvicorn.Config(app, log_level="warning", ws="none", **_tls(own)))
+        server = uvicorn.Server(
+            uvicorn.Config(app, log_level="warning", ws="websockets-sansio", **_tls(own))
+        )
         thread = threading.Thread(target=server.run, args=([listening],), daemon=True)
         thread.start()
         deadline = time.monotonic() + 20

@@ -235,7 +235,7 @@ def take_back_to_0006(url: str) -> None:
     with engine.begin() as connection:
         for table in (
             "notice", "access_token", "audit", "team_uids", "stored", "start_forecast", "job_array",
-            "code", "code_chunk", "submission",
+            "code", "code_chunk", "submission", "staging", "upload",
         ):  # fmt: skip
             connection.execute(text(f"DROP TABLE {table}"))
         if engine.dialect.name == "postgresql":

@@ -61,6 +61,7 @@ class LiveSite:
             "HEADWAY_HOME": str(home),
             "HEADWAY_PORT": str(port),
             "HEADWAY_GATEWAY_PORT": str(free_port()),
+            "HEADWAY_SESSIONS_PORT": str(free_port()),
             "XDG_CONFIG_HOME": str(home / "config"),  # where nobody has logged in
             "HEADWAY_RUNTIME": runtime,
             "HEADWAY_NODE": "test-node",

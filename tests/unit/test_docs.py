@@ -75,6 +75,8 @@ def test_what_others_write_becomes_fields_and_variables_that_exist():
     for key, value in given:
         set_ = (f"{key}={value}",) if "." in key else ()
         job = smallest if set_ else smallest | {key: value}
+        if key == "python":
+            job = {name: it for name, it in job.items() if name != "image"}
         text = "\n".join(f"{name}: {it}" for name, it in job.items())
         read_job(text.encode(), filename="docs/coming-from.md", overrides=set_)
     assert len(given) > 50

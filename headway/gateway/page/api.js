@@ -1,9 +1,11 @@
 // Asks the gateway. The cookie of the login says who asks; without one the login comes up.
 
+import { ahead } from "./ahead.js";
+
 export class Refused extends Error {}
 
 async function answered(path, options) {
-  const answer = await fetch(path, { headers: { Accept: "application/json" }, ...options });
+  const answer = (await ahead(path)) ?? (await fetch(path, { headers: { Accept: "application/json" }, ...options }));
   if (answer.status === 401) {
     location.assign("/v1/login");
     throw new Refused("the token has ended; log in again");

@@ -12,8 +12,12 @@ let kept = { array: "" };
 
 export async function arrayView(place, id) {
   if (kept.array !== id) kept = { array: id, metric: "", asked: -Infinity, curves: null };
-  const [array] = await Promise.all([get(`/v1/arrays/${id}`), readCurves(id)]);
-  redraw(place, head(array), pictures(place, array), members(array));
+  const reading = readCurves(id);
+  const array = await get(`/v1/arrays/${id}`);
+  const draw = () => redraw(place, head(array), pictures(place, array), members(array));
+  // To read the curves of many members takes longer: what is known is shown meanwhile.
+  reading.then(draw, () => undefined);
+  draw();
 }
 
 async function readCurves(id) {
@@ -41,7 +45,7 @@ function pictures(place, array) {
   const rows = new Map(array.members.map((each) => [each.run_id, each]));
   const drawn = (curves?.members ?? []).filter((each) => each.points.length && rows.has(each.run_id))
     .map((each) => ({ ...each, label: told(rows.get(each.run_id).parameters) || `member ${each.index}` }));
-  if (!drawn.length) return h("p", { class: "soft" }, "No member has told a metric yet.");
+  if (!drawn.length) return h("p", { class: "soft" }, curves ? "No member has told a metric yet." : "Reading the curves …");
   const choose = (name) => h("button", { id: `metric-${name}`, "aria-pressed": String(name === curves.metric),
     onclick: () => { Object.assign(kept, { metric: name, asked: -Infinity }); arrayView(place, kept.array); } }, name);
   return h("section", {}, h("h2", {}, "Curves"),

@@ -33,7 +33,8 @@ function head(run) {
     h("p", { class: "soft" }, `${run.owner ?? "owner not known"}, team ${run.team ?? NOT_KNOWN}; submitted ${clock(run.submitted_at)}; `
       + `attempt ${run.attempt}${run.node ? ` on ${run.node}` : ""}; ${duration(run.duration_s)}`),
     h("div", { class: "filters" }, over ? button("Retry", "retry") : button("Cancel", "cancel"),
-      h("a", { href: `/runs/flow-run/${run.run_id}`, id: "to-prefect" }, "The run in Prefect")),
+      h("a", { href: `/runs/flow-run/${run.run_id}`, id: "to-prefect" }, "The run in Prefect"),
+      run.session ? h("a", { href: run.session, id: "to-session", target: "_blank", rel: "noopener" }, "Open the session") : null),
     run.warnings.map((each) => h("p", { class: "bad" }, `${each.kind}: it ${each.text}`)),
     h("p", { id: "answer", role: "alert" }), h("dl", { hidden: true }, fact("id", run.run_id)));
 }

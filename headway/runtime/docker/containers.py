@@ -18,7 +18,7 @@ from docker.errors import APIError, DockerException, NotFound
 from headway.cgroups import Cgroups
 from headway.clock import Clock
 from headway.errors import ContainerMissing, EngineUnreachable, RuntimeFailure
-from headway.model.container_policy import ContainerPolicy
+from headway.model.container_policy import ContainerPolicy, NetworkMode
 from headway.model.image import ImageReference
 from headway.runtime import logfile
 from headway.runtime.docker import creation, images
@@ -28,6 +28,7 @@ from headway.runtime.docker.firewall import Service
 from headway.runtime.docker.memory_kills import was_killed
 from headway.runtime.docker.networks import Networks
 from headway.runtime.docker.status import from_details, from_list, moment, state_of
+from headway.runtime.listening import listens
 from headway.runtime.memory_peak import MemoryPeak
 from headway.runtime.port import (
     BindMount,
@@ -184,6 +185,20 @@ class DockerRuntime:
             return self._read(self._found(name))
         except ContainerMissing:
             return None
+
+    def serves(self, name: str, port: int) -> bool:
+        """Whether the engine publishes it there; on the host's network, whether it listens."""
+        try:
+            found = self._found(name)
+        except ContainerMissing:
+            return False
+        if found["HostConfig"]["NetworkMode"] == NetworkMode.HOST.value:
+            return listens(self._read(found).pids, port)
+        bound = (found["NetworkSettings"]["Ports"] or {}).get(f"{port}/tcp") or ()
+        runs = state_of(found["State"]["Status"]) is ContainerState.RUNNING
+        return runs and any(
+            (each["HostIp"], each["HostPort"]) == ("127.0.0.1", str(port)) for each in bound
+        )
 
     def containers(self) -> list[ContainerStatus]:
         """Every container of this site on this node, whatever its state."""

@@ -25,6 +25,7 @@ from headway.durable import UNFINISHED, give_name, remove_unfinished, replace_fi
 from headway.errors import ContainerExists, ContainerMissing, RuntimeFailure
 from headway.model.container_policy import ContainerPolicy
 from headway.runtime import logfile
+from headway.runtime.listening import listens
 from headway.runtime.port import (
     BindMount,
     ContainerSpec,
@@ -148,6 +149,11 @@ class ProcessRuntime:
         """The container's status; None when it does not exist."""
         noted = Noted.read(self._folder(name))
         return None if noted is None else noted.status()
+
+    def serves(self, name: str, port: int) -> bool:
+        """Whether one of its processes listens there."""
+        status = self.inspect(name)
+        return status is not None and listens(status.pids, port)
 
     def containers(self) -> list[ContainerStatus]:
         """Every container below this home, whatever its state."""

@@ -170,19 +170,41 @@ def test_places_are_known_for_what_is_found_out_later() -> None:
     assert read.place("image") == "j:2"
 
 
+def test_data_sets_have_names_of_their_own() -> None:
+    written = "dataset: {uri: /data/all}\ndatasets:\n  a-1: {uri: /data/x, size: 2MiB}\n"
+    job = read_job(SMALL + written).job
+    assert {name: each.uri for name, each in job.data.items()} == {
+        "": "/data/all",
+        "a-1": "/data/x",
+    }
+    assert job.declared_data_bytes is None  # one does not say it
+    assert read_job(
+        SMALL + written.replace("all}", "all, size: 1MiB}")
+    ).job.declared_data_bytes == (3 * 2**20)
+    for name, said in [
+        ("all", "dataset is called so"),
+        ("A", "lower-case"),
+        ("../x", "lower-case"),
+    ]:
+        with pytest.raises(InvalidInput, match=rf"j:6 datasets.*{name}.*: got .*{said}"):
+            read_job(SMALL + written.replace("a-1", name), filename="j")
+    with pytest.raises(InvalidInput, match=r"j:6 datasets.a-1.uri: got"):
+        read_job(SMALL + written.replace("/data/x", "x"), filename="j")
+
+
 def test_the_run_form_knows_every_field() -> None:
     schema = TypeAdapter(TrainingJob).json_schema()
     parts = [schema, *schema["$defs"].values()]
     fields = {name: field for part in parts for name, field in part["properties"].items()}
     assert all({"title", "$ref"} & field.keys() for field in fields.values())
-    assert schema["required"] == ["name", "image", "command"]
+    assert schema["required"] == ["name", "command"]
     assert fields["command"] == {
         "title": "Command",
         "description": fields["command"]["description"],
         "type": "array",
         "items": {"type": "string"},
         "minItems": 1,
-        "position": 4,
+        "position": 5,
     }
     assert fields["shm"]["default"] == "64MiB"
     assert fields["stop_grace"]["default"] == "10s"
@@ -198,7 +220,7 @@ def test_what_the_form_offers_as_default_is_read() -> None:
         name: field["default"] for name, field in schema["properties"].items() if "default" in field
     }
     small = {"name": "t", "image": "python", "command": ["python"]}
-    assert job_from_document({**small, **offered}) == read_job(SMALL).job
+    assert job_from_document({**offered, **small}) == read_job(SMALL).job
 
 
 def test_the_form_shows_the_fields_as_they_are_declared() -> None:

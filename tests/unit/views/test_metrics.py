@@ -11,6 +11,7 @@ from headway.model.lease import GpuGrant, Lease
 from headway.model.node import Capacity, Gpu, GpuReading, HostReading, Node, NodeReading
 from headway.model.run import Exit, ExitKind, Measurement, Prediction, RunState
 from headway.model.run_warning import RunWarning, Silent, SilentFailure
+from headway.model.staged import CacheUse
 from headway.units import GIB
 from headway.views.metrics import estimate_quality, exposition
 from headway.views.site_snapshot import RunProgress, SiteSnapshot
@@ -61,6 +62,17 @@ def test_node_gpu_and_line_are_there() -> None:
     assert got["headway_gpu_utilisation_ratio", "GPU-0,0,node-a"] == 0.5
     assert got["headway_queue_oldest_wait_seconds", ""] == 7200
     assert got["headway_queue_runs", "unknown"] == 1
+
+
+def test_what_the_caches_spared_is_counted() -> None:
+    use = CacheUse(sets=2, size_bytes=30, hits=5, hit_bytes=50, copies=1, copied_bytes=10)
+    got = samples(replace(snapshot(None), caches={"node-a": use}))
+    counted = {
+        name[len("headway_cache_") :]: value
+        for (name, _), value in got.items()
+        if "_cache_" in name
+    }
+    assert counted == {"bytes": 30, "hits": 5, "hit_bytes": 50, "copies": 1, "copied_bytes": 10}
 
 
 def test_what_is_not_known_is_absent_not_zero() -> None:

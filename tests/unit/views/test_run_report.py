@@ -145,7 +145,7 @@ def test_a_run_that_was_cancelled_in_the_line_has_a_story() -> None:
     assert told["waited"] == "30 s for cpus: it needs 9 CPUs"
     assert told["ended"] == "it was cancelled, without an exit code"
     assert "log" not in told
-    assert markdown(past)
+    assert f"(/headway#/runs/{past.record.run_id})" in markdown(past)
 
 
 @pytest.mark.parametrize(

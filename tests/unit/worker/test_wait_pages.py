@@ -121,7 +121,7 @@ def test_what_would_help_is_below_the_reason_without_another_state_and_goes_with
         write(pages)
     (text,) = (text for _, text in prefect.artifacts.values())
     assert text.startswith("**It waits:** needs 2 CPUs.")
-    assert text.endswith("\n8 GiB less: now\n")
+    assert text.endswith(f"\n8 GiB less: now\n\nAt the gateway: [its page](/headway#/runs/{RUN})\n")
     assert (prefect.states, len(prefect.logs)) == ({}, 1)
     pages.over(RUN)
     write(pages)

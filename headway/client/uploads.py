@@ -1,0 +1,112 @@
+"""Sends data to a gateway: only what it has not got yet, so that what broke off goes on."""
+
+import hashlib
+import os
+import stat
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from headway.client.connection import Connection, Json
+from headway.clock import Clock
+from headway.errors import GatewayUnreachable, InvalidInput
+from headway.model.upload import UPLOAD_CHUNK_BYTES, UploadFile, UploadManifest
+
+Told = Callable[[str, int, int], None]
+"""Is told what is being done (``reading`` or ``sending``), how many bytes are done, of how many."""
+_TRIES = 5
+_PAUSE_S = 2.0
+_OPEN = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+
+
+def put_data(gateway: Connection, path: Path, name: str, *, told: Told, clock: Clock) -> Json:
+    """Send the file or directory at *path*; the data set as the gateway has it then.
+
+    Raises:
+        InvalidInput: It cannot travel, or the name is another data set's.
+        GatewayUnreachable: It did not answer for several tries; the same again goes on.
+    """
+    manifest = read_data(path, told)
+    for left in reversed(range(_TRIES)):
+        try:
+            found = gateway.send("/data", manifest.text, {"name": name})
+            missing = set(found["missing"])
+            if not missing:
+                return found
+            _send(gateway, path, manifest, missing, told)
+        except GatewayUnreachable:
+            if not left:
+                raise
+            clock.sleep(_PAUSE_S)
+    raise GatewayUnreachable(gateway.url, f"parts of {path} did not arrive")
+
+
+def read_data(path: Path, told: Told) -> UploadManifest:
+    """What is at *path*, which is read as a whole for that.
+
+    Raises:
+        InvalidInput: Nothing is there, or something that cannot travel.
+    """
+    try:
+        is_directory = path.is_dir()
+        names = sorted(_names(path)) if is_directory else [path.name]
+        root = path if is_directory else path.parent
+        total = sum((root / each).stat().st_size for each in names)
+        files, done = [], 0
+        for each in names:
+            size, chunks = 0, []
+            for data in _content(root / each):
+                size += len(data)
+                chunks.append(hashlib.sha256(data).hexdigest())
+                told("reading", done + size, total)
+            done += size
+            files.append(UploadFile(each, size, tuple(chunks)))
+    except OSError as error:
+        allowed = f"it cannot be read ({error.strerror}); give a file or a directory"
+        raise InvalidInput("data", str(path), allowed) from None
+    return UploadManifest.of(files, is_directory=is_directory)
+
+
+def _names(folder: Path) -> Iterator[str]:
+    """Paths of all files below *folder*. A link could lead anywhere, so none travels."""
+    for above, folders, names in os.walk(folder, onerror=_raise):
+        for name in (*folders, *names):
+            if (Path(above) / name).is_symlink():
+                place = str((Path(above) / name).relative_to(folder))
+                raise InvalidInput("data", place, "links do not travel: put what it leads to there")
+        yield from ((Path(above) / name).relative_to(folder).as_posix() for name in names)
+
+
+def _raise(error: OSError) -> None:
+    raise error
+
+
+def _content(path: Path) -> Iterator[bytes]:
+    with os.fdopen(os.open(path, _OPEN), "rb") as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise InvalidInput("data", str(path), "it is no regular file: leave it out")
+        while data := file.read(UPLOAD_CHUNK_BYTES):
+            yield data
+
+
+def _send(
+    gateway: Connection,
+    path: Path,
+    manifest: UploadManifest,
+    missing: set[str],
+    told: Told,
+) -> None:
+    total, done = sum(manifest.chunks[each] for each in missing), 0
+    root = path if manifest.is_directory else path.parent
+    for file in manifest.files:
+        if missing.isdisjoint(file.chunks):
+            continue
+        for sha256, data in zip(file.chunks, _content(root / file.path), strict=False):
+            if sha256 not in missing:
+                continue
+            if hashlib.sha256(data).hexdigest() != sha256:
+                allowed = "it was changed while it was sent: put it again"
+                raise InvalidInput("data", file.path, allowed)
+            gateway.send("/data/chunks", data, {})
+            missing.discard(sha256)
+            done += len(data)
+            told("sending", done, total)

@@ -1,0 +1,59 @@
+"""The ways to a run's ports on the gateway's own origin: a link, and bytes for `forward`."""
+
+from typing import Annotated
+
+import anyio
+from fastapi import APIRouter, Depends, Request, WebSocket
+from fastapi.responses import RedirectResponse
+
+from headway.errors import HeadwayError, InvalidInput, NotAllowed, PortClosed
+from headway.gateway.door import Allowed, shown_token
+from headway.gateway.run_ports import OpenRun, RunPorts, open_run
+from headway.model.access import Caller, Scope
+from headway.model.session import session_path, session_port
+from headway.node.relay import CLOSED, reason, relay
+from headway.site import Site
+
+Submitter = Annotated[Caller, Depends(Allowed(Scope.SUBMIT))]
+
+
+def ports_of(site: Site, sessions_port: int | None) -> APIRouter:
+    """The routes to the ports of *site*'s runs; *sessions_port* has the pages of sessions."""
+    router = APIRouter()
+    ports = RunPorts(site)
+
+    @router.get("/runs/{run}/session", response_class=RedirectResponse, status_code=303)
+    def session(caller: Submitter, request: Request, run: str) -> RedirectResponse:
+        """Lead a browser to the page of a session: it is at another port, so of another origin."""
+        found = open_run(site, caller, run, alone=True)
+        if session_port(found.record.job, found.lease.ports) is None:
+            raise PortClosed(found.record.run_id, None, "the run is no session")
+        if sessions_port is None:
+            allowed = "its port is not served here: ask an operator, or use `headway forward`"
+            raise InvalidInput("HEADWAY_SESSIONS_PORT", sessions_port, allowed)
+        # Without a scheme: a proxy in front may speak TLS, of which nothing is known here.
+        where = f"//{request.url.hostname}:{sessions_port}{session_path(found.record.run_id)}"
+        return RedirectResponse(where, status_code=303)
+
+    @router.websocket("/runs/{run}/ports/{port}")
+    async def forward(client: WebSocket, run: str, port: int) -> None:
+        """Carry the bytes of one connection to a port of a run, for `headway forward`."""
+        headers = dict(client.headers.items())
+        caller: Caller = client.state.caller
+
+        def found() -> OpenRun:
+            if shown_token(headers)[1]:
+                raise NotAllowed("a page may not ask this: send the token in Authorization")
+            return open_run(site, caller, run, alone=False)
+
+        try:
+            program = await ports.connect(await anyio.to_thread.run_sync(found), port)
+        except HeadwayError as error:
+            await client.accept()
+            await client.close(CLOSED, reason(error))
+            return
+        await client.accept()
+        await client.send_bytes(b"")  # so that the client knows at once that it leads there
+        await relay(client, program)
+
+    return router

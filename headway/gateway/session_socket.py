@@ -1,0 +1,129 @@
+"""A WebSocket between a browser and the program of a session: messages pass as they are."""
+
+import anyio
+from starlette.websockets import WebSocket, WebSocketDisconnect
+from websockets.client import ClientProtocol
+from websockets.exceptions import InvalidHandshake
+from websockets.frames import Frame, Opcode
+from websockets.protocol import State
+from websockets.typing import Origin, Subprotocol
+from websockets.uri import parse_uri
+
+from headway.gateway.session_headers import Headers
+from headway.node.relay import ByteStream
+
+_MOST_BYTES = 16 << 20
+_NO_ANSWER, _GOING_AWAY = 1011, 1001
+_HANDSHAKE_S = 30.0
+_ITS_OWN = frozenset({b"host", b"origin", b"connection", b"upgrade"})
+
+
+class SessionSocket:
+    """One WebSocket, over a connection to the program."""
+
+    def __init__(self, browser: WebSocket, program: ByteStream, headers: Headers) -> None:
+        """Between *browser* and *program*, which is asked with *headers*."""
+        self._browser = browser
+        self._program = program
+        known = {name: value.decode("latin-1") for name, value in headers}
+        target = browser.scope["raw_path"].decode("latin-1")
+        query = browser.scope["query_string"].decode("latin-1")
+        address = f"ws://{known.get(b'host', 'session')}{target}" + (f"?{query}" if query else "")
+        origin = known.get(b"origin")
+        self._protocol = ClientProtocol(
+            parse_uri(address),
+            origin=None if origin is None else Origin(origin),
+            subprotocols=[Subprotocol(each) for each in browser.scope["subprotocols"]] or None,
+            max_size=_MOST_BYTES,
+        )
+        self._more = [(name, value) for name, value in headers if name not in _ITS_OWN]
+        self._parts: list[bytes] = []
+        self._text = False
+
+    async def carry(self) -> None:
+        """Shake hands with the program, then with the browser, and carry messages to the end."""
+        if not await self._opened():
+            await self._browser.close(_NO_ANSWER, "the session's program takes no WebSocket here")
+            return
+        await self._browser.accept(subprotocol=self._protocol.subprotocol)
+        async with anyio.create_task_group() as both:
+            both.start_soon(self._to_program, both.cancel_scope)
+            both.start_soon(self._to_browser, both.cancel_scope)
+
+    async def _opened(self) -> bool:
+        request = self._protocol.connect()
+        for name, value in self._more:
+            request.headers[name.decode("latin-1")] = value.decode("latin-1")
+        self._protocol.send_request(request)
+        try:
+            with anyio.fail_after(_HANDSHAKE_S):
+                await self._flush()
+                while self._protocol.state is State.CONNECTING:
+                    if not await self._take():
+                        return False
+        except (TimeoutError, OSError, anyio.BrokenResourceError, InvalidHandshake):
+            return False
+        return self._protocol.state is State.OPEN and self._protocol.handshake_exc is None
+
+    async def _take(self) -> bool:
+        """Read once from the program; False at its end."""
+        data = await self._program.receive()
+        if data:
+            self._protocol.receive_data(data)
+        else:
+            self._protocol.receive_eof()
+        await self._flush()
+        return bool(data)
+
+    async def _flush(self) -> None:
+        for data in self._protocol.data_to_send():
+            if data:
+                await self._program.send(data)
+
+    async def _to_program(self, scope: anyio.CancelScope) -> None:
+        try:
+            while True:
+                message = await self._browser.receive()
+                if message["type"] == "websocket.disconnect":
+                    self._protocol.send_close(_GOING_AWAY)
+                    await self._flush()
+                    break
+                text, data = message.get("text"), message.get("bytes")
+                if text is not None:
+                    self._protocol.send_text(text.encode())
+                else:
+                    self._protocol.send_binary(data or b"")
+                await self._flush()
+        except (OSError, anyio.BrokenResourceError):
+            pass  # the program has closed
+        scope.cancel()
+
+    async def _to_browser(self, scope: anyio.CancelScope) -> None:
+        going = True
+        try:
+            while going:
+                for event in self._protocol.events_received():
+                    if isinstance(event, Frame):
+                        await self._show(event)
+                going = self._protocol.state is State.OPEN and await self._take()
+            told = self._protocol.close_code
+            code = told if told is not None and told not in (1005, 1006, 1015) else _GOING_AWAY
+            await self._browser.close(code, self._protocol.close_reason or "")
+        except (WebSocketDisconnect, OSError, RuntimeError, anyio.BrokenResourceError):
+            pass  # the browser has left
+        scope.cancel()
+
+    async def _show(self, frame: Frame) -> None:
+        """Pass a message on once all of its frames are there; pings were answered already."""
+        if frame.opcode not in (Opcode.TEXT, Opcode.BINARY, Opcode.CONT):
+            return
+        if frame.opcode is not Opcode.CONT:
+            self._text = frame.opcode is Opcode.TEXT
+        self._parts.append(bytes(frame.data))
+        if not frame.fin:
+            return
+        data, self._parts = b"".join(self._parts), []
+        if self._text:
+            await self._browser.send_text(data.decode(errors="replace"))
+        else:
+            await self._browser.send_bytes(data)

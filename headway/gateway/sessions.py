@@ -1,0 +1,137 @@
+"""The pages of sessions, on a port of the gateway of their own, and so of another origin.
+
+What a program writes into a page must not act with its reader's login. So nothing of the gateway
+is served here, the gateway takes no request of a page of this origin, and a session is shown
+to its owner alone (docs/adr/0030-sessions-have-an-origin-of-their-own.md).
+"""
+
+import re
+from collections.abc import AsyncIterator, Sequence
+
+import anyio
+import httpcore
+from starlette.middleware.trustedhost import TrustedHostMiddleware
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.websockets import WebSocket
+
+from headway.errors import HeadwayError, PortClosed, RunUnknown
+from headway.gateway.door import PER_TOKEN_FILES, Door
+from headway.gateway.refusals import refusal
+from headway.gateway.run_ports import OpenRun, RunPorts, open_run
+from headway.gateway.session_headers import Headers, for_browser, for_program
+from headway.gateway.session_socket import SessionSocket
+from headway.gateway.session_stream import SessionStream, request_to
+from headway.model.access import Caller
+from headway.model.session import session_path, session_port, session_secret
+from headway.node.relay import ByteStream
+from headway.site import Site
+
+_ANSWER_S = 600.0
+_RUN = re.compile(r"/([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})(?:/.*)?", re.DOTALL)
+_REFUSED = 1008
+
+
+def sessions_app(site: Site, *, allowed_hosts: Sequence[str] = ("*",)) -> ASGIApp:
+    """The application that leads to the sessions of *site*, for those who log in at its gateway."""
+    doored = Door(
+        Sessions(site),
+        ledger=lambda: site.ledger,
+        clock=site.clock,
+        open_paths=frozenset(),
+        login="",
+        rate=PER_TOKEN_FILES,
+    )
+    return TrustedHostMiddleware(doored, allowed_hosts=list(allowed_hosts))
+
+
+class Sessions:
+    """Leads each request to the program of the session that its path names."""
+
+    def __init__(self, site: Site) -> None:
+        """For the sessions of *site*."""
+        self._site = site
+        self._ports = RunPorts(site)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request, or carry a WebSocket."""
+        try:
+            run, program = await self._program(scope)
+        except HeadwayError as error:
+            if scope["type"] == "websocket":
+                await WebSocket(scope, receive, send).close(_REFUSED)
+            else:
+                await refusal(error)(scope, receive, send)
+            return
+        secured = scope["scheme"] in ("https", "wss")
+        secret = session_secret(run.lease.token)
+        headers = for_program(scope["headers"], secret, "https" if secured else "http")
+        try:
+            if scope["type"] == "websocket":
+                await SessionSocket(WebSocket(scope, receive, send), program, headers).carry()
+            else:
+                answer = await _answered(Request(scope, receive), program, headers, run)
+                await answer(scope, receive, send)
+        finally:
+            with anyio.CancelScope(shield=True):
+                await program.aclose()
+
+    async def _program(self, scope: Scope) -> tuple[OpenRun, ByteStream]:
+        """The session that is asked for, and a connection to its program."""
+        found = _RUN.fullmatch(scope["raw_path"].decode("latin-1"))
+        caller: Caller = scope["state"]["caller"]
+        if found is None:
+            raise RunUnknown("")
+        run = await anyio.to_thread.run_sync(self._run, caller, found[1])
+        port = session_port(run.record.job, run.lease.ports)
+        if port is None:
+            raise PortClosed(run.record.run_id, None, "the run is no session")
+        return run, await self._ports.connect(run, port)
+
+    def _run(self, caller: Caller, run_id: str) -> OpenRun:
+        return open_run(self._site, caller, run_id, alone=True)
+
+
+async def _answered(
+    request: Request, program: ByteStream, headers: Headers, run: OpenRun
+) -> Response:
+    """What the program answers, as it comes."""
+    path, target = session_path(run.record.run_id), request.scope["raw_path"]
+    if query := request.scope["query_string"]:
+        target += b"?" + query
+    chunked = "transfer-encoding" in request.headers
+    if chunked:
+        headers = [*headers, (b"transfer-encoding", b"chunked")]
+    body = request.stream() if chunked or "content-length" in request.headers else b""
+    asked = request_to(request.method, target, headers, body, _ANSWER_S)
+    origin = httpcore.Origin(b"http", b"session", 80)
+    connection = httpcore.AsyncHTTP11Connection(origin, SessionStream(program))
+    try:
+        found = await connection.handle_async_request(asked)
+    except (httpcore.NetworkError, httpcore.ProtocolError, httpcore.TimeoutException) as error:
+        told = str(error) or type(error).__name__
+        return JSONResponse({"detail": f"the session's program broke off: {told}"}, 502)
+
+    async def pieces() -> AsyncIterator[bytes]:
+        try:
+            async for piece in found.aiter_stream():
+                yield piece
+        finally:
+            with anyio.CancelScope(shield=True):
+                await found.aclose()
+
+    answer = StreamingResponse(pieces(), found.status)
+    answer.raw_headers = for_browser(found.headers, path)
+    return answer
+
+
+def by_port(port: int, sessions: ASGIApp, rest: ASGIApp) -> ASGIApp:
+    """What came in at *port* is for *sessions*, all else for *rest*."""
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        here = scope.get("server") or ("", 0)
+        chosen = sessions if scope["type"] != "lifespan" and here[1] == port else rest
+        await chosen(scope, receive, send)
+
+    return app

@@ -1,0 +1,141 @@
+"""The data that members bring: put, listed and removed by them, read by the site's nodes.
+
+Nothing that a client says of content is believed: a chunk is kept under the SHA-256 that it has,
+for the team that sent it, and gets a name once all of it is that team's.
+"""
+
+from collections import defaultdict
+from typing import Annotated, Any
+
+import anyio
+from fastapi import APIRouter, Depends, Query, Request
+from fastapi import Path as PathParameter
+from fastapi.responses import JSONResponse, Response
+
+from headway.errors import InvalidInput, NotAllowed
+from headway.gateway.actions import Submitter, note_act
+from headway.gateway.code import Team, code_team, whole_body
+from headway.gateway.door import Allowed
+from headway.gateway.runs import Watcher
+from headway.model.access import Caller, Scope
+from headway.model.upload import (
+    MOST_UPLOAD_MANIFEST_BYTES,
+    UPLOAD_CHUNK_BYTES,
+    Upload,
+    UploadManifest,
+)
+from headway.node.upload_pruning import remove_upload
+from headway.site import Site
+from headway.views.fields import fields
+
+UPLOAD_PATHS = frozenset({"/v1/data", "/v1/data/chunks"})
+"""Whose bodies are no JSON documents of the usual size."""
+_AT_ONCE = 4
+"""Bodies of one user that are read together: each is in memory, and a slow one takes its time."""
+_NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$"
+_SHOWN = ("name", "owner", "is_directory", "files", "size_bytes", "put_at", "used_at")
+
+Name = Annotated[str, Query(pattern=_NAME, description="Of the data set, in its team.")]
+Named = Annotated[str, PathParameter(pattern=_NAME)]
+Node = Annotated[Caller, Depends(Allowed(Scope.OPERATE))]
+
+
+def uploads_of(site: Site) -> APIRouter:
+    """The routes by which data comes to *site*."""
+    router = APIRouter()
+    reading: defaultdict[tuple[str, str], anyio.CapacityLimiter] = defaultdict(
+        lambda: anyio.CapacityLimiter(_AT_ONCE)
+    )
+
+    @router.get("/data")
+    def listed(caller: Watcher, team: Team = "") -> list[dict[str, Any]]:
+        """The data sets that members of the token's team have put."""
+        return [shown(each) for each in site.ledger.uploads.all(code_team(caller, team))]
+
+    @router.post("/data")
+    async def manifest(
+        caller: Submitter, request: Request, name: Name, team: Team = ""
+    ) -> dict[str, Any]:
+        """Say which files a data set has, as headway's client writes it.
+
+        The SHA-256 of the chunks that are missing. Where none is, a job may name it.
+        """
+        whose = code_team(caller, team)
+        async with reading[caller.team, caller.user]:
+            text = await whole_body(request, MOST_UPLOAD_MANIFEST_BYTES)
+            return await anyio.to_thread.run_sync(_accept, site, caller, whose, name, text)
+
+    @router.post("/data/chunks")
+    async def chunk(caller: Submitter, request: Request, team: Team = "") -> dict[str, bool]:
+        """Send one chunk of a file; whether it was new."""
+        whose = code_team(caller, team)
+        async with reading[caller.team, caller.user]:
+            body = await whole_body(request, UPLOAD_CHUNK_BYTES)
+            if not body:
+                raise InvalidInput("body", "nothing", "give the bytes of a chunk")
+            put = site.upload_chunks.put
+            return {"new": await anyio.to_thread.run_sync(put, whose, body)}
+
+    @router.get("/data/chunks/{sha256}")
+    def content(
+        caller: Node, sha256: Annotated[str, PathParameter(pattern="^[0-9a-f]{64}$")], team: Team
+    ) -> Response:
+        """One chunk of a team's, for the nodes of the site."""
+        found = site.upload_chunks.read(code_team(caller, team), sha256)
+        if found is None:
+            return JSONResponse({"detail": "no such chunk"}, 404)
+        return Response(found, media_type="application/octet-stream")
+
+    @router.delete("/data/{name}")
+    def removed(caller: Submitter, name: Named, team: Team = "") -> dict[str, Any]:
+        """Remove one of one's own data sets that no run needs."""
+        return _remove(site, caller, code_team(caller, team), name)
+
+    return router
+
+
+def shown(upload: Upload) -> dict[str, Any]:
+    """One data set as `headway data ls --json` lists it."""
+    return {**fields(upload, *_SHOWN), "uri": f"headway://{upload.name}"}
+
+
+def _accept(site: Site, caller: Caller, team: str, name: str, text: bytes) -> dict[str, Any]:
+    found = UploadManifest.read(text)
+    known = site.ledger.uploads.get(team, name)
+    if known is not None and known.content_id != found.content_id:
+        raise _taken(known)
+    missing = site.upload_chunks.missing(team, found.chunks)
+    if missing:
+        site.upload_chunks.check_room(team, sum(found.chunks[each] for each in missing))
+        return {"missing": missing}
+    site.upload_chunks.settle()
+    note_act(site, caller, "data.put", name, {"team": team, "content": found.content_id})
+    kept = site.ledger.uploads.put(team, name, caller.user, found)
+    if kept.content_id != found.content_id:  # somebody was faster
+        raise _taken(kept)
+    return {"missing": [], **shown(kept)}
+
+
+def _taken(known: Upload) -> InvalidInput:
+    allowed = (
+        f"{known.owner} has put other data under this name, which stays as it is for the runs "
+        f"that name it: give another one, or remove it by `headway data rm {known.name}`"
+    )
+    return InvalidInput("name", known.name, allowed)
+
+
+def _remove(site: Site, caller: Caller, team: str, name: str) -> dict[str, Any]:
+    known = site.ledger.uploads.get(team, name)
+    if known is None:
+        allowed = f"team {team} has none of this name: `headway data ls` lists them"
+        raise InvalidInput("name", name, allowed)
+    if known.owner != caller.user and not caller.may(Scope.OPERATE):
+        raise NotAllowed(f"data set {name} is {known.owner}'s; ask them")
+    needed = site.ledger.uploads.needed_by(team, name)
+    if not needed:
+        note_act(site, caller, "data.rm", name, {"team": team})
+    if needed or not remove_upload(site, known):
+        runs = ", ".join(needed[:5]) or "a run that was just handed in"
+        allowed = f"needed by {runs}: cancel that, or wait until it has ended"
+        raise InvalidInput("name", name, allowed)
+    return shown(known)

@@ -1,0 +1,183 @@
+"""A data set that a member has sent to the site: which files, of which content.
+
+Content is kept in chunks by their SHA-256, so that what broke off goes on and what is there already
+is not sent again. A manifest comes from a client and is not trusted: `UploadManifest.read`
+refuses whatever could be written anywhere else than below one new folder.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cached_property
+from typing import Any, Self
+
+from headway.errors import InvalidInput
+from headway.model.code import check_names, check_path
+from headway.model.strict_json import read_strict
+from headway.units import MIB, TIB, format_size
+
+UPLOAD_CHUNK_BYTES = 4 * MIB
+"""Every chunk of a file but its last one is so large; one is sent in one request."""
+MOST_UPLOAD_FILES = 100_000
+MOST_UPLOAD_BYTES = TIB
+MOST_UPLOAD_MANIFEST_BYTES = 32 * MIB
+_HEX = frozenset("0123456789abcdef")
+_KEYS = ("is_directory", "files")
+
+
+@dataclass(frozen=True, slots=True)
+class UploadFile:
+    """One file of a data set."""
+
+    path: str
+    """Below its folder, with ``/``; the name of a single file."""
+    size_bytes: int
+    chunks: tuple[str, ...]
+    """SHA-256 of each, in order; none of an empty file."""
+
+    def chunk_bytes(self, number: int) -> int:
+        """Size of one of its chunks."""
+        return min(UPLOAD_CHUNK_BYTES, self.size_bytes - number * UPLOAD_CHUNK_BYTES)
+
+
+@dataclass(frozen=True)
+class UploadManifest:
+    """What a data set consists of."""
+
+    is_directory: bool
+    files: tuple[UploadFile, ...]
+    """In the order of the bytes of their paths."""
+
+    @classmethod
+    def of(cls, files: Iterable[UploadFile], *, is_directory: bool) -> Self:
+        """The manifest of *files*, checked as one that comes from elsewhere.
+
+        Raises:
+            InvalidInput: It is no manifest that a gateway would take.
+        """
+        ordered = tuple(sorted(files, key=lambda each: each.path.encode(errors="surrogateescape")))
+        found = cls(is_directory, ordered)
+        found.check()
+        return found
+
+    @classmethod
+    def read(cls, text: bytes) -> Self:
+        """The manifest that a client has sent.
+
+        Raises:
+            InvalidInput: It is none, or one of its files could not lie below a new folder.
+        """
+        match read_strict(text):
+            case {"is_directory": bool(is_directory), "files": list(files)}:
+                found = cls(is_directory, tuple(map(_file, files)))
+            case _:
+                raise InvalidInput("data", "no manifest", f"give an object with {_KEYS}")
+        found.check()
+        if found.text != text:
+            allowed = "write the manifest as headway's client does"
+            raise InvalidInput("data", "another spelling", allowed)
+        return found
+
+    @cached_property
+    def text(self) -> bytes:
+        """As it is sent and kept: one manifest has one spelling."""
+        files = [[each.path, each.size_bytes, list(each.chunks)] for each in self.files]
+        document = {"is_directory": self.is_directory, "files": files}
+        return json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode()
+
+    @cached_property
+    def content_id(self) -> str:
+        """SHA-256 of the manifest: names all of its content."""
+        return hashlib.sha256(self.text).hexdigest()
+
+    @cached_property
+    def size_bytes(self) -> int:
+        """Of all files together."""
+        return sum(each.size_bytes for each in self.files)
+
+    @cached_property
+    def chunks(self) -> dict[str, int]:
+        """Size of every chunk that its files are made of."""
+        return {
+            sha256: file.chunk_bytes(number)
+            for file in self.files
+            for number, sha256 in enumerate(file.chunks)
+        }
+
+    def check(self) -> None:
+        """Raise `InvalidInput` for what a gateway does not take."""
+        count = len(self.files)
+        if count > MOST_UPLOAD_FILES:
+            allowed = f"give at most {MOST_UPLOAD_FILES:,} files: pack them"
+            raise InvalidInput("data", f"{count:,} files", allowed)
+        if not self.is_directory and (count != 1 or "/" in self.files[0].path):
+            raise InvalidInput("data", f"{count} files", "give one file, or a directory")
+        with _of_data():
+            for file in self.files:
+                check_path(file.path)
+                _check_content(file)
+            check_names(self.files)
+        if not 0 < self.size_bytes <= MOST_UPLOAD_BYTES:
+            allowed = f"give data of 1 B to {format_size(MOST_UPLOAD_BYTES)}"
+            raise InvalidInput("data", format_size(self.size_bytes), allowed)
+        if any(self.chunks[c] != f.chunk_bytes(n) for f in self.files for n, c in _numbered(f)):
+            raise InvalidInput("data", "a chunk of two sizes", "give each the size that it has")
+
+
+def _numbered(file: UploadFile) -> Iterator[tuple[int, str]]:
+    return enumerate(file.chunks)
+
+
+@dataclass(frozen=True, slots=True)
+class Upload:
+    """A data set of a team's, as the ledger knows it."""
+
+    team: str
+    name: str
+    content_id: str
+    owner: str
+    is_directory: bool
+    files: int
+    size_bytes: int
+    put_at: datetime
+    used_at: datetime
+    """When a run with it was handed in last, or when it was put."""
+
+
+def chunks_of(text: bytes) -> set[str]:
+    """The chunks that a manifest which was checked before names."""
+    return {sha256 for file in json.loads(text)["files"] for sha256 in file[2]}
+
+
+def _file(entry: Any) -> UploadFile:
+    match entry:
+        case [str(path), int(size), list(chunks)]:
+            if not isinstance(size, bool) and all(isinstance(each, str) for each in chunks):
+                return UploadFile(path, size, tuple(chunks))
+        case _:
+            pass
+    raise InvalidInput("data", entry, "give path, size and chunks of each file")
+
+
+def _check_content(file: UploadFile) -> None:
+    if not 0 <= file.size_bytes <= MOST_UPLOAD_BYTES:
+        allowed = f"give at most {format_size(MOST_UPLOAD_BYTES)}"
+        raise InvalidInput("data", f"{file.path}: {file.size_bytes} B", allowed)
+    if len(file.chunks) != -(-file.size_bytes // UPLOAD_CHUNK_BYTES):
+        allowed = f"give one chunk for each {format_size(UPLOAD_CHUNK_BYTES)}"
+        raise InvalidInput("data", file.path, allowed)
+    if not all(len(each) == 64 and _HEX.issuperset(each) for each in file.chunks):
+        allowed = "give the SHA-256 of each chunk in lower-case hexadecimal"
+        raise InvalidInput("data", file.path, allowed)
+
+
+@contextmanager
+def _of_data() -> Iterator[None]:
+    """Say of names that they are of data: the same rules hold for those of code."""
+    try:
+        yield
+    except InvalidInput as error:
+        raise InvalidInput("data", error.value, error.allowed) from None

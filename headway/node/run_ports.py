@@ -1,0 +1,85 @@
+"""Connections to the ports of runs on this node: those that the run's own lease has, no others."""
+
+from contextlib import suppress
+from pathlib import Path
+
+import anyio
+from anyio.abc import SocketStream
+
+from headway.errors import PortClosed
+from headway.model.run import RunState
+from headway.model.session import open_ports
+from headway.pinning import LOOPBACK
+from headway.run.here import connected_note, container_name
+from headway.site import Site
+
+_CONNECT_S = 5.0
+_NOTE_EVERY_S = 2.0
+_MOST_BYTES = 1 << 16
+
+
+def check_open(site: Site, run_id: str, port: int) -> None:
+    """Let nothing through to a port that is not the run's own, here and now.
+
+    Raises:
+        PortClosed: It is not.
+    """
+    lease = site.ledger.leases.of_run(run_id)
+    if lease is None or lease.node != site.settings.node:
+        raise PortClosed(run_id, port, "the run is not running")
+    record = site.ledger.runs.get(run_id)
+    if record.state is not RunState.RUNNING:
+        raise PortClosed(run_id, port, f"the run is {record.state.value}")
+    if port not in open_ports(record.job, lease.ports):
+        raise PortClosed(run_id, port, "the run has no such port")
+    if not site.runtime.serves(container_name(run_id, lease.attempt), port):
+        raise PortClosed(run_id, port, "its program does not listen there")
+
+
+async def connect(site: Site, run_id: str, port: int) -> "PortConnection":
+    """A connection to what listens at *port* of a run on *site*'s node.
+
+    Raises:
+        PortClosed: It is not the run's port, or nothing listens there.
+    """
+    await anyio.to_thread.run_sync(check_open, site, run_id, port)
+    try:
+        with anyio.fail_after(_CONNECT_S):
+            # Docker publishes there, and nowhere else; without an engine programs listen there.
+            stream = await anyio.connect_tcp(LOOPBACK[0], port)
+    except (OSError, TimeoutError) as error:
+        raise PortClosed(run_id, port, "its program does not listen there") from error
+    return PortConnection(stream, connected_note(site.settings, run_id))
+
+
+class PortConnection:
+    """One connection to a run's program; while it is open, the run's note of connections is new."""
+
+    def __init__(self, stream: SocketStream, note: Path) -> None:
+        """Over *stream*; *note* is the file that is touched."""
+        self._stream = stream
+        self._note = note
+        self._touch()
+
+    async def receive(self) -> bytes:
+        """The next bytes; none at the end."""
+        while True:
+            with anyio.move_on_after(_NOTE_EVERY_S):
+                try:
+                    return await self._stream.receive(_MOST_BYTES)
+                except (anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceError):
+                    return b""
+            self._touch()
+
+    async def send(self, data: bytes) -> None:
+        """Send all of *data*."""
+        await self._stream.send(data)
+
+    async def aclose(self) -> None:
+        """Close it."""
+        self._touch()
+        await self._stream.aclose()
+
+    def _touch(self) -> None:
+        with suppress(OSError):  # the run's folder is gone, and so is the run
+            self._note.touch()

@@ -1,0 +1,1 @@
+"""A flow of one's own, whose tasks wait for runs of headway: stage, train, pick, evaluate."""

@@ -1,0 +1,1 @@
+"""A session: a small web service for one user."""

@@ -1,0 +1,56 @@
+"""A job that names a Python starts in the image that the site has named for it."""
+
+from typing import Any
+
+import pytest
+
+from headway.errors import InvalidInput
+from headway.model.container_policy import ContainerPolicy
+from headway.model.job import TrainingJob
+from headway.model.job_text import job_from_document, read_job
+from headway.policy.base_image import on_base_image
+
+NAMED = {"3.9": "base:3.9", "3.11": "base:3.11", "3.10": "base:3.10"}
+
+
+def job(**more: Any) -> TrainingJob:
+    return TrainingJob(name="t", command=["python", "train.py"], **more)
+
+
+def policy(**more: Any) -> ContainerPolicy:
+    return ContainerPolicy.model_validate({"base_images": NAMED} | more)
+
+
+@pytest.mark.parametrize(("python", "image"), [("3.9", "base:3.9"), ("3", "base:3.11")])
+def test_the_image_of_its_python_is_what_the_job_names_from_then_on(
+    python: str, image: str
+) -> None:
+    found = on_base_image(job(python=python), policy())
+    assert (found.image, found.python) == (image, "")
+    assert job_from_document(found.document()) == found
+    assert on_base_image(found, ContainerPolicy()) == found
+
+
+def test_a_python_without_an_allowed_image_is_refused_with_those_that_have_one() -> None:
+    with pytest.raises(InvalidInput, match=r"python: got \"3.12\".*give 3.9 or 3.10 or 3.11, or"):
+        on_base_image(job(python="3.12"), policy())
+    with pytest.raises(InvalidInput, match=r"give 3.9, or an image"):
+        on_base_image(job(python="3.11"), policy(images=["base:3.9"]))
+    with pytest.raises(InvalidInput, match=r"no such Python: give an image"):
+        on_base_image(job(python="3"), policy(base_images={}))
+
+
+def test_the_version_is_the_one_that_was_written() -> None:
+    written = "name: t\npython: 3.10\ncommand: [python]\n"
+    assert read_job(written).job.python == "3.10"  # not the number 3.1
+    for wrong in ("2.7", "3.11.4", "latest", "true"):
+        with pytest.raises(InvalidInput, match="python: got"):
+            read_job(f"name: t\npython: {wrong}\ncommand: [python]\n")
+    with pytest.raises(InvalidInput, match="give it or image"):
+        job(python="3.11", image="base")
+
+
+@pytest.mark.parametrize("named", [{"2.7": "base"}, {"3": "base"}, {"3.11": "BASE"}])
+def test_what_the_site_names_are_versions_with_images(named: dict[str, str]) -> None:
+    with pytest.raises(ValueError, match=r"name a Python such as 3.11|give an image"):
+        policy(base_images=named)

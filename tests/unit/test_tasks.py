@@ -1,0 +1,42 @@
+"""What the task `train` hands in, and by which key."""
+
+from uuid import UUID, uuid4
+
+import pytest
+from prefect.client.schemas.objects import TaskRun
+
+from headway.errors import InvalidInput
+from headway.tasks import _key, _refuse_owner
+
+FLOW_RUN = uuid4()
+
+
+def started(flow_run: UUID | None = FLOW_RUN, count: int = 1) -> TaskRun:
+    run = TaskRun(flow_run_id=flow_run, task_key="train", dynamic_key="0")
+    return run.model_copy(update={"id": uuid4(), "flow_run_run_count": count})
+
+
+def test_each_start_of_a_flow_run_gives_its_jobs_the_same_keys() -> None:
+    """Prefect gives the task runs of a retry other ids."""
+    first = [_key(started(), job) for job in ({"a": 1}, {"a": 2}, {"a": 1})]
+    again = [_key(started(count=2), job) for job in ({"a": 1}, {"a": 1}, {"a": 2})]
+    assert len(set(first)) == 3
+    assert set(again) == set(first)
+
+
+def test_a_retry_of_the_task_alone_has_its_key() -> None:
+    mine, other = started(count=7), started(count=7)
+    assert _key(mine, {"a": 1}) == _key(mine, {"a": 1}) != _key(other, {"a": 1})
+
+
+def test_other_flow_runs_have_other_keys() -> None:
+    assert _key(started(uuid4()), {"a": 1}) != _key(started(uuid4()), {"a": 1})
+    assert _key(started(None), {"a": 1}) != _key(started(None), {"a": 1})
+
+
+@pytest.mark.parametrize("field", ["owner", "team"])
+def test_a_flow_cannot_say_whose_a_run_is(field: str) -> None:
+    """Its process may have an operator's token, which could hand it in as anybody's."""
+    with pytest.raises(InvalidInput, match="it comes from the token"):
+        _refuse_owner({"name": "a", field: "ada"})
+    _refuse_owner({"name": "a", "owner": "", "team": "default"})
