@@ -2,7 +2,9 @@
 
     PYTHONPATH=. python benchmarks/estimators.py [--seeds 5] [--part folds|gpu_type|…] [--models gp]
     PYTHONPATH=. python benchmarks/estimators.py --part folds --seeds 1 --charts FOLDER
-    PYTHONPATH=. python benchmarks/estimators.py --part speed --count 30000   a refit's time, memory
+    PYTHONPATH=. python benchmarks/estimators.py --part speed --count 50000   a refit's time, memory
+    PYTHONPATH=. python benchmarks/estimators.py --part folds --models gp --seeds 2 \
+        --traces tests/data/runtime-timm.csv [--nameless]   networks never seen
 
 Prints one Markdown table for each part, and draws the errors and the calibration of the last seed
 where a folder for charts is given. Takes about half an hour in all on two cores.
@@ -32,7 +34,7 @@ from headway.estimate.evaluation.evaluate import (
     score,
 )
 from headway.estimate.features import from_trace
-from headway.estimate.physics import shipped
+from headway.estimate.physics import Tables, shipped
 from headway.estimate.trace_files import parse
 from headway.model.trace import Trace
 from headway.units import format_size
@@ -50,11 +52,13 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--part", choices=PARTS, action="append")
     parser.add_argument("--count", type=int, default=10_000, help="traces of the part speed")
+    parser.add_argument("--nameless", action="store_true", help="nothing is known of networks")
     parser.add_argument("--models", default=",".join(MODELS))
     parser.add_argument("--charts", type=Path, help="folder for charts of each part")
     asked = parser.parse_args()
     traces = parse(asked.traces.read_bytes(), asked.traces.name, "benchmark").traces
     models = asked.models.split(",")
+    tables = Tables(shipped().gpus) if asked.nameless else shipped()
     for part in asked.part or PARTS:
         print(f"\n### {part}\n", flush=True)
         if part == "speed":
@@ -62,18 +66,22 @@ def main() -> None:
         elif part == "curve":
             curve(traces, asked.seeds)
         elif part == "folds":
-            draw(table(traces, models, None, asked.seeds), part, asked.charts)
+            draw(table(traces, models, None, asked.seeds, tables), part, asked.charts)
         else:
-            draw(table(traces, models, LeaveOut(part), 1), part, asked.charts)
+            draw(table(traces, models, LeaveOut(part), 1, tables), part, asked.charts)
 
 
-def fit_of(model: str, seed: int) -> Fit:
+def fit_of(model: str, seed: int, tables: Tables) -> Fit:
     """How the model called *model* is fitted."""
-    return champion(shipped(), seed) if model == CHAMPION else paper_model(model, seed)
+    return champion(tables, seed) if model == CHAMPION else paper_model(model, seed)
 
 
 def table(
-    traces: tuple[Trace, ...], models: list[str], leave_out: LeaveOut | None, seeds: int
+    traces: tuple[Trace, ...],
+    models: list[str],
+    leave_out: LeaveOut | None,
+    seeds: int,
+    tables: Tables,
 ) -> dict[str, HeldOut]:
     """One row a model, the mean over *seeds*; returns what the last seed held out."""
     print(f"| model | {_HEAD} |\n|---|{'---|' * 9}")
@@ -81,9 +89,9 @@ def table(
     for model in models:
         scores = []
         for seed in range(seeds):
-            rows, _ = Rows.of(traces).believable(shipped(), seed)
-            folds = rows.folds(5, leave_out, seed, shipped())
-            found[model] = hold_out(rows, fit_of(model, seed), folds, clock=SystemClock())
+            rows, _ = Rows.of(traces).believable(tables, seed)
+            folds = rows.folds(5, leave_out, seed, tables)
+            found[model] = hold_out(rows, fit_of(model, seed, tables), folds, clock=SystemClock())
             scores.append(score(found[model]))
         print(f"| {model} | {cells(scores)} |", flush=True)
     return found

@@ -30,6 +30,10 @@ _ASIDE = re.compile(
 """Words of a network's name that say what it is trained on or with, not what it is."""
 
 
+_WEIGHTS = re.compile(r"\.[a-z][a-z0-9_]*$")
+"""What timm writes behind a network's name: how its weights were trained."""
+
+
 def gpu_words(product: str) -> tuple[str, ...]:
     """What *product* says of the GPU, a word each, in its order and without what all have."""
     text = re.sub(r"max-?q", "maxq", product.lower().replace("_", " "))
@@ -65,8 +69,10 @@ def network_spellings(network: str) -> tuple[str, ...]:
 
     ``google-bert/bert-base-uncased`` is a ``bert-base`` of somebody's, and
     ``bert_base_squad`` one with a task; ``distilbert-base`` is another network.
+    ``timm/resnet50.a1_in1k`` is a ``resnet50`` with weights of that name.
     """
-    names = dict.fromkeys((network.lower(), network.lower().rpartition("/")[2]))
+    own = network.lower().rpartition("/")[2]
+    names = dict.fromkeys((network.lower(), own, _WEIGHTS.sub("", own)))
     words = [re.findall(r"[a-z0-9]+", name) for name in names]
     bare = ["".join(word for word in each if not _ASIDE.fullmatch(word)) for each in words]
     return tuple(dict.fromkeys([*map(plain_network, names), *filter(None, bare)]))

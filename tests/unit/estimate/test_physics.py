@@ -37,6 +37,14 @@ def test_a_bad_number_is_named_with_its_line(tmp_path, bad):
         with_site(tmp_path)
 
 
+@pytest.mark.parametrize("network", ["timm/regnety_004.pycls_in1k", "regnety_004", "RegNetY-004"])
+def test_a_network_that_nobody_wrote_down_is_known_by_its_librarys_name(network):
+    facts = shipped().network_facts(network)
+    assert facts is not None
+    assert facts.flops == pytest.approx(402e6, rel=0.02)
+    assert facts.params == pytest.approx(4.34e6, rel=0.01)
+
+
 def test_every_row_of_the_shipped_tables_has_a_source():
     import csv
     from importlib import resources
