@@ -140,6 +140,7 @@ def test_nothing_is_pruned_before_the_operators_settings_were_read(
     monkeypatch.setattr(gpu_node, "tidy", pruned.append)
     monkeypatch.setattr(gpu_node, "tidy_store", pruned.append)
     monkeypatch.setattr(gpu_node, "tidy_code", pruned.append)
+    monkeypatch.setattr(gpu_node, "tidy_uploads", pruned.append)
     monkeypatch.setattr(gpu_node, "tidy_environments", pruned.append)
     monkeypatch.setattr(gpu_node, "complete_removals", completed.append)
     worker: Any = GpuNodeWorker(work_pool_name="p")
@@ -148,4 +149,4 @@ def test_nothing_is_pruned_before_the_operators_settings_were_read(
     assert (pruned, completed) == ([], ["site"])  # what was begun is completed in any case
     worker._house_kept = True
     asyncio.run(worker._prune())
-    assert pruned == ["site"] * 4  # here, in the site's store, code and environments
+    assert pruned == ["site"] * 5  # here, in the store, code, data of members, environments
