@@ -17,6 +17,7 @@
     ├── TooManyRequests         somebody asks the gateway too often
     ├── NodeNameTaken           another machine or home works under this node's name
     ├── NodeSilent              a node does not hand out the files that lie there
+    ├── ExecRefused             no command can be started beside the program of a run
     ├── OutputMissing           a run has no such output, or none any more
     ├── StoreFailed             the site's store of ended runs does not do what it is asked
     ├── LedgerError
@@ -290,6 +291,15 @@ class PortClosed(HeadwayError):
             f"{which} of run {shown(run)[1:-1]} cannot be reached: {cause}. See "
             "`headway show` for its state and its ports, `headway logs` for what it says"
         )
+
+
+class ExecRefused(HeadwayError):
+    """No command can be started beside the program of a run."""
+
+    def __init__(self, run: str, cause: str) -> None:
+        self.run = run
+        self.cause = cause
+        super().__init__(f"no command can be started in run {shown(run)[1:-1]}: {cause}")
 
 
 class OutputMissing(HeadwayError):

@@ -17,6 +17,7 @@ from headway.cli import (
     database,
     doctor,
     estimate,
+    execute,
     gateway,
     login,
     node,
@@ -94,7 +95,7 @@ def headway() -> None:
 for module in (
     submit, run, runs, run_control, queue, site, doctor, node, database, estimate, progress, replay,
     gateway, login, top, usage, profile, user, outputs, why, completion, arrays, skill, data,
-    session,
+    session, execute,
 ):  # fmt: skip
     for command in module.COMMANDS:
         headway.add_command(command)

@@ -5,15 +5,14 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 
-from websockets.exceptions import ConnectionClosed, InvalidStatus, WebSocketException
-from websockets.sync.client import ClientConnection, connect
+from websockets.exceptions import ConnectionClosed
+from websockets.sync.client import ClientConnection
 
+from headway.client.way import open_way
 from headway.credentials import Address
-from headway.errors import GatewayRefused, GatewayUnreachable, HeadwayError
-from headway.pinning import LOOPBACK, trust
+from headway.errors import GatewayRefused, HeadwayError
+from headway.pinning import LOOPBACK
 
-_OPEN_S = 30.0
-_MOST_BYTES = 1 << 20
 _PIECE_BYTES = 1 << 16
 
 
@@ -24,27 +23,12 @@ def open_port(address: Address, run_id: str, port: int) -> ClientConnection:
         GatewayRefused: The port cannot be reached, or not by this token.
         GatewayUnreachable: The gateway does not answer.
     """
-    known = trust(address.url, address.certificate)
-    url = f"ws{address.url.removeprefix('http')}/v1/runs/{run_id}/ports/{port}"
+    opened = open_way(address, f"/v1/runs/{run_id}/ports/{port}")
     try:
-        opened = connect(
-            url,
-            additional_headers={"Authorization": f"Bearer {address.token}"},
-            ssl=None if isinstance(known, bool) else known,
-            open_timeout=_OPEN_S,
-            compression=None,
-            proxy=None,  # a proxy meant for the internet must not see the token
-            max_size=_MOST_BYTES,
-        )
         opened.recv()  # it leads there
     except ConnectionClosed as error:
         told = error.rcvd.reason if error.rcvd else "the gateway has closed the way there"
         raise GatewayRefused(409, told) from error
-    except InvalidStatus as error:
-        status = error.response.status_code
-        raise GatewayRefused(status, f"the gateway does not let this in (HTTP {status})") from error
-    except (OSError, TimeoutError, WebSocketException) as error:
-        raise GatewayUnreachable(address.url, str(error) or type(error).__name__) from error
     return opened
 
 

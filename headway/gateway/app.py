@@ -13,6 +13,7 @@ from headway.gateway.arrays import arrays_of
 from headway.gateway.bodies import StrictBodies
 from headway.gateway.code import CODE_PATHS, code_of
 from headway.gateway.door import Door
+from headway.gateway.exec import exec_in
 from headway.gateway.pages import LOGIN, pages
 from headway.gateway.ports import ports_of
 from headway.gateway.proxy import prefects_api
@@ -68,6 +69,7 @@ def create_app(
     app.include_router(runs_of(site, server), prefix=PREFIX)
     app.include_router(run_files(site), prefix=PREFIX)
     app.include_router(ports_of(site, sessions_port), prefix=PREFIX)
+    app.include_router(exec_in(site), prefix=PREFIX)
     app.include_router(usages(site), prefix=PREFIX)
     app.include_router(actions(site, server), prefix=PREFIX)
     app.include_router(code_of(site), prefix=PREFIX)

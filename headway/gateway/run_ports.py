@@ -58,7 +58,7 @@ def open_run(site: Site, caller: Caller, run_id: str, *, alone: bool) -> OpenRun
     own = record.owner == caller.user and record.team == caller.team
     if not caller.may(Scope.SUBMIT) or not (own or (caller.may(Scope.OPERATE) and not alone)):
         whose = f"run {record.name} is {record.owner or 'nobody'}'s of team {record.team}"
-        raise NotAllowed(f"{whose}; only they reach its ports, with the scope submit")
+        raise NotAllowed(f"{whose}; only they reach its program, with the scope submit")
     lease = site.ledger.leases.of_run(run_id)
     if lease is None:
         raise PortClosed(run_id, None, f"the run is {record.state.value}")
@@ -66,6 +66,32 @@ def open_run(site: Site, caller: Caller, run_id: str, *, alone: bool) -> OpenRun
     if lease.node not in nodes:
         raise NodeSilent(lease.node, "it was removed from the site")
     return OpenRun(record, lease, nodes[lease.node])
+
+
+async def open_way(site: Site, node: NodeRecord, target: str) -> ClientConnection:
+    """A WebSocket to *target* at the worker of another node.
+
+    Raises:
+        NodeSilent: The node does not answer.
+    """
+    name = node.node.name
+    if not node.files_url:
+        raise NodeSilent(name, "its worker does not serve them")
+    where = urlsplit(node.files_url)
+    now_s = site.clock.now().timestamp()
+    secured = where.scheme == "https"
+    try:
+        return await connect_websocket(
+            f"{'wss' if secured else 'ws'}://{where.netloc}{target}",
+            additional_headers=signed(node.worker_token, name, "GET", target, now_s),
+            ssl=only(node.files_certificate) if secured else None,
+            open_timeout=_CONNECT_S,
+            compression=None,
+            proxy=None,
+            max_size=_MOST_BYTES,
+        )
+    except (OSError, TimeoutError, WebSocketException) as error:
+        raise NodeSilent(name, str(error) or type(error).__name__) from error
 
 
 class RunPorts:
@@ -83,27 +109,9 @@ class RunPorts:
             NodeSilent: The node does not answer.
         """
         run_id, node = run.record.run_id, run.node
-        name = node.node.name
-        if name == self._site.settings.node:
+        if node.node.name == self._site.settings.node:
             return await connect(self._site, run_id, port)
-        if not node.files_url:
-            raise NodeSilent(name, "its worker does not serve them")
-        where = urlsplit(node.files_url)
-        target = f"/runs/{run_id}/ports/{port}"
-        now_s = self._site.clock.now().timestamp()
-        secured = where.scheme == "https"
-        try:
-            opened = await connect_websocket(
-                f"{'wss' if secured else 'ws'}://{where.netloc}{target}",
-                additional_headers=signed(node.worker_token, name, "GET", target, now_s),
-                ssl=only(node.files_certificate) if secured else None,
-                open_timeout=_CONNECT_S,
-                compression=None,
-                proxy=None,
-                max_size=_MOST_BYTES,
-            )
-        except (OSError, TimeoutError, WebSocketException) as error:
-            raise NodeSilent(name, str(error) or type(error).__name__) from error
+        opened = await open_way(self._site, node, f"/runs/{run_id}/ports/{port}")
         return await _Carried.begun(opened, run_id, port)
 
 

@@ -10,13 +10,14 @@ import logging
 import re
 import socket
 import threading
+from contextlib import suppress
 from pathlib import Path
 
 import uvicorn
 from starlette.datastructures import Headers, QueryParams
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
-from starlette.websockets import WebSocket
+from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from headway.durable import replace_file
 from headway.errors import InvalidInput, LedgerError, PortClosed, RunUnknown
@@ -25,6 +26,7 @@ from headway.node.certificate import own_certificate
 from headway.node.file_answers import FileAnswers, FileRequest
 from headway.node.once import Once
 from headway.node.relay import CLOSED, reason, relay
+from headway.node.run_exec import RunExec, commanded
 from headway.node.run_ports import connect
 from headway.run.rendezvous import own_address
 from headway.site import Site
@@ -33,6 +35,7 @@ log = logging.getLogger(__name__)
 
 PREFIX = "/runs/"
 _PORT = re.compile(r"/runs/([0-9a-f-]{36})/ports/([0-9]{1,5})")
+_EXEC = re.compile(r"/runs/([0-9a-f-]{36})/exec")
 _MOST_AT_ONCE = 256
 _LOOPBACK = "127.0.0.1"
 
@@ -40,7 +43,7 @@ _LOOPBACK = "127.0.0.1"
 def files_app(site: Site, *, key: str) -> ASGIApp:
     """The application for the node of *site*; *key* signs what it answers."""
     node, clock, answers = site.settings.node, site.clock, FileAnswers(site.settings, site.clock)
-    once = Once()
+    once, execs = Once(), RunExec(site)
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         headers = Headers(scope=scope)
@@ -53,7 +56,11 @@ def files_app(site: Site, *, key: str) -> ASGIApp:
         if not why and not once.take(headers[NONCE], int(headers[EXPIRES])):
             why = "it was answered before"
         if scope["type"] == "websocket":
-            await _relayed(WebSocket(scope, receive, send), site, raw, why)
+            client = WebSocket(scope, receive, send)
+            if not why and (found := _EXEC.fullmatch(raw)):
+                await _executed(client, execs, found[1])
+            else:
+                await _relayed(client, site, raw, why)
             return
         if why or method not in ("GET", "HEAD") or not raw.startswith(PREFIX):
             answer = JSONResponse({"detail": why or "no such address"}, 403 if why else 404)
@@ -81,6 +88,14 @@ async def _relayed(client: WebSocket, site: Site, raw: str, why_refused: str) ->
     await client.accept()
     await client.send_bytes(b"")  # so that the gateway knows at once that it leads there
     await relay(client, program)
+
+
+async def _executed(client: WebSocket, execs: RunExec, run_id: str) -> None:
+    """Start a command in a run's container, as the gateway asks, and carry its streams."""
+    await client.accept()
+    with suppress(WebSocketDisconnect, InvalidInput, RuntimeError):  # it has left meanwhile
+        await execs.serve(client, run_id, await commanded(client))
+        await client.close()
 
 
 def serve_files(site: Site) -> None:

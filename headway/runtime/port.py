@@ -2,7 +2,8 @@
 
 Two adapters exist, `docker.containers.DockerRuntime` and `process.programs.ProcessRuntime`; the
 fake is `headway.testing.runtime.FakeRuntime`. All three pass the contract in
-`headway.testing.runtime_contract`.
+`headway.testing.runtime_contract`, and the two that start commands beside programs that in
+`headway.testing.execution_contract`.
 """
 
 import enum
@@ -13,6 +14,8 @@ from pathlib import Path
 from typing import Protocol
 
 from headway.model.container_policy import GangNetwork, NetworkMode
+from headway.model.exec_messages import ExecCommand
+from headway.runtime.execution import Execution
 
 
 class RuntimeKind(enum.StrEnum):
@@ -191,6 +194,18 @@ class Runtime(Protocol):
         """Whether 127.0.0.1:*port* of this node leads to that container, and to nothing else.
 
         A port that it was promised is not enough: another program of the node may have it.
+        """
+        ...
+
+    def execute(self, name: str, command: ExecCommand) -> Execution:
+        """Start *command* beside the program of a container that runs.
+
+        In the same container, so within its limits and gone with it; as the very user that the
+        program has, in its working directory, with its environment, and with no privilege more.
+
+        Raises:
+            ContainerMissing: No such container.
+            RuntimeFailure: It does not run, or this runtime starts no commands.
         """
         ...
 

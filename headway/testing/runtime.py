@@ -18,6 +18,7 @@ from headway.errors import (
     RuntimeFailure,
 )
 from headway.model.container_policy import ContainerPolicy, GangNetwork
+from headway.model.exec_messages import ExecCommand
 from headway.runtime.port import (
     BindMount,
     ContainerSpec,
@@ -28,6 +29,7 @@ from headway.runtime.port import (
     Usage,
 )
 from headway.runtime.rules import check_spec, real_source
+from headway.testing.execution import CommandScript, FakeExecution
 
 _POLL_S = 0.01
 _KILLED = 137
@@ -64,6 +66,7 @@ class _Container:
     killed_at: datetime | None = None
     killed_code: int = _KILLED
     given_up_bytes: int = 0
+    executions: list[FakeExecution] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -75,6 +78,7 @@ class FakeMachine:
         missing_images: Images that are not here and cannot be pulled.
         start_errors: Container name → why the engine refuses to start it.
         answers: Cleared while the engine does not answer.
+        commands: What each command beside a program does.
         unguarded: Why containers cannot be kept from the node; empty when they are.
     """
 
@@ -85,6 +89,7 @@ class FakeMachine:
     answers: threading.Event = field(default_factory=threading.Event)
     containers: dict[str, _Container] = field(default_factory=dict)
     unguarded: str = ""
+    commands: dict[tuple[str, ...], CommandScript] = field(default_factory=dict)
     lock: threading.RLock = field(default_factory=threading.RLock)
 
     def __post_init__(self) -> None:
@@ -223,6 +228,8 @@ class FakeRuntime:
             if script.on_term is OnTerm.ENDS:
                 container.killed_code = script.term_code
             container.killed_at = self._clock.now()
+            for execution in container.executions:
+                execution.close()
 
     def remove(self, name: str) -> None:
         """Remove. Idempotent."""
@@ -245,6 +252,15 @@ class FakeRuntime:
             if container is None or port not in container.spec.ports:
                 return False
             return self._status(container).state is ContainerState.RUNNING
+
+    def execute(self, name: str, command: ExecCommand) -> FakeExecution:
+        """What the machine's `commands` say; a command that is not there does nothing."""
+        with self._asking("start a command"):
+            if self._status(self._get(name)).state is not ContainerState.RUNNING:
+                raise RuntimeFailure(f"container {name} does not run")
+            execution = FakeExecution(self.machine.commands.get(command.arguments, CommandScript()))
+            self._get(name).executions.append(execution)
+            return execution
 
     def own_folders(self, name: str) -> tuple[Path, ...]:  # noqa: ARG002 - the port's
         """None: nothing is written."""

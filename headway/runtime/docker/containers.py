@@ -19,11 +19,13 @@ from headway.cgroups import Cgroups
 from headway.clock import Clock
 from headway.errors import ContainerMissing, EngineUnreachable, RuntimeFailure
 from headway.model.container_policy import ContainerPolicy, NetworkMode
+from headway.model.exec_messages import ExecCommand
 from headway.model.image import ImageReference
 from headway.runtime import logfile
 from headway.runtime.docker import creation, images
 from headway.runtime.docker.engine import Engine, asking, ordering
 from headway.runtime.docker.enginelog import fetch_into
+from headway.runtime.docker.execution import DockerExecution
 from headway.runtime.docker.firewall import Service
 from headway.runtime.docker.memory_kills import was_killed
 from headway.runtime.docker.networks import Networks
@@ -199,6 +201,14 @@ class DockerRuntime:
         return runs and any(
             (each["HostIp"], each["HostPort"]) == ("127.0.0.1", str(port)) for each in bound
         )
+
+    def execute(self, name: str, command: ExecCommand) -> DockerExecution:
+        """Start *command* beside the program of a container that runs, as the same user."""
+        found = self._found(name)
+        state = state_of(found["State"]["Status"])
+        if state is not ContainerState.RUNNING:
+            raise RuntimeFailure(f"container {name} does not run: it is {state.value}")
+        return DockerExecution.begun(self.engine, self._clock, found, command)
 
     def containers(self) -> list[ContainerStatus]:
         """Every container of this site on this node, whatever its state."""

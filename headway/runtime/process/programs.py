@@ -15,7 +15,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import psutil
 
@@ -24,6 +24,7 @@ from headway.clock import Clock
 from headway.durable import UNFINISHED, give_name, remove_unfinished, replace_file
 from headway.errors import ContainerExists, ContainerMissing, RuntimeFailure
 from headway.model.container_policy import ContainerPolicy
+from headway.model.exec_messages import ExecCommand
 from headway.runtime import logfile
 from headway.runtime.listening import listens
 from headway.runtime.port import (
@@ -154,6 +155,15 @@ class ProcessRuntime:
         """Whether one of its processes listens there."""
         status = self.inspect(name)
         return status is not None and listens(status.pids, port)
+
+    def execute(self, name: str, command: ExecCommand) -> NoReturn:  # noqa: ARG002 - the port's
+        """Refuse: what the shim has not started itself, it does not find and kill for certain."""
+        if self.inspect(name) is None:
+            raise ContainerMissing(name)
+        raise RuntimeFailure(
+            "its node runs programs without a container engine, where no command can be started "
+            "beside them and surely ended with them; use `headway logs`, or install Docker there"
+        )
 
     def containers(self) -> list[ContainerStatus]:
         """Every container below this home, whatever its state."""

@@ -1,0 +1,192 @@
+"""Commands beside the programs of runs on this node, for as long as who asked is connected."""
+
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+import anyio
+from anyio.to_thread import run_sync
+from starlette.websockets import WebSocket, WebSocketDisconnect
+
+from headway.errors import ExecRefused, HeadwayError, InvalidInput
+from headway.model.exec_messages import (
+    ExecCommand,
+    ExecEnd,
+    ExecMessage,
+    ExecRefusal,
+    StandardStream,
+    StreamData,
+    WindowSize,
+    read,
+    written,
+)
+from headway.model.run import RunState
+from headway.run.here import connected_note, container_name
+from headway.runtime.execution import Execution
+from headway.site import Site
+
+MOST_OF_A_RUN = 8
+"""Commands at once: each holds threads of the gateway or of the node's worker."""
+MOST_OF_A_NODE = 64
+_POLL_S = 0.05
+_COMMAND_S = 30.0
+
+
+class RunExec:
+    """Starts commands in containers of *site*'s node."""
+
+    def __init__(self, site: Site) -> None:
+        """On the node of *site*."""
+        self._site = site
+        self._open: Counter[str] = Counter()
+        self._lock = threading.Lock()
+
+    async def serve(self, client: WebSocket, run_id: str, command: ExecCommand) -> None:
+        """Carry between *client*, which was accepted, and *command* until one of them ends.
+
+        A client that has left, or sends what is no message, has its command killed.
+        """
+        with self._counted(run_id) as refused:
+            try:
+                if refused is not None:
+                    raise refused
+                execution = await run_sync(self._begun, run_id, command)
+            except HeadwayError as error:
+                await said(client, ExecRefusal(why=str(error)))
+                return
+            try:
+                end = await self._carried(client, execution, run_id)
+            finally:
+                with anyio.CancelScope(shield=True):
+                    await run_sync(execution.close)
+        if end is not None:
+            await said(client, end)
+
+    @contextmanager
+    def _counted(self, run_id: str) -> Iterator[ExecRefused | None]:
+        """Count one more command; why there may not be one more, else None."""
+        with self._lock:
+            refused = None
+            if self._open[run_id] >= MOST_OF_A_RUN or self._open.total() >= MOST_OF_A_NODE:
+                cause = f"{self._open[run_id]} are open there, {self._open.total()} on its node"
+                allowed = f"at most {MOST_OF_A_RUN} and {MOST_OF_A_NODE} may be; end one of them"
+                refused = ExecRefused(run_id, f"{cause}, and {allowed}")
+            self._open[run_id] += 1
+        try:
+            yield refused
+        finally:
+            with self._lock:
+                self._open[run_id] -= 1
+                if not self._open[run_id]:
+                    del self._open[run_id]
+
+    def _begun(self, run_id: str, command: ExecCommand) -> Execution:
+        """*command*, started in the container of a run that runs here and now."""
+        site = self._site
+        lease = site.ledger.leases.of_run(run_id)
+        if lease is None or lease.node != site.settings.node:
+            raise ExecRefused(run_id, "it is not running; `headway show` says how it is")
+        state = site.ledger.runs.get(run_id).state
+        if state is not RunState.RUNNING:
+            raise ExecRefused(run_id, f"it is {state.value}; try again once it runs")
+        return site.runtime.execute(container_name(run_id, lease.attempt), command)
+
+    async def _carried(
+        self, client: WebSocket, execution: Execution, run_id: str
+    ) -> ExecEnd | ExecRefusal | None:
+        """How the command ended; None where the client has left before."""
+        # Threads of its own: many that wait must not keep the process from anything else.
+        threads = anyio.CapacityLimiter(2)
+        note = connected_note(self._site.settings, run_id)
+
+        async def there() -> None:
+            with suppress(WebSocketDisconnect, HeadwayError):
+                while True:
+                    message = await heard(client)
+                    with suppress(OSError):  # the run's folder is gone, and so is the run
+                        note.touch()
+                    await run_sync(_given, execution, message, limiter=threads, **_LEFT)
+            both.cancel_scope.cancel()
+
+        async def back() -> None:
+            while (piece := await run_sync(execution.read, limiter=threads, **_LEFT)) is not None:
+                await said(client, piece)
+
+        end: ExecEnd | ExecRefusal | None = None
+        async with anyio.create_task_group() as both:
+            both.start_soon(there)
+            await back()
+            end = await _end(execution)
+            both.cancel_scope.cancel()
+        return end
+
+
+_LEFT = {"abandon_on_cancel": True}
+"""A thread that waits for a command ends once that is closed."""
+
+
+def _given(execution: Execution, message: ExecMessage) -> None:
+    """Pass on what the client says."""
+    if isinstance(message, WindowSize):
+        execution.resize(message)
+    elif isinstance(message, StreamData) and message.stream is StandardStream.INPUT:
+        if message.data:
+            execution.write(message.data)
+        else:
+            execution.end_input()
+    else:
+        raise InvalidInput("message", written(message)[:40], "send input or a window's size")
+
+
+async def _end(execution: Execution) -> ExecEnd | ExecRefusal:
+    """How it ended, which may be later than it has closed its output."""
+    while True:
+        try:
+            code = await run_sync(execution.exit_code)
+        except HeadwayError as error:
+            return ExecRefusal(why=str(error))
+        if code is not None:
+            return ExecEnd(exit_code=code)
+        await anyio.sleep(_POLL_S)
+
+
+async def commanded(client: WebSocket) -> ExecCommand:
+    """What *client*, which was accepted, asks to be started.
+
+    Raises:
+        WebSocketDisconnect: It has left.
+        InvalidInput: It asks something else.
+    """
+    try:
+        with anyio.fail_after(_COMMAND_S):
+            message = await heard(client)
+    except TimeoutError as error:
+        raise InvalidInput("message", "", f"send a command within {_COMMAND_S:.0f} s") from error
+    if not isinstance(message, ExecCommand):
+        raise InvalidInput("message", written(message)[:40], "begin with a command")
+    return message
+
+
+async def heard(client: WebSocket) -> ExecMessage:
+    """The next message of *client*.
+
+    Raises:
+        WebSocketDisconnect: It has left.
+        InvalidInput: It is none.
+    """
+    event = await client.receive()
+    if event["type"] == "websocket.disconnect":
+        raise WebSocketDisconnect(event.get("code", 1000))
+    text: str | None = event.get("text")
+    return read(text if text is not None else event["bytes"])
+
+
+async def said(client: WebSocket, message: ExecMessage) -> None:
+    """Send *message*; nothing happens where *client* has left."""
+    carried = written(message)
+    with suppress(WebSocketDisconnect, OSError, RuntimeError):
+        if isinstance(carried, bytes):
+            await client.send_bytes(carried)
+        else:
+            await client.send_text(carried)

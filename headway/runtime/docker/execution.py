@@ -1,0 +1,167 @@
+"""A command beside the program of a container, in a Docker engine."""
+
+import logging
+import socket
+import struct
+from contextlib import suppress
+from typing import Any
+
+import docker
+import psutil
+from docker.errors import APIError, NotFound
+
+from headway.clock import Clock
+from headway.errors import RuntimeFailure
+from headway.model.exec_messages import ExecCommand, StandardStream, StreamData, WindowSize
+from headway.runtime.docker.engine import Engine, asking, ordering
+
+_POLL_S = 0.02
+_PIECE_BYTES = 1 << 16
+_HEADER = struct.Struct(">BxxxL")
+"""Before each piece of output without a terminal: which stream, and how many bytes."""
+
+log = logging.getLogger(__name__)
+
+
+class DockerExecution:
+    """One command at an engine."""
+
+    def __init__(self, engine: Engine, exec_id: str, opened: Any, *, terminal: bool) -> None:
+        """*exec_id* was started; *opened* is what the SDK gave for its streams."""
+        self._engine = engine
+        self._id = exec_id
+        self._terminal = terminal
+        # The SDK gives the raw socket. Output that came together with the answer's head is in
+        # the reader of that answer already, so it has to be read from there.
+        self._answer = opened._response  # noqa: SLF001 - the SDK has no other way
+        self._reader = self._answer.raw._fp.fp  # noqa: SLF001 - as above
+        self._socket: socket.socket = opened._sock  # noqa: SLF001 - as above
+        self._socket.settimeout(None)  # a command may be silent for longer than one answer takes
+        self._process: psutil.Process | None = None
+
+    @classmethod
+    def begun(
+        cls, engine: Engine, clock: Clock, found: dict[str, Any], command: ExecCommand
+    ) -> "DockerExecution":
+        """Start *command* in the container of which the engine has *found* this; it runs then.
+
+        Whatever the container may not do, the command may not either: the engine takes
+        environment, working directory, capabilities and limits from the container.
+        """
+        terminal = command.window is not None
+        with ordering("start a command in a container"):
+            api: docker.APIClient = engine.api
+            exec_id = api.exec_create(
+                found["Id"],
+                list(command.arguments),
+                stdin=True,
+                tty=terminal,
+                user=found["Config"]["User"],
+            )["Id"]
+            opened = api.exec_start(exec_id, tty=terminal, socket=True)
+            execution = cls(engine, exec_id, opened, terminal=terminal)
+        try:
+            execution._await_start(clock)
+        except BaseException:
+            execution.close()
+            raise
+        if command.window is not None:
+            execution.resize(command.window)
+        return execution
+
+    def _await_start(self, clock: Clock) -> None:
+        """Wait until the engine has started it, and note which process it is.
+
+        A process is known by its number and its start, so that no other one is killed for it.
+        """
+        give_up_s = clock.monotonic_s() + self._engine.timeout_s
+        while True:
+            found = self._inspected()
+            if found["Running"] and found["Pid"]:
+                with suppress(psutil.NoSuchProcess):  # it has ended meanwhile
+                    self._process = psutil.Process(found["Pid"])
+                return
+            if found["ExitCode"] is not None:
+                return
+            if clock.monotonic_s() > give_up_s:
+                raise RuntimeFailure(
+                    f"the engine has not started the command within {self._engine.timeout_s} s; "
+                    "try it again, and `headway doctor` on its node"
+                )
+            clock.sleep(_POLL_S)
+
+    def _inspected(self) -> dict[str, Any]:
+        with asking("look at a command in a container"):
+            try:
+                found: dict[str, Any] = self._engine.api.exec_inspect(self._id)
+            except NotFound as error:
+                raise RuntimeFailure(
+                    "the run has ended, and the command with it; its exit status is not known"
+                ) from error
+        return found
+
+    def read(self) -> StreamData | None:
+        """Wait for the next bytes of output or error; None at the end of both."""
+        try:
+            if self._terminal:
+                data = self._reader.read1(_PIECE_BYTES)
+                return StreamData(StandardStream.OUTPUT, data) if data else None
+            header = self._reader.read(_HEADER.size)
+            if len(header) < _HEADER.size:
+                return None
+            number, length = _HEADER.unpack(header)
+            stream = StandardStream.OUTPUT if number == 1 else StandardStream.ERROR
+            return StreamData(stream, self._reader.read(length))
+        except (OSError, ValueError):  # it was closed meanwhile
+            return None
+
+    def write(self, data: bytes) -> None:
+        """Give it *data* as input; nothing happens where it reads no more."""
+        with suppress(OSError):
+            self._socket.sendall(data)
+
+    def end_input(self) -> None:
+        """Let it find the end of its input."""
+        with suppress(OSError):
+            self._socket.shutdown(socket.SHUT_WR)
+
+    def resize(self, window: WindowSize) -> None:
+        """Tell its terminal how large it is now; nothing happens without one."""
+        if not self._terminal:
+            return
+        with ordering("resize a terminal"), suppress(APIError):  # it has ended meanwhile
+            self._engine.api.exec_resize(self._id, height=window.rows, width=window.columns)
+
+    def exit_code(self) -> int | None:
+        """How it ended; None while it runs. Raises `RuntimeFailure` where nobody can say."""
+        found = self._inspected()
+        code = found["ExitCode"]
+        return None if found["Running"] or code is None else int(code)
+
+    def close(self) -> None:
+        """Kill it, with all that is below it, where it still runs; `read` ends.
+
+        The engine has no call for that: who leaves a command leaves it running.
+        """
+        try:
+            self._kill()
+        finally:
+            with suppress(OSError):
+                self._socket.shutdown(socket.SHUT_RDWR)
+            self._answer.close()
+
+    def _kill(self) -> None:
+        if self._process is None:
+            return
+        try:
+            self._process.suspend()  # so that nothing more comes below it
+            for each in (*self._process.children(recursive=True), self._process):
+                with suppress(psutil.NoSuchProcess):
+                    each.kill()
+        except psutil.NoSuchProcess:
+            return
+        except psutil.AccessDenied:
+            log.warning(
+                "a command in a container cannot be killed, process %d: it ends with its run",
+                self._process.pid,
+            )
