@@ -6,18 +6,21 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
+import anyio
 import httpx
 import pytest
 import uvicorn
+from starlette.websockets import WebSocket
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import connect
 
 from headway.client.forward import Forward
 from headway.clock import SystemClock
 from headway.credentials import Address
+from headway.gateway import run_ports
 from headway.gateway.node_files import only
 from headway.gateway.sessions import sessions_app
 from headway.ledger import Ledger
@@ -28,6 +31,7 @@ from headway.model.number_range import NumberRange
 from headway.model.run_file import signed
 from headway.model.session import session_path, session_port, session_secret
 from headway.node.file_server import serve_on
+from headway.node.relay import relay
 from headway.run.here import connected_note, container_name
 from headway.runtime.port import ContainerSpec
 from headway.settings import Settings
@@ -330,6 +334,46 @@ def test_its_node_takes_the_gateways_word_alone(sites) -> None:
                 f"wss{left.files_url.removeprefix('https')}{target}",
                 additional_headers=headers, ssl=only(left.files_certificate), proxy=None,
             )  # fmt: skip
+
+
+def test_a_user_has_so_many_connections_and_gets_them_back(origin, ada, monkeypatch) -> None:
+    monkeypatch.setattr(run_ports, "MOST_AT_ONCE", 1)
+    page, let_in = origin + path(), 0
+    deadline = time.monotonic() + 60
+    while let_in < 3:
+        assert time.monotonic() < deadline, "a connection that has ended still counts"
+        with (
+            suppress(InvalidStatus),
+            connect(page.replace("http", "ws"), additional_headers=ada, subprotocols=["echo"]),
+        ):
+            let_in += 1
+            second = httpx.get(page, headers=ada)
+            assert second.status_code == 409
+            assert "1 connections to runs of its owner are open" in second.text
+
+
+def test_a_client_that_has_left_before_it_was_accepted_holds_nothing() -> None:
+    async def left(_: object) -> None:
+        raise OSError
+
+    async def asks() -> dict[str, str]:
+        return {"type": "websocket.connect"}
+
+    class Stream:
+        closed = False
+
+        async def receive(self) -> bytes:
+            return b""
+
+        async def send(self, _: bytes) -> None: ...
+
+        async def aclose(self) -> None:
+            self.closed = True
+
+    stream = Stream()
+    client = WebSocket({"type": "websocket", "path": "/", "headers": []}, asks, left)
+    anyio.run(relay, client, stream)
+    assert stream.closed
 
 
 def test_a_connection_keeps_its_note_new(sites, origin, ada) -> None:
