@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Sequence
 import anyio
 import httpcore
 from starlette.middleware.trustedhost import TrustedHostMiddleware
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 from starlette.websockets import WebSocket
@@ -109,6 +109,8 @@ async def _answered(
     connection = httpcore.AsyncHTTP11Connection(origin, SessionStream(program))
     try:
         found = await connection.handle_async_request(asked)
+    except ClientDisconnect:
+        return Response(status_code=499)  # nobody reads it: the client has left
     except (httpcore.NetworkError, httpcore.ProtocolError, httpcore.TimeoutException) as error:
         told = str(error) or type(error).__name__
         return JSONResponse({"detail": f"the session's program broke off: {told}"}, 502)

@@ -8,11 +8,13 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from types import SimpleNamespace
 
 import anyio
 import httpx
 import pytest
 import uvicorn
+from starlette.requests import Request
 from starlette.websockets import WebSocket
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import connect
@@ -20,7 +22,7 @@ from websockets.sync.client import connect
 from headway.client.forward import Forward
 from headway.clock import SystemClock
 from headway.credentials import Address
-from headway.gateway import run_ports
+from headway.gateway import run_ports, sessions
 from headway.gateway.node_files import only
 from headway.gateway.sessions import sessions_app
 from headway.ledger import Ledger
@@ -374,6 +376,28 @@ def test_a_client_that_has_left_before_it_was_accepted_holds_nothing() -> None:
     client = WebSocket({"type": "websocket", "path": "/", "headers": []}, asks, left)
     anyio.run(relay, client, stream)
     assert stream.closed
+
+
+def test_a_client_that_leaves_within_its_request_is_no_error() -> None:
+    async def asks() -> dict[str, str]:
+        return {"type": "http.disconnect"}
+
+    class Stream:
+        async def receive(self) -> bytes:
+            return b""
+
+        async def send(self, _: bytes) -> None: ...
+
+        async def aclose(self) -> None: ...
+
+    scope = {
+        "type": "http", "method": "POST", "path": path(), "raw_path": path().encode(),
+        "query_string": b"", "headers": [(b"host", b"head"), (b"content-length", b"5")],
+    }  # fmt: skip
+    run = SimpleNamespace(record=SimpleNamespace(run_id=RUN))
+    request = Request(scope, asks)
+    answer = anyio.run(sessions._answered, request, Stream(), scope["headers"], run)
+    assert answer.status_code == 499
 
 
 def test_a_connection_keeps_its_note_new(sites, origin, ada) -> None:
