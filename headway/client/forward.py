@@ -9,7 +9,7 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus, WebSocketExce
 from websockets.sync.client import ClientConnection, connect
 
 from headway.credentials import Address
-from headway.errors import GatewayRefused, GatewayUnreachable, HeadwayError
+from headway.errors import GatewayRefused, GatewayUnreachable, HeadwayError, InvalidInput
 from headway.pinning import LOOPBACK, trust
 
 _OPEN_S = 30.0
@@ -68,12 +68,19 @@ class Forward:
             port: One of its ports.
             local_port: Of this machine; any free one if 0.
             said: Is given lines for people.
+
+        Raises:
+            InvalidInput: Another program has *local_port*, or it is not for everybody.
         """
         self._address = address
         self._run_id = run_id
         self._port = port
         self._said = said
-        self._listening = socket.create_server((LOOPBACK[0], local_port))
+        try:
+            self._listening = socket.create_server((LOOPBACK[0], local_port))
+        except OSError as error:
+            allowed = f"it cannot be listened on here ({error.strerror}): give another one"
+            raise InvalidInput("--local-port", local_port, allowed) from None
         self.local_port: int = self._listening.getsockname()[1]
 
     def serve(self) -> None:

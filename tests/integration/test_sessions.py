@@ -22,6 +22,7 @@ from websockets.sync.client import connect
 from headway.client.forward import Forward
 from headway.clock import SystemClock
 from headway.credentials import Address
+from headway.errors import InvalidInput
 from headway.gateway import run_ports, sessions
 from headway.gateway.node_files import only
 from headway.gateway.sessions import sessions_app
@@ -278,6 +279,13 @@ def test_a_port_here_leads_to_its_program(sites, gateway, ada) -> None:
     assert said == []
 
 
+def test_a_port_here_that_is_taken_is_told_with_what_to_do() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(InvalidInput, match=rf"--local-port.*{port}.*give another one"):
+            Forward(Address("http://head", "t"), RUN, 6006, local_port=port, said=print)
+
+
 @pytest.mark.parametrize(
     ("who", "told"),
     [
@@ -378,12 +386,14 @@ def test_a_client_that_has_left_before_it_was_accepted_holds_nothing() -> None:
     assert stream.closed
 
 
-def test_a_client_that_leaves_within_its_request_is_no_error() -> None:
+@pytest.mark.parametrize("header", [(b"content-length", b"5"), (b"accept", b"*/*")])
+def test_no_program_is_waited_for_whose_client_has_left(header: tuple[bytes, bytes]) -> None:
     async def asks() -> dict[str, str]:
         return {"type": "http.disconnect"}
 
-    class Stream:
+    class Silent:
         async def receive(self) -> bytes:
+            await anyio.sleep_forever()
             return b""
 
         async def send(self, _: bytes) -> None: ...
@@ -391,13 +401,17 @@ def test_a_client_that_leaves_within_its_request_is_no_error() -> None:
         async def aclose(self) -> None: ...
 
     scope = {
-        "type": "http", "method": "POST", "path": path(), "raw_path": path().encode(),
-        "query_string": b"", "headers": [(b"host", b"head"), (b"content-length", b"5")],
+        "type": "http", "method": "GET", "path": path(), "raw_path": path().encode(),
+        "query_string": b"", "headers": [(b"host", b"head"), header],
     }  # fmt: skip
     run = SimpleNamespace(record=SimpleNamespace(run_id=RUN))
-    request = Request(scope, asks)
-    answer = anyio.run(sessions._answered, request, Stream(), scope["headers"], run)
-    assert answer.status_code == 499
+
+    async def answered() -> int:
+        with anyio.fail_after(20):
+            answer = await sessions._answered(Request(scope, asks), Silent(), scope["headers"], run)
+        return answer.status_code
+
+    assert anyio.run(answered) == 499
 
 
 def test_a_connection_keeps_its_note_new(sites, origin, ada) -> None:
