@@ -19,6 +19,7 @@ from starlette.websockets import WebSocket
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import connect
 
+from headway.cli import gateway as gateway_command
 from headway.client.forward import Forward
 from headway.clock import SystemClock
 from headway.credentials import Address
@@ -277,6 +278,18 @@ def test_a_port_here_leads_to_its_program(sites, gateway, ada) -> None:
         assert dict(got.json()[1])["X-Mine"] == "1"
         assert "authorization" not in got.text.lower()
     assert said == []
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
+def test_its_pages_are_served_at_addresses_of_both_kinds(host: str) -> None:
+    try:
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        socket.create_server((host, 0), family=family).close()
+    except OSError:
+        pytest.skip("this machine has no IPv6")
+    listening = gateway_command._listening(host, 0)
+    assert listening is not None
+    listening.close()
 
 
 def test_a_port_here_that_is_taken_is_told_with_what_to_do() -> None:
