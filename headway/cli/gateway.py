@@ -99,7 +99,8 @@ def gateway(
 def _listening(host: str, port: int) -> socket.socket | None:
     """Where the pages of sessions are served; None where the port is taken: all else goes on."""
     try:
-        return socket.create_server((host, port))
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        return socket.create_server((host, port), family=family)
     except OSError as error:
         say(f"no pages of sessions: {host}:{port} cannot be listened on ({error.strerror})")
         say("set HEADWAY_SESSIONS_PORT to a free port")

@@ -10,7 +10,7 @@ from websockets.sync.client import ClientConnection
 
 from headway.client.way import open_way
 from headway.credentials import Address
-from headway.errors import GatewayRefused, HeadwayError
+from headway.errors import GatewayRefused, HeadwayError, InvalidInput
 from headway.pinning import LOOPBACK
 
 _PIECE_BYTES = 1 << 16
@@ -52,12 +52,19 @@ class Forward:
             port: One of its ports.
             local_port: Of this machine; any free one if 0.
             said: Is given lines for people.
+
+        Raises:
+            InvalidInput: Another program has *local_port*, or it is not for everybody.
         """
         self._address = address
         self._run_id = run_id
         self._port = port
         self._said = said
-        self._listening = socket.create_server((LOOPBACK[0], local_port))
+        try:
+            self._listening = socket.create_server((LOOPBACK[0], local_port))
+        except OSError as error:
+            allowed = f"it cannot be listened on here ({error.strerror}): give another one"
+            raise InvalidInput("--local-port", local_port, allowed) from None
         self.local_port: int = self._listening.getsockname()[1]
 
     def serve(self) -> None:

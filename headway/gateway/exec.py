@@ -27,8 +27,8 @@ def exec_in(site: Site) -> APIRouter:
     @router.websocket("/runs/{run}/exec")
     async def execute(client: WebSocket, run: str) -> None:
         """Start a command beside the run's program, and carry its streams."""
-        await client.accept()
         with suppress(WebSocketDisconnect, RuntimeError):  # it has left meanwhile
+            await client.accept()
             try:
                 found, command = await _allowed(site, client, run)
                 if found.node.node.name == site.settings.node:

@@ -52,8 +52,6 @@ def ports_of(site: Site, sessions_port: int | None) -> APIRouter:
             await client.accept()
             await client.close(CLOSED, reason(error))
             return
-        await client.accept()
-        await client.send_bytes(b"")  # so that the client knows at once that it leads there
         await relay(client, program)
 
     return router

@@ -4,6 +4,8 @@ On this machine they are connected to; another node's worker carries the bytes o
 which is asked for as its files are: signed, over TLS, with the certificate that the ledger names.
 """
 
+from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
@@ -24,6 +26,9 @@ from headway.site import Site
 
 _CONNECT_S = 10.0
 _MOST_BYTES = 1 << 20
+MOST_AT_ONCE = 64
+"""Connections to the runs of one user: a node's worker has room for so many of all users, and
+answers nobody who asks for an output or a log once they are taken."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,19 +105,53 @@ class RunPorts:
     def __init__(self, site: Site) -> None:
         """For the gateway of *site*, on whatever machine."""
         self._site = site
+        self._open: Counter[tuple[str, str]] = Counter()
 
     async def connect(self, run: OpenRun, port: int) -> ByteStream:
         """A connection to *port*, which the node lets through if it is the run's.
 
         Raises:
-            PortClosed: It is not, or nothing listens there.
+            PortClosed: It is not, nothing listens there, or its owner has too many open.
             NodeSilent: The node does not answer.
         """
+        owner = run.record.team, run.record.owner
+        if self._open[owner] >= MOST_AT_ONCE:
+            why = f"{MOST_AT_ONCE} connections to runs of its owner are open; close one first"
+            raise PortClosed(run.record.run_id, port, why)
+
+        def closed() -> None:
+            self._open[owner] -= 1
+
+        self._open[owner] += 1
+        try:
+            return _Counted(await self._connected(run, port), closed)
+        except BaseException:
+            closed()
+            raise
+
+    async def _connected(self, run: OpenRun, port: int) -> ByteStream:
         run_id, node = run.record.run_id, run.node
         if node.node.name == self._site.settings.node:
             return await connect(self._site, run_id, port)
         opened = await open_way(self._site, node, f"/runs/{run_id}/ports/{port}")
         return await _Carried.begun(opened, run_id, port)
+
+
+class _Counted:
+    """A connection whose end is told."""
+
+    def __init__(self, stream: ByteStream, closed: Callable[[], None]) -> None:
+        self._stream = stream
+        self._closed: Callable[[], None] | None = closed
+        self.receive = stream.receive
+        self.send = stream.send
+
+    async def aclose(self) -> None:
+        """Close it, once or more often."""
+        told, self._closed = self._closed, None
+        if told is not None:
+            told()
+        await self._stream.aclose()
 
 
 class _Carried:

@@ -3,7 +3,7 @@
 import anyio
 from starlette.websockets import WebSocket, WebSocketDisconnect
 from websockets.client import ClientProtocol
-from websockets.exceptions import InvalidHandshake
+from websockets.exceptions import InvalidHandshake, InvalidState
 from websockets.frames import Frame, Opcode
 from websockets.protocol import State
 from websockets.typing import Origin, Subprotocol
@@ -37,6 +37,8 @@ class SessionSocket:
             max_size=_MOST_BYTES,
         )
         self._more = [(name, value) for name, value in headers if name not in _ITS_OWN]
+        self._sending = anyio.Lock()
+        """Both directions send: messages one, answers to pings the other."""
         self._parts: list[bytes] = []
         self._text = False
 
@@ -76,8 +78,8 @@ class SessionSocket:
         return bool(data)
 
     async def _flush(self) -> None:
-        for data in self._protocol.data_to_send():
-            if data:
+        if data := b"".join(self._protocol.data_to_send()):
+            async with self._sending:
                 await self._program.send(data)
 
     async def _to_program(self, scope: anyio.CancelScope) -> None:
@@ -94,7 +96,7 @@ class SessionSocket:
                 else:
                     self._protocol.send_binary(data or b"")
                 await self._flush()
-        except (OSError, anyio.BrokenResourceError):
+        except (OSError, anyio.BrokenResourceError, InvalidState):
             pass  # the program has closed
         scope.cancel()
 

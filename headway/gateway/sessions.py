@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Sequence
 import anyio
 import httpcore
 from starlette.middleware.trustedhost import TrustedHostMiddleware
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 from starlette.websockets import WebSocket
@@ -107,10 +107,11 @@ async def _answered(
     asked = request_to(request.method, target, headers, body, _ANSWER_S)
     origin = httpcore.Origin(b"http", b"session", 80)
     connection = httpcore.AsyncHTTP11Connection(origin, SessionStream(program))
-    try:
-        found = await connection.handle_async_request(asked)
-    except (httpcore.NetworkError, httpcore.ProtocolError, httpcore.TimeoutException) as error:
-        told = str(error) or type(error).__name__
+    found = await _answer_of(connection, asked, request, has_body=body != b"")
+    if isinstance(found, ClientDisconnect):
+        return Response(status_code=499)  # nobody reads it
+    if isinstance(found, Exception):
+        told = str(found) or type(found).__name__
         return JSONResponse({"detail": f"the session's program broke off: {told}"}, 502)
 
     async def pieces() -> AsyncIterator[bytes]:
@@ -124,6 +125,37 @@ async def _answered(
     answer = StreamingResponse(pieces(), found.status)
     answer.raw_headers = for_browser(found.headers, path)
     return answer
+
+
+async def _answer_of(
+    connection: httpcore.AsyncHTTP11Connection,
+    asked: httpcore.Request,
+    request: Request,
+    *,
+    has_body: bool,
+) -> httpcore.Response | Exception:
+    """The program's answer, or why there is none; it is not waited for once the client has left."""
+    found: httpcore.Response | Exception = ClientDisconnect()
+
+    async def watch() -> None:
+        while (await request.receive())["type"] != "http.disconnect":
+            pass
+        both.cancel_scope.cancel()
+
+    async with anyio.create_task_group() as both:
+        if not has_body:  # a body is read from there, and its sender seen to leave
+            both.start_soon(watch)
+        try:
+            found = await connection.handle_async_request(asked)
+        except (
+            httpcore.NetworkError,
+            httpcore.ProtocolError,
+            httpcore.TimeoutException,
+            ClientDisconnect,
+        ) as error:
+            found = error
+        both.cancel_scope.cancel()
+    return found
 
 
 def by_port(port: int, sessions: ASGIApp, rest: ASGIApp) -> ASGIApp:

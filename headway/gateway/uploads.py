@@ -26,12 +26,15 @@ from headway.model.upload import (
 )
 from headway.node.upload_pruning import remove_upload
 from headway.site import Site
+from headway.units import MIB, format_size
 from headway.views.fields import fields
 
 UPLOAD_PATHS = frozenset({"/v1/data", "/v1/data/chunks"})
 """Whose bodies are no JSON documents of the usual size."""
 _AT_ONCE = 4
 """Bodies of one user that are read together: each is in memory, and a slow one takes its time."""
+MOST_MANIFESTS_BYTES = 256 * MIB
+"""Of one team, which all lie in the ledger: enough for fifteen data sets of 1 TiB."""
 _NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$"
 _SHOWN = ("name", "owner", "is_directory", "files", "size_bytes", "put_at", "used_at")
 
@@ -46,6 +49,9 @@ def uploads_of(site: Site) -> APIRouter:
     reading: defaultdict[tuple[str, str], anyio.CapacityLimiter] = defaultdict(
         lambda: anyio.CapacityLimiter(_AT_ONCE)
     )
+
+    naming: defaultdict[str, anyio.CapacityLimiter] = defaultdict(lambda: anyio.CapacityLimiter(1))
+    """By team: nothing is removed of what is about to get a name, nor are many manifests read."""
 
     @router.get("/data")
     def listed(caller: Watcher, team: Team = "") -> list[dict[str, Any]]:
@@ -63,7 +69,9 @@ def uploads_of(site: Site) -> APIRouter:
         whose = code_team(caller, team)
         async with reading[caller.team, caller.user]:
             text = await whole_body(request, MOST_UPLOAD_MANIFEST_BYTES)
-            return await anyio.to_thread.run_sync(_accept, site, caller, whose, name, text)
+            return await anyio.to_thread.run_sync(
+                _accept, site, caller, whose, name, text, limiter=naming[whose]
+            )
 
     @router.post("/data/chunks")
     async def chunk(caller: Submitter, request: Request, team: Team = "") -> dict[str, bool]:
@@ -87,9 +95,12 @@ def uploads_of(site: Site) -> APIRouter:
         return Response(found, media_type="application/octet-stream")
 
     @router.delete("/data/{name}")
-    def removed(caller: Submitter, name: Named, team: Team = "") -> dict[str, Any]:
+    async def removed(caller: Submitter, name: Named, team: Team = "") -> dict[str, Any]:
         """Remove one of one's own data sets that no run needs."""
-        return _remove(site, caller, code_team(caller, team), name)
+        whose = code_team(caller, team)
+        return await anyio.to_thread.run_sync(
+            _remove, site, caller, whose, name, limiter=naming[whose]
+        )
 
     return router
 
@@ -104,6 +115,8 @@ def _accept(site: Site, caller: Caller, team: str, name: str, text: bytes) -> di
     known = site.ledger.uploads.get(team, name)
     if known is not None and known.content_id != found.content_id:
         raise _taken(known)
+    if known is None:
+        _check_room(site, team, len(text))
     missing = site.upload_chunks.missing(team, found.chunks)
     if missing:
         site.upload_chunks.check_room(team, sum(found.chunks[each] for each in missing))
@@ -114,6 +127,18 @@ def _accept(site: Site, caller: Caller, team: str, name: str, text: bytes) -> di
     if kept.content_id != found.content_id:  # somebody was faster
         raise _taken(kept)
     return {"missing": [], **shown(kept)}
+
+
+def _check_room(site: Site, team: str, more_bytes: int) -> None:
+    """Keep the ledger from being filled: a manifest may name one chunk very often."""
+    held = site.ledger.uploads.manifest_bytes(team)
+    if held + more_bytes > MOST_MANIFESTS_BYTES:
+        allowed = (
+            f"the lists of files of team {team}'s data sets may take "
+            f"{format_size(MOST_MANIFESTS_BYTES)}, and take {format_size(held)}: "
+            "pack many files into few, or remove some data sets by `headway data rm`"
+        )
+        raise InvalidInput("data", format_size(more_bytes), allowed)
 
 
 def _taken(known: Upload) -> InvalidInput:

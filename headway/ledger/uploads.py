@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sqlmodel import Session, col, select
+from sqlmodel import Session, col, func, select
 
 from headway.ledger.array_tables import ArrayRow
 from headway.ledger.codec import record
@@ -84,6 +84,12 @@ class Uploads(Repository):
             session.delete(row)
             session.flush()
             return sorted(left - _named(session, team))
+
+    def manifest_bytes(self, team: str) -> int:
+        """What the manifests of the team's data sets take."""
+        total = select(func.sum(func.length(UploadRow.manifest))).where(UploadRow.team == team)
+        with self._database.reading() as session:
+            return session.exec(total).one() or 0
 
     def chunks_named(self, team: str) -> set[str]:
         """The chunks that the team's data sets are made of."""

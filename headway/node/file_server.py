@@ -36,7 +36,7 @@ log = logging.getLogger(__name__)
 PREFIX = "/runs/"
 _PORT = re.compile(r"/runs/([0-9a-f-]{36})/ports/([0-9]{1,5})")
 _EXEC = re.compile(r"/runs/([0-9a-f-]{36})/exec")
-_MOST_AT_ONCE = 256
+_MOST_AT_ONCE = 1024
 _LOOPBACK = "127.0.0.1"
 
 
@@ -85,15 +85,13 @@ async def _relayed(client: WebSocket, site: Site, raw: str, why_refused: str) ->
         await client.accept()
         await client.close(code=CLOSED, reason=reason(error))
         return
-    await client.accept()
-    await client.send_bytes(b"")  # so that the gateway knows at once that it leads there
     await relay(client, program)
 
 
 async def _executed(client: WebSocket, execs: RunExec, run_id: str) -> None:
     """Start a command in a run's container, as the gateway asks, and carry its streams."""
-    await client.accept()
     with suppress(WebSocketDisconnect, InvalidInput, RuntimeError):  # it has left meanwhile
+        await client.accept()
         await execs.serve(client, run_id, await commanded(client))
         await client.close()
 

@@ -34,7 +34,7 @@ def reason(error: Exception) -> str:
 
 
 async def relay(client: WebSocket, stream: ByteStream) -> None:
-    """Carry bytes between *client*, which was accepted, and *stream* until one of them ends."""
+    """Accept *client*, and carry bytes between it and *stream* until one of them ends."""
 
     async def there() -> None:
         try:
@@ -53,9 +53,12 @@ async def relay(client: WebSocket, stream: ByteStream) -> None:
         both.cancel_scope.cancel()
 
     try:
-        async with anyio.create_task_group() as both:
-            both.start_soon(there)
-            both.start_soon(back)
+        with suppress(WebSocketDisconnect, OSError, RuntimeError):  # it has left already
+            await client.accept()
+            await client.send_bytes(b"")  # so that it knows at once that it leads there
+            async with anyio.create_task_group() as both:
+                both.start_soon(there)
+                both.start_soon(back)
     finally:
         with anyio.CancelScope(shield=True):
             await stream.aclose()

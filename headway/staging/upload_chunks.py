@@ -8,6 +8,7 @@ import os
 import shutil
 import threading
 from collections.abc import Collection, Iterator, Mapping
+from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 
@@ -51,7 +52,7 @@ class UploadChunks:
     def check_room(self, team: str, more_bytes: int) -> None:
         """Raise `InvalidInput` unless *team* may put so much more."""
         if self._held.get(team, self._limit_bytes) + more_bytes > self._limit_bytes:
-            self._held[team] = sum(path.stat().st_size for path in self._of(team))
+            self._held[team] = sum(each.st_size for _, each in self._of(team))
         held = self._held[team]
         if held + more_bytes > self._limit_bytes:
             allowed = (
@@ -115,10 +116,12 @@ class UploadChunks:
     def unasked(self, team: str, now: datetime) -> set[str]:
         """Chunks that nobody has asked for lately: no upload under way counts on them."""
         before = now.timestamp() - LENT_S
-        return {path.name for path in self._of(team) if path.stat().st_mtime < before}
+        return {name for name, each in self._of(team) if each.st_mtime < before}
 
-    def _of(self, team: str) -> Iterator[Path]:
-        return (self._root / team).glob("??/*")
+    def _of(self, team: str) -> Iterator[tuple[str, os.stat_result]]:
+        for path in (self._root / team).glob("??/*"):
+            with suppress(FileNotFoundError):  # it was just finished, or removed
+                yield path.name, path.stat()
 
     def _path(self, team: str, sha256: str) -> Path:
         return self._root / team / sha256[:2] / sha256

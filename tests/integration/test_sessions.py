@@ -6,18 +6,25 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from types import SimpleNamespace
 
+import anyio
 import httpx
 import pytest
 import uvicorn
+from starlette.requests import Request
+from starlette.websockets import WebSocket
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import connect
 
+from headway.cli import gateway as gateway_command
 from headway.client.forward import Forward
 from headway.clock import SystemClock
 from headway.credentials import Address
+from headway.errors import InvalidInput
+from headway.gateway import run_ports, sessions
 from headway.gateway.node_files import only
 from headway.gateway.sessions import sessions_app
 from headway.ledger import Ledger
@@ -28,6 +35,7 @@ from headway.model.number_range import NumberRange
 from headway.model.run_file import signed
 from headway.model.session import session_path, session_port, session_secret
 from headway.node.file_server import serve_on
+from headway.node.relay import relay
 from headway.run.here import connected_note, container_name
 from headway.runtime.port import ContainerSpec
 from headway.settings import Settings
@@ -272,6 +280,25 @@ def test_a_port_here_leads_to_its_program(sites, gateway, ada) -> None:
     assert said == []
 
 
+@pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
+def test_its_pages_are_served_at_addresses_of_both_kinds(host: str) -> None:
+    try:
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        socket.create_server((host, 0), family=family).close()
+    except OSError:
+        pytest.skip("this machine has no IPv6")
+    listening = gateway_command._listening(host, 0)
+    assert listening is not None
+    listening.close()
+
+
+def test_a_port_here_that_is_taken_is_told_with_what_to_do() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(InvalidInput, match=rf"--local-port.*{port}.*give another one"):
+            Forward(Address("http://head", "t"), RUN, 6006, local_port=port, said=print)
+
+
 @pytest.mark.parametrize(
     ("who", "told"),
     [
@@ -332,6 +359,74 @@ def test_its_node_takes_the_gateways_word_alone(sites) -> None:
                 additional_headers=headers, ssl=only(left.files_certificate), proxy=None,
                 open_timeout=5,
             )  # fmt: skip
+
+
+def test_a_user_has_so_many_connections_and_gets_them_back(origin, ada, monkeypatch) -> None:
+    monkeypatch.setattr(run_ports, "MOST_AT_ONCE", 1)
+    page, let_in = origin + path(), 0
+    deadline = time.monotonic() + 60
+    while let_in < 3:
+        assert time.monotonic() < deadline, "a connection that has ended still counts"
+        with (
+            suppress(InvalidStatus),
+            connect(page.replace("http", "ws"), additional_headers=ada, subprotocols=["echo"]),
+        ):
+            let_in += 1
+            second = httpx.get(page, headers=ada)
+            assert second.status_code == 409
+            assert "1 connections to runs of its owner are open" in second.text
+
+
+def test_a_client_that_has_left_before_it_was_accepted_holds_nothing() -> None:
+    async def left(_: object) -> None:
+        raise OSError
+
+    async def asks() -> dict[str, str]:
+        return {"type": "websocket.connect"}
+
+    class Stream:
+        closed = False
+
+        async def receive(self) -> bytes:
+            return b""
+
+        async def send(self, _: bytes) -> None: ...
+
+        async def aclose(self) -> None:
+            self.closed = True
+
+    stream = Stream()
+    client = WebSocket({"type": "websocket", "path": "/", "headers": []}, asks, left)
+    anyio.run(relay, client, stream)
+    assert stream.closed
+
+
+@pytest.mark.parametrize("header", [(b"content-length", b"5"), (b"accept", b"*/*")])
+def test_no_program_is_waited_for_whose_client_has_left(header: tuple[bytes, bytes]) -> None:
+    async def asks() -> dict[str, str]:
+        return {"type": "http.disconnect"}
+
+    class Silent:
+        async def receive(self) -> bytes:
+            await anyio.sleep_forever()
+            return b""
+
+        async def send(self, _: bytes) -> None: ...
+
+        async def aclose(self) -> None: ...
+
+    scope = {
+        "type": "http", "method": "GET", "path": path(), "raw_path": path().encode(),
+        "query_string": b"", "headers": [(b"host", b"head"), header],
+    }  # fmt: skip
+    run = SimpleNamespace(record=SimpleNamespace(run_id=RUN))
+
+    async def answered() -> int:
+        with anyio.fail_after(20):
+            answer = await sessions._answered(Request(scope, asks), Silent(), scope["headers"], run)
+        return answer.status_code
+
+    assert anyio.run(answered) == 499
 
 
 def test_a_connection_keeps_its_note_new(sites, origin, ada) -> None:

@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from headway.errors import (
     SourceUnreachable,
     TooManyRequests,
 )
+from headway.gateway import uploads
 from headway.gateway.door import Buckets
 from headway.gateway.local_token import have_local_token
 from headway.model.access import Scope
@@ -308,6 +310,47 @@ def test_parts_of_no_data_set_go_once_nobody_sends_them(
     tidy_uploads(site)
     left = {path.name for path in site.settings.uploads_dir.glob("vision/*/*")}
     assert left == {sha256(CANARY), sha256(b"of an upload that goes on")}
+
+
+def test_what_is_about_to_get_a_name_is_not_removed_with_another_one(
+    site: Site, raw: httpx.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    raw.post("/data/chunks", content=CANARY)
+    raw.post("/data", params={"name": "first"}, content=manifest().text)
+    removing = threading.Thread(target=raw.delete, args=("/data/first",))
+
+    def settle(_: UploadChunks) -> None:
+        removing.start()
+        removing.join(timeout=1)  # with nothing to wait for it ends here
+
+    monkeypatch.setattr(UploadChunks, "settle", settle)
+    asked = raw.post("/data", params={"name": "second"}, content=manifest().text)
+    assert asked.json()["missing"] == []
+    removing.join(timeout=30)
+    assert [each["name"] for each in raw.get("/data").json()] == ["second"]
+    assert site.upload_chunks.read("vision", sha256(CANARY)) == CANARY
+
+
+def test_lists_of_files_do_not_fill_the_ledger(
+    raw: httpx.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    raw.post("/data/chunks", content=CANARY)
+    size = len(manifest().text)
+    monkeypatch.setattr(uploads, "MOST_MANIFESTS_BYTES", 2 * size)
+    for name in ("a", "b", "a"):
+        asked = raw.post("/data", params={"name": name}, content=manifest().text)
+        assert asked.status_code == 200
+    asked = raw.post("/data", params={"name": "c"}, content=manifest().text)
+    assert (asked.status_code, f"and take {2 * size} B" in asked.text) == (422, True)
+
+
+def test_a_part_that_is_finished_or_removed_meanwhile_is_no_error(tmp_path: Path) -> None:
+    chunks = UploadChunks(tmp_path, limit_bytes=100)
+    chunks.put("vision", CANARY)
+    place = tmp_path / "vision" / sha256(CANARY)[:2]
+    (place / "gone").symlink_to("nowhere")  # is listed, and then is not there
+    UploadChunks(tmp_path, limit_bytes=100).check_room("vision", 1)
+    assert chunks.unasked("vision", SystemClock().now()) == set()
 
 
 def test_links_do_not_travel(ada: Client, folder: Path) -> None:
