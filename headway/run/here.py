@@ -70,7 +70,8 @@ class NodeAttempt:
         self.site = site
         self.planned = planned
         self.run_id = run_id
-        named = on_base_image(job, site.policy_for(job.team))
+        # A policy that cannot be trusted is asked only where it decides: its run has to wait.
+        named = on_base_image(job, site.policy_for(job.team)) if job.python else job
         site.ledger.runs.enqueue(
             run_id,
             named.document(),

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
-from headway.errors import InvalidInput, LeaseLost
+from headway.errors import CeilingUnsafe, InvalidInput, LeaseLost
 from headway.forecast import Forecaster
 from headway.ledger.records import RunRecord
 from headway.model.job import TrainingJob
@@ -72,7 +72,9 @@ class Intake:
             return True
         try:
             # The gateway has done so already; this is for runs of Prefect's own API.
-            job = on_base_image(job, site.policy_for(OPERATORS_TEAM))
+            job = on_base_image(job, site.policy_for(OPERATORS_TEAM)) if job.python else job
+        except CeilingUnsafe:
+            return False  # it is offered again, and taken when the ceiling can be trusted
         except InvalidInput:
             return live_flow(site.settings.state_dir, offer.run_id) is None
         record = self._taken(offer, job)

@@ -136,7 +136,8 @@ def test_every_path_is_documented(client: httpx.Client) -> None:
         "/v1/limits/{field}", "/v1/estimates", "/v1/metrics", "/v1/health", "/v1/usage",
         "/v1/usage.png", "/v1/runs/{run}/log", "/v1/runs/{run}/outputs",
         "/v1/runs/{run}/outputs/{path}", "/v1/load", "/v1/arrays", "/v1/arrays/{array}",
-        "/v1/code", "/v1/code/chunks",
+        "/v1/code", "/v1/code/chunks", "/v1/data", "/v1/data/{name}", "/v1/data/chunks",
+        "/v1/data/chunks/{sha256}", "/v1/runs/{run}/session",
         "/v1/arrays/{array}/curves", "/v1/arrays/{array}/cancel", "/v1/arrays/{array}/retry",
     }  # fmt: skip
     assert all(op["description"] for path in paths.values() for op in path.values())

@@ -111,7 +111,7 @@ ROWS = [
         json.dumps({"name": "t", "image": "", "command": ["x"]}, indent=1),
         (
             'job.yaml:3 image: got ""; give an image such as python:3.11-slim or '
-            "registry/team/image:tag"
+            "registry/team/image:tag, or python"
         ),
     ),
 ]
