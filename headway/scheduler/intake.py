@@ -68,9 +68,6 @@ class Intake:
             return offer.queue not in others
         try:
             job = job_from_document(offer.document)
-        except InvalidInput:
-            return True
-        try:
             # The gateway has done so already; this is for runs of Prefect's own API.
             job = on_base_image(job, site.policy_for(OPERATORS_TEAM)) if job.python else job
         except CeilingUnsafe:
