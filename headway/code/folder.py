@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headway.errors import InvalidInput, shown
-from headway.model.code import CHUNK_BYTES, MOST_DIFF_BYTES, CodeFile, CodeManifest, check_path
+from headway.model.code import CHUNK_BYTES, FIELD, MOST_DIFF_BYTES, CodeFile, CodeManifest
+from headway.model.sent_files import check_path
 
 Sent = Callable[[int, int], None]
 """Is told how many bytes have been sent, and of how many."""
@@ -90,7 +91,7 @@ def _file(root: Path, name: str) -> CodeFile | None:
 
     A link to a file of the folder travels as a file; no other link does.
     """
-    check_path(name)
+    check_path(name, FIELD)
     path = root / name
     try:
         real = path.resolve(strict=True)

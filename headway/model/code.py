@@ -8,14 +8,13 @@ than below one new folder.
 
 import hashlib
 import json
-import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
-from typing import Any, NoReturn, Protocol, Self
+from typing import Any, NoReturn, Self
 
 from headway.errors import InvalidInput, shown
+from headway.model.sent_files import HEX, check_chunks, check_names, check_path, chunk_sizes
 from headway.model.strict_json import read_strict
 from headway.units import MIB, format_size
 
@@ -26,11 +25,8 @@ MOST_BYTES = 100 * MIB
 """Of all files together, as a manifest says: what is written is never more."""
 MOST_MANIFEST_BYTES = 4 * MIB
 MOST_DIFF_BYTES = 64 * 1024
-MOST_CODE_PATH_BYTES = 1024
-MOST_PART_BYTES = 255
-MOST_DEPTH = 32
-_FIELD = "workdir"
-_HEX = frozenset("0123456789abcdef")
+FIELD = "workdir"
+"""Of a job: what is said of where a file is refused."""
 _KEYS = ("commit", "diff", "files")
 _MOST_COMMIT = 64
 
@@ -115,11 +111,7 @@ class CodeManifest:
     @cached_property
     def chunks(self) -> dict[str, int]:
         """Size of every chunk that its files are made of."""
-        return {
-            sha256: file.chunk_bytes(number)
-            for file in self.files
-            for number, sha256 in enumerate(file.chunks)
-        }
+        return chunk_sizes(self.files)
 
     def check(self) -> None:
         """Raise `InvalidInput` for what a gateway does not take."""
@@ -130,11 +122,11 @@ class CodeManifest:
             _refuse(f"{len(self.files)} files", too_many)
         _check_provenance(self.commit, self.diff)
         for file in self.files:
-            check_path(file.path)
-            _check_content(file)
+            check_path(file.path, FIELD)
+            check_chunks(file, CHUNK_BYTES, MOST_BYTES, FIELD)
         if self.size_bytes > MOST_BYTES:
             _refuse(format_size(self.size_bytes), _too_large(self.files))
-        check_names(self.files)
+        check_names(self.files, FIELD)
         sizes: dict[str, int] = {}
         for file in self.files:
             for number, sha256 in enumerate(file.chunks):
@@ -148,26 +140,6 @@ def chunks_named(text: bytes) -> set[str]:
     return {sha256 for file in json.loads(text)["files"] for sha256 in file[3]}
 
 
-def check_path(path: str) -> None:
-    """Raise `InvalidInput` for a path that could lie elsewhere than below its folder.
-
-    Nor may it hold what a terminal or another system would read as something else.
-    """
-    parts = path.split("/")
-    try:
-        length = len(path.encode())
-    except UnicodeEncodeError:
-        _refuse(path, "rename the file: its name is not UTF-8")
-    if not path or length > MOST_CODE_PATH_BYTES or len(parts) > MOST_DEPTH:
-        most = f"{MOST_CODE_PATH_BYTES} bytes and {MOST_DEPTH} folders"
-        _refuse(path, f"give paths of 1 byte to {most}")
-    for part in parts:
-        if part in ("", ".", "..") or len(part.encode()) > MOST_PART_BYTES:
-            _refuse(path, "give a path below the folder, without empty parts, . and ..")
-        if any(unicodedata.category(each)[0] == "C" or each == "\\" for each in part):
-            _refuse(path, "rename the file: control and format characters and \\ do not travel")
-
-
 def _file(entry: Any) -> CodeFile:
     match entry:
         case [str(path), int(size), bool(executable), list(chunks)]:
@@ -178,54 +150,11 @@ def _file(entry: Any) -> CodeFile:
     raise _refused(entry, "give path, size, whether it is executable, and its chunks")
 
 
-def _check_content(file: CodeFile) -> None:
-    if not 0 <= file.size_bytes <= MOST_BYTES:
-        _refuse(f"{file.path}: {file.size_bytes} B", f"give at most {format_size(MOST_BYTES)}")
-    if len(file.chunks) != -(-file.size_bytes // CHUNK_BYTES):
-        _refuse(file.path, f"give one chunk for each {format_size(CHUNK_BYTES)}")
-    if not all(len(each) == 64 and _HEX.issuperset(each) for each in file.chunks):
-        _refuse(file.path, "give the SHA-256 of each chunk in lower-case hexadecimal")
-
-
 def _check_provenance(commit: str, diff: str) -> None:
-    if len(commit) > _MOST_COMMIT or not _HEX.issuperset(commit):
+    if len(commit) > _MOST_COMMIT or not HEX.issuperset(commit):
         _refuse(commit, "give the commit in lower-case hexadecimal")
     if len(diff.encode()) > MOST_DIFF_BYTES:
         _refuse("a longer diff", f"give at most {format_size(MOST_DIFF_BYTES)} of it")
-
-
-class Named(Protocol):
-    """A file of a folder that travels."""
-
-    @property
-    def path(self) -> str:
-        """Below the folder, with ``/``."""
-        ...
-
-
-def check_names(files: Sequence[Named]) -> None:
-    """Refuse a path given twice or out of order, and one that some systems take for another."""
-    paths = [each.path.encode() for each in files]
-    if any(one >= other for one, other in pairwise(paths)):
-        _refuse("files", "give each path once, in the order of their bytes")
-    seen: dict[str, str] = {}
-    folders = set()
-    for file in files:
-        parts = file.path.split("/")
-        for length in range(1, len(parts) + 1):
-            name = "/".join(parts[:length])
-            before = seen.setdefault(_folded(name), name)
-            if before != name:
-                _refuse(name, f"rename it: {shown(before)} differs in case or Unicode form alone")
-            if length < len(parts):
-                folders.add(name)
-    for file in files:
-        if file.path in folders:
-            _refuse(file.path, "it cannot be a file and a folder")
-
-
-def _folded(name: str) -> str:
-    return unicodedata.normalize("NFC", unicodedata.normalize("NFC", name).casefold())
 
 
 def _too_large(files: Sequence[CodeFile]) -> str:
@@ -238,7 +167,7 @@ def _too_large(files: Sequence[CodeFile]) -> str:
 
 
 def _refused(value: object, allowed: str) -> InvalidInput:
-    return InvalidInput(_FIELD, value, allowed)
+    return InvalidInput(FIELD, value, allowed)
 
 
 def _refuse(value: object, allowed: str) -> NoReturn:

@@ -8,14 +8,13 @@ refuses whatever could be written anywhere else than below one new folder.
 import hashlib
 import json
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
 from typing import Any, Self
 
 from headway.errors import InvalidInput
-from headway.model.code import check_names, check_path
+from headway.model.sent_files import check_chunks, check_names, check_path, chunk_sizes
 from headway.model.strict_json import read_strict
 from headway.units import MIB, TIB, format_size
 
@@ -24,7 +23,7 @@ UPLOAD_CHUNK_BYTES = 4 * MIB
 MOST_UPLOAD_FILES = 100_000
 MOST_UPLOAD_BYTES = TIB
 MOST_UPLOAD_MANIFEST_BYTES = 32 * MIB
-_HEX = frozenset("0123456789abcdef")
+_FIELD = "data"
 _KEYS = ("is_directory", "files")
 
 
@@ -74,11 +73,11 @@ class UploadManifest:
             case {"is_directory": bool(is_directory), "files": list(files)}:
                 found = cls(is_directory, tuple(map(_file, files)))
             case _:
-                raise InvalidInput("data", "no manifest", f"give an object with {_KEYS}")
+                raise InvalidInput(_FIELD, "no manifest", f"give an object with {_KEYS}")
         found.check()
         if found.text != text:
             allowed = "write the manifest as headway's client does"
-            raise InvalidInput("data", "another spelling", allowed)
+            raise InvalidInput(_FIELD, "another spelling", allowed)
         return found
 
     @cached_property
@@ -101,30 +100,25 @@ class UploadManifest:
     @cached_property
     def chunks(self) -> dict[str, int]:
         """Size of every chunk that its files are made of."""
-        return {
-            sha256: file.chunk_bytes(number)
-            for file in self.files
-            for number, sha256 in enumerate(file.chunks)
-        }
+        return chunk_sizes(self.files)
 
     def check(self) -> None:
         """Raise `InvalidInput` for what a gateway does not take."""
         count = len(self.files)
         if count > MOST_UPLOAD_FILES:
             allowed = f"give at most {MOST_UPLOAD_FILES:,} files: pack them"
-            raise InvalidInput("data", f"{count:,} files", allowed)
+            raise InvalidInput(_FIELD, f"{count:,} files", allowed)
         if not self.is_directory and (count != 1 or "/" in self.files[0].path):
-            raise InvalidInput("data", f"{count} files", "give one file, or a directory")
-        with _of_data():
-            for file in self.files:
-                check_path(file.path)
-                _check_content(file)
-            check_names(self.files)
+            raise InvalidInput(_FIELD, f"{count} files", "give one file, or a directory")
+        for file in self.files:
+            check_path(file.path, _FIELD)
+            check_chunks(file, UPLOAD_CHUNK_BYTES, MOST_UPLOAD_BYTES, _FIELD)
+        check_names(self.files, _FIELD)
         if not 0 < self.size_bytes <= MOST_UPLOAD_BYTES:
             allowed = f"give data of 1 B to {format_size(MOST_UPLOAD_BYTES)}"
-            raise InvalidInput("data", format_size(self.size_bytes), allowed)
+            raise InvalidInput(_FIELD, format_size(self.size_bytes), allowed)
         if any(self.chunks[c] != f.chunk_bytes(n) for f in self.files for n, c in _numbered(f)):
-            raise InvalidInput("data", "a chunk of two sizes", "give each the size that it has")
+            raise InvalidInput(_FIELD, "a chunk of two sizes", "give each the size that it has")
 
 
 def _numbered(file: UploadFile) -> Iterator[tuple[int, str]]:
@@ -159,25 +153,4 @@ def _file(entry: Any) -> UploadFile:
                 return UploadFile(path, size, tuple(chunks))
         case _:
             pass
-    raise InvalidInput("data", entry, "give path, size and chunks of each file")
-
-
-def _check_content(file: UploadFile) -> None:
-    if not 0 <= file.size_bytes <= MOST_UPLOAD_BYTES:
-        allowed = f"give at most {format_size(MOST_UPLOAD_BYTES)}"
-        raise InvalidInput("data", f"{file.path}: {file.size_bytes} B", allowed)
-    if len(file.chunks) != -(-file.size_bytes // UPLOAD_CHUNK_BYTES):
-        allowed = f"give one chunk for each {format_size(UPLOAD_CHUNK_BYTES)}"
-        raise InvalidInput("data", file.path, allowed)
-    if not all(len(each) == 64 and _HEX.issuperset(each) for each in file.chunks):
-        allowed = "give the SHA-256 of each chunk in lower-case hexadecimal"
-        raise InvalidInput("data", file.path, allowed)
-
-
-@contextmanager
-def _of_data() -> Iterator[None]:
-    """Say of names that they are of data: the same rules hold for those of code."""
-    try:
-        yield
-    except InvalidInput as error:
-        raise InvalidInput("data", error.value, error.allowed) from None
+    raise InvalidInput(_FIELD, entry, "give path, size and chunks of each file")
