@@ -11,12 +11,12 @@ from uuid import uuid4
 from fastapi import APIRouter, Depends
 from pydantic import BaseModel, ConfigDict, Field
 
-from headway.errors import EndUntold, InvalidInput, NotAllowed, SiteRefused, SiteUnreachable
+from headway.errors import EndUntold, InvalidInput, SiteRefused, SiteUnreachable
 from headway.gateway.cancel import cancel_in_ledger
 from headway.gateway.door import Allowed
 from headway.gateway.job_data import claim_uploads
 from headway.gateway.prefect_calls import team_tag
-from headway.gateway.run_lookup import check_own, find_run, find_to_cancel, seen_team
+from headway.gateway.run_lookup import check_own, check_owner, find_run, find_to_cancel, seen_team
 from headway.gateway.submit import (
     claim_code,
     job_of,
@@ -187,8 +187,7 @@ def own_run(site: Site, caller: Caller, run: str, *, still_going: bool = False) 
         NotAllowed: It is a team mate's.
     """
     record = site.ledger.runs.find(run, still_going=still_going, team=seen_team(caller))
-    if record.owner != caller.user and not caller.may(Scope.OPERATE):
-        raise NotAllowed(f"run {record.name} is {record.owner or 'nobody'}'s; ask its owner")
+    check_owner(caller, record.owner, f"run {record.name}")
     return record
 
 

@@ -106,7 +106,7 @@ def check_own(caller: Caller, run: Found) -> None:
 
 
 def check_owner(caller: Caller, owner: str, what: str) -> None:
-    """Let *caller* change what is *owner*'s: a run or an array, called *what*.
+    """Let *caller* change what is *owner*'s: a run, an array or a data set, called *what*.
 
     Raises:
         NotAllowed: It is a team mate's.

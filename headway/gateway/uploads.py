@@ -12,10 +12,11 @@ from fastapi import APIRouter, Depends, Query, Request
 from fastapi import Path as PathParameter
 from fastapi.responses import JSONResponse, Response
 
-from headway.errors import InvalidInput, NotAllowed
+from headway.errors import InvalidInput
 from headway.gateway.actions import Submitter, note_act
 from headway.gateway.code import Team, code_team, whole_body
 from headway.gateway.door import Allowed
+from headway.gateway.run_lookup import check_owner
 from headway.gateway.runs import Watcher
 from headway.model.access import Caller, Scope
 from headway.model.upload import (
@@ -154,8 +155,7 @@ def _remove(site: Site, caller: Caller, team: str, name: str) -> dict[str, Any]:
     if known is None:
         allowed = f"team {team} has none of this name: `headway data ls` lists them"
         raise InvalidInput("name", name, allowed)
-    if known.owner != caller.user and not caller.may(Scope.OPERATE):
-        raise NotAllowed(f"data set {name} is {known.owner}'s; ask them")
+    check_owner(caller, known.owner, f"data set {name}")
     needed = site.ledger.uploads.needed_by(team, name)
     if not needed:
         note_act(site, caller, "data.rm", name, {"team": team})
