@@ -8,10 +8,10 @@ from pathlib import Path
 import click
 
 from headway.cli.arrays import array_of
-from headway.cli.completion import NODE, RUN
+from headway.cli.completion import RUN
 from headway.cli.inputs import open_client
 from headway.cli.output import as_json, say
-from headway.cli.submit import tell, with_array, with_code
+from headway.cli.submit import place_options, tell, with_array, with_code
 
 _overrides = click.option(
     "--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Set a field of the job file."
@@ -43,9 +43,7 @@ _overrides = click.option(
 )
 @click.option("--at-most", type=click.IntRange(1), help="Members of the array that run at once.")
 @_overrides
-@click.option("--pool", help="Work pool, where the site has several.")
-@click.option("--queue", help="Work queue of the pool; its priority decides who goes first.")
-@click.option("--node", type=NODE, help="Run on this node and nowhere else.")
+@place_options
 @click.option("-d", "--detach", is_flag=True, help="Do not follow it: print its id.")
 @as_json
 def run(

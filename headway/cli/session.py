@@ -4,10 +4,10 @@ import json
 
 import click
 
-from headway.cli.completion import NODE, RUN
+from headway.cli.completion import RUN
 from headway.cli.inputs import open_client
 from headway.cli.output import as_json, say
-from headway.cli.submit import tell, with_code
+from headway.cli.submit import place_options, tell, with_code
 
 _PORT = click.IntRange(1, 65_535)
 _KINDS = {
@@ -36,9 +36,7 @@ _KINDS = {
 @click.option(
     "--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Set a field of the job file."
 )
-@click.option("--pool", help="Work pool, where the site has several.")
-@click.option("--queue", help="Work queue of the pool; its priority decides who goes first.")
-@click.option("--node", type=NODE, help="Run on this node and nowhere else.")
+@place_options
 @click.option("-d", "--detach", is_flag=True, help="Do not follow it: print its id.")
 @as_json
 def session(

@@ -2,14 +2,20 @@
 
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
 
 from headway.cli.arrays import array_of, first_member, tell_of
 from headway.cli.completion import NODE
-from headway.cli.inputs import A_FILE, name_of, open_client, read_job_file, with_places
+from headway.cli.inputs import (
+    A_FILE,
+    name_of,
+    open_client,
+    read_job_file,
+    with_places,
+)
 from headway.cli.output import (
     as_json,
     print_changes,
@@ -29,6 +35,21 @@ _INTERRUPTED = 130
 """Exit status after Ctrl-C, as shells have it."""
 
 
+_PLACE = (
+    click.option("--pool", help="Work pool, where the site has several."),
+    click.option("--queue", help="Work queue of the pool; its priority decides who goes first."),
+    click.option("--node", type=NODE, help="Run on this node and nowhere else."),
+)
+_Command = Callable[..., None]
+
+
+def place_options(command: _Command) -> _Command:
+    """Give *command*, which hands in a job, the options by which it is said where that goes."""
+    for option in reversed(_PLACE):
+        command = option(command)
+    return command
+
+
 @click.command()
 @click.argument("job_file", type=A_FILE)
 @click.argument("more", nargs=-1, metavar="")
@@ -44,9 +65,7 @@ _INTERRUPTED = 130
 @click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Change one field.")
 @click.option("--watch", is_flag=True, help="Follow the run to its end.")
 @click.option("--key", help="Submitting twice with one key gives one run.")
-@click.option("--pool", help="Work pool, where the site has several.")
-@click.option("--queue", help="Work queue of the pool; its priority decides who goes first.")
-@click.option("--node", type=NODE, help="Run on this node and nowhere else.")
+@place_options
 @click.option("--dry-run", is_flag=True, help="Say what would happen; hand in nothing.")
 @as_json
 def submit(
