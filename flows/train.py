@@ -21,7 +21,7 @@ from prefect.runtime import deployment, flow_run
 from prefect.states import Failed, Scheduled
 
 from flows.display import Display, show_comparison, show_profile, show_report, show_session
-from flows.leaving import RETRY_S, back_to_the_line, is_over, state_of
+from flows.leaving import RETRY_S, back_to_the_line, deaf_to_sigterm, is_over, state_of
 from flows.run_chart import RunChart
 from flows.start_ranks import start_ranks
 from flows.steps import KeptResult, step
@@ -153,6 +153,7 @@ def train(job: TrainingJob = DIGITS) -> State[Any]:
         while True:
             state = run_attempt(site, run_id, job)
             if state.type is not StateType.SCHEDULED:
+                deaf_to_sigterm()  # until Prefect, which is told now, takes its handler away
                 return state
             if deployment.id is not None:
                 back_to_the_line(site, run_id, state)
@@ -195,7 +196,8 @@ def run_attempt(
             raise
         return state_of(site, run_id, "its process was told to leave")
     finally:
-        _tidy(None if leave else attempt, charts)
+        with deaf_to_sigterm():
+            _tidy(None if leave else attempt, charts)
 
 
 def _steps(attempt: Attempt, charts: list[RunChart]) -> State[Any]:

@@ -27,6 +27,7 @@ from prefect.workers.base import (
     BaseWorkerResult,
 )
 
+from headway.errors import HeadwayError
 from headway.model.run import RunState
 from headway.node.code_pruning import tidy_code
 from headway.node.daemon import worker_daemon
@@ -310,7 +311,8 @@ class GpuNodeWorker(BaseWorker[BaseJobConfiguration, BaseVariables, BaseWorkerRe
             if ended.status_code not in (0, FENCED):
                 why = f"its flow process ended with status {ended.status_code}"
                 log.warning("run %s (%s): %s", flow_run.name, flow_run.id, why)
-                await self._propose_crashed_state(flow_run, why)
+                if not await self._has_ended(str(flow_run.id)):
+                    await self._propose_crashed_state(flow_run, why)
         finally:
             self._release_limit_slot(flow_run.id)
             self._claims.process_ended(flow_run.id)
@@ -398,6 +400,14 @@ class GpuNodeWorker(BaseWorker[BaseJobConfiguration, BaseVariables, BaseWorkerRe
         """Whether the ledger has the run waiting now, and not for its user."""
         run = await anyio.to_thread.run_sync(self._site.ledger.runs.get, run_id)
         return run.state is RunState.WAITING and run.suspended_at is None
+
+    async def _has_ended(self, run_id: str) -> bool:
+        """Whether the ledger knows how the run ended: the janitor tells Prefect that."""
+        try:
+            run = await anyio.to_thread.run_sync(self._site.ledger.runs.get, run_id)
+        except HeadwayError:
+            return False
+        return run.state is RunState.ENDED
 
     async def _sample(self) -> None:
         self._reading = await anyio.to_thread.run_sync(self._sampler.tick)
