@@ -28,6 +28,7 @@ PRELOAD = (
     "flows.train",
     "headway.runtime.docker.containers",
     "headway.views.charts",
+    "psycopg",  # SQLAlchemy imports it only when a ledger is opened
 )
 """What the fork server imports once, so that no run waits or pays for it."""
 
@@ -38,6 +39,8 @@ RUN_ID = "PREFECT__FLOW_RUN_ID"
 """Which run Prefect's engine is to execute."""
 ENTRYPOINT = "PREFECT__FLOW_ENTRYPOINT"
 """With it Prefect's engine imports that flow, and asks no deployment."""
+_VERSION_CHECK = "PREFECT_CLIENT_SERVER_VERSION_CHECK_ENABLED"
+"""This worker has asked already whether its Prefect fits the server's."""
 _HOOKS = "PREFECT__ENABLE_CANCELLATION_AND_CRASHED_HOOKS"
 """Prefect's engine leaves the state of a run that was told to end to whoever started it."""
 
@@ -60,7 +63,7 @@ def flow_environment(run_id: str, flow: str) -> dict[str, str]:
     """
     if flow not in FLOWS:
         raise HeadwayError(refusal(flow))
-    own = {RUN_ID: run_id, ENTRYPOINT: FLOWS[flow], _HOOKS: "false"}
+    own = {RUN_ID: run_id, ENTRYPOINT: FLOWS[flow], _HOOKS: "false", _VERSION_CHECK: "false"}
     return {**os.environ, **_prefect_settings(), **own}
 
 

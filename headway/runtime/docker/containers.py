@@ -31,13 +31,13 @@ from headway.runtime.docker.memory_kills import was_killed
 from headway.runtime.docker.networks import Networks
 from headway.runtime.docker.status import from_details, from_list, moment, state_of
 from headway.runtime.listening import listens
+from headway.runtime.logfile import LogChunk
 from headway.runtime.memory_peak import MemoryPeak
 from headway.runtime.port import (
     BindMount,
     ContainerSpec,
     ContainerState,
     ContainerStatus,
-    LogChunk,
     RuntimeKind,
     Usage,
 )
