@@ -28,7 +28,10 @@ PRELOAD = (
     "flows.train",
     "headway.runtime.docker.containers",
     "headway.views.charts",
-    "psycopg",  # SQLAlchemy imports it only when a ledger is opened
+    # What these would import themselves only when they are first used:
+    "psycopg",
+    "anyio._backends._asyncio",
+    "prefect.utilities.visualization",
 )
 """What the fork server imports once, so that no run waits or pays for it."""
 
@@ -50,7 +53,7 @@ log = get_logger("worker.gpu-node")
 def have_fork_server(state_dir: Path) -> None:
     """Start it unless it runs; without it runs start a second or two later each."""
     try:
-        start_server(state_dir, PRELOAD, {**os.environ, **PRELOAD_ENV})
+        start_server(state_dir, PRELOAD, {**_environment(), **PRELOAD_ENV})
     except HeadwayError as error:
         log.warning("%s", error)
 
@@ -63,8 +66,12 @@ def flow_environment(run_id: str, flow: str) -> dict[str, str]:
     """
     if flow not in FLOWS:
         raise HeadwayError(refusal(flow))
-    own = {RUN_ID: run_id, ENTRYPOINT: FLOWS[flow], _HOOKS: "false", _VERSION_CHECK: "false"}
-    return {**os.environ, **_prefect_settings(), **own}
+    return {**_environment(), RUN_ID: run_id, ENTRYPOINT: FLOWS[flow], _HOOKS: "false"}
+
+
+def _environment() -> dict[str, str]:
+    """What all flow processes and the fork server have in common: none has to read it again."""
+    return {**os.environ, **_prefect_settings(), _VERSION_CHECK: "false"}
 
 
 @cache
