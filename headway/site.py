@@ -21,6 +21,7 @@ from headway.errors import (
     InvalidInput,
     LedgerError,
 )
+from headway.estimate.physics import Tables, shipped, with_site
 from headway.home import have_passable, keep_private, samples
 from headway.ledger import Ledger
 from headway.model.ceiling import Ceiling
@@ -274,7 +275,20 @@ class Site:
         """The champion; without one it knows nothing, and the prior decides."""
         from headway.estimate import store  # noqa: PLC0415 - numpy and scipy take half a second
 
-        return store.load(self.settings.models_dir)
+        return store.load(self.settings.models_dir, self.tables)
+
+    @property
+    def tables(self) -> Tables:
+        """What is known of GPUs and networks: data sheets, what was measured, the home's files.
+
+        A file of the home that is wrong is logged, and counts for nothing: admission goes on.
+        """
+        measured = self.ledger.speeds.gpus()
+        try:
+            return with_site(self.settings.home, measured)
+        except InvalidInput as error:
+            log.warning("%s; the tables that headway brings are used", error)
+            return shipped().with_measured(measured)
 
     @property
     def site_id(self) -> str:

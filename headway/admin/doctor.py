@@ -164,7 +164,14 @@ def _gpus(site: Site) -> tuple[bool, str]:
             raise GpuLost(uuid, cause)
     if not gpus:
         return True, "none on this node: it takes CPU jobs"
-    return True, ", ".join(f"{gpu.name} {format_size(gpu.memory_bytes)}" for gpu in gpus)
+    told = [f"{gpu.name} {format_size(gpu.memory_bytes)}" for gpu in gpus]
+    with suppress(LedgerError):
+        tables = site.tables
+        told = [
+            f"{text} (speed: {tables.basis(gpu.name)})"
+            for text, gpu in zip(told, gpus, strict=True)
+        ]
+    return True, ", ".join(told)
 
 
 def _disk(home: Path) -> tuple[bool, str]:

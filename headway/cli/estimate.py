@@ -174,12 +174,11 @@ def evaluate(
     from headway.clock import SystemClock
     from headway.estimate.evaluation.evaluate import LeaveOut
     from headway.estimate.evaluation.evaluate import evaluate as score_model
-    from headway.estimate.physics import with_site
 
     got = score_model(
         _traces(file),
         clock=SystemClock(),
-        tables=with_site(this_site().settings.home),
+        tables=this_site().tables,
         folds=folds,
         leave_out=LeaveOut(leave_out) if leave_out else None,
         seed=seed,
