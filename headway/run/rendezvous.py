@@ -35,11 +35,15 @@ class Meeting:
 
         `MASTER_ADDR` and `MASTER_PORT` are PyTorch's own. `torchrun` takes any
         of its options from `PET_…`, so that ``torchrun train.py`` needs none.
+        Where a node runs one process only, that needs no `torchrun`: it is told
+        its rank as `torchrun` would tell it.
 
         Args:
             gpus: GPUs on each node.
         """
+        alone = {"RANK": self.rank, "WORLD_SIZE": self.nodes, "LOCAL_RANK": 0}
         numbers = {
+            **(alone if gpus <= 1 else {}),
             "HEADWAY_NODES": self.nodes,
             "HEADWAY_NODE_RANK": self.rank,
             "MASTER_ADDR": self.address,
