@@ -111,8 +111,10 @@ def session(
         made = client.submit(job, pool=pool, queue=node or queue)
         is_shell = job["session"]["shell"]
         tell(client, made, watch=not (detach or is_shell), machine=machine)
+        short = made["run_id"][:8]
+        if detach and not (is_shell or machine):
+            say(f"`headway forward {short}` leads a port of this machine there")
         if is_shell and not machine:
-            short = made["run_id"][:8]
             back = f"`headway exec {short}` opens a shell in it, `headway cancel {short}` ends it"
             if detach:
                 say(f"once it runs, {back}")
