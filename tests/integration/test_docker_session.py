@@ -1,6 +1,5 @@
-"""Sessions in containers of a real engine: their pages, `forward`, a shell, their end without use."""
+"""Sessions in containers of a real engine: pages, `forward`, a shell, their end without use."""
 
-import os
 import shutil
 import subprocess
 import threading
