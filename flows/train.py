@@ -37,7 +37,7 @@ from headway.model.job import TrainingJob
 from headway.model.job_text import job_from_document
 from headway.model.lease import Lease, Wait
 from headway.model.run import Exit, ExitKind, RunState
-from headway.model.session import session_link
+from headway.model.session import serves_port, session_link
 from headway.node.flowlock import hold_flow
 from headway.run.attempt import Attempt, exit_of
 from headway.run.code import stage_code
@@ -107,7 +107,7 @@ def train_container(
     """Run the container under its limits and follow it to its end."""
     below = page_link(attempt.run_id)
     display = Display(get_run_logger(), attempt.site.clock, chart, below=below)
-    if attempt.job.session is not None:
+    if serves_port(attempt.job.document()):
         get_run_logger().info("session: %s at the gateway", session_link(attempt.run_id))
         show_session(attempt.run_id)
     with attempt.step("train"):

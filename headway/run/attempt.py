@@ -37,7 +37,7 @@ from headway.run.followed import Followed
 from headway.run.here import NodeAttempt, forget_checkpoint, forget_secrets
 from headway.run.settle import conclude_attempt, settle
 from headway.run.silent_check import CHECKS
-from headway.run.spec import container_spec, keep_secrets
+from headway.run.spec import container_spec, keep_secrets, refuse_shell
 from headway.run.upkeep import AttemptUpkeep
 from headway.run.uploads import UploadReader
 from headway.runtime import secretfiles
@@ -116,13 +116,14 @@ class Attempt(NodeAttempt):
                 the container is created.
 
         Raises:
-            InvalidInput: A secret cannot be used.
+            InvalidInput: A secret cannot be used, or the node can give no shell.
             LeaseLost: The lease is gone.
             RuntimeFailure: The container could not be created or started.
         """
         runtime = self.site.runtime
         if not self.container_exists():
             policy = self._policy()
+            refuse_shell(self)
             check_image(self.job.image, policy)
             runtime.ensure_image(self.job.image)
             if self.job.secrets:
