@@ -82,21 +82,23 @@ def _follow(
     from headway.clock import SystemClock
     from headway.units import format_size
 
-    clock = SystemClock()
+    clock, came = SystemClock(), 0
     followed = Followed(client, clock, runs, folder, only)
     try:
         while True:
-            if came := followed.fetch() if once else followed.step():
-                say(f"{format_size(came)} more of {_runs(followed)} in {folder}", err=True)
+            came += followed.fetch() if once else followed.step()
+            if sys.stderr.isatty():
+                click.echo(f"\r{format_size(came)} of {_runs(followed)} ", err=True, nl=False)
             if followed.over or once:
                 break
             clock.sleep(_FOLLOW_EVERY_S)
     except KeyboardInterrupt:
+        click.echo(err=True)
         say("the same command goes on with it", err=True)
         return INTERRUPTED
     for failure in followed.failed:
         say(str(failure), err=True)
-    say(f"the outputs of {_runs(followed)} are in {folder}")
+    say(f"the outputs of {_runs(followed)} are in {folder} ({format_size(came)} fetched)")
     return 1 if any(followed.failed) else 0
 
 
