@@ -39,6 +39,7 @@ from headway.model.lease import Lease, Wait
 from headway.model.run import Exit, ExitKind, RunState
 from headway.model.session import serves_port, session_link
 from headway.node.flowlock import hold_flow
+from headway.policy.gang_end import Rank
 from headway.run.attempt import Attempt, exit_of
 from headway.run.code import stage_code
 from headway.run.followed import Followed
@@ -203,12 +204,15 @@ def run_attempt(
 def _steps(attempt: Attempt, charts: list[RunChart]) -> State[Any]:
     """The steps of the attempt; what it draws goes into *charts*."""
     try:
+        start_ranks(attempt)  # so that all nodes bring data and image at the same time
         stage_data(attempt)
         lease = admit(attempt)
         if isinstance(lease, Wait):
             return _not_now(attempt, lease)
         secrets = partial(_secrets, attempt)
-        start_ranks(attempt, lease, secrets)
+        stopped = attempt.start_together(lease, secrets, _say_late)
+        if stopped is not None:
+            return state_of(attempt.site, attempt.run_id, attempt.fail(stopped).message)
         chart = RunChart(get_run_logger(), attempt.points, lease.host_memory_bytes)
         charts.append(chart)
         exit_ = update_estimates(attempt, train_container(attempt, lease, secrets, chart))
@@ -222,6 +226,11 @@ def _steps(attempt: Attempt, charts: list[RunChart]) -> State[Any]:
     if exit_.kind is ExitKind.OK and attempt.ended:
         exit_ = replace(exit_, message=attempt.summary())
     return state_of(attempt.site, attempt.run_id, exit_.message)
+
+
+def _say_late(ranks: Sequence[Rank]) -> None:
+    late = ", ".join(rank.who for rank in ranks)
+    get_run_logger().info("ready; to start together it waits for %s", late)
 
 
 def _tidy(attempt: Attempt | None, charts: Sequence[RunChart]) -> None:
