@@ -173,7 +173,7 @@ class Tables:
         network = self.network_facts(configuration.network)
         own = (c.flops, c.params, c.activations, c.layers)
         if network is not None and own == (None, None, None, None):
-            n = network.at_length(_tokens(c.settings))
+            n = network.at_length(tokens_of(c.settings))
             c = replace(c, flops=n.flops, params=n.params, layers=n.layers)
             c = replace(c, activations=n.activations)
         if gpu is None:
@@ -194,7 +194,8 @@ _LENGTHS = re.compile(
 """Options by which trainers of language models are told the tokens of a sample."""
 
 
-def _tokens(settings: Mapping[str, float]) -> float | None:
+def tokens_of(settings: Mapping[str, float]) -> float | None:
+    """How many tokens a sample of text has by the *settings* of a command; None: not said."""
     said = (n for name, n in settings.items() if _LENGTHS.fullmatch(name.replace("_", "-").lower()))
     return next((tokens for tokens in said if 1 <= tokens <= 1e7), None)
 
