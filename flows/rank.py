@@ -1,6 +1,6 @@
 """`rank`: one node's part of a job that runs over several nodes.
 
-The `train` flow of the gang starts it, with the place where the ranks meet.
+The `train` flow of the gang starts it, and the ledger says where the ranks meet.
 It takes the lease that the gang holds for it and then is a run like any other:
 its own container, limits, log and clean-up. It ends when its program does, or
 when the gang is over.
@@ -13,7 +13,7 @@ from prefect.client.schemas.objects import State, StateType
 from prefect.runtime import flow_run
 from prefect.states import Failed, Scheduled
 
-from flows.leaving import back_to_the_line
+from flows.leaving import back_to_the_line, deaf_to_sigterm
 from flows.train import run_attempt
 from headway.errors import HeadwayError, LeaseLost, LedgerUnreachable
 from headway.node.flowlock import hold_flow
@@ -23,9 +23,7 @@ from headway.site import Site, current_site
 
 
 @flow(name=RANK, validate_parameters=False, persist_result=False)
-def rank(
-    *, gang: str, attempt: int, lease: int, number: int, nodes: int, address: str, port: int
-) -> State[Any]:
+def rank(*, gang: str, attempt: int, lease: int, number: int, nodes: int) -> State[Any]:
     """Run one node's part of the job of run `gang`. The flow `train` starts it.
 
     Args:
@@ -34,15 +32,14 @@ def rank(
         lease: What the gang holds here for this part.
         number: Which part: 1, 2, …
         nodes: How many parts there are.
-        address: Where the parts meet.
-        port: The port there.
     """
     site = current_site()
     run_id = str(flow_run.get_id())
     with hold_flow(site.settings.state_dir, run_id):
-        state = run_part(site, run_id, lease, Meeting(gang, attempt, address, port, number, nodes))
+        state = run_part(site, run_id, lease, Meeting(gang, attempt, "", 0, number, nodes))
         if state.type is StateType.SCHEDULED:
             back_to_the_line(site, run_id, state)
+        deaf_to_sigterm()  # until Prefect, which is told now, takes its handler away
         return state
 
 

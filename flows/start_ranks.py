@@ -1,7 +1,5 @@
 """Starts the other ranks of a gang, each as a run of the flow `rank` on its own node."""
 
-from collections.abc import Callable, Mapping
-
 import httpx
 from prefect.client.orchestration import get_client
 from prefect.deployments import run_deployment
@@ -13,37 +11,25 @@ from headway.model.lease import Lease
 from headway.model.run import rank_name
 from headway.prefect.client import DEPLOYMENTS, RANK
 from headway.run.attempt import Attempt
-from headway.run.rendezvous import Meeting
 
 
-def start_ranks(attempt: Attempt, lease: Lease, secrets: Callable[[], Mapping[str, str]]) -> None:
-    """Start rank 0, and hand each rank that has not begun to its node. Idempotent.
+def start_ranks(attempt: Attempt) -> None:
+    """Hand each rank that has not begun to its node, where it gets ready. Idempotent.
 
     Nothing for a job on one node, and for a run that is a rank itself.
-
-    Args:
-        attempt: Rank 0.
-        lease: Its own.
-        secrets: Gives those of its program; asked once, before its container is created.
 
     Raises:
         SiteUnreachable: The flow `rank` is not registered, or Prefect does not answer.
     """
-    meeting = attempt.meet(lease)
-    if meeting is None or attempt.is_rank:
+    if attempt.lease is None or attempt.is_rank or attempt.job.resources.nodes == 1:
         return
     held = attempt.site.ledger.leases.untaken(attempt.run_id)
     if not held:
         return
-    # Only a container that runs has an address on a network of the engine.
-    attempt.launch(lease, secrets)
-    meeting = attempt.meeting_place()
-    if meeting is None:
-        return  # it has ended already, and the gang with it
     try:
         deployment = _deployment(attempt.site.settings.pool)
         for each in held:
-            _start(deployment, attempt, meeting, each)
+            _start(deployment, attempt, each)
     except (httpx.HTTPError, ObjectNotFound) as error:
         why = str(error) or type(error).__name__
         raise SiteUnreachable(
@@ -51,22 +37,20 @@ def start_ranks(attempt: Attempt, lease: Lease, secrets: Callable[[], Mapping[st
         ) from error
 
 
-def _start(deployment: str, attempt: Attempt, meeting: Meeting, held: Lease) -> None:
+def _start(deployment: str, attempt: Attempt, held: Lease) -> None:
     run_deployment(
         deployment,
         parameters={
-            "gang": meeting.gang_id,
-            "attempt": meeting.attempt,
+            "gang": attempt.run_id,
+            "attempt": attempt.number,
             "lease": held.lease_id,
             "number": held.gang_rank,
-            "nodes": meeting.nodes,
-            "address": meeting.address,
-            "port": meeting.port,
+            "nodes": attempt.job.resources.nodes,
         },
         flow_run_name=rank_name(attempt.job.name, held.gang_rank),
         work_queue_name=held.node,
         # By the grant: a claim that was given back and granted anew calls for it once more.
-        idempotency_key=f"{meeting.gang_id}-lease{held.lease_id}",
+        idempotency_key=f"{attempt.run_id}-lease{held.lease_id}",
         timeout=0,
     )
     get_run_logger().info("rank %d is handed to %s", held.gang_rank, held.node)

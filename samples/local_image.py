@@ -18,7 +18,7 @@ import subprocess
 import sys
 import sysconfig
 import tarfile
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import docker
@@ -216,13 +216,26 @@ def _wheel_libraries() -> dict[str, Path]:
     return found
 
 
-def build(which: str, tag: str, *, docker_host: str | None = None) -> str:
+def build(
+    which: str, tag: str, *, packages: Iterable[str] = (), docker_host: str | None = None
+) -> str:
     """Import the image *which* (`busybox` or `python`) as *tag*; the tag.
+
+    Args:
+        which: Its kind.
+        tag: Its name.
+        packages: Installed distributions that `python` has besides.
+        docker_host: Address of the engine.
 
     Raises:
         MissingPiece: This machine has no shell; for `busybox`, no static busybox.
     """
-    root = {"busybox": busybox_root, "python": python_root, "samples": samples_root}[which]()
+    kinds: dict[str, Callable[[], bytes]] = {
+        "busybox": busybox_root,
+        "python": lambda: python_root(packages),
+        "samples": samples_root,
+    }
+    root = kinds[which]()
     client = docker.DockerClient(base_url=docker_host) if docker_host else docker.from_env()
     with_path = ["ENV PATH=/usr/local/bin:/usr/local/sbin:/usr/bin:/usr/sbin:/bin:/sbin"]
     if which == "samples":

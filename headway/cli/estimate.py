@@ -65,10 +65,15 @@ def estimate(
         click.echo("no node of the site that takes runs could hold this job; see `headway nodes`")
         return
     print_table(
-        ["", "on", "gpus", "runtime", "80 % interval", "wait", "cost", "host", "each gpu", "basis"],
+        [
+            *("", "on", "gpus", "runtime", "80 % interval", "speed-up", "efficiency", "wait"),
+            *("cost", "host", "each gpu", "basis"),
+        ],
         [_option_row(option) for option in found],
     )
     click.echo("→ chosen   * no other is both as fast and as cheap   ! over budget or deadline")
+    if found[0]["chosen"] and found[0]["shares"]:
+        click.echo(found[0]["shares"]["words"])
 
 
 @click.group()
@@ -329,6 +334,8 @@ def _option_row(option: "Mapping[str, Any]") -> list[str]:
         f"{count} × {where}" if count > 1 else where,
         str(option["gpus"]),
         *times,
+        f"{option['speed_up']:.2f} ×" if option["speed_up"] and option["gpus"] > 1 else "",
+        f"{option['efficiency_frac']:.0%}" if option["speed_up"] and option["gpus"] > 1 else "",
         "" if option["wait_s"] is None else format_duration(option["wait_s"]),
         "" if option["cost"] is None else f"{option['cost']:.2f}",
         format_size(option["host_memory_bytes"]),

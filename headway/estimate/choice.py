@@ -2,13 +2,14 @@
 
 import enum
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING
 
 from headway.estimate.features import from_job
 from headway.estimate.gpu_prior import gpu_memory_guess
 from headway.estimate.prior import demand_for, fair_host_bytes
 from headway.estimate.recall import said_of
+from headway.estimate.shares import Shares, shares_of
 from headway.model.job import TrainingJob
 from headway.model.lease import Basis, Demand, Sharing
 from headway.model.node import Gpu, Node, NodeSpace, NodeState, is_of_type
@@ -50,11 +51,20 @@ class Option:
     """Each GPU alone, because that is asked for or because nothing is known of what it needs."""
     wait_s: float | None = None
     """Expected until it could start; None when nothing can be said."""
+    speed_up: float | None = None
+    """Runtime on one such GPU over that on these; None where either is not known."""
+    shares: Shares | None = None
+    """What each GPU does of the work; None for one, and where batch or epochs are not known."""
     pareto: bool = False
     """No other option is both as fast and as cheap."""
     within: bool = True
     """Keeps to the budget and the deadline, by the upper end of its interval."""
     chosen: bool = False
+
+    @property
+    def efficiency_frac(self) -> float | None:
+        """Share of what so many GPUs could do at best; above 1 where they fit what one does not."""
+        return self.speed_up and self.speed_up / self.gpus
 
     @property
     def done_s(self) -> float | None:
@@ -70,6 +80,7 @@ def options(
     *,
     recent: Sequence[Trace] = (),
     dataset_bytes: int | None = None,
+    gangs: bool = True,
     budget: float | None = None,
     deadline_s: float | None = None,
     prefer: Prefer = Prefer.FASTEST,
@@ -84,6 +95,7 @@ def options(
         estimators: What is known.
         recent: Newest traces of the job's recipe, which no refit has learnt from yet.
         dataset_bytes: Measured size of the data set; the declared one when None.
+        gangs: Whether the site has a network on which jobs over several nodes meet.
         budget: Most that it may cost, in the site's currency.
         deadline_s: Seconds from now by which it must end.
         prefer: What the choice is best in.
@@ -96,7 +108,7 @@ def options(
     nodes = [node for node, _ in spaces]
     products = {gpu.name for node in nodes for gpu in node.capacity.gpus}
     short = {product: estimators.tables.gpu_name(product) for product in products}
-    ways = _ways(job, nodes, short)
+    ways = [way for way in _ways(job, nodes, short) if gangs or way.node_count == 1]
     configurations = [
         from_job(
             job, gpu_type=w.gpu_type, gpus=w.gpus, nodes=w.node_count, dataset_bytes=dataset_bytes
@@ -109,6 +121,11 @@ def options(
         _priced(said_of(c, each, named, limit_s=job.max_runtime), way.price_per_hour)
         for way, c, each in zip(ways, configurations, learnt, strict=True)
     ]
+    alone_s = {
+        way.gpu_type: said.runtime_s
+        for way, said in zip(ways, predictions, strict=True)
+        if way.gpus == 1 and said.learnt_runtime_s is not None
+    }
     found = []
     for way, asked, prediction in zip(ways, configurations, predictions, strict=True):
         there = [each for each in spaces if each.node.name in way.nodes]
@@ -132,6 +149,8 @@ def options(
             else None,
             whole=bool(way.gpus) and demand.sharing is Sharing.WHOLE,
             wait_s=wait_s(way),
+            speed_up=_speed_up(alone_s.get(way.gpu_type), prediction),
+            shares=shares_of(job.training, way.gpus),
         )
         owners = [n for n in nodes if n.name in way.nodes]
         fitting = tuple(n.name for n in owners if _holds(n, option, job, short))
@@ -139,6 +158,12 @@ def options(
             within = _keeps_to(option, budget, deadline_s)
             found.append(replace(option, nodes=fitting, within=within))
     return _ranked(_with_pareto(found), prefer)
+
+
+def _speed_up(alone_s: float | None, said: Prediction) -> float | None:
+    """How many times as fast as one GPU; not told by what only the prior says."""
+    runtime_s = said.learnt_runtime_s
+    return alone_s / runtime_s if alone_s and runtime_s else None
 
 
 def _priced(said: Prediction, price_per_hour: float) -> Prediction:
@@ -169,10 +194,27 @@ def _ways(job: TrainingJob, nodes: Sequence[Node], short: Mapping[str, str]) -> 
         for gpus in sorted(c for c in counts if c <= largest):
             able = [n for n in owners if have[n.name] >= gpus]
             found += [_way(gpu_type, able, 1, gpus, job)]
-        # Over several nodes only once one node is used up: scale-up comes first.
+        # Beyond one node all that each has; and spread as far as it goes what one could hold, too.
         full = [n for n in owners if have[n.name] == largest]
-        found += [_way(gpu_type, full, k, largest, job) for k in range(2, len(full) + 1)]
+        wide = {(k, largest) for k in range(2, len(full) + 1)}
+        wide |= {_spread(count, list(have.values())) for count in counts if count <= largest}
+        for count, gpus in sorted(wide, key=lambda each: (each[0] * each[1], each[0])):
+            able = [n for n in owners if have[n.name] >= gpus]
+            found += [_way(gpu_type, able, count, gpus, job)] if count > 1 else []
     return found
+
+
+def _spread(gpus: int, have: Sequence[int]) -> tuple[int, int]:
+    """Over how many nodes *gpus* can be spread at most, in equal parts, and how large these are.
+
+    *have* are the GPUs that nodes have.
+    """
+    each = next(
+        part
+        for part in range(1, gpus + 1)
+        if gpus % part == 0 and (part == gpus or sum(n >= part for n in have) >= gpus // part)
+    )
+    return gpus // each, each
 
 
 def _wanted(node: Node, job: TrainingJob) -> list[Gpu]:
@@ -289,10 +331,12 @@ def document(option: Option) -> dict[str, object]:
         *("gpu_type", "node_count", "gpus", "host_memory_bytes", "gpu_memory_bytes"),
         "gpu_memory_interval_bytes",
         *("price_per_hour", "wait_s", "pareto", "within", "chosen"),
+        *("speed_up", "efficiency_frac"),
     )
     return {
         **{name: getattr(option, name) for name in own},
         **{name: getattr(option.prediction, name) for name in said},
         "nodes": list(option.nodes),
         "whole_gpus": option.whole,
+        "shares": option.shares and {**asdict(option.shares), "words": option.shares.words()},
     }

@@ -107,7 +107,7 @@ def demand_for(
         sharing=sharing,
         gpu_utilisation_frac=shared_frac if sharing is Sharing.SHARED else 1.0,
         gpu_type=resources.gpu_type,
-        ports=tuple(job.ports),
+        ports=job.named_ports,
         disk_bytes=resources.disk or 0,
         host_memory_basis=host_basis,
         gpu_memory_basis=gpu_basis,

@@ -12,8 +12,9 @@ from dataclasses import dataclass, replace
 from statistics import median
 from typing import Any
 
-from headway.estimate.features import Configuration, from_trace
+from headway.estimate.features import Configuration, Unit, from_trace, measured_times
 from headway.estimate.prior import OVER_BOUND, UTILISATION_PRIOR
+from headway.estimate.scaling import Point, scaled
 from headway.estimate.spread import Z80, next_of
 from headway.model.run import Prediction
 from headway.model.trace import UTILISATION, Trace
@@ -34,6 +35,10 @@ _LEAST_UTILISATION = 0.05
 """Of any job: twenty on one GPU is where it ends, however idle they were."""
 _ALIKE = ("recipe", "gpu_type", "gpus", "nodes", "batch_size", "cpus")
 """In what runs agree that differ in their amount of work and their settings alone."""
+_SAME_WORK = ("recipe", "gpu_type", "batch_size", "precision", "settings")
+"""In what runs agree that differ in the number of their GPUs and the amount of work alone."""
+_KNOWN_SCALING = 2
+"""Runs on so many numbers of GPUs show what links cost."""
 _OTHER_SETTINGS_SD = 0.7
 """Of log runtime between runs with different options, before any is seen: a learning rate makes
 no difference, a depth does."""
@@ -74,6 +79,9 @@ def said_of(
 ) -> Prediction:
     """What is said of a run: by repeats, else what was *learnt*, else its recipe, else the prior.
 
+    Runs of the recipe on two other numbers of GPUs at least say more of this number than what was
+    learnt, which does not know them yet.
+
     Args:
         configuration: The run; its GPU type as traces name it.
         learnt: What the estimators say; None in it where they know nothing.
@@ -87,12 +95,15 @@ def said_of(
     of_recipe = _seen(configuration, recent)
     seen = [each for each in of_recipe if each.same_settings]
     repeats = [each for each in seen if each.log_work == 0.0]
+    points = _on_other_gpus(configuration, recent)
     if repeats:
         found = _of(repeats, f"{len(repeats)} run(s) of the same job")
-    elif learnt.runtime_s is not None:
+    elif learnt.runtime_s is not None and len(points) < _KNOWN_SCALING:
         found = learnt
     elif seen:
         found = _of(seen, f"{len(seen)} run(s) of the recipe, scaled by their work")
+    elif points:
+        found = _of_other_gpus(configuration, points)
     elif of_recipe:  # as the members of an array are to each other
         found = _of_others(of_recipe)
     else:
@@ -150,6 +161,40 @@ def _more(upper_bytes: int | None, above_bytes: int | None) -> int | None:
     if upper_bytes is None or above_bytes is None:
         return upper_bytes
     return max(upper_bytes, math.ceil(above_bytes * OVER_BOUND))
+
+
+def _on_other_gpus(configuration: Configuration, recent: Sequence[Trace]) -> list[Point]:
+    """Medians of what the same work took on other numbers of GPUs of the same type."""
+    found: dict[tuple[int, int], list[float]] = {}
+    for trace in recent:
+        other = from_trace(trace)
+        alike = all(getattr(other, name) == getattr(configuration, name) for name in _SAME_WORK)
+        seconds = _whole_s(configuration, other, trace)
+        if trace.exit == "ok" and alike and seconds and other.gpu_type != "cpu":
+            found.setdefault((other.gpus, other.nodes), []).append(seconds)
+    return [Point(gpus, nodes, median(each)) for (gpus, nodes), each in found.items()]
+
+
+def _whole_s(wanted: Configuration, other: Configuration, trace: Trace) -> float | None:
+    """What the work of *wanted* took on the GPUs of *trace*; None where that cannot be told."""
+    if trace.runtime_s:
+        return trace.runtime_s * math.exp(_log_work(wanted, other))
+    times = measured_times(trace)
+    if Unit.EPOCH in times and wanted.epochs:
+        return times[Unit.EPOCH] * wanted.epochs
+    iterations = replace(wanted, gpus=other.gpus).iterations_in_all()
+    return times[Unit.ITERATION] * iterations if Unit.ITERATION in times and iterations else None
+
+
+def _of_other_gpus(configuration: Configuration, points: Sequence[Point]) -> Prediction:
+    said = scaled(points, configuration.gpus, configuration.nodes)
+    counts = ", ".join(str(each) for each in sorted({point.gpus for point in points}))
+    return Prediction(
+        runtime_s=said.seconds,
+        runtime_low_s=said.low_s,
+        runtime_high_s=said.high_s,
+        basis=f"runs of the recipe on {counts} GPU(s), scaled",
+    )
 
 
 def _utilisation(configuration: Configuration, recent: Sequence[Trace]) -> float | None:

@@ -7,6 +7,7 @@ from headway.estimate.recall import RECENT
 from headway.forecast import Forecaster
 from headway.gateway.submit import planned, waiting_run
 from headway.model.job import TrainingJob
+from headway.model.lease import Refuse
 from headway.policy.plan import Start, Stay
 from headway.scheduler.planning import preview
 from headway.site import Site
@@ -54,6 +55,7 @@ def estimate_options(
         job,
         spaces,
         site.estimators,
+        gangs=not isinstance(forecaster.network(2, job.team), Refuse),
         recent=site.ledger.traces.newest(job.recipe(), RECENT),
         budget=budget,
         deadline_s=deadline_s,

@@ -61,6 +61,10 @@ class RunRecord:
     gang_id: str | None = None
     """The run whose part on another node this is."""
     gang_rank: int = 0
+    ready_attempt: int | None = None
+    """Of a part of a gang: the attempt whose data and image are on its node."""
+    place: str | None = None
+    """Where the others of that attempt reach its container."""
     told_end_at: datetime | None = None
     """When Prefect acknowledged how it ended."""
     suspended_at: datetime | None = None
@@ -73,6 +77,11 @@ class RunRecord:
     array_id: str | None = None
     """The array that it is a member of."""
     array_index: int | None = None
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether this part of a gang could start its attempt now."""
+        return self.ready_attempt == self.attempt
 
     @property
     def unleased(self) -> Fence:

@@ -132,6 +132,27 @@ class Runs(RunReads):
                 note_started(session, run)
             run.container, run.runtime = container, runtime
 
+    def ready(self, fence: Fence) -> None:
+        """Data and image of a part of a gang are there: it can start with the others. Idempotent.
+
+        Raises:
+            LeaseLost: Another attempt or another lease has the run.
+        """
+        with self._database.transaction() as session:
+            run, _ = fenced(session, fence)
+            if run.ready_attempt != run.attempt:
+                run.ready_attempt, run.place = run.attempt, None
+
+    def placed(self, fence: Fence, place: str) -> None:
+        """Say where the others of its gang reach its container, as ``ADDRESS:PORT``.
+
+        Raises:
+            LeaseLost: Another attempt or another lease has the run.
+        """
+        with self._database.transaction() as session:
+            run, _ = fenced(session, fence)
+            run.ready_attempt, run.place = run.attempt, place
+
     def requeue(
         self,
         fence: Fence,

@@ -135,6 +135,10 @@ class RunRow(_WithExit, table=True):
     """The run whose part on another node this is; None for a run of its own."""
     gang_rank: int = 0
     """Which part: 1, 2, …; the run itself is rank 0."""
+    ready_attempt: int | None = None
+    """Of a part of a gang: the attempt whose data and image are on its node."""
+    place: str | None = None
+    """Where the others of that attempt reach its container, as ``ADDRESS:PORT``."""
     array_id: str | None = Field(default=None, max_length=36)
     """The array that it is a member of; None for a run of its own."""
     array_index: int | None = None

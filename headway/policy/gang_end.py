@@ -9,6 +9,8 @@ TAKE_WITHIN_S = 120.0
 """A rank whose node has not begun it for so long never will: its worker is away."""
 SILENT_S = 30.0
 """A rank without a sign of life for so long is taken for lost."""
+START_TOGETHER_S = 3600.0
+"""So long the ranks that are ready wait for the data and the image of the others."""
 END_TOGETHER_S = 60.0
 """Ranks that still run so long after rank 0 ended well are stopped."""
 BLAME_WITHIN_S = 30.0
@@ -27,7 +29,9 @@ class Rank:
     number: int
     node: str
     begun: bool
-    """Its container may exist; before that the gang's lease is held for it."""
+    """It has taken its lease and is a run; before that the gang's lease is held for it."""
+    ready: bool
+    """Data and image are on its node."""
     exit: Exit | None
     """None until it has ended."""
     silent_s: float
@@ -59,6 +63,23 @@ def why_stop(ranks: Sequence[Rank], waited_s: float) -> Exit | None:
                 f"{rank.who} has not begun for {waited_s:.0f} s: is its worker up?"
             )
     return None
+
+
+def why_not_start(ranks: Sequence[Rank], waited_s: float) -> Exit | None:
+    """The end of a gang that waits to start together; None while the others may yet be ready.
+
+    Args:
+        ranks: Those beside rank 0, which is ready.
+        waited_s: Since it was.
+    """
+    stopped = why_stop(ranks, waited_s)
+    late = [rank.who for rank in ranks if not rank.ready]
+    if stopped is not None or not late or waited_s <= START_TOGETHER_S:
+        return stopped
+    return _infrastructure(
+        f"{' and '.join(late)} had not brought data and image for {waited_s:.0f} s when all others "
+        "waited to start"
+    )
 
 
 def verdict(own: Exit, ranks: Sequence[Rank], waited_s: float) -> Exit | None:

@@ -6,7 +6,7 @@ where that one was: the staged copy is in the cache, the lease in the ledger,
 the container at the engine, and the log on the disk.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 
@@ -29,15 +29,17 @@ from headway.model.profile import Profile
 from headway.model.progress import ProgressPoint
 from headway.model.run import Exit, ExitKind, Measurement, RunState, StepState
 from headway.model.staged import Staging
+from headway.policy.gang_end import Rank
 from headway.run import profiling
 from headway.run.admit import confirm_lease
 from headway.run.code import forget_working_copy
 from headway.run.follow import Follower, Listener
 from headway.run.followed import Followed
 from headway.run.here import NodeAttempt, forget_checkpoint, forget_secrets
+from headway.run.rendezvous import wait_for_head, wait_for_ranks
 from headway.run.settle import conclude_attempt, settle
 from headway.run.silent_check import CHECKS
-from headway.run.spec import container_spec, keep_secrets
+from headway.run.spec import container_spec, keep_secrets, refuse_shell
 from headway.run.upkeep import AttemptUpkeep
 from headway.run.uploads import UploadReader
 from headway.runtime import secretfiles
@@ -116,26 +118,75 @@ class Attempt(NodeAttempt):
                 the container is created.
 
         Raises:
-            InvalidInput: A secret cannot be used.
+            InvalidInput: A secret cannot be used, or the node can give no shell.
             LeaseLost: The lease is gone.
             RuntimeFailure: The container could not be created or started.
         """
         runtime = self.site.runtime
         if not self.container_exists():
-            policy = self._policy()
-            check_image(self.job.image, policy)
-            runtime.ensure_image(self.job.image)
+            refuse_shell(self)
+            self._have_image()
             if self.job.secrets:
                 self._refuse_secrets()
                 keep_secrets(self, secrets())
             with suppress(ContainerExists):  # another process of this very attempt was faster
                 spec = container_spec(self, lease)
-                check_spec(spec, policy)
+                check_spec(spec, self._policy())
                 runtime.create(spec)
         self._begin(lease)
         runtime.start(self.container)
         # Where the machine slept in between, the run may be elsewhere by now.
         self._begin(lease)
+
+    def _have_image(self) -> None:
+        check_image(self.job.image, self._policy())
+        self.site.runtime.ensure_image(self.job.image)
+
+    def start_together(
+        self,
+        lease: Lease,
+        secrets: Callable[[], Mapping[str, str]],
+        late: Callable[[Sequence[Rank]], None],
+    ) -> Exit | None:
+        """Let a part of a gang begin only when all of them can, rank 0 first.
+
+        Nothing for a job on one node, and for a part whose container is there already.
+
+        Args:
+            lease: What it may use.
+            secrets: See `launch`.
+            late: Who is told of the parts that rank 0 waits for.
+
+        Returns:
+            Why the gang does not start; None where this part is to train.
+
+        Raises:
+            InvalidInput: A secret cannot be used.
+            LeaseLost: The lease is gone.
+            RuntimeFailure: The image is not to be had, or rank 0 could not be started.
+        """
+        meeting = self.meet(lease)
+        if meeting is None:
+            return None
+        begun = self.container_exists()
+        if not begun:
+            self._have_image()
+            self.site.ledger.runs.ready(self.fence)
+        if self.is_rank:
+            if begun:
+                return None
+            found = wait_for_head(self.site, meeting)
+            if isinstance(found, Exit):
+                return found
+            self.meeting = found
+            return None
+        stopped = None if begun else wait_for_ranks(self.site, meeting, late)
+        if stopped is None:
+            # Only a container that runs has an address on a network of the engine.
+            self.launch(lease, secrets)
+            if place := self.place(meeting.port):
+                self.site.ledger.runs.placed(self.fence, place)
+        return stopped
 
     def _begin(self, lease: Lease) -> None:
         self.site.ledger.runs.begin(

@@ -3,7 +3,6 @@
 import os
 import shutil
 from contextlib import suppress
-from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 
@@ -243,14 +242,13 @@ class NodeAttempt:
             self.meeting = Meeting(self.run_id, self.number, address, port, 0, nodes)
         return self.meeting
 
-    def meeting_place(self) -> Meeting | None:
-        """Where the other ranks find this one, once its container runs; None if it has ended."""
-        if self.meeting is None or not isinstance(self.network(), GangNetwork):
-            return self.meeting
-        status = self.site.runtime.inspect(self.container)
-        if status is None or not status.address:
-            return None
-        return replace(self.meeting, address=status.address)
+    def place(self, port: int) -> str:
+        """Where the others of its gang reach *port* of its container; empty if that has ended."""
+        address = own_address(self.site.settings)
+        if isinstance(self.network(), GangNetwork):
+            status = self.site.runtime.inspect(self.container)
+            address = status.address if status is not None else ""
+        return address and f"{address}:{port}"
 
     def network(self) -> NetworkMode | GangNetwork | None:
         """The network its container joins; raises `PolicyViolation` where the site has none."""

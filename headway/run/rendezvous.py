@@ -1,18 +1,19 @@
 """A gang on its nodes: where its ranks meet, and what each hears of the others."""
 
 import socket
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from urllib.parse import urlsplit
 
 from headway.ledger.records import RunRecord
 from headway.model.run import GRANTED, Exit, ExitKind, RunState
-from headway.policy.gang_end import SILENT_S, Rank, verdict, why_stop
+from headway.policy.gang_end import SILENT_S, Rank, verdict, why_not_start, why_stop
 from headway.settings import Settings
 from headway.site import Site
 
 _RANKS_EVERY_S = 1.0
+_READY_EVERY_S = 0.25
 _NOWHERE = "192.0.2.1"  # TEST-NET-1 (RFC 5737): asks for the default route, sends nothing
 
 
@@ -23,9 +24,9 @@ class Meeting:
     gang_id: str
     attempt: int
     address: str
-    """Of rank 0: its node's, or its container's on a network of gangs."""
+    """Of rank 0: its node's, or its container's on a network of gangs; empty until that runs."""
     port: int
-    """There, theirs alone."""
+    """There, theirs alone; 0 until it is known."""
     rank: int
     """0 for the one that leads."""
     nodes: int
@@ -35,11 +36,15 @@ class Meeting:
 
         `MASTER_ADDR` and `MASTER_PORT` are PyTorch's own. `torchrun` takes any
         of its options from `PET_…`, so that ``torchrun train.py`` needs none.
+        Where a node runs one process only, that needs no `torchrun`: it is told
+        its rank as `torchrun` would tell it.
 
         Args:
             gpus: GPUs on each node.
         """
+        alone = {"RANK": self.rank, "WORLD_SIZE": self.nodes, "LOCAL_RANK": 0}
         numbers = {
+            **(alone if gpus <= 1 else {}),
             "HEADWAY_NODES": self.nodes,
             "HEADWAY_NODE_RANK": self.rank,
             "MASTER_ADDR": self.address,
@@ -84,19 +89,55 @@ def other_ranks(site: Site, meeting: Meeting) -> list[Rank]:
     ledger = site.ledger
     # What is held is read first: a rank that begins in between is then among the runs.
     found = {
-        lease.gang_rank: Rank(lease.gang_rank, lease.node, False, None, 0.0)
+        lease.gang_rank: Rank(lease.gang_rank, lease.node, False, False, None, 0.0)
         for lease in ledger.leases.untaken(meeting.gang_id)
     }
     runs = ledger.runs.ranks(meeting.gang_id, meeting.attempt)
     silent_s = _silent_s(site, [run for run in runs if run.exit is None])
     for run in runs:
         alone_s = silent_s.get(run.run_id, 0.0)
-        found[run.gang_rank] = Rank(run.gang_rank, run.node or "", True, run.exit, alone_s)
+        where, rank = run.node or "", run.gang_rank
+        found[rank] = Rank(rank, where, True, run.is_ready, run.exit, alone_s)
     # Neither held nor begun: the janitor there dropped the lease while nobody renewed it.
     return [
-        found.get(number, Rank(number, "a node that gave it up", False, None, 0.0))
+        found.get(number, Rank(number, "a node that gave it up", False, False, None, 0.0))
         for number in range(1, meeting.nodes)
     ]
+
+
+def wait_for_ranks(
+    site: Site, meeting: Meeting, late: Callable[[Sequence[Rank]], None]
+) -> Exit | None:
+    """Let rank 0, which is ready, wait until all others are; why they do not start, else None.
+
+    Args:
+        site: Its node's.
+        meeting: Its own.
+        late: Told of those that are not ready, whenever these are others than before.
+    """
+    begun_s, told = site.clock.monotonic_s(), list[int]()
+    while True:
+        ranks = other_ranks(site, meeting)
+        waiting = [rank for rank in ranks if not rank.ready]
+        found = why_not_start(ranks, site.clock.monotonic_s() - begun_s)
+        if found is not None or not waiting:
+            return found
+        if told != (told := [rank.number for rank in waiting]):
+            late(waiting)
+        site.clock.sleep(_READY_EVERY_S)
+
+
+def wait_for_head(site: Site, meeting: Meeting) -> Meeting | Exit:
+    """Let another rank, which is ready, wait until rank 0 runs; where that is, or why to leave."""
+    while True:
+        gang = site.ledger.runs.get(meeting.gang_id)
+        if gang.is_ready and gang.place and gang.attempt == meeting.attempt:
+            address, _, port = gang.place.rpartition(":")
+            return replace(meeting, address=address, port=int(port))
+        found = why_leave(site, meeting)
+        if found is not None:
+            return found
+        site.clock.sleep(_READY_EVERY_S)
 
 
 def why_end(site: Site, meeting: Meeting) -> Exit | None:

@@ -11,7 +11,7 @@ from headway.model.lease import NO_EXPIRY, Lease
 from headway.model.progress import ProgressPoint
 from headway.model.run import Exit, ExitKind, Measurement, Prediction, RunState, Step
 from headway.model.run_warning import RunWarning
-from headway.model.session import is_session, session_link
+from headway.model.session import serves_port, session_link
 from headway.prefect.client import ListedRun
 from headway.units import format_duration, format_size
 from headway.views.fields import fields, iso_time
@@ -160,7 +160,7 @@ def _serves(history: RunHistory) -> bool:
     """Whether a session's program may be asked for now."""
     record, lease = history.record, history.lease
     running = record.state is RunState.RUNNING and lease is not None
-    return running and is_session(record.job)
+    return running and serves_port(record.job)
 
 
 _QUANTITIES = ("runtime_s", "host_peak_bytes", "gpu_peak_bytes", "cost")

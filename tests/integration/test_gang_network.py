@@ -1,13 +1,12 @@
 """Where the containers of a gang meet, on a real ledger and a fake engine; without Prefect."""
 
 import logging
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from flows.start_ranks import start_ranks
 from headway.clock import SystemClock
 from headway.errors import ImpossibleDemand, PolicyViolation
 from headway.gateway.submit import refuse_impossible
@@ -16,8 +15,8 @@ from headway.model.job import Resources, TrainingJob
 from headway.model.job_text import read_job
 from headway.model.lease import Demand, Lease
 from headway.node.janitor import Janitor
+from headway.policy.gang_end import Rank
 from headway.run.attempt import Attempt
-from headway.run.rendezvous import Meeting
 from headway.settings import Settings
 from headway.site import POLICY, Site
 from headway.testing.runtime import FakeMachine, FakeRuntime, Script
@@ -59,60 +58,75 @@ def granted(site: Site) -> tuple[Attempt, Lease]:
     return Attempt(site, GANG, JOB), lease
 
 
-@pytest.fixture
-def handed(monkeypatch: pytest.MonkeyPatch) -> list[Meeting]:
-    """Meetings that other nodes were told of."""
-    told: list[Meeting] = []
+def ready_parts(site: Site) -> None:
+    """Have every other part of the gang begun and ready."""
+    for number, held in enumerate(site.ledger.leases.untaken(GANG), start=2):
+        rank = f"{GANG[:-1]}{number}"
+        site.ledger.runs.ready(site.ledger.leases.take(held.lease_id, GANG, 1, rank).fence)
 
-    def start(deployment: str, attempt: Attempt, meeting: Meeting, held: Any) -> None:
-        assert attempt.site.runtime.inspect(attempt.container) is not None
-        told.append(meeting)
 
-    monkeypatch.setattr("flows.start_ranks._start", start)
-    monkeypatch.setattr("flows.start_ranks._deployment", lambda pool: "rank/default")
-    return told
+def start(attempt: Attempt, lease: Lease) -> str | None:
+    """Start rank 0; where the others are told that it is."""
+    assert attempt.start_together(lease, dict, lambda late: None) is None
+    return attempt.record.place
 
 
 def test_the_parts_are_told_the_address_of_a_head_that_runs(
-    site: Site, machine: FakeMachine, handed: list[Meeting]
+    site: Site, machine: FakeMachine
 ) -> None:
     adopt(site, POLICY, {"gang_network": "gangs"})
     attempt, lease = granted(site)
-    start_ranks(attempt, lease, {})
-    (told,) = handed
+    ready_parts(site)
+    place = start(attempt, lease)
     status = site.runtime.inspect(attempt.container)
     assert status is not None
-    assert told.address == status.address != ""
+    assert status.address != ""
     spec = machine.containers[attempt.container].spec
     assert spec.network == GangNetwork("gangs")
     # To itself the head goes by its own name, and nobody else is let in where the gang meets.
     assert spec.env["MASTER_ADDR"] == attempt.container
-    assert spec.env["MASTER_PORT"] == str(told.port)
+    assert place == f"{status.address}:{spec.env['MASTER_PORT']}"
     assert spec.ports == (6006,)
-    # Whoever takes the flow over hands them the same.
-    start_ranks(Attempt(site, GANG, JOB), lease, {})
-    assert handed == [told, told]
+    # Whoever takes the flow over tells the same.
+    assert start(Attempt(site, GANG, JOB), lease) == place
 
 
-def test_a_head_that_has_ended_calls_for_nobody(
-    site: Site, machine: FakeMachine, handed: list[Meeting]
-) -> None:
+def test_a_head_that_has_ended_tells_no_place(site: Site, machine: FakeMachine) -> None:
     machine.default = Script()
     adopt(site, POLICY, {"gang_network": "gangs"})
-    start_ranks(*granted(site), {})
-    assert handed == []
+    attempt, lease = granted(site)
+    ready_parts(site)
+    assert start(attempt, lease) is None
+
+
+def test_no_part_starts_before_all_have_data_and_image(site: Site, machine: FakeMachine) -> None:
+    adopt(site, POLICY, {"gang_network": "gangs"})
+    attempt, lease = granted(site)
+    late: list[str] = []
+
+    def ready(ranks: Sequence[Rank]) -> None:
+        late.extend(rank.who for rank in ranks)
+        assert attempt.record.is_ready
+        assert attempt.container not in machine.containers
+        ready_parts(site)
+
+    assert attempt.start_together(lease, dict, ready) is None
+    assert late == ["rank 1 on other"]
+    assert attempt.container in machine.containers
 
 
 def test_with_an_auth_string_a_gang_may_have_the_nodes_own_network(
-    site: Site, machine: FakeMachine, handed: list[Meeting], monkeypatch: pytest.MonkeyPatch
+    site: Site, machine: FakeMachine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     adopt(site, POLICY, {"gang_network": "host"})
     attempt, lease = granted(site)
+    ready_parts(site)
     with pytest.raises(PolicyViolation, match=AUTH):
-        start_ranks(attempt, lease, {})
+        start(attempt, lease)
     monkeypatch.setenv(AUTH, "admin:secret")
-    start_ranks(attempt, lease, {})
-    assert [told.address for told in handed] != [attempt.container]
+    place = start(attempt, lease)
+    assert place is not None
+    assert attempt.container not in place
     assert machine.containers[attempt.container].spec.network is NetworkMode.HOST
 
 

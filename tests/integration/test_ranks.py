@@ -1,5 +1,6 @@
 """A gang's head and its parts on a real ledger, without Prefect: who hears what of whom."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,7 +19,13 @@ from headway.model.run import Exit, ExitKind, Measurement, RunState
 from headway.policy.gang_end import TAKE_WITHIN_S, why_stop
 from headway.run.attempt import Attempt
 from headway.run.followed import Followed
-from headway.run.rendezvous import Meeting, other_ranks, why_leave
+from headway.run.rendezvous import (
+    Meeting,
+    other_ranks,
+    wait_for_head,
+    wait_for_ranks,
+    why_leave,
+)
 from headway.runtime.port import ContainerState, ContainerStatus
 from headway.settings import Settings
 from headway.site import Site
@@ -61,9 +68,9 @@ def attempt(site: Site) -> Attempt:
     return attempt
 
 
-def take(site: Site, rank: int = 1) -> Lease:
+def take(site: Site, rank: int = 1, run_id: str = RANK) -> Lease:
     held = next(one for one in site.ledger.leases.untaken(GANG) if one.gang_rank == rank)
-    return site.ledger.leases.take(held.lease_id, GANG, 1, RANK)
+    return site.ledger.leases.take(held.lease_id, GANG, 1, run_id)
 
 
 def heard(attempt: Attempt) -> list[tuple[int, str, bool]]:
@@ -137,13 +144,67 @@ def test_a_gang_ends_as_the_rank_that_failed(site: Site, attempt: Attempt) -> No
 def test_ranks_that_prefect_cannot_be_asked_for_are_the_sites_failure(
     site: Site, attempt: Attempt
 ) -> None:
-    lease = site.ledger.leases.of_run(GANG)
-    assert lease is not None
     with (
         temporary_settings({PREFECT_API_URL: "http://127.0.0.1:9/api"}),
         pytest.raises(SiteUnreachable, match="no rank could start"),
     ):
-        start_ranks(attempt, lease, {})
+        start_ranks(attempt)
+
+
+class Steps(SystemClock):
+    """Does one of *then* in each sleep; fails when there is none left."""
+
+    def __init__(self, *then: Callable[[], object]) -> None:
+        self.then = list(then)
+
+    def sleep(self, seconds: float) -> None:
+        assert self.then, "it waits for ever"
+        self.then.pop(0)()
+
+
+def test_rank_0_waits_until_all_are_ready_and_names_those_that_are_not(
+    site: Site, attempt: Attempt
+) -> None:
+    first, second = take(site), take(site, 2, "00000000-0000-4000-8000-000000000003")
+    ready = site.ledger.runs.ready
+    site.clock = Steps(lambda: ready(second.fence), lambda: None, lambda: ready(first.fence))
+    said: list[str] = []
+    assert attempt.meeting is not None
+    stopped = wait_for_ranks(
+        site, attempt.meeting, lambda late: said.append(", ".join(each.who for each in late))
+    )
+    assert stopped is None
+    assert site.clock.then == []
+    assert said == ["rank 1 on one, rank 2 on two", "rank 1 on one"]
+
+
+def test_a_rank_waits_until_rank_0_runs_and_is_told_where(site: Site, attempt: Attempt) -> None:
+    take(site)
+    fence = fence_of(site.ledger, GANG)
+    site.clock = Steps(
+        lambda: site.ledger.runs.ready(fence),
+        lambda: site.ledger.runs.placed(fence, "fd00::2:29500"),
+    )
+    found = wait_for_head(site, Meeting(GANG, 1, "", 0, 1, 3))
+    assert isinstance(found, Meeting)
+    assert (found.address, found.port) == ("fd00::2", 29500)
+    # What an earlier attempt said counts no more.
+    site.ledger.runs.requeue(fence, Exit(ExitKind.INFRASTRUCTURE, None, "lost"))
+    left = wait_for_head(site, Meeting(GANG, 1, "", 0, 1, 3))
+    assert isinstance(left, Exit)
+    assert left.message == "stopped with its gang: see the run of rank 0"
+    assert not site.ledger.runs.get(GANG).is_ready
+
+
+def test_a_gang_whose_part_ends_before_the_start_does_not_start(
+    site: Site, attempt: Attempt
+) -> None:
+    take(site)
+    refused = Exit(ExitKind.REFUSED, None, "its data is not there")
+    site.ledger.runs.finish(fence_of(site.ledger, RANK), refused, Measurement())
+    assert attempt.meeting is not None
+    stopped = wait_for_ranks(site, attempt.meeting, lambda late: None)
+    assert stopped == Exit(ExitKind.REFUSED, None, "rank 1 on one: its data is not there")
 
 
 def test_a_database_that_is_away_for_a_moment_ends_no_rank(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ import pytest
 from headway.estimate import choice
 from headway.estimate.choice import Prefer
 from headway.estimate.estimator import Estimators
-from headway.model.job import TrainingJob
+from headway.model.job import Training, TrainingJob
 from headway.model.node import Capacity, Gpu, Node, NodeSpace, NodeState
 from headway.model.trace import Trace
 from headway.units import GIB, HOUR_S
@@ -53,11 +53,44 @@ def job(**resources):
     )
 
 
-def test_each_type_and_count_is_an_option_and_several_nodes_only_when_one_is_used_up(estimators):
+def test_each_type_and_count_is_an_option_packed_and_spread(estimators):
     found = options(job(), SITE, estimators)
-    ways = {(o.gpu_type, o.gpus, o.node_count) for o in found}
-    assert ways == {("k80", 1, 1), ("k80", 2, 1), ("v100", 1, 1), ("v100", 2, 1), ("v100", 4, 1),
-                    ("v100", 8, 2)}  # fmt: skip
+    packed = {("k80", 1, 1), ("k80", 2, 1), ("v100", 1, 1), ("v100", 2, 1), ("v100", 4, 1)}
+    spread = {("v100", 2, 2), ("v100", 4, 2), ("v100", 8, 2)}
+    assert {(o.gpu_type, o.gpus, o.node_count) for o in found} == packed | spread
+    found = options(job(), SITE, estimators, gangs=False)
+    assert {(o.gpu_type, o.gpus, o.node_count) for o in found} == packed
+
+
+def test_three_gpus_are_spread_in_equal_parts(estimators):
+    odd = [node("a", "NVIDIA V100", 3, 1.0), node("b", "NVIDIA V100", 1, 1.0)]
+    found = {(o.gpus, o.node_count): o.nodes for o in options(job(), odd, estimators)}
+    assert found.keys() == {(1, 1), (2, 1), (3, 1), (2, 2)}
+    assert set(found[2, 2]) == {"a", "b"}
+
+
+def test_an_option_says_how_much_faster_it_is_than_one_gpu_and_at_which_efficiency(estimators):
+    found = {(o.gpu_type, o.gpus, o.node_count): o for o in options(job(), SITE, estimators)}
+    one, four = found["v100", 1, 1], found["v100", 4, 1]
+    assert four.speed_up == pytest.approx(one.prediction.runtime_s / four.prediction.runtime_s)
+    assert four.efficiency_frac == pytest.approx(four.speed_up / 4)
+    assert one.speed_up == 1.0
+    nothing_known = job().model_copy(update={"training": Training(), "image": "other:1"})
+    assert {o.speed_up for o in options(nothing_known, SITE, Estimators())} == {None}
+
+
+def test_an_option_says_how_its_gpus_share_the_work(estimators):
+    found = {(o.gpus, o.node_count): choice.document(o) for o in options(job(), SITE, estimators)}
+    assert found[1, 1]["shares"] is None
+    shares = found[4, 2]["shares"]
+    assert (shares["batch"], shares["epochs"], shares["steps"]) == (128, 10, 2500)
+    assert (shares["shared_epochs"], shares["shared_steps"]) == (3, 10_000)
+    assert shares["words"] == (
+        "4 GPUs take 128 samples in each step. Where each reads its part of the data "
+        "(DistributedSampler): 10 epochs of 2500 steps. Where each reads all of it, as examples of "
+        "Keras and Horovod do: give 3 epochs of 10000 steps; 10 would train 4 times as much, and "
+        "take as many times as long."
+    )
 
 
 def test_cost_is_time_times_the_price_of_what_is_held(estimators):
@@ -144,7 +177,9 @@ def test_nothing_known_is_a_fair_part_of_the_node_and_whole_gpus(estimators):
     unknown = TrainingJob.model_validate(
         {"name": "u", "image": "i:1", "command": ["x"], "resources": {"gpus": 1, "cpus": 8}}
     )
-    found = {(o.gpu_type, o.gpus): o for o in options(unknown, SITE, estimators)}
+    found = {
+        (o.gpu_type, o.gpus): o for o in options(unknown, SITE, estimators) if o.node_count == 1
+    }
     assert found["v100", 1].host_memory_bytes == 64 * GIB  # a quarter: by CPUs as by GPUs
     assert found["v100", 2].host_memory_bytes == 128 * GIB
     assert found["k80", 1].host_memory_bytes == 128 * GIB

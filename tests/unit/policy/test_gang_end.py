@@ -3,9 +3,11 @@ from headway.policy.gang_end import (
     BLAME_WITHIN_S,
     END_TOGETHER_S,
     SILENT_S,
+    START_TOGETHER_S,
     TAKE_WITHIN_S,
     Rank,
     verdict,
+    why_not_start,
     why_stop,
 )
 
@@ -14,8 +16,15 @@ FAILED = Exit(ExitKind.FAILED, 1, "exit code 1")
 KILLED = Exit(ExitKind.OUT_OF_MEMORY, 137, "killed at 8.0 GiB")
 
 
-def rank(number: int, exit_: Exit | None = None, *, begun: bool = True, silent_s: float = 0.0):
-    return Rank(number, f"node-{number}", begun, exit_, silent_s)
+def rank(
+    number: int,
+    exit_: Exit | None = None,
+    *,
+    begun: bool = True,
+    ready: bool = True,
+    silent_s: float = 0.0,
+):
+    return Rank(number, f"node-{number}", begun, ready, exit_, silent_s)
 
 
 def test_all_is_well_while_the_others_run_or_have_ended_well() -> None:
@@ -36,6 +45,28 @@ def test_a_rank_that_never_begins_or_falls_silent_is_the_sites_fault() -> None:
     lost = why_stop([rank(1, silent_s=SILENT_S + 1)], 500.0)
     assert lost is not None
     assert lost.kind is ExitKind.INFRASTRUCTURE
+    assert "node-1 is lost" in lost.message
+
+
+def test_a_gang_waits_for_a_long_copy_and_names_who_is_late_in_the_end() -> None:
+    ranks = [rank(1), rank(2, ready=False), rank(3, ready=False)]
+    assert why_not_start(ranks, START_TOGETHER_S) is None
+    late = why_not_start(ranks, START_TOGETHER_S + 1)
+    assert late == Exit(
+        ExitKind.INFRASTRUCTURE,
+        None,
+        "rank 2 on node-2 and rank 3 on node-3 had not brought data and image for 3601 s when all "
+        "others waited to start; all ranks start anew together",
+    )
+    assert why_not_start([rank(1)], START_TOGETHER_S + 1) is None
+
+
+def test_a_gang_whose_part_fails_or_is_lost_before_the_start_does_not_start() -> None:
+    missing = Exit(ExitKind.REFUSED, None, "data set /data/x: not there")
+    found = why_not_start([rank(1, missing, ready=False)], 1.0)
+    assert found == Exit(ExitKind.REFUSED, None, "rank 1 on node-1: data set /data/x: not there")
+    lost = why_not_start([rank(1, ready=False, silent_s=SILENT_S + 1)], 1.0)
+    assert lost is not None
     assert "node-1 is lost" in lost.message
 
 
