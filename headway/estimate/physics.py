@@ -7,7 +7,7 @@ and columns in a directory of the site's add to them and win over them.
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib import resources
 from pathlib import Path
@@ -60,6 +60,20 @@ class NetworkFacts:
     activations: float | None
     """Elements of all layers' outputs for one sample."""
     layers: float | None
+    tokens: float | None = None
+    """For so many tokens a sample; None where a sample is no text."""
+
+    def at_length(self, tokens: float | None) -> "NetworkFacts":
+        """The same for samples of so many tokens; all of a layer but its attention grows alike."""
+        if self.tokens is None or tokens is None:
+            return self
+        times = tokens / self.tokens
+        return replace(
+            self,
+            flops=self.flops and self.flops * times,
+            activations=self.activations and self.activations * times,
+            tokens=tokens,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +173,9 @@ class Tables:
         network = self.network_facts(configuration.network)
         own = (c.flops, c.params, c.activations, c.layers)
         if network is not None and own == (None, None, None, None):
-            c = replace(c, **asdict(network))
+            n = network.at_length(tokens_of(c.settings))
+            c = replace(c, flops=n.flops, params=n.params, layers=n.layers)
+            c = replace(c, activations=n.activations)
         if gpu is None:
             return c
         half = c.precision != "fp32"
@@ -170,6 +186,18 @@ class Tables:
             gpu_bandwidth_bytes_per_s=gpu.bandwidth_bytes_per_s,
             gpu_is_guessed=is_guessed,
         )
+
+
+_LENGTHS = re.compile(
+    "--(?:(?:max-)?seq(?:uence)?-?len(?:gth)?|(?:model-)?max-length|block-size|context-length)"
+)
+"""Options by which trainers of language models are told the tokens of a sample."""
+
+
+def tokens_of(settings: Mapping[str, float]) -> float | None:
+    """How many tokens a sample of text has by the *settings* of a command; None: not said."""
+    said = (n for name, n in settings.items() if _LENGTHS.fullmatch(name.replace("_", "-").lower()))
+    return next((tokens for tokens in said if 1 <= tokens <= 1e7), None)
 
 
 def _part_of(facts: GpuFacts, more: Sequence[str], slices: int) -> GpuFacts:
@@ -236,6 +264,7 @@ class _NetworkRow(BaseModel):
     params: _Number | None = None
     activations: _Number | None = None
     layers: _Number | None = None
+    tokens: _Number | None = None
 
 
 def _gpus(data: bytes, name: str) -> dict[str, GpuFacts]:
@@ -257,7 +286,7 @@ def _networks(data: bytes, name: str) -> dict[str, NetworkFacts]:
     optional = [column for column in _NetworkRow.model_fields if column != "network"]
     found = {}
     for _, row in read_rows(data, name).rows(_NetworkRow, ("network",), optional):
-        facts = NetworkFacts(row.flops, row.params, row.activations, row.layers)
+        facts = NetworkFacts(row.flops, row.params, row.activations, row.layers, row.tokens)
         for spelling in (row.network, *row.also.split()):
             found[plain_network(spelling)] = facts
     return found
