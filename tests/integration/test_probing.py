@@ -10,6 +10,8 @@ import pytest
 
 from headway.clock import SystemClock
 from headway.errors import RuntimeFailure
+from headway.estimate import store
+from headway.estimate.estimator import Estimators
 from headway.estimate.features import Configuration
 from headway.estimate.physics import shipped
 from headway.model.container_policy import ContainerPolicy, NetworkMode
@@ -86,6 +88,16 @@ def test_what_was_measured_takes_the_place_of_the_data_sheet(site: Site) -> None
     assert site.ledger.speeds.node("here") is not None
     assert list(site.settings.work_dir.iterdir()) == []
     assert site.runtime.containers() == []
+
+
+def test_a_process_that_lives_on_goes_by_what_is_new(site: Site) -> None:
+    old = site.estimators
+    assert site.estimators is old
+    probed(site)
+    assert site.estimators.tables.basis("Tesla V100-SXM2-16GB") == "measured"
+    assert site.estimators.version == 0
+    store.save(Estimators(version=3), site.settings.models_dir)  # as the nightly refit does
+    assert site.estimators.version == 3
 
 
 def test_a_product_is_measured_once_in_each_image_and_each_node_by_itself(site: Site) -> None:
