@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from headway.admin.doctor import examine
 from headway.clock import SystemClock
 from headway.errors import RuntimeFailure
 from headway.estimate import store
@@ -19,6 +20,7 @@ from headway.model.node import Gpu
 from headway.model.speeds import GpuSpeeds, MeasuredGpu, NodeSpeeds
 from headway.node.probe_program import MARK
 from headway.node.probing import check_believable, probe_node, read_line
+from headway.prefect.client import PrefectServer
 from headway.runtime.port import ContainerSpec
 from headway.settings import Settings
 from headway.site import Site
@@ -175,6 +177,9 @@ def test_the_program_measures_a_machine_without_pytorch(tmp_path: Path) -> None:
     said: list[str] = []
     probe_node(site, said.append)
     measured = site.ledger.speeds.node("here")
+    with PrefectServer("http://127.0.0.1:9/api", auth=None, timeout_s=1.0) as nobody:
+        told = {each.what: each.found for each in examine(site, nobody)}
+    assert f"on a core; in {IMAGE}" in told["speed of this node"]
     site.ledger.close()
     assert measured is not None, said
     assert measured.speeds.hash_bytes_per_s > 1e6
