@@ -67,8 +67,8 @@ class Leases(Repository):
         One transaction that holds the nodes' rows: whoever comes second sees
         the first one's lease. A run that is not waiting gets no second lease.
         A gang gets all of its leases or none; those on *others* wait there
-        for their rank to `take` them, and the first has a port more, where
-        the ranks meet. So has the lease of a session, which serves it.
+        for their rank to `take` them, and each has a port more: on the first the
+        ranks meet. So has the lease of a session, which serves it.
 
         Args:
             run_id: A run in the queue.
@@ -111,11 +111,13 @@ class Leases(Repository):
                 if isinstance(decision, Wait):
                     return decision
                 admits.append(decision)
-            asks_for_one = bool(others) or needs_free_port(run.job)
-            port = free_port(session, node, own_ports, demand.ports) if asks_for_one else None
-            if asks_for_one and port is None:
-                why = f"all ports {own_ports} of team {run.team} on node {node} are taken"
-                return Wait(Resource.PORTS, why)
+            ports = {}
+            for name in names if others or needs_free_port(run.job) else ():
+                port = free_port(session, name, own_ports, demand.ports)
+                if port is None:
+                    why = f"all ports {own_ports} of team {run.team} on node {name} are taken"
+                    return Wait(Resource.PORTS, why)
+                ports[name] = port
             moment = now(session)
             expires_at = moment + timedelta(seconds=ttl_s)
             leases = [
@@ -138,9 +140,8 @@ class Leases(Repository):
             session.add_all(leases)
             session.flush()
             for lease, decision in zip(leases, admits, strict=True):
-                grant(session, lease, decision.gpus, demand.ports)
-            if port is not None:
-                grant(session, leases[0], (), [port])
+                own = [ports[lease.node]] if lease.node in ports else []
+                grant(session, lease, decision.gpus, [*demand.ports, *own])
             move(run, RunState.CLAIMED)
             run.node, run.claimed_at = node, moment
             note_claim(session, run)

@@ -52,6 +52,7 @@ from headway.model.job_types import (
     Name,
     Owner,
 )
+from headway.model.launch import Launch
 from headway.model.lease import Sharing
 from headway.model.run import When
 from headway.model.volume import VOLUME_NAME
@@ -315,6 +316,13 @@ class TrainingJob(_Part):
     )
     resources: Resources = Field(Resources(), title="Resources")
     training: Training = Field(Training(), title="Training")
+    launch: Annotated[Launch, choice(*Launch, kind=Launch)] = Field(
+        Launch.TORCH,
+        title="Launch",
+        description="Over several nodes, how its parts find each other. torch: torchrun's "
+        "variables. tensorflow: TF_CONFIG. none: {rank}, {world_size}, {local_rank} and {master} "
+        "in the command.",
+    )
     max_runtime: Annotated[float, duration(1.0, MAX_RUNTIME_S)] | None = Field(
         None, title="Time limit", description="Such as 4h; the job is stopped when it is reached."
     )

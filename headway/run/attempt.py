@@ -35,8 +35,9 @@ from headway.run.admit import confirm_lease
 from headway.run.code import forget_working_copy
 from headway.run.follow import Follower, Listener
 from headway.run.followed import Followed
+from headway.run.gang_folder import forget_gang_folder, tell
 from headway.run.here import NodeAttempt, forget_checkpoint, forget_secrets
-from headway.run.rendezvous import wait_for_head, wait_for_ranks
+from headway.run.rendezvous import Meeting, wait_for_head, wait_for_places, wait_for_ranks
 from headway.run.settle import conclude_attempt, settle
 from headway.run.silent_check import CHECKS
 from headway.run.spec import container_spec, keep_secrets, refuse_shell
@@ -168,25 +169,37 @@ class Attempt(NodeAttempt):
         meeting = self.meet(lease)
         if meeting is None:
             return None
-        begun = self.container_exists()
-        if not begun:
+        if not self.container_exists():
             self._have_image()
             self.site.ledger.runs.ready(self.fence)
-        if self.is_rank:
-            if begun:
-                return None
-            found = wait_for_head(self.site, meeting)
+            found: Exit | Meeting | None
+            if self.is_rank:
+                found = wait_for_head(self.site, meeting)
+            else:
+                found = wait_for_ranks(self.site, meeting, late)
             if isinstance(found, Exit):
                 return found
-            self.meeting = found
+            self.meeting = found or meeting
+        if self.is_rank and not self.job.launch.gathers:
             return None
-        stopped = None if begun else wait_for_ranks(self.site, meeting, late)
-        if stopped is None:
-            # Only a container that runs has an address on a network of the engine.
-            self.launch(lease, secrets)
-            if place := self.place(meeting.port):
-                self.site.ledger.runs.placed(self.fence, place)
-        return stopped
+        self.launch(lease, secrets)
+        return self._tell_places(lease)
+
+    def _tell_places(self, lease: Lease) -> Exit | None:
+        """Say where this part is, and to its program, where that has to know, where all are.
+
+        Only a container that runs has an address on a network of the engine.
+        """
+        place, runs = self.place(self.meeting_port(lease)), self.site.ledger.runs
+        if not place or self.meeting is None:
+            return None  # it has ended already, and the gang with it
+        runs.placed(self.fence, place)
+        if self.job.launch.gathers:
+            places = wait_for_places(self.site, self.meeting)
+            if isinstance(places, Exit):
+                return places
+            tell(self, places, self.meeting.rank)
+        return None
 
     def _begin(self, lease: Lease) -> None:
         self.site.ledger.runs.begin(
@@ -335,6 +348,7 @@ class Attempt(NodeAttempt):
             remove_container(self.site, self.container, self.run_id)
         forget_secrets(self.site.settings, self.container)
         forget_working_copy(self.site.settings, self.container)
+        forget_gang_folder(self)
         newer = self.site.ledger.leases.of_run(self.run_id)
         if newer is None or newer.node != self.site.settings.node or newer.fence == self.fence:
             self.site.cache.release(self.run_id)

@@ -234,13 +234,17 @@ class NodeAttempt:
         """Lead the job's gang from this node; None for a job on one node."""
         nodes = self.job.resources.nodes
         if nodes > 1 and self.meeting is None:
-            port = next(port for port in lease.ports if port not in self.job.ports)
+            port = self.meeting_port(lease)
             # On a network of gangs the container's address is known once it runs; until
             # then, and to itself, its head goes by its own name.
             on_network = isinstance(self.network(), GangNetwork)
             address = self.container if on_network else own_address(self.site.settings)
             self.meeting = Meeting(self.run_id, self.number, address, port, 0, nodes)
         return self.meeting
+
+    def meeting_port(self, lease: Lease) -> int:
+        """The port of this node that is its gang's alone."""
+        return next(port for port in lease.ports if port not in self.job.ports)
 
     def place(self, port: int) -> str:
         """Where the others of its gang reach *port* of its container; empty if that has ended."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from urllib.parse import urlsplit
 
 from headway.ledger.records import RunRecord
+from headway.model.launch import Launch, filled, joined
 from headway.model.run import GRANTED, Exit, ExitKind, RunState
 from headway.policy.gang_end import SILENT_S, Rank, verdict, why_not_start, why_stop
 from headway.settings import Settings
@@ -31,7 +32,7 @@ class Meeting:
     """0 for the one that leads."""
     nodes: int
 
-    def environment(self, gpus: int) -> dict[str, str]:
+    def environment(self, launch: Launch, gpus: int) -> dict[str, str]:
         """Variables by which the program finds its peers.
 
         `MASTER_ADDR` and `MASTER_PORT` are PyTorch's own. `torchrun` takes any
@@ -40,22 +41,37 @@ class Meeting:
         its rank as `torchrun` would tell it.
 
         Args:
+            launch: What it goes by.
             gpus: GPUs on each node.
         """
-        alone = {"RANK": self.rank, "WORLD_SIZE": self.nodes, "LOCAL_RANK": 0}
-        numbers = {
-            **(alone if gpus <= 1 else {}),
+        numbers: dict[str, object] = {
             "HEADWAY_NODES": self.nodes,
             "HEADWAY_NODE_RANK": self.rank,
             "MASTER_ADDR": self.address,
             "MASTER_PORT": self.port,
-            "PET_NNODES": self.nodes,
-            "PET_NODE_RANK": self.rank,
-            "PET_MASTER_ADDR": self.address,
-            "PET_MASTER_PORT": self.port,
-            **({"PET_NPROC_PER_NODE": gpus} if gpus else {}),
         }
+        if launch is Launch.TORCH:
+            alone = {"RANK": self.rank, "WORLD_SIZE": self.nodes, "LOCAL_RANK": 0}
+            numbers |= {
+                **(alone if gpus <= 1 else {}),
+                **({"PET_NPROC_PER_NODE": gpus} if gpus else {}),
+                "PET_NNODES": self.nodes,
+                "PET_NODE_RANK": self.rank,
+                "PET_MASTER_ADDR": self.address,
+                "PET_MASTER_PORT": self.port,
+            }
         return {name: str(value) for name, value in numbers.items()}
+
+    def command(self, launch: Launch, command: Sequence[str]) -> list[str]:
+        """*command*, with rank and meeting place filled in where the program goes by nothing else.
+
+        A node has one process of it, so its rank is the process's.
+        """
+        if launch is not Launch.NONE:
+            return list(command)
+        master = joined(self.address, self.port)
+        numbers = {"rank": self.rank, "world_size": self.nodes, "local_rank": 0, "master": master}
+        return filled(command, numbers)
 
 
 def own_address(settings: Settings) -> str:
@@ -135,6 +151,20 @@ def wait_for_head(site: Site, meeting: Meeting) -> Meeting | Exit:
             address, _, port = gang.place.rpartition(":")
             return replace(meeting, address=address, port=int(port))
         found = why_leave(site, meeting)
+        if found is not None:
+            return found
+        site.clock.sleep(_READY_EVERY_S)
+
+
+def wait_for_places(site: Site, meeting: Meeting) -> list[str] | Exit:
+    """Where all parts are, by rank, once all of them run; or why this one has to end."""
+    runs = site.ledger.runs
+    while True:
+        parts = [runs.get(meeting.gang_id), *runs.ranks(meeting.gang_id, meeting.attempt)]
+        places = [part.place for part in parts if part.is_ready and part.place]
+        if len(places) == meeting.nodes:
+            return places
+        found = why_end(site, meeting)
         if found is not None:
             return found
         site.clock.sleep(_READY_EVERY_S)

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 
 from headway.durable import replace_file
 from headway.errors import InvalidInput
+from headway.ledger.gang_rows import FIRST_FREE_PORT
 from headway.model.array import FILE_VARIABLE, Membership
 from headway.model.container_policy import NetworkMode
 from headway.model.lease import Lease
@@ -12,8 +13,10 @@ from headway.model.session import session_path, session_port, session_secret
 from headway.pinning import EVERYWHERE, LOOPBACK
 from headway.run.code import working_copy
 from headway.run.environment import environment_of
+from headway.run.gang_folder import entry_of
 from headway.run.here import CHECKPOINT_FOLDER, NodeAttempt
 from headway.run.profiling import wrapping
+from headway.run.rendezvous import Meeting
 from headway.run.volumes import volumes_of
 from headway.runtime import secretfiles
 from headway.runtime.port import BindMount, ContainerSpec, RuntimeKind
@@ -47,6 +50,7 @@ def container_spec(attempt: NodeAttempt, lease: Lease) -> ContainerSpec:
     copy = working_copy(attempt)
     work = None if copy is None else BindMount(copy, WORK, read_only=False)
     environment = environment_of(attempt, copy)
+    entry, entry_mounts = entry_of(attempt)
     path_in = site.runtime.path_in_container
     member = attempt.membership()
     parameters = None if member is None else _parameters(attempt, member)
@@ -58,10 +62,10 @@ def container_spec(attempt: NodeAttempt, lease: Lease) -> ContainerSpec:
         run_id=attempt.run_id,
         attempt=attempt.number,
         image=job.image,
-        command=(*environment.words, *job.command),
+        command=(*environment.words, *entry, *_command(attempt)),
         env={
             **_WHO,
-            **(attempt.meeting.environment(len(lease.gpus)) if attempt.meeting else {}),
+            **(attempt.meeting.environment(job.launch, len(lease.gpus)) if attempt.meeting else {}),
             **{each: path_in(at) for it, at in volumes.values() for each in it.variables},
             **job.env,
             **{f"{variable}_FILE": f"{path_in(secrets)}/{variable}" for variable in job.secrets},
@@ -76,6 +80,7 @@ def container_spec(attempt: NodeAttempt, lease: Lease) -> ContainerSpec:
             *mounts.values(),
             *profiling.mounts,
             *environment.mounts,
+            *entry_mounts,
             *((secrets,) if job.secrets else ()),
             *((work,) if work is not None else ()),
             *((parameters,) if parameters else ()),
@@ -94,6 +99,13 @@ def container_spec(attempt: NodeAttempt, lease: Lease) -> ContainerSpec:
         log_limit_bytes=site.settings.log_limit_bytes,
         disk_bytes=job.resources.disk or None,
     )
+
+
+def _command(attempt: NodeAttempt) -> list[str]:
+    """Its program and arguments; one on one node is rank 0 of 1."""
+    job = attempt.job
+    alone = Meeting(attempt.run_id, attempt.number, LOOPBACK[0], FIRST_FREE_PORT, 0, 1)
+    return (attempt.meeting or alone).command(job.launch, job.command)
 
 
 def variable_of(kind: str, name: str) -> str:

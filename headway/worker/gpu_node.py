@@ -4,6 +4,7 @@ What of Prefect it overrides and leans on is named in `headway.worker.seams`.
 """
 
 import asyncio
+import gc
 import math
 import os
 import shlex
@@ -124,6 +125,10 @@ class GpuNodeWorker(BaseWorker[BaseJobConfiguration, BaseVariables, BaseWorkerRe
         await anyio.to_thread.run_sync(self._open_site)
         await super().setup()
         self._begin_tasks()
+        # What is imported stays: without it a look at a long queue makes far fewer objects than
+        # the collector would go through for it.
+        gc.collect()
+        gc.freeze()
         (self._site.settings.state_dir / "worker.ready").touch()
 
     def _open_site(self) -> None:

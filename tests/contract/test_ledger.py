@@ -756,7 +756,7 @@ def test_a_gang_gets_all_its_leases_and_a_port_to_meet(ledger: Ledger) -> None:
     assert isinstance(lease, Lease)
     assert lease.ports == (6006, FIRST_FREE_PORT)
     (other,) = ledger.leases.untaken("a")
-    assert (other.node, other.gang_rank, other.ports) == ("node-b", 1, (6006,))
+    assert (other.node, other.gang_rank, other.ports) == ("node-b", 1, (6006, FIRST_FREE_PORT))
     assert ledger.runs.get("a").node == "node-a"
     assert [lease.node for lease in ledger.leases.live()] == ["node-a", "node-b"]
 

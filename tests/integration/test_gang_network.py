@@ -1,6 +1,9 @@
 """Where the containers of a gang meet, on a real ledger and a fake engine; without Prefect."""
 
+import json
 import logging
+import os
+import subprocess
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -8,21 +11,25 @@ from pathlib import Path
 import pytest
 
 from headway.clock import SystemClock
-from headway.errors import ImpossibleDemand, PolicyViolation
+from headway.errors import ImpossibleDemand, PolicyViolation, RuntimeFailure
 from headway.gateway.submit import refuse_impossible
 from headway.model.container_policy import GangNetwork, NetworkMode
 from headway.model.job import Resources, TrainingJob
 from headway.model.job_text import read_job
+from headway.model.launch import Launch
 from headway.model.lease import Demand, Lease
 from headway.node.janitor import Janitor
 from headway.policy.gang_end import Rank
 from headway.run.attempt import Attempt
+from headway.run.gang_folder import GANG as GANG_FOLDER
+from headway.run.gang_folder import tell
 from headway.settings import Settings
 from headway.site import POLICY, Site
 from headway.testing.runtime import FakeMachine, FakeRuntime, Script
 from headway.this_node import adopt, join_site
 from headway.units import MIB
 
+RANK = "00000000-0000-4000-8000-000000000002"
 GANG = "00000000-0000-4000-8000-000000000001"
 WANTS = Resources(nodes=2, host_memory="64MiB", cpus=0.1)
 JOB = TrainingJob(name="gang", image="image:1", command=["true"], ports=[6006], resources=WANTS)
@@ -48,14 +55,14 @@ def site(tmp_path: Path, machine: FakeMachine, monkeypatch: pytest.MonkeyPatch) 
     return site
 
 
-def granted(site: Site) -> tuple[Attempt, Lease]:
-    Attempt(site, GANG, JOB)  # puts it into the queue
+def granted(site: Site, job: TrainingJob = JOB) -> tuple[Attempt, Lease]:
+    Attempt(site, GANG, job)  # puts it into the queue
     demand = Demand(host_memory_bytes=64 * MIB, cpus=0.1, ports=(6006,))
     lease = site.ledger.leases.admit(
         GANG, "head", demand, reading=None, ttl_s=60.0, others=["other"]
     )
     assert isinstance(lease, Lease)
-    return Attempt(site, GANG, JOB), lease
+    return Attempt(site, GANG, job), lease
 
 
 def ready_parts(site: Site) -> None:
@@ -113,6 +120,47 @@ def test_no_part_starts_before_all_have_data_and_image(site: Site, machine: Fake
     assert attempt.start_together(lease, dict, ready) is None
     assert late == ["rank 1 on other"]
     assert attempt.container in machine.containers
+
+
+def test_a_program_that_needs_all_places_begins_when_all_parts_run(
+    site: Site, machine: FakeMachine
+) -> None:
+    adopt(site, POLICY, {"gang_network": "gangs"})
+    attempt, lease = granted(site, JOB.model_copy(update={"launch": Launch.TENSORFLOW}))
+    (held,) = site.ledger.leases.untaken(GANG)
+    fence = site.ledger.leases.take(held.lease_id, GANG, 1, RANK).fence
+    site.ledger.runs.ready(fence)
+    folder = attempt.folder / "gang-1"
+
+    class ThenTheOther(SystemClock):
+        def sleep(self, seconds: float) -> None:
+            assert attempt.container in machine.containers
+            assert not (folder / "go").exists()
+            site.ledger.runs.placed(fence, "10.0.0.6:29501")
+
+    site.clock = ThenTheOther()
+    place = start(attempt, lease)
+    spec = machine.containers[attempt.container].spec
+    assert spec.command[:2] == ("/bin/sh", "-c")
+    assert spec.command[3:] == ("headway", GANG_FOLDER, "true")
+    env = {"PATH": os.environ["PATH"]}
+    told = subprocess.run(
+        [*spec.command[:4], folder, "sh", "-c", "echo $TF_CONFIG"],
+        env=env, check=True, capture_output=True,
+    )  # fmt: skip
+    assert json.loads(told.stdout) == {
+        "cluster": {"worker": [place, "10.0.0.6:29501"]},
+        "task": {"type": "worker", "index": 0},
+    }
+    attempt.clean_up()
+    assert not folder.exists()
+
+
+def test_a_place_that_is_none_is_told_to_no_program(site: Site) -> None:
+    adopt(site, POLICY, {"gang_network": "gangs"})
+    attempt, _ = granted(site, JOB.model_copy(update={"launch": Launch.TENSORFLOW}))
+    with pytest.raises(RuntimeFailure, match="no such place"):
+        tell(attempt, ["10.0.0.6:29501", "'; rm -rf /; '"], 0)
 
 
 def test_with_an_auth_string_a_gang_may_have_the_nodes_own_network(

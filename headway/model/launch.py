@@ -1,0 +1,47 @@
+"""How the parts of a job over several nodes are told of each other."""
+
+import enum
+import json
+import re
+from collections.abc import Mapping, Sequence
+
+
+class Launch(enum.StrEnum):
+    """What a program goes by to find its peers."""
+
+    TORCH = "torch"
+    """PyTorch's variables, and those that `torchrun` takes its options from."""
+    TENSORFLOW = "tensorflow"
+    """TF_CONFIG, by which `MultiWorkerMirroredStrategy` finds all workers."""
+    NONE = "none"
+    """Its command alone, in which `filled` puts rank, number of parts and meeting place."""
+
+    @property
+    def gathers(self) -> bool:
+        """Whether a part has to know where all others are before its program begins."""
+        return self is Launch.TENSORFLOW
+
+
+def filled(command: Sequence[str], values: Mapping[str, object]) -> list[str]:
+    """*command* with ``{rank}`` and so on filled in; other braces stay, since programs have them.
+
+    Args:
+        command: A program and its arguments.
+        values: What stands for each name.
+    """
+    names = re.compile("|".join(rf"\{{{name}\}}" for name in values))
+    return [names.sub(lambda found: str(values[found[0][1:-1]]), each) for each in command]
+
+
+def joined(address: str, port: int | str) -> str:
+    """``ADDRESS:PORT``, an IPv6 address in brackets."""
+    return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
+
+
+def tf_config(places: Sequence[str], rank: int) -> str:
+    """The value of TF_CONFIG for the worker *rank* of those at *places*.
+
+    See https://www.tensorflow.org/guide/distributed_training, "TF_CONFIG environment variable".
+    """
+    task = {"type": "worker", "index": rank}
+    return json.dumps({"cluster": {"worker": list(places)}, "task": task})
