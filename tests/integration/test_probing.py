@@ -8,8 +8,11 @@ from typing import Any
 
 import pytest
 
+from headway.admin.doctor import examine
 from headway.clock import SystemClock
 from headway.errors import RuntimeFailure
+from headway.estimate import store
+from headway.estimate.estimator import Estimators
 from headway.estimate.features import Configuration
 from headway.estimate.physics import shipped
 from headway.model.container_policy import ContainerPolicy, NetworkMode
@@ -17,6 +20,7 @@ from headway.model.node import Gpu
 from headway.model.speeds import GpuSpeeds, MeasuredGpu, NodeSpeeds
 from headway.node.probe_program import MARK
 from headway.node.probing import check_believable, probe_node, read_line
+from headway.prefect.client import PrefectServer
 from headway.runtime.port import ContainerSpec
 from headway.settings import Settings
 from headway.site import Site
@@ -86,6 +90,16 @@ def test_what_was_measured_takes_the_place_of_the_data_sheet(site: Site) -> None
     assert site.ledger.speeds.node("here") is not None
     assert list(site.settings.work_dir.iterdir()) == []
     assert site.runtime.containers() == []
+
+
+def test_a_process_that_lives_on_goes_by_what_is_new(site: Site) -> None:
+    old = site.estimators
+    assert site.estimators is old
+    probed(site)
+    assert site.estimators.tables.basis("Tesla V100-SXM2-16GB") == "measured"
+    assert site.estimators.version == 0
+    store.save(Estimators(version=3), site.settings.models_dir)  # as the nightly refit does
+    assert site.estimators.version == 3
 
 
 def test_a_product_is_measured_once_in_each_image_and_each_node_by_itself(site: Site) -> None:
@@ -163,6 +177,9 @@ def test_the_program_measures_a_machine_without_pytorch(tmp_path: Path) -> None:
     said: list[str] = []
     probe_node(site, said.append)
     measured = site.ledger.speeds.node("here")
+    with PrefectServer("http://127.0.0.1:9/api", auth=None, timeout_s=1.0) as nobody:
+        told = {each.what: each.found for each in examine(site, nobody)}
+    assert f"on a core; in {IMAGE}" in told["speed of this node"]
     site.ledger.close()
     assert measured is not None, said
     assert measured.speeds.hash_bytes_per_s > 1e6
