@@ -38,7 +38,7 @@ from headway.model.node import Capacity, Node
 from headway.model.run_file import signed
 from headway.node.file_server import serve_on
 from headway.node.run_exec import MOST_OF_A_RUN
-from headway.run.here import container_name
+from headway.run.here import connected_note, container_name
 from headway.runtime.port import ContainerSpec
 from headway.settings import Settings
 from headway.site import Site
@@ -305,6 +305,17 @@ def test_a_run_has_so_many_at_once_and_no_more(place) -> None:
     until(lambda: processes(place, THERE) == before)
     with asked(place, place.ada, "true") as opened:
         assert heard(opened) == ExecEnd(exit_code=0)
+
+
+def test_an_open_command_is_use_also_where_nobody_types(place) -> None:
+    """By the note that tells when a session is idle."""
+    note = connected_note(place.sites["left"].settings, THERE)
+    with asked(place, place.ada, "sh", "-c", "echo up; cat") as opened:
+        heard(opened)
+        until(note.exists)
+        for _ in range(2):
+            before = note.stat().st_mtime_ns
+            until(lambda before=before: note.stat().st_mtime_ns > before)
 
 
 def test_what_is_no_message_ends_it(place) -> None:
