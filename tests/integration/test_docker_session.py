@@ -40,7 +40,7 @@ def run_of(said: str) -> str:
 def test_a_page_is_served_from_its_container(docker_site: LiveSite, folder: Path) -> None:
     live, port = docker_site, free_port()
     made = typed(
-        live, folder, "-d", "--user-folder", "--idle", "4s",
+        live, folder, "-d", "--user-folder", "--idle", "8s",
         str(port), "--", "python", "-u", "-m", "samples.session.serve",
     )  # fmt: skip
     out, err = made.communicate(timeout=60)
