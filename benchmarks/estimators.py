@@ -5,6 +5,8 @@
     PYTHONPATH=. python benchmarks/estimators.py --part speed --count 50000   a refit's time, memory
     PYTHONPATH=. python benchmarks/estimators.py --part folds --models gp --seeds 2 \
         --traces tests/data/runtime-timm.csv [--nameless]   networks never seen
+    PYTHONPATH=. python benchmarks/estimators.py --part gpu_type --models gp \
+        --facts tests/data/measured-gpus                    GPUs by published measurements
 
 Prints one Markdown table for each part, and draws the errors and the calibration of the last seed
 where a folder for charts is given. Takes about half an hour in all on two cores.
@@ -34,7 +36,7 @@ from headway.estimate.evaluation.evaluate import (
     score,
 )
 from headway.estimate.features import from_trace
-from headway.estimate.physics import Tables, shipped
+from headway.estimate.physics import Tables, shipped, with_site
 from headway.estimate.trace_files import parse
 from headway.model.trace import Trace
 from headway.units import format_size
@@ -53,12 +55,14 @@ def main() -> None:
     parser.add_argument("--part", choices=PARTS, action="append")
     parser.add_argument("--count", type=int, default=10_000, help="traces of the part speed")
     parser.add_argument("--nameless", action="store_true", help="nothing is known of networks")
+    parser.add_argument("--facts", type=Path, help="folder with a gpus.csv that wins")
     parser.add_argument("--models", default=",".join(MODELS))
     parser.add_argument("--charts", type=Path, help="folder for charts of each part")
     asked = parser.parse_args()
     traces = parse(asked.traces.read_bytes(), asked.traces.name, "benchmark").traces
     models = asked.models.split(",")
-    tables = Tables(shipped().gpus) if asked.nameless else shipped()
+    tables = with_site(asked.facts) if asked.facts else shipped()
+    tables = Tables(tables.gpus) if asked.nameless else tables
     for part in asked.part or PARTS:
         print(f"\n### {part}\n", flush=True)
         if part == "speed":

@@ -88,6 +88,12 @@ class HeadwayContainerPolicy(Block):
         description="For each Python that jobs may name in the place of an image, the image: "
         '{"3.11": "python:3.11-slim"}.',
     )
+    probe_image: str = Field(
+        "",
+        title="Probe image",
+        description="In which nodes are measured before their first run; empty: data sheets are "
+        "believed.",
+    )
     mount_roots: list[str] = Field(
         [],
         title="Mount roots",

@@ -1,6 +1,8 @@
 """How a flow process leaves: with the state that the ledger says, whoever wrote it there."""
 
-from contextlib import suppress
+import signal
+import threading
+from contextlib import ExitStack, suppress
 from datetime import timedelta
 from typing import Any, cast
 
@@ -60,6 +62,20 @@ def _goes_on(site: Site, run_id: str) -> bool:
         return False  # the janitor schedules it again when there is an answer
     here = run.state in GRANTED and run.node == site.settings.node
     return here or (run.state is RunState.WAITING and run.suspended_at is None)
+
+
+def deaf_to_sigterm() -> ExitStack:
+    """SIGTERM does nothing from now on, until the stack that is returned is closed.
+
+    When the ledger has how a run ended, a signal that was sent before would only make Prefect say
+    that the run crashed. A flow that somebody calls in a thread of their own hears no signals.
+    """
+    undo = ExitStack()
+    if threading.current_thread() is threading.main_thread():
+        # Not SIG_IGN: programs that are started from here would inherit it.
+        before = signal.signal(signal.SIGTERM, lambda _number, _frame: None)
+        undo.callback(signal.signal, signal.SIGTERM, before)
+    return undo
 
 
 def is_over(attempt: Attempt) -> bool:

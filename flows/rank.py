@@ -13,7 +13,7 @@ from prefect.client.schemas.objects import State, StateType
 from prefect.runtime import flow_run
 from prefect.states import Failed, Scheduled
 
-from flows.leaving import back_to_the_line
+from flows.leaving import back_to_the_line, deaf_to_sigterm
 from flows.train import run_attempt
 from headway.errors import HeadwayError, LeaseLost, LedgerUnreachable
 from headway.node.flowlock import hold_flow
@@ -39,6 +39,7 @@ def rank(*, gang: str, attempt: int, lease: int, number: int, nodes: int) -> Sta
         state = run_part(site, run_id, lease, Meeting(gang, attempt, "", 0, number, nodes))
         if state.type is StateType.SCHEDULED:
             back_to_the_line(site, run_id, state)
+        deaf_to_sigterm()  # until Prefect, which is told now, takes its handler away
         return state
 
 

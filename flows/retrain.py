@@ -28,7 +28,8 @@ def refit(site: Site, traces: list[Trace]) -> str:
     # scikit-learn and SciPy take seconds: only here.
     from headway.estimate.evaluation.retrain import retrain
 
-    done = retrain(traces, site.settings.models_dir, fitted_at=site.ledger.now())
+    folder, at = site.settings.models_dir, site.ledger.now()
+    done = retrain(traces, folder, fitted_at=at, tables=site.tables)
     verdict = done.verdict
     create_table_artifact(
         [

@@ -21,7 +21,7 @@ from prefect.runtime import deployment, flow_run
 from prefect.states import Failed, Scheduled
 
 from flows.display import Display, show_comparison, show_profile, show_report, show_session
-from flows.leaving import RETRY_S, back_to_the_line, is_over, state_of
+from flows.leaving import RETRY_S, back_to_the_line, deaf_to_sigterm, is_over, state_of
 from flows.run_chart import RunChart
 from flows.start_ranks import start_ranks
 from flows.steps import KeptResult, step
@@ -37,7 +37,7 @@ from headway.model.job import TrainingJob
 from headway.model.job_text import job_from_document
 from headway.model.lease import Lease, Wait
 from headway.model.run import Exit, ExitKind, RunState
-from headway.model.session import session_link
+from headway.model.session import serves_port, session_link
 from headway.node.flowlock import hold_flow
 from headway.policy.gang_end import Rank
 from headway.run.attempt import Attempt, exit_of
@@ -108,7 +108,7 @@ def train_container(
     """Run the container under its limits and follow it to its end."""
     below = page_link(attempt.run_id)
     display = Display(get_run_logger(), attempt.site.clock, chart, below=below)
-    if attempt.job.session is not None:
+    if serves_port(attempt.job.document()):
         get_run_logger().info("session: %s at the gateway", session_link(attempt.run_id))
         show_session(attempt.run_id)
     with attempt.step("train"):
@@ -154,6 +154,7 @@ def train(job: TrainingJob = DIGITS) -> State[Any]:
         while True:
             state = run_attempt(site, run_id, job)
             if state.type is not StateType.SCHEDULED:
+                deaf_to_sigterm()  # until Prefect, which is told now, takes its handler away
                 return state
             if deployment.id is not None:
                 back_to_the_line(site, run_id, state)
@@ -196,7 +197,8 @@ def run_attempt(
             raise
         return state_of(site, run_id, "its process was told to leave")
     finally:
-        _tidy(None if leave else attempt, charts)
+        with deaf_to_sigterm():
+            _tidy(None if leave else attempt, charts)
 
 
 def _steps(attempt: Attempt, charts: list[RunChart]) -> State[Any]:

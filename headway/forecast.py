@@ -6,6 +6,8 @@ from functools import cached_property
 from typing import Any, TypedDict
 
 from headway.estimate.features import from_job
+from headway.estimate.gpu_prior import gpu_memory_guess
+from headway.estimate.physics import Tables
 from headway.estimate.prior import demand_for, fair_host_bytes
 from headway.estimate.recall import RECENT, of_any, said_of
 from headway.estimate.usual import LOOKED_AT, Usual, instead_of_prior, kind_of
@@ -53,6 +55,10 @@ class Forecaster:
     def nodes(self) -> list[NodeRecord]:
         """Every node of the site."""
         return self._site.ledger.nodes.all()
+
+    @cached_property
+    def _tables(self) -> Tables:
+        return self._site.tables
 
     @cached_property
     def _usual(self) -> Usual:
@@ -168,8 +174,15 @@ class Forecaster:
         says = self._predictions(job, dataset_bytes, types)
         needs = of_any(list(says.values()))
         fair_bytes = fair_host_bytes(job, spaces)
-        demand = raised(demand_for(job, needs, dataset_bytes, fair_bytes=fair_bytes), override)
-        demand = within(demand, spaces, job.resources.nodes)
+        guess = gpu_memory_guess(from_job(job, gpu_type=types[0]), self._tables)
+        demand = demand_for(
+            job,
+            needs,
+            dataset_bytes,
+            fair_bytes=fair_bytes,
+            gpu_guess_bytes=guess and guess.upper_bytes,
+        )
+        demand = within(raised(demand, override), spaces, job.resources.nodes)
         prediction = says.get(gpu_type, needs)
         said = replace(
             prediction,

@@ -21,6 +21,7 @@ from headway.errors import (
     InvalidInput,
     LedgerError,
 )
+from headway.estimate.physics import Tables, shipped, with_site
 from headway.home import have_passable, keep_private, samples
 from headway.ledger import Ledger
 from headway.model.ceiling import Ceiling
@@ -69,6 +70,7 @@ class Site:
         """Of this process, while it is the node's worker."""
         self.adopted: dict[str, dict[str, Any]] = {}
         """By name, the settings that this process has adopted."""
+        self._estimators: tuple[tuple[Path | None, Tables], Estimators] | None = None
 
     @cached_property
     def ledger(self) -> Ledger:
@@ -269,12 +271,32 @@ class Site:
             hosts=policy.data_hosts,
         )
 
-    @cached_property
+    @property
     def estimators(self) -> "Estimators":
-        """The champion; without one it knows nothing, and the prior decides."""
+        """The champion; without one it knows nothing, and the prior decides.
+
+        Loaded anew once a refit has chosen another, or a GPU was measured: a gateway lives long.
+        """
         from headway.estimate import store  # noqa: PLC0415 - numpy and scipy take half a second
 
-        return store.load(self.settings.models_dir)
+        folder, tables = self.settings.models_dir, self.tables
+        asked = (store.current(folder), tables)
+        if self._estimators is None or self._estimators[0] != asked:
+            self._estimators = (asked, store.load(folder, tables))
+        return self._estimators[1]
+
+    @property
+    def tables(self) -> Tables:
+        """What is known of GPUs and networks: data sheets, what was measured, the home's files.
+
+        A file of the home that is wrong is logged, and counts for nothing: admission goes on.
+        """
+        measured = self.ledger.speeds.gpus()
+        try:
+            return with_site(self.settings.home, measured)
+        except InvalidInput as error:
+            log.warning("%s; the tables that headway brings are used", error)
+            return shipped().with_measured(measured)
 
     @property
     def site_id(self) -> str:

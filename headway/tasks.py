@@ -7,7 +7,6 @@ process says. docs/python.md shows a flow of such tasks.
 """
 
 import hashlib
-from collections import defaultdict
 from collections.abc import Mapping
 from threading import Lock
 from typing import Any
@@ -18,7 +17,7 @@ from prefect import task
 from prefect.cache_policies import NO_CACHE
 from prefect.client.orchestration import SyncPrefectClient, get_client
 from prefect.client.schemas.actions import ArtifactCreate
-from prefect.client.schemas.objects import StateType, TaskRun
+from prefect.client.schemas.objects import TERMINAL_STATES, StateType, TaskRun
 from prefect.context import TaskRunContext
 from prefect.exceptions import ObjectNotFound, TerminationSignal
 from prefect.logging import get_run_logger
@@ -33,9 +32,12 @@ from headway.model.strict_json import write_strict
 
 _LOOKS_A_QUESTION = 5
 """Prefect is asked whether the flow is cancelled at every so many looks at the run."""
+_ENDED = frozenset(TERMINAL_STATES)
 _GOING = frozenset({StateType.CANCELLING, StateType.CANCELLED})
-_handed_in: dict[tuple[UUID | None, int, str], list[UUID]] = defaultdict(list)
-"""Task runs that asked for the same job in the same start of a flow run, in the order they did."""
+_handed_in: dict[UUID, dict[tuple[int, str], list[UUID]]] = {}
+"""Of each flow run the task runs that asked for the same job in the same start of it, in order."""
+_MOST_FLOW_RUNS = 64
+"""When it knows of more, a process asks whether the oldest one has ended, and forgets it then."""
 _lock = Lock()
 
 
@@ -102,12 +104,32 @@ def _key(mine: TaskRun, asked: object) -> str:
     Prefect gives a task run another id in each of them. So jobs of a flow run are known by what
     they are, and equal ones by their number among each other.
     """
-    what = hashlib.sha256(write_strict(asked)).hexdigest()[:16]
+    what, flow_run_id = hashlib.sha256(write_strict(asked)).hexdigest()[:16], mine.flow_run_id
+    if flow_run_id is None:
+        return f"flow:{mine.id}:{what}:0"
+    _forget_ended(flow_run_id)
     with _lock:
-        equals = _handed_in[mine.flow_run_id, mine.flow_run_run_count, what]
+        known = _handed_in.setdefault(flow_run_id, {})
+        equals = known.setdefault((mine.flow_run_run_count, what), [])
         if mine.id not in equals:
             equals.append(mine.id)
-        return f"flow:{mine.flow_run_id or mine.id}:{what}:{equals.index(mine.id)}"
+        return f"flow:{flow_run_id}:{what}:{equals.index(mine.id)}"
+
+
+def _forget_ended(but: UUID) -> None:
+    """Forget the oldest flow runs of many if they have ended; one that goes on is the newest then.
+
+    Two are asked about for each that may come, so that those that go on do not add up.
+    """
+    for _ in range(2):
+        with _lock:
+            oldest = next(iter(_handed_in), but)
+            if oldest == but or len(_handed_in) < _MOST_FLOW_RUNS:
+                return
+            _handed_in[oldest] = _handed_in.pop(oldest)
+        if _flow_has(_ENDED, oldest):
+            with _lock:
+                _handed_in.pop(oldest, None)
 
 
 def _retry(run: Run, clock: Clock) -> None:
@@ -132,14 +154,17 @@ def _follow(run: Run, mine: TaskRun, clock: Clock) -> None:
 
 def _flow_is_cancelled(mine: TaskRun) -> bool:
     """Whether Prefect says so. Where it does not answer, the run goes on."""
-    if mine.flow_run_id is None:
-        return False
+    return mine.flow_run_id is not None and _flow_has(_GOING, mine.flow_run_id)
+
+
+def _flow_has(states: frozenset[StateType], flow_run_id: UUID) -> bool:
+    """Whether Prefect says that it is in one of *states*; not where it does not answer."""
     try:
         with get_client(sync_client=True) as prefect:
-            state = prefect.read_flow_run(mine.flow_run_id).state
+            state = prefect.read_flow_run(flow_run_id).state
     except (httpx.HTTPError, ObjectNotFound):
         return False
-    return state is not None and state.type in _GOING
+    return state is not None and state.type in states
 
 
 def _link(run: Run, mine: TaskRun, page: str) -> None:

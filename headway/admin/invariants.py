@@ -1,6 +1,6 @@
 """`headway doctor --invariants`: whether ledger, node and Prefect agree; `--fix` mends.
 
-Here the sides are read; `policy.invariants` compares them. What mends is the
+Here the sides are read; `admin.inspection.invariants` compares them. What mends is the
 janitor of this node: one more of its rounds, in this process.
 """
 
@@ -8,19 +8,20 @@ from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
+from headway.admin.inspection.invariants import confirmed, look
 from headway.admin.lying import lying
 from headway.admin.outbox import tell_end
 from headway.errors import RuntimeFailure, RunUnknown, SiteUnreachable
 from headway.ledger.records import RunRecord
+from headway.model.inspection import Finding, Kind, SeenContainer, SeenNode, SeenState, Snapshot
+from headway.model.prefect_view import PrefectView
 from headway.model.run import GRANTED
 from headway.node.daemon import worker_daemon
 from headway.node.flowlock import LiveFlows
 from headway.node.janitor import Janitor
 from headway.node.mending import Mending, PrefectRun, same
 from headway.node.prune import is_run_id
-from headway.policy.inspection import Finding, Kind, SeenContainer, SeenNode, SeenState, Snapshot
-from headway.policy.invariants import confirmed, look
-from headway.policy.reconcile import Action, PrefectView
+from headway.policy.reconcile import Action
 from headway.prefect.client import ListedRun, PrefectServer
 from headway.run.here import forget_checkpoint
 from headway.runtime.port import ContainerState

@@ -18,11 +18,13 @@ from headway.gateway.local_token import have_local_token
 from headway.home import settle
 from headway.ledger import Ledger
 from headway.model.access import token_digest
+from headway.node.probing import probe_node
 from headway.prefect import auth
 from headway.prefect.auth import auth_for, have_auth, keep_secret
 from headway.prefect.client import PrefectServer, checked_address
 from headway.project import PROJECT
 from headway.settings import Settings
+from headway.site import Site
 from headway.this_node import check_name, os_user
 
 
@@ -123,8 +125,8 @@ def serve_site(settings: Settings) -> NoReturn:
     _become(server_command(settings), settings)
 
 
-def serve(settings: Settings, say: Callable[[str], None]) -> NoReturn:
-    """Join, start the guard unless it runs, then become this node's worker.
+def serve(site: Site, say: Callable[[str], None]) -> NoReturn:
+    """Join, measure the node, start the guard unless it runs, then become this node's worker.
 
     For systemd and containers. The guard outlives the worker.
 
@@ -132,7 +134,9 @@ def serve(settings: Settings, say: Callable[[str], None]) -> NoReturn:
         SiteUnreachable: The server does not answer; whoever supervises tries again.
         LedgerUnreachable: The database does not.
     """
+    settings = site.settings
     join(settings, server_url=settings.api_url, ledger_url=settings.database_url, say=say)
+    probe_node(site, say)
     start_guard(settings, SystemClock(), say)
     _become(worker_command(settings), settings)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from headway.cgroups import Cgroups
 from headway.durable import UNFINISHED
 from headway.errors import RuntimeFailure
-from headway.policy.inspection import Lying, Place
+from headway.model.inspection import Lying, Place
 from headway.runtime.port import RuntimeKind
 from headway.site import Site
 

@@ -7,10 +7,11 @@ from typing import NamedTuple
 from headway.admin.node_wait import wait_until_unheld
 from headway.admin.outbox import tell_end
 from headway.errors import InvalidInput, RunUnknown
+from headway.model.prefect_view import PrefectView
 from headway.node.janitor import Janitor
 from headway.node.mending import PrefectRun
 from headway.policy.guard import GuardTimes
-from headway.policy.reconcile import Action, PrefectView
+from headway.policy.reconcile import Action
 from headway.prefect.client import PrefectServer
 from headway.scheduler.snapshot import is_lost
 from headway.site import Site

@@ -39,6 +39,7 @@ from headway.node.daemon import (
     worker_daemon,
 )
 from headway.node.forkstart import running_server
+from headway.node.probing import probe_node
 from headway.prefect.auth import have_auth, site_auth
 from headway.prefect.client import PrefectServer
 from headway.runtime.port import ContainerState
@@ -71,6 +72,7 @@ def bring_up(site: Site, say: Say) -> dict[str, Any]:
         registered = register(settings, say)
         if registered:
             write_profile(settings, say)
+        probe_node(site, say)
         guard = start_guard(settings, site.clock, say)
         worker = start_worker(settings, site.clock, say)
         opened = gateway.result()

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from headway.admin.invariants import Examination
-    from headway.policy.inspection import Finding
+    from headway.model.inspection import Finding
 
 
 @click.command()

@@ -179,12 +179,11 @@ def evaluate(
     from headway.clock import SystemClock
     from headway.estimate.evaluation.evaluate import LeaveOut
     from headway.estimate.evaluation.evaluate import evaluate as score_model
-    from headway.estimate.physics import with_site
 
     got = score_model(
         _traces(file),
         clock=SystemClock(),
-        tables=with_site(this_site().settings.home),
+        tables=this_site().tables,
         folds=folds,
         leave_out=LeaveOut(leave_out) if leave_out else None,
         seed=seed,
@@ -328,6 +327,8 @@ def _option_row(option: "Mapping[str, Any]") -> list[str]:
         low, high = (format_duration(option[f"runtime_{end}_s"] or 0) for end in ("low", "high"))
         times = [format_duration(option["runtime_s"]), f"{low} – {high}"]
     gpu = format_size(option["gpu_memory_bytes"]) if option["gpus"] else ""
+    if option["gpu_memory_interval_bytes"]:
+        gpu += f" ({' – '.join(map(format_size, option['gpu_memory_interval_bytes']))} likely)"
     return [
         mark,
         f"{count} × {where}" if count > 1 else where,

@@ -25,15 +25,17 @@ def node() -> None:
 @click.option("--ledger", required=True, metavar="URL", help="postgresql://user@head/headway.")
 @as_json
 def join(server: str, ledger: str, machine: bool) -> None:
-    """Make this machine a node of a site and start its worker.
+    """Make this machine a node of a site, measure it and start its worker.
 
     HEADWAY_NODE names it, HEADWAY_POOL its work pool; a pool that does not
     exist yet is made. The site's auth string is taken from PREFECT_API_AUTH_STRING,
-    or asked for.
+    or asked for. Where the site names an image to measure in (`probe_image` of its policy
+    block), that takes half a minute.
     """
     from headway.admin.join import join as join_site
     from headway.admin.processes import start_guard, start_worker
     from headway.admin.register import write_profile
+    from headway.node.probing import probe_node
 
     site = this_site()
 
@@ -52,6 +54,7 @@ def join(server: str, ledger: str, machine: bool) -> None:
         ask=ask if sys.stdin.isatty() else None,
     )
     write_profile(site.settings, tell)
+    probe_node(site, tell)
     start_guard(site.settings, site.clock, tell)
     start_worker(site.settings, site.clock, tell)
     if machine:
@@ -69,7 +72,7 @@ def serve() -> None:
     """
     from headway.admin.join import serve as serve_node
 
-    serve_node(this_site().settings, say)
+    serve_node(this_site(), say)
 
 
 @node.command()
@@ -137,24 +140,25 @@ def list_(machine: bool) -> None:
     from headway.views.node_document import node_shown, state_text
 
     site = this_site()
-    leases, caches = site.ledger.leases.live(), site.ledger.staged.uses()
+    seen = site.ledger.leases.live(), site.ledger.staged.uses(), site.tables
     now = site.ledger.now()
     views = []
     for record in site.ledger.nodes.all():
-        view = node_shown(record, leases, caches)
+        view = node_shown(record, *seen)
         view["heard_s_ago"] = round((now - record.heartbeat_at).total_seconds(), 1)
         views.append(view)
     if machine:
         print_json(views)
         return
     print_table(
-        ["node", "pool", "state", "GPUs", "runs", "heard of"],
+        ["node", "pool", "state", "GPUs", "GPU speeds", "runs", "heard of"],
         [
             [
                 view["node"],
                 view["pool"],
                 state_text(view),
                 _gpus(view["gpus"]),
+                ", ".join(sorted({gpu["speed_from"] for gpu in view["gpus"]})) or "–",
                 str(len(view["runs"])),
                 f"{view['heard_s_ago']:.0f} s ago",
             ]

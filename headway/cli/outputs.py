@@ -1,44 +1,61 @@
 """The command that lists and fetches what a run wrote."""
 
 import sys
+from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from headway.cli.arrays import if_array
 from headway.cli.completion import RUN
 from headway.cli.inputs import open_client
 from headway.cli.output import as_json, print_json, print_table, say
+from headway.cli.submit import INTERRUPTED
+
+if TYPE_CHECKING:
+    from headway.client import Client
+    from headway.client.follow_outputs import Followed
+
+_FOLLOW_EVERY_S = 5.0
 
 
 @click.command()
-@click.argument("run", type=RUN)
-@click.argument("folder", metavar="[DIR]", required=False, type=click.Path(path_type=Path))
+@click.argument("words", metavar="RUN… [DIR]", nargs=-1, required=True, type=RUN)
 @click.option("--list", "listing", is_flag=True, help="Only say what there is.")
 @click.option(
     "--attempt", type=click.IntRange(1), help="On the node of this attempt; else of the last."
 )
 @click.option("--only", multiple=True, metavar="PATTERN", help="Such as '*.pt'; several may do.")
+@click.option("--follow", is_flag=True, help="Go on until the runs have ended.")
 @as_json
 def outputs(
     *,
-    run: str,
-    folder: Path | None,
+    words: tuple[str, ...],
     listing: bool,
     attempt: int | None,
     only: tuple[str, ...],
+    follow: bool,
     machine: bool,
 ) -> None:
     """List what a run wrote below its outputs, or fetch it into DIR, wherever it ran.
 
     DIR is new, empty, or holds what was fetched of this run before: what is there is not fetched
-    again, and a file that broke off goes on. Each is checked by its SHA-256.
+    again, and a file that broke off goes on. Each is checked by its SHA-256. Of several runs, or
+    an array, each has a folder of its own in DIR. With --follow files grow in DIR as they are
+    written, for TensorBoard and the like.
     """
     from headway.client.download import chosen
 
+    runs, folder = words[:-1] or words, Path(words[-1]) if len(words) > 1 else None
     with open_client() as client:
-        seen = client.run(run)
+        array = if_array(client.array, runs[0]) if len(runs) == 1 else None
+        if follow or array is not None or len(runs) > 1:
+            if folder is None or listing or attempt or machine:
+                raise click.UsageError("of several runs, or with --follow, give DIR, and only that")
+            sys.exit(_follow(client, runs, folder, only, once=not follow))
+        seen = client.run(runs[0])
         run_id = seen["run_id"]
         found = client.outputs(run_id, attempt)
         found["elsewhere"] = _elsewhere(seen.get("attempts") or [], attempt)
@@ -55,6 +72,38 @@ def outputs(
         say(_summary(fetched, folder))
         _say_what_is_missing(found)
     sys.exit(1 if failed else 0)
+
+
+def _follow(
+    client: "Client", runs: Sequence[str], folder: Path, only: Sequence[str], *, once: bool
+) -> int:
+    """Fetch the outputs of several runs, or of one that goes on; the exit status."""
+    from headway.client.follow_outputs import Followed
+    from headway.clock import SystemClock
+    from headway.units import format_size
+
+    clock, came = SystemClock(), 0
+    followed = Followed(client, clock, runs, folder, only)
+    try:
+        while True:
+            came += followed.fetch() if once else followed.step()
+            if sys.stderr.isatty():
+                click.echo(f"\r{format_size(came)} of {_runs(followed)} ", err=True, nl=False)
+            if followed.over or once:
+                break
+            clock.sleep(_FOLLOW_EVERY_S)
+    except KeyboardInterrupt:
+        click.echo(err=True)
+        say("the same command goes on with it", err=True)
+        return INTERRUPTED
+    for failure in followed.failed:
+        say(str(failure), err=True)
+    say(f"the outputs of {_runs(followed)} are in {folder} ({format_size(came)} fetched)")
+    return 1 if any(followed.failed) else 0
+
+
+def _runs(followed: "Followed") -> str:
+    return f"{len(followed.runs)} run{'' if len(followed.runs) == 1 else 's'}"
 
 
 def _elsewhere(attempts: list[dict[str, Any]], asked: int | None) -> list[dict[str, Any]]:

@@ -79,7 +79,7 @@ def run(
     document = {
         "name": name or _name_of(program),
         "image": image or "",
-        "python": python or ("" if said else _NEWEST),
+        "python": python or ("" if said else NEWEST),
         "command": _command(program, arguments, workdir),
         "resources": {"gpus": gpus},
         "workdir": str(workdir),
@@ -98,7 +98,7 @@ def run(
         tell(client, made, watch=not detach, machine=machine)
 
 
-_NEWEST = "3"
+NEWEST = "3"
 """The Python of a program of which nothing is said."""
 
 

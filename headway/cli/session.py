@@ -1,13 +1,20 @@
-"""Commands about runs that serve a port: session, forward."""
+"""Commands about runs that people work in: session, forward."""
 
 import json
+import os
+import sys
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from headway.cli.completion import RUN
 from headway.cli.inputs import open_client
 from headway.cli.output import as_json, say
-from headway.cli.submit import place_options, tell, with_code
+from headway.cli.run import NEWEST
+from headway.cli.submit import INTERRUPTED, place_options, tell, with_code
+
+if TYPE_CHECKING:
+    from headway.client import Client
 
 _PORT = click.IntRange(1, 65_535)
 _KINDS = {
@@ -17,14 +24,28 @@ _KINDS = {
         ' --ServerApp.base_url="$HEADWAY_SESSION_PATH" --ServerApp.allow_remote_access=True'
         " --ServerApp.root_dir=."
     ),
+    "shell": (
+        "export -p >/tmp/headway-environment && mkfifo /tmp/headway-shell"
+        " && exec cat /tmp/headway-shell"
+    ),
 }
-"""What each kind starts in the image. Jupyter lets in who shows its token: the gateway does."""
+"""What each kind starts in the image. Jupyter lets in who shows its token: the gateway does. The
+one of a shell waits for that shell's end, and leaves it its environment: a command beside a
+program has not what was set up for that one."""
+_SHELL = (
+    "until [ -p /tmp/headway-shell ]; do sleep 0.2; done; . /tmp/headway-environment;"
+    ' "$(command -v bash || command -v sh)"; ended=$?; : >/tmp/headway-shell; exit $ended'
+)
+"""Where the connection to it breaks off, it is killed before it ends the session."""
+_POLL_S = 1.0
+_STARTING_S = 10.0
 
 
 @click.command()
-@click.argument("kind", metavar="[jupyter|PROGRAM …]", default="jupyter")
+@click.argument("kind", metavar="[jupyter|shell|PORT -- PROGRAM …|PROGRAM …]", default="jupyter")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
-@click.option("--image", envvar="HEADWAY_IMAGE", help="Container image; or $HEADWAY_IMAGE.")
+@click.option("--image", help="Container image; or $HEADWAY_IMAGE.")
+@click.option("--python", help="In its place: 3.11, for which the site has named an image.")
 @click.option(
     "--requirements", default="", help="File of this folder; the session gets what it lists."
 )
@@ -44,6 +65,7 @@ def session(
     kind: str,
     arguments: tuple[str, ...],
     image: str | None,
+    python: str | None,
     requirements: str,
     gpus: int,
     idle: str | None,
@@ -57,36 +79,99 @@ def session(
     detach: bool,
     machine: bool,
 ) -> None:
-    """Start a program that serves a port, in this folder: `headway session --gpus 1 jupyter`.
+    """Work in this folder on a node: `headway session --gpus 1 jupyter`, or `… shell`.
 
-    A PROGRAM of your own listens on $HEADWAY_SESSION_HOST and $HEADWAY_SESSION_PORT. The link that
-    is printed leads you, and nobody else, to its page once it runs. It is ended when nobody has
-    used it for a while.
+    A PROGRAM of your own listens on $HEADWAY_SESSION_HOST and $HEADWAY_SESSION_PORT; one that
+    cannot be told where, on PORT and all addresses. The link that is printed leads you, and nobody
+    else, to its page once it runs. It is ended when nobody has used it for a while. With shell
+    you get one there, and the session ends with it.
     """
     from headway.model.job_text import read_job
 
-    if image is None:
-        raise click.UsageError("give --image, or set HEADWAY_IMAGE: what the session runs in")
-    if kind in _KINDS and arguments:
-        raise click.UsageError(f"{kind} takes no arguments")
-    command = ["sh", "-c", _KINDS[kind]] if kind in _KINDS else [kind, *arguments]
+    image = image or (None if python else os.environ.get("HEADWAY_IMAGE"))
+    said = bool(image or python)
+    if kind == "jupyter" and not (said or requirements):
+        raise click.UsageError("give --image or --requirements: what has Jupyter in it")
     document = {
-        "name": name or (kind if kind in _KINDS else "session"),
-        "image": image,
-        "command": command,
+        **_started(kind, arguments),
+        "image": image or "",
+        "python": python or ("" if said else NEWEST),
         "resources": {"gpus": gpus},
         "workdir": ".",
         "requirements": requirements,
-        "session": {"idle": idle},
         "user_folder": user_folder,
         "max_runtime": limit,
         "retries": 0,
     }
+    document["session"] |= {"idle": idle}
+    document |= {"name": name} if name else {}
     read = read_job(json.dumps(document), filename="command line", overrides=overrides)
     with open_client() as client:
         job = with_code(client, read.job.document())
-        handed_in = client.submit(job, pool=pool, queue=node or queue)
-        tell(client, handed_in, watch=not detach, machine=machine)
+        made = client.submit(job, pool=pool, queue=node or queue)
+        is_shell = job["session"]["shell"]
+        tell(client, made, watch=not (detach or is_shell), machine=machine)
+        short = made["run_id"][:8]
+        if detach and not (is_shell or machine):
+            say(f"`headway forward {short}` leads a port of this machine there")
+        if is_shell and not machine:
+            back = f"`headway exec {short}` opens a shell in it, `headway cancel {short}` ends it"
+            if detach:
+                say(f"once it runs, {back}")
+            else:
+                sys.exit(_shell_in(client, made["run_id"], back))
+
+
+def _started(kind: str, arguments: tuple[str, ...]) -> dict[str, Any]:
+    """The fields of a job that say what a session of *kind* starts, and where it is served."""
+    if kind in _KINDS:
+        if arguments:
+            raise click.UsageError(f"{kind} takes no arguments")
+        command = ["sh", "-c", _KINDS[kind]]
+        return {"name": kind, "command": command, "session": {"shell": kind == "shell"}}
+    if kind.isdecimal():
+        if not arguments:
+            raise click.UsageError(f"say what listens there: headway session {kind} -- PROGRAM …")
+        return {"name": "session", "command": [*arguments], "session": {"port": int(kind)}}
+    return {"name": "session", "command": [kind, *arguments], "session": {}}
+
+
+def _shell_in(client: "Client", run_id: str, back: str) -> int:
+    """Wait for the start of a session, and open a shell in it that ends it; its exit status.
+
+    Args:
+        client: The gateway.
+        run_id: The session.
+        back: How to come back to it where this command leaves it alone.
+    """
+    from headway.client.exec import run_command
+    from headway.clock import SystemClock
+    from headway.credentials import find_address
+    from headway.errors import GatewayRefused, GatewayUnreachable
+    from headway.settings import read_settings
+    from headway.views.run_document import outcome
+    from headway.views.watch import state_line
+
+    clock, line, refused_s = SystemClock(), "", 0.0
+    try:
+        while not (view := client.standing(run_id))["over"]:
+            if line != (line := state_line(view)):
+                say(line, err=True)
+            if view["step"] == "train":
+                try:
+                    return run_command(find_address(read_settings()), run_id, ("sh", "-c", _SHELL))
+                except GatewayRefused:  # its container is about to start
+                    refused_s += _POLL_S
+                    if refused_s > _STARTING_S:
+                        raise
+            clock.sleep(_POLL_S)
+    except (GatewayUnreachable, KeyboardInterrupt) as error:
+        say(f"the session goes on until nobody has used it for a while; {back}", err=True)
+        if isinstance(error, GatewayUnreachable):
+            raise
+        return INTERRUPTED
+    say(state_line(view), err=True)
+    return outcome(view["state"])
 
 
 @click.command()

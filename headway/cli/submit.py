@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from headway.model.array import Array
 
 
-_INTERRUPTED = 130
+INTERRUPTED = 130
 """Exit status after Ctrl-C, as shells have it."""
 
 
@@ -179,7 +179,7 @@ def _watch(client: "Client", made: dict[str, Any], *, machine: bool) -> int:
             + (f", `headway logs -f {short}` follows it again" if is_run else ""),
             err=True,
         )
-        return _INTERRUPTED
+        return INTERRUPTED
 
 
 def _say_what_would_happen(view: dict[str, Any], *, machine: bool) -> None:

@@ -93,7 +93,7 @@ class Client:
             place: Where it is.
             start: Its first byte that is wanted, if it still has this *version*; another one
                 comes from its beginning.
-            version: As an earlier answer said.
+            version: As an earlier answer said; empty for whatever it is now.
         """
         return opened_output(self._gateway, place, start=start, version=version)
 

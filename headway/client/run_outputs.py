@@ -73,10 +73,14 @@ class Output:
 def opened_output(
     connection: Connection, place: OutputPlace, *, start: int, version: str
 ) -> Iterator[Output]:
-    """One output, to be read within the block from *start* if it still has this *version*."""
+    """One output, to be read within the block from *start* if it still has this *version*.
+
+    Without a *version* from *start* of whatever it is now.
+    """
     headers = {"Accept-Encoding": "identity"}
     if start:
-        headers |= {"Range": f"bytes={start}-", "If-Range": f'"{version}"'}
+        headers |= {"Range": f"bytes={start}-"}
+        headers |= {"If-Range": f'"{version}"'} if version else {}
     answer = connection.answer(
         "GET", place.path, parameters=place.parameters, headers=headers, stream=True
     )

@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING
 
 from headway.estimate.features import from_job
+from headway.estimate.gpu_prior import gpu_memory_guess
 from headway.estimate.prior import demand_for, fair_host_bytes
 from headway.estimate.recall import said_of
 from headway.estimate.shares import Shares, shares_of
@@ -43,6 +44,8 @@ class Option:
     """To reserve on each node."""
     gpu_memory_bytes: int
     """To reserve on each GPU; at least so much has one that is given whole."""
+    gpu_memory_interval_bytes: tuple[int, int] | None
+    """What it holds lies in it four times of five; None where it is no guess by its network."""
     price_per_hour: float
     whole: bool = False
     """Each GPU alone, because that is asked for or because nothing is known of what it needs."""
@@ -124,16 +127,26 @@ def options(
         if way.gpus == 1 and said.learnt_runtime_s is not None
     }
     found = []
-    for way, prediction in zip(ways, predictions, strict=True):
+    for way, asked, prediction in zip(ways, configurations, predictions, strict=True):
         there = [each for each in spaces if each.node.name in way.nodes]
         fair_bytes = fair_host_bytes(job, there, way.gpus // way.node_count)
-        demand = demand_for(job, prediction, dataset_bytes, fair_bytes=fair_bytes)
+        guess = gpu_memory_guess(asked, estimators.tables)
+        demand = demand_for(
+            job,
+            prediction,
+            dataset_bytes,
+            fair_bytes=fair_bytes,
+            gpu_guess_bytes=guess and guess.upper_bytes,
+        )
         demand = _within(demand, way, there, job, short)
         option = replace(
             way,
             prediction=prediction,
             host_memory_bytes=demand.host_memory_bytes,
             gpu_memory_bytes=demand.gpu_memory_bytes if way.gpus else 0,
+            gpu_memory_interval_bytes=guess[1:3]
+            if guess and demand.gpu_memory_basis is Basis.PRIOR
+            else None,
             whole=bool(way.gpus) and demand.sharing is Sharing.WHOLE,
             wait_s=wait_s(way),
             speed_up=_speed_up(alone_s.get(way.gpu_type), prediction),
@@ -233,6 +246,7 @@ def _way(gpu_type: str, owners: Sequence[Node], count: int, gpus: int, job: Trai
         prediction=Prediction(),
         host_memory_bytes=0,
         gpu_memory_bytes=0,
+        gpu_memory_interval_bytes=None,
         price_per_hour=max(prices, default=0.0) * count,
     )
 
@@ -315,6 +329,7 @@ def document(option: Option) -> dict[str, object]:
     said = ("runtime_s", "runtime_low_s", "runtime_high_s", "cost", "basis")
     own = (
         *("gpu_type", "node_count", "gpus", "host_memory_bytes", "gpu_memory_bytes"),
+        "gpu_memory_interval_bytes",
         *("price_per_hour", "wait_s", "pareto", "within", "chosen"),
         *("speed_up", "efficiency_frac"),
     )

@@ -22,6 +22,8 @@ QUANTILE = 0.99
 """Reserved: what one run in a hundred exceeds; such a run is retried with more."""
 FEWEST_PEAKS = 3
 """With fewer traces of a recipe the prior is the better guess."""
+FEWEST_NETWORKS = 5
+"""Runs of fewer networks, however many, do not tell how networks differ from each other."""
 BOUND_MARGIN = 1.15
 """A run killed at some size is given at least so much more."""
 _USUAL_SPREAD, _USUAL_WEIGHT = 0.06, 3.0
@@ -138,6 +140,8 @@ class MemoryModel:
             by_recipe.setdefault(peak.configuration.recipe, []).append(peak)
             if peak.configuration.activations is not None and "activations" in terms:
                 by_recipe.setdefault("", []).append(peak)
+        if len({p.configuration.network for p in by_recipe.get("", ())}) < FEWEST_NETWORKS:
+            by_recipe.pop("", None)
         return cls(
             {
                 name: _fit(each, terms)

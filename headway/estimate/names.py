@@ -25,7 +25,7 @@ _GEFORCE = ((re.compile(r"10[5-8]0|16[56]0"), "gtx"), (re.compile(r"[2-5]0[5-9]0
 _ASIDE = re.compile(
     "squad|imagenet|imagenet1k|ilsvrc2012|uncased|cased|finetuned?|finetuning|pretrain|pretrained"
     "|pretraining|train|training|trainer|amp|fp16|fp32|bf16|tf32|pytorch|torch|torchvision"
-    "|tensorflow|tf|keras|jax|flax|mxnet|paddle|hf|timm"
+    "|tensorflow|tf|keras|jax|flax|mxnet|paddle|hf|timm|instruct|chat|deduped"
 )
 """Words of a network's name that say what it is trained on or with, not what it is."""
 

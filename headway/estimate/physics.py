@@ -6,8 +6,8 @@ and columns in a directory of the site's add to them and win over them.
 
 import math
 import re
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib import resources
 from pathlib import Path
@@ -18,6 +18,7 @@ from pydantic import BaseModel, StringConstraints
 from headway.estimate.features import Configuration
 from headway.estimate.names import gpu_words, network_spellings, plain_network
 from headway.estimate.row_files import number, read_rows
+from headway.model.speeds import MeasuredGpu
 from headway.units import GIB
 
 _OTHER_CHIP = frozenset({"ada", "ampere", "blackwell", "pro", "rubin", "turing"})
@@ -26,10 +27,16 @@ _SLICE = re.compile(r"([1-7])g")
 _SLICES = {"a30": 4}
 """Compute slices of a GPU that is partitioned (MIG); all others have seven."""
 
+_REACHED_FP32, _REACHED_HALF, _REACHED_COPY = 0.85, 0.82, 0.9
+"""What large products of matrices and copies usually reach of a data sheet's numbers, by which
+measured GPUs stand beside those of data sheets: 77 to 86 % at bf16 on five GPUs (S. Bekman,
+Machine Learning Engineering, maximum achievable matmul FLOPS), 88 and 91 % of V100's and H100's
+memory, 75 % at fp32 of an H100 that is held to its power."""
+
 
 @dataclass(frozen=True, slots=True)
 class GpuFacts:
-    """One GPU, as its maker describes it."""
+    """One GPU, as its maker describes it, or as it was measured."""
 
     fp32_flops_per_s: float
     half_flops_per_s: float
@@ -40,6 +47,7 @@ class GpuFacts:
     """Of its name; a product that lacks one is another GPU."""
     implied: frozenset[str] = frozenset()
     """What a product name may say besides of this same GPU, such as its form or memory."""
+    is_measured: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +60,20 @@ class NetworkFacts:
     activations: float | None
     """Elements of all layers' outputs for one sample."""
     layers: float | None
+    tokens: float | None = None
+    """For so many tokens a sample; None where a sample is no text."""
+
+    def at_length(self, tokens: float | None) -> "NetworkFacts":
+        """The same for samples of so many tokens; all of a layer but its attention grows alike."""
+        if self.tokens is None or tokens is None:
+            return self
+        times = tokens / self.tokens
+        return replace(
+            self,
+            flops=self.flops and self.flops * times,
+            activations=self.activations and self.activations * times,
+            tokens=tokens,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +124,35 @@ class Tables:
                 found.append((not more, len(facts.words), -len(more), name, more))
         return max(found)[3:] if found else ("", ())
 
+    def with_measured(self, measured: Mapping[str, MeasuredGpu]) -> "Tables":
+        """The same, where a product that was *measured* is what it reached, not its data sheet.
+
+        A product that the tables do not have becomes a type of theirs, of its own name as before.
+        """
+        gpus = dict(self.gpus)
+        for product, each in measured.items():
+            name, half = self.gpu_name(product), each.speeds.fp16_flops_per_s
+            listed = self.gpus.get(name)
+            gpus[name] = GpuFacts(
+                each.speeds.fp32_flops_per_s / _REACHED_FP32,
+                max(half, each.speeds.bf16_flops_per_s or half) / _REACHED_HALF,
+                listed.memory_bytes if listed else each.memory_bytes,
+                each.speeds.copy_bytes_per_s / _REACHED_COPY,
+                listed.words if listed else frozenset(gpu_words(product)),
+                listed.implied if listed else frozenset(),
+                is_measured=True,
+            )
+        return Tables(gpus, self.networks)
+
+    def basis(self, product: str) -> str:
+        """Where what is known of *product* comes from, for people."""
+        _, facts, is_guessed = self.find_gpu(product)
+        if facts is None:
+            return "unknown"
+        if facts.is_measured and not is_guessed:
+            return "measured"
+        return "data sheet of its nearest relative" if is_guessed else "data sheet"
+
     def network_facts(self, network: str) -> NetworkFacts | None:
         """What is known of *network*, whatever task or framework its name tells besides."""
         known = (self.networks.get(spelling) for spelling in network_spellings(network))
@@ -122,7 +173,9 @@ class Tables:
         network = self.network_facts(configuration.network)
         own = (c.flops, c.params, c.activations, c.layers)
         if network is not None and own == (None, None, None, None):
-            c = replace(c, **asdict(network))
+            n = network.at_length(tokens_of(c.settings))
+            c = replace(c, flops=n.flops, params=n.params, layers=n.layers)
+            c = replace(c, activations=n.activations)
         if gpu is None:
             return c
         half = c.precision != "fp32"
@@ -133,6 +186,18 @@ class Tables:
             gpu_bandwidth_bytes_per_s=gpu.bandwidth_bytes_per_s,
             gpu_is_guessed=is_guessed,
         )
+
+
+_LENGTHS = re.compile(
+    "--(?:(?:max-)?seq(?:uence)?-?len(?:gth)?|(?:model-)?max-length|block-size|context-length)"
+)
+"""Options by which trainers of language models are told the tokens of a sample."""
+
+
+def tokens_of(settings: Mapping[str, float]) -> float | None:
+    """How many tokens a sample of text has by the *settings* of a command; None: not said."""
+    said = (n for name, n in settings.items() if _LENGTHS.fullmatch(name.replace("_", "-").lower()))
+    return next((tokens for tokens in said if 1 <= tokens <= 1e7), None)
 
 
 def _part_of(facts: GpuFacts, more: Sequence[str], slices: int) -> GpuFacts:
@@ -161,13 +226,16 @@ def shipped() -> Tables:
     )
 
 
-def with_site(directory: Path) -> Tables:
-    """The shipped tables, with ``gpus.csv`` and ``networks.csv`` of *directory* added.
+def with_site(directory: Path, measured: Mapping[str, MeasuredGpu] | None = None) -> Tables:
+    """The shipped tables, what was *measured*, then ``gpus.csv``, ``networks.csv`` in *directory*.
+
+    What comes later wins.
 
     Raises:
         InvalidInput: A row of those files has no name or no number.
     """
-    base, gpus, networks = shipped(), directory / "gpus.csv", directory / "networks.csv"
+    gpus, networks = directory / "gpus.csv", directory / "networks.csv"
+    base = shipped().with_measured(measured) if measured else shipped()
     more = _gpus(gpus.read_bytes(), str(gpus)) if gpus.is_file() else {}
     for name in base.gpus.keys() & more.keys():
         # The site's numbers; what the GPU is called besides it need not know.
@@ -196,6 +264,7 @@ class _NetworkRow(BaseModel):
     params: _Number | None = None
     activations: _Number | None = None
     layers: _Number | None = None
+    tokens: _Number | None = None
 
 
 def _gpus(data: bytes, name: str) -> dict[str, GpuFacts]:
@@ -217,7 +286,7 @@ def _networks(data: bytes, name: str) -> dict[str, NetworkFacts]:
     optional = [column for column in _NetworkRow.model_fields if column != "network"]
     found = {}
     for _, row in read_rows(data, name).rows(_NetworkRow, ("network",), optional):
-        facts = NetworkFacts(row.flops, row.params, row.activations, row.layers)
+        facts = NetworkFacts(row.flops, row.params, row.activations, row.layers, row.tokens)
         for spelling in (row.network, *row.also.split()):
             found[plain_network(spelling)] = facts
     return found

@@ -70,6 +70,7 @@ def demand_for(
     dataset_bytes: int | None = None,
     *,
     fair_bytes: int = HOST_FLOOR_BYTES,
+    gpu_guess_bytes: int | None = None,
 ) -> Demand:
     """What *job* needs on one node: declared, else *predicted*, else the rule.
 
@@ -79,6 +80,7 @@ def demand_for(
             the rule.
         dataset_bytes: Measured size of its data set; the declared one when None.
         fair_bytes: Its fair part of the largest node's host memory; see `fair_host_bytes`.
+        gpu_guess_bytes: What its network and batch say of a GPU's memory; None where nothing.
 
     Returns:
         A demand whose bases say where each number comes from.
@@ -94,7 +96,7 @@ def demand_for(
     else:
         host_bytes, host_basis = prior_host_bytes(known_bytes, fair_bytes), Basis.PRIOR
         host_bytes = max(host_bytes, MORE_OF_UNKNOWN * (predicted.host_above_bytes or 0))
-    gpu_bytes, gpu_basis, sharing = _on_each_gpu(job, predicted)
+    gpu_bytes, gpu_basis, sharing = _on_each_gpu(job, predicted, gpu_guess_bytes)
     busy = predicted.gpu_utilisation_frac
     shared_frac = UTILISATION_PRIOR if busy is None else busy
     return Demand(
@@ -105,14 +107,16 @@ def demand_for(
         sharing=sharing,
         gpu_utilisation_frac=shared_frac if sharing is Sharing.SHARED else 1.0,
         gpu_type=resources.gpu_type,
-        ports=tuple(job.ports),
+        ports=job.named_ports,
         disk_bytes=resources.disk or 0,
         host_memory_basis=host_basis,
         gpu_memory_basis=gpu_basis,
     )
 
 
-def _on_each_gpu(job: TrainingJob, predicted: Prediction) -> tuple[int, Basis, Sharing]:
+def _on_each_gpu(
+    job: TrainingJob, predicted: Prediction, guess_bytes: int | None
+) -> tuple[int, Basis, Sharing]:
     """Memory of each GPU, where that comes from, and whether others may use the rest."""
     asked = job.resources
     if not asked.gpus:
@@ -123,4 +127,6 @@ def _on_each_gpu(job: TrainingJob, predicted: Prediction) -> tuple[int, Basis, S
         return predicted.gpu_peak_bytes, Basis.PREDICTED, asked.sharing
     if predicted.gpu_above_bytes is not None:  # a larger one than ran out already
         return math.ceil(predicted.gpu_above_bytes * OVER_BOUND), Basis.PRIOR, Sharing.WHOLE
+    if guess_bytes is not None:
+        return guess_bytes, Basis.PRIOR, asked.sharing
     return 0, Basis.DECLARED if asked.sharing is Sharing.WHOLE else Basis.PRIOR, Sharing.WHOLE

@@ -29,7 +29,7 @@ from headway.ledger.records import RunRecord
 from headway.model.access import Caller, Scope
 from headway.model.job_text import JobText
 from headway.model.run import CANCELLED_BY_USER, RunState
-from headway.model.session import session_link
+from headway.model.session import serves_port, session_link
 from headway.prefect.client import PrefectServer
 from headway.scheduler.limits import read_gates
 from headway.site import Site
@@ -132,7 +132,8 @@ def hand_in(
     )
     made = {"run_id": record.run_id, "name": record.name, "image": job.image}
     made["url"] = f"/runs/flow-run/{run.run_id}"
-    return made | {"session": session_link(run.run_id) if job.session is not None else None}
+    serves = serves_port(job.document())
+    return made | {"session": session_link(run.run_id) if serves else None}
 
 
 def checked(

@@ -55,8 +55,8 @@ def reads(site: Site) -> APIRouter:
     @router.get("/nodes")
     def nodes(caller: Watcher) -> list[dict[str, Any]]:
         """What each node has, what is promised of it, and what is in use."""
-        leases, caches = site.ledger.leases.live(), site.ledger.staged.uses()
-        views = [node_shown(record, leases, caches) for record in site.ledger.nodes.all()]
+        seen = site.ledger.leases.live(), site.ledger.staged.uses(), site.tables
+        views = [node_shown(record, *seen) for record in site.ledger.nodes.all()]
         return _of_caller(site, views, caller)
 
     @router.get("/queue")

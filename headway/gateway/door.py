@@ -1,8 +1,10 @@
 """Who comes in: every request shows a token, whatever it asks for, but for a few open paths."""
 
+import asyncio
 import re
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 from http.cookies import CookieError, SimpleCookie
 
 import anyio
@@ -29,6 +31,9 @@ PER_TOKEN_FILES = Rate(per_s=200.0, burst=1000)
 PER_ADDRESS = Rate(per_s=1.0, burst=20)
 """Of requests that are not let in."""
 _MOST_BUCKETS = 10_000
+_REFUSED = 1008
+RECHECK_S = 15.0
+"""How long what is open already goes on at most once its token is revoked."""
 _TWO_LENGTHS = JSONResponse(
     {"detail": "a body has one length: send Content-Length or Transfer-Encoding, not both"},
     status_code=400,
@@ -97,25 +102,49 @@ class Door:
             await _TWO_LENGTHS(scope, receive, send)
             return
         try:
-            await self._admit(scope)
+            token = await self._admit(scope)
         except HeadwayError as error:
             if scope["type"] == "websocket":
-                await send({"type": "websocket.close", "code": 1008})
+                await send({"type": "websocket.close", "code": _REFUSED})
                 return
             answer: Response = refusal(error)
             if self._login and isinstance(error, TokenRefused) and _opens_a_page(scope):
                 answer = RedirectResponse(self._login, status_code=303)
             await answer(scope, receive, send)
             return
-        await self._app(scope, receive, send)
+        await self._answered(token, scope, receive, send)
 
-    async def _admit(self, scope: Scope) -> None:
+    async def _answered(self, token: str, scope: Scope, receive: Receive, send: Send) -> None:
+        """Let the application answer, for as long as *token* lets its caller in.
+
+        A connection may last for days, and a token be revoked meanwhile.
+        """
+        with anyio.CancelScope() as allowed:
+            watch = asyncio.create_task(self._watch(token, allowed)) if token else None
+            try:
+                await self._app(scope, receive, send)
+            finally:
+                if watch is not None:
+                    watch.cancel()
+        if allowed.cancelled_caught and scope["type"] == "websocket":
+            with suppress(RuntimeError):  # it was closed already
+                await send({"type": "websocket.close", "code": _REFUSED})
+
+    async def _watch(self, token: str, allowed: anyio.CancelScope) -> None:
+        while not allowed.cancel_called:
+            await asyncio.sleep(RECHECK_S)
+            with suppress(HeadwayError):  # the ledger is away: nobody knows
+                if await anyio.to_thread.run_sync(self._valid, token) is None:
+                    allowed.cancel()
+
+    async def _admit(self, scope: Scope) -> str:
+        """The token of who asks, who may; empty where anybody may."""
         headers = _headers(scope)
         token, by_cookie = shown_token(headers)
         if why := foreign_page(_method(scope), headers, by_cookie=by_cookie):
             raise NotAllowed(f"{why}; only the gateway's own pages may")
         if scope["path"] in self._open:
-            return
+            return ""
         found = None
         if looks_like_token(token):
             found = await anyio.to_thread.run_sync(self._valid, token)
@@ -126,6 +155,7 @@ class Door:
         buckets = self._of_files if _is_for_a_file(scope) else self._of_tokens
         buckets.take(str(found.token_id))
         scope.setdefault("state", {})["caller"] = found.caller
+        return token
 
     def _valid(self, token: str) -> AccessToken | None:
         return self._ledger().access_tokens.valid(token_digest(token))

@@ -39,6 +39,14 @@ class OpenRun:
     lease: Lease
     node: NodeRecord
 
+    def is_of(self, caller: Caller) -> bool:
+        """Whether it is *caller*'s own."""
+        return _is_of(self.record, caller)
+
+
+def _is_of(record: RunRecord, caller: Caller) -> bool:
+    return (record.owner, record.team) == (caller.user, caller.team)
+
 
 def open_run(site: Site, caller: Caller, run_id: str, *, alone: bool) -> OpenRun:
     """The run of this id, if *caller* may speak to its program.
@@ -60,7 +68,7 @@ def open_run(site: Site, caller: Caller, run_id: str, *, alone: bool) -> OpenRun
     record = site.ledger.runs.get(run_id)
     if not caller.sees(record.team):
         raise RunUnknown(run_id)
-    own = record.owner == caller.user and record.team == caller.team
+    own = _is_of(record, caller)
     if not caller.may(Scope.SUBMIT) or not (own or (caller.may(Scope.OPERATE) and not alone)):
         whose = f"run {record.name} is {record.owner or 'nobody'}'s of team {record.team}"
         raise NotAllowed(f"{whose}; only they reach its program, with the scope submit")

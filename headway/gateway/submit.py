@@ -140,9 +140,9 @@ def allowed_here(site: Site, read: JobText) -> JobText:
         if block not in known:
             allowed = f"team {team} may name {', '.join(known) or 'none'}: operators list them"
             raise _wrong(read, f"notify.{at}", block, allowed)
-    port = refused_port(read.job.ports, team, policy.port_ranges)
+    port = refused_port(read.job.named_ports, team, policy.port_ranges)
     if port is not None:
-        raise _wrong(read, "ports", *port)
+        raise _wrong(read, "ports" if port[0] in read.job.ports else "session.port", *port)
     return read
 
 

@@ -1,4 +1,4 @@
-"""Everything of the ledger that `policy.invariants` compares, read in one transaction."""
+"""Everything of the ledger that `admin.inspection.invariants` compares, read in one transaction."""
 
 from collections.abc import Collection, Iterator
 from datetime import datetime
@@ -21,9 +21,9 @@ from headway.ledger.tables import (
     StagedRow,
     StagedUseRow,
 )
+from headway.model.inspection import HeldPort, SeenLedger, SeenRun, StagedCopy, StagedUse
 from headway.model.job_text import kept_job, stop_grace_s
 from headway.model.run import RunState
-from headway.policy.inspection import HeldPort, SeenLedger, SeenRun, StagedCopy, StagedUse
 
 _MOST_ENDS = 10_000
 """So many of the newest ends are compared with Prefect's states."""

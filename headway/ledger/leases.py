@@ -36,7 +36,7 @@ from headway.model.lease import Demand, Fence, Lease, Resource, Wait
 from headway.model.node import NodeReading
 from headway.model.number_range import NumberRange
 from headway.model.run import GRANTED, Exit, ExitKind, RunState
-from headway.model.session import is_session
+from headway.model.session import needs_free_port
 from headway.policy.admission import judge
 from headway.policy.headroom import compute_headroom
 
@@ -78,8 +78,8 @@ class Leases(Repository):
                 by what the ledger has of them.
             ttl_s: The leases expire so long after their last renewal.
             others: Nodes of the ranks 1, 2, …
-            own_ports: Of which the one has to be where ranks meet, or that a session serves;
-                None for any.
+            own_ports: Of which the one has to be where ranks meet, or that a session serves
+                which names none; None for any.
             utilisation_limit: See `policy.admission.judge`.
             predicted_high_s: Upper quantile of the runtime, for backfill.
             start_limit_s: Within so long a flow process has to `take_up` the claim; None
@@ -112,7 +112,7 @@ class Leases(Repository):
                     return decision
                 admits.append(decision)
             ports = {}
-            for name in names if others or is_session(run.job) else ():
+            for name in names if others or needs_free_port(run.job) else ():
                 port = free_port(session, name, own_ports, demand.ports)
                 if port is None:
                     why = f"all ports {own_ports} of team {run.team} on node {name} are taken"

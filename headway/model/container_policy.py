@@ -136,6 +136,12 @@ def _base_images(images: Mapping[str, str]) -> Mapping[str, str]:
     return images
 
 
+def _probe_image(image: str) -> str:
+    if image and not is_image(image):
+        raise ValueError(f"{GIVE_IMAGE} to measure nodes in, not {image[:300]!r}")
+    return image
+
+
 class ContainerPolicy(BaseModel):
     """The site's rules for containers. The default lets any image run, confined."""
 
@@ -151,6 +157,12 @@ class ContainerPolicy(BaseModel):
         BASE_IMAGES,
         title="Base images",
         description="For each Python that jobs may name in the place of an image, the image.",
+    )
+    probe_image: Annotated[str, AfterValidator(_probe_image)] = Field(
+        "",
+        title="Probe image",
+        description="In which nodes are measured before their first run, such as "
+        "pytorch/pytorch:2.6.0-cuda12.4-cudnn9-runtime; empty: data sheets are believed.",
     )
     mount_roots: tuple[Path, ...] = Field(
         (),

@@ -235,9 +235,22 @@ def data_field(name: str) -> str:
 
 
 class Session(_Part):
-    """What makes a run a session, which serves a port of its own."""
+    """What makes a run a session: it is worked with, at a port of its own or in a shell."""
 
     inside = ("session",)
+
+    port: Annotated[int, whole(1024, 65_535)] | None = Field(
+        None,
+        title="Port",
+        description="On which its program listens, such as 8080, where it cannot be told another "
+        "one. Left out: a free one.",
+    )
+    shell: Annotated[bool, yes_no()] = Field(
+        False,
+        title="Shell",
+        description="It serves no port: its user works in a shell beside its program, by "
+        "`headway exec`.",
+    )
 
     idle: Annotated[float, duration(1.0, MAX_RUNTIME_S, example="30min")] | None = Field(
         None,
@@ -245,6 +258,12 @@ class Session(_Part):
         description="Such as 30min; it is ended when nobody was connected and no GPU was used for "
         "so long. Left out: the site's.",
     )
+
+    @model_validator(mode="after")
+    def _serves_or_not(self) -> Self:
+        if self.shell and self.port is not None:
+            raise Refused("leave it out, since shell is given: such a session serves none", "port")
+        return self
 
 
 class TrainingJob(_Part):
@@ -330,8 +349,8 @@ class TrainingJob(_Part):
     session: Session | None = Field(
         None,
         title="Session",
-        description="Serves a port: it gets a free one, $HEADWAY_SESSION_PORT, to which the "
-        "gateway leads its owner.",
+        description="Serves a port, $HEADWAY_SESSION_PORT, to which the gateway leads its owner, "
+        "and ends when nobody uses it.",
     )
     env: Annotated[dict[str, str], ENVIRONMENT] = Field(
         {}, title="Environment", description="Plain values only; secrets go below."
@@ -393,6 +412,8 @@ class TrainingJob(_Part):
     def _session_is_one_run(self) -> Self:
         if self.session is not None and self.resources.nodes > 1:
             raise Refused("give 1, since session is given", "resources", "nodes")
+        if self.session is not None and self.session.port in self.ports:
+            raise Refused("leave it out of ports: it is given once", "session", "port")
         return self
 
     @model_validator(mode="after")
@@ -441,6 +462,12 @@ class TrainingJob(_Part):
         sizes = [each.size for each in self.data.values()]
         known = [size for size in sizes if size is not None]
         return sum(known) if sizes and len(known) == len(sizes) else None
+
+    @property
+    def named_ports(self) -> tuple[int, ...]:
+        """The ports of its node that it has to have: no others would do."""
+        own = None if self.session is None else self.session.port
+        return (*self.ports, *(() if own is None else (own,)))
 
     def belonging_to(self, owner: str, team: str) -> "TrainingJob":
         """The same job as another's."""

@@ -9,15 +9,23 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 
-def is_session(job: Mapping[str, Any]) -> bool:
-    """Whether the job, as the ledger keeps it, serves a port of its own."""
-    return job.get("session") is not None
+def serves_port(job: Mapping[str, Any]) -> bool:
+    """Whether the job, as the ledger keeps it, is a session with a port of its own."""
+    session = job.get("session")
+    return session is not None and not session.get("shell")
+
+
+def needs_free_port(job: Mapping[str, Any]) -> bool:
+    """Whether its port is any that is free on its node: it names none."""
+    return serves_port(job) and job["session"].get("port") is None
 
 
 def session_port(job: Mapping[str, Any], leased: Collection[int]) -> int | None:
-    """The port that the job was given, of those that its lease has; None for no session."""
-    if not is_session(job):
+    """The port that the session serves, of those that its lease has; None for no session."""
+    if not serves_port(job):
         return None
+    if not needs_free_port(job):
+        return next((port for port in leased if port == job["session"]["port"]), None)
     return next((port for port in sorted(leased) if port not in job.get("ports", ())), None)
 
 

@@ -63,6 +63,7 @@ def run_flow_process(state_dir: Path, request: Sequence[int], note: ExitNote) ->
         os.dup2(fd, target)
         os.close(fd)
     _reset_signals()
+    inherited = _prefect_environment()
     _replace_environment(environment)
     os.umask(int(umask, 8))
     os.chdir(cwd)
@@ -70,7 +71,8 @@ def run_flow_process(state_dir: Path, request: Sequence[int], note: ExitNote) ->
     sys.argv[:] = [""]
     Path("/proc/self/comm").write_text("headway-flow")
     _lock(state_dir, note)
-    _refresh_prefect()
+    if _prefect_environment() != inherited:
+        _refresh_prefect()  # a tenth of a second
     sys.modules.pop(flowrun.ENGINE, None)  # runpy warns about a module that is there already
     try:
         runpy.run_module(flowrun.ENGINE, run_name="__main__", alter_sys=True)
@@ -114,6 +116,15 @@ def _lock(state_dir: Path, note: ExitNote) -> None:
         sys.stderr.write(flowrun.fenced_message(run_id))
         sys.exit(flowrun.FENCED)
     note.lock = lock
+
+
+def _prefect_environment() -> dict[str, str]:
+    """What Prefect's settings, and where it looks for them, come from."""
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if name == "HOME" or (name.startswith("PREFECT_") and not name.startswith("PREFECT__"))
+    }
 
 
 def _refresh_prefect() -> None:

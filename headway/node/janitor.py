@@ -20,6 +20,7 @@ from headway.ledger.records import RunRecord
 from headway.model.attempt_record import Failures
 from headway.model.job_text import kept_job
 from headway.model.lease import Lease
+from headway.model.prefect_view import PrefectView
 from headway.model.run import ExitKind, RunState
 from headway.node.flowrun import live_flow
 from headway.node.frozen import FrozenFlows
@@ -33,7 +34,6 @@ from headway.policy.reconcile import (
     Action,
     Container,
     FlowProcess,
-    PrefectView,
     Situation,
     reconcile,
 )

@@ -12,15 +12,11 @@ from headway.ledger.records import RunRecord
 from headway.model.attempt_record import Failures
 from headway.model.job_text import stop_grace_s
 from headway.model.lease import Fence, Lease
+from headway.model.prefect_view import PrefectView
 from headway.model.run import DELETED, Exit, ExitKind, Measurement, cancelled_by
 from headway.node.flowrun import live_flow
 from headway.node.stops import Stops
-from headway.policy.reconcile import (
-    FLOW_STARTS_WITHIN_S,
-    MAX_FLOW_STARTS,
-    Action,
-    PrefectView,
-)
+from headway.policy.reconcile import FLOW_STARTS_WITHIN_S, MAX_FLOW_STARTS, Action
 from headway.run.here import forget_checkpoint
 from headway.site import Site
 from headway.this_node import remove_container

@@ -22,6 +22,7 @@ from headway.model.exec_messages import (
     written,
 )
 from headway.model.run import RunState
+from headway.node.run_ports import NOTE_EVERY_S
 from headway.run.here import connected_note, container_name
 from headway.runtime.execution import Execution
 from headway.site import Site
@@ -100,12 +101,16 @@ class RunExec:
         threads = anyio.CapacityLimiter(2)
         note = connected_note(self._site.settings, run_id)
 
+        async def used() -> None:
+            while True:
+                with suppress(OSError):  # the run's folder is gone, and so is the run
+                    note.touch()
+                await anyio.sleep(NOTE_EVERY_S)
+
         async def there() -> None:
             with suppress(WebSocketDisconnect, HeadwayError):
                 while True:
                     message = await heard(client)
-                    with suppress(OSError):  # the run's folder is gone, and so is the run
-                        note.touch()
                     await run_sync(_given, execution, message, limiter=threads, **_LEFT)
             both.cancel_scope.cancel()
 
@@ -116,6 +121,7 @@ class RunExec:
         end: ExecEnd | ExecRefusal | None = None
         async with anyio.create_task_group() as both:
             both.start_soon(there)
+            both.start_soon(used)
             await back()
             end = await _end(execution)
             both.cancel_scope.cancel()

@@ -14,7 +14,8 @@ from headway.run.here import connected_note, container_name
 from headway.site import Site
 
 _CONNECT_S = 5.0
-_NOTE_EVERY_S = 2.0
+NOTE_EVERY_S = 2.0
+"""How often who is connected to a run leaves word of it: a session without is ended."""
 _MOST_BYTES = 1 << 16
 
 
@@ -64,7 +65,7 @@ class PortConnection:
     async def receive(self) -> bytes:
         """The next bytes; none at the end."""
         while True:
-            with anyio.move_on_after(_NOTE_EVERY_S):
+            with anyio.move_on_after(NOTE_EVERY_S):
                 try:
                     return await self._stream.receive(_MOST_BYTES)
                 except (anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceError):

@@ -5,11 +5,11 @@ import logging
 from headway.errors import HeadwayError
 from headway.model.node import NodeReading
 from headway.model.telemetry import TelemetryPoint
-from headway.policy.thinning import points_of, thinned
 from headway.site import Site
 from headway.telemetry.host import NodeHost
 from headway.telemetry.port import HostSensors
 from headway.telemetry.reading import node_reading, with_owners
+from headway.telemetry.thinning import points_of, thinned
 from headway.this_node import owners
 
 log = logging.getLogger(__name__)

@@ -26,8 +26,9 @@ class Queue(Generic[AskT]):
     """Runs that have started, each with its predicted end by means."""
     _promises: list[tuple[float, str]] = field(default_factory=list)
     """Waiting runs by the start they were promised."""
-    _work: dict[tuple[int, str], Work] = field(default_factory=dict)
-    """What waits, by priority and team."""
+    _work: dict[tuple[int, str], Work] | None = None
+    """What waits, by priority and team; summed up when the first run is to be promised something,
+    which in most decisions none is."""
 
     def add(self, ask: AskT, now_s: float, *, may_start: bool = True) -> None:
         """*ask* joins the queue now; it gets its tag and its promise unless it has them.
@@ -40,9 +41,9 @@ class Queue(Generic[AskT]):
         if ask.tag is None:
             self.virtual.advance(now_s)
         self.virtual.enter(ask)
-        own = self.totals.work(ask, ask.mean_s)
         if ask.promised_s is None and may_start:
-            wait_s = first_come_s(ask, own, self._work, self._left(now_s), self.settings)
+            own, work = self.totals.work(ask, ask.mean_s), self._waiting_work()
+            wait_s = first_come_s(ask, own, work, self._left(now_s), self.settings)
             ask.promised_s = now_s + self.settings.promise_factor * wait_s
         if ask.promised_s is not None:
             insort(self._promises, (ask.promised_s, ask.run_id))
@@ -98,7 +99,14 @@ class Queue(Generic[AskT]):
             left = left.plus(self.totals.work(ask, max(end_s - now_s, 0.0)))
         return left
 
+    def _waiting_work(self) -> dict[tuple[int, str], Work]:
+        if self._work is None:
+            self._work = {}
+            for ask in self.waiting.values():
+                self._count(ask, 1.0)
+        return self._work
+
     def _count(self, ask: Ask, times: float) -> None:
-        key = (ask.priority, ask.team)
-        work = self.totals.work(ask, ask.mean_s)
-        self._work[key] = self._work.get(key, Work()).plus(work, times)
+        if self._work is not None:
+            key, work = (ask.priority, ask.team), self.totals.work(ask, ask.mean_s)
+            self._work[key] = self._work.get(key, Work()).plus(work, times)

@@ -10,6 +10,7 @@ Prefect is told until it was seen in the state that the ledger calls for.
 import enum
 from dataclasses import dataclass
 
+from headway.model.prefect_view import PrefectView
 from headway.model.run import ExitKind, RunState
 
 MAX_FLOW_STARTS = 20
@@ -17,47 +18,6 @@ MAX_FLOW_STARTS = 20
 FLOW_STARTS_WITHIN_S = 3600.0
 """So long they are counted together: a run of weeks may well need more."""
 
-
-class PrefectView(enum.StrEnum):
-    """What Prefect says about a run, as far as it matters here."""
-
-    SCHEDULED = "scheduled"
-    """Some worker will claim it; of a run that has ended: its user wants it once more."""
-    ACTIVE = "active"
-    """Pending or running: a flow process should be there."""
-    PAUSED = "paused"
-    """Its user asks to suspend it."""
-    SUSPENDED = "suspended"
-    """The same for as long as the user likes, as headway itself writes it."""
-    CRASHED = "crashed"
-    """Prefect saw its flow process die."""
-    CANCELLING = "cancelling"
-    CANCELLED = "cancelled"
-    FAILED = "failed"
-    """Its flow broke, or its time to be suspended is over."""
-    COMPLETED = "completed"
-    MISSING = "missing"
-    """Deleted: nobody wants it any more."""
-    UNKNOWN = "unknown"
-    """The server does not answer; nothing may be concluded."""
-
-    @classmethod
-    def of(cls, state_type: str | None) -> "PrefectView":
-        """What Prefect's type of a run's state, such as PENDING, means here."""
-        return _BY_STATE_TYPE.get(state_type or "", cls.UNKNOWN)
-
-
-_BY_STATE_TYPE = {
-    "SCHEDULED": PrefectView.SCHEDULED,
-    "PENDING": PrefectView.ACTIVE,
-    "RUNNING": PrefectView.ACTIVE,
-    "PAUSED": PrefectView.PAUSED,
-    "FAILED": PrefectView.FAILED,
-    "CRASHED": PrefectView.CRASHED,
-    "CANCELLING": PrefectView.CANCELLING,
-    "CANCELLED": PrefectView.CANCELLED,
-    "COMPLETED": PrefectView.COMPLETED,
-}
 
 _UNWANTED = frozenset(
     {

@@ -36,7 +36,7 @@ class RetryTransport(httpx.HTTPTransport):
     def handle_request(self, request: httpx.Request) -> httpx.Response:
         """The answer to *request*, the last one where the server stays busy."""
         if ONCE in request.extensions:
-            return super().handle_request(request)
+            return self._sent(request)
         host = request.url.netloc.decode("ascii", "replace")
         with waiting_for(f"the Prefect server at {host}, which is busy or does not answer"):
             return self._asked(request)
@@ -44,12 +44,22 @@ class RetryTransport(httpx.HTTPTransport):
     def _asked(self, request: httpx.Request) -> httpx.Response:
         for pause_s in _PAUSES_S:
             with suppress(httpx.ReadTimeout):
-                response = super().handle_request(request)
+                response = self._sent(request)
                 response.read()
                 if response.status_code not in _BUSY:
                     return response
             self._clock.sleep(pause_s)
-        return super().handle_request(request)
+        return self._sent(request)
+
+    def _sent(self, request: httpx.Request) -> httpx.Response:
+        """The answer to *request*, on another connection where the server closes this one.
+
+        It does once it has answered that it failed, and we may have asked on it already.
+        """
+        try:
+            return super().handle_request(request)
+        except (httpx.RemoteProtocolError, httpx.ReadError):
+            return super().handle_request(request)
 
 
 class SiteAuth(httpx.Auth):

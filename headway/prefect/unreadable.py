@@ -1,9 +1,9 @@
 """Runs that Prefect's server stores but cannot send.
 
 Half of a surrogate pair, or a whole number beyond 64 bits, in the parameters of one run is
-stored; from then on every page of `/flow_runs/filter` with this run on it is answered with
-HTTP 500. `HISTORY` lists the same runs without their parameters, so their ids are known, and
-the page is asked for again in parts.
+stored, and so is a list in their place; from then on every page of `/flow_runs/filter` with this
+run on it is answered with HTTP 500. `HISTORY` lists the same runs without their parameters, so
+their ids are known, and the page is asked for again in parts.
 """
 
 from collections.abc import Callable, Generator, Sequence
@@ -12,8 +12,8 @@ from typing import TypeVar
 HISTORY = "/ui/flow_runs/history"
 """Takes the filters of `/flow_runs/filter`; answers ids and types of states."""
 REASON = (
-    "Prefect's server stores the parameters of this run but cannot send them: there is half of a "
-    "surrogate pair in a text, or a whole number beyond 64 bits"
+    "Prefect's server stores the parameters of this run but cannot send them: they are no mapping, "
+    "or there is half of a surrogate pair in a text, or a whole number beyond 64 bits"
 )
 REFUSED = (
     f"{REASON}. No worker could start it, so it was refused and its parameters were removed from "

@@ -40,7 +40,7 @@ from headway.run.here import NodeAttempt, forget_checkpoint, forget_secrets
 from headway.run.rendezvous import Meeting, wait_for_head, wait_for_places, wait_for_ranks
 from headway.run.settle import conclude_attempt, settle
 from headway.run.silent_check import CHECKS
-from headway.run.spec import container_spec, keep_secrets
+from headway.run.spec import container_spec, keep_secrets, refuse_shell
 from headway.run.upkeep import AttemptUpkeep
 from headway.run.uploads import UploadReader
 from headway.runtime import secretfiles
@@ -119,12 +119,13 @@ class Attempt(NodeAttempt):
                 the container is created.
 
         Raises:
-            InvalidInput: A secret cannot be used.
+            InvalidInput: A secret cannot be used, or the node can give no shell.
             LeaseLost: The lease is gone.
             RuntimeFailure: The container could not be created or started.
         """
         runtime = self.site.runtime
         if not self.container_exists():
+            refuse_shell(self)
             self._have_image()
             if self.job.secrets:
                 self._refuse_secrets()

@@ -9,7 +9,7 @@ from headway.ledger.series import MAX_POINTS
 from headway.model.progress import ProgressPoint
 from headway.progress.parser import LogParser
 from headway.run.environment_entry import MADE, MAKING
-from headway.runtime.port import LogChunk
+from headway.runtime.logfile import LogChunk
 from headway.runtime.redact import Redactor
 
 _TAIL_BYTES = 16_384

@@ -135,6 +135,17 @@ def _parameters(attempt: NodeAttempt, member: Membership) -> BindMount:
     return BindMount(folder, PARAMETERS)
 
 
+def refuse_shell(attempt: NodeAttempt) -> None:
+    """Raise `InvalidInput` for a session that is a shell on a node that can give none."""
+    session, node = attempt.job.session, attempt.site.settings.node
+    if session and session.shell and attempt.site.runtime.kind is RuntimeKind.PROCESS:
+        allowed = (
+            f"node {node} runs programs without a container engine, where no shell can be opened "
+            "beside them: choose another with --node, or ask an operator to install Docker there"
+        )
+        raise InvalidInput("session.shell", True, allowed)
+
+
 def keep_secrets(attempt: NodeAttempt, values: Mapping[str, str]) -> None:
     """Lay *values* down where the program, and nobody else, reads them.
 

@@ -32,5 +32,5 @@ class Execution(Protocol):
         ...
 
     def close(self) -> None:
-        """Kill it, with all that is below it, where it still runs; `read` ends."""
+        """Kill it, with all that it has started, where that still runs; `read` ends."""
         ...

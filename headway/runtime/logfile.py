@@ -9,15 +9,24 @@ import ctypes
 import errno
 import os
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from stat import S_ISREG
-
-from headway.runtime.port import LogChunk
 
 BLOCK_BYTES = 4096
 """Holes begin and end at multiples of this."""
 
 _PUNCH_HOLE_KEEP_SIZE = 0x02 | 0x01  # linux/falloc.h
+
+
+@dataclass(frozen=True, slots=True)
+class LogChunk:
+    """A piece of a log. Resume with `next_offset`; nothing is read twice or lost."""
+
+    data: bytes
+    next_offset: int
+    skipped_bytes: int = 0
+    """Bytes given up between the asked offset and the start of `data` (log limit)."""
 
 
 def open_log(path: Path, owner: tuple[int, int] | None = None) -> int:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from headway.errors import shown
 from headway.model.run import Exit, ExitKind
-from headway.policy.oom_log import ran_out_of_gpu_memory
+from headway.runtime.oom_log import ran_out_of_gpu_memory
 from headway.runtime.port import ContainerState, ContainerStatus
 
 _SIGKILL, _SIGTERM, _SIGBUS, _SIGSEGV = 137, 143, 135, 139

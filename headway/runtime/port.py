@@ -16,6 +16,7 @@ from typing import Protocol
 from headway.model.container_policy import GangNetwork, NetworkMode
 from headway.model.exec_messages import ExecCommand
 from headway.runtime.execution import Execution
+from headway.runtime.logfile import LogChunk
 
 
 class RuntimeKind(enum.StrEnum):
@@ -114,16 +115,6 @@ class Usage:
     host_used_bytes: int | None = None
     """Held now, without page cache."""
     cpu_s: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class LogChunk:
-    """A piece of a log. Resume with `next_offset`; nothing is read twice or lost."""
-
-    data: bytes
-    next_offset: int
-    skipped_bytes: int = 0
-    """Bytes given up between the asked offset and the start of `data` (log limit)."""
 
 
 class Runtime(Protocol):

@@ -105,8 +105,9 @@ def queue_of(
         (run for run in runs if run.tag is None), key=lambda run: (run.submitted_s, run.run_id)
     )
     for run in (*tagged, *others, *also):
-        limits = settings.team(run.team)
-        may_start = held.get(run.team, Held()).exceeded(run, limits) is None
+        may_start = run.promised_s is None and (
+            held.get(run.team, Held()).exceeded(run, settings.team(run.team)) is None
+        )
         queue.add(run, now_s, may_start=may_start)
     virtual.advance(now_s)
     return queue
@@ -114,8 +115,12 @@ def queue_of(
 
 def new_turns(queue: Queue[WaitingRun], seen: PoolSnapshot) -> dict[str, Turn]:
     """What *queue* gave runs that *seen* does not have yet."""
-    turns = {run.run_id: Turn(run.tag or 0.0, run.promised_at) for run in queue.waiting.values()}
-    return {run_id: turn for run_id, turn in turns.items() if turn != seen.turns.get(run_id)}
+    return {
+        run.run_id: Turn(run.tag or 0.0, run.promised_at)
+        for run in queue.waiting.values()
+        if (turn := seen.turns.get(run.run_id)) is None
+        or (turn.promised_at is None and run.promised_s is not None)
+    }
 
 
 def _running(

@@ -11,10 +11,12 @@ from headway.testing.runtime_harness import SLEEPS, SUCCEEDS, Harness, until
 ENDS = ("sh", "-c", "echo out; echo err >&2; exit 5")
 READS = ("cat",)
 STAYS = ("sh", "-c", "echo up; sleep 60 & wait")
+LEAVES = ("sh", "-c", "sleep 60 >/dev/null 2>&1 & echo left")
 COMMANDS = {
     ENDS: CommandScript(b"out\n", b"err\n", 5),
     READS: CommandScript(reads=True),
     STAYS: CommandScript(b"up\n", stays=True),
+    LEAVES: CommandScript(b"left\n"),
 }
 
 
@@ -58,6 +60,15 @@ class ExecutionContract:
         assert execution.read() is None
         until(lambda: execution.exit_code() is not None)
         until(lambda: runtime.inspect(spec.name) == before)  # nor any of its children
+
+    def test_what_it_left_behind_ends_with_it(self, harness: Harness) -> None:
+        runtime, spec = harness.sleeping(SLEEPS)
+        before = runtime.inspect(spec.name)
+        execution = runtime.execute(spec.name, ExecCommand(arguments=LEAVES))
+        assert rest(execution)[StandardStream.OUTPUT] == b"left\n"
+        until(lambda: execution.exit_code() == 0)
+        execution.close()
+        until(lambda: runtime.inspect(spec.name) == before)
 
     def test_it_ends_with_its_container(self, harness: Harness) -> None:
         runtime, spec = harness.sleeping(SLEEPS)

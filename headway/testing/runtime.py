@@ -19,12 +19,12 @@ from headway.errors import (
 )
 from headway.model.container_policy import ContainerPolicy, GangNetwork
 from headway.model.exec_messages import ExecCommand
+from headway.runtime.logfile import LogChunk
 from headway.runtime.port import (
     BindMount,
     ContainerSpec,
     ContainerState,
     ContainerStatus,
-    LogChunk,
     RuntimeKind,
     Usage,
 )

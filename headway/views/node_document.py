@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from typing import Any
 
+from headway.estimate.physics import Tables
 from headway.ledger.records import NodeRecord
 from headway.model.lease import Lease
 from headway.model.node import GpuReading
@@ -14,9 +15,16 @@ from headway.views.fields import iso_time
 
 
 def node_shown(
-    record: NodeRecord, leases: Iterable[Lease], caches: Mapping[str, CacheUse]
+    record: NodeRecord, leases: Iterable[Lease], caches: Mapping[str, CacheUse], tables: Tables
 ) -> dict[str, Any]:
-    """One node as `headway nodes --json` lists it; *caches* are the nodes' data caches, by name."""
+    """One node as `headway node list --json` lists it.
+
+    Args:
+        record: The node.
+        leases: Of the whole site.
+        caches: The nodes' data caches, by name.
+        tables: What is known of GPUs, which says where that is from.
+    """
     node, held = record.node, [lease for lease in leases if lease.node == record.node.name]
     reading = record.reading
     used = {gpu.uuid: gpu for gpu in (reading.gpus or ())} if reading else {}
@@ -49,6 +57,7 @@ def node_shown(
                 "runs_used_bytes": _used_by_runs(used[gpu.uuid]) if gpu.uuid in used else None,
                 "utilisation_frac": used[gpu.uuid].utilisation_frac if gpu.uuid in used else None,
                 "lost": lost.get(gpu.uuid, ""),
+                "speed_from": tables.basis(gpu.name),
             }
             for gpu in node.capacity.gpus
         ],

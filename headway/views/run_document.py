@@ -11,7 +11,7 @@ from headway.model.lease import NO_EXPIRY, Lease
 from headway.model.progress import ProgressPoint
 from headway.model.run import Exit, ExitKind, Measurement, Prediction, RunState, Step
 from headway.model.run_warning import RunWarning
-from headway.model.session import is_session, session_link
+from headway.model.session import serves_port, session_link
 from headway.prefect.client import ListedRun
 from headway.progress.straggler import Straggler, straggler_of
 from headway.units import format_duration, format_size
@@ -163,7 +163,7 @@ def _serves(history: RunHistory) -> bool:
     """Whether a session's program may be asked for now."""
     record, lease = history.record, history.lease
     running = record.state is RunState.RUNNING and lease is not None
-    return running and is_session(record.job)
+    return running and serves_port(record.job)
 
 
 def _straggler(found: Straggler | None) -> dict[str, Any] | None:

@@ -29,10 +29,10 @@ def document(site: Site) -> dict[str, Any]:
     """What is shown of *site* now, as plain data: nodes, running runs, and those that wait."""
     ledger = site.ledger
     leases, warnings = ledger.leases.live(), ledger.warnings.going_on()
-    caches = ledger.staged.uses()
+    caches, tables = ledger.staged.uses(), site.tables
     running = progress_of_runs(site, ledger.runs.all(states=(RunState.RUNNING,)))
     return {
-        "nodes": [node_shown(record, leases, caches) for record in ledger.nodes.all()],
+        "nodes": [node_shown(record, leases, caches, tables) for record in ledger.nodes.all()],
         "runs": [_run(each, warnings) for each in running],
         "arrays": array_views(site, ledger.arrays.going_on()),
         "queue": array_lines(site, line_views(site)),

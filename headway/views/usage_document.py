@@ -9,9 +9,9 @@ from typing import Any
 from headway.errors import InvalidInput
 from headway.model.run import Measurement
 from headway.model.usage import Holding
-from headway.policy.usage import Usage, usage_of
 from headway.site import Site
 from headway.views.csv_text import csv_text
+from headway.views.usage import Usage, usage_of
 
 _MONTH = re.compile(r"([0-9]{4})-(0[1-9]|1[0-2])")
 COLUMNS = (

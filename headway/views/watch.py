@@ -104,7 +104,7 @@ class _Watch:
             begun = view["started_at"] is not None or view["attempt"] > 1
             if view["over"]:
                 self._show_log(begun=begun, over=True)
-            line = _state_line(view)
+            line = state_line(view)
             if line != self._said:
                 self._print(line)
                 self._said = line
@@ -157,7 +157,8 @@ def _left(seconds: float) -> str:
     return f"{format_duration(seconds)} left"
 
 
-def _state_line(view: dict[str, Any]) -> str:
+def state_line(view: dict[str, Any]) -> str:
+    """The state of a run that stands as *view*, and what it waits for or how it ended."""
     # The state's message has place and expected start, too.
     message, reason = view["message"], view["reason"]
     said = message if message.startswith(reason) else reason

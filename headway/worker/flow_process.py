@@ -28,6 +28,10 @@ PRELOAD = (
     "flows.train",
     "headway.runtime.docker.containers",
     "headway.views.charts",
+    # What these would import themselves only when they are first used:
+    "psycopg",
+    "anyio._backends._asyncio",
+    "prefect.utilities.visualization",
 )
 """What the fork server imports once, so that no run waits or pays for it."""
 
@@ -38,6 +42,8 @@ RUN_ID = "PREFECT__FLOW_RUN_ID"
 """Which run Prefect's engine is to execute."""
 ENTRYPOINT = "PREFECT__FLOW_ENTRYPOINT"
 """With it Prefect's engine imports that flow, and asks no deployment."""
+_VERSION_CHECK = "PREFECT_CLIENT_SERVER_VERSION_CHECK_ENABLED"
+"""This worker has asked already whether its Prefect fits the server's."""
 _HOOKS = "PREFECT__ENABLE_CANCELLATION_AND_CRASHED_HOOKS"
 """Prefect's engine leaves the state of a run that was told to end to whoever started it."""
 
@@ -47,7 +53,7 @@ log = get_logger("worker.gpu-node")
 def have_fork_server(state_dir: Path) -> None:
     """Start it unless it runs; without it runs start a second or two later each."""
     try:
-        start_server(state_dir, PRELOAD, {**os.environ, **PRELOAD_ENV})
+        start_server(state_dir, PRELOAD, {**_environment(), **PRELOAD_ENV})
     except HeadwayError as error:
         log.warning("%s", error)
 
@@ -60,8 +66,12 @@ def flow_environment(run_id: str, flow: str) -> dict[str, str]:
     """
     if flow not in FLOWS:
         raise HeadwayError(refusal(flow))
-    own = {RUN_ID: run_id, ENTRYPOINT: FLOWS[flow], _HOOKS: "false"}
-    return {**os.environ, **_prefect_settings(), **own}
+    return {**_environment(), RUN_ID: run_id, ENTRYPOINT: FLOWS[flow], _HOOKS: "false"}
+
+
+def _environment() -> dict[str, str]:
+    """What all flow processes and the fork server have in common: none has to read it again."""
+    return {**os.environ, **_prefect_settings(), _VERSION_CHECK: "false"}
 
 
 @cache

@@ -9,9 +9,9 @@ import anyio
 import httpx
 from prefect.logging import get_logger
 
+from headway.model.prefect_view import PrefectView
 from headway.node.janitor import Janitor
 from headway.node.mending import Mending, PrefectRun, same
-from headway.policy.reconcile import PrefectView
 from headway.scheduler.limits import GATES, gates_document
 from headway.site import LINE, POLICY, Site
 from headway.this_node import adopt

@@ -16,8 +16,8 @@ from prefect.exceptions import ObjectAlreadyExists, ObjectNotFound
 from prefect.logging import get_logger
 from prefect.states import Failed
 
+from headway.model.prefect_view import PrefectView
 from headway.node.mending import PrefectRun
-from headway.policy.reconcile import PrefectView
 from headway.prefect.client import DEPLOYMENT, FLOW
 from headway.prefect.unreadable import REFUSED
 from headway.scheduler.limits import Gates

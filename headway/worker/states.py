@@ -6,9 +6,10 @@ from typing import Any
 from prefect.client.schemas.objects import State, StateDetails, StateType
 from prefect.states import Cancelled, Completed, Failed, Running, Scheduled
 
+from headway.model.prefect_view import PrefectView
 from headway.model.run import Exit, ExitKind
 from headway.node.mending import SUSPENDED, Mending
-from headway.policy.reconcile import Action, PrefectView
+from headway.policy.reconcile import Action
 
 _SOON = timedelta(seconds=2)
 

@@ -6,13 +6,13 @@ from typing import Any
 import pytest
 from sqlalchemy import text
 
+from headway.admin.inspection.invariants import look
 from headway.ledger import Ledger
+from headway.model.inspection import HeldPort, SeenNode, Snapshot, StagedUse
 from headway.model.job import TrainingJob
 from headway.model.lease import Demand, Lease
 from headway.model.node import Capacity, Node
 from headway.model.run import Exit, ExitKind, Measurement, RunState
-from headway.policy.inspection import HeldPort, SeenNode, Snapshot, StagedUse
-from headway.policy.invariants import look
 from headway.units import GIB, MIB
 
 FIRST, SECOND, THIRD = (f"00000000-0000-4000-8000-00000000000{at}" for at in (1, 2, 3))

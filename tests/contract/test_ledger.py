@@ -74,7 +74,7 @@ def ledger(ledger_url: str) -> Iterator[Ledger]:
     opened.close()
 
 
-def enqueue(ledger: Ledger, run_id: str, **changes: Any) -> None:
+def enqueue(ledger: Ledger, run_id: str, *, job: Any = None, **changes: Any) -> None:
     values = {
         "name": f"name-{run_id}",
         "owner": "me",
@@ -83,7 +83,7 @@ def enqueue(ledger: Ledger, run_id: str, **changes: Any) -> None:
         "priority": 0,
         "submitted_at": NOON,
     }
-    ledger.runs.enqueue(run_id, {"name": "x"}, **(values | changes))
+    ledger.runs.enqueue(run_id, job or {"name": "x"}, **(values | changes))
 
 
 def admit(ledger: Ledger, run_id: str, demand: Demand | None = None) -> Lease | Wait:
@@ -759,6 +759,24 @@ def test_a_gang_gets_all_its_leases_and_a_port_to_meet(ledger: Ledger) -> None:
     assert (other.node, other.gang_rank, other.ports) == ("node-b", 1, (6006, FIRST_FREE_PORT))
     assert ledger.runs.get("a").node == "node-a"
     assert [lease.node for lease in ledger.leases.live()] == ["node-a", "node-b"]
+
+
+def test_a_session_gets_a_free_port_unless_it_names_one(ledger: Ledger) -> None:
+    ports, demands = [], [(), (8080,), ()]
+    for at, session in enumerate(({}, {"port": 8080}, {"shell": True})):
+        enqueue(ledger, f"run-{at}", job={"session": session})
+        lease = ledger.leases.admit(
+            f"run-{at}", "node-a", Demand(GIB, ports=demands[at]), reading=None, ttl_s=60.0
+        )
+        assert isinstance(lease, Lease)
+        ports.append(lease.ports)
+    assert ports == [(FIRST_FREE_PORT,), (8080,), ()]
+    enqueue(ledger, "waits", job={"session": {"port": 8080}})
+    answer = ledger.leases.admit(
+        "waits", "node-a", Demand(GIB, ports=(8080,)), reading=None, ttl_s=60.0
+    )
+    assert isinstance(answer, Wait)
+    assert "8080" in answer.reason
 
 
 def test_a_gang_of_a_team_with_ports_meets_on_one_of_them(ledger: Ledger) -> None:

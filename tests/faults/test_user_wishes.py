@@ -136,6 +136,25 @@ def test_a_flow_killed_behind_the_end_of_its_run_leaves_the_state_of_the_ledger(
     assert_nothing_is_left(site, run_id)
 
 
+def test_a_flow_told_to_leave_behind_the_end_of_its_run_does_not_crash(
+    process_site: LiveSite, tmp_path: Path, ledger: Ledger
+) -> None:
+    """As by a janitor that looked before the clean-up and acts after it."""
+    site = process_site
+    run_id = started(site, tmp_path, "term-in-clean-up", steps=4)
+    pid = site.flow_pid(run_id)
+    at_once(lambda: ledger.runs.get(run_id).exit)
+    with suppress(ProcessLookupError):
+        for _ in range(400):
+            os.kill(pid, signal.SIGTERM)
+            time.sleep(0.005)
+    wait_for(lambda: told(ledger, run_id), lambda: f"{site.show(run_id)} {site.worker_log()}")
+    assert_nothing_is_left(site, run_id)
+    states = site.call("GET", f"flow_run_states/?flow_run_id={run_id}")
+    assert states[-1]["type"] == "COMPLETED", states
+    assert "CRASHED" not in {each["type"] for each in states}, states
+
+
 @pytest.mark.parametrize("said", ["CRASHED", "CANCELLING"])
 def test_a_state_that_does_not_say_what_the_ledger_says_is_corrected(
     process_site: LiveSite, tmp_path: Path, ledger: Ledger, said: str

@@ -11,9 +11,9 @@ from sqlalchemy import text
 from headway.clock import SystemClock
 from headway.model.job import TrainingJob
 from headway.model.lease import Demand, Lease
+from headway.model.prefect_view import PrefectView
 from headway.model.run import ExitKind, RunState
 from headway.node.janitor import Janitor, PrefectRun
-from headway.policy.reconcile import PrefectView
 from headway.scheduler.queue import PoolQueue
 from headway.settings import Settings
 from headway.site import Site

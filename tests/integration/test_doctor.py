@@ -14,11 +14,11 @@ from headway.admin.node_removal import remove_node
 from headway.clock import SystemClock
 from headway.errors import RuntimeFailure, SiteUnreachable
 from headway.ledger import Ledger
+from headway.model.inspection import Kind
 from headway.model.job import TrainingJob
 from headway.model.lease import Demand, Lease
 from headway.model.number_range import NumberRange
 from headway.model.run import Exit, ExitKind, Measurement
-from headway.policy.inspection import Kind
 from headway.prefect.client import ListedRun, PrefectServer
 from headway.runtime import secretfiles
 from headway.runtime.docker.containers import DockerRuntime

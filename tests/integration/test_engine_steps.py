@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from headway.clock import SystemClock
+from headway.model.prefect_view import PrefectView
 from headway.model.run import ExitKind
-from headway.policy.reconcile import PrefectView
 from headway.settings import Settings
 from headway.site import Site
 from tests.support.one_run import OneRun

@@ -14,11 +14,12 @@ import pytest
 from headway.clock import SystemClock
 from headway.model.job import TrainingJob
 from headway.model.lease import Demand, Lease
+from headway.model.prefect_view import PrefectView
 from headway.model.run import Exit, ExitKind, Measurement, RunState
 from headway.node.flowlock import hold_flow
 from headway.node.frozen import FROZEN_S
 from headway.node.janitor import Janitor, PrefectRun
-from headway.policy.reconcile import FLOW_STARTS_WITHIN_S, MAX_FLOW_STARTS, PrefectView
+from headway.policy.reconcile import FLOW_STARTS_WITHIN_S, MAX_FLOW_STARTS
 from headway.settings import Settings
 from headway.site import Site
 from headway.testing.clock import FakeClock

@@ -14,13 +14,14 @@ from headway.errors import SiteRefused
 from headway.gateway.cancel import cancel_in_ledger
 from headway.model.job import TrainingJob
 from headway.model.lease import Demand, Lease
+from headway.model.prefect_view import PrefectView
 from headway.model.run import Exit, ExitKind, Measurement, RunState
 from headway.node import janitor as janitor_module
 from headway.node.flowlock import hold_flow
 from headway.node.janitor import Janitor
 from headway.node.mending import Mending, PrefectRun
 from headway.node.told_ends import PAGE_EVERY_S
-from headway.policy.reconcile import Action, PrefectView, Situation
+from headway.policy.reconcile import Action, Situation
 from headway.prefect.client import PrefectServer
 from headway.runtime.port import ContainerState
 from headway.settings import Settings

@@ -49,3 +49,14 @@ def test_its_owner_opens_it_and_it_ends_when_nobody_does(
     assert "nobody was connected" in ended["exit"]["message"]
     assert ended["session"] is None
     assert httpx.get(pages, headers=mine).status_code == 409
+
+
+@pytest.mark.prefect
+def test_no_shell_is_promised_where_none_can_be_opened(
+    process_site: LiveSite, tmp_path: Path
+) -> None:
+    run_id = process_site.submit(tmp_path, **JOB | {"name": "shell", "session": {"shell": True}})
+    ended = process_site.until(run_id, "Completed", "Failed")
+    assert ended["exit"]["kind"] == "refused", ended["exit"]
+    assert "without a container engine" in ended["exit"]["message"]
+    assert "--node" in ended["exit"]["message"]

@@ -24,7 +24,7 @@ from headway.client.forward import Forward
 from headway.clock import SystemClock
 from headway.credentials import Address
 from headway.errors import InvalidInput
-from headway.gateway import run_ports, sessions
+from headway.gateway import door, run_ports, sessions
 from headway.gateway.node_files import only
 from headway.gateway.sessions import sessions_app
 from headway.ledger import Ledger
@@ -359,6 +359,44 @@ def test_its_node_takes_the_gateways_word_alone(sites) -> None:
                 additional_headers=headers, ssl=only(left.files_certificate), proxy=None,
                 open_timeout=5,
             )  # fmt: skip
+
+
+def test_an_operator_who_forwards_to_anothers_run_is_noted_once_a_day(sites, gateway, ada) -> None:
+    operator = bearer(sites["head"], "olga")
+    with forwarded(gateway, operator, own_port(sites)) as (port, _):
+        for _ in range(3):
+            httpx.get(f"http://127.0.0.1:{port}{path()}")
+    with forwarded(gateway, ada, own_port(sites)) as (port, _):
+        httpx.get(f"http://127.0.0.1:{port}{path()}")
+    entries = sites["head"].ledger.audit_log.newest(9, subject=RUN)
+    noted = [each for each in entries if each.act == "run.forward"]
+    assert [(each.actor, each.details) for each in noted] == [
+        ("olga", {"port": str(own_port(sites))})
+    ]
+
+
+def test_what_is_open_ends_when_its_token_is_revoked(sites, origin, gateway, monkeypatch) -> None:
+    monkeypatch.setattr(door, "RECHECK_S", 0.1)
+    headers = bearer(sites["head"], "ada", "vision", MEMBER)
+    socket_url = origin.replace("http", "ws") + path("socket")
+    page = connect(socket_url, additional_headers=headers, subprotocols=["echo"])
+    port = f"{gateway.replace('http', 'ws')}/v1/runs/{RUN}/ports/{own_port(sites)}"
+    bytes_ = connect(port, additional_headers=headers)
+    try:
+        page.send("still there")
+        assert page.recv(timeout=30) == "still there"
+        assert bytes_.recv(timeout=30) == b""
+        newest = max(
+            each.token_id for each in sites["head"].ledger.access_tokens.all() if each.user == "ada"
+        )
+        sites["head"].ledger.access_tokens.revoke("ada", actor="tests", token_id=newest)
+        for opened in (page, bytes_):
+            with pytest.raises(ConnectionClosed) as closed:
+                opened.recv(timeout=30)
+            assert closed.value.rcvd.code == 1008
+    finally:
+        page.close()
+        bytes_.close()
 
 
 def test_a_user_has_so_many_connections_and_gets_them_back(origin, ada, monkeypatch) -> None:

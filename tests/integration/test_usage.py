@@ -18,10 +18,10 @@ from headway.model.lease import Demand, Lease
 from headway.model.node import Capacity, Gpu, Node
 from headway.model.run import Exit, ExitKind, Measurement
 from headway.model.telemetry import TelemetryPoint
-from headway.policy.usage import usage_of
 from headway.settings import Settings
 from headway.site import Site
 from headway.units import GIB
+from headway.views.usage import usage_of
 from headway.views.usage_document import COLUMNS, month_of, usage_csv, usage_document
 from tests.support.api import MEMBER, bearer, serving
 from tests.support.site import within_this_process

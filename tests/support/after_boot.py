@@ -5,9 +5,10 @@ from pathlib import Path
 
 from headway.clock import SystemClock
 from headway.model.job_text import job_from_document
+from headway.model.prefect_view import PrefectView
 from headway.node.janitor import Janitor
 from headway.node.mending import PrefectRun
-from headway.policy.reconcile import Action, PrefectView
+from headway.policy.reconcile import Action
 from headway.settings import Settings
 from headway.site import Site
 from headway.telemetry.host import boot_id

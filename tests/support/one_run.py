@@ -11,11 +11,12 @@ from uuid import uuid4
 from headway.ledger.records import RunRecord
 from headway.model.job import Resources, TrainingJob
 from headway.model.lease import Demand, Lease
+from headway.model.prefect_view import PrefectView
 from headway.model.run import ExitKind, RunState
 from headway.node.flowrun import live_flow
 from headway.node.janitor import Janitor
 from headway.node.mending import PrefectRun
-from headway.policy.reconcile import Action, PrefectView
+from headway.policy.reconcile import Action
 from headway.run.here import log_path
 from headway.site import Site
 from headway.this_node import join_site

@@ -35,6 +35,7 @@ _LIVE = {
         "tests/integration/test_invariants.py",
         "tests/integration/test_code_travels.py",
         "tests/integration/test_live_session.py",
+        "tests/integration/test_docker_session.py",
     ),
     "several nodes": (
         "tests/integration/test_nodes.py",

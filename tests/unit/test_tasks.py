@@ -5,6 +5,7 @@ from uuid import UUID, uuid4
 import pytest
 from prefect.client.schemas.objects import TaskRun
 
+from headway import tasks
 from headway.errors import InvalidInput
 from headway.tasks import _key, _refuse_owner
 
@@ -22,6 +23,23 @@ def test_each_start_of_a_flow_run_gives_its_jobs_the_same_keys() -> None:
     again = [_key(started(count=2), job) for job in ({"a": 1}, {"a": 1}, {"a": 2})]
     assert len(set(first)) == 3
     assert set(again) == set(first)
+
+
+def test_flow_runs_that_have_ended_are_forgotten_and_others_never(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ended, flows = set(), [uuid4() for _ in range(200)]
+    monkeypatch.setattr(tasks, "_handed_in", {})
+    monkeypatch.setattr(tasks, "_flow_has", lambda _, flow_run_id: flow_run_id in ended)
+    lasting = started(flows[0])
+    first = _key(lasting, {"a": 1})
+    for each in flows[1:]:
+        _key(started(each), {"a": 1})
+        ended.add(each)
+    assert len(tasks._handed_in) <= tasks._MOST_FLOW_RUNS + 2
+    assert flows[0] in tasks._handed_in
+    assert _key(lasting, {"a": 1}) == first
+    assert _key(started(flows[0]), {"a": 1}) != first
 
 
 def test_a_retry_of_the_task_alone_has_its_key() -> None:

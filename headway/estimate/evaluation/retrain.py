@@ -14,6 +14,7 @@ from headway.estimate import store
 from headway.estimate.estimator import FEWEST, Estimators
 from headway.estimate.evaluation.compare import FEWEST_TO_JUDGE, Verdict, compare, split
 from headway.estimate.features import measured_times
+from headway.estimate.physics import Tables
 from headway.model.trace import Trace
 
 
@@ -28,7 +29,13 @@ class Refit:
     """The version in use afterwards; 0 is the prior."""
 
 
-def retrain(traces: Sequence[Trace], models_dir: Path, *, fitted_at: datetime) -> Refit:
+def retrain(
+    traces: Sequence[Trace],
+    models_dir: Path,
+    *,
+    fitted_at: datetime,
+    tables: Tables | None = None,
+) -> Refit:
     """Refit on *traces*; the challenger takes the champion's place only if it is better.
 
     On one core: threads that spin for a core which a training job uses slow
@@ -38,13 +45,16 @@ def retrain(traces: Sequence[Trace], models_dir: Path, *, fitted_at: datetime) -
         traces: All there are.
         models_dir: Where the versions lie.
         fitted_at: Time of the refit, written into the version.
+        tables: Facts of GPUs and networks; the shipped ones when None.
     """
     with threadpool_limits(1):
-        return _retrain(traces, models_dir, fitted_at)
+        return _retrain(traces, models_dir, fitted_at, tables)
 
 
-def _retrain(traces: Sequence[Trace], models_dir: Path, fitted_at: datetime) -> Refit:
-    champion = store.load(models_dir)
+def _retrain(
+    traces: Sequence[Trace], models_dir: Path, fitted_at: datetime, tables: Tables | None
+) -> Refit:
+    champion = store.load(models_dir, tables)
     usable = [trace for trace in traces if measured_times(trace)]
 
     def kept(reason: str) -> Refit:
@@ -59,11 +69,11 @@ def _retrain(traces: Sequence[Trace], models_dir: Path, fitted_at: datetime) -> 
             f"{len(held_out)} usable traces since version {champion.version}; "
             f"{FEWEST_TO_JUDGE} are needed to tell whether another would be better"
         )
-    verdict = compare(champion, Estimators.fit(older, fitted_at=fitted_at), held_out)
+    verdict = compare(champion, Estimators.fit(older, fitted_at=fitted_at, tables=tables), held_out)
     if not verdict.promoted:
         return Refit(len(usable), verdict, champion.version)
     version = 1 + max(map(store.version_of, store.versions(models_dir)), default=0)
-    winner = Estimators.fit(usable, fitted_at=fitted_at, version=version)
+    winner = Estimators.fit(usable, fitted_at=fitted_at, version=version, tables=tables)
     figures = asdict(verdict.challenger) if verdict.challenger else {}
     store.save(replace(winner, figures=figures), models_dir)
     return Refit(len(usable), verdict, version)

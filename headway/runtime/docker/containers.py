@@ -31,13 +31,13 @@ from headway.runtime.docker.memory_kills import was_killed
 from headway.runtime.docker.networks import Networks
 from headway.runtime.docker.status import from_details, from_list, moment, state_of
 from headway.runtime.listening import listens
+from headway.runtime.logfile import LogChunk
 from headway.runtime.memory_peak import MemoryPeak
 from headway.runtime.port import (
     BindMount,
     ContainerSpec,
     ContainerState,
     ContainerStatus,
-    LogChunk,
     RuntimeKind,
     Usage,
 )
@@ -208,7 +208,14 @@ class DockerRuntime:
         state = state_of(found["State"]["Status"])
         if state is not ContainerState.RUNNING:
             raise RuntimeFailure(f"container {name} does not run: it is {state.value}")
-        return DockerExecution.begun(self.engine, self._clock, found, command)
+
+        def pids() -> tuple[int, ...]:
+            try:
+                return self._read(self._found(name)).pids
+            except (ContainerMissing, RuntimeFailure):  # what was in it has ended with it
+                return ()
+
+        return DockerExecution.begun(self.engine, self._clock, found, command, pids)
 
     def containers(self) -> list[ContainerStatus]:
         """Every container of this site on this node, whatever its state."""

@@ -3,7 +3,9 @@
 import logging
 import socket
 import struct
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from secrets import token_hex
 from typing import Any
 
 import docker
@@ -19,6 +21,9 @@ _POLL_S = 0.02
 _PIECE_BYTES = 1 << 16
 _HEADER = struct.Struct(">BxxxL")
 """Before each piece of output without a terminal: which stream, and how many bytes."""
+_MARK = "HEADWAY_EXEC"
+"""In the environment of a command, and so of what it starts, whoever its parent is by then."""
+_ROUNDS = 10
 
 log = logging.getLogger(__name__)
 
@@ -26,9 +31,26 @@ log = logging.getLogger(__name__)
 class DockerExecution:
     """One command at an engine."""
 
-    def __init__(self, engine: Engine, exec_id: str, opened: Any, *, terminal: bool) -> None:
-        """*exec_id* was started; *opened* is what the SDK gave for its streams."""
+    def __init__(
+        self,
+        engine: Engine,
+        exec_id: str,
+        opened: Any,
+        *,
+        terminal: bool,
+        left: Callable[[], Iterator[psutil.Process]],
+    ) -> None:
+        """A command that was started.
+
+        Args:
+            engine: Where.
+            exec_id: The engine's name of it.
+            opened: What the SDK gave for its streams.
+            terminal: Whether it has one.
+            left: What of all that it has started runs now.
+        """
         self._engine = engine
+        self._left = left
         self._id = exec_id
         self._terminal = terminal
         # The SDK gives the raw socket. Output that came together with the answer's head is in
@@ -41,14 +63,21 @@ class DockerExecution:
 
     @classmethod
     def begun(
-        cls, engine: Engine, clock: Clock, found: dict[str, Any], command: ExecCommand
+        cls,
+        engine: Engine,
+        clock: Clock,
+        found: dict[str, Any],
+        command: ExecCommand,
+        pids: Callable[[], Sequence[int]],
     ) -> "DockerExecution":
         """Start *command* in the container of which the engine has *found* this; it runs then.
+
+        *pids* are those of the container, on the host.
 
         Whatever the container may not do, the command may not either: the engine takes
         environment, working directory, capabilities and limits from the container.
         """
-        terminal = command.window is not None
+        terminal, mark = command.window is not None, token_hex(16)
         with ordering("start a command in a container"):
             api: docker.APIClient = engine.api
             exec_id = api.exec_create(
@@ -57,9 +86,11 @@ class DockerExecution:
                 stdin=True,
                 tty=terminal,
                 user=found["Config"]["User"],
+                environment={_MARK: mark},
             )["Id"]
             opened = api.exec_start(exec_id, tty=terminal, socket=True)
-            execution = cls(engine, exec_id, opened, terminal=terminal)
+            left = lambda: _marked(pids(), mark)  # noqa: E731
+            execution = cls(engine, exec_id, opened, terminal=terminal, left=left)
         try:
             execution._await_start(clock)
         except BaseException:
@@ -139,12 +170,13 @@ class DockerExecution:
         return None if found["Running"] or code is None else int(code)
 
     def close(self) -> None:
-        """Kill it, with all that is below it, where it still runs; `read` ends.
+        """Kill it, with all that it has started, where that still runs; `read` ends.
 
         The engine has no call for that: who leaves a command leaves it running.
         """
         try:
             self._kill()
+            self._kill_left()
         finally:
             with suppress(OSError):
                 self._socket.shutdown(socket.SHUT_RDWR)
@@ -165,3 +197,25 @@ class DockerExecution:
                 "a command in a container cannot be killed, process %d: it ends with its run",
                 self._process.pid,
             )
+
+    def _kill_left(self) -> None:
+        """Kill what it left behind, which has no parent of its own any more.
+
+        One may start another while it is killed, so it is looked again until nobody is there.
+        """
+        for _ in range(_ROUNDS):
+            left = list(self._left())
+            for each in left:
+                with suppress(psutil.Error):
+                    each.kill()
+            if not left:
+                return
+
+
+def _marked(pids: Sequence[int], mark: str) -> Iterator[psutil.Process]:
+    """Those of *pids* that were started with *mark*; what may not be looked at is not known."""
+    for pid in pids:
+        with suppress(psutil.Error, OSError):
+            process = psutil.Process(pid)
+            if process.environ().get(_MARK) == mark:
+                yield process

@@ -27,12 +27,12 @@ from headway.model.container_policy import ContainerPolicy
 from headway.model.exec_messages import ExecCommand
 from headway.runtime import logfile
 from headway.runtime.listening import listens
+from headway.runtime.logfile import LogChunk
 from headway.runtime.port import (
     BindMount,
     ContainerSpec,
     ContainerState,
     ContainerStatus,
-    LogChunk,
     RuntimeKind,
     Usage,
 )

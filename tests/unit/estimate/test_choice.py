@@ -187,3 +187,21 @@ def test_nothing_known_is_a_fair_part_of_the_node_and_whole_gpus(estimators):
     assert choice.document(found["k80", 1])["whole_gpus"] is True
     declared = options(job(gpu_memory="4GiB"), SITE, estimators)
     assert not any(o.whole for o in declared)
+
+
+def test_a_known_network_gets_its_share_of_a_gpu_before_its_first_run():
+    def on_one_v100(**training):
+        asked = job()
+        asked = asked.model_copy(update={"training": asked.training.model_copy(update=training)})
+        found = options(asked, SITE, Estimators())
+        return next(o for o in found if (o.gpu_type, o.gpus) == ("v100", 1))
+
+    known = on_one_v100(network="resnet50")
+    low, high = known.gpu_memory_interval_bytes
+    assert low < high < known.gpu_memory_bytes <= 16 * GIB
+    assert not known.whole
+    # A guess keeps nobody out.
+    assert on_one_v100(network="resnet50", batch_size=4096).gpu_memory_bytes == 16 * GIB
+    unknown = on_one_v100()
+    assert unknown.whole
+    assert unknown.gpu_memory_interval_bytes is None

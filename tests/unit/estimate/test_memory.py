@@ -145,6 +145,20 @@ def test_gpu_memory_of_an_unseen_network_follows_from_its_activations():
     assert need < model.upper_bytes(fresh) < 1.6 * need
 
 
+def test_many_runs_of_one_network_say_nothing_of_another():
+    runs = [
+        Peak(
+            Configuration(network="n", recipe="n", batch_size=batch, params=3e7, activations=1e7),
+            (800 + 80 * batch) * MIB,
+        )
+        for batch in (8, 16, 32, 64) * 3
+    ]
+    model = MemoryModel.fit(runs, GPU_TERMS)
+    assert model.upper_bytes(runs[0].configuration) is not None
+    other = Configuration(network="m", recipe="m", batch_size=8, params=3e8, activations=5e7)
+    assert model.upper_bytes(other) is None
+
+
 def test_what_is_stored_predicts_the_same():
     rng = np.random.default_rng(9)
     peaks, draw = recipe(rng, "r", 12, 0.03)

@@ -187,7 +187,7 @@ def test_a_network_is_known_by_its_other_names(network: str, same: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "network", ["distilbert-base", "gpt2-medium", "resnet505", "resnet5", "roberta-base", "squad"]
+    "network", ["distilbert-tiny", "gpt2-german", "resnet505", "resnet5", "robertina-base", "squad"]
 )
 def test_a_network_of_another_word_is_another(network: str) -> None:
     assert shipped().network_facts(network) is None

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 
 from headway.errors import InvalidInput
@@ -43,6 +45,44 @@ def test_a_network_that_nobody_wrote_down_is_known_by_its_librarys_name(network)
     assert facts is not None
     assert facts.flops == pytest.approx(402e6, rel=0.02)
     assert facts.params == pytest.approx(4.34e6, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("network", "params"),
+    [  # as their authors tell
+        ("google-bert/bert-base-uncased", 110e6),
+        ("FacebookAI/roberta-large", 355e6),
+        ("distilbert-base-uncased", 66e6),
+        ("openai-community/gpt2-xl", 1.56e9),
+        ("EleutherAI/pythia-410m-deduped", 405e6),
+        ("meta-llama/Llama-2-7b-hf", 6.74e9),
+        ("meta-llama/Llama-3.1-8B-Instruct", 8.03e9),
+        ("mistralai/Mistral-7B-Instruct-v0.2", 7.24e9),
+        ("Qwen/Qwen2.5-0.5B", 494e6),
+        ("google-t5/t5-small", 60.5e6),
+        ("facebook/bart-large", 406e6),
+    ],
+)
+def test_language_models_have_their_published_size(network, params):
+    facts = shipped().network_facts(network)
+    assert facts is not None
+    assert facts.params == pytest.approx(params, rel=0.02)
+    # An addition and a multiplication for each parameter and token, and attention beside it;
+    # looking a token up in a table costs nothing.
+    assert 0.5 * params < facts.flops / facts.tokens < 1.6 * params
+
+
+@pytest.mark.parametrize("option", ["--max_seq_length", "--seq-len", "--block-size"])
+def test_longer_samples_of_text_are_more_work_for_the_same_parameters(option):
+    usual = shipped().complete(Configuration(network="bert-base"))
+    longer = shipped().complete(Configuration(network="bert-base", settings={option: 512.0}))
+    assert longer.flops == pytest.approx(2 * usual.flops)
+    assert longer.activations == pytest.approx(2 * usual.activations)
+    assert longer.params == usual.params
+    image = Configuration(network="resnet50", settings={option: 512.0})
+    assert shipped().complete(image) == replace(
+        shipped().complete(replace(image, settings={})), settings=image.settings
+    )
 
 
 def test_every_row_of_the_shipped_tables_has_a_source():

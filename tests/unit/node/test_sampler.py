@@ -10,7 +10,7 @@ from headway.errors import LedgerUnreachable
 from headway.model.node import GpuProcess, HostReading, NodeReading
 from headway.model.telemetry import TelemetryPoint
 from headway.node.sampler import Sampler
-from headway.policy.thinning import points_of, thinned
+from headway.telemetry.thinning import points_of, thinned
 from headway.testing.clock import FakeClock
 from headway.testing.telemetry import FakeGpus, FakeHost
 from headway.units import GIB

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from prefect.client.schemas.objects import StateType
 
+from headway.model.prefect_view import PrefectView
 from headway.model.run import GRANTED, ExitKind, RunState
 from headway.policy.reconcile import (
     MAX_FLOW_STARTS,
@@ -14,7 +15,6 @@ from headway.policy.reconcile import (
     Action,
     Container,
     FlowProcess,
-    PrefectView,
     Situation,
     end_seen,
     reconcile,

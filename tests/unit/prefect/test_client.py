@@ -1,5 +1,7 @@
 """What the command line asks Prefect for, and what it makes of the answers."""
 
+import socket
+import threading
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
@@ -7,7 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
-from headway.errors import SiteUnreachable
+from headway.errors import SiteBroken, SiteUnreachable
 from headway.prefect.client import PrefectServer
 from headway.testing.clock import FakeClock
 
@@ -110,3 +112,26 @@ def test_a_question_is_asked_once_where_somebody_waits_who_can_ask_anew(monkeypa
     with pytest.raises(SiteUnreachable, match="HTTP 503"):
         made.ask("GET", "/health")
     assert len(asked) > 5
+
+
+def test_a_connection_that_the_server_closes_after_a_failure_costs_no_answer() -> None:
+    """As Prefect's does after HTTP 500, and a client that asks at once may not see it in time."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def serve() -> None:
+            for status in ("500 Internal Server Error", "200 OK"):
+                connection, _ = listening.accept()
+                with connection:
+                    connection.recv(65_536)
+                    head = f"HTTP/1.1 {status}\r\nContent-Type: application/json\r\n"
+                    connection.sendall(f"{head}Content-Length: 4\r\n\r\ntrue".encode())
+                    if "500" in status:
+                        connection.recv(65_536)  # the next question, which nobody answers
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        server = PrefectServer(f"http://127.0.0.1:{listening.getsockname()[1]}/api", auth=None)
+        with pytest.raises(SiteBroken):
+            server.run("a")
+        assert server.is_healthy()
+        thread.join(timeout=20)

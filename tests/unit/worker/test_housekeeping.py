@@ -11,8 +11,9 @@ import httpx
 import pytest
 from prefect.client.schemas.objects import FlowRun, State, StateType
 
+from headway.model.prefect_view import PrefectView
 from headway.node.mending import Mending, PrefectRun
-from headway.policy.reconcile import Action, PrefectView
+from headway.policy.reconcile import Action
 from headway.testing.clock import FakeClock
 from headway.worker import housekeeping
 from headway.worker import pool as pool_module

@@ -11,7 +11,7 @@ import httpx
 import pytest
 from prefect.client.schemas.objects import State, StateType
 
-from headway.policy.reconcile import PrefectView
+from headway.model.prefect_view import PrefectView
 from headway.prefect.unreadable import REFUSED
 from headway.worker import pool as pool_module
 from headway.worker.pool import PrefectPool

@@ -6,9 +6,10 @@ import pytest
 from prefect.states import Suspended
 
 from headway.ledger.records import RunRecord
+from headway.model.prefect_view import PrefectView
 from headway.model.run import Exit, ExitKind, RunState
 from headway.node.mending import Mending, PrefectRun
-from headway.policy.reconcile import Action, PrefectView, end_seen
+from headway.policy.reconcile import Action, end_seen
 from headway.worker.states import ended, mended, scheduled, view_of
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)

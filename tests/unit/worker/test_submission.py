@@ -46,6 +46,8 @@ class Node:
         worker._client = object()  # it is asked nothing but the claim
         worker._command = ["none"]
         worker._note_start = self._note_start
+        self.ended: set[str] = set()
+        worker._has_ended = self.ended.__contains__
         worker._mended = worker._house_kept = worker._has_successfully_synced = True
         worker._housework, worker._wake = asyncio.Event(), asyncio.Event()
         worker._ended = asyncio.Event()
@@ -221,6 +223,14 @@ def test_a_process_that_breaks_is_told_to_prefect_and_one_that_is_not_needed_is_
     node.passes(second)
     assert node.crashed == [broken.id]
     assert node.given_back == []
+
+
+def test_a_process_that_is_killed_after_the_end_of_its_run_is_no_crash(make) -> None:
+    node, over = make(), run_of()
+    node.status = -15
+    node.ended.add(str(over.id))
+    node.passes(over)
+    assert node.crashed == []
 
 
 def test_a_ledger_that_is_away_leaves_the_claim_to_its_deadline() -> None:

@@ -2,8 +2,7 @@
 
 from collections.abc import Iterator
 
-from headway.model.run import GRANTED, ExitKind, RunState
-from headway.policy.inspection import (
+from headway.model.inspection import (
     BY_FIX,
     Finding,
     Kind,
@@ -13,6 +12,7 @@ from headway.policy.inspection import (
     janitor_of,
     named,
 )
+from headway.model.run import GRANTED, ExitKind, RunState
 
 
 def left_on_the_node(seen: Snapshot) -> Iterator[Finding]:

@@ -1,19 +1,19 @@
 """Whether leases, runs, containers, ports and copies agree: what breaks the site's promises.
 
 One pure function of what was read, `look`. The checks of what lies on the node
-are in `policy.leftovers`, those of Prefect's states in `policy.told`.
+are in `admin.inspection.leftovers`, those of Prefect's states in `admin.inspection.told`.
 """
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from datetime import datetime
 
+from headway.admin.inspection.leftovers import left_on_the_node
+from headway.admin.inspection.told import prefect_disagrees
+from headway.model.inspection import BY_FIX, Finding, Kind, SeenRun, Snapshot, janitor_of, named
 from headway.model.lease import Lease, Sharing
 from headway.model.node import Node
 from headway.model.run import GRANTED, RunState
-from headway.policy.inspection import BY_FIX, Finding, Kind, SeenRun, Snapshot, janitor_of, named
-from headway.policy.leftovers import left_on_the_node
-from headway.policy.told import prefect_disagrees
 from headway.units import format_size
 
 _ROUNDING = 1e-6

@@ -9,8 +9,8 @@ from headway.model.lease import GpuGrant, Sharing
 from headway.model.node import Capacity, Gpu, Node
 from headway.model.run import Measurement
 from headway.model.usage import Holding
-from headway.policy.usage import Usage, usage_of
 from headway.units import GIB
+from headway.views.usage import Usage, usage_of
 
 BEGIN = datetime(2026, 11, 1, tzinfo=UTC)
 END = datetime(2026, 12, 1, tzinfo=UTC)

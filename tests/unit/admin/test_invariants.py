@@ -5,10 +5,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from headway.model.lease import GpuGrant, Lease, Sharing
-from headway.model.node import Capacity, Gpu, Node, Reserve
-from headway.model.run import ExitKind, RunState
-from headway.policy.inspection import (
+from headway.admin.inspection.invariants import confirmed, look
+from headway.model.inspection import (
     Finding,
     HeldPort,
     Kind,
@@ -23,8 +21,10 @@ from headway.policy.inspection import (
     StagedCopy,
     StagedUse,
 )
-from headway.policy.invariants import confirmed, look
-from headway.policy.reconcile import PrefectView
+from headway.model.lease import GpuGrant, Lease, Sharing
+from headway.model.node import Capacity, Gpu, Node, Reserve
+from headway.model.prefect_view import PrefectView
+from headway.model.run import ExitKind, RunState
 from headway.units import GIB
 
 NOW = datetime(2026, 1, 2, 12, tzinfo=UTC)

@@ -3,9 +3,10 @@
 from collections.abc import Iterator
 from datetime import datetime
 
+from headway.model.inspection import Finding, Kind, SeenRun, SeenState, Snapshot, janitor_of, named
+from headway.model.prefect_view import PrefectView
 from headway.model.run import RunState
-from headway.policy.inspection import Finding, Kind, SeenRun, SeenState, Snapshot, janitor_of, named
-from headway.policy.reconcile import PrefectView, end_seen
+from headway.policy.reconcile import end_seen
 
 _FITS = {
     RunState.WAITING: {PrefectView.SCHEDULED},

@@ -1,6 +1,6 @@
 """What an inspection of the site looks at, to see whether its promises hold, and what it finds.
 
-Values only: `policy.invariants` compares them. Each part is read at its own moment.
+Values only: `admin.inspection.invariants` compares them. Each part is read at its own moment.
 """
 
 import enum
@@ -10,8 +10,8 @@ from datetime import datetime, timedelta
 
 from headway.model.lease import Lease
 from headway.model.node import Node
+from headway.model.prefect_view import PrefectView
 from headway.model.run import ExitKind, RunState
-from headway.policy.reconcile import PrefectView
 
 UNDER_WAY_S = 60.0
 """What is younger, beside the time that a program has to end, is merely under way."""

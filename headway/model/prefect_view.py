@@ -1,0 +1,45 @@
+"""What Prefect says of a run."""
+
+import enum
+
+
+class PrefectView(enum.StrEnum):
+    """What Prefect says about a run, as far as it matters here."""
+
+    SCHEDULED = "scheduled"
+    """Some worker will claim it; of a run that has ended: its user wants it once more."""
+    ACTIVE = "active"
+    """Pending or running: a flow process should be there."""
+    PAUSED = "paused"
+    """Its user asks to suspend it."""
+    SUSPENDED = "suspended"
+    """The same for as long as the user likes, as headway itself writes it."""
+    CRASHED = "crashed"
+    """Prefect saw its flow process die."""
+    CANCELLING = "cancelling"
+    CANCELLED = "cancelled"
+    FAILED = "failed"
+    """Its flow broke, or its time to be suspended is over."""
+    COMPLETED = "completed"
+    MISSING = "missing"
+    """Deleted: nobody wants it any more."""
+    UNKNOWN = "unknown"
+    """The server does not answer; nothing may be concluded."""
+
+    @classmethod
+    def of(cls, state_type: str | None) -> "PrefectView":
+        """What Prefect's type of a run's state, such as PENDING, means here."""
+        return _BY_STATE_TYPE.get(state_type or "", cls.UNKNOWN)
+
+
+_BY_STATE_TYPE = {
+    "SCHEDULED": PrefectView.SCHEDULED,
+    "PENDING": PrefectView.ACTIVE,
+    "RUNNING": PrefectView.ACTIVE,
+    "PAUSED": PrefectView.PAUSED,
+    "FAILED": PrefectView.FAILED,
+    "CRASHED": PrefectView.CRASHED,
+    "CANCELLING": PrefectView.CANCELLING,
+    "CANCELLED": PrefectView.CANCELLED,
+    "COMPLETED": PrefectView.COMPLETED,
+}
