@@ -184,6 +184,7 @@ def _summary(site: Site, run_id: str, took_s: float, report: dict[str, Any]) -> 
         click.echo(f"              {weakness}")
     click.echo(f"  look at it  {report['url']}/runs/flow-run/{run_id}")
     click.echo(f"  log in      with the line in {report['auth_file']}")
+    click.echo(f"  the site    {report['gateway']}, with the line in {site.settings.token_file}")
     click.echo(f"  prefect     {report['prefect']} deployment run {DEPLOYMENT}")
     click.echo(f"  took        {format_duration(took_s)} in all")
     click.echo("  stop it     make down")

@@ -53,7 +53,9 @@ def outputs(
         array = if_array(client.array, runs[0]) if len(runs) == 1 else None
         if follow or array is not None or len(runs) > 1:
             if folder is None or listing or attempt or machine:
-                raise click.UsageError("of several runs, or with --follow, give DIR, and only that")
+                many = "of several runs or an array, and with --follow"
+                allowed = "--list, --attempt and --json are for one run"
+                raise click.UsageError(f"{many}, give DIR to fetch into; {allowed}")
             sys.exit(_follow(client, runs, folder, only, once=not follow))
         seen = client.run(runs[0])
         run_id = seen["run_id"]

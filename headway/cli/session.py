@@ -42,7 +42,7 @@ _STARTING_S = 10.0
 
 
 @click.command()
-@click.argument("kind", metavar="[jupyter|shell|PORT -- PROGRAM …|PROGRAM …]", default="jupyter")
+@click.argument("kind", metavar="[jupyter|shell|[PORT] -- PROGRAM …]", default="jupyter")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 @click.option("--image", help="Container image; or $HEADWAY_IMAGE.")
 @click.option("--python", help="In its place: 3.11, for which the site has named an image.")

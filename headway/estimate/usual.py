@@ -6,7 +6,7 @@ else those of its owner, image and size, at last all. Cheap to import.
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from headway.errors import HeadwayError
@@ -31,6 +31,8 @@ class Kind:
     """On all its nodes."""
     limit_s: float = math.inf
     """Its time limit: it lasts no longer, whatever others do."""
+    session: bool = field(default=False, repr=False)  # draws are seeded by what is shown of it
+    """It lasts as long as somebody works with it, of which runs that are none say nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +123,7 @@ def _kind(job: Mapping[str, Any], owner: str) -> Kind:
         image=image,
         gpus=int(resources.get("gpus") or 0) * int(resources.get("nodes") or 1),
         limit_s=parse_duration(limit) if isinstance(limit, str) else limit or math.inf,
+        session=job.get("session") is not None,
     )
 
 
@@ -140,7 +143,9 @@ def instead_of_prior(said: Prediction, found: tuple[Span, str] | None) -> Predic
 
 def _key(group: _Group, kind: Kind) -> tuple[object, ...] | None:
     values = tuple(getattr(kind, name) for name in group.fields)
-    return None if "" in values or math.inf in values else (group.words, *values)
+    if "" in values or math.inf in values:
+        return None
+    return (group.words, *values, *(("session",) if kind.session else ()))
 
 
 def _span(logs: list[float], prior_sd: float) -> Span:

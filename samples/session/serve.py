@@ -4,7 +4,7 @@ Standard library alone. It stands for services such as Driverless AI, which are 
 user at a port of their own, and keep data, log and temporary files in folders of that user.
 
     headway submit samples/session/job.yaml
-    headway session …            # the same without a job file
+    headway session --user-folder -- python -u -m samples.session.serve      # without a job file
 """
 
 import hmac

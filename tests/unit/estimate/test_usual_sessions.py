@@ -1,0 +1,23 @@
+"""Sessions last as long as they are used, which other runs say nothing of."""
+
+from headway.estimate.usual import Kind, Lasted, Usual, kind_of
+
+JOB = {"name": "notes", "image": "python:3.11", "max_runtime": "28800s"}
+
+
+def test_a_session_is_not_told_by_runs_that_are_none() -> None:
+    run, session = kind_of(JOB, "ada"), kind_of({**JOB, "session": {}}, "ada")
+    assert session.session
+    usual = Usual([Lasted(run, 2.0)] * 20)
+    assert usual.of(run) is not None
+    assert usual.of(session) is None
+
+
+def test_sessions_tell_of_each_other_and_of_no_other_runs() -> None:
+    session = kind_of({**JOB, "session": {"idle": "1800s"}}, "ada")
+    other = Kind(recipe="else", owner="ada", image="python:3.11", gpus=0)
+    usual = Usual([Lasted(session, 3600.0)] * 5)
+    found = usual.of(session)
+    assert found is not None
+    assert 1800 < found[0].median_s < 7200
+    assert usual.of(other) is None
