@@ -192,11 +192,8 @@ class GangPost:
 
 
 def _put(path: Path, content: str, mode: int = 0o644) -> None:
-    """Put a file where a program looks, which may read all of it from the first moment on."""
-    part = path.with_name(f".{path.name}")
-    replace_file(part, content, lasts=False)
-    part.chmod(mode)  # whatever this process's umask is
-    part.replace(path)
+    """Put a file where a program looks, which may read it."""
+    replace_file(path, content, mode=mode, lasts=False)
 
 
 def _read(path: Path) -> str | None:
