@@ -47,7 +47,12 @@ def published() -> None:
     for row in every:
         measured, network = int(row["measured_bytes"]), row["network"]
         guess = gpu_memory_guess(
-            Configuration(network=network, gpu_type="gpu", batch_size=int(row["batch_size"])),
+            Configuration(
+                network=network,
+                gpu_type="gpu",
+                batch_size=int(row["batch_size"]),
+                framework="pytorch",
+            ),
             at_side(network, row["side"]),
         )
         if guess is None:
@@ -82,7 +87,7 @@ def at_the_limit() -> None:
         larger = [each for each in BATCHES if each > batch]
         guess = gpu_memory_guess(
             Configuration(network=row["network"], gpu_type="rtx3090", batch_size=batch,
-                          precision="amp"),
+                          precision="amp", framework="pytorch"),
             shipped(),
         )  # fmt: skip
         if not larger or guess is None:

@@ -22,7 +22,7 @@ def replace_file(
     Args:
         path: The file; its folder is there.
         content: All that it is to hold.
-        mode: Its permissions.
+        mode: Its permissions, whatever the umask is.
         lasts: Whether it must survive a loss of power once this returns. False for what is
             written every second and may be lost: whoever reads it has to bear an empty file.
 
@@ -33,6 +33,7 @@ def replace_file(
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
         with os.fdopen(os.open(part, flags, mode), "wb") as file:
+            os.fchmod(file.fileno(), mode)
             file.write(content.encode() if isinstance(content, str) else content)
             if lasts:
                 file.flush()

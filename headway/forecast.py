@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import Any, TypedDict
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from headway.estimate.features import from_job
 from headway.estimate.gpu_prior import gpu_memory_guess
@@ -25,6 +25,9 @@ from headway.policy.narrowing import refused_port
 from headway.policy.network import network_of
 from headway.runtime.port import RuntimeKind
 from headway.site import Site
+
+if TYPE_CHECKING:
+    from headway.estimate.estimator import Estimators
 
 
 class LeaseTerms(TypedDict):
@@ -55,6 +58,10 @@ class Forecaster:
     def nodes(self) -> list[NodeRecord]:
         """Every node of the site."""
         return self._site.ledger.nodes.all()
+
+    @cached_property
+    def _estimators(self) -> "Estimators":
+        return self._site.estimators
 
     @cached_property
     def _tables(self) -> Tables:
@@ -174,7 +181,9 @@ class Forecaster:
         says = self._predictions(job, dataset_bytes, types)
         needs = of_any(list(says.values()))
         fair_bytes = fair_host_bytes(job, spaces)
-        guess = gpu_memory_guess(from_job(job, gpu_type=types[0]), self._tables)
+        guess = None
+        if job.resources.gpus and needs.gpu_peak_bytes is None:
+            guess = gpu_memory_guess(from_job(job, gpu_type=types[0]), self._tables)
         demand = demand_for(
             job,
             needs,
@@ -202,7 +211,7 @@ class Forecaster:
         ]
         learnt = [Prediction()] * len(asked)
         if any(site.settings.models_dir.glob("*.npz")):
-            learnt = site.estimators.predict(asked)
+            learnt = self._estimators.predict(asked)
         recent = site.ledger.traces.newest(job.recipe(), RECENT)
         says = {
             name: replace(said_of(each, known, recent, limit_s=job.max_runtime), gpu_type=name)

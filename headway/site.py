@@ -3,7 +3,7 @@
 import hashlib
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -28,6 +28,7 @@ from headway.model.ceiling import Ceiling
 from headway.model.container_policy import UIDS_OF_TEAMS, ContainerPolicy
 from headway.model.node_settings import NodeSettings
 from headway.model.number_range import NumberRange
+from headway.model.speeds import MeasuredGpu
 from headway.policy.narrowing import check, for_team, uid_refusal
 from headway.policy.settings import PolicySettings
 from headway.runtime.ceiling_file import read_ceiling
@@ -70,7 +71,8 @@ class Site:
         """Of this process, while it is the node's worker."""
         self.adopted: dict[str, dict[str, Any]] = {}
         """By name, the settings that this process has adopted."""
-        self._estimators: tuple[tuple[Path | None, Tables], Estimators] | None = None
+        self._estimators: tuple[tuple[Path | None, Mapping[str, MeasuredGpu]], Estimators] | None
+        self._estimators = None
 
     @cached_property
     def ledger(self) -> Ledger:
@@ -279,10 +281,10 @@ class Site:
         """
         from headway.estimate import store  # noqa: PLC0415 - numpy and scipy take half a second
 
-        folder, tables = self.settings.models_dir, self.tables
-        asked = (store.current(folder), tables)
+        folder = self.settings.models_dir
+        asked = (store.current(folder), self.ledger.speeds.gpus())
         if self._estimators is None or self._estimators[0] != asked:
-            self._estimators = (asked, store.load(folder, tables))
+            self._estimators = (asked, store.load(folder, self.tables))
         return self._estimators[1]
 
     @property

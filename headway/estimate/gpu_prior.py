@@ -23,6 +23,8 @@ _HALF_ACTIVATION_BYTES = 6.0
 """For each output of a convolution or a linear layer; what follows such a layer is counted in.
 Seven networks measured at fp32: 8 to 15; 72 networks of timm at amp, by the largest batch that
 went into 24 GB: 5.8 in the middle (`benchmarks/gpu_memory_prior.py`)."""
+_GROWS = frozenset({"pytorch", "torch", "lightning", "timm", "transformers", "huggingface"})
+"""Frameworks that take memory as they need it; TensorFlow and JAX take what is there."""
 _SPREAD = 0.3
 """Standard deviation of the logarithm between networks, by the same measurements."""
 _Z99 = 2.33
@@ -45,9 +47,11 @@ class GpuMemoryGuess(NamedTuple):
 def gpu_memory_guess(asked: Configuration, tables: Tables) -> GpuMemoryGuess | None:
     """What a training as *asked* holds on each of its GPUs.
 
-    None where its network or batch is not known, or for how many tokens a sample of text is.
+    None where its framework, network or batch is not known, or the tokens of a sample of text.
     Larger images than usual count by the option that says so; smaller ones do not make it less.
     """
+    if asked.framework not in _GROWS:
+        return None
     known, network = tables.complete(asked), tables.network_facts(asked.network)
     if not (known.activations and known.params and known.batch_size) or asked.gpu_type == "cpu":
         return None

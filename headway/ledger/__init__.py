@@ -12,6 +12,7 @@ from headway.ledger.code import Code
 from headway.ledger.columns import now
 from headway.ledger.database import Database, is_absent, open_engine, shown
 from headway.ledger.flow_starts import FlowStarts
+from headway.ledger.gang_asks import GangAsks
 from headway.ledger.inspection import Inspection
 from headway.ledger.leases import Leases
 from headway.ledger.nodes import Nodes, SiteSettings
@@ -50,6 +51,7 @@ class Ledger:
         self.inspection = Inspection(database)
         self.flow_starts = FlowStarts(database)
         self.leases = Leases(database)
+        self.gang_asks = GangAsks(database)
         self.renewals = Renewals(database)
         self.pools = Pools(database)
         self.progress = Progress(database)

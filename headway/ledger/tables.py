@@ -172,6 +172,23 @@ class RunRow(_WithExit, table=True):
     measurement: Measurement | None = value(Measurement)
 
 
+class GangAskRow(SQLModel, table=True):
+    """A command that one part of a gang asks another one to run."""
+
+    __tablename__ = "gang_ask"
+    __table_args__ = (
+        Index("one_ask_of_a_name", "gang_id", "attempt", "from_rank", "name", unique=True),
+    )
+    ask_id: int | None = Field(default=None, sa_type=ID, primary_key=True)
+    gang_id: str = Field(max_length=36, foreign_key="run.run_id")
+    attempt: int
+    from_rank: int
+    name: str
+    to_rank: int
+    command: str
+    exit_code: int | None = None
+
+
 class LeaseRow(SQLModel, table=True):
     """A grant. Counts until it is released, expired or not."""
 

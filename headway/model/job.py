@@ -320,7 +320,8 @@ class TrainingJob(_Part):
         Launch.TORCH,
         title="Launch",
         description="Over several nodes, how its parts find each other. torch: torchrun's "
-        "variables. tensorflow: TF_CONFIG. none: {rank}, {world_size}, {local_rank} and {master} "
+        "variables. tensorflow: TF_CONFIG. horovod, mpi: rank 0's command starts all, by an ssh of "
+        "headway's. none: {rank}, {world_size}, {local_rank} and {master} "
         "in the command.",
     )
     max_runtime: Annotated[float, duration(1.0, MAX_RUNTIME_S)] | None = Field(

@@ -13,13 +13,22 @@ class Launch(enum.StrEnum):
     """PyTorch's variables, and those that `torchrun` takes its options from."""
     TENSORFLOW = "tensorflow"
     """TF_CONFIG, by which `MultiWorkerMirroredStrategy` finds all workers."""
+    HOROVOD = "horovod"
+    """`horovodrun` in rank 0's container starts the processes in all of them."""
+    MPI = "mpi"
+    """`mpirun` does so."""
     NONE = "none"
     """Its command alone, in which `filled` puts rank, number of parts and meeting place."""
 
     @property
     def gathers(self) -> bool:
         """Whether a part has to know where all others are before its program begins."""
-        return self is Launch.TENSORFLOW
+        return self is Launch.TENSORFLOW or self.starts_others
+
+    @property
+    def starts_others(self) -> bool:
+        """Whether the program of rank 0 starts those of all other parts."""
+        return self in {Launch.HOROVOD, Launch.MPI}
 
 
 def filled(command: Sequence[str], values: Mapping[str, object]) -> list[str]:
@@ -36,6 +45,11 @@ def filled(command: Sequence[str], values: Mapping[str, object]) -> list[str]:
 def joined(address: str, port: int | str) -> str:
     """``ADDRESS:PORT``, an IPv6 address in brackets."""
     return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
+
+
+def host_file(addresses: Sequence[str], slots: int) -> str:
+    """All parts as `mpirun` and `horovodrun` read them, with so many processes on each."""
+    return "".join(f"{address} slots={slots}\n" for address in addresses)
 
 
 def tf_config(places: Sequence[str], rank: int) -> str:

@@ -68,3 +68,5 @@ class MeasuredNode:
 
     speeds: NodeSpeeds
     image: str
+    tried: tuple[str, ...] = ()
+    """Products of its GPUs that were to be measured, too: not tried again in the same image."""

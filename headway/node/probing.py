@@ -55,27 +55,30 @@ def _may_probe(site: Site) -> bool:
 
 def _probe(site: Site, image: str, say: Callable[[str], None]) -> None:
     speeds, node = site.ledger.speeds, site.settings.node
-    known = {product for product, each in speeds.gpus().items() if each.image == image}
+    before = speeds.node(node)
+    tried = before.tried if before is not None and before.image == image else ()
+    known = {*tried, *(name for name, each in speeds.gpus().items() if each.image == image)}
     used = {each.uuid: each.used_bytes - each.driver_bytes for each in site.gpus.read()}
     alike: dict[str, list[Gpu]] = {}
     for gpu in site.gpus.gpus():
         if gpu.name not in known and used.get(gpu.uuid, _IDLE_BYTES) < _IDLE_BYTES:
             alike.setdefault(gpu.name, []).append(gpu)
     rounds: list[Sequence[Gpu]] = [gpus[:2] for gpus in alike.values()]
-    before = speeds.node(node)
     if not rounds and (before is None or before.image != image):
         rounds = [()]
     for gpus in rounds:
         name = gpus[0].name if gpus else "the CPUs and the disk"
         say(f"measuring {name} in {image}: about half a minute …")
         found = _run(site, image, gpus)
-        speeds.keep_node(node, MeasuredNode(found.node, image))
+        tried = (*tried, *{gpu.name for gpu in gpus})
+        speeds.keep_node(node, MeasuredNode(found.node, image, tried))
         if found.gpu is not None and gpus:
             check_believable(shipped(), gpus[0], found.gpu)
             measured = MeasuredGpu(found.gpu, gpus[0].memory_bytes, node, image)
             speeds.keep_gpu(gpus[0].name, measured)
         elif gpus:
-            say(f"{name}: {found.no_gpu or 'nothing was measured'}; its data sheet is believed")
+            why = found.no_gpu or "nothing was measured"
+            say(f"{name}: {why}; its data sheet, if any, is believed")
 
 
 def check_believable(tables: Tables, gpu: Gpu, found: GpuSpeeds) -> None:

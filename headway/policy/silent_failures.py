@@ -101,7 +101,7 @@ def _misuse(
 
 
 def to_end_for(
-    warnings: Sequence[RunWarning], *, now: datetime, settings: PolicySettings
+    warnings: Sequence[RunWarning], *, now: datetime, settings: PolicySettings, is_guess: bool
 ) -> RunWarning | None:
     """The warning for which the site ends the run now; None as long as it only warns.
 
@@ -109,12 +109,15 @@ def to_end_for(
         warnings: What goes on in the run.
         now: The ledger's time.
         settings: The operator's.
+        is_guess: Whether nobody said how much memory of a GPU it needs, and no run has shown
+            it: that it holds more is no fault of its own.
     """
     if settings.on_silent_failure is OnSilentFailure.WARN:
         return None
+    ends = ENDED_FOR - {Silent.OVER_GRANT} if is_guess else ENDED_FOR
     for warning in warnings:
         lasted_s = (now - warning.began_at).total_seconds()
-        if warning.failure.kind in ENDED_FOR and lasted_s >= settings.silent_grace_s:
+        if warning.failure.kind in ends and lasted_s >= settings.silent_grace_s:
             return warning
     return None
 

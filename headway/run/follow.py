@@ -26,6 +26,7 @@ from headway.telemetry.port import GpuSensors
 _TICK_S = 0.25
 _GPU_EVERY_S = 2.0
 _CANCELLATION_EVERY_S = 2.0
+_PASS_ON_EVERY_S = 0.5
 _USAGE_EVERY_S = 0.5
 """The memory peak is put together from these readings; one costs 0.3 ms."""
 _SNAPSHOT_EVERY_S = 5.0
@@ -102,6 +103,10 @@ class Upkeep(Protocol):
 
     def cancellation(self, status: ContainerStatus) -> Exit | None:
         """Why the container has to stop; None while it may go on."""
+        ...
+
+    def pass_on(self) -> None:
+        """Pass on what parts of its gang ask each other to run."""
         ...
 
     def redact(self) -> None:
@@ -189,6 +194,7 @@ class Follower:
         self._before_reading = (
             _Periodic(self._read_gpus, _GPU_EVERY_S),
             _Periodic(self._read_usage, _USAGE_EVERY_S),
+            _Periodic(self.upkeep.pass_on, _PASS_ON_EVERY_S),
         )
         self._check = _Periodic(self._check_once, self.check_every_s, now_s + self.check_every_s)
         self._snapshot = _Periodic(self._keep_snapshot, _SNAPSHOT_EVERY_S)

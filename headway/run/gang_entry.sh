@@ -1,14 +1,34 @@
 # Waits until headway has said where all parts of the gang are, then becomes the program.
 #
-#   /bin/sh -c "$(cat gang_entry.sh)" headway FOLDER PROGRAM ARGUMENTS…
+#   /bin/sh -c "$(cat gang_entry.sh)" headway FOLDER ASKS PROGRAM ARGUMENTS…
 #
-# FOLDER gets `go`, which sets the program's variables. POSIX sh, since an image may have
-# nothing more.
+# FOLDER, which is headway's, gets `go`, which sets the program's variables. Where the program
+# of rank 0 starts all others, go sets `serves` in the other parts: these run what they are asked
+# for, each FOLDER/NUMBER.run once, and leave its exit status in ASKS/NUMBER.done.
+# POSIX sh, since an image may have nothing more.
 
-folder=$1
-shift
-while [ ! -f "$folder/go" ]; do
+folder=$1 asks=$2 serves=
+shift 2
+
+nap() {
     sleep 0.1 2>/dev/null || sleep 1
-done
+}
+
+while [ ! -f "$folder/go" ]; do nap; done
 . "$folder/go"
-exec "$@"
+[ "$serves" ] || exec "$@"
+
+trap 'kill 0; exit 0' TERM INT
+while :; do
+    for ask in "$folder"/*.run; do
+        number=${ask##*/}
+        number=${number%.run}
+        [ -f "$ask" ] && [ ! -e "$asks/$number.began" ] || continue
+        : >"$asks/$number.began"
+        (
+            /bin/sh -c "$(cat "$ask")"
+            echo $? >"$asks/$number.part" && mv "$asks/$number.part" "$asks/$number.done"
+        ) &
+    done
+    nap
+done

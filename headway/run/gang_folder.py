@@ -1,21 +1,38 @@
-"""What a part of a gang is told once all of them run, where its program has to know all places."""
+"""What a part of a gang is told once all of them run, and what they ask each other to run.
 
+Where a program has to know all places it is started by a few lines of `sh` that wait for a file.
+Where rank 0's program starts all others, as `mpirun` does, it finds an `ssh` that asks headway:
+what a part leaves in a folder of its own goes through the ledger into the container of another.
+"""
+
+import os
 import re
 import shlex
 import shutil
-from collections.abc import Sequence
+import stat
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from headway.durable import replace_file
 from headway.errors import RuntimeFailure
 from headway.home import have_passable
-from headway.model.launch import joined, tf_config
+from headway.ledger.gang_asks import MOST_ASKS, GangAsk
+from headway.ledger.gang_rows import FIRST_FREE_PORT
+from headway.model.launch import filled, host_file, joined, tf_config
+from headway.pinning import LOOPBACK
 from headway.run.here import NodeAttempt
+from headway.run.rendezvous import Meeting
 from headway.runtime.port import BindMount
 
-GANG = "/opt/headway/gang"
-_ENTRY = Path(__file__).with_name("gang_entry.sh")
+GANG, ASKS = "/opt/headway/gang", "/opt/headway/gang-asks"
+_ENTRY, _SSH = (Path(__file__).with_name(name) for name in ("gang_entry.sh", "gang_ssh.sh"))
 _PLACE = re.compile(r"[0-9A-Za-z._:-]+:[0-9]{1,5}")
+_NAME = re.compile(r"[A-Za-z0-9]{1,32}")
+_HOSTS = "hosts"
+_MOST_BYTES = 64 * 1024
+"""Of one command."""
+_CANNOT = 255
+"""What ssh ends with when it could not do what it was asked."""
 
 
 def gang_folder(attempt: NodeAttempt) -> Path:
@@ -23,33 +40,169 @@ def gang_folder(attempt: NodeAttempt) -> Path:
     return attempt.folder / f"gang-{attempt.number}"
 
 
+def asks_folder(attempt: NodeAttempt) -> Path:
+    """The folder into which its program writes what it asks for, and how that ended."""
+    return attempt.folder / f"gang-{attempt.number}-asks"
+
+
 def entry_of(attempt: NodeAttempt) -> tuple[tuple[str, ...], tuple[BindMount, ...]]:
     """Words before the command, and mounts; none where the program needs to know no places."""
     if attempt.meeting is None or not attempt.job.launch.gathers:
         return (), ()
-    folder = gang_folder(attempt)
-    have_passable(folder)
-    mount = BindMount(folder, GANG)
-    path = attempt.site.runtime.path_in_container(mount)
-    return ("/bin/sh", "-c", _ENTRY.read_text(), "headway", path), (mount,)
+    mounts = _mounts(attempt)
+    have_passable(mounts[0].source.parent)
+    mounts[0].source.mkdir(exist_ok=True)
+    mounts[0].source.chmod(0o755)  # its program looks for what comes
+    attempt.have_own(mounts[1].source)
+    paths = map(attempt.site.runtime.path_in_container, mounts)
+    return ("/bin/sh", "-c", _ENTRY.read_text(), "headway", *paths), mounts
+
+
+def _mounts(attempt: NodeAttempt) -> tuple[BindMount, BindMount]:
+    asks = BindMount(asks_folder(attempt), ASKS, read_only=False)
+    return BindMount(gang_folder(attempt), GANG), asks
+
+
+def command_of(attempt: NodeAttempt) -> list[str]:
+    """Program and arguments of this part; one on one node is rank 0 of 1."""
+    job = attempt.job
+    alone = Meeting(attempt.run_id, attempt.number, LOOPBACK[0], FIRST_FREE_PORT, 0, 1)
+    if job.launch.starts_others and attempt.meeting is not None:
+        path = attempt.site.runtime.path_in_container(_mounts(attempt)[0])
+        return filled(job.command, {"hosts": f"{path}/{_HOSTS}"})
+    return (attempt.meeting or alone).command(job.launch, job.command)
 
 
 def tell(attempt: NodeAttempt, places: Sequence[str], rank: int) -> None:
     """Let the program of part *rank* begin, which finds the others at *places*. Idempotent.
 
     Raises:
-        RuntimeFailure: A place is none: another node has written what cannot be.
+        RuntimeFailure: A place is none, or two are one: nobody could be told apart.
     """
+    launch, addresses = attempt.job.launch, addresses_of(places)
+    folder = gang_folder(attempt)
+    path, asks = map(attempt.site.runtime.path_in_container, _mounts(attempt))
+    if launch.starts_others:
+        if len(set(addresses)) < len(addresses):
+            raise RuntimeFailure(
+                f"parts of the gang share an address ({', '.join(addresses)}): {launch} tells them "
+                "apart by it. Run them on several machines, or with an engine"
+            )
+        (folder / "bin").mkdir(mode=0o755, exist_ok=True)
+        (folder / "bin").chmod(0o755)
+        _put(folder / "bin/ssh", _SSH.read_text(), 0o755)
+        slots = max(attempt.job.resources.gpus, 1)
+        _put(folder / _HOSTS, host_file(addresses, slots))
+        hosts = f"{path}/{_HOSTS}"
+        values = {
+            "HEADWAY_GANG_ASKS": asks,
+            "HEADWAY_HOSTS": hosts,
+            # Open MPI 4, Open MPI 5, MPICH and what is made of it.
+            "OMPI_MCA_orte_default_hostfile": hosts,
+            "PRTE_MCA_prte_default_hostfile": hosts,
+            "HYDRA_HOST_FILE": hosts,
+        }
+        lines = [f'export PATH={shlex.quote(path)}/bin:"$PATH"', f"serves={'yes' * (rank > 0)}"]
+    else:
+        ports = [place.rpartition(":")[2] for place in places]
+        workers = [joined(*each) for each in zip(addresses, ports, strict=True)]
+        values, lines = {"TF_CONFIG": tf_config(workers, rank)}, []
+    lines += [f"export {name}={shlex.quote(value)}" for name, value in values.items()]
+    _put(folder / "go", "".join(f"{line}\n" for line in lines))
+
+
+def addresses_of(places: Sequence[str]) -> list[str]:
+    """Addresses of *places*; raises `RuntimeFailure` for what is no place."""
     for place in places:
         if _PLACE.fullmatch(place) is None:
             raise RuntimeFailure(f"a part of the gang is said to be at {place!r}: no such place")
-    split = [place.rpartition(":") for place in places]
-    config = tf_config([joined(address, port) for address, _, port in split], rank)
-    go = gang_folder(attempt) / "go"
-    replace_file(go, f"export TF_CONFIG={shlex.quote(config)}\n", lasts=False)
-    go.chmod(0o644)
+    return [place.rpartition(":")[0] for place in places]
 
 
 def forget_gang_folder(attempt: NodeAttempt) -> None:
-    """Remove it."""
-    shutil.rmtree(gang_folder(attempt), ignore_errors=True)
+    """Remove what was told and asked, where the gang was told anything."""
+    if attempt.job.launch.gathers and attempt.job.resources.nodes > 1:
+        shutil.rmtree(gang_folder(attempt), ignore_errors=True)
+        shutil.rmtree(asks_folder(attempt), ignore_errors=True)
+
+
+class GangPost:
+    """Passes on what this part of a gang asks of others, and others of it."""
+
+    def __init__(self, attempt: NodeAttempt, gang_id: str, rank: int) -> None:
+        """For part *rank* of the gang that run *gang_id* leads; its container runs."""
+        self._attempt, self._gang_id, self._rank = attempt, gang_id, rank
+        self._asks, self._told = asks_folder(attempt), gang_folder(attempt)
+        self._ranks: dict[str, int] = {}
+
+    def pass_on(self) -> None:
+        """Do so once.
+
+        Raises:
+            LedgerUnreachable: It is to be tried again.
+            LeaseLost: Another attempt has the run.
+        """
+        ledger, attempt = self._attempt.site.ledger, self._attempt
+        for name in self._new("ask"):
+            self._ask(name)
+        asks = ledger.gang_asks.of(self._gang_id, attempt.number)
+        for each in asks:
+            if each.to_rank == self._rank and each.exit_code is None:
+                self._serve(each)
+            if each.from_rank == self._rank and each.exit_code is not None:
+                self._tell(f"{each.name}.exit", str(each.exit_code))
+
+    def _ask(self, name: str) -> None:
+        host, _, command = (_read(self._asks / f"{name}.ask") or "").partition("\n")
+        to_rank = self._rank_at(host)
+        ledger = self._attempt.site.ledger
+        if to_rank is None or not ledger.gang_asks.ask(self._attempt.fence, name, to_rank, command):
+            self._tell(f"{name}.exit", str(_CANNOT))
+        self._tell(f"{name}.asked", "")
+
+    def _rank_at(self, host: str) -> int | None:
+        if not self._ranks:
+            runs = self._attempt.site.ledger.runs
+            parts = [runs.get(self._gang_id), *runs.ranks(self._gang_id, self._attempt.number)]
+            places = [part.place or "" for part in parts]
+            self._ranks = {address: n for n, address in enumerate(addresses_of(places))}
+        return self._ranks.get(host)
+
+    def _serve(self, ask: GangAsk) -> None:
+        number = str(ask.ask_id)
+        self._tell(f"{number}.run", ask.command)
+        found = _read(self._asks / f"{number}.done")
+        if found is not None:
+            code = int(found) if found.strip().isdecimal() else _CANNOT
+            self._attempt.site.ledger.gang_asks.ended(self._attempt.fence, ask.ask_id, code % 256)
+
+    def _new(self, kind: str) -> Iterator[str]:
+        """Names of the program's files of this kind that were not passed on yet."""
+        with os.scandir(self._asks) as entries:
+            names = [each.name for each in entries if each.name.endswith(f".{kind}")]
+        for name in sorted(names)[:MOST_ASKS]:
+            stem = name.removesuffix(f".{kind}")
+            if _NAME.fullmatch(stem) and not (self._told / f"{stem}.asked").exists():
+                yield stem
+
+    def _tell(self, name: str, content: str) -> None:
+        path = self._told / name
+        if not path.exists():
+            _put(path, content)
+
+
+def _put(path: Path, content: str, mode: int = 0o644) -> None:
+    """Put a file where a program looks, which may read it."""
+    replace_file(path, content, mode=mode, lasts=False)
+
+
+def _read(path: Path) -> str | None:
+    """A program's own file: no link is followed, nothing else is waited for; None without it."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError:
+        return None
+    with os.fdopen(descriptor, "rb") as file:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            return None
+        return file.read(_MOST_BYTES).decode(errors="replace")

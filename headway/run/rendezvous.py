@@ -179,9 +179,14 @@ def why_end(site: Site, meeting: Meeting) -> Exit | None:
     return why_stop(other_ranks(site, meeting), waited_s)
 
 
-def end_of_gang(site: Site, meeting: Meeting | None, own: Exit) -> Exit:
-    """How the run ended of which this attempt ended as *own*: rank 0 waits for the others' ends."""
+def end_of_gang(site: Site, meeting: Meeting | None, own: Exit, launch: Launch) -> Exit:
+    """How the run ended of which this attempt ended as *own*: rank 0 waits for the others' ends.
+
+    Not where its program started all others: those have ended by then, and their parts wait.
+    """
     if meeting is None or meeting.rank > 0:
+        return own
+    if launch.starts_others and own.kind is ExitKind.OK:
         return own
     begun_s = site.clock.monotonic_s()
     while True:

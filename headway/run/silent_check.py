@@ -2,7 +2,7 @@
 
 from collections import deque
 
-from headway.model.lease import Lease
+from headway.model.lease import Basis, Lease
 from headway.policy.silent_failures import silent_failures, to_end_for
 from headway.run.follow import Findings
 from headway.runtime.port import Usage
@@ -51,7 +51,11 @@ class SilentCheck:
             after_s=settings.silent_after_s,
         )
         going_on, begun = ledger.warnings.keep(lease.fence, found)
-        cause = to_end_for(going_on, now=ledger.now(), settings=settings) if going_on else None
+        cause = None
+        if going_on:
+            demand = ledger.runs.get(lease.run_id).demand
+            is_guess = demand is not None and demand.gpu_memory_basis is Basis.PRIOR
+            cause = to_end_for(going_on, now=ledger.now(), settings=settings, is_guess=is_guess)
         if cause is not None:
             ledger.warnings.mark_stopped(lease.fence, cause)
         return Findings(tuple(going_on), tuple(begun), end=cause is not None)

@@ -5,7 +5,6 @@ from collections.abc import Iterator, Mapping
 
 from headway.durable import replace_file
 from headway.errors import InvalidInput
-from headway.ledger.gang_rows import FIRST_FREE_PORT
 from headway.model.array import FILE_VARIABLE, Membership
 from headway.model.container_policy import NetworkMode
 from headway.model.lease import Lease
@@ -13,10 +12,9 @@ from headway.model.session import session_path, session_port, session_secret
 from headway.pinning import EVERYWHERE, LOOPBACK
 from headway.run.code import working_copy
 from headway.run.environment import environment_of
-from headway.run.gang_folder import entry_of
+from headway.run.gang_folder import command_of, entry_of
 from headway.run.here import CHECKPOINT_FOLDER, NodeAttempt
 from headway.run.profiling import wrapping
-from headway.run.rendezvous import Meeting
 from headway.run.volumes import volumes_of
 from headway.runtime import secretfiles
 from headway.runtime.port import BindMount, ContainerSpec, RuntimeKind
@@ -62,7 +60,7 @@ def container_spec(attempt: NodeAttempt, lease: Lease) -> ContainerSpec:
         run_id=attempt.run_id,
         attempt=attempt.number,
         image=job.image,
-        command=(*environment.words, *entry, *_command(attempt)),
+        command=(*environment.words, *entry, *command_of(attempt)),
         env={
             **_WHO,
             **(attempt.meeting.environment(job.launch, len(lease.gpus)) if attempt.meeting else {}),
@@ -99,13 +97,6 @@ def container_spec(attempt: NodeAttempt, lease: Lease) -> ContainerSpec:
         log_limit_bytes=site.settings.log_limit_bytes,
         disk_bytes=job.resources.disk or None,
     )
-
-
-def _command(attempt: NodeAttempt) -> list[str]:
-    """Its program and arguments; one on one node is rank 0 of 1."""
-    job = attempt.job
-    alone = Meeting(attempt.run_id, attempt.number, LOOPBACK[0], FIRST_FREE_PORT, 0, 1)
-    return (attempt.meeting or alone).command(job.launch, job.command)
 
 
 def variable_of(kind: str, name: str) -> str:

@@ -10,6 +10,7 @@ from headway.model.progress import ProgressPoint
 from headway.model.run import Exit, ExitKind
 from headway.policy.disk import DiskUse, why_too_much
 from headway.run.follow import Watched
+from headway.run.gang_folder import GangPost
 from headway.run.guard_notes import read_notes
 from headway.run.here import NodeAttempt
 from headway.run.idle import IdleWatch
@@ -38,6 +39,10 @@ class AttemptUpkeep:
         self.check = SilentCheck(attempt.site, lease).check
         self.redact = FileRedactor(attempt.log, secrets).redact
         self._idle = IdleWatch(attempt, lease)
+        meeting, starts_others = attempt.meeting, attempt.job.launch.starts_others
+        self._post = None
+        if meeting is not None and starts_others:
+            self._post = GangPost(attempt, meeting.gang_id, meeting.rank)
         self._container_folders: tuple[Path, ...] = ()
         own = ", working directory" if attempt.job.code else ""
         self._disk = DiskMeter(
@@ -70,6 +75,11 @@ class AttemptUpkeep:
                 phase=now.phase,
             ),
         )
+
+    def pass_on(self) -> None:
+        """Pass on what parts of its gang ask each other to run."""
+        if self._post is not None:
+            self._post.pass_on()
 
     def cancellation(self, status: ContainerStatus) -> Exit | None:
         """Why the container has to stop: for the disk it takes, unused, or with its gang."""

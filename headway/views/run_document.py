@@ -13,6 +13,7 @@ from headway.model.run import Exit, ExitKind, Measurement, Prediction, RunState,
 from headway.model.run_warning import RunWarning
 from headway.model.session import serves_port, session_link
 from headway.prefect.client import ListedRun
+from headway.progress.straggler import Straggler, straggler_of
 from headway.units import format_duration, format_size
 from headway.views.fields import fields, iso_time
 from headway.views.run_history import RunHistory
@@ -151,6 +152,8 @@ def run_details(history: RunHistory, remaining_s: float | None) -> dict[str, Any
             }
             for rank in history.ranks
         ],
+        "paces": [fields(pace, *_PACE) for pace in history.paces],
+        "straggler": _straggler(straggler_of(history.paces)),
         "warnings": [warning_view(each) for each in history.warnings],
         "attempts": [_attempt(each) for each in history.attempts],
     }
@@ -163,6 +166,13 @@ def _serves(history: RunHistory) -> bool:
     return running and serves_port(record.job)
 
 
+def _straggler(found: Straggler | None) -> dict[str, Any] | None:
+    if found is None:
+        return None
+    return {**fields(found.pace, "rank", "node"), **fields(found, "lost_s", "text")}
+
+
+_PACE = ("rank", "node", "step_s", "data_s", "steps", "host_busy_frac")
 _QUANTITIES = ("runtime_s", "host_peak_bytes", "gpu_peak_bytes", "cost")
 _STAGED = ("attempt", "name", "node", "uri", "size_bytes", "took_s", "was_there")
 _STORED = ("attempt", "files", "size_bytes", "stored_at", "removed_at", "note")

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import fmean
 
 from headway.estimate.remaining.diagnostics import Diagnostics, diagnose_points
 from headway.ledger.records import RunRecord
@@ -15,9 +16,12 @@ from headway.model.run import Step
 from headway.model.run_file import StoredPart
 from headway.model.run_warning import RunWarning
 from headway.model.staged import Staging
+from headway.progress.straggler import Pace, pace_of
 from headway.run.outputs import list_outputs
 from headway.run.profiling import kept
 from headway.site import Site
+
+_LATELY_S = 300.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +56,8 @@ class RunHistory:
     """How its data sets came to the nodes of its attempts."""
     code: KeptCode | None = None
     """The folder that it brought along."""
+    paces: Sequence[Pace] = ()
+    """Of a gang: how fast each part goes of which that is known."""
 
 
 def history_of(site: Site, record: RunRecord) -> RunHistory:
@@ -60,13 +66,14 @@ def history_of(site: Site, record: RunRecord) -> RunHistory:
     folder = site.settings.runs_dir / run_id
     points = ledger.progress.series(run_id, record.attempt)
     code_id = record.job.get("code")
+    ranks = ledger.runs.ranks(run_id, record.attempt)
     return RunHistory(
         record,
         attempts=ledger.attempts.of_run(run_id),
         leases=ledger.leases.every_of_run(run_id),
         warnings=ledger.warnings.of_run(run_id),
         steps=ledger.steps.of_run(run_id),
-        ranks=ledger.runs.ranks(run_id, record.attempt),
+        ranks=ranks,
         here=site.settings.node,
         folder=folder,
         outputs=_outputs(folder) if record.node in (None, site.settings.node) else None,
@@ -77,7 +84,21 @@ def history_of(site: Site, record: RunRecord) -> RunHistory:
         profile=kept(site, run_id),
         stagings=ledger.staged.of_run(run_id),
         code=ledger.code.get(record.team, str(code_id)) if code_id else None,
+        paces=_paces(site, [record, *ranks]) if ranks else (),
     )
+
+
+def _paces(site: Site, parts: Sequence[RunRecord]) -> list[Pace]:
+    found = []
+    for part in parts:
+        points = site.ledger.progress.series(part.run_id, part.attempt)
+        node, busy = part.node or "", None
+        if part.exit is None:
+            seen = site.ledger.telemetry.series(node, last_s=_LATELY_S)
+            fracs = [point.busy_frac for point in seen if point.busy_frac is not None]
+            busy = fmean(fracs) if fracs else None
+        found.append(pace_of(part.gang_rank, node, points, busy))
+    return [pace for pace in found if pace is not None]
 
 
 def _outputs(folder: Path) -> list[str]:

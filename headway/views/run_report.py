@@ -21,6 +21,7 @@ from headway.model.run_file import StoredPart
 from headway.model.run_warning import RunWarning
 from headway.model.staged import Staging
 from headway.profile.text import profile_view
+from headway.progress.straggler import straggler_of
 from headway.units import format_duration, format_size
 from headway.views.run_document import comparison
 from headway.views.run_history import RunHistory
@@ -63,7 +64,10 @@ def run_report(history: RunHistory) -> list[Section]:
             sections.append(Section(title, ("", *_COLUMNS), rows))
         since = attempt.ended_at or since
     if history.ranks:
-        sections.append(Section("Other nodes", _FACTS, tuple(_rank(one) for one in history.ranks)))
+        slow = straggler_of(history.paces)
+        others = [_rank(one) for one in history.ranks]
+        others += [] if slow is None else [("slowest", slow.text)]
+        sections.append(Section("Other nodes", _FACTS, tuple(others)))
     if history.attempts:
         sections.append(Section("Left behind", _FACTS, tuple(_left(history))))
     return sections

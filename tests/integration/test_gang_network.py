@@ -21,8 +21,8 @@ from headway.model.lease import Demand, Lease
 from headway.node.janitor import Janitor
 from headway.policy.gang_end import Rank
 from headway.run.attempt import Attempt
+from headway.run.gang_folder import ASKS, tell
 from headway.run.gang_folder import GANG as GANG_FOLDER
-from headway.run.gang_folder import tell
 from headway.settings import Settings
 from headway.site import POLICY, Site
 from headway.testing.runtime import FakeMachine, FakeRuntime, Script
@@ -142,10 +142,10 @@ def test_a_program_that_needs_all_places_begins_when_all_parts_run(
     place = start(attempt, lease)
     spec = machine.containers[attempt.container].spec
     assert spec.command[:2] == ("/bin/sh", "-c")
-    assert spec.command[3:] == ("headway", GANG_FOLDER, "true")
+    assert spec.command[3:] == ("headway", GANG_FOLDER, ASKS, "true")
     env = {"PATH": os.environ["PATH"]}
     told = subprocess.run(
-        [*spec.command[:4], folder, "sh", "-c", "echo $TF_CONFIG"],
+        [*spec.command[:4], folder, "", "sh", "-c", "echo $TF_CONFIG"],
         env=env, check=True, capture_output=True,
     )  # fmt: skip
     assert json.loads(told.stdout) == {

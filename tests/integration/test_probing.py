@@ -140,6 +140,8 @@ def test_what_an_image_does_not_measure_stays_with_the_data_sheet(
     assert why in probed(site)[1]
     assert site.tables.basis("Tesla V100-SXM2-16GB") == "data sheet"
     assert site.runtime.containers() == []
+    # What measured the node and no GPU is not run again at each start; what failed as a whole is.
+    assert bool(probed(site)[0]) == (site.ledger.speeds.node("here") is None)
 
 
 def test_an_image_that_is_not_there_or_not_allowed_keeps_no_node_from_joining(site: Site) -> None:

@@ -78,6 +78,17 @@ def test_a_write_that_fails_leaves_what_was_there_and_nothing_else(
     assert list(tmp_path.iterdir()) == [path]
 
 
+def test_a_file_has_the_permissions_that_were_asked_for_whatever_the_umask_is(
+    tmp_path: Path,
+) -> None:
+    before = os.umask(0o077)
+    try:
+        replace_file(tmp_path / "script", "true", mode=0o755, lasts=False)
+    finally:
+        os.umask(before)
+    assert (tmp_path / "script").stat().st_mode & 0o777 == 0o755
+
+
 def test_nothing_in_headway_writes_files_in_another_way() -> None:
     found = {
         str(path.relative_to(PACKAGE))

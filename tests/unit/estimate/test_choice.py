@@ -196,12 +196,13 @@ def test_a_known_network_gets_its_share_of_a_gpu_before_its_first_run():
         found = options(asked, SITE, Estimators())
         return next(o for o in found if (o.gpu_type, o.gpus) == ("v100", 1))
 
-    known = on_one_v100(network="resnet50")
+    known = on_one_v100(network="resnet50", framework="pytorch")
     low, high = known.gpu_memory_interval_bytes
     assert low < high < known.gpu_memory_bytes <= 16 * GIB
     assert not known.whole
     # A guess keeps nobody out.
-    assert on_one_v100(network="resnet50", batch_size=4096).gpu_memory_bytes == 16 * GIB
+    larger = on_one_v100(network="resnet50", framework="pytorch", batch_size=4096)
+    assert larger.gpu_memory_bytes == 16 * GIB
     unknown = on_one_v100()
     assert unknown.whole
     assert unknown.gpu_memory_interval_bytes is None

@@ -17,7 +17,7 @@ from headway.model.run import Prediction
 from headway.units import GIB
 
 MEASURED = Path(__file__).parents[2] / "data" / "gpu-memory-published.csv"
-ASKED = Configuration(network="resnet50", gpu_type="v100", batch_size=32)
+ASKED = Configuration(network="resnet50", gpu_type="v100", batch_size=32, framework="pytorch")
 
 
 def guess(asked: Configuration) -> GpuMemoryGuess:
@@ -57,6 +57,8 @@ def test_larger_images_count_and_smaller_ones_do_not_make_it_less() -> None:
         {"network": "my-own-net"},
         {"batch_size": None},
         {"gpu_type": "cpu"},
+        {"framework": ""},
+        {"framework": "tensorflow"},  # takes all of a GPU
         {"network": "bert-base"},  # for how many tokens?
     ],
 )

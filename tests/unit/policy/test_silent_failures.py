@@ -106,9 +106,17 @@ STOP = PolicySettings(on_silent_failure=OnSilentFailure.STOP, silent_grace_s=60.
 def test_a_run_is_ended_only_where_the_operator_says_so_and_after_the_grace() -> None:
     unused, starved = warning(Silent.GPU_UNUSED, 10.0), warning(Silent.STARVED)
     late, soon = NOON + timedelta(seconds=70), NOON + timedelta(seconds=69)
-    assert to_end_for([starved, unused], now=late, settings=STOP) is unused
-    assert to_end_for([starved, unused], now=soon, settings=STOP) is None
-    assert to_end_for([unused], now=late, settings=PolicySettings()) is None
+    assert to_end_for([starved, unused], now=late, settings=STOP, is_guess=True) is unused
+    assert to_end_for([starved, unused], now=soon, settings=STOP, is_guess=False) is None
+    warn = PolicySettings()
+    assert to_end_for([unused], now=late, settings=warn, is_guess=False) is None
+
+
+@pytest.mark.parametrize("is_guess", [True, False])
+def test_no_run_is_ended_for_more_than_headway_itself_has_guessed(is_guess: bool) -> None:
+    over, late = warning(Silent.OVER_GRANT), NOON + timedelta(seconds=70)
+    ended = to_end_for([over], now=late, settings=STOP, is_guess=is_guess)
+    assert ended is (None if is_guess else over)
 
 
 @pytest.mark.parametrize(

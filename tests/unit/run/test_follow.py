@@ -81,6 +81,9 @@ class Site:
     def check(self, elapsed_s: float, usage: Usage) -> Findings:
         return Findings()
 
+    def pass_on(self) -> None:
+        pass
+
     def cancellation(self, status: ContainerStatus) -> Exit | None:
         return None
 

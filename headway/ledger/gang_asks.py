@@ -1,0 +1,97 @@
+"""GangAsks: what parts of a gang ask each other to run. Each write is fenced by the part's own."""
+
+from dataclasses import dataclass
+
+from sqlalchemy import delete, func
+from sqlmodel import Session, col, select
+
+from headway.errors import LeaseLost
+from headway.ledger.codec import record
+from headway.ledger.database import Repository
+from headway.ledger.fences import fenced
+from headway.ledger.tables import GangAskRow
+from headway.model.lease import Fence
+
+MOST_ASKS = 1000
+"""Of one attempt: a launcher asks once or twice for each part."""
+
+
+@dataclass(frozen=True, slots=True)
+class GangAsk:
+    """A command that one part of a gang asks another one to run."""
+
+    ask_id: int
+    from_rank: int
+    name: str
+    """By which the part that asks knows it."""
+    to_rank: int
+    command: str
+    """For a shell."""
+    exit_code: int | None
+    """None until it has ended."""
+
+
+class GangAsks(Repository):
+    """The gang_ask table."""
+
+    def ask(self, fence: Fence, name: str, to_rank: int, command: str) -> bool:
+        """Ask part *to_rank* of the gang of *fence*'s run. Idempotent by *name*.
+
+        Returns:
+            False where its attempt has asked too often already.
+
+        Raises:
+            LeaseLost: Another attempt or another lease has the run.
+        """
+        with self._database.transaction() as session:
+            gang_id, attempt, rank = _part(session, fence)
+            of_it = GangAskRow.gang_id == gang_id, GangAskRow.attempt == attempt
+            own = GangAskRow.from_rank == rank, GangAskRow.name == name
+            if session.exec(select(GangAskRow).where(*of_it, *own)).first() is not None:
+                return True
+            count = session.exec(select(func.count()).select_from(GangAskRow).where(*of_it)).one()
+            if count >= MOST_ASKS:
+                return False
+            row = GangAskRow(
+                gang_id=gang_id,
+                attempt=attempt,
+                from_rank=rank,
+                name=name,
+                to_rank=to_rank,
+                command=command,
+            )
+            session.add(row)
+            return True
+
+    def of(self, gang_id: str, attempt: int) -> list[GangAsk]:
+        """All of an attempt, oldest first."""
+        with self._database.reading() as session:
+            of_it = GangAskRow.gang_id == gang_id, GangAskRow.attempt == attempt
+            query = select(GangAskRow).where(*of_it).order_by("ask_id")
+            return [record(GangAsk, row) for row in session.exec(query)]
+
+    def ended(self, fence: Fence, ask_id: int, exit_code: int) -> None:
+        """What the part of *fence* was asked for has ended. The first end counts.
+
+        Raises:
+            LeaseLost: Another attempt or another lease has the run, or it was asked another part.
+        """
+        with self._database.transaction() as session:
+            part = _part(session, fence)
+            row = session.get(GangAskRow, ask_id, with_for_update=True)
+            if row is None or (row.gang_id, row.attempt, row.to_rank) != part:
+                raise LeaseLost(fence.run_id, fence.attempt, f"ask {ask_id} is not its own")
+            if row.exit_code is None:
+                row.exit_code = exit_code
+
+    def forget(self, gang_id: str, attempt: int) -> None:
+        """Remove those of an attempt that is over."""
+        with self._database.transaction() as session:
+            of_it = col(GangAskRow.gang_id) == gang_id, col(GangAskRow.attempt) <= attempt
+            session.exec(delete(GangAskRow).where(*of_it))
+
+
+def _part(session: Session, fence: Fence) -> tuple[str, int, int]:
+    """Gang, attempt and rank of the run that *fence* is of."""
+    run, _ = fenced(session, fence)
+    return run.gang_id or run.run_id, run.attempt, run.gang_rank

@@ -1,0 +1,182 @@
+"""What parts of a gang ask each other to run, on a real ledger; their programs run here."""
+
+import os
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from headway.clock import SystemClock
+from headway.errors import LeaseLost, RuntimeFailure
+from headway.ledger.gang_asks import MOST_ASKS
+from headway.model.job import Resources, TrainingJob
+from headway.model.launch import Launch
+from headway.model.lease import Demand, Lease
+from headway.run.attempt import Attempt
+from headway.run.gang_folder import GangPost, asks_folder, command_of, entry_of, gang_folder, tell
+from headway.run.rendezvous import Meeting
+from headway.settings import Settings
+from headway.site import Site
+from headway.this_node import join_site
+from headway.units import MIB
+
+GANG, RANK = (f"00000000-0000-4000-8000-00000000000{number}" for number in (1, 2))
+PLACES = ["10.0.0.5:29500", "10.0.0.6:29500"]
+HOROVODRUN = """\
+import subprocess, sys
+hosts = [line.split() for line in open(sys.argv[1])]
+common = f"HOROVOD_SIZE={len(hosts)} HOROVOD_GLOO_RENDEZVOUS_ADDR={hosts[0][0]}"
+for rank, (host, slots) in enumerate(hosts[1:], 1):
+    own = f"{common} HOROVOD_RANK={rank} HOROVOD_LOCAL_RANK=0 HOROVOD_HOSTNAME={host}"
+    check = ["ssh", "-o", "PasswordAuthentication=no", "-o", "StrictHostKeyChecking=no", host]
+    assert subprocess.call([*check, "true"]) == 0
+    command = f"cd {sys.argv[2]} > /dev/null 2>&1 ; {own} sh -c 'env | grep HOROVOD_ > told'"
+    assert subprocess.call([*check, command]) == 0
+"""
+"""Starts other ranks as Horovod 0.28's `horovodrun` does with gloo (`gloo_run.py`), and no more:
+Horovod itself does not build with a current torch."""
+
+
+@pytest.fixture
+def parts(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[tuple[Attempt, Attempt]]:
+    """Rank 0 and rank 1 of a gang whose containers would run."""
+    url = f"sqlite:///{tmp_path}/ledger.db"
+    if "ledger_url" in request.fixturenames:
+        url = request.getfixturevalue("ledger_url")
+    homes = [
+        Settings(home=tmp_path / name, runtime="process", node=name, ledger_url=url)
+        for name in ("head", "one")
+    ]
+    head = Site(homes[0], SystemClock())
+    join_site(head)
+    node = replace(head.ledger.nodes.all()[0].node, name="one")
+    head.ledger.nodes.register(node, boot_id="b", worker_token="w")
+    job = TrainingJob(
+        name="gang",
+        image="image:1",
+        command=["python", "-c", HOROVODRUN, "{hosts}", str(tmp_path)],
+        launch=Launch.HOROVOD,
+        resources=Resources(nodes=2, host_memory="64MiB", cpus=0.1),
+    )
+    Attempt(head, GANG, job)
+    demand = Demand(host_memory_bytes=64 * MIB, cpus=0.1)
+    terms = {"reading": None, "ttl_s": 600.0}
+    assert isinstance(
+        head.ledger.leases.admit(GANG, "head", demand, others=["one"], **terms), Lease
+    )
+    (held,) = head.ledger.leases.untaken(GANG)
+    head.ledger.leases.take(held.lease_id, GANG, 1, RANK)
+    first = Attempt(head, GANG, job, Meeting(GANG, 1, "10.0.0.5", 29500, 0, 2))
+    other = Attempt(
+        Site(homes[1], SystemClock()), RANK, job, Meeting(GANG, 1, "10.0.0.5", 29500, 1, 2)
+    )
+    for attempt, place in zip((first, other), PLACES, strict=True):
+        attempt.folder.parent.mkdir(parents=True, exist_ok=True)
+        attempt.site.ledger.runs.placed(attempt.fence, place)
+    yield first, other
+    for attempt in (first, other):
+        attempt.site.ledger.close()
+
+
+@contextmanager
+def program(attempt: Attempt) -> Iterator[subprocess.Popen[str]]:
+    """The program of *attempt* as its container would start it."""
+    words, _ = entry_of(attempt)
+    env = {"PATH": os.environ["PATH"]}
+    with subprocess.Popen(
+        [*words, *command_of(attempt)], env=env, text=True, start_new_session=True,
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+    ) as process:  # fmt: skip
+        try:
+            yield process
+        finally:
+            process.terminate()
+
+
+def posts(first: Attempt, other: Attempt) -> list[GangPost]:
+    return [GangPost(first, GANG, 0), GangPost(other, GANG, 1)]
+
+
+def test_a_launcher_starts_its_processes_in_other_parts_as_it_would_by_ssh(
+    parts: tuple[Attempt, Attempt], tmp_path: Path
+) -> None:
+    with program(parts[0]) as launcher, program(parts[1]):
+        assert gang_folder(parts[1]).stat().st_mode & 0o777 == 0o755
+        for rank, attempt in enumerate(parts):
+            tell(attempt, PLACES, rank)
+        assert (gang_folder(parts[0]) / "hosts").read_text() == (
+            "10.0.0.5 slots=1\n10.0.0.6 slots=1\n"
+        )
+        both, end = posts(*parts), time.monotonic() + 60
+        while launcher.poll() is None and time.monotonic() < end:
+            for each in both:
+                each.pass_on()
+            time.sleep(0.05)
+        assert launcher.wait(0) == 0, launcher.communicate()[0]
+    told = dict(line.split("=", 1) for line in (tmp_path / "told").read_text().splitlines())
+    assert told == {
+        "HOROVOD_RANK": "1",
+        "HOROVOD_SIZE": "2",
+        "HOROVOD_LOCAL_RANK": "0",
+        "HOROVOD_HOSTNAME": "10.0.0.6",
+        "HOROVOD_GLOO_RENDEZVOUS_ADDR": "10.0.0.5",
+    }
+    parts[0].site.ledger.gang_asks.forget(GANG, 1)
+    assert parts[0].site.ledger.gang_asks.of(GANG, 1) == []
+
+
+def ask(attempt: Attempt, name: str, text: str) -> None:
+    (asks_folder(attempt) / f"{name}.ask").write_text(text)
+
+
+def answer(attempt: Attempt, name: str) -> str:
+    return (gang_folder(attempt) / f"{name}.exit").read_text()
+
+
+def test_who_asks_for_another_host_or_too_often_is_told_so(parts: tuple[Attempt, Attempt]) -> None:
+    first, _ = parts
+    for attempt in parts:
+        entry_of(attempt)
+    post = posts(*parts)[0]
+    ask(first, "away", "192.0.2.7\nid")
+    ask(first, "link", "10.0.0.6\nid")
+    (asks_folder(first) / "link.ask").unlink()
+    (asks_folder(first) / "link.ask").symlink_to("/etc/passwd")
+    (asks_folder(first) / "..ask").write_text("10.0.0.6\nid")
+    post.pass_on()
+    assert (answer(first, "away"), answer(first, "link")) == ("255", "255")
+    assert first.site.ledger.gang_asks.of(GANG, 1) == []
+    asks = first.site.ledger.gang_asks
+    for number in range(MOST_ASKS):
+        assert asks.ask(first.fence, f"n{number}", 1, "true")
+    ask(first, "more", "10.0.0.6\nid")
+    post.pass_on()
+    assert answer(first, "more") == "255"
+    assert len(asks.of(GANG, 1)) == MOST_ASKS
+
+
+def test_only_the_part_that_was_asked_says_how_it_ended(
+    ledger_url: str, parts: tuple[Attempt, Attempt]
+) -> None:
+    first, other = parts
+    asks = first.site.ledger.gang_asks
+    assert asks.ask(first.fence, "a", 1, "true")
+    assert asks.ask(first.fence, "a", 1, "true")
+    (found,) = asks.of(GANG, 1)
+    with pytest.raises(LeaseLost):
+        asks.ended(first.fence, found.ask_id, 0)
+    asks.ended(other.fence, found.ask_id, 3)
+    asks.ended(other.fence, found.ask_id, 0)
+    assert asks.of(GANG, 1)[0].exit_code == 3
+    with pytest.raises(LeaseLost):
+        asks.ask(replace(first.fence, token="another gang's"), "b", 1, "true")
+
+
+def test_parts_at_one_address_cannot_be_told_apart(parts: tuple[Attempt, Attempt]) -> None:
+    entry_of(parts[0])
+    with pytest.raises(RuntimeFailure, match="share an address"):
+        tell(parts[0], ["127.0.0.1:29500", "127.0.0.1:29501"], 0)

@@ -1,0 +1,56 @@
+"""An image with this machine's Python and Open MPI, as Debian packages it."""
+
+import subprocess
+from pathlib import Path
+
+import docker
+
+from samples.local_image import _Image, _linked, _python_image
+
+MPI = "headway-test/mpi:local"
+_PACKAGES = (
+    *("openmpi-bin", "openmpi-common", "libopenmpi3", "libpmix2", "libhwloc15", "libhwloc-plugins"),
+    *("libevent-core-2.1-7", "libevent-pthreads-2.1-7"),
+)
+
+
+def why_none() -> str:
+    """Why there can be no such image here; empty where there can."""
+    found = Path("/usr/bin/orted").exists()
+    return "" if found else "Open MPI is not installed (Debian: apt-get install openmpi-bin)"
+
+
+def build_mpi_image() -> str:
+    """Make it; its name."""
+    image = _python_image((), None)
+    libraries: dict[str, Path] = {}
+    for package in _PACKAGES:
+        listing = subprocess.run(
+            ["dpkg", "-L", package], capture_output=True, text=True, check=True
+        )
+        for line in listing.stdout.splitlines():
+            libraries |= _add(image, Path(line))
+    for name in ("mpirun", "orted"):
+        image.link(
+            f"/usr/local/bin/{name}", "/usr/bin/orterun" if name == "mpirun" else "/usr/bin/orted"
+        )
+    for name, path in sorted(libraries.items()):
+        image.file(name if name.startswith("/") else f"/lib/{name}", path)
+    client = docker.from_env()
+    try:
+        repository, _, version = MPI.rpartition(":")
+        path = "ENV PATH=/usr/local/bin:/usr/bin:/bin"
+        client.api.import_image_from_data(
+            image.done(), repository=repository, tag=version, changes=[path]
+        )
+    finally:
+        client.close()
+    return MPI
+
+
+def _add(image: _Image, path: Path) -> dict[str, Path]:
+    """Add one file of a package under its own name; the libraries that it is linked with."""
+    if "doc" in path.parts or "man" in path.parts or not path.is_file():
+        return {}
+    image.file(str(path), path.resolve())
+    return _linked(path) if ".so" in path.name or path.parent.name == "bin" else {}
