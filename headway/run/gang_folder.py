@@ -11,6 +11,7 @@ import shlex
 import shutil
 import stat
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 
 from headway.durable import replace_file
@@ -28,6 +29,7 @@ GANG, ASKS = "/opt/headway/gang", "/opt/headway/gang-asks"
 _ENTRY, _SSH = (Path(__file__).with_name(name) for name in ("gang_entry.sh", "gang_ssh.sh"))
 _PLACE = re.compile(r"[0-9A-Za-z._:-]+:[0-9]{1,5}")
 _NAME = re.compile(r"[A-Za-z0-9]{1,32}")
+_EXIT_CODE = re.compile(r"[0-9]{1,3}\s?", re.ASCII)
 _HOSTS = "hosts"
 _MOST_BYTES = 64 * 1024
 """Of one command."""
@@ -154,7 +156,8 @@ class GangPost:
 
     def _ask(self, name: str) -> None:
         host, _, command = (_read(self._asks / f"{name}.ask") or "").partition("\n")
-        to_rank = self._rank_at(host)
+        # No shell could be given one of NUL bytes, nor could PostgreSQL keep it.
+        to_rank = self._rank_at(host) if "\0" not in command else None
         ledger = self._attempt.site.ledger
         if to_rank is None or not ledger.gang_asks.ask(self._attempt.fence, name, to_rank, command):
             self._tell(f"{name}.exit", str(_CANNOT))
@@ -173,13 +176,14 @@ class GangPost:
         self._tell(f"{number}.run", ask.command)
         found = _read(self._asks / f"{number}.done")
         if found is not None:
-            code = int(found) if found.strip().isdecimal() else _CANNOT
+            code = int(found) if _EXIT_CODE.fullmatch(found) else _CANNOT
             self._attempt.site.ledger.gang_asks.ended(self._attempt.fence, ask.ask_id, code % 256)
 
     def _new(self, kind: str) -> Iterator[str]:
         """Names of the program's files of this kind that were not passed on yet."""
-        with os.scandir(self._asks) as entries:
-            names = [each.name for each in entries if each.name.endswith(f".{kind}")]
+        with os.scandir(self._asks) as entries:  # a program may have made millions
+            some = islice(entries, 10 * MOST_ASKS)
+            names = [each.name for each in some if each.name.endswith(f".{kind}")]
         for name in sorted(names)[:MOST_ASKS]:
             stem = name.removesuffix(f".{kind}")
             if _NAME.fullmatch(stem) and not (self._told / f"{stem}.asked").exists():

@@ -176,6 +176,26 @@ def test_only_the_part_that_was_asked_says_how_it_ended(
         asks.ask(replace(first.fence, token="another gang's"), "b", 1, "true")
 
 
+def test_nothing_that_programs_write_stops_their_flows(
+    ledger_url: str, parts: tuple[Attempt, Attempt]
+) -> None:
+    first, other = parts
+    for attempt in parts:
+        entry_of(attempt)
+    asks, (post, others) = first.site.ledger.gang_asks, posts(first, other)
+    ask(first, "nul", "10.0.0.6\na\0b")
+    post.pass_on()
+    assert answer(first, "nul") == "255"
+    codes = {"9" * 5000: 255, "-1": 255, "\u00b2": 255, "": 255, "7\n": 7}
+    for number, told in enumerate(codes):
+        ask(first, f"n{number}", "10.0.0.6\ntrue")
+        post.pass_on()
+        name = asks.of(GANG, 1)[-1].ask_id
+        (asks_folder(other) / f"{name}.done").write_text(told)
+    others.pass_on()
+    assert [each.exit_code for each in asks.of(GANG, 1)] == list(codes.values())
+
+
 def test_parts_at_one_address_cannot_be_told_apart(parts: tuple[Attempt, Attempt]) -> None:
     entry_of(parts[0])
     with pytest.raises(RuntimeFailure, match="share an address"):
