@@ -19,7 +19,7 @@ from headway.runtime.process.shim import identity
 from headway.settings import Settings
 from headway.site import Site
 from tests.support.one_run import OneRun
-from tests.support.site import ROOT
+from tests.support.site import ROOT, wait_for
 
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
 
@@ -33,6 +33,7 @@ def test_a_run_of_an_earlier_boot_is_tried_again_and_nobody_else_is_killed(tmp_p
     run.submit(600.0)
     run.until_said("start")
     notes = home / "containers" / container_name(run.run_id, 1) / "running.json"
+    wait_for(notes.exists, lambda: "no note of the program that runs")
     known = json.loads(notes.read_text())
     run.flows[0].kill()
     run.flows[0].join()

@@ -2,6 +2,7 @@
 
 import os
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -58,7 +59,7 @@ def parts(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[tuple[Atte
     job = TrainingJob(
         name="gang",
         image="image:1",
-        command=["python", "-c", HOROVODRUN, "{hosts}", str(tmp_path)],
+        command=[sys.executable, "-c", HOROVODRUN, "{hosts}", str(tmp_path)],
         launch=Launch.HOROVOD,
         resources=Resources(nodes=2, host_memory="64MiB", cpus=0.1),
     )

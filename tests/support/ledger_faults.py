@@ -222,8 +222,7 @@ _ADDED = {
     "lease": ("start_by",),
     "run": (
         "told_end_at", "suspended_at", "flow_starts", "flow_starts_since", "tag", "promised_at",
-        "array_index", "array_id", "after_run_id", "after_when",
-    ),
+        "array_index", "array_id", "after_run_id", "after_when", "ready_attempt", "place"),
     "node": ("identity", "files_url", "files_certificate"),
     "standing": ("phase",),
 }  # fmt: skip
@@ -236,7 +235,7 @@ def take_back_to_0006(url: str) -> None:
     with engine.begin() as connection:
         for table in (
             "notice", "access_token", "audit", "team_uids", "stored", "start_forecast", "job_array",
-            "code", "code_chunk", "submission", "staging", "upload",
+            "code", "code_chunk", "submission", "staging", "upload", "gang_ask",
         ):  # fmt: skip
             connection.execute(text(f"DROP TABLE {table}"))
         if engine.dialect.name == "postgresql":
