@@ -160,7 +160,6 @@ class Daemon:
             *inside, "dockerd", *self.options, "--data-root", f"{self.folder}/data",
             "--exec-root", f"{self.folder}/exec", "-H", self.host, "--pidfile", str(pid_file),
             "--bridge=none", f"--iptables={'true' if self.namespace else 'false'}",
-            "--storage-driver", "vfs",
             f"--live-restore={'true' if self.live_restore == 'on' else 'false'}",
         ]  # fmt: skip
         path = os.environ["PATH"]
