@@ -53,7 +53,7 @@ def fair_host_bytes(job: TrainingJob, spaces: Iterable[NodeSpace], gpus: int | N
         spaces: Where it may go.
         gpus: On each node; those that the job asks for when None.
     """
-    wanted, needed = job.resources.cpus, job.resources.gpus if gpus is None else gpus
+    wanted, needed = job.resources.cpus, job.gpus if gpus is None else gpus
     largest: tuple[int, float] = (0, 0.0)
     for node, usable_bytes in spaces:
         have, cpus = len(node.capacity.gpus), node.capacity.cpus - node.reserve.cpus
@@ -102,7 +102,7 @@ def demand_for(
     return Demand(
         host_memory_bytes=host_bytes,
         cpus=resources.cpus,
-        gpus=resources.gpus,
+        gpus=job.gpus,
         gpu_memory_bytes=gpu_bytes,
         sharing=sharing,
         gpu_utilisation_frac=shared_frac if sharing is Sharing.SHARED else 1.0,
@@ -119,7 +119,7 @@ def _on_each_gpu(
 ) -> tuple[int, Basis, Sharing]:
     """Memory of each GPU, where that comes from, and whether others may use the rest."""
     asked = job.resources
-    if not asked.gpus:
+    if not job.gpus:
         return 0, Basis.DECLARED, asked.sharing
     if asked.gpu_memory is not None:
         return asked.gpu_memory, Basis.DECLARED, asked.sharing

@@ -30,12 +30,12 @@ from headway.ledger.lease_rows import (
     release_all,
 )
 from headway.ledger.nodes import node_record, of_the_site
-from headway.ledger.run_rows import move, run_row
+from headway.ledger.run_rows import ask_for_least, move, run_row
 from headway.ledger.tables import LeaseGpuRow, LeasePortRow, LeaseRow, RunRow
 from headway.model.lease import Demand, Fence, Lease, Resource, Wait
 from headway.model.node import NodeReading
 from headway.model.number_range import NumberRange
-from headway.model.run import GRANTED, Exit, ExitKind, RunState
+from headway.model.run import GRANTED, Exit, ExitKind, Prediction, RunState
 from headway.model.session import needs_free_port
 from headway.policy.admission import judge
 from headway.policy.headroom import compute_headroom
@@ -61,6 +61,7 @@ class Leases(Repository):
         utilisation_limit: float = 1.0,
         predicted_high_s: float | None = None,
         start_limit_s: float | None = None,
+        said: Prediction | None = None,
     ) -> Lease | Wait:
         """Grant *demand* on *node*, and on *others*, to a waiting run, or say what is missing.
 
@@ -84,6 +85,8 @@ class Leases(Repository):
             predicted_high_s: Upper quantile of the runtime, for backfill.
             start_limit_s: Within so long a flow process has to `take_up` the claim; None
                 where one asks for itself.
+            said: What is predicted with *demand*, where that is another of the sizes that the run
+                may have than the one it waited with: both are kept with the claim.
 
         Returns:
             The lease on *node*, or why there is none.
@@ -144,6 +147,8 @@ class Leases(Repository):
                 grant(session, lease, decision.gpus, [*demand.ports, *own])
             move(run, RunState.CLAIMED)
             run.node, run.claimed_at = node, moment
+            if said is not None:
+                run.demand, run.prediction = demand, said
             note_claim(session, run)
             run.resource, run.reason, run.expected_start_at = None, "", None
             session.flush()
@@ -303,6 +308,7 @@ class Leases(Repository):
                 return run.state is RunState.WAITING
             release_all(session, LeaseRow.run_id == fence.run_id)
             move(run, RunState.WAITING)
+            ask_for_least(run)
             run.claimed_at = None
             if ranks_begun(session, run):
                 note_end(session, run, _BEGUN_WITHOUT_ITS_HEAD, None)

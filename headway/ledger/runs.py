@@ -16,7 +16,7 @@ from headway.ledger.following import after_columns
 from headway.ledger.notices import note_ended, note_started
 from headway.ledger.records import RunRecord
 from headway.ledger.run_reads import RunReads
-from headway.ledger.run_rows import move, run_record, run_row
+from headway.ledger.run_rows import ask_for_least, move, run_record, run_row
 from headway.ledger.tables import RunRow
 from headway.ledger.warnings import end_warnings
 from headway.model.lease import Demand, Fence, Resource
@@ -252,6 +252,7 @@ class Runs(RunReads):
             if run.state is not RunState.ENDED:
                 raise IllegalTransition(run_id, run.state, RunState.WAITING)
             move(run, RunState.WAITING)
+            ask_for_least(run)
             run.attempt += 1
             run.exit_kind, run.exit_code, run.exit_message = None, None, ""
             run.ended_at = run.told_end_at = run.measurement = None
@@ -304,6 +305,7 @@ def _next_attempt(
     note_end(session, run, exit_, measurement)
     end_warnings(session, run.run_id, run.attempt)
     move(run, RunState.WAITING)
+    ask_for_least(run)
     run.attempt += 1
     run.end(exit_)
     run.reason, run.resource, run.expected_start_at = exit_.message, None, None

@@ -46,6 +46,8 @@ class Demand:
     """Scratch and outputs; 0 where the job does not say."""
     host_memory_basis: Basis = Basis.PRIOR
     gpu_memory_basis: Basis = Basis.DECLARED
+    nodes: int = 0
+    """On so many nodes at once, where the job gives a range; 0 where the job says it."""
 
 
 @dataclass(frozen=True, slots=True)

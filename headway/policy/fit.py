@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from statistics import NormalDist
-from typing import Any
+from typing import Any, Self
 
 from headway.model.lease import Demand, Sharing
 from headway.model.node import is_of_type
@@ -64,6 +64,10 @@ class Ask:
     """Its place in the order: see `policy.order`. None until it has one."""
     promised_s: float | None = None
     """By when it is promised to start: see `policy.promise`. None until it may start."""
+    larger: tuple[Self, ...] = ()
+    """The same run at the larger sizes that it may have: see `policy.sizing`."""
+    home: str = ""
+    """The node that has its checkpoint; where it goes if that has room. Empty for none."""
 
     @property
     def mean_s(self) -> float:

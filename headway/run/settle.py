@@ -3,7 +3,7 @@
 from headway.model.attempt_record import Failures
 from headway.model.lease import Demand
 from headway.model.run import Exit, ExitKind, Measurement
-from headway.policy.conclude import AttemptEnd, Ended, Had, conclude, preempted
+from headway.policy.conclude import AttemptEnd, Ended, Had, conclude, grown, preempted
 from headway.policy.silent_failures import exit_told
 from headway.run.admit import forecast
 from headway.run.followed import Followed
@@ -30,7 +30,7 @@ def settle(attempt: NodeAttempt, followed: Followed) -> tuple[Exit, Measurement]
         gpu_bytes=max(held, default=0),
         gpu_above_bytes=above_bytes,
         spaces=attempt.forecaster.spaces(record.pool, record.queue),
-        nodes=attempt.job.resources.nodes,
+        nodes=attempt.job.nodes,
     )
     return conclude_attempt(attempt, exit_, measured, had), measured
 
@@ -62,6 +62,8 @@ def _exit(attempt: NodeAttempt, followed: Followed) -> tuple[Exit, int | None]:
     """How the attempt ended, and what it needs more than if it ran out of GPU memory."""
     own = followed.own_exit()
     other = attempt.record.preempted_for
+    if other == attempt.run_id:  # also with exit status 0: it was told to stop, not done
+        return grown(own), 0
     if other is not None and own.kind is not ExitKind.OK:
         return preempted(own, other), 0
     own = _told(attempt, own)
@@ -90,7 +92,7 @@ def _told(attempt: NodeAttempt, exit_: Exit) -> Exit:
 
 def _measured(attempt: NodeAttempt, followed: Followed, demand: Demand) -> Measurement:
     site, gpus = attempt.site, followed.gpu_use
-    usage, nodes = site.runtime.usage(attempt.container), attempt.job.resources.nodes
+    usage, nodes = site.runtime.usage(attempt.container), attempt.job.nodes
     # What a gang costs is said once, on the run that leads.
     price = None if attempt.is_rank else attempt.forecaster.cost
     return Measurement(

@@ -7,8 +7,10 @@ from headway.durable import replace_file
 from headway.errors import InvalidInput
 from headway.model.array import FILE_VARIABLE, Membership
 from headway.model.container_policy import NetworkMode
+from headway.model.launch import Launch
 from headway.model.lease import Lease
 from headway.model.session import session_path, session_port, session_secret
+from headway.model.size import Size
 from headway.pinning import EVERYWHERE, LOOPBACK
 from headway.run.code import working_copy
 from headway.run.environment import environment_of
@@ -63,6 +65,7 @@ def container_spec(attempt: NodeAttempt, lease: Lease) -> ContainerSpec:
         command=(*environment.words, *entry, *command_of(attempt)),
         env={
             **_WHO,
+            **({} if attempt.size is None else size_variables(job.launch, attempt.size)),
             **(attempt.meeting.environment(job.launch, len(lease.gpus)) if attempt.meeting else {}),
             **{each: path_in(at) for it, at in volumes.values() for each in it.variables},
             **job.env,
@@ -97,6 +100,18 @@ def container_spec(attempt: NodeAttempt, lease: Lease) -> ContainerSpec:
         log_limit_bytes=site.settings.log_limit_bytes,
         disk_bytes=job.resources.disk or None,
     )
+
+
+def size_variables(launch: Launch, size: Size) -> dict[str, str]:
+    """What the program of a job that leaves its size open is told of this attempt's.
+
+    On several nodes the place where they meet comes beside it: `Meeting.environment`. `torchrun`
+    starts a process for each GPU so; with another attempt it comes again with other numbers.
+    """
+    told = {"HEADWAY_NODES": size.nodes, "HEADWAY_GPUS": size.gpus}
+    if launch is Launch.TORCH and size.gpus:
+        told["PET_NPROC_PER_NODE"] = size.gpus
+    return {name: str(number) for name, number in told.items()}
 
 
 def variable_of(kind: str, name: str) -> str:

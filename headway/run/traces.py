@@ -38,8 +38,8 @@ def trace_of(attempt: NodeAttempt, demand: Demand, learnt: Measurement, gpu_type
     return Trace(
         network=training.network or job.recipe(),
         gpu_type=gpu_type,
-        gpus=demand.gpus * job.resources.nodes,
-        nodes=job.resources.nodes,
+        gpus=demand.gpus * job.nodes,
+        nodes=job.nodes,
         batch_size=training.batch_size,
         runtime_s=learnt.runtime_s,
         precision=training.precision,
