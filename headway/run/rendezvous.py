@@ -6,6 +6,8 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from urllib.parse import urlsplit
 
+from psutil import net_if_addrs
+
 from headway.ledger.records import RunRecord
 from headway.model.launch import Launch, filled, joined
 from headway.model.run import GRANTED, Exit, ExitKind, RunState
@@ -54,7 +56,6 @@ class Meeting:
             alone = {"RANK": self.rank, "WORLD_SIZE": self.nodes, "LOCAL_RANK": 0}
             numbers |= {
                 **(alone if gpus <= 1 else {}),
-                **({"PET_NPROC_PER_NODE": gpus} if gpus else {}),
                 "PET_NNODES": self.nodes,
                 "PET_NODE_RANK": self.rank,
                 "PET_MASTER_ADDR": self.address,
@@ -88,6 +89,20 @@ def own_address(settings: Settings) -> str:
         if found and not found.startswith("127.") and found != "::1":
             return found
     return "127.0.0.1"
+
+
+def own_links(settings: Settings) -> dict[str, str]:
+    """Variables by which NCCL and Gloo take the network where the others reach this node.
+
+    For programs that see all of the node's: NCCL takes the first one that is up, Gloo the one that
+    the machine's own name leads to, which often is the loopback.
+    """
+    address = own_address(settings)
+    for name, addresses in net_if_addrs().items():
+        if address in {each.address.partition("%")[0] for each in addresses}:
+            # NCCL takes a name for the beginning of one, unless it is told otherwise.
+            return {"NCCL_SOCKET_IFNAME": f"={name}", "GLOO_SOCKET_IFNAME": name}
+    return {}
 
 
 def _source_address(target: str) -> str:

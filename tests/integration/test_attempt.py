@@ -11,10 +11,17 @@ from typing import Any
 import pytest
 
 from headway.clock import SystemClock
-from headway.errors import ImpossibleDemand, InvalidInput, SourceMissing, StagingTimedOut
+from headway.errors import (
+    ImpossibleDemand,
+    InvalidInput,
+    NvmlUnavailable,
+    SourceMissing,
+    StagingTimedOut,
+)
 from headway.forecast import Forecaster
 from headway.model.job import Dataset, Resources, TrainingJob
 from headway.model.lease import Basis, Lease, Sharing, Wait
+from headway.model.link import GpuLinks
 from headway.model.node import GpuProcess, GpuReading, Reserve
 from headway.model.run import Exit, ExitKind, Prediction, RunState, Step, StepState
 from headway.model.trace import Trace
@@ -179,6 +186,30 @@ def test_what_a_member_has_put_is_staged_for_its_team_alone(site: Site) -> None:
     theirs = Attempt(site, RUN.replace("1", "2"), job.model_copy(update={"team": "speech"}))
     with pytest.raises(SourceMissing, match="team speech has none of this name"):
         theirs.stage_data(lambda done, total: None)
+
+
+def test_gpus_of_one_node_have_a_process_each_on_cpus_that_are_near(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gpus = FakeGpus.idle(3)
+    near = frozenset(sorted(os.sched_getaffinity(0))[:-1])
+    gpus.connect(GpuLinks("GPU-0", cpus=near))
+    gpus.connect(GpuLinks("GPU-1", cpus=near))
+    site.__dict__["gpus"] = gpus
+    join_site(site)
+    wants = {"gpus": 2, "sharing": Sharing.WHOLE, "host_memory": "64MiB", "cpus": len(near)}
+    job = JOB.model_copy(update={"resources": Resources(**wants)})
+    attempt = Attempt(site, RUN, job)
+    lease = attempt.admit()
+    assert isinstance(lease, Lease)
+    spec = container_spec(attempt, lease)
+    assert spec.near_cpus == near
+    threads = str(max(1, len(near) // 2))
+    assert (spec.env["PET_NPROC_PER_NODE"], spec.env["OMP_NUM_THREADS"]) == ("2", threads)
+    attempt.job = job.model_copy(update={"env": {"OMP_NUM_THREADS": "7"}})
+    assert container_spec(attempt, lease).env["OMP_NUM_THREADS"] == "7"
+    gpus.error = NvmlUnavailable("the test said so")
+    assert container_spec(attempt, lease).near_cpus == frozenset()
 
 
 def test_training_has_what_staging_left(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
