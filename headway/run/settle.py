@@ -65,9 +65,9 @@ def _exit(attempt: NodeAttempt, followed: Followed) -> tuple[Exit, int | None]:
     if other is not None and own.kind is not ExitKind.OK:
         return preempted(own, other), 0
     own = _told(attempt, own)
-    exit_ = followed.cancellation or end_of_gang(
-        attempt.site, attempt.meeting, own, attempt.job.launch
-    )
+    exit_ = followed.cancellation or own
+    if followed.cancellation is None or exit_.kind is ExitKind.FAILED:
+        exit_ = end_of_gang(attempt.site, attempt.meeting, exit_, attempt.job.launch)
     # Ranks fail when rank 0, told to stop for another run, leaves them with exit 0.
     if other is not None and exit_ is not own and exit_.kind is not ExitKind.OK:
         return preempted(exit_, other), 0
