@@ -19,6 +19,7 @@ from headway.run.gang_folder import command_of, entry_of
 from headway.run.here import CHECKPOINT_FOLDER, NodeAttempt
 from headway.run.profiling import wrapping
 from headway.run.rendezvous import own_links
+from headway.run.shards import lists_of
 from headway.run.volumes import volumes_of
 from headway.runtime import secretfiles
 from headway.runtime.port import BindMount, ContainerSpec, RuntimeKind
@@ -58,6 +59,7 @@ def container_spec(attempt: NodeAttempt, lease: Lease) -> ContainerSpec:
     network = attempt.network()
     on_network = isinstance(network, GangNetwork)
     path_in = site.runtime.path_in_container
+    shards = {name: (mount, file) for name, mount, file in lists_of(attempt)}
     member = attempt.membership()
     parameters = None if member is None else _parameters(attempt, member)
     secrets = BindMount(attempt.secrets, secretfiles.TARGET)
@@ -80,12 +82,14 @@ def container_spec(attempt: NodeAttempt, lease: Lease) -> ContainerSpec:
             **(member.environment() if member is not None else {}),
             **({FILE_VARIABLE: f"{path_in(parameters)}/{_FILE}"} if parameters else {}),
             **{variable: path_in(mount) for variable, mount in mounts.items()},
+            **{variable_of("SHARD", n): f"{path_in(m)}/{file}" for n, (m, file) in shards.items()},
             **({} if serves is None else _session(attempt, lease, serves)),
             "HEADWAY_RUN_ID": attempt.run_id,
             "HEADWAY_ATTEMPT": str(attempt.number),
         },
         mounts=(
             *mounts.values(),
+            *{mount for mount, _ in shards.values()},
             *profiling.mounts,
             *environment.mounts,
             *entry_mounts,

@@ -1,6 +1,7 @@
 """An attempt that a second flow process takes over, on a real ledger and the process runtime."""
 
 import hashlib
+import json
 import os
 from collections.abc import Iterator
 from dataclasses import replace
@@ -30,6 +31,7 @@ from headway.run.attempt import Attempt, exit_of
 from headway.run.followed import Followed
 from headway.run.gpu_use import GpuUse
 from headway.run.guard_notes import GuardNotes, keep_notes
+from headway.run.rendezvous import Meeting
 from headway.run.spec import container_spec
 from headway.run.upkeep import AttemptUpkeep
 from headway.runtime.port import ContainerState, ContainerStatus
@@ -161,6 +163,32 @@ def test_several_data_sets_are_staged_mounted_and_told_of(site: Site, sources: P
     assert "**data set again** 4 B, was in the cache of node here" in report
     attempt.clean_up()
     assert all(each.run_ids == () for each in site.ledger.staged.list("here"))
+
+
+def test_a_part_of_a_gang_is_told_which_files_it_has(site: Site, sources: Path) -> None:
+    for name in ("one", "three", "two"):
+        (sources / name).write_text(name)
+        (sources / name).chmod(0o755)
+    dataset = Dataset(uri=str(sources), shard="node", size="2MiB")
+    wide = Resources(host_memory="64MiB", cpus=0.1, nodes=2)
+    job = JOB.model_copy(update={"dataset": dataset, "resources": wide})
+    assert job.declared_data_bytes == MIB
+    attempt = Attempt(site, RUN, job, Meeting(RUN, 1, "127.0.0.1", 29500, 1, 2))
+    staged = attempt.stage_data(lambda done, total: None)[""]
+    assert sorted(path.name for path in staged.path.iterdir()) == ["one", "two"]
+    attempt.job = JOB  # alone, it needs no network of gangs
+    lease = attempt.admit()
+    assert isinstance(lease, Lease)
+    spec = container_spec(attempt, lease)
+    assert json.loads(Path(spec.env["HEADWAY_SHARD"]).read_text()) == {
+        "part": 1,
+        "parts": 2,
+        "files": ["one", "two"],
+        "files_in_all": 3,
+    }
+    assert [mount.target for mount in spec.mounts if mount.target == "/shards"] == ["/shards"]
+    (note,) = site.ledger.staged.of_run(RUN)
+    assert len(note.listing) == 64
 
 
 def test_the_data_set_that_cannot_be_staged_is_named(site: Site, sources: Path) -> None:
