@@ -24,6 +24,7 @@ from headway.model.job import Dataset, Resources, TrainingJob
 from headway.model.lease import Basis, Lease, Sharing, Wait
 from headway.model.link import GpuLinks
 from headway.model.node import GpuProcess, GpuReading, Reserve
+from headway.model.progress import ProgressPoint
 from headway.model.run import Exit, ExitKind, Prediction, RunState, Step, StepState
 from headway.model.trace import Trace
 from headway.model.upload import UploadFile, UploadManifest
@@ -344,6 +345,23 @@ def test_out_of_gpu_memory_gets_a_larger_gpu_teaches_and_ends_with_the_largest(
     said, demand = Forecaster(gpu_site).forecast(ON_A_GPU)
     assert said.gpu_above_bytes == round(79.5 * GIB)
     assert (demand.sharing, demand.gpu_memory_bytes) == (Sharing.WHOLE, round(79.5 * GIB))
+
+
+def test_a_short_trial_tells_how_much_of_a_gpu_the_real_run_needs(gpu_site: Site) -> None:
+    trial = Attempt(gpu_site, RUN, ON_A_GPU.model_copy(update={"max_runtime": 60.0}))
+    lease = run_once(trial)
+    assert lease.gpus[0].sharing is Sharing.WHOLE
+    points = [ProgressPoint(1.0, 1), ProgressPoint(2.0, 2)]
+    gpu_site.ledger.progress.append(lease.fence, points, first=0)
+    cut = replace(ended(trial, 143, log="", gpu_peaks={"GPU-0": 4 * GIB}), timed_out=True)
+    assert settled(trial, cut).kind is ExitKind.TIMED_OUT
+    (told,) = gpu_site.ledger.traces.newest(JOB.recipe(), 9)
+    assert (told.exit, told.gpu_peak_bytes) == ("failed", 4 * GIB)
+    assert (told.runtime_s, told.host_peak_bytes) == (None, None)
+    said, demand = Forecaster(gpu_site).forecast(ON_A_GPU)
+    assert (said.gpu_held_bytes, said.learnt_runtime_s) == (4 * GIB, None)
+    assert (demand.sharing, demand.gpu_memory_bytes) == (Sharing.SHARED, 6 * GIB)
+    assert demand.gpu_memory_basis is Basis.PRIOR
 
 
 SHARES = ON_A_GPU.model_copy(
