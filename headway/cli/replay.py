@@ -143,7 +143,7 @@ def replay(
         policy = PolicyName(name)
         told, shared = Estimates(estimates or default[0]), GpuSharing(sharing or default[1])
         rows = read_jobs(data, file_name, told, shared)
-        said = SaidStarts(starts) if starts and policy is PolicyName.HEADWAY else None
+        said = SaidStarts(starts, told) if starts and policy is PolicyName.HEADWAY else None
         result = _simulate(rows, shape, policy, told, sharing=shared, settings=settings, said=said)
         documents.append(document(result, policy, told, shared, settings, said=said))
     if machine:

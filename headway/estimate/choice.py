@@ -147,7 +147,9 @@ def options(
             host_memory_bytes=demand.host_memory_bytes,
             gpu_memory_bytes=demand.gpu_memory_bytes if way.gpus else 0,
             gpu_memory_interval_bytes=guess[1:3]
-            if guess and demand.gpu_memory_basis is Basis.PRIOR
+            if guess
+            and demand.gpu_memory_basis is Basis.PRIOR
+            and prediction.gpu_held_bytes is None
             else None,
             whole=bool(way.gpus) and demand.sharing is Sharing.WHOLE,
             wait_s=wait_s(way),

@@ -26,6 +26,8 @@ MORE_OF_UNKNOWN = 2
 """Times what was not enough for a job of which nothing else is known."""
 OVER_BOUND = 1.15
 """Times what was not enough: the least that is given next, where more is known."""
+OVER_PART = 1.5
+"""Times what a run held that was cut short: a validation or a longer sample may still come."""
 UTILISATION_PRIOR = 0.5
 """Of a job that shares: two of them fit a GPU, until traces show what it uses."""
 
@@ -81,6 +83,7 @@ def demand_for(
         dataset_bytes: Measured size of its data set; the declared one when None.
         fair_bytes: Its fair part of the largest node's host memory; see `fair_host_bytes`.
         gpu_guess_bytes: What its network and batch say of a GPU's memory; None where nothing.
+            What a run like it held that was cut short says more.
 
     Returns:
         A demand whose bases say where each number comes from.
@@ -96,6 +99,8 @@ def demand_for(
     else:
         host_bytes, host_basis = prior_host_bytes(known_bytes, fair_bytes), Basis.PRIOR
         host_bytes = max(host_bytes, MORE_OF_UNKNOWN * (predicted.host_above_bytes or 0))
+    if predicted.gpu_held_bytes is not None:
+        gpu_guess_bytes = math.ceil(predicted.gpu_held_bytes * OVER_PART)
     gpu_bytes, gpu_basis, sharing = _on_each_gpu(job, predicted, gpu_guess_bytes)
     busy = predicted.gpu_utilisation_frac
     shared_frac = UTILISATION_PRIOR if busy is None else busy

@@ -5,7 +5,8 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from secrets import token_hex
 
-from sqlalchemy import delete
+from sqlalchemy import delete, exists, or_
+from sqlalchemy.orm import aliased
 from sqlmodel import Session, col, select
 from sqlmodel.sql.expression import SelectOfScalar
 
@@ -274,6 +275,37 @@ class Leases(Repository):
             on_node = LeaseRow.node == node
             rows = release_all(session, on_node, LeaseRow.gang_rank > 0, expired)
             return [row.run_id for row in rows]
+
+    def lost_heads(self, node: str, margin_s: float) -> list[Lease]:
+        """Leases of runs that lead a gang from another node than *node*, and are lost there.
+
+        They expired *margin_s* ago: by then the guard there has ended what it could not renew.
+        """
+        part, held = aliased(RunRow), aliased(LeaseRow)
+        begun = exists().where(
+            col(part.gang_id) == RunRow.run_id, col(part.attempt) == RunRow.attempt
+        )
+        waits = exists().where(
+            col(held.run_id) == RunRow.run_id,
+            col(held.attempt) == RunRow.attempt,
+            col(held.gang_rank) > 0,
+        )
+        with self._database.reading() as session:
+            query = (
+                select(LeaseRow)
+                .join(RunRow, col(RunRow.run_id) == col(LeaseRow.run_id))
+                .where(
+                    LIVE,
+                    LeaseRow.gang_rank == 0,
+                    LeaseRow.node != node,
+                    col(LeaseRow.expires_at) < now(session) - timedelta(seconds=margin_s),
+                    col(RunRow.state).in_(GRANTED),
+                    col(RunRow.attempt) == col(LeaseRow.attempt),
+                    or_(begun, waits),
+                )
+                .order_by("lease_id")
+            )
+            return leases_from(session, session.exec(query).all())
 
     def release_node(self, node: str) -> None:
         """Release all that is held on *node*, whose machine does not come back."""

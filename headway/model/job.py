@@ -127,6 +127,18 @@ class Dataset(_Part):
     size: AnySize | None = Field(
         None, title="Size", description="Its size if you know it; measured while staging otherwise."
     )
+    shard: Annotated[str, choice("node")] | None = Field(
+        None,
+        title="Shard",
+        description="node: each node of the job has a part of its files only. Left out: all.",
+    )
+
+    @model_validator(mode="after")
+    def _parts_have_no_sum(self) -> Self:
+        if self.shard is not None and self.sha256 is not None:
+            allowed = "leave it out, since shard is given: no node has all that it is the sum of"
+            raise Refused(allowed, "sha256")
+        return self
 
 
 class Resources(_Part):
@@ -472,8 +484,11 @@ class TrainingJob(_Part):
 
     @property
     def declared_data_bytes(self) -> int | None:
-        """What its data sets take together; None without any, or where it does not say that."""
-        sizes = [each.size for each in self.data.values()]
+        """What its data sets take on a node; None without any, or where it does not say that."""
+        sizes = [
+            each.size // self.nodes if each.size and each.shard else each.size
+            for each in self.data.values()
+        ]
         known = [size for size in sizes if size is not None]
         return sum(known) if sizes and len(known) == len(sizes) else None
 

@@ -157,6 +157,8 @@ class Prediction:
     """Runs like it were killed for host memory at so much: it needs more."""
     gpu_above_bytes: int | None = None
     """Runs like it ran out of memory on a GPU with so much: each GPU needs more."""
+    gpu_held_bytes: int | None = None
+    """Runs like it that were cut short held so much on a GPU; none has ended well."""
     gpu_type: str = ""
     """Product name of the GPU that it is about; ``cpu`` for none, empty where unknown."""
     cost: float | None = None

@@ -10,7 +10,7 @@ from headway.run.followed import Followed
 from headway.run.here import NodeAttempt
 from headway.run.memory_shortage import shortage_of, with_shortage
 from headway.run.rendezvous import end_of_gang
-from headway.run.traces import lesson, trace_of
+from headway.run.traces import CUT_SHORT, lesson, trace_of
 from headway.this_node import lost_here
 
 
@@ -67,9 +67,9 @@ def _exit(attempt: NodeAttempt, followed: Followed) -> tuple[Exit, int | None]:
     if other is not None and own.kind is not ExitKind.OK:
         return preempted(own, other), 0
     own = _told(attempt, own)
-    exit_ = followed.cancellation or end_of_gang(
-        attempt.site, attempt.meeting, own, attempt.job.launch
-    )
+    exit_ = followed.cancellation or own
+    if followed.cancellation is None or exit_.kind is ExitKind.FAILED:
+        exit_ = end_of_gang(attempt.site, attempt.meeting, exit_, attempt.job.launch)
     # Ranks fail when rank 0, told to stop for another run, leaves them with exit 0.
     if other is not None and exit_ is not own and exit_.kind is not ExitKind.OK:
         return preempted(exit_, other), 0
@@ -120,7 +120,10 @@ def _learn(
     """
     site = attempt.site
     gpu_type = attempt.forecaster.gpu_type(attempt.lease) if attempt.lease is not None else ""
-    learnt = lesson(exit_, measured, demand, gpu_above_bytes)
+    reports = 0
+    if exit_.kind in CUT_SHORT:
+        reports = len(site.ledger.progress.series(attempt.run_id, attempt.number))
+    learnt = lesson(exit_, measured, demand, gpu_above_bytes, reports=reports)
     if gpu_type and learnt is not None:
-        trace = trace_of(attempt, demand, learnt, gpu_type)
+        trace = trace_of(attempt, exit_, demand, learnt, gpu_type)
         site.ledger.traces.learn(attempt.fence, trace)

@@ -12,7 +12,6 @@ from headway.forecast import Forecaster
 from headway.ledger import Ledger
 from headway.model.attempt_record import ProgressSnapshot
 from headway.model.job import Resources, TrainingJob
-from headway.model.launch import Launch
 from headway.model.lease import Demand, Lease, Wait
 from headway.model.node import GpuReading, NodeState
 from headway.model.run import Exit, ExitKind, Measurement, RunState
@@ -287,7 +286,4 @@ def test_a_flow_that_nobody_planned_takes_the_least(site: Site) -> None:
 
 
 def test_what_a_program_is_told_of_its_size() -> None:
-    assert size_variables(Launch.TORCH, Size(1, 4)) == {
-        "HEADWAY_NODES": "1", "HEADWAY_GPUS": "4", "PET_NPROC_PER_NODE": "4",
-    }  # fmt: skip
-    assert size_variables(Launch.NONE, Size(2, 0)) == {"HEADWAY_NODES": "2", "HEADWAY_GPUS": "0"}
+    assert size_variables(Size(1, 4)) == {"HEADWAY_NODES": "1", "HEADWAY_GPUS": "4"}

@@ -13,8 +13,8 @@ from docker.errors import DockerException, NotFound
 _SITE, _LOG = "headway.site", "headway.log"
 _FREE = frozenset(
     {
-        "Mounts", "Memory", "MemorySwap", "NanoCpus", "PidsLimit", "ShmSize", "CapDrop",
-        "SecurityOpt", "Init", "ReadonlyRootfs", "StorageOpt", "Tmpfs", "NetworkMode",
+        "Mounts", "Memory", "MemorySwap", "NanoCpus", "CpusetCpus", "PidsLimit", "ShmSize",
+        "CapDrop", "SecurityOpt", "Init", "ReadonlyRootfs", "StorageOpt", "Tmpfs", "NetworkMode",
         "PortBindings", "DeviceRequests", "CgroupParent", "LogConfig", "MaskedPaths",
         "ReadonlyPaths", "ConsoleSize",
     }
