@@ -7,6 +7,7 @@ from headway.ledger.pools import PoolSnapshot
 from headway.model.lease import Lease
 from headway.node.flowrun import live_flow
 from headway.policy.claims import CLAIM_LIMIT_S, claim_room
+from headway.policy.gang_end import SILENT_S
 from headway.policy.plan import Plan, Start
 from headway.scheduler.limits import Gates, QueueCounts
 from headway.site import Site
@@ -48,7 +49,7 @@ def grant_starts(
         run = start.run
         if len(started) >= room:
             return Granted(tuple(started), held_up=True)
-        if not counts.may_start(run.queue, gates):
+        if not counts.may_start(run.queue, gates) or _is_silent(start, seen):
             continue
         if live_flow(site.settings.state_dir, run.run_id) is not None:
             continue  # the process of its last attempt is leaving; its end wakes the worker
@@ -78,6 +79,16 @@ def grant_starts(
             started.append(run.run_id)
             counts.add(run.queue)
     return Granted(tuple(started))
+
+
+def _is_silent(start: Start, seen: PoolSnapshot) -> bool:
+    """Whether a part of a gang would go to a node that its attempt before may just have lost.
+
+    It is not heard of, and not taken for lost yet either: then the plan leaves it out.
+    """
+    parts = {admit.node for admit in start.admits[1:]}
+    nodes = (record for record in seen.nodes if record.node.name in parts)
+    return any((seen.at - each.heartbeat_at).total_seconds() > SILENT_S for each in nodes)
 
 
 def _claim_room(site: Site, seen: PoolSnapshot, slots: int | None) -> int:

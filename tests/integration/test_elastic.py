@@ -22,6 +22,7 @@ from headway.run.followed import Followed
 from headway.run.here import CHECKPOINT_FOLDER
 from headway.run.spec import container_spec, size_variables
 from headway.runtime.port import ContainerState, ContainerStatus
+from headway.scheduler import grants
 from headway.scheduler.intake import Offer
 from headway.scheduler.queue import PoolQueue
 from headway.settings import Settings
@@ -180,6 +181,17 @@ def test_who_comes_between_decision_and_claim_leaves_it_nothing_of_that_size(sit
     assert site.ledger.runs.get(RUN).size == Size(2, 1)
     assert line.run_pass().start == (RUN,)
     assert held(site) == {"two": 2, "head": 2, "one": 2}
+
+
+def test_no_part_goes_to_a_node_that_may_be_lost(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would wait there in vain for minutes, and count as another failure."""
+    line = offer(site)
+    with monkeypatch.context() as patch:
+        patch.setattr(grants, "SILENT_S", -1.0)
+        assert line.run_pass().start == ()
+    assert line.run_pass().start == (RUN,)
 
 
 def test_a_claim_that_is_given_back_waits_for_the_least_again(site: Site) -> None:
