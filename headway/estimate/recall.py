@@ -180,15 +180,27 @@ def _more(upper_bytes: int | None, above_bytes: int | None) -> int | None:
 
 
 def _on_other_gpus(configuration: Configuration, recent: Sequence[Trace]) -> list[Point]:
-    """Medians of what the same work took on other numbers of GPUs of the same type."""
+    """Medians of what the same work took on other numbers of GPUs of the same type.
+
+    Without GPUs on other numbers of nodes, of which each counts as one, with as many CPUs.
+    """
     found: dict[tuple[int, int], list[float]] = {}
     for trace in recent:
         other = from_trace(trace)
         alike = all(getattr(other, name) == getattr(configuration, name) for name in _SAME_WORK)
+        if other.gpu_type == "cpu":
+            alike = (
+                alike and other.nodes != configuration.nodes and other.cpus == configuration.cpus
+            )
         seconds = _whole_s(configuration, other, trace)
-        if trace.exit == "ok" and alike and seconds and other.gpu_type != "cpu":
-            found.setdefault((other.gpus, other.nodes), []).append(seconds)
+        if trace.exit == "ok" and alike and seconds:
+            found.setdefault((_devices(other), other.nodes), []).append(seconds)
     return [Point(gpus, nodes, median(each)) for (gpus, nodes), each in found.items()]
+
+
+def _devices(configuration: Configuration) -> int:
+    """GPUs in all; of CPU nodes each is one."""
+    return configuration.nodes if configuration.gpu_type == "cpu" else configuration.gpus
 
 
 def _whole_s(wanted: Configuration, other: Configuration, trace: Trace) -> float | None:
@@ -203,13 +215,14 @@ def _whole_s(wanted: Configuration, other: Configuration, trace: Trace) -> float
 
 
 def _of_other_gpus(configuration: Configuration, points: Sequence[Point]) -> Prediction:
-    said = scaled(points, configuration.gpus, configuration.nodes)
+    said = scaled(points, _devices(configuration), configuration.nodes)
     counts = ", ".join(str(each) for each in sorted({point.gpus for point in points}))
+    kind = "node(s) without GPUs" if configuration.gpu_type == "cpu" else "GPU(s)"
     return Prediction(
         runtime_s=said.seconds,
         runtime_low_s=said.low_s,
         runtime_high_s=said.high_s,
-        basis=f"runs of the recipe on {counts} GPU(s), scaled",
+        basis=f"runs of the recipe on {counts} {kind}, scaled",
     )
 
 
