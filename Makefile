@@ -9,8 +9,8 @@ UNIT_TESTERS ?= 2
 READY   = $(VENV)/.ready
 DEV     = $(VENV)/.dev
 
-.PHONY: help demo down samples test test-deps check protocol seeded-bugs faults bench terminal wheel \
-  lock clean
+.PHONY: help demo down samples test test-deps check protocol seeded-bugs faults replicas bench terminal \
+  wheel lock clean
 help:            ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
 
@@ -60,6 +60,10 @@ faults: $(DEV)   ## what a site bears: kills, lost answers, frozen nodes; FAULTS
 	$(BIN)/python -m pytest -m long
 	$(BIN)/python benchmarks/faults $(FAULTS)
 
+replicas: $(DEV) ## two API processes, services and a Redis: each dies while runs come and go
+	@PYTHON=$(BIN)/python sh tests/install-system-deps.sh redis-server haproxy
+	$(BIN)/python -m pytest -m long -s tests/faults/test_replicas.py
+
 bench: $(DEV)    ## beside a stock Prefect worker; a long line; short jobs over four nodes
 	$(BIN)/python benchmarks/submit_latency.py
 	$(BIN)/python benchmarks/decisions.py
@@ -75,7 +79,7 @@ lock:            ## resolve pyproject.toml again into the hashed lock files
 	uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-header \
 	  --extra demo -o requirements.lock pyproject.toml requirements-build.in
 	uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-header \
-	  --extra demo --extra s3 --extra dev -c requirements.lock -o requirements-dev.lock pyproject.toml requirements-build.in
+	  --extra demo --extra s3 --extra redis --extra dev -c requirements.lock -o requirements-dev.lock pyproject.toml requirements-build.in
 	uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-header \
 	  --no-deps -o requirements-prefect.lock requirements-prefect.in
 

@@ -15,7 +15,7 @@ from headway.home import ROOT_HOME
 from headway.model.container_policy import ApiAccess
 from headway.units import GIB, MIB
 
-_PORTS = {"http": 80, "https": 443, "postgresql": 5432}
+_PORTS = {"http": 80, "https": 443, "postgresql": 5432, "redis": 6379, "rediss": 6379}
 
 
 def _default_home() -> Path:
@@ -99,6 +99,9 @@ class Settings(BaseSettings):
     server_database_url: SecretStr | None = None
     """SQLAlchemy address of the Prefect server's own database; when not set, where the ledger
     is in a PostgreSQL that `headway up` started, beside it, else the server's embedded SQLite."""
+    redis_url: SecretStr | None = None
+    """Redis by which several processes of the Prefect server share events, their order, leases
+    and background work, such as ``redis://:SECRET@127.0.0.1:6379/0``; one process needs none."""
     runtime: Literal["auto", "docker", "process"] = "auto"
     """`auto` takes the engine where one answers, else, where there never was one, the
     process runtime."""
@@ -149,6 +152,11 @@ class Settings(BaseSettings):
         return urlunsplit(ledger._replace(path="/prefect"))
 
     @property
+    def redis(self) -> str | None:
+        """Address of the Redis that processes of the Prefect server share, with its password."""
+        return None if self.redis_url is None else self.redis_url.get_secret_value()
+
+    @property
     def names_ledger(self) -> bool:
         """Whether the operator, or the site that this node joined, says where the ledger is."""
         return self.ledger_url is not None or self.ledger_pointer.exists()
@@ -189,8 +197,8 @@ class Settings(BaseSettings):
 
     @property
     def services(self) -> tuple[tuple[str, int], ...]:
-        """Host and port of Prefect's API and of the databases, where they are not files."""
-        urls = [self.api_url, self.database_url, self.server_database or ""]
+        """Host and port of Prefect's API, the databases and Redis, where they are not files."""
+        urls = [self.api_url, self.database_url, self.server_database or "", self.redis or ""]
         return tuple(found for url in urls if (found := service_of(url)) is not None)
 
     @property

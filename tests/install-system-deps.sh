@@ -1,9 +1,9 @@
 #!/bin/sh
-# Install what the tests need from the system: root on Debian. Elsewhere say what
-# would be needed, and leave it; the tests that miss something skip with a reason.
+# Install what the tests need from the system, and the packages that are named: root on Debian.
+# Elsewhere say what would be needed, and leave it; the tests that miss something skip with a reason.
 set -eu
 
-packages="docker.io tini iptables iproute2 postgresql chromium busybox-static gcc libc6-dev openmpi-bin prometheus"
+packages="docker.io tini iptables iproute2 postgresql chromium busybox-static gcc libc6-dev openmpi-bin prometheus $*"
 
 missing=""
 for package in $packages; do

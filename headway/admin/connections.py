@@ -13,6 +13,9 @@ _INSTEAD = (
     "cable of their own) in HEADWAY_TRUSTED_NETWORKS, such as 10.8.0.0/24"
 )
 
+_TLS = {"postgresql": "?sslmode=verify-full", "redis": "rediss"}
+"""What asks for TLS in an address, by its scheme."""
+
 
 def check_connections(settings: Settings) -> None:
     """Check where this machine listens, and whom it asks.
@@ -24,6 +27,7 @@ def check_connections(settings: Settings) -> None:
     check_connection(settings, "HEADWAY_SERVER_URL", settings.api_url)
     check_connection(settings, "HEADWAY_LEDGER_URL", settings.database_url)
     check_connection(settings, "HEADWAY_SERVER_DATABASE_URL", settings.server_database or "")
+    check_connection(settings, "HEADWAY_REDIS_URL", settings.redis or "")
 
 
 def check_connection(settings: Settings, field: str, url: str) -> None:
@@ -34,7 +38,7 @@ def check_connection(settings: Settings, field: str, url: str) -> None:
     """
     host = urlsplit(url).hostname
     if host and is_exposed(url, _addresses(host), settings.trusted_networks):
-        tls = "?sslmode=verify-full" if url.startswith("postgresql") else "https"
+        tls = _TLS.get(urlsplit(url).scheme.partition("+")[0], "https")
         raise InvalidInput(field, host, _INSTEAD.format(tls=tls))
 
 

@@ -12,6 +12,20 @@ from headway.prefect.auth import site_auth
 from headway.project import PROJECT
 from headway.settings import Settings
 
+_SHARED = {
+    "PREFECT_MESSAGING_BROKER": "prefect_redis.messaging",
+    "PREFECT_MESSAGING_CACHE": "prefect_redis.messaging",
+    "PREFECT_SERVER_EVENTS_CAUSAL_ORDERING": "prefect_redis.ordering",
+    "PREFECT_SERVER_CONCURRENCY_LEASE_STORAGE": "prefect_redis.lease_storage",
+    "PREFECT_SERVER_WORKER_CHANNEL_CLEANUP_QUEUE_STORAGE": "prefect_redis.cleanup_queue",
+}
+"""What else lies in the memory of one process, and has to be seen by all of a server's."""
+_REDIS_ADDRESSES = (
+    "PREFECT_REDIS_MESSAGING_URL",
+    "PREFECT_REDIS_WORKER_CLEANUP_QUEUE_URL",
+    "PREFECT_SERVER_DOCKET_URL",
+)
+
 
 def site_environment(settings: Settings) -> dict[str, str]:
     """Environment of everything that belongs to the site on this machine."""
@@ -24,6 +38,9 @@ def site_environment(settings: Settings) -> dict[str, str]:
         "PREFECT_SERVER_ALLOW_EPHEMERAL_MODE": "false",
         # On SQLite, marking runs late locks the database for minutes (measured).
         "PREFECT_SERVER_SERVICES_LATE_RUNS_ENABLED": "false",
+        # Old events by Prefect's own settings, and what removed runs have left; the runs
+        # themselves are removed by the settings of `headway prune`.
+        "PREFECT_SERVER_SERVICES_DB_VACUUM_ENABLED": "events,orphans",
         "PREFECT_CLI_PROMPT": "false",
         # A page of another site may neither ask nor read; the UI asks where it came from,
         # by whichever of the machine's names that was.
@@ -33,6 +50,8 @@ def site_environment(settings: Settings) -> dict[str, str]:
     }
     if settings.server_database is not None:
         prefect |= _for_prefect(settings.server_database)
+    if settings.redis is not None:
+        prefect |= _SHARED | dict.fromkeys(_REDIS_ADDRESSES, settings.redis)
     if secret := site_auth(settings):
         prefect |= {auth.CLIENT: secret, auth.SERVER: secret}
     # The executables beside this Python come first: `prefect` must be the tested one.

@@ -5,10 +5,11 @@ from collections.abc import Callable
 from contextlib import closing, suppress
 from typing import NoReturn
 
-from headway.admin.connections import check_connection, check_connections
+from headway.admin.connections import check_connection
 from headway.admin.environment import site_environment
-from headway.admin.processes import server_command, start_guard, worker_command
+from headway.admin.processes import start_guard, worker_command
 from headway.admin.register import make_pool, register
+from headway.admin.serving import become
 from headway.clock import SystemClock
 from headway.credentials import note_gateway, noted_gateway
 from headway.durable import replace_file
@@ -20,9 +21,8 @@ from headway.ledger import Ledger
 from headway.model.access import token_digest
 from headway.node.probing import probe_node
 from headway.prefect import auth
-from headway.prefect.auth import auth_for, have_auth, keep_secret
+from headway.prefect.auth import auth_for, keep_secret
 from headway.prefect.client import PrefectServer, checked_address
-from headway.project import PROJECT
 from headway.settings import Settings
 from headway.site import Site
 from headway.this_node import check_name, os_user
@@ -114,17 +114,6 @@ def _accepted_auth(
     return secret
 
 
-def serve_site(settings: Settings) -> NoReturn:
-    """Become this site's Prefect server: for systemd and containers.
-
-    Raises:
-        InvalidInput: Others could read what goes to it or to its database.
-    """
-    check_connections(settings)
-    have_auth(settings)
-    _become(server_command(settings), settings)
-
-
 def serve(site: Site, say: Callable[[str], None]) -> NoReturn:
     """Join, measure the node, start the guard unless it runs, then become this node's worker.
 
@@ -138,12 +127,7 @@ def serve(site: Site, say: Callable[[str], None]) -> NoReturn:
     join(settings, server_url=settings.api_url, ledger_url=settings.database_url, say=say)
     probe_node(site, say)
     start_guard(settings, SystemClock(), say)
-    _become(worker_command(settings), settings)
-
-
-def _become(command: list[str], settings: Settings) -> NoReturn:
-    os.chdir(PROJECT)
-    os.execve(command[0], command, site_environment(settings))  # noqa: S606 - no shell, our own path
+    become(worker_command(settings), settings)
 
 
 def leave(settings: Settings) -> None:

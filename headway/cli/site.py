@@ -41,11 +41,19 @@ def up(machine: bool) -> None:
 
 
 @click.command()
-def serve() -> None:
+@click.option(
+    "--only",
+    type=click.Choice(["api", "services"]),
+    help="One of several API processes that share a Redis, or what runs beside them.",
+)
+def serve(*, only: str | None) -> None:
     """Be the site's Prefect server in the foreground, for systemd and containers."""
-    from headway.admin.join import serve_site
+    from headway.admin.serving import serve_part, serve_site
 
-    serve_site(this_site().settings)
+    settings = this_site().settings
+    if only is None:
+        serve_site(settings)
+    serve_part(settings, services=only == "services")
 
 
 @click.command()

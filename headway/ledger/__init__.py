@@ -8,6 +8,7 @@ from headway.ledger.access_tokens import AccessTokens
 from headway.ledger.arrays import Arrays
 from headway.ledger.attempts import Attempts
 from headway.ledger.audit_log import AuditLog
+from headway.ledger.calls import Calls
 from headway.ledger.code import Code
 from headway.ledger.columns import now
 from headway.ledger.database import Database, is_absent, open_engine, shown
@@ -17,6 +18,7 @@ from headway.ledger.inspection import Inspection
 from headway.ledger.leases import Leases
 from headway.ledger.nodes import Nodes, SiteSettings
 from headway.ledger.notices import Notices
+from headway.ledger.old_runs import OldRuns
 from headway.ledger.pools import Pools
 from headway.ledger.progress_snapshots import ProgressSnapshots
 from headway.ledger.renewals import Renewals
@@ -53,6 +55,8 @@ class Ledger:
         self.leases = Leases(database)
         self.gang_asks = GangAsks(database)
         self.renewals = Renewals(database)
+        self.old_runs = OldRuns(database)
+        self.calls = Calls(database)
         self.pools = Pools(database)
         self.progress = Progress(database)
         self.traces = Traces(database)
@@ -117,4 +121,5 @@ class Ledger:
 
     def close(self) -> None:
         """Give the connections back."""
+        self.calls.close()
         self._database.engine.dispose()

@@ -100,7 +100,7 @@ class RunReads(Repository):
             limit: So many at most.
         """
         untold = col(RunRow.told_end_at).is_(None), RunRow.run_id > after
-        query = _ends_told_by(node, pool).where(*untold)
+        query = ends_told_by(node, pool).where(*untold)
         return self._found(query.order_by("run_id").limit(limit))
 
     def told_ends(
@@ -114,7 +114,7 @@ class RunReads(Repository):
             before: Those that ended earlier; None for the newest of all.
             limit: So many at most.
         """
-        query = _ends_told_by(node, pool).where(col(RunRow.told_end_at).is_not(None))
+        query = ends_told_by(node, pool).where(col(RunRow.told_end_at).is_not(None))
         if before is not None:
             query = query.where(col(RunRow.ended_at) < before)
         return self._found(query.order_by(col(RunRow.ended_at).desc()).limit(limit))
@@ -173,7 +173,7 @@ def _of_team(team: str | None) -> SelectOfScalar[RunRow]:
     return query if team is None else query.where(RunRow.team == team)
 
 
-def _ends_told_by(node: str, pool: str) -> SelectOfScalar[RunRow]:
+def ends_told_by(node: str, pool: str) -> SelectOfScalar[RunRow]:
     """Runs that ended on *node*, and those of its *pool* that ended where no node answers."""
     removed = select(NodeRow.name).where(col(NodeRow.removed_at).is_not(None))
     of_nobody = or_(col(RunRow.node).is_(None), col(RunRow.node).in_(removed))

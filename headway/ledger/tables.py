@@ -32,6 +32,9 @@ from headway.model.run import Exit, ExitKind, Measurement, Prediction, RunState,
 
 _EXIT_KIND: Any = EnumWord(ExitKind)
 _LIVE: Any = dict.fromkeys(("sqlite_where", "postgresql_where"), text("released_at IS NULL"))
+_WITH_ROWS: Any = dict.fromkeys(
+    ("sqlite_where", "postgresql_where"), text("rows_removed_at IS NULL")
+)
 
 
 class _WithExit(SQLModel):
@@ -110,6 +113,7 @@ class RunRow(_WithExit, table=True):
         Index("run_by_state", "state", "pool"),
         Index("run_by_end", "ended_at"),
         Index("run_by_told_end", "state", "told_end_at"),
+        Index("run_with_its_rows", "ended_at", **_WITH_ROWS),
         CheckConstraint("(gang_id IS NULL) = (gang_rank = 0)", name="only_ranks_have_a_gang"),
         Index("one_run_per_rank", "gang_id", "attempt", "gang_rank", unique=True),
         CheckConstraint("(array_id IS NULL) = (array_index IS NULL)", name="members_have_an_index"),
@@ -161,6 +165,8 @@ class RunRow(_WithExit, table=True):
     ended_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
     told_end_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
     """When Prefect acknowledged how it ended; None while that is still to be told."""
+    rows_removed_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
+    """Since when only what usage needs is kept of it; see `ledger.old_runs`."""
     suspended_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
     """Since when it waits for its user to resume it."""
     flow_starts: int = 0

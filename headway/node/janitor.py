@@ -63,19 +63,23 @@ class Janitor:
         self._told_ends = ToldEnds(site)
         self._amiss = ""
 
-    def unsettled(self, called: Collection[str] = (), *, whole: bool = True) -> list[RunRecord]:
+    def unsettled(
+        self, called: Collection[str] = (), *, whole: bool = True, line: bool = True
+    ) -> list[RunRecord]:
         """Runs of this node that Prefect must be asked about, some of the queue's, and *called*.
 
         The rest of the queue comes last: a slow server answers of the others first.
         A long line is asked about in turns: its runs cost nothing meanwhile, and
         a cancelled one that comes to its turn is not started in any case. So are
         the ends that Prefect has not heard of, and now and then those that it has. A round that
-        is not *whole* leaves the line and the latter out.
+        is not *whole* leaves the line and the latter out; without *line* another node looks after
+        that.
         """
         ledger, node, pool = self._site.ledger, self._site.settings.node, self._site.settings.pool
         open_runs = ledger.runs.on_node(node)
-        waiting = ledger.runs.waiting_page(pool, self._turn, _A_ROUND) if whole else []
-        if whole:
+        line = line and whole
+        waiting = ledger.runs.waiting_page(pool, self._turn, _A_ROUND) if line else []
+        if line:
             self._turn = waiting[-1].run_id if len(waiting) == _A_ROUND else ""
         untold = ledger.runs.untold(node, pool, self._turn_of_ends, _A_ROUND)
         self._turn_of_ends = untold[-1].run_id if len(untold) == _A_ROUND else ""
@@ -88,6 +92,13 @@ class Janitor:
                 open_runs.append(ledger.runs.get(run_id))
         ours = [run for run in open_runs if run.run_id in known or self._is_ours(run)]
         return sorted(ours, key=lambda run: _in_line(run) and run.run_id not in called)
+
+    def is_here(self, run_id: str) -> bool:
+        """Whether the run is under way on this node, or was last."""
+        try:
+            return self._site.ledger.runs.get(run_id).node == self._site.settings.node
+        except RunUnknown:
+            return False
 
     def _is_ours(self, run: RunRecord) -> bool:
         """Whether this node may decide about a run that it was pointed to.

@@ -10,13 +10,17 @@ _CHECKED = frozenset({"verify-ca", "verify-full"})
 
 
 def speaks_tls(url: str) -> bool:
-    """Whether nobody on the way can read or change what goes to *url*: an API's, a database's."""
+    """Whether nobody on the way can read or change what goes to *url*.
+
+    Args:
+        url: Of an API, a database or a Redis.
+    """
     parts = urlsplit(url)
     if parts.scheme.startswith("postgresql"):
         return (
             set(parse_qs(parts.query).get("sslmode", ())) <= _CHECKED and "sslmode" in parts.query
         )
-    return parts.scheme == "https"
+    return parts.scheme in {"https", "rediss"}
 
 
 def is_exposed(url: str, addresses: Sequence[str], trusted: Sequence[Network]) -> bool:

@@ -1,6 +1,6 @@
 """Which finished runs' folders and checkpoints a node lets go of: by age, then by size."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -52,6 +52,23 @@ def to_remove(
         left_bytes -= run.size_bytes
         found.append(Removal(run, why))
     return found
+
+
+def ended_before(
+    now: datetime, *, keep_s: float | None, of_teams: Mapping[str, float | None]
+) -> tuple[datetime | None, dict[str, datetime]]:
+    """When runs have ended whose files went by age: those of all, and of teams that keep less.
+
+    Args:
+        now: On the clock of their ends.
+        keep_s: As `to_remove` has it.
+        of_teams: What each team is given; None where its team is not spoken of.
+    """
+    before = None if keep_s is None else now - timedelta(seconds=keep_s)
+    moments = {
+        team: now - timedelta(seconds=each) for team, each in of_teams.items() if each is not None
+    }
+    return before, moments
 
 
 def seconds(days: float | None) -> float | None:

@@ -106,3 +106,10 @@ def runs_to_stop(site: Site, made: Plan, seen: PoolSnapshot) -> list[str]:
     new = [each for each in made.preempts if each.run_id in here]
     preempt = site.ledger.runs.preempt
     return told + [each.run_id for each in new if preempt(here[each.run_id], each.for_run_id)]
+
+
+def concerned(made: Plan, seen: PoolSnapshot) -> set[str]:
+    """The nodes on which *made* starts or stops something."""
+    starts = {entry.admits[0].node for entry in made.entries if isinstance(entry, Start)}
+    stops = {each.run_id for each in made.preempts}
+    return starts | {lease.node for lease in seen.leases if lease.run_id in stops}

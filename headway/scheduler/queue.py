@@ -1,8 +1,9 @@
 """The queue of this node's pool: one pass plans, grants, and says why the others wait.
 
-Every worker of a pool plans from the same rows; each grants only on its own
-node. One of them, the first by name that is heard of, writes down why the
-others wait.
+Every worker of a pool plans from the same rows; each grants only on its own node. One of them,
+the first by name that is heard of, speaks for the pool: it takes in what is new, writes down why
+runs wait, and calls the nodes on which its plan starts or stops something. The others look at the
+queue when they are called, when something of theirs ends, and now and then.
 """
 
 from collections.abc import Iterable, Mapping
@@ -26,7 +27,7 @@ from headway.policy.queue import Queue
 from headway.scheduler.announced import Announced
 from headway.scheduler.cpu_fallback import Fallbacks
 from headway.scheduler.front import held_back, new_turns, queue_of
-from headway.scheduler.grants import grant_starts, runs_to_stop
+from headway.scheduler.grants import concerned, grant_starts, runs_to_stop
 from headway.scheduler.growth import run_to_grow
 from headway.scheduler.intake import Intake, Offer
 from headway.scheduler.limits import Gates, read_gates
@@ -40,6 +41,8 @@ from headway.site import Site
 
 _KEEP_CLOCK = timedelta(minutes=1)
 """The virtual clock is kept so often even where nobody joins the queue."""
+_SPEAKS_WITHIN = timedelta(seconds=15)
+"""One that was not heard of for so long may be dead: until it is lost, all do as it does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +85,8 @@ class PoolQueue:
         """Of the last offers those that the janitor is to look at: see `Intake`."""
         self.speaks = False
         """In the last pass this node was the one that speaks for the pool."""
+        self.follows = False
+        """In the last pass another one did, that was heard of just now and can call this node."""
 
     @property
     def known(self) -> frozenset[str]:
@@ -141,10 +146,12 @@ class PoolQueue:
             queue = queue_of(waiting, seen, known, self._held_back)
             made = make_plan(queue, waiting, seen, known)
         speaks = self.speaks = self._speaks_for_the_pool(seen)
+        self.follows = self._follows(seen)
         if speaks:
             self._end_in_vain(seen)
             self._keep_turns(queue, seen)
             made = self._starts.keep(made, seen, waiting, known.starts)
+            site.ledger.calls.send(concerned(made, seen) - {site.settings.node})
         granted = grant_starts(site, made, seen, gates, slots)
         waits, logged = self._tell(made, seen) if speaks else ({}, None)
         stop = (
@@ -251,6 +258,13 @@ class PoolQueue:
     def _speaks_for_the_pool(self, seen: PoolSnapshot) -> bool:
         heard = [r.node.name for r in seen.nodes if not is_lost(r, seen.at)]
         return bool(heard) and min(heard) == self._site.settings.node
+
+    def _follows(self, seen: PoolSnapshot) -> bool:
+        """Whether another node speaks for the pool, and has done so until a moment ago."""
+        at = {r.node.name: r.heartbeat_at for r in seen.nodes if not is_lost(r, seen.at)}
+        speaker = min(at, default=self._site.settings.node)
+        calls = self._site.ledger.calls.are_heard and speaker != self._site.settings.node
+        return calls and seen.at - at[speaker] < _SPEAKS_WITHIN
 
     def _tell(self, made: Plan, seen: PoolSnapshot) -> tuple[dict[str, str], frozenset[str]]:
         """Write down what runs wait for, where that is news."""

@@ -28,7 +28,13 @@ class Backlog:
         return bool(self._runs)
 
     async def part(
-        self, known: Collection[str], orphans: Collection[str], due: datetime, *, first_page: int
+        self,
+        known: Collection[str],
+        orphans: Collection[str],
+        due: datetime,
+        *,
+        first_page: int,
+        queue: str = "",
     ) -> list[FlowRun]:
         """Orphans, and the oldest of what is left and new; they stay until they are `taken_in`.
 
@@ -37,9 +43,10 @@ class Backlog:
             orphans: Runs that are asked for by themselves; they hold leases.
             due: They are to start before.
             first_page: Size of the first page.
+            queue: The work queue that is looked at; empty for all of them.
         """
         read = {*known, *self._runs}
-        new = await self._pool.new_runs(read, orphans, due, first_page=first_page)
+        new = await self._pool.new_runs(read, orphans, due, first_page=first_page, queue=queue)
         fresh = {str(run.id): run for run in new}
         # As the server sorts them: were a newer one known first, an older one would not be read
         # any more by the worker that comes after this one.

@@ -33,6 +33,8 @@ class RunEvent(NamedTuple):
     """Its user may have asked something of it, or it was said to end; else it was scheduled."""
     urgent: bool
     """The same, and the janitor is to look at once."""
+    queue: str
+    """Its work queue; empty where it has none."""
 
 
 async def events() -> AsyncIterator[RunEvent]:
@@ -43,7 +45,9 @@ async def events() -> AsyncIterator[RunEvent]:
             async for event in told:
                 run_id = event.resource.id.removeprefix(_RUN)
                 urgent = event.event in _ASKED
-                yield RunEvent(run_id, urgent or event.event == _COMPLETED, urgent)
+                queues = event.resource_in_role
+                queue = queues["work-queue"].name if "work-queue" in queues else ""
+                yield RunEvent(run_id, urgent or event.event == _COMPLETED, urgent, queue or "")
     except Exception as error:  # noqa: BLE001 - whatever it is, it is tried again
         log.info("no events from Prefect (%s): polling instead", error)
         await anyio.sleep(LISTEN_AGAIN_S)

@@ -57,6 +57,7 @@ from headway.worker.housekeeping import adopt_blocks, adopt_gates, mend
 from headway.worker.members import call_members
 from headway.worker.notices import tell_people
 from headway.worker.offers import instructions, offers, refused
+from headway.worker.old_runs import let_go
 from headway.worker.pool import PAGE, SHORT_PAGE, PrefectPool
 from headway.worker.tasks import go_on
 from headway.worker.wait_pages import WaitPages
@@ -69,6 +70,8 @@ _READING_HOLDS_S = 60.0
 """A node that could not be read for so long says nothing, and so counts as lost."""
 _TRIM_LOGS_EVERY_S = 5.0
 _HOUSE_EVERY_S = 10.0
+_GATES_EVERY_S = 60.0
+"""Where another node reads them for the pool: a node's own work queue may have been deleted."""
 _JANITOR_EVERY_S = 5.0
 """A cancelled run is stopped within three rounds, whatever else the worker hears of it."""
 _PRUNE_EVERY_S = 3600.0
@@ -78,6 +81,8 @@ _STORE_EVERY_S = 30.0
 _CLAIMS_EVERY_S = 0.5
 _MEMBERS_EVERY_S = 2.0
 _PLAY_EVERY_S = 30.0
+_HEARD_WITHIN_S = 60.0
+"""So long one wait for a call lasts; then another one begins."""
 _NOTICES_EVERY_S = 5.0
 
 
@@ -116,7 +121,7 @@ class GpuNodeWorker(BaseWorker[BaseJobConfiguration, BaseVariables, BaseWorkerRe
         self._mended = self._house_kept = self._passed = self._grants_seen = False
         self._called: set[str] = set()
         self._first_page = PAGE
-        self._next_round_s = 0.0
+        self._next_round_s = self._next_gates_s = 0.0
         self._loop = asyncio.get_running_loop()
         # Prefect's own handling of SIGTERM kills the flows with the worker. Here
         # the flows go on and the next worker takes them up, so it only leaves.
@@ -157,6 +162,7 @@ class GpuNodeWorker(BaseWorker[BaseJobConfiguration, BaseVariables, BaseWorkerRe
         self._heartbeat_thread = anyio.CapacityLimiter(1)
         self._store_thread = anyio.CapacityLimiter(1)
         self._play_thread = anyio.CapacityLimiter(1)
+        self._call_thread = anyio.CapacityLimiter(1)
         clock = self._site.clock
         for body, without, every_s, wake in (
             (self._heartbeat, "no heartbeat", _HEARTBEAT_EVERY_S, None),
@@ -174,6 +180,7 @@ class GpuNodeWorker(BaseWorker[BaseJobConfiguration, BaseVariables, BaseWorkerRe
             (self._tell_people, "people are not told of ends", _NOTICES_EVERY_S, self._ended),
             (self._tell, "why runs wait is not on their pages", _PAGES_EVERY_S, None),
             (self._listen, "no events from Prefect", LISTEN_AGAIN_S, None),
+            (self._hear, "no calls of other workers", LISTEN_AGAIN_S, None),
         ):
             self._tasks.start_soon(go_on, body, clock, without, every_s, wake)
 
@@ -251,7 +258,10 @@ class GpuNodeWorker(BaseWorker[BaseJobConfiguration, BaseVariables, BaseWorkerRe
             self._wake.set()
             return []
         first_page, self._first_page = self._first_page, SHORT_PAGE
-        return await self._backlog.part(self._queue.known, orphans, due, first_page=first_page)
+        own = self._site.settings.node if self._queue.follows else ""
+        return await self._backlog.part(
+            self._queue.known, orphans, due, first_page=first_page, queue=own
+        )
 
     async def _tell_people(self) -> None:
         """At once when a flow process ends; now and then for what others have ended."""
@@ -390,8 +400,12 @@ class GpuNodeWorker(BaseWorker[BaseJobConfiguration, BaseVariables, BaseWorkerRe
 
     async def _keep_house(self) -> None:
         await anyio.to_thread.run_sync(have_fork_server, self._site.settings.state_dir)
-        new_settings = await adopt_blocks(self._site, self._pool)
-        new_gates = await adopt_gates(self._site, self._pool)
+        follows, now_s = self._queue.follows, self._site.clock.monotonic_s()
+        new_settings = await adopt_blocks(self._site, self._pool, follows=follows)
+        new_gates = False
+        if not follows or now_s >= self._next_gates_s:
+            self._next_gates_s = now_s + _GATES_EVERY_S
+            new_gates = await adopt_gates(self._site, self._pool)
         if new_settings or new_gates or not self._house_kept:
             self._house_kept = True
             self._wake.set()
@@ -402,7 +416,8 @@ class GpuNodeWorker(BaseWorker[BaseJobConfiguration, BaseVariables, BaseWorkerRe
         whole = begun_s >= self._next_round_s  # else it was woken for something
         if whole:
             self._next_round_s = begun_s + _JANITOR_EVERY_S
-        changed = await mend(self._site, self._janitor, self._pool, called, whole=whole)
+        line = not self._queue.follows
+        changed = await mend(self._site, self._janitor, self._pool, called, whole=whole, line=line)
         if changed or not self._mended:
             self._mended = True
             self._wake.set()
@@ -428,6 +443,7 @@ class GpuNodeWorker(BaseWorker[BaseJobConfiguration, BaseVariables, BaseWorkerRe
         await anyio.to_thread.run_sync(tidy_code, self._site)
         await anyio.to_thread.run_sync(tidy_uploads, self._site)
         await anyio.to_thread.run_sync(tidy_environments, self._site)
+        await let_go(self._site, self._pool)
 
     async def _serve_files(self) -> None:
         await anyio.to_thread.run_sync(serve_files, self._site)
@@ -447,9 +463,25 @@ class GpuNodeWorker(BaseWorker[BaseJobConfiguration, BaseVariables, BaseWorkerRe
 
     async def _listen(self) -> None:
         """Act the moment a run is scheduled or its user wants something, before the next poll."""
+        node, is_here = self._site.settings.node, self._janitor.is_here
         async for event in events():
+            others = self._queue.follows and event.queue != node
+            if others and not (
+                event.asked and await anyio.to_thread.run_sync(is_here, event.run_id)
+            ):
+                continue  # the one that speaks for the pool hears it, and calls whom it concerns
             if event.asked:
                 self._called.add(event.run_id)
             if event.urgent:
                 self._housework.set()
             self._wake.set()
+
+    async def _hear(self) -> None:
+        """Look at the queue when the worker that speaks for the pool says so."""
+        calls, node = self._site.ledger.calls, self._site.settings.node
+        if not calls.are_heard:
+            await anyio.sleep_forever()
+        wait = partial(calls.wait, node, _HEARD_WITHIN_S)
+        while True:
+            if await anyio.to_thread.run_sync(wait, limiter=self._call_thread):
+                self._wake.set()

@@ -27,10 +27,15 @@ _PASS_S = 4.0
 together, and its pause, are less than the 15 s in which a cancelled run is to be stopped."""
 
 
-async def adopt_blocks(site: Site, pool: PrefectPool) -> bool:
+async def adopt_blocks(site: Site, pool: PrefectPool, *, follows: bool) -> bool:
     """Take over what the operator edited in the UI; whether any of it is new.
 
     A wrong value leaves the last good one.
+
+    Args:
+        site: Of this node.
+        pool: Its work pool.
+        follows: Another node reads what holds for all, and keeps it in the ledger.
     """
     new, node = False, site.settings.node
     for slug, document, name in (
@@ -38,7 +43,10 @@ async def adopt_blocks(site: Site, pool: PrefectPool) -> bool:
         ("headway-container-policy", "site", POLICY),
         ("headway-line", "site", LINE),
     ):
-        data = await pool.block(slug, document)
+        if follows and document == "site":
+            data = await anyio.to_thread.run_sync(site.ledger.settings.get, name)
+        else:
+            data = await pool.block(slug, document)
         try:
             if data is not None and await anyio.to_thread.run_sync(adopt, site, name, data):
                 new = True
@@ -58,7 +66,13 @@ async def adopt_gates(site: Site, pool: PrefectPool) -> bool:
 
 
 async def mend(
-    site: Site, janitor: Janitor, pool: PrefectPool, called: Collection[str], *, whole: bool
+    site: Site,
+    janitor: Janitor,
+    pool: PrefectPool,
+    called: Collection[str],
+    *,
+    whole: bool,
+    line: bool,
 ) -> bool:
     """One round of the janitor, and what it leaves to be written to Prefect; whether any.
 
@@ -69,12 +83,13 @@ async def mend(
         janitor: Its janitor.
         pool: Its work pool.
         called: Runs of which a user may have asked something, beside those always looked at.
-        whole: Look at some of the queue, too.
+        whole: Look at more than what this node has.
+        line: That is, at some of the queue, too.
     """
     in_thread = anyio.to_thread.run_sync
     away = not await pool.is_reachable()
     async with _between_passes(pool, 0.0 if away else _PASS_S) as between:
-        runs = await in_thread(partial(janitor.unsettled, called, whole=whole))
+        runs = await in_thread(partial(janitor.unsettled, called, whole=whole, line=line))
         starting = frozenset(str(run_id) for run_id in pool.claimed())
     if not between:
         untaken = await in_thread(site.ledger.leases.unstarted, site.settings.node)

@@ -81,6 +81,7 @@ class PrefectPool:
         due: datetime,
         *,
         first_page: int = PAGE,
+        queue: str = "",
     ) -> list[FlowRun]:
         """Runs to be started before *due* that are not *known*, and *orphans* offered again.
 
@@ -93,6 +94,7 @@ class PrefectPool:
             due: They are to start before.
             first_page: Size of the first page: what the server sends of a long queue
                 takes it as long as to start a run.
+            queue: The work queue that is looked at; empty for all of them.
         """
         found: list[FlowRun] = []
         unreadable: set[str] = set()
@@ -100,7 +102,9 @@ class PrefectPool:
         limit = first_page
         while True:
             seen = len(found) + len(unreadable)
-            page = await self._reader.page(wanted, pool=self._name, limit=limit, offset=seen)
+            page = await self._reader.page(
+                wanted, pool=self._name, queue=queue, limit=limit, offset=seen
+            )
             found += page.runs
             unreadable |= page.unreadable.keys()
             all_known = page.runs and all(str(run.id) in known for run in page.runs)
@@ -179,6 +183,11 @@ class PrefectPool:
             await self._client.set_flow_run_state(run_id, state, force=True)
         except (httpx.HTTPError, ObjectNotFound) as error:
             log.warning("state of run %s not written: %s", run_id, error)
+
+    async def remove(self, run_id: UUID) -> None:
+        """Remove a run with its tasks and logs; nothing if somebody has."""
+        with suppress(ObjectNotFound):
+            await self._client.delete_flow_run(run_id)
 
     async def write_over(self, seen_id: str, run_id: UUID, state: State[Any]) -> bool:
         """Write a state over the one with the id *seen_id*; False where there is another by now.

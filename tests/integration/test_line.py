@@ -8,14 +8,16 @@ from typing import Any
 
 import httpx
 import pytest
+from sqlalchemy import text
 
 from headway.client import Client
 from headway.clock import SystemClock
 from headway.credentials import Address
-from headway.errors import InvalidInput
+from headway.errors import InvalidInput, LedgerUnreachable
 from headway.gateway.submit import rehearse
 from headway.ledger.audit_log import Act
 from headway.ledger.progress_snapshots import NOT_KEPT_YET
+from headway.ledger.tables import NodeRow
 from headway.model.attempt_record import ProgressSnapshot
 from headway.model.job_text import job_from_document
 from headway.model.lease import Lease, Wait
@@ -613,3 +615,56 @@ def test_no_more_is_claimed_than_flow_processes_can_begin(sites) -> None:
     again = line.run_pass()
     assert len(again.start) == 1
     assert again.held_up
+
+
+def test_who_speaks_for_the_pool_calls_the_node_on_which_something_starts(sites) -> None:
+    speaker, other = PoolQueue(sites["here"]), PoolQueue(sites["there"])
+    calls = sites["there"].ledger.calls
+    if not calls.are_heard:  # SQLite: one worker, who plans for itself
+        other.run_pass()
+        assert not other.follows
+        return
+    assert not calls.wait("there", 0.01)
+    both = [offer("a", age_s=10), offer("b")]
+    assert speaker.take_in(both) == []
+    started = speaker.run_pass().start
+    assert speaker.speaks
+    assert not speaker.follows
+    assert calls.wait("there", 10.0)
+    assert not calls.wait("there", 0.01)  # called once
+    mine = other.run_pass().start
+    assert other.follows
+    assert sorted(names(sites["here"], (*started, *mine))) == ["a", "b"]
+    speaker.run_pass()
+    assert not calls.wait("there", 0.01)  # nothing of its concern
+    calls.send(["here"])
+    assert not calls.wait("there", 0.2)
+
+
+def test_nobody_follows_one_that_was_not_heard_of_lately(sites) -> None:
+    other = PoolQueue(sites["there"])
+    calls = sites["there"].ledger.calls
+    other.run_pass()
+    assert other.follows == calls.are_heard
+    with sites["here"].ledger._database.transaction() as session:
+        row = session.get(NodeRow, "here")
+        row.heartbeat_at -= timedelta(seconds=20)
+    other.run_pass()
+    assert not other.follows
+    assert not other.speaks  # silent for 20 s, it is not lost yet
+
+
+def test_who_waits_for_calls_connects_anew_when_the_database_was_away(sites) -> None:
+    calls = sites["there"].ledger.calls
+    if not calls.are_heard:
+        return
+    assert not calls.wait("there", 0.01)
+    with sites["here"].ledger._database.transaction() as session:
+        others = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE 'LISTEN%'"
+        session.execute(text(others))
+    with pytest.raises(LedgerUnreachable):
+        all(not calls.wait("there", 10.0) for _ in range(10))  # its last words come first
+    sites["here"].ledger.calls.send(["there"])  # lost: nobody listens
+    assert not calls.wait("there", 0.01)
+    sites["here"].ledger.calls.send(["there"])
+    assert calls.wait("there", 10.0)

@@ -222,7 +222,8 @@ _ADDED = {
     "lease": ("start_by",),
     "run": (
         "told_end_at", "suspended_at", "flow_starts", "flow_starts_since", "tag", "promised_at",
-        "array_index", "array_id", "after_run_id", "after_when", "ready_attempt", "place"),
+        "array_index", "array_id", "after_run_id", "after_when", "ready_attempt", "place",
+        "rows_removed_at"),
     "node": ("identity", "files_url", "files_certificate"),
     "standing": ("phase",),
 }  # fmt: skip
@@ -242,6 +243,7 @@ def take_back_to_0006(url: str) -> None:
             connection.execute(text("DROP FUNCTION refuse_audit_change()"))
         connection.execute(text("DROP INDEX run_by_told_end"))
         connection.execute(text("DROP INDEX one_run_per_member"))
+        connection.execute(text("DROP INDEX run_with_its_rows"))
         for table, columns in _ADDED.items():
             for column in columns:
                 connection.execute(text(f"ALTER TABLE {table} DROP COLUMN {column}"))

@@ -31,8 +31,10 @@ def test_units_start_what_exists(unit):
 def assert_exists(program, *arguments):
     if program == "headway":
         context = headway
-        for word in arguments:
-            context = context.commands[word]
+        while arguments and not arguments[0].startswith("--"):
+            context = context.commands[arguments[0]]
+            arguments = arguments[1:]
+        context.make_context(program, list(arguments))  # refuses an option that it does not have
     else:
         assert (program, arguments[0]) == ("python", "-m")
         assert importlib.util.find_spec(arguments[1]) is not None

@@ -16,6 +16,7 @@ from headway.settings import Settings, read_settings
         ("HEADWAY_SERVER_URL", "http://192.0.2.1:4200/api"),
         ("HEADWAY_LEDGER_URL", "postgresql://u:pa55word@192.0.2.1/d"),
         ("HEADWAY_SERVER_DATABASE_URL", "postgresql://u:pa55word@192.0.2.1/d?sslmode=prefer"),
+        ("HEADWAY_REDIS_URL", "redis://:pa55word@192.0.2.1:6379/0"),
     ],
 )
 def test_what_others_could_read_is_refused(
@@ -32,6 +33,15 @@ def test_what_others_could_read_is_refused(
     assert "pa55word" not in said
     monkeypatch.setenv("HEADWAY_TRUSTED_NETWORKS", "0.0.0.0/0,2001:db8::/32")
     check_connections(read_settings())
+
+
+def test_a_redis_elsewhere_is_asked_over_tls(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HEADWAY_REDIS_URL", "redis://:pa55word@192.0.2.1:6379/0")
+    with pytest.raises(InvalidInput, match=r"speaks TLS \(rediss\)"):
+        check_connections(read_settings())
+    monkeypatch.setenv("HEADWAY_REDIS_URL", "rediss://:pa55word@192.0.2.1:6379/0")
+    check_connections(read_settings())
+    assert ("192.0.2.1", 6379) in read_settings().services  # which containers may not reach
 
 
 def test_a_site_of_one_machine_names_no_network() -> None:

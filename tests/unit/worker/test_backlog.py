@@ -30,7 +30,13 @@ class Pool:
         self.asked_again: list[str] = []
 
     async def new_runs(
-        self, known: Collection[str], orphans: Collection[str], _: Any, *, first_page: int
+        self,
+        known: Collection[str],
+        orphans: Collection[str],
+        _: Any,
+        *,
+        first_page: int,
+        queue: str,
     ) -> list[Any]:
         assert first_page
         newest = [run for run_id, run in self.waiting.items() if run_id not in known][::-1]

@@ -75,8 +75,9 @@ class OneRun:
             run_id=RUN, exit=None, ended_at=None, told_end_at=None, **standing | now
         )
 
-    def unsettled(self, called: Any, *, whole: bool) -> list[Any]:
+    def unsettled(self, called: Any, *, whole: bool, line: bool) -> list[Any]:
         assert whole
+        assert line
         return [self.run, *self.others]
 
     def round(self, runs: list[Any], prefect: Any, starting: Any) -> list[Mending]:
@@ -96,7 +97,7 @@ class OneRun:
             pool = PrefectPool(client, "gpu", frozenset)
             if while_passing:
                 await pool.passing.acquire()
-            await mend(site, site, pool, (), whole=True)
+            await mend(site, site, pool, (), whole=True, line=True)
 
         asyncio.run(asyncio.wait_for(once(), PATIENCE_S))
         return self.prefect.written

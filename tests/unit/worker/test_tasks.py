@@ -143,10 +143,15 @@ def test_nothing_is_pruned_before_the_operators_settings_were_read(
     monkeypatch.setattr(gpu_node, "tidy_uploads", pruned.append)
     monkeypatch.setattr(gpu_node, "tidy_environments", pruned.append)
     monkeypatch.setattr(gpu_node, "complete_removals", completed.append)
+
+    async def let_go(site: object, _: object) -> None:
+        pruned.append(site)
+
+    monkeypatch.setattr(gpu_node, "let_go", let_go)
     worker: Any = GpuNodeWorker(work_pool_name="p")
-    worker._site, worker._house_kept = "site", False
+    worker._site, worker._pool, worker._house_kept = "site", "pool", False
     asyncio.run(worker._prune())
     assert (pruned, completed) == ([], ["site"])  # what was begun is completed in any case
     worker._house_kept = True
     asyncio.run(worker._prune())
-    assert pruned == ["site"] * 5  # here, in the store, code, uploads and environments
+    assert pruned == ["site"] * 6  # here, in the store, code, uploads, environments, rows

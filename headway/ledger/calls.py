@@ -1,0 +1,75 @@
+"""Workers call each other to look at the queue: who plans for the pool knows whom it concerns.
+
+A call may be lost, with a connection or a worker; so every worker looks by itself now and then.
+"""
+
+import select as sockets
+from collections.abc import Iterable
+
+import psycopg
+from sqlalchemy import func
+from sqlalchemy.exc import DBAPIError
+from sqlmodel import select
+
+from headway.errors import LedgerUnreachable
+from headway.ledger.database import Database, Repository, shown
+
+_CHANNEL = "headway_calls"
+
+
+class Calls(Repository):
+    """Notifications of PostgreSQL. On SQLite there is but one worker, and nobody to be called."""
+
+    def __init__(self, database: Database) -> None:
+        """Calls over *database*; nobody listens yet."""
+        super().__init__(database)
+        self._listening: psycopg.Connection | None = None
+
+    @property
+    def are_heard(self) -> bool:
+        """Whether there is a way to call anybody."""
+        return self._database.engine.dialect.name == "postgresql"
+
+    def send(self, nodes: Iterable[str]) -> None:
+        """Call the workers of *nodes*; once each, and those that listen alone hear it."""
+        names = sorted(set(nodes))
+        if names and self.are_heard:
+            with self._database.transaction() as session:
+                for name in names:
+                    session.exec(select(func.pg_notify(_CHANNEL, name)))
+
+    def wait(self, node: str, timeout_s: float) -> bool:
+        """Wait for a call of *node*; whether there was one. One thread may wait.
+
+        Raises:
+            LedgerUnreachable: The database does not answer; the next call connects anew.
+        """
+        try:
+            connection = self._connection()
+            if not sockets.select([connection.fileno()], [], [], timeout_s)[0]:
+                return False
+            connection.pgconn.consume_input()  # raises where the server has gone
+            heard = list(iter(connection.pgconn.notifies, None))
+            return node.encode() in [each.extra for each in heard]
+        except (psycopg.Error, DBAPIError, OSError) as error:
+            self.close()
+            why = str(error).strip().partition("\n")[0]
+            raise LedgerUnreachable(shown(self._database.engine), why) from error
+
+    def close(self) -> None:
+        """Listen no more."""
+        if self._listening is not None:
+            self._listening.close()
+            self._listening = None
+
+    def _connection(self) -> psycopg.Connection:
+        """One of its own, that no transaction uses."""
+        if self._listening is None:
+            lent = self._database.engine.raw_connection()
+            connection = lent.driver_connection
+            lent.detach()
+            assert isinstance(connection, psycopg.Connection)  # noqa: S101 - see `open_engine`
+            connection.autocommit = True
+            connection.execute(f"LISTEN {_CHANNEL}")
+            self._listening = connection
+        return self._listening
