@@ -9,8 +9,15 @@ from typing import Any
 from docker.errors import APIError
 from docker.types import DeviceRequest, LogConfig, Mount
 
+from headway.cgroups import cpu_shares
 from headway.errors import ContainerExists, RuntimeFailure
-from headway.model.container_policy import ContainerPolicy, GangNetwork, NetworkMode, RootFilesystem
+from headway.model.container_policy import (
+    ContainerPolicy,
+    CpuRule,
+    GangNetwork,
+    NetworkMode,
+    RootFilesystem,
+)
 from headway.model.image import ImageReference
 from headway.runtime import logfile
 from headway.runtime.docker.engine import Engine, asking, ordering
@@ -137,7 +144,8 @@ class Creation:
             mounts=list(mounts),
             mem_limit=spec.host_memory_bytes,
             memswap_limit=spec.host_memory_bytes,
-            nano_cpus=int(spec.cpus * 1e9),
+            nano_cpus=int(spec.cpus * 1e9) if self.policy.cpus is CpuRule.CEILING else None,
+            cpu_shares=cpu_shares(spec.cpus),
             pids_limit=spec.pids,
             shm_size=spec.shm_bytes,
             cap_drop=["ALL"],

@@ -21,6 +21,8 @@ def noted(
     user: tuple[int, int] | None,
     token: str,
     others: Iterable[Mapping[str, Any]],
+    *,
+    weighs: bool,
 ) -> dict[str, Any]:
     """All but the environment, which may hold secrets and is kept apart.
 
@@ -29,6 +31,7 @@ def noted(
         user: uid and gid to become; None to stay.
         token: Tells the program's processes from all others.
         others: The notes of the programs that have not ended.
+        weighs: Whether its CPUs are a weight; else it is kept to so many.
     """
     return {
         "run_id": spec.run_id,
@@ -41,7 +44,8 @@ def noted(
         "working_dir": spec.working_dir or str(spec.log_path.resolve().parent),
         "user": user,
         "passage": passage.plan(user, _needs(spec)) if user is not None else None,
-        "affinity": _choose_cpus(spec.cpus, others),
+        "affinity": [] if weighs else _choose_cpus(spec.cpus, others),
+        "weight_cpus": spec.cpus if weighs else None,
         "token": token,
     }
 
