@@ -134,8 +134,9 @@ class Leases(Repository):
                     expires_at=expires_at,
                     start_by=_after(moment, start_limit_s) if rank == 0 else None,
                     predicted_end_at=_after(moment, predicted_high_s),
+                    lent=admitted.lent,
                 )
-                for rank, name in enumerate(names)
+                for rank, (name, admitted) in enumerate(zip(names, admits, strict=True))
             ]
             session.add_all(leases)
             session.flush()
@@ -237,7 +238,7 @@ class Leases(Repository):
                 return decision
             moment = now(session)
             lease.host_memory_bytes, lease.cpus = demand.host_memory_bytes, demand.cpus
-            lease.disk_bytes = demand.disk_bytes
+            lease.disk_bytes, lease.lent = demand.disk_bytes, decision.lent
             # Never earlier: its node's guard goes by what it was told before.
             lease.expires_at = max(lease.expires_at, moment + timedelta(seconds=ttl_s))
             if predicted_high_s is not None:

@@ -139,7 +139,10 @@ def plan(
     for position, (run, outcome) in enumerate(zip(front, outcomes, strict=True), start=1):
         expected = outlook.add(outcome, run.lasts, run.name or run.run_id[:8], board)
         if outcome.start:
-            admits = tuple(admit(run.demand, board.nodes[at], gpus) for at, gpus in outcome.start)
+            admits = tuple(
+                admit(run.demand, board.nodes[at], gpus, lent=outcome.ask.lent)
+                for at, gpus in outcome.start
+            )
             entries.append(Start(run, position, admits))
         else:
             wait = explain(outcome, board)

@@ -24,6 +24,7 @@ _DEFAULT: Mapping[str, tuple[object, ...]] = {
     "IpcMode": ("private", "shareable"),
     "CgroupnsMode": ("private", "host"),  # the engine's own choice, by the kernel's version
     "Runtime": ("runc",),
+    "OomScoreAdj": (1000,),  # the kernel ends it before others
     "RestartPolicy": (
         {"Name": "", "MaximumRetryCount": 0}, {"Name": "no", "MaximumRetryCount": 0}
     ),

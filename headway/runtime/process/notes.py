@@ -9,7 +9,7 @@ from typing import Any
 
 from headway.errors import PolicyViolation, RuntimeFailure
 from headway.project import PACKAGE, PROJECT
-from headway.runtime.port import ContainerSpec
+from headway.runtime.port import FIRST_TO_GO, ContainerSpec
 from headway.runtime.process import passage
 
 SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -46,6 +46,7 @@ def noted(
         "passage": passage.plan(user, _needs(spec)) if user is not None else None,
         "affinity": [] if weighs else _choose_cpus(spec.cpus, others),
         "weight_cpus": spec.cpus if weighs else None,
+        "oom_score_adj": FIRST_TO_GO if spec.lent else None,
         "token": token,
     }
 

@@ -136,6 +136,8 @@ def _become_program(spec: dict[str, Any], env: dict[str, str], log: int, shim: i
         signal.signal(number, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_SETMASK, set())
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    if spec.get("oom_score_adj") and _LINUX:
+        Path("/proc/self/oom_score_adj").write_text(str(spec["oom_score_adj"]))
     if spec["group"]:
         with contextlib.suppress(OSError):  # without the group it runs all the same
             Path(spec["group"]).write_text("0")  # 0 is this process
