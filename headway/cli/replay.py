@@ -158,7 +158,7 @@ def replay(
         ours = policy is PolicyName.HEADWAY
         for lends in (False, True) if host_bytes and ours else (settings.lend_host_memory,):
             tried = dataclasses.replace(settings, lend_host_memory=lends)
-            said = SaidStarts(starts) if starts and ours else None
+            said = SaidStarts(starts, told) if starts and ours else None
             result = _simulate(rows, shape, policy, told, sharing=shared, settings=tried, said=said)
             documents.append(document(result, policy, told, shared, tried, said=said))
     if machine:

@@ -37,6 +37,8 @@ _ALIKE = ("recipe", "gpu_type", "gpus", "nodes", "batch_size", "cpus")
 """In what runs agree that differ in their amount of work and their settings alone."""
 _SAME_WORK = ("recipe", "gpu_type", "batch_size", "precision", "settings")
 """In what runs agree that differ in the number of their GPUs and the amount of work alone."""
+_SAME_MEMORY = ("recipe", "batch_size", "settings")
+"""In what runs agree that take the same of a GPU."""
 _KNOWN_SCALING = 2
 """Runs on so many numbers of GPUs show what links cost."""
 _OTHER_SETTINGS_SD = 0.7
@@ -50,6 +52,7 @@ _NEEDS = (
     "gpu_utilisation_frac",
     "host_above_bytes",
     "gpu_above_bytes",
+    "gpu_held_bytes",
 )
 _PRIOR_RUNTIME_S = (2 * MINUTE_S, HOUR_S, DAY_S)
 """Low, median and high of a job of which nothing is known: four of five jobs of public cluster
@@ -117,6 +120,7 @@ def said_of(
         gpu_utilisation_frac=_utilisation(configuration, recent),
         host_above_bytes=host_above,
         gpu_above_bytes=gpu_above,
+        gpu_held_bytes=_held(configuration, recent),
     )
 
 
@@ -144,16 +148,28 @@ def _above(configuration: Configuration, recent: Sequence[Trace]) -> tuple[int |
     host, gpu = [], []
     for trace in recent:
         other = from_trace(trace)
-        same = (other.recipe, other.batch_size, other.settings) == (
-            configuration.recipe,
-            configuration.batch_size,
-            configuration.settings,
-        )
+        same = _same_memory(configuration, other)
         smaller = (other.dataset_bytes or 0) <= (configuration.dataset_bytes or 0)
         if trace.exit == "oom" and same and smaller:
             host.append(trace.host_peak_bytes or 0)
             gpu.append(trace.gpu_peak_bytes or 0)
     return max(host, default=0) or None, max(gpu, default=0) or None
+
+
+def _held(configuration: Configuration, recent: Sequence[Trace]) -> int | None:
+    """The most GPU memory that runs of the same job held which were cut short on this site."""
+    held = [
+        trace.gpu_peak_bytes or 0
+        for trace in recent
+        if (trace.exit, trace.source) == ("failed", "site")
+        and _same_memory(configuration, from_trace(trace))
+    ]
+    return max(held, default=0) or None
+
+
+def _same_memory(one: Configuration, other: Configuration) -> bool:
+    """Whether both take the same of a GPU: one recipe, one batch size, one set of options."""
+    return all(getattr(one, name) == getattr(other, name) for name in _SAME_MEMORY)
 
 
 def _more(upper_bytes: int | None, above_bytes: int | None) -> int | None:

@@ -358,6 +358,7 @@ class StagingRow(SQLModel, table=True):
     size_bytes: int = Field(sa_type=BigInteger)
     took_s: float
     was_there: bool
+    listing: str = Field(default="", sa_column_kwargs={"server_default": ""})
 
 
 class SettingRow(SQLModel, table=True):

@@ -48,6 +48,8 @@ class Demand:
     """It may be stopped for others: so it may have host memory that they leave idle."""
     host_memory_basis: Basis = Basis.PRIOR
     gpu_memory_basis: Basis = Basis.DECLARED
+    nodes: int = 0
+    """On so many nodes at once, where the job gives a range; 0 where the job says it."""
 
 
 @dataclass(frozen=True, slots=True)

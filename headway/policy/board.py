@@ -81,7 +81,7 @@ class Board:
 
         Best fit: beside others on the GPU that is left with the least memory,
         else on the node with the fewest empty GPUs, so that whole nodes stay
-        free for those who need them.
+        free for those who need them. First of all the node that has its checkpoint.
         """
         end_s = now_s + ask.high_s
         found: list[tuple[tuple[float, ...], int, tuple[int, ...]]] = []
@@ -95,10 +95,8 @@ class Board:
                 found.append((choice[0], at, choice[1]))
         if len(found) < ask.nodes:
             return ()
-        if ask.nodes == 1:
-            best = min(found)
-            return (Place(best[1], best[2]),)
-        return tuple(Place(at, gpus) for _, at, gpus in sorted(found)[: ask.nodes])
+        best = sorted(found, key=lambda each: (self.nodes[each[1]].name != ask.home, each))
+        return tuple(Place(at, gpus) for _, at, gpus in best[: ask.nodes])
 
     def earliest(self, ask: Ask, now_s: float) -> tuple[float, tuple[Place, ...]]:
         """The earliest start of *ask* by predicted ends, all reservations kept; infinite if none.

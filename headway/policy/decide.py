@@ -14,6 +14,7 @@ from headway.policy.board import Board, Place
 from headway.policy.fit import Ask
 from headway.policy.preempt import Runner, choose
 from headway.policy.settings import PolicySettings, Share, TeamSettings
+from headway.policy.sizing import better
 
 
 class Hold(enum.StrEnum):
@@ -109,6 +110,8 @@ class Outcome:
     """Running runs that must stop for it; those that are stopping already are among them."""
     quota: Exceeded | None = None
     """The quota, for `Hold.QUOTA`."""
+    times: float = 1.0
+    """It takes so many times as long as it would at the size that it asked for."""
 
 
 @dataclass(slots=True)
@@ -166,6 +169,21 @@ class _Decision:
             self.infeasible.append(ask)
         return places
 
+    def enlarge(self, outcome: Outcome) -> None:
+        """Let a run that starts have a larger size that pays, of room that nobody else can use."""
+        for ask in better(outcome.ask):
+            self.leave(outcome)
+            places = () if self.exceeded(ask) else self.board.place_now(ask, self.now_s)
+            self.start(ask if places else outcome.ask, places or outcome.start)
+            if places:
+                outcome.times = ask.median_s / outcome.ask.median_s
+                outcome.ask, outcome.start = ask, places
+                return
+
+    def leave(self, outcome: Outcome) -> None:
+        self.board.leave(outcome.ask, outcome.start)
+        self.held[outcome.ask.team].add(outcome.ask, -1)
+
     def start(self, ask: Ask, places: tuple[Place, ...]) -> Outcome:
         self.board.enter(ask, places, self.now_s)
         self.held.setdefault(ask.team, Held()).add(ask)
@@ -207,7 +225,11 @@ def decide(
         {team: one.copy() for team, one in held.items()},
         list(runners),
     )
-    return [making.outcome(ask) for ask in front]
+    outcomes = [making.outcome(ask) for ask in front]
+    for outcome in outcomes:
+        if outcome.start:
+            making.enlarge(outcome)
+    return outcomes
 
 
 def _no_smaller(ask: Ask, other: Ask) -> bool:

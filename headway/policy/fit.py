@@ -68,6 +68,10 @@ class Ask:
     """It may have host memory that is promised to others and idle."""
     lent: bool = False
     """It has such memory."""
+    larger: tuple[Self, ...] = ()
+    """The same run at the larger sizes that it may have: see `policy.sizing`."""
+    home: str = ""
+    """The node that has its checkpoint; where it goes if that has room. Empty for none."""
 
     @property
     def borrowing(self) -> Self:

@@ -60,6 +60,8 @@ class ContainerSpec:
     pids: int = 4096
     gpu_uuids: tuple[str, ...] = ()
     """GPUs made visible; empty makes all of them invisible."""
+    near_cpus: frozenset[int] = frozenset()
+    """Logical CPUs that are nearest to these; it gets no others where that can be. Empty: any."""
     ports: tuple[int, ...] = ()
     """Published on the same number of the host's loopback address."""
     network: NetworkMode | GangNetwork | None = None

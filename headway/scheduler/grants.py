@@ -55,17 +55,24 @@ def grant_starts(
         # The plan goes by what this worker has kept. A flow that gave its place back, or the
         # worker that speaks for the pool, may have found another demand since.
         record = site.ledger.runs.get(run.run_id)
-        if record.demand is None or record.prediction is None:
+        demand, said = record.demand, record.prediction
+        if said is not None and said.sizes:  # the plan has chosen one of them
+            size = (run.nodes, run.gpus)
+            sized = (s for s in said.sizes if (s.demand.nodes, s.demand.gpus) == size)
+            found = next(sized, None)
+            demand, said = (None, None) if found is None else (found.demand, said.of_size(found))
+        if demand is None or said is None:
             continue
         answer = site.ledger.leases.admit(
             run.run_id,
             node,
-            record.demand,
+            demand,
+            said=said if said.sizes else None,
             reading=reading,
             others=[admit.node for admit in start.admits[1:]],
             own_ports=ports.get(run.team),
             start_limit_s=CLAIM_LIMIT_S,
-            **lease_terms(site, record.prediction.runtime_high_s),
+            **lease_terms(site, said.runtime_high_s),
         )
         if isinstance(answer, Lease):
             started.append(run.run_id)

@@ -9,7 +9,6 @@ from typing import Any
 from headway.errors import InvalidInput
 from headway.estimate.usual import kind_of
 from headway.ledger.records import RunRecord
-from headway.model.job_text import job_nodes
 from headway.model.lease import Sharing
 from headway.model.node import Gpu, Node
 from headway.model.run import RunState
@@ -137,7 +136,7 @@ def _row(record: RunRecord, since: datetime, now: datetime) -> tuple[TraceJob, f
         team=record.team,
         submit_s=min(at_s(record.submitted_at), start_s),
         duration_s=max(ended_s - start_s, 1.0),
-        gpus=demand.gpus * job_nodes(record.job) if demand else 0,
+        gpus=demand.gpus * record.nodes if demand else 0,
         gpu_memory_bytes=demand.gpu_memory_bytes if demand else 0,
         gpu_util_frac=demand.gpu_utilisation_frac if demand else 0.0,
         limit_s=kind.limit_s,

@@ -23,7 +23,7 @@ from headway.model.staged import Staging
 from headway.profile.text import profile_view
 from headway.progress.straggler import straggler_of
 from headway.units import format_duration, format_size
-from headway.views.run_document import comparison
+from headway.views.run_document import comparison, size_of
 from headway.views.run_history import RunHistory
 
 _ENDS = {
@@ -34,7 +34,7 @@ _ENDS = {
     ExitKind.TIMED_OUT: "was stopped at its time limit",
     ExitKind.CANCELLED: "was cancelled",
     ExitKind.INFRASTRUCTURE: "was ended by the node or the engine, not by its program",
-    ExitKind.PREEMPTED: "was stopped for other runs, or suspended",
+    ExitKind.PREEMPTED: "was stopped, to go on later",
     ExitKind.REFUSED: "was refused",
 }
 _FACTS = ("", "")
@@ -183,6 +183,8 @@ def _attempt(
     for lease in history.leases:
         if lease.attempt == attempt.attempt:
             yield "granted", _granted(lease)
+    if (size := size_of(attempt, history.record)) != "":
+        yield "size", f"{size}, of what its job allows"
     if attempt.started_at is not None:
         until = "" if attempt.ended_at is None else f" to {_time(attempt.ended_at)}"
         yield "ran", f"from {_time(attempt.started_at)}{until}"

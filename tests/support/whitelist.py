@@ -13,9 +13,9 @@ from docker.errors import DockerException, NotFound
 _SITE, _LOG = "headway.site", "headway.log"
 _FREE = frozenset(
     {
-        "Mounts", "Memory", "MemorySwap", "NanoCpus", "CpuShares", "PidsLimit", "ShmSize",
-        "CapDrop", "SecurityOpt", "Init", "ReadonlyRootfs", "StorageOpt", "Tmpfs", "NetworkMode",
-        "PortBindings", "DeviceRequests", "CgroupParent", "LogConfig", "MaskedPaths",
+        "Mounts", "Memory", "MemorySwap", "NanoCpus", "CpuShares", "CpusetCpus", "PidsLimit",
+        "ShmSize", "CapDrop", "SecurityOpt", "Init", "ReadonlyRootfs", "StorageOpt", "Tmpfs",
+        "NetworkMode", "PortBindings", "DeviceRequests", "CgroupParent", "LogConfig", "MaskedPaths",
         "ReadonlyPaths", "ConsoleSize",
     }
 )  # fmt: skip

@@ -148,6 +148,7 @@ class Creation:
             oom_score_adj=FIRST_TO_GO if spec.lent else None,
             nano_cpus=int(spec.cpus * 1e9) if self.policy.cpus is CpuRule.CEILING else None,
             cpu_shares=cpu_shares(spec.cpus),
+            cpuset_cpus=cpuset(spec, self.engine.info),
             pids_limit=spec.pids,
             shm_size=spec.shm_bytes,
             cap_drop=["ALL"],
@@ -209,6 +210,19 @@ def _may_limit_layers(info: Mapping[str, Any]) -> bool:
     status = dict(pair for pair in info.get("DriverStatus") or () if len(pair) == 2)
     on_xfs = status.get("Backing Filesystem") == "xfs"
     return info.get("Driver") in {"btrfs", "zfs"} or (info.get("Driver") == "overlay2" and on_xfs)
+
+
+def cpuset(spec: ContainerSpec, info: Mapping[str, Any]) -> str | None:
+    """The CPUs to which the engine binds the container; None for none.
+
+    Not its memory: first use takes it from near by, and a binding would have the kernel kill the
+    program where other NUMA nodes have some left.
+    """
+    # An engine that has other CPUs than this process would refuse the container.
+    here = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None
+    if not info.get("CPUSet") or info.get("NCPU") != here:
+        return None
+    return ",".join(map(str, sorted(spec.near_cpus))) or None
 
 
 def _environment(spec: ContainerSpec) -> dict[str, str]:

@@ -103,6 +103,12 @@ def test_the_environment_is_what_was_given(
     assert found.keys() - of_engine == {"GIVEN", "NVIDIA_VISIBLE_DEVICES", "OMP_NUM_THREADS"}
 
 
+def test_a_program_on_gpus_has_the_cpus_that_are_near_them(harness: Harness) -> None:
+    one = max(os.sched_getaffinity(0))
+    found = says(harness, "grep Cpus_allowed_list /proc/self/status", near_cpus=frozenset({one}))
+    assert found.split() == ["Cpus_allowed_list:", str(one)]
+
+
 def test_mounts(harness: Harness) -> None:
     data, outputs = harness.folder / "data", harness.folder / "outputs"
     data.mkdir()

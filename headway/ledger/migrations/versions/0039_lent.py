@@ -4,7 +4,7 @@ import sqlalchemy as sa
 from alembic import op
 
 revision = "0039"
-down_revision = "0031"
+down_revision = "0034"
 
 
 def upgrade() -> None:
