@@ -114,6 +114,7 @@ def demand_for(
         gpu_type=resources.gpu_type,
         ports=job.named_ports,
         disk_bytes=resources.disk or 0,
+        may_borrow=job.preemptible and job.nodes == 1,
         host_memory_basis=host_basis,
         gpu_memory_basis=gpu_basis,
     )

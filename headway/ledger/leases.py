@@ -93,6 +93,8 @@ class Leases(Repository):
             The lease on *node*, or why there is none.
         """
         names = (node, *others)
+        if others:  # one part that gives memory back would stop all of them
+            demand = replace(demand, may_borrow=False)
         with self._database.transaction() as session:
             rows = lock_nodes(session, names)
             run = run_row(session, run_id, lock=True)
@@ -138,8 +140,9 @@ class Leases(Repository):
                     expires_at=expires_at,
                     start_by=_after(moment, start_limit_s) if rank == 0 else None,
                     predicted_end_at=_after(moment, predicted_high_s),
+                    lent=admitted.lent,
                 )
-                for rank, name in enumerate(names)
+                for rank, (name, admitted) in enumerate(zip(names, admits, strict=True))
             ]
             session.add_all(leases)
             session.flush()
@@ -243,7 +246,7 @@ class Leases(Repository):
                 return decision
             moment = now(session)
             lease.host_memory_bytes, lease.cpus = demand.host_memory_bytes, demand.cpus
-            lease.disk_bytes = demand.disk_bytes
+            lease.disk_bytes, lease.lent = demand.disk_bytes, decision.lent
             # Never earlier: its node's guard goes by what it was told before.
             lease.expires_at = max(lease.expires_at, moment + timedelta(seconds=ttl_s))
             if predicted_high_s is not None:

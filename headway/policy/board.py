@@ -36,6 +36,7 @@ class Board:
                 room.enter(Occupant(end_s, ask.run_id, now_s, end_s, need))
             node.ports |= ask.ports
             node.disk_bytes -= ask.disk_bytes
+            node.lendable_bytes -= ask.host.memory_bytes
 
     def leave(self, ask: Ask, places: Sequence[Place]) -> None:
         """Take the run of *ask* off the board."""
@@ -45,6 +46,7 @@ class Board:
                 room.leave(ask.run_id)
             node.ports -= ask.ports
             node.disk_bytes += ask.disk_bytes
+            node.lendable_bytes += ask.host.memory_bytes
 
     def refresh(self, now_s: float, overrun_frac: float) -> None:
         """Forget all reservations; expect those who outlived their prediction to go on a while."""
@@ -71,7 +73,8 @@ class Board:
 
     def has_room(self, ask: Ask) -> bool:
         """Would *ask* fit now if there were no reservations?"""
-        return sum(node.fits(ask) for node in self.nodes) >= ask.nodes
+        ways = (ask, ask.borrowing) if ask.may_borrow else (ask,)
+        return any(sum(node.fits(way) for node in self.nodes) >= ask.nodes for way in ways)
 
     def place_now(self, ask: Ask, now_s: float) -> tuple[Place, ...]:
         """Where *ask* may start now without delaying a reservation; empty when nowhere.
@@ -85,7 +88,7 @@ class Board:
         for at, node in enumerate(self.nodes):
             if not node.fits(ask):
                 continue
-            if ask.host != NOTHING and not node.host.fits_during(ask.host, now_s, end_s):
+            if ask.host != NOTHING and not node.host.fits_during(ask.of_host, now_s, end_s):
                 continue
             choice = _choose(node, ask, now_s, end_s)
             if choice is not None:

@@ -142,8 +142,10 @@ def plan(
         lasts = chosen.lasts or run.lasts
         expected = outlook.add(outcome, lasts, run.name or run.run_id[:8], board)
         if outcome.start:
-            places = outcome.start
-            admits = tuple(admit(chosen.demand, board.nodes[at], gpus) for at, gpus in places)
+            admits = tuple(
+                admit(chosen.demand, board.nodes[at], gpus, lent=outcome.ask.lent)
+                for at, gpus in outcome.start
+            )
             entries.append(Start(chosen, position, admits))
         else:
             wait = explain(outcome, board)

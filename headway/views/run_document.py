@@ -274,7 +274,7 @@ def _step(step: Step) -> dict[str, Any]:
 
 def _lease(lease: Lease) -> dict[str, Any]:
     return {
-        **fields(lease, "lease_id", "node", "host_memory_bytes", "cpus"),
+        **fields(lease, "lease_id", "node", "host_memory_bytes", "lent", "cpus"),
         "gpus": [fields(gpu, "uuid", "memory_bytes") for gpu in lease.gpus],
         "ports": list(lease.ports),
         "expires_at": iso_time(lease.expires_at) if lease.expires_at < NO_EXPIRY else None,

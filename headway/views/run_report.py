@@ -211,7 +211,11 @@ def _waited(attempt: AttemptRecord, since: datetime) -> str:
 
 
 def _granted(lease: Lease) -> str:
-    parts = [f"{format_size(lease.host_memory_bytes)} of host memory", f"{lease.cpus:g} CPUs"]
+    lent = ", lent by runs that leave it idle" if lease.lent else ""
+    parts = [
+        f"{format_size(lease.host_memory_bytes)} of host memory{lent}",
+        f"{lease.cpus:g} CPUs",
+    ]
     parts += [f"{format_size(g.memory_bytes)} of {g.uuid} ({g.sharing})" for g in lease.gpus]
     parts += [f"port {port} on the node's loopback" for port in lease.ports]
     return f"lease {lease.lease_id} on {lease.node}, {_time(lease.granted_at)}: {', '.join(parts)}"

@@ -9,17 +9,25 @@ from typing import Any
 from docker.errors import APIError
 from docker.types import DeviceRequest, LogConfig, Mount
 
+from headway.cgroups import cpu_shares
 from headway.errors import ContainerExists, RuntimeFailure
-from headway.model.container_policy import ContainerPolicy, GangNetwork, NetworkMode, RootFilesystem
+from headway.model.container_policy import (
+    ContainerPolicy,
+    CpuRule,
+    GangNetwork,
+    NetworkMode,
+    RootFilesystem,
+)
 from headway.model.image import ImageReference
 from headway.runtime import logfile
 from headway.runtime.docker.engine import Engine, asking, ordering
 from headway.runtime.docker.images import have_image
-from headway.runtime.port import ContainerSpec
+from headway.runtime.port import FIRST_TO_GO, ContainerSpec
 from headway.runtime.rules import LOG_TARGET, real_source
 from headway.units import MIB
 
 SITE, RUN, ATTEMPT = "headway.site", "headway.run", "headway.attempt"
+LENT = "headway.lent"
 LOG, LOG_LIMIT, LOG_BY = "headway.log", "headway.log_limit", "headway.log_by"
 """Labels that a container is found and read by."""
 BY_ENGINE = "engine"
@@ -137,7 +145,9 @@ class Creation:
             mounts=list(mounts),
             mem_limit=spec.host_memory_bytes,
             memswap_limit=spec.host_memory_bytes,
-            nano_cpus=int(spec.cpus * 1e9),
+            oom_score_adj=FIRST_TO_GO if spec.lent else None,
+            nano_cpus=int(spec.cpus * 1e9) if self.policy.cpus is CpuRule.CEILING else None,
+            cpu_shares=cpu_shares(spec.cpus),
             cpuset_cpus=cpuset(spec, self.engine.info),
             pids_limit=spec.pids,
             shm_size=spec.shm_bytes,
@@ -190,6 +200,7 @@ class Creation:
             LOG: str(spec.log_path),
             LOG_LIMIT: str(spec.log_limit_bytes),
             LOG_BY: "program" if logged else BY_ENGINE,
+            **({LENT: "yes"} if spec.lent else {}),
             "headway.image": str(ImageReference.parse(spec.image)),
         }
 
