@@ -133,7 +133,10 @@ def _processes(attempt: NodeAttempt, lease: Lease) -> dict[str, str]:
     launch, gpus = attempt.job.launch, len(lease.gpus)
     count = launch.processes(gpus)
     threads = max(1, int(lease.cpus / count))
+    alone = launch.starts_others and attempt.meeting is None
     return {
+        # Open MPI 4 wants a program to reach other nodes by, even where there are none.
+        **({"OMPI_MCA_plm_rsh_agent": "/bin/sh"} if alone else {}),
         **({"PET_NPROC_PER_NODE": str(gpus)} if gpus and launch is Launch.TORCH else {}),
         **({"OMP_NUM_THREADS": str(threads)} if count > 1 else {}),
     }

@@ -21,6 +21,7 @@ from headway.errors import (
 )
 from headway.forecast import Forecaster
 from headway.model.job import Dataset, Resources, TrainingJob
+from headway.model.launch import Launch
 from headway.model.lease import Basis, Lease, Sharing, Wait
 from headway.model.link import GpuLinks
 from headway.model.node import GpuProcess, GpuReading, Reserve
@@ -237,6 +238,8 @@ def test_gpus_of_one_node_have_a_process_each_on_cpus_that_are_near(
     assert (spec.env["PET_NPROC_PER_NODE"], spec.env["OMP_NUM_THREADS"]) == ("2", threads)
     attempt.job = job.model_copy(update={"env": {"OMP_NUM_THREADS": "7"}})
     assert container_spec(attempt, lease).env["OMP_NUM_THREADS"] == "7"
+    attempt.job = job.model_copy(update={"launch": Launch.MPI})
+    assert container_spec(attempt, lease).env["OMPI_MCA_plm_rsh_agent"] == "/bin/sh"
     gpus.error = NvmlUnavailable("the test said so")
     assert container_spec(attempt, lease).near_cpus == frozenset()
 
