@@ -5,7 +5,13 @@ from typing import Any, ClassVar
 from prefect.blocks.core import Block
 from pydantic import Field, TypeAdapter
 
-from headway.model.container_policy import BASE_IMAGES, ContainerPolicy, NetworkMode, RootFilesystem
+from headway.model.container_policy import (
+    BASE_IMAGES,
+    ContainerPolicy,
+    CpuRule,
+    NetworkMode,
+    RootFilesystem,
+)
 from headway.model.node_settings import NodeSettings
 from headway.policy.settings import LEAST_SILENT_S, MOST_SILENT_S, OnSilentFailure, PolicySettings
 
@@ -120,6 +126,12 @@ class HeadwayContainerPolicy(Block):
         "it. host: the nodes' own, if the API has an auth string. Empty: such jobs are refused.",
     )
     root_filesystem: RootFilesystem = Field(RootFilesystem.WRITABLE, title="Root file system")
+    cpus: CpuRule = Field(
+        CpuRule.GUARANTEE,
+        title="CPUs",
+        description="guarantee: a program gets at least the CPUs of its job, and idle ones "
+        "besides; ceiling: never more than those of its job.",
+    )
     secret_prefixes: list[str] = Field(
         ["job-"],
         title="Secrets",
@@ -185,6 +197,12 @@ class HeadwayLine(Block):
         description="A run is promised to start by when a first-come queue would have done its "
         "work, times this; from then on it goes first. Smaller: large runs start sooner, and the "
         "mean wait is longer.",
+    )
+    lend_host_memory: bool = Field(
+        _LINE.lend_host_memory,
+        title="Lend host memory",
+        description="Host memory that is promised and idle carries preemptible runs, which are "
+        "stopped as soon as those to whom it is promised need it.",
     )
     reservations: int = Field(
         _LINE.reservations,

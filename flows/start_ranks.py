@@ -21,7 +21,7 @@ def start_ranks(attempt: Attempt) -> None:
     Raises:
         SiteUnreachable: The flow `rank` is not registered, or Prefect does not answer.
     """
-    if attempt.lease is None or attempt.is_rank or attempt.job.resources.nodes == 1:
+    if attempt.lease is None or attempt.is_rank or attempt.job.nodes == 1:
         return
     held = attempt.site.ledger.leases.untaken(attempt.run_id)
     if not held:
@@ -45,7 +45,7 @@ def _start(deployment: str, attempt: Attempt, held: Lease) -> None:
             "attempt": attempt.number,
             "lease": held.lease_id,
             "number": held.gang_rank,
-            "nodes": attempt.job.resources.nodes,
+            "nodes": attempt.job.nodes,
         },
         flow_run_name=rank_name(attempt.job.name, held.gang_rank),
         work_queue_name=held.node,

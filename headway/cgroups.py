@@ -20,6 +20,20 @@ _REMOVE_TRIES = 50
 _REMOVE_PAUSE_S = 0.02
 
 
+_SHARES_OF_A_CPU, _LEAST_SHARES, _MOST_SHARES = 1024, 2, 262_144
+_WEIGHT_OF_A_CPU, _LEAST_WEIGHT, _MOST_WEIGHT = 100, 1, 10_000
+
+
+def cpu_shares(cpus: float) -> int:
+    """What *cpus* weigh against others, as version 1 counts it: 1024 are what nobody has set."""
+    return min(max(round(_SHARES_OF_A_CPU * cpus), _LEAST_SHARES), _MOST_SHARES)
+
+
+def cpus_of_shares(shares: int) -> float:
+    """The CPUs that these `cpu_shares` are; one for 0, which is none set."""
+    return (shares or _SHARES_OF_A_CPU) / _SHARES_OF_A_CPU
+
+
 class _Names(NamedTuple):
     """How one version calls its files, and the lines of its memory.stat."""
 
@@ -134,6 +148,45 @@ class Cgroups:
         """May this process make groups?"""
         root = self._folder(self._memory, "/")
         return root is not None and os.geteuid() == 0 and os.access(root, os.W_OK)
+
+    def weighable(self) -> bool:
+        """May this process make groups that share the CPUs by weight?"""
+        root = self._cpu_folder("/")
+        return root is not None and os.geteuid() == 0 and os.access(root, os.W_OK)
+
+    def _cpu_folder(self, group: str) -> Path | None:
+        return self._folder("cpu" if "cpu" in self._mounts else "", group)
+
+    def weigh(self, group: str, cpus: float) -> None:
+        """Have *group*, made where need be, weigh *cpus* against the groups beside it.
+
+        A group that nobody has weighed counts as one CPU. Weights say how CPU time that is wanted
+        by several is shared; what is idle goes to whoever can use it.
+
+        Raises:
+            OSError: The kernel does not allow it.
+        """
+        folder = self._cpu_folder(group)
+        if folder is None:
+            return
+        folder.mkdir(parents=True, exist_ok=True)
+        if "cpu" in self._mounts:
+            (folder / "cpu.shares").write_text(str(cpu_shares(cpus)))
+            return
+        root = self._mounts[""][1]
+        around = list(folder.relative_to(root).parents)  # innermost first
+        for each in reversed(around):
+            (root / each / "cgroup.subtree_control").write_text("+cpu")
+        weight = min(max(round(_WEIGHT_OF_A_CPU * cpus), _LEAST_WEIGHT), _MOST_WEIGHT)
+        (folder / "cpu.weight").write_text(str(weight))
+
+    def door(self, group: str) -> Path | None:
+        """The file by which a process joins *group* for CPU time alone, as version 1 has it.
+
+        With version 2 for all that is accounted for there.
+        """
+        folder = self._cpu_folder(group)
+        return None if folder is None else folder / "cgroup.procs"
 
     def group_of(self, pid: int) -> str | None:
         """Path of the group that accounts for the memory of *pid*; None when it is gone."""

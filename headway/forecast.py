@@ -17,7 +17,7 @@ from headway.model.job import TrainingJob
 from headway.model.lease import Demand, Lease, Refuse
 from headway.model.node import Node, NodeSpace, is_of_type
 from headway.model.node_settings import NodeSettings
-from headway.model.run import Prediction
+from headway.model.run import Prediction, Sized
 from headway.policy.admission import over_quota, possible
 from headway.policy.demand import raised, within
 from headway.policy.headroom import empty_host_bytes
@@ -151,16 +151,46 @@ class Forecaster:
 
         Returns:
             Both; on the CPU for a job that may run there where no node of the
-            site could ever give it the GPUs it asks for.
+            site could ever give it the GPUs it asks for. Of a job that leaves its size open
+            those of its smallest size, with all in `Prediction.sizes`.
         """
         spaces = self.spaces(pool, queue)
+        if job.is_elastic:
+            return self._of_sizes(job, dataset_bytes, override, spaces)
         said, demand = self._forecast(job, dataset_bytes, override, spaces, gpu_type)
-        count, nodes = job.resources.nodes, [node for node, _ in spaces]
+        count, nodes = job.nodes, [node for node, _ in spaces]
         if job.resources.cpu_fallback and possible(demand, nodes, count=count) is not None:
             on_cpu = self._forecast(job.without_gpus(), dataset_bytes, override, spaces, "")
             if possible(on_cpu[1], nodes, count=count) is None:
                 return on_cpu
         return said, demand
+
+    def _of_sizes(
+        self,
+        job: TrainingJob,
+        dataset_bytes: int | None,
+        override: Mapping[str, Any] | None,
+        spaces: Sequence[NodeSpace],
+    ) -> tuple[Prediction, Demand]:
+        """The same of the smallest size that a node of the site could hold, with those of all."""
+        found = []
+        for size in job.sizes:
+            fixed = job.of_size(size)
+            said, demand = self._forecast(fixed, dataset_bytes, override, spaces, "")
+            found.append(Sized(replace(demand, nodes=size.nodes), said))
+        nodes = [node for node, _ in spaces]
+        able = [each for each in found if self._could(each.demand, job.team, nodes)]
+        least = (able or found)[0]  # where no node could hold it, that is said of it
+        # Of a larger size has to be known what it brings.
+        known = [each for each in able[1:] if each.said.learnt is not None and least.said.learnt]
+        return Prediction(sizes=(least, *known)).of_size(least), least.demand
+
+    def _could(self, demand: Demand, team: str, nodes: Sequence[Node]) -> bool:
+        """Whether *nodes* could ever hold *demand*, where its parts have a network to meet on."""
+        count = demand.nodes
+        if count > 1 and isinstance(self.network(count, team), Refuse):
+            return False
+        return possible(demand, nodes, count=count) is None
 
     def _forecast(
         self,
@@ -174,7 +204,7 @@ class Forecaster:
             dataset_bytes = job.declared_data_bytes
         every = {gpu.name for node, _ in spaces for gpu in node.capacity.gpus}
         types = sorted(name for name in every if is_of_type(job.resources.gpu_type, name))
-        if not job.resources.gpus:
+        if not job.gpus:
             types = ["cpu"]
         elif gpu_type or not types:
             types = sorted({*types, gpu_type})
@@ -182,7 +212,7 @@ class Forecaster:
         needs = of_any(list(says.values()))
         fair_bytes = fair_host_bytes(job, spaces)
         guess = None
-        if job.resources.gpus and needs.gpu_peak_bytes is None:
+        if job.gpus and needs.gpu_peak_bytes is None:
             guess = gpu_memory_guess(from_job(job, gpu_type=types[0]), self._tables)
         demand = demand_for(
             job,
@@ -191,13 +221,15 @@ class Forecaster:
             fair_bytes=fair_bytes,
             gpu_guess_bytes=guess and guess.upper_bytes,
         )
-        demand = within(raised(demand, override), spaces, job.resources.nodes)
+        demand = within(raised(demand, override), spaces, job.nodes)
+        if not self._site.policy_settings.lend_host_memory:
+            demand = replace(demand, may_borrow=False)
         prediction = says.get(gpu_type, needs)
         said = replace(
             prediction,
             host_peak_bytes=needs.host_peak_bytes or demand.host_memory_bytes,
             gpu_peak_bytes=needs.gpu_peak_bytes or demand.gpu_memory_bytes or None,
-            cost=_dearest(demand, prediction, [node for node, _ in spaces], job.resources.nodes),
+            cost=_dearest(demand, prediction, [node for node, _ in spaces], job.nodes),
         )
         return said, demand
 
@@ -205,7 +237,7 @@ class Forecaster:
         self, job: TrainingJob, dataset_bytes: int | None, types: Sequence[str]
     ) -> dict[str, Prediction]:
         """What is predicted of *job* on each of the GPU *types*."""
-        site, nodes = self._site, job.resources.nodes
+        site, nodes = self._site, job.nodes
         asked = [
             from_job(job, gpu_type=name, nodes=nodes, dataset_bytes=dataset_bytes) for name in types
         ]

@@ -92,7 +92,12 @@ class Site:
     def runtime(self) -> Runtime:
         """The engine or the process runtime: as set, else as this node's worker chose it."""
         kind, policy = self._kind(), self._runtime_policy()
-        return self._engine(policy) if kind is RuntimeKind.DOCKER else self._processes(policy)
+        reserve_cpus = self.node_settings.reserve_cpus
+        return (
+            self._engine(policy, reserve_cpus)
+            if kind is RuntimeKind.DOCKER
+            else self._processes(policy, reserve_cpus)
+        )
 
     def runtime_for_stopping(self, before: Runtime | None = None) -> Runtime | None:
         """One that lists and stops containers, made without asking ledger or engine.
@@ -163,7 +168,7 @@ class Site:
         except (FileNotFoundError, ValueError):  # none, or one of which a part is missing
             return None
 
-    def _engine(self, policy: ContainerPolicy) -> "DockerRuntime":
+    def _engine(self, policy: ContainerPolicy, reserve_cpus: float = 0.0) -> "DockerRuntime":
         # 0.2 s of imports
         from headway.runtime.docker.containers import DockerRuntime  # noqa: PLC0415
 
@@ -173,6 +178,7 @@ class Site:
             clock=self.clock,
             docker_host=self.settings.docker_host,
             closed=self._closed_services,
+            reserve_cpus=reserve_cpus,
         )
 
     def _closed_services(self) -> list[tuple[str, int]]:
@@ -184,8 +190,8 @@ class Site:
         known = [found for url in urls if (found := service_of(url)) is not None]
         return [*self.settings.services, *known]
 
-    def _processes(self, policy: ContainerPolicy) -> Runtime:
-        return ProcessRuntime(self.settings.home, policy, self.clock)
+    def _processes(self, policy: ContainerPolicy, reserve_cpus: float = 0.0) -> Runtime:
+        return ProcessRuntime(self.settings.home, policy, self.clock, reserve_cpus)
 
     def user_of(self, team: str) -> str:
         """``uid:gid`` that programs of *team* run as and that their files belong to.

@@ -5,15 +5,12 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
-from headway.cgroups import Cgroups
 from headway.durable import UNFINISHED
-from headway.errors import RuntimeFailure
 from headway.model.inspection import Lying, Place
-from headway.runtime.port import RuntimeKind
+from headway.runtime.run_groups import RunGroups
 from headway.site import Site
 
 _UNFINISHED = (UNFINISHED, ".gone-")
-_GROUPS = "/headway"
 
 
 def lying(site: Site, unknown: list[str]) -> list[Lying]:
@@ -32,7 +29,7 @@ def lying(site: Site, unknown: list[str]) -> list[Lying]:
             found += _below(parent, place)
         except OSError as error:
             unknown.append(f"what lies in {parent}: {error.strerror}")
-    return [*found, *_groups(site, unknown)]
+    return [*found, *_groups(site)]
 
 
 def _below(parent: Path, place: Place | None) -> Iterator[Lying]:
@@ -56,14 +53,6 @@ def _below(parent: Path, place: Place | None) -> Iterator[Lying]:
             yield Lying(Place.CHECKPOINT, each.name, changed_at)
 
 
-def _groups(site: Site, unknown: list[str]) -> list[Lying]:
-    """Control groups of this site's containers; the process runtime makes none."""
-    try:
-        if site.runtime.kind is not RuntimeKind.DOCKER:
-            return []
-    except RuntimeFailure as error:
-        unknown.append(f"the control groups of {site.settings.node}: {error}")
-        return []
-    own = f"{site.site_id}-"
-    names = sorted(name for name in Cgroups().below(_GROUPS) if name.startswith(own))
-    return [Lying(Place.CGROUP, name.removeprefix(own), None) for name in names]
+def _groups(site: Site) -> list[Lying]:
+    """Control groups of this site's containers."""
+    return [Lying(Place.CGROUP, name, None) for name in sorted(RunGroups(site.site_id).left())]

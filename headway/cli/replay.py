@@ -1,5 +1,6 @@
 """The command `replay`: a trace of jobs through the policy, on a simulated clock."""
 
+import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
@@ -54,6 +55,12 @@ _ALL = (
     "--gpu-memory", default="24GiB", show_default=True, metavar="SIZE", help="Of each GPU."
 )
 @click.option(
+    "--host-memory",
+    metavar="SIZE",
+    help="That may be promised on each node, by the columns about it; headway is replayed with and "
+    "without lending what is idle of it.",
+)
+@click.option(
     "--policy",
     "policies",
     type=click.Choice((*_POLICIES, "all")),
@@ -105,6 +112,7 @@ def replay(
     more_gpus: int,
     picture: Path | None,
     gpu_memory: str,
+    host_memory: str | None,
     policies: tuple[str, ...],
     estimates: str | None,
     sharing: str | None,
@@ -116,9 +124,10 @@ def replay(
     """Replay the jobs of TRACE on a cluster of equal nodes and say how long they wait.
 
     TRACE is a CSV file with the columns job_id, team, submit_s, duration_s,
-    gpus, gpu_memory_bytes, gpu_util_frac, user, recipe, user_limit_s, predicted_s
-    and predicted_high_s. Learned estimates start cold and learn from the jobs
-    that have ended by then; --policy all compares with the rivals.
+    gpus, gpu_memory_bytes, gpu_util_frac, user, recipe, user_limit_s, predicted_s,
+    predicted_high_s, host_memory_bytes, host_peak_bytes and preemptible. Learned
+    estimates start cold and learn from the jobs that have ended by then; --policy
+    all compares with the rivals.
     """
     from headway.cli.past import say_past
 
@@ -136,20 +145,26 @@ def replay(
     from headway.replay.simulate import PolicyName
     from headway.replay.trace_jobs import Estimates, GpuSharing, read_jobs
 
-    shape = Shape(nodes, gpus, _size(gpu_memory))
+    host_bytes = _size(host_memory, "--host-memory") if host_memory is not None else 0
+    shape = Shape(nodes, gpus, _size(gpu_memory, "--gpu-memory"), host_bytes)
     data, file_name = read_data(trace), Path(name_of(trace)).name
     documents: list[dict[str, Any]] = []
     for name, *default in _asked(policies):
         policy = PolicyName(name)
         told, shared = Estimates(estimates or default[0]), GpuSharing(sharing or default[1])
         rows = read_jobs(data, file_name, told, shared)
-        said = SaidStarts(starts) if starts and policy is PolicyName.HEADWAY else None
-        result = _simulate(rows, shape, policy, told, sharing=shared, settings=settings, said=said)
-        documents.append(document(result, policy, told, shared, settings, said=said))
+        if not host_bytes:
+            rows = [dataclasses.replace(row, host_memory_bytes=0) for row in rows]
+        ours = policy is PolicyName.HEADWAY
+        for lends in (False, True) if host_bytes and ours else (settings.lend_host_memory,):
+            tried = dataclasses.replace(settings, lend_host_memory=lends)
+            said = SaidStarts(starts, told) if starts and ours else None
+            result = _simulate(rows, shape, policy, told, sharing=shared, settings=tried, said=said)
+            documents.append(document(result, policy, told, shared, tried, said=said))
     if machine:
         print_json(documents)
     else:
-        _print(documents)
+        _print(documents, about_lending=bool(host_bytes))
 
 
 def _asked(policies: tuple[str, ...]) -> list[tuple[str, str, str]]:
@@ -160,16 +175,16 @@ def _asked(policies: tuple[str, ...]) -> list[tuple[str, str, str]]:
     return [(name, *(ours if name == "headway" else others)) for name in dict.fromkeys(policies)]
 
 
-def _size(text: str) -> int:
+def _size(text: str, option: str) -> int:
     from headway.errors import InvalidInput
     from headway.units import parse_size
 
     try:
         size_bytes = parse_size(text)
     except ValueError as error:
-        raise InvalidInput("--gpu-memory", text, "give a size such as 24GiB") from error
+        raise InvalidInput(option, text, "give a size such as 24GiB") from error
     if size_bytes < 1:
-        raise InvalidInput("--gpu-memory", text, "give more than nothing")
+        raise InvalidInput(option, text, "give more than nothing")
     return size_bytes
 
 
@@ -241,8 +256,10 @@ def _simulate(
         )
 
 
-def _print(documents: "Sequence[dict[str, Any]]") -> None:
+def _print(documents: "Sequence[dict[str, Any]]", *, about_lending: bool) -> None:
     from headway.units import format_duration
+
+    lending = ["lends", "lent", "stopped"] if about_lending else []
 
     names = ("policy", "estimates", "sharing")
     times = ("mean_wait_s", "median_wait_s", "p95_wait_s", "max_wait_s", "mean_completion_s")
@@ -251,6 +268,7 @@ def _print(documents: "Sequence[dict[str, Any]]") -> None:
             *names,
             *("mean wait", "median", "95 %", "longest", "completion"),
             *("slowdown", "used", "makespan", "stretch", "promises kept"),
+            *lending,
         ],
         [
             [
@@ -261,6 +279,7 @@ def _print(documents: "Sequence[dict[str, Any]]") -> None:
                 format_duration(float(each["makespan_s"])),
                 f"{each['mean_stretch']:.3f}",
                 _kept(each),
+                *([_yes(each["lends"]), str(each["lent"]), str(each["stops"])] if lending else ()),
             ]
             for each in documents
         ],
@@ -283,6 +302,10 @@ def _say_starts(score: "dict[str, Any]") -> None:
     )
 
 
+def _yes(holds: bool) -> str:
+    return "yes" if holds else "no"
+
+
 def _kept(document: "dict[str, Any]") -> str:
     promises = document["promises"]
     return f"{1 - document['promises_broken'] / promises:.1%}" if promises else ""
@@ -296,7 +319,11 @@ def _print_groups(documents: "Sequence[dict[str, Any]]", key: str, heading: str)
     if len(groups) < 2:
         return
     say("")
-    named = [f"{each['policy']}, {each['estimates']}, {each['sharing']}" for each in documents]
+    named = [
+        f"{each['policy']}, {each['estimates']}, {each['sharing']}"
+        + (", lends" if each["lent"] else "")
+        for each in documents
+    ]
     alone = ["own share, first come"] if "first_come_wait_s" in groups[0] else []
     rows = []
     for at, group in enumerate(groups):

@@ -26,7 +26,7 @@ _overrides = click.option(
 @click.option(
     "--requirements", default="", help="File of the folder; the program gets what it lists."
 )
-@click.option("--gpus", type=click.IntRange(0, 1024), default=0, help="GPUs.")
+@click.option("--gpus", default="0", help="GPUs, 2; or a range, 2-8: as many as pay.")
 @click.option("--name", help="Of the run; the program's when left out.")
 @click.option(
     "--workdir",
@@ -53,7 +53,7 @@ def run(
     image: str | None,
     python: str | None,
     requirements: str,
-    gpus: int,
+    gpus: str,
     name: str | None,
     workdir: Path,
     parameters: tuple[str, ...],
@@ -81,7 +81,7 @@ def run(
         "image": image or "",
         "python": python or ("" if said else NEWEST),
         "command": _command(program, arguments, workdir),
-        "resources": {"gpus": gpus},
+        "resources": {"gpus": int(gpus) if re.fullmatch(r"[0-9]{1,9}", gpus) else gpus},
         "workdir": str(workdir),
         "requirements": requirements,
     }

@@ -112,7 +112,7 @@ def _run_row(view: dict[str, Any]) -> list[str]:
         view["name"],
         view["owner"] or "unknown",
         view["state"] + again,
-        view["node"] or "",
+        (view["node"] or "") + (f", {view['size']}" if view["size"] else ""),
         f"{datetime.fromisoformat(at).astimezone():%d %b %H:%M}" if at else "",
         "" if view["duration_s"] is None else format_duration(view["duration_s"]),
         ", ".join(progress),

@@ -219,7 +219,7 @@ def _say_what_would_happen(view: dict[str, Any], *, machine: bool) -> None:
 _BASES = {
     "declared": "as declared",
     "predicted": "as runs like it have shown",
-    "prior": "a guess: nothing like it has run",
+    "prior": "a guess: nothing like it has ended well",
     "retry": "more than was not enough",
 }
 """Where a number of a demand comes from, for people."""

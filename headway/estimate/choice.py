@@ -14,6 +14,7 @@ from headway.model.job import TrainingJob
 from headway.model.lease import Basis, Demand, Sharing
 from headway.model.node import Gpu, Node, NodeSpace, NodeState, is_of_type
 from headway.model.run import Prediction
+from headway.model.size import Size
 from headway.model.trace import Trace
 from headway.units import HOUR_S
 
@@ -58,7 +59,8 @@ class Option:
     pareto: bool = False
     """No other option is both as fast and as cheap."""
     within: bool = True
-    """Keeps to the budget and the deadline, by the upper end of its interval."""
+    """Keeps to the budget and the deadline, by the upper end of its interval, and to the range of
+    sizes that the job may give."""
     chosen: bool = False
 
     @property
@@ -145,7 +147,9 @@ def options(
             host_memory_bytes=demand.host_memory_bytes,
             gpu_memory_bytes=demand.gpu_memory_bytes if way.gpus else 0,
             gpu_memory_interval_bytes=guess[1:3]
-            if guess and demand.gpu_memory_basis is Basis.PRIOR
+            if guess
+            and demand.gpu_memory_basis is Basis.PRIOR
+            and prediction.gpu_held_bytes is None
             else None,
             whole=bool(way.gpus) and demand.sharing is Sharing.WHOLE,
             wait_s=wait_s(way),
@@ -155,7 +159,7 @@ def options(
         owners = [n for n in nodes if n.name in way.nodes]
         fitting = tuple(n.name for n in owners if _holds(n, option, job, short))
         if len(fitting) >= way.node_count:
-            within = _keeps_to(option, budget, deadline_s)
+            within = _keeps_to(option, budget, deadline_s) and _is_asked(option, job)
             found.append(replace(option, nodes=fitting, within=within))
     return _ranked(_with_pareto(found), prefer)
 
@@ -179,9 +183,9 @@ def _ways(job: TrainingJob, nodes: Sequence[Node], short: Mapping[str, str]) -> 
     by_type: dict[str, list[Node]] = {}
     for node in (n for n in nodes if n.state is NodeState.READY):
         names = {short[gpu.name] for gpu in _wanted(node, job)}
-        for name in names if job.resources.gpus else ():
+        for name in names if job.gpus else ():
             by_type.setdefault(name, []).append(node)
-        if not job.resources.gpus or job.resources.cpu_fallback:
+        if not job.gpus or job.resources.cpu_fallback:
             by_type.setdefault("cpu", []).append(node)
     found = []
     for gpu_type, owners in sorted(by_type.items()):
@@ -190,17 +194,19 @@ def _ways(job: TrainingJob, nodes: Sequence[Node], short: Mapping[str, str]) -> 
             continue
         have = {n.name: len(_cards(n, gpu_type, job, short)) for n in owners}
         largest = max(have.values())
-        counts = {1, job.resources.gpus, largest} | {2**i for i in range(12)}
+        counts = {1, largest, *(size.gpus for size in job.sizes)} | {2**i for i in range(12)}
         for gpus in sorted(c for c in counts if c <= largest):
             able = [n for n in owners if have[n.name] >= gpus]
             found += [_way(gpu_type, able, 1, gpus, job)]
         # Beyond one node all that each has; and spread as far as it goes what one could hold, too.
         full = [n for n in owners if have[n.name] == largest]
         wide = {(k, largest) for k in range(2, len(full) + 1)}
+        if job.is_elastic:
+            wide |= {(size.nodes, size.gpus) for size in job.sizes if size.gpus <= largest}
         wide |= {_spread(count, list(have.values())) for count in counts if count <= largest}
         for count, gpus in sorted(wide, key=lambda each: (each[0] * each[1], each[0])):
             able = [n for n in owners if have[n.name] >= gpus]
-            found += [_way(gpu_type, able, count, gpus, job)] if count > 1 else []
+            found += [_way(gpu_type, able, count, gpus, job)] if 1 < count <= len(able) else []
     return found
 
 
@@ -283,6 +289,12 @@ def _holds(node: Node, option: Option, job: TrainingJob, short: Mapping[str, str
         and job.resources.cpus <= capacity.cpus - reserve.cpus
         and len(fit) >= each
     )
+
+
+def _is_asked(option: Option, job: TrainingJob) -> bool:
+    """Whether *job* allows this size, where it gives a range for its GPUs."""
+    size = Size(option.node_count, option.gpus // option.node_count)
+    return not (job.is_elastic and job.gpus) or size in job.sizes
 
 
 def _keeps_to(option: Option, budget: float | None, deadline_s: float | None) -> bool:

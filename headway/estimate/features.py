@@ -91,7 +91,7 @@ def from_job(
         dataset_bytes: Measured size of its data set; the declared one when None.
     """
     training, resources = job.training, job.resources
-    count = resources.gpus * nodes if gpus is None else gpus
+    count = job.gpus * nodes if gpus is None else gpus
     wanted = (gpu_type or resources.gpu_type).lower()
     return Configuration(
         network=training.network.lower(),

@@ -26,6 +26,8 @@ MORE_OF_UNKNOWN = 2
 """Times what was not enough for a job of which nothing else is known."""
 OVER_BOUND = 1.15
 """Times what was not enough: the least that is given next, where more is known."""
+OVER_PART = 1.5
+"""Times what a run held that was cut short: a validation or a longer sample may still come."""
 UTILISATION_PRIOR = 0.5
 """Of a job that shares: two of them fit a GPU, until traces show what it uses."""
 
@@ -53,7 +55,7 @@ def fair_host_bytes(job: TrainingJob, spaces: Iterable[NodeSpace], gpus: int | N
         spaces: Where it may go.
         gpus: On each node; those that the job asks for when None.
     """
-    wanted, needed = job.resources.cpus, job.resources.gpus if gpus is None else gpus
+    wanted, needed = job.resources.cpus, job.gpus if gpus is None else gpus
     largest: tuple[int, float] = (0, 0.0)
     for node, usable_bytes in spaces:
         have, cpus = len(node.capacity.gpus), node.capacity.cpus - node.reserve.cpus
@@ -81,6 +83,7 @@ def demand_for(
         dataset_bytes: Measured size of its data set; the declared one when None.
         fair_bytes: Its fair part of the largest node's host memory; see `fair_host_bytes`.
         gpu_guess_bytes: What its network and batch say of a GPU's memory; None where nothing.
+            What a run like it held that was cut short says more.
 
     Returns:
         A demand whose bases say where each number comes from.
@@ -96,19 +99,22 @@ def demand_for(
     else:
         host_bytes, host_basis = prior_host_bytes(known_bytes, fair_bytes), Basis.PRIOR
         host_bytes = max(host_bytes, MORE_OF_UNKNOWN * (predicted.host_above_bytes or 0))
+    if predicted.gpu_held_bytes is not None:
+        gpu_guess_bytes = math.ceil(predicted.gpu_held_bytes * OVER_PART)
     gpu_bytes, gpu_basis, sharing = _on_each_gpu(job, predicted, gpu_guess_bytes)
     busy = predicted.gpu_utilisation_frac
     shared_frac = UTILISATION_PRIOR if busy is None else busy
     return Demand(
         host_memory_bytes=host_bytes,
         cpus=resources.cpus,
-        gpus=resources.gpus,
+        gpus=job.gpus,
         gpu_memory_bytes=gpu_bytes,
         sharing=sharing,
         gpu_utilisation_frac=shared_frac if sharing is Sharing.SHARED else 1.0,
         gpu_type=resources.gpu_type,
         ports=job.named_ports,
         disk_bytes=resources.disk or 0,
+        may_borrow=job.preemptible and job.nodes == 1,
         host_memory_basis=host_basis,
         gpu_memory_basis=gpu_basis,
     )
@@ -119,7 +125,7 @@ def _on_each_gpu(
 ) -> tuple[int, Basis, Sharing]:
     """Memory of each GPU, where that comes from, and whether others may use the rest."""
     asked = job.resources
-    if not asked.gpus:
+    if not job.gpus:
         return 0, Basis.DECLARED, asked.sharing
     if asked.gpu_memory is not None:
         return asked.gpu_memory, Basis.DECLARED, asked.sharing

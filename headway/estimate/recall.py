@@ -37,6 +37,8 @@ _ALIKE = ("recipe", "gpu_type", "gpus", "nodes", "batch_size", "cpus")
 """In what runs agree that differ in their amount of work and their settings alone."""
 _SAME_WORK = ("recipe", "gpu_type", "batch_size", "precision", "settings")
 """In what runs agree that differ in the number of their GPUs and the amount of work alone."""
+_SAME_MEMORY = ("recipe", "batch_size", "settings")
+"""In what runs agree that take the same of a GPU."""
 _KNOWN_SCALING = 2
 """Runs on so many numbers of GPUs show what links cost."""
 _OTHER_SETTINGS_SD = 0.7
@@ -50,6 +52,7 @@ _NEEDS = (
     "gpu_utilisation_frac",
     "host_above_bytes",
     "gpu_above_bytes",
+    "gpu_held_bytes",
 )
 _PRIOR_RUNTIME_S = (2 * MINUTE_S, HOUR_S, DAY_S)
 """Low, median and high of a job of which nothing is known: four of five jobs of public cluster
@@ -117,6 +120,7 @@ def said_of(
         gpu_utilisation_frac=_utilisation(configuration, recent),
         host_above_bytes=host_above,
         gpu_above_bytes=gpu_above,
+        gpu_held_bytes=_held(configuration, recent),
     )
 
 
@@ -144,16 +148,28 @@ def _above(configuration: Configuration, recent: Sequence[Trace]) -> tuple[int |
     host, gpu = [], []
     for trace in recent:
         other = from_trace(trace)
-        same = (other.recipe, other.batch_size, other.settings) == (
-            configuration.recipe,
-            configuration.batch_size,
-            configuration.settings,
-        )
+        same = _same_memory(configuration, other)
         smaller = (other.dataset_bytes or 0) <= (configuration.dataset_bytes or 0)
         if trace.exit == "oom" and same and smaller:
             host.append(trace.host_peak_bytes or 0)
             gpu.append(trace.gpu_peak_bytes or 0)
     return max(host, default=0) or None, max(gpu, default=0) or None
+
+
+def _held(configuration: Configuration, recent: Sequence[Trace]) -> int | None:
+    """The most GPU memory that runs of the same job held which were cut short on this site."""
+    held = [
+        trace.gpu_peak_bytes or 0
+        for trace in recent
+        if (trace.exit, trace.source) == ("failed", "site")
+        and _same_memory(configuration, from_trace(trace))
+    ]
+    return max(held, default=0) or None
+
+
+def _same_memory(one: Configuration, other: Configuration) -> bool:
+    """Whether both take the same of a GPU: one recipe, one batch size, one set of options."""
+    return all(getattr(one, name) == getattr(other, name) for name in _SAME_MEMORY)
 
 
 def _more(upper_bytes: int | None, above_bytes: int | None) -> int | None:
@@ -164,15 +180,27 @@ def _more(upper_bytes: int | None, above_bytes: int | None) -> int | None:
 
 
 def _on_other_gpus(configuration: Configuration, recent: Sequence[Trace]) -> list[Point]:
-    """Medians of what the same work took on other numbers of GPUs of the same type."""
+    """Medians of what the same work took on other numbers of GPUs of the same type.
+
+    Without GPUs on other numbers of nodes, of which each counts as one, with as many CPUs.
+    """
     found: dict[tuple[int, int], list[float]] = {}
     for trace in recent:
         other = from_trace(trace)
         alike = all(getattr(other, name) == getattr(configuration, name) for name in _SAME_WORK)
+        if other.gpu_type == "cpu":
+            alike = (
+                alike and other.nodes != configuration.nodes and other.cpus == configuration.cpus
+            )
         seconds = _whole_s(configuration, other, trace)
-        if trace.exit == "ok" and alike and seconds and other.gpu_type != "cpu":
-            found.setdefault((other.gpus, other.nodes), []).append(seconds)
+        if trace.exit == "ok" and alike and seconds:
+            found.setdefault((_devices(other), other.nodes), []).append(seconds)
     return [Point(gpus, nodes, median(each)) for (gpus, nodes), each in found.items()]
+
+
+def _devices(configuration: Configuration) -> int:
+    """GPUs in all; of CPU nodes each is one."""
+    return configuration.nodes if configuration.gpu_type == "cpu" else configuration.gpus
 
 
 def _whole_s(wanted: Configuration, other: Configuration, trace: Trace) -> float | None:
@@ -187,13 +215,14 @@ def _whole_s(wanted: Configuration, other: Configuration, trace: Trace) -> float
 
 
 def _of_other_gpus(configuration: Configuration, points: Sequence[Point]) -> Prediction:
-    said = scaled(points, configuration.gpus, configuration.nodes)
+    said = scaled(points, _devices(configuration), configuration.nodes)
     counts = ", ".join(str(each) for each in sorted({point.gpus for point in points}))
+    kind = "node(s) without GPUs" if configuration.gpu_type == "cpu" else "GPU(s)"
     return Prediction(
         runtime_s=said.seconds,
         runtime_low_s=said.low_s,
         runtime_high_s=said.high_s,
-        basis=f"runs of the recipe on {counts} GPU(s), scaled",
+        basis=f"runs of the recipe on {counts} {kind}, scaled",
     )
 
 

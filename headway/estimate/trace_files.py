@@ -190,9 +190,10 @@ def _trace(row: Mapping[str, str], others: Sequence[str], source: str, where: st
     plain = {column: _plain(text, column, where) for column, text in row.items()}
     given = {name: plain[name] for name in TraceFileRow.model_fields if plain.get(name)}
     known = checked(TraceFileRow, given, where)
-    bound = known.exit == "oom" and (known.host_peak_bytes or known.gpu_peak_bytes)
+    bound = known.exit != "ok" and (known.host_peak_bytes or known.gpu_peak_bytes)
     if not set(TIMES) & known.model_fields_set and not bound:
-        raise InvalidInput(" | ".join(TIMES), "", "give one, or exit oom with a peak", where=where)
+        allowed = "give one, or exit oom or failed with a peak"
+        raise InvalidInput(" | ".join(TIMES), "", allowed, where=where)
     if known.nodes > max(known.gpus, 1):
         raise InvalidInput("nodes", known.nodes, "give at most gpus", where=where)
     metrics = {column: float(plain[column]) for column in others if is_number(plain[column])}

@@ -11,6 +11,7 @@ from typing import Any
 
 from headway.errors import HeadwayError
 from headway.estimate.spread import Z80, next_of
+from headway.model.job_text import job_gpus, job_nodes
 from headway.model.run import OTHERS, Prediction, Span
 from headway.units import parse_duration
 
@@ -114,14 +115,14 @@ def kind_of(job: Mapping[str, Any], owner: str) -> Kind:
 
 
 def _kind(job: Mapping[str, Any], owner: str) -> Kind:
-    resources, training = (job.get(part) or {} for part in ("resources", "training"))
+    training = job.get("training") or {}
     limit = job.get("max_runtime")  # as `TrainingJob.document` writes it: 90s
     image, name = str(job.get("image", "")), str(job.get("name", ""))
     return Kind(
         recipe=str(training.get("network") or f"{image}:{name}"),
         owner=owner,
         image=image,
-        gpus=int(resources.get("gpus") or 0) * int(resources.get("nodes") or 1),
+        gpus=job_gpus(job) * job_nodes(job),
         limit_s=parse_duration(limit) if isinstance(limit, str) else limit or math.inf,
         session=job.get("session") is not None,
     )

@@ -165,7 +165,7 @@ def refuse_impossible(site: Site, read: JobText, *, pool: str, queue: str) -> No
     forecaster, job = Forecaster(site), read.job
     _, demand = forecaster.forecast(job, pool=pool, queue=queue)
     refusal = forecaster.refusal(
-        demand, job.resources.nodes, job.team, user=job.owner, pool=pool, queue=queue
+        demand, job.nodes, job.team, user=job.owner, pool=pool, queue=queue
     )
     if refusal is not None:
         where = read.place(refusal.field)
@@ -328,22 +328,28 @@ def waiting_run(
     priority: int = -1,
 ) -> WaitingRun:
     """*job* as a run that comes into the queue *now*, with this *demand* on each of *nodes*."""
-    return WaitingRun.of(
-        REHEARSAL,
-        demand,
-        now,
-        settings=settings,
-        median_s=prediction.runtime_s,
-        high_s=prediction.runtime_high_s,
-        limit_s=job.max_runtime or math.inf,
-        team=job.team,
-        user=job.owner,
-        priority=priority,
-        nodes=job.resources.nodes if nodes is None else nodes,
-        node=node,
-        queue=queue,
-        lasts=prediction.learnt,
-    )
+
+    def at(demand: Demand, said: Prediction, **more: Any) -> WaitingRun:
+        return WaitingRun.of(
+            REHEARSAL,
+            demand,
+            now,
+            settings=settings,
+            median_s=said.runtime_s,
+            high_s=said.runtime_high_s,
+            limit_s=job.max_runtime or math.inf,
+            team=job.team,
+            user=job.owner,
+            priority=priority,
+            nodes=demand.nodes or (job.nodes if nodes is None else nodes),
+            node=node,
+            queue=queue,
+            lasts=said.learnt,
+            **more,
+        )
+
+    larger = tuple(at(each.demand, each.said) for each in prediction.sizes[1:])
+    return at(demand, prediction, larger=larger)
 
 
 def planned(plan: Callable[[Sequence[WaitingRun]], Plan], run: WaitingRun) -> Start | Stay | None:

@@ -5,7 +5,8 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from secrets import token_hex
 
-from sqlalchemy import delete
+from sqlalchemy import delete, exists, or_
+from sqlalchemy.orm import aliased
 from sqlmodel import Session, col, select
 from sqlmodel.sql.expression import SelectOfScalar
 
@@ -30,12 +31,12 @@ from headway.ledger.lease_rows import (
     release_all,
 )
 from headway.ledger.nodes import node_record, of_the_site
-from headway.ledger.run_rows import move, run_row
+from headway.ledger.run_rows import ask_for_least, move, run_row
 from headway.ledger.tables import LeaseGpuRow, LeasePortRow, LeaseRow, RunRow
 from headway.model.lease import Demand, Fence, Lease, Resource, Wait
 from headway.model.node import NodeReading
 from headway.model.number_range import NumberRange
-from headway.model.run import GRANTED, Exit, ExitKind, RunState
+from headway.model.run import GRANTED, Exit, ExitKind, Prediction, RunState
 from headway.model.session import needs_free_port
 from headway.policy.admission import judge
 from headway.policy.headroom import compute_headroom
@@ -61,6 +62,7 @@ class Leases(Repository):
         utilisation_limit: float = 1.0,
         predicted_high_s: float | None = None,
         start_limit_s: float | None = None,
+        said: Prediction | None = None,
     ) -> Lease | Wait:
         """Grant *demand* on *node*, and on *others*, to a waiting run, or say what is missing.
 
@@ -84,11 +86,15 @@ class Leases(Repository):
             predicted_high_s: Upper quantile of the runtime, for backfill.
             start_limit_s: Within so long a flow process has to `take_up` the claim; None
                 where one asks for itself.
+            said: What is predicted with *demand*, where that is another of the sizes that the run
+                may have than the one it waited with: both are kept with the claim.
 
         Returns:
             The lease on *node*, or why there is none.
         """
         names = (node, *others)
+        if others:  # one part that gives memory back would stop all of them
+            demand = replace(demand, may_borrow=False)
         with self._database.transaction() as session:
             rows = lock_nodes(session, names)
             run = run_row(session, run_id, lock=True)
@@ -134,8 +140,9 @@ class Leases(Repository):
                     expires_at=expires_at,
                     start_by=_after(moment, start_limit_s) if rank == 0 else None,
                     predicted_end_at=_after(moment, predicted_high_s),
+                    lent=admitted.lent,
                 )
-                for rank, name in enumerate(names)
+                for rank, (name, admitted) in enumerate(zip(names, admits, strict=True))
             ]
             session.add_all(leases)
             session.flush()
@@ -144,6 +151,8 @@ class Leases(Repository):
                 grant(session, lease, decision.gpus, [*demand.ports, *own])
             move(run, RunState.CLAIMED)
             run.node, run.claimed_at = node, moment
+            if said is not None:
+                run.demand, run.prediction = demand, said
             note_claim(session, run)
             run.resource, run.reason, run.expected_start_at = None, "", None
             session.flush()
@@ -237,7 +246,7 @@ class Leases(Repository):
                 return decision
             moment = now(session)
             lease.host_memory_bytes, lease.cpus = demand.host_memory_bytes, demand.cpus
-            lease.disk_bytes = demand.disk_bytes
+            lease.disk_bytes, lease.lent = demand.disk_bytes, decision.lent
             # Never earlier: its node's guard goes by what it was told before.
             lease.expires_at = max(lease.expires_at, moment + timedelta(seconds=ttl_s))
             if predicted_high_s is not None:
@@ -269,6 +278,37 @@ class Leases(Repository):
             on_node = LeaseRow.node == node
             rows = release_all(session, on_node, LeaseRow.gang_rank > 0, expired)
             return [row.run_id for row in rows]
+
+    def lost_heads(self, node: str, margin_s: float) -> list[Lease]:
+        """Leases of runs that lead a gang from another node than *node*, and are lost there.
+
+        They expired *margin_s* ago: by then the guard there has ended what it could not renew.
+        """
+        part, held = aliased(RunRow), aliased(LeaseRow)
+        begun = exists().where(
+            col(part.gang_id) == RunRow.run_id, col(part.attempt) == RunRow.attempt
+        )
+        waits = exists().where(
+            col(held.run_id) == RunRow.run_id,
+            col(held.attempt) == RunRow.attempt,
+            col(held.gang_rank) > 0,
+        )
+        with self._database.reading() as session:
+            query = (
+                select(LeaseRow)
+                .join(RunRow, col(RunRow.run_id) == col(LeaseRow.run_id))
+                .where(
+                    LIVE,
+                    LeaseRow.gang_rank == 0,
+                    LeaseRow.node != node,
+                    col(LeaseRow.expires_at) < now(session) - timedelta(seconds=margin_s),
+                    col(RunRow.state).in_(GRANTED),
+                    col(RunRow.attempt) == col(LeaseRow.attempt),
+                    or_(begun, waits),
+                )
+                .order_by("lease_id")
+            )
+            return leases_from(session, session.exec(query).all())
 
     def release_node(self, node: str) -> None:
         """Release all that is held on *node*, whose machine does not come back."""
@@ -303,6 +343,7 @@ class Leases(Repository):
                 return run.state is RunState.WAITING
             release_all(session, LeaseRow.run_id == fence.run_id)
             move(run, RunState.WAITING)
+            ask_for_least(run)
             run.claimed_at = None
             if ranks_begun(session, run):
                 note_end(session, run, _BEGUN_WITHOUT_ITS_HEAD, None)

@@ -5,9 +5,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from headway.model.job_text import job_nodes
 from headway.model.lease import Demand, Fence, Lease, Resource
 from headway.model.node import Node, NodeReading
 from headway.model.run import Exit, Measurement, Prediction, RunState
+from headway.model.size import Size
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +79,23 @@ class RunRecord:
     array_id: str | None = None
     """The array that it is a member of."""
     array_index: int | None = None
+
+    @property
+    def nodes(self) -> int:
+        """On how many nodes it runs at once; the fewest it asks for while it waits."""
+        chosen = self.demand.nodes if self.demand is not None else 0
+        return chosen or job_nodes(self.job)
+
+    @property
+    def size(self) -> Size | None:
+        """What was chosen of the sizes that its job allows; None where that has but one."""
+        demand = self.demand
+        return Size(demand.nodes, demand.gpus) if demand is not None and demand.nodes else None
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether its job says that it goes on from its checkpoint when it is stopped."""
+        return bool(self.job.get("preemptible"))
 
     @property
     def is_ready(self) -> bool:

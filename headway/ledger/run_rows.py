@@ -59,6 +59,13 @@ def move(row: RunRow, to: RunState) -> None:
     row.state = to
 
 
+def ask_for_least(row: RunRow) -> None:
+    """Let a run of several sizes wait for its smallest again, whichever its last attempt had."""
+    said = row.prediction
+    if said is not None and said.sizes:
+        row.demand, row.prediction = said.sizes[0].demand, said.of_size(said.sizes[0])
+
+
 def runs_of(session: Session, run_ids: Sequence[str]) -> list[RunRecord]:
     """The records of *run_ids*, as many of them as there are."""
     found = []

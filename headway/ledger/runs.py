@@ -13,14 +13,15 @@ from headway.ledger.attempts import exit_of, note_end, note_start
 from headway.ledger.columns import insert_new, now
 from headway.ledger.fences import ended_before, fenced, leased, requeued_before
 from headway.ledger.following import after_columns
+from headway.ledger.lease_rows import release_all
 from headway.ledger.notices import note_ended, note_started
 from headway.ledger.records import RunRecord
 from headway.ledger.run_reads import RunReads
-from headway.ledger.run_rows import move, run_record, run_row
-from headway.ledger.tables import RunRow
+from headway.ledger.run_rows import ask_for_least, move, run_record, run_row
+from headway.ledger.tables import LeaseRow, RunRow
 from headway.ledger.warnings import end_warnings
 from headway.model.lease import Demand, Fence, Resource
-from headway.model.run import Exit, ExitKind, Measurement, Prediction, RunState
+from headway.model.run import GRANTED, Exit, ExitKind, Measurement, Prediction, RunState
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,6 +183,32 @@ class Runs(RunReads):
                 run.demand_override = dict(demand_override)
             return exit_
 
+    def requeue_lost(self, fence: Fence, exit_: Exit, margin_s: float) -> bool:
+        """`requeue` of a gang whose leader's node is lost, and release of what it held there.
+
+        In one transaction: a node that is heard of again renews the lease, or finds it gone.
+
+        Args:
+            fence: The gang's attempt.
+            exit_: How that ended.
+            margin_s: Only where its lease expired so long ago: nothing runs there any more.
+
+        Returns:
+            False where it has not.
+
+        Raises:
+            LeaseLost: Another attempt or another lease has the run.
+        """
+        with self._database.transaction() as session:
+            run, lease = fenced(session, fence)
+            if lease is None or lease.expires_at >= now(session) - timedelta(seconds=margin_s):
+                return False
+            if run.state not in GRANTED:
+                return False
+            _next_attempt(session, run, exit_, None)
+            release_all(session, LeaseRow.run_id == fence.run_id)
+            return True
+
     def suspend(self, fence: Fence, exit_: Exit) -> None:
         """Back to the queue as the next attempt, which waits until it is resumed. Idempotent.
 
@@ -252,6 +279,7 @@ class Runs(RunReads):
             if run.state is not RunState.ENDED:
                 raise IllegalTransition(run_id, run.state, RunState.WAITING)
             move(run, RunState.WAITING)
+            ask_for_least(run)
             run.attempt += 1
             run.exit_kind, run.exit_code, run.exit_message = None, None, ""
             run.ended_at = run.told_end_at = run.measurement = None
@@ -304,6 +332,7 @@ def _next_attempt(
     note_end(session, run, exit_, measurement)
     end_warnings(session, run.run_id, run.attempt)
     move(run, RunState.WAITING)
+    ask_for_least(run)
     run.attempt += 1
     run.end(exit_)
     run.reason, run.resource, run.expected_start_at = exit_.message, None, None

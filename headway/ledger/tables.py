@@ -232,6 +232,8 @@ class LeaseRow(SQLModel, table=True):
     expires_at: datetime = Field(sa_type=UtcDateTime)
     start_by: datetime | None = Field(default=None, sa_type=UtcDateTime)
     """Until then a flow process has to take the claim up; None once one has."""
+    lent: bool = False
+    """Its host memory is promised to others: it counts against no promise."""
     predicted_end_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
     released_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
 
@@ -362,6 +364,7 @@ class StagingRow(SQLModel, table=True):
     size_bytes: int = Field(sa_type=BigInteger)
     took_s: float
     was_there: bool
+    listing: str = Field(default="", sa_column_kwargs={"server_default": ""})
 
 
 class SettingRow(SQLModel, table=True):

@@ -62,6 +62,15 @@ class RootFilesystem(enum.StrEnum):
     """Only to its mounts and a small /tmp that counts as its memory."""
 
 
+class CpuRule(enum.StrEnum):
+    """What the CPUs of a lease are to its program."""
+
+    GUARANTEE = "guarantee"
+    """It gets at least these; those that are idle go to whoever can use them."""
+    CEILING = "ceiling"
+    """It gets no more, also where they are idle."""
+
+
 LEAST_UID = 1000
 """Smaller ones are the system's own."""
 MOST_UID = 2**31 - 2
@@ -198,6 +207,12 @@ class ContainerPolicy(BaseModel):
         "string. Empty: such jobs are refused, unless Network is host.",
     )
     root_filesystem: RootFilesystem = Field(RootFilesystem.WRITABLE, title="Root file system")
+    cpus: CpuRule = Field(
+        CpuRule.GUARANTEE,
+        title="CPUs",
+        description="guarantee: a program gets at least the CPUs of its job, and idle ones "
+        "besides; ceiling: never more than those of its job.",
+    )
     secret_prefixes: tuple[str, ...] = Field(
         ("job-",),
         title="Secrets",

@@ -24,6 +24,7 @@ from headway.model.job_fields import (
     pattern,
     size,
     whole,
+    whole_or_range,
     yes_no,
 )
 from headway.model.job_problem import explain
@@ -54,7 +55,9 @@ from headway.model.job_types import (
 )
 from headway.model.launch import Launch
 from headway.model.lease import Sharing
+from headway.model.number_range import NumberRange
 from headway.model.run import When
+from headway.model.size import Size, sizes_of
 from headway.model.volume import VOLUME_NAME
 from headway.units import MIB
 
@@ -124,6 +127,18 @@ class Dataset(_Part):
     size: AnySize | None = Field(
         None, title="Size", description="Its size if you know it; measured while staging otherwise."
     )
+    shard: Annotated[str, choice("node")] | None = Field(
+        None,
+        title="Shard",
+        description="node: each node of the job has a part of its files only. Left out: all.",
+    )
+
+    @model_validator(mode="after")
+    def _parts_have_no_sum(self) -> Self:
+        if self.shard is not None and self.sha256 is not None:
+            allowed = "leave it out, since shard is given: no node has all that it is the sum of"
+            raise Refused(allowed, "sha256")
+        return self
 
 
 class Resources(_Part):
@@ -131,13 +146,17 @@ class Resources(_Part):
 
     inside = ("resources",)
 
-    gpus: Annotated[int, whole(0, 1024)] = Field(
-        0, title="GPUs", description="On each node. 0 trains on the CPU."
+    gpus: Annotated[int | NumberRange, whole_or_range(0, 1024)] = Field(
+        0,
+        title="GPUs",
+        description="On each node. 0 trains on the CPU. A range such as 2-8: as many as there is "
+        "room for and as pay.",
     )
-    nodes: Annotated[int, whole(1, 64)] = Field(
+    nodes: Annotated[int | NumberRange, whole_or_range(1, 64)] = Field(
         1,
         title="Nodes",
-        description="Above 1 the command runs on so many nodes, started together or not at all.",
+        description="Above 1 the command runs on so many nodes, started together or not at all. A "
+        "range such as 2-4: on as many as there is room for and as pay.",
     )
     gpu_memory: MemorySize | None = Field(
         None, title="GPU memory", description="On each GPU, such as 12GiB; else predicted, or all."
@@ -410,7 +429,7 @@ class TrainingJob(_Part):
 
     @model_validator(mode="after")
     def _session_is_one_run(self) -> Self:
-        if self.session is not None and self.resources.nodes > 1:
+        if self.session is not None and self.sizes[-1].nodes > 1:
             raise Refused("give 1, since session is given", "resources", "nodes")
         if self.session is not None and self.session.port in self.ports:
             raise Refused("leave it out of ports: it is given once", "session", "port")
@@ -451,6 +470,13 @@ class TrainingJob(_Part):
             raise Refused("give at least 1, since gpu_type is given", "resources", "gpus")
         return self
 
+    @model_validator(mode="after")
+    def _a_range_asks_for_gpus(self) -> Self:
+        if self.resources.cpu_fallback and self.is_elastic:
+            allowed = "leave it out, since gpus or nodes is a range: the CPU is none of its sizes"
+            raise Refused(allowed, "resources", "cpu_fallback")
+        return self
+
     @property
     def data(self) -> dict[str, Dataset]:
         """All its data sets; `dataset` is the one without a name."""
@@ -458,8 +484,11 @@ class TrainingJob(_Part):
 
     @property
     def declared_data_bytes(self) -> int | None:
-        """What its data sets take together; None without any, or where it does not say that."""
-        sizes = [each.size for each in self.data.values()]
+        """What its data sets take on a node; None without any, or where it does not say that."""
+        sizes = [
+            each.size // self.nodes if each.size and each.shard else each.size
+            for each in self.data.values()
+        ]
         known = [size for size in sizes if size is not None]
         return sum(known) if sizes and len(known) == len(sizes) else None
 
@@ -468,6 +497,31 @@ class TrainingJob(_Part):
         """The ports of its node that it has to have: no others would do."""
         own = None if self.session is None else self.session.port
         return (*self.ports, *(() if own is None else (own,)))
+
+    @property
+    def sizes(self) -> tuple[Size, ...]:
+        """The sizes that an attempt of it may have, the smallest first."""
+        return sizes_of(self.resources.nodes, self.resources.gpus)
+
+    @property
+    def is_elastic(self) -> bool:
+        """Whether it leaves its size to the site, within a range."""
+        return len(self.sizes) > 1
+
+    @property
+    def nodes(self) -> int:
+        """On how many nodes it runs at once; the fewest of a range."""
+        return self.sizes[0].nodes
+
+    @property
+    def gpus(self) -> int:
+        """GPUs on each node; the fewest of a range."""
+        return self.sizes[0].gpus
+
+    def of_size(self, size: Size) -> "TrainingJob":
+        """The same job with nothing left to choose of its size."""
+        chosen = self.resources.model_copy(update={"nodes": size.nodes, "gpus": size.gpus})
+        return self.model_copy(update={"resources": chosen})
 
     def belonging_to(self, owner: str, team: str) -> "TrainingJob":
         """The same job as another's."""

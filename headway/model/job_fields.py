@@ -16,6 +16,7 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, core_schema
 
 from headway.model.document import Path
+from headway.model.number_range import NumberRange
 from headway.units import (
     GIB,
     MIB,
@@ -91,6 +92,37 @@ def whole(low: int, high: int) -> FieldKind:
         return value
 
     return FieldKind(read, {"type": "integer", "minimum": low, "maximum": high})
+
+
+def whole_or_range(low: int, high: int, *, least: int = 1) -> FieldKind:
+    """An integer from *low* to *high*, or a range of such, ``2-8``, that begins at *least*."""
+    allowed = f"give a whole number between {low} and {high}, or a range of them such as 2-8"
+    one = whole(low, high)
+
+    def read(value: object) -> int | NumberRange:
+        if not isinstance(value, str):
+            try:
+                number: int = one.read(value)
+            except Refused:
+                raise Refused(allowed) from None
+            return number
+        try:
+            found = NumberRange.read(value) if "-" in value else None
+        except ValueError:
+            found = None
+        if found is None or found.last > high or found.first < low:
+            raise Refused(allowed)
+        if found.first < least:
+            raise Refused(f"let the range begin at {least} or more, such as {least}-{found.last}")
+        return found.first if found.first == found.last else found
+
+    schema = {
+        "anyOf": [
+            {"type": "integer", "minimum": low, "maximum": high, "title": "Number"},
+            {"type": "string", "pattern": "^[0-9]+-[0-9]+$", "title": "Range"},
+        ]
+    }
+    return FieldKind(read, schema, lambda value: value if isinstance(value, int) else str(value))
 
 
 def number(low: float, high: float) -> FieldKind:

@@ -94,8 +94,17 @@ def stop_grace_s(document: Mapping[str, Any]) -> float:
 
 
 def job_nodes(document: Mapping[str, Any]) -> int:
-    """On how many nodes the job of *document*, once validated, runs at once."""
-    return int((document.get("resources") or {}).get("nodes", 1))
+    """On how many nodes the job of *document*, once validated, runs; the fewest of a range."""
+    return _least((document.get("resources") or {}).get("nodes", 1))
+
+
+def job_gpus(document: Mapping[str, Any]) -> int:
+    """How many GPUs it asks for on each of them; the fewest of a range."""
+    return _least((document.get("resources") or {}).get("gpus") or 0)
+
+
+def _least(number: int | str) -> int:
+    return int(str(number).partition("-")[0])
 
 
 def _validated(document: Document) -> TrainingJob:

@@ -25,6 +25,14 @@ class Launch(enum.StrEnum):
         """Whether a part has to know where all others are before its program begins."""
         return self is Launch.TENSORFLOW or self.starts_others
 
+    def processes(self, gpus: int) -> int:
+        """How many a program has on a node where it has *gpus* GPUs: one for each, or one in all.
+
+        As `torchrun`, `mpirun` and `horovodrun` start them; a program that wants another number
+        says so to them.
+        """
+        return 1 if self in {Launch.TENSORFLOW, Launch.NONE} else max(gpus, 1)
+
     @property
     def starts_others(self) -> bool:
         """Whether the program of rank 0 starts those of all other parts."""

@@ -44,8 +44,12 @@ class Demand:
     ports: tuple[int, ...] = ()
     disk_bytes: int = 0
     """Scratch and outputs; 0 where the job does not say."""
+    may_borrow: bool = False
+    """It may be stopped for others: so it may have host memory that they leave idle."""
     host_memory_basis: Basis = Basis.PRIOR
     gpu_memory_basis: Basis = Basis.DECLARED
+    nodes: int = 0
+    """On so many nodes at once, where the job gives a range; 0 where the job says it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +103,8 @@ class Lease:
     """Above 0: held for a part of the run on this node, which has not begun yet."""
     start_by: datetime | None = None
     """Until then a flow process has to take the claim up; None once one has."""
+    lent: bool = False
+    """Its host memory is promised to others, and given back when they need it."""
 
     @property
     def fence(self) -> Fence:
@@ -112,6 +118,8 @@ class Admit:
 
     node: str
     gpus: tuple[GpuGrant, ...] = ()
+    lent: bool = False
+    """Its host memory is what others leave idle of theirs."""
 
 
 class Resource(enum.StrEnum):

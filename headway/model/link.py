@@ -75,3 +75,5 @@ class GpuLinks:
     pcie_at_most: Pcie | None = None
     """What GPU and slot are able to do together."""
     nvlink: NvLink | None = None
+    cpus: frozenset[int] | None = None
+    """Logical CPUs of the machine that are nearest to it: those of its NUMA node."""

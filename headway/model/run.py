@@ -1,11 +1,12 @@
 """A run: the execution of a job, its attempts, its steps and how it ended."""
 
 import enum
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import NamedTuple
 
 from headway.errors import shown
+from headway.model.lease import Demand
 
 
 class RunState(enum.StrEnum):
@@ -156,11 +157,19 @@ class Prediction:
     """Runs like it were killed for host memory at so much: it needs more."""
     gpu_above_bytes: int | None = None
     """Runs like it ran out of memory on a GPU with so much: each GPU needs more."""
+    gpu_held_bytes: int | None = None
+    """Runs like it that were cut short held so much on a GPU; none has ended well."""
     gpu_type: str = ""
     """Product name of the GPU that it is about; ``cpu`` for none, empty where unknown."""
     cost: float | None = None
     basis: str = "prior"
     """Name of the estimator and what it rests on; begins with ``prior`` where that is nothing."""
+    sizes: tuple["Sized", ...] = ()
+    """The same of each size that the run may have, the smallest first; empty where it has one."""
+
+    def of_size(self, sized: "Sized") -> "Prediction":
+        """What was said of one of its sizes, which knows of the others, too."""
+        return replace(sized.said, sizes=self.sizes)
 
     @property
     def told(self) -> Span | None:
@@ -186,6 +195,14 @@ class Prediction:
         low_s = median_s if self.runtime_low_s is None else self.runtime_low_s
         high_s = median_s if self.runtime_high_s is None else self.runtime_high_s
         return Span(low_s, median_s, high_s)
+
+
+@dataclass(frozen=True, slots=True)
+class Sized:
+    """What a run needs and takes at one of the sizes that it may have."""
+
+    demand: Demand
+    said: Prediction
 
 
 @dataclass(frozen=True, slots=True)

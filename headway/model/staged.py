@@ -29,6 +29,8 @@ class Staging:
     took_s: float
     was_there: bool
     """In the node's cache: nothing was copied."""
+    listing: str = ""
+    """Names the files of all of which the node has a part; empty where it has all."""
 
 
 @dataclass(frozen=True, slots=True)

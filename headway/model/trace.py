@@ -34,7 +34,8 @@ class Trace:
     gpu_peak_bytes: int | None = None
     cpus: float | None = None
     exit: str = "ok"
-    """``ok``, ``oom`` (the peak is a lower bound) or ``failed``."""
+    """``ok``, ``oom`` (the peak is a lower bound) or ``failed``: it says nothing, unless it was
+    cut short on this site; then its GPU peak is what it held by then."""
     started_at: datetime | None = None
     recipe: str = ""
     """Name under which runs of the same program are compared."""

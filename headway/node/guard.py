@@ -7,18 +7,21 @@ order a place is left and given away.
 One thread asks engine and ledger, which may keep it waiting. Another looks at
 the clock twice a second and never waits: what it stops, it stops in threads. A
 third brings the supervisor back, which brings the guard back; a fourth bounds the daemons' logs.
+A fifth has those leave in time who run in memory that is promised to others (`policy.lending`).
 """
 
 import logging
 import threading
+from collections.abc import Callable
 
 from headway.errors import HeadwayError
 from headway.node.daemon import guard_daemon, revive_supervisor
 from headway.node.daemon_logs import bound_logs
 from headway.node.lookout import Lookout
 from headway.policy.guard import GuardTimes, Instruction, Kill, Renew, Stop, decide
+from headway.policy.lending import Borrower, GiveBack, give_back
 from headway.site import Site, current_site
-from headway.units import format_duration
+from headway.units import format_duration, format_size
 
 log = logging.getLogger(__name__)
 
@@ -27,6 +30,8 @@ _WOKE_S = 1.5
 
 _SUPERVISOR_EVERY_S = 1.0
 _LOGS_EVERY_S = 60.0
+_MEMORY_EVERY_S = 0.1
+_NOTHING_LENT_S = 1.0
 
 
 class Guard:
@@ -38,11 +43,16 @@ class Guard:
         self._times = GuardTimes(site.settings.lease_ttl_s)
         self.lookout = Lookout(site, self._times)
         self._wake = threading.Event()
-        self._ending: dict[tuple[str, type], threading.Thread] = {}
+        self._ending: dict[tuple[str, object], threading.Thread] = {}
 
     def run(self) -> None:
         """Guard until this home is gone."""
-        for beside in (self._look_again_and_again, self._keep_supervisor, self._keep_logs_short):
+        for beside in (
+            self._look_again_and_again,
+            self._keep_supervisor,
+            self._keep_logs_short,
+            self._keep_memory,
+        ):
             threading.Thread(target=beside, daemon=True).start()
         clock = self._site.clock
         turn_s = clock.boottime_s()
@@ -85,6 +95,42 @@ class Guard:
                 log.warning("a log of a daemon is not shortened: %s; tried again", error)
             self._site.clock.sleep(_LOGS_EVERY_S)
 
+    def _keep_memory(self) -> None:
+        while True:
+            lent = False
+            try:
+                lent = bool(self.lookout.borrowers())
+                if lent:
+                    self.take_back_memory()
+            except Exception:  # as above
+                log.exception("the memory that is lent was not looked at; it follows at once")
+            self._site.clock.sleep(_MEMORY_EVERY_S if lent else _NOTHING_LENT_S)
+
+    def take_back_memory(self) -> list[GiveBack]:
+        """Have leave, where memory is short, who runs in what is promised to others."""
+        runtime, host = self.lookout.runtime, self._site.host.read()
+        if runtime is None:
+            return []
+        left_bytes = host.memory_bytes - host.used_bytes
+        borrowers = [
+            Borrower(
+                each.name,
+                runtime.usage(each.name).host_used_bytes or 0,
+                each.started_at.timestamp() if each.started_at else 0.0,
+                grace_s,
+            )
+            for each, grace_s in self.lookout.borrowers()
+        ]
+        found = give_back(borrowers, left_bytes, host.memory_bytes)
+        why = (
+            "its host memory is promised to others, who need it now: "
+            f"{format_size(left_bytes)} were left on the node"
+        )
+        note = self.lookout.note_gives_back
+        for each in found:
+            self._begin(each.name, each.grace_s > 0, each.grace_s, lambda: why, note)
+        return found
+
     def act(self) -> list[Instruction]:
         """Begin what the time calls for, and say what that is."""
         now_s = self._site.clock.boottime_s()
@@ -97,16 +143,26 @@ class Guard:
         return found
 
     def _begin_to_end(self, what: Stop | Kill) -> None:
-        key = (what.name, type(what))
+        grace_s = what.grace_s if isinstance(what, Stop) else 0.0
+        self._begin(what.name, type(what), grace_s, lambda: _why(what), self.lookout.note_stopped)
+
+    def _begin(
+        self,
+        name: str,
+        how: object,
+        grace_s: float,
+        why: Callable[[], str],
+        note: Callable[[str, str], None],
+    ) -> None:
+        """Begin to stop container *name* unless that goes on; the first time it is noted why."""
+        key = (name, how)
         before = self._ending.get(key)
         if before is not None and before.is_alive():
             return
         if before is None:
-            why = _why(what)
-            log.warning("container %s is stopped: %s", what.name, why)
-            self.lookout.note_stopped(what.name, why)
-        grace_s = what.grace_s if isinstance(what, Stop) else 0.0
-        self._ending[key] = threading.Thread(target=self._end, args=(what.name, grace_s))
+            log.warning("container %s is stopped: %s", name, why())
+            note(name, why())
+        self._ending[key] = threading.Thread(target=self._end, args=(name, grace_s))
         self._ending[key].daemon = True
         self._ending[key].start()
 

@@ -278,7 +278,7 @@ def _situation(case: Case) -> Situation:
         flow_starts=case.flow_starts,
         attempts_left=job is not None and survives_the_site(job.retries, case.failures),
         is_rank=run.gang_id is not None,
-        leads_gang=job is not None and job.resources.nodes > 1 and run.gang_id is None,
+        leads_gang=job is not None and run.nodes > 1 and run.gang_id is None,
         exit_kind=run.exit.kind if run.exit is not None else ExitKind.OK,
         told=run.told_end_at is not None,
         suspended=run.suspended_at is not None,

@@ -67,11 +67,27 @@ class Lookout:
             if (known := renewals.get(name)) is not None
         ]
 
+    def borrowers(self) -> list[tuple[ContainerStatus, float]]:
+        """Those of them that run in lent memory, each with the grace time of its job."""
+        with self._change:
+            alive, renewals = self._seen.alive, self._notes.renewals
+        return [
+            (each, known.grace_s if (known := renewals.get(name)) else USUAL_STOP_GRACE_S)
+            for name, each in alive.items()
+            if each.lent
+        ]
+
     def note_stopped(self, name: str, why: str) -> None:
         """Keep for the run's flow that it is the guard that stops the container."""
         with self._change:
             stopped = {**self._notes.stopped, name: why}
             self._keep(replace(self._notes, stopped=stopped))
+
+    def note_gives_back(self, name: str, why: str) -> None:
+        """Keep for the run's flow that the container is stopped for memory that it was lent."""
+        with self._change:
+            gave_back = {**self._notes.gave_back, name: why}
+            self._keep(replace(self._notes, gave_back=gave_back))
 
     def forget(self, name: str) -> None:
         """The container was stopped: it is not alive any more."""
@@ -137,13 +153,17 @@ class Lookout:
             for (run_id, attempt), job in answer.renewed.items()
         }
         with self._change:
-            renewals, stopped = {**self._notes.renewals, **renewed}, self._notes.stopped
+            notes, renewals = self._notes, {**self._notes.renewals, **renewed}
             if listed is not None:
                 needed = renewed.keys() | alive.keys()
                 renewals = {name: each for name, each in renewals.items() if name in needed}
-                stopped = {name: why for name, why in stopped.items() if name in listed}
+                notes = replace(
+                    notes,
+                    stopped=_of(notes.stopped, listed),
+                    gave_back=_of(notes.gave_back, listed),
+                )
             self._seen = _Seen(alive, frozenset(alive.keys() - renewed.keys()))
-            self._keep(GuardNotes(self._notes.boot_id, self._completed(renewals, alive), stopped))
+            self._keep(replace(notes, renewals=self._completed(renewals, alive)))
 
     def _take_in_silence(self, alive: Containers) -> None:
         """The ledger said nothing: what it said before goes on to hold."""
@@ -188,6 +208,10 @@ class Lookout:
         elif self._trouble.get(about) and not trouble:
             log.warning("the %s answers again", about)
         self._trouble[about] = trouble
+
+
+def _of(whys: Mapping[str, str], listed: Containers) -> Mapping[str, str]:
+    return {name: why for name, why in whys.items() if name in listed}
 
 
 def _running(listed: Containers) -> Containers:

@@ -5,12 +5,16 @@ Whatever fails is tried again with the janitor's next round.
 
 import logging
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from headway.durable import UNFINISHED, remove_unfinished
-from headway.errors import HeadwayError, LedgerUnreachable, RunUnknown
-from headway.model.run import GRANTED, RunState
+from headway.errors import HeadwayError, LeaseLost, LedgerUnreachable, RunUnknown
+from headway.model.attempt_record import Failures
+from headway.model.job_text import kept_job
+from headway.model.run import GRANTED, Exit, ExitKind, Measurement, RunState
 from headway.node.flowrun import live_flow
+from headway.policy.conclude import AttemptEnd, Ended, conclude
+from headway.policy.guard import GuardTimes
 from headway.run.code import forget_working_copy
 from headway.run.here import forget_secrets
 from headway.runtime.port import ContainerStatus
@@ -33,6 +37,8 @@ def sweep(
     at_work = {container.run_id for container in containers}
     with _trying("leases of gangs"):
         _release_untaken(site)
+    with _trying("gangs whose leader is lost"):
+        _requeue_lost_gangs(site)
     for container in without_run:
         with _trying(f"container {container.name}"):
             _remove(site, container)
@@ -63,6 +69,32 @@ def _release_untaken(site: Site) -> None:
     settings = site.settings
     for gang_id in site.ledger.leases.release_untaken(settings.node, settings.lease_ttl_s):
         log.warning("gang %s did not begin its part here: its lease is released", gang_id)
+
+
+def _requeue_lost_gangs(site: Site) -> None:
+    """Start gangs anew that are led from a node which is lost.
+
+    Of a run on one node only an operator can say that its node does not come back: it may still
+    train. A gang does not: its other parts have ended. Any node may do this; the first one does.
+    """
+    ledger, margin_s = site.ledger, GuardTimes(site.settings.lease_ttl_s).margin_s
+    for lease in ledger.leases.lost_heads(site.settings.node, margin_s):
+        run = ledger.runs.get(lease.run_id)
+        job = kept_job(run.job)
+        exit_ = Exit(
+            ExitKind.INFRASTRUCTURE,
+            None,
+            f"node {lease.node}, where rank 0 ran, is lost: its lease expired at "
+            f"{lease.expires_at:%H:%M:%S} UTC; all ranks start anew together",
+        )
+        before = ledger.attempts.failures([run.run_id]).get(run.run_id, Failures())
+        found = conclude(AttemptEnd(exit_, job.retries if job else 0, before))
+        log.warning("run %s (%s): %s", run.name, run.run_id, found.exit_.message)
+        with suppress(LeaseLost):  # another node was faster
+            if isinstance(found, Ended):
+                ledger.runs.finish(lease.fence, found.exit_, Measurement())
+            else:
+                ledger.runs.requeue_lost(lease.fence, found.exit_, margin_s)
 
 
 def _remove(site: Site, container: ContainerStatus) -> None:

@@ -7,7 +7,7 @@ from difflib import get_close_matches
 
 from headway.model.lease import Admit, Demand, GpuGrant, Refuse, Resource, Sharing, Wait
 from headway.model.node import Gpu, Node, NodeState, is_of_type
-from headway.policy.fit import Headroom, WaitingRun
+from headway.policy.fit import Ask, Headroom, WaitingRun
 from headway.policy.headroom import closed_reason
 from headway.policy.settings import PolicySettings, Share, TeamSettings
 from headway.policy.shortfall import wait_for
@@ -31,14 +31,16 @@ def judge(demand: Demand, headroom: Headroom) -> Admit | Wait:
         answer, not an error.
     """
     settings = PolicySettings(utilisation_limit=headroom.utilisation_limit)
-    run = WaitingRun.of("", demand, _ANY_TIME, settings=settings)
+    run: Ask = WaitingRun.of("", demand, _ANY_TIME, settings=settings)
+    if run.may_borrow and not headroom.fits(run) and headroom.fits(run.borrowing):
+        run = run.borrowing
     for short in headroom.shortfalls(run):
         return wait_for(short, run, [headroom])
     fitting = [(gpu.free_bytes, at) for at, gpu in headroom.suitable(run) if gpu.fits_now(run.gpu)]
-    return admit(demand, headroom, (at for _, at in sorted(fitting)[: demand.gpus]))
+    return admit(demand, headroom, (at for _, at in sorted(fitting)[: demand.gpus]), lent=run.lent)
 
 
-def admit(demand: Demand, headroom: Headroom, gpus: Iterable[int]) -> Admit:
+def admit(demand: Demand, headroom: Headroom, gpus: Iterable[int], *, lent: bool = False) -> Admit:
     """What *demand* is granted of *headroom*, with the GPUs at these positions."""
     whole = demand.sharing is Sharing.WHOLE
     grants = (
@@ -50,7 +52,7 @@ def admit(demand: Demand, headroom: Headroom, gpus: Iterable[int]) -> Admit:
         )
         for gpu in (headroom.gpus[at] for at in gpus)
     )
-    return Admit(headroom.name, tuple(grants))
+    return Admit(headroom.name, tuple(grants), lent)
 
 
 def possible(demand: Demand, nodes: Sequence[Node], *, count: int = 1) -> Refuse | None:

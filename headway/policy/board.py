@@ -36,6 +36,7 @@ class Board:
                 room.enter(Occupant(end_s, ask.run_id, now_s, end_s, need))
             node.ports |= ask.ports
             node.disk_bytes -= ask.disk_bytes
+            node.lendable_bytes -= ask.host.memory_bytes
 
     def leave(self, ask: Ask, places: Sequence[Place]) -> None:
         """Take the run of *ask* off the board."""
@@ -45,6 +46,7 @@ class Board:
                 room.leave(ask.run_id)
             node.ports -= ask.ports
             node.disk_bytes += ask.disk_bytes
+            node.lendable_bytes += ask.host.memory_bytes
 
     def refresh(self, now_s: float, overrun_frac: float) -> None:
         """Forget all reservations; expect those who outlived their prediction to go on a while."""
@@ -71,31 +73,30 @@ class Board:
 
     def has_room(self, ask: Ask) -> bool:
         """Would *ask* fit now if there were no reservations?"""
-        return sum(node.fits(ask) for node in self.nodes) >= ask.nodes
+        ways = (ask, ask.borrowing) if ask.may_borrow else (ask,)
+        return any(sum(node.fits(way) for node in self.nodes) >= ask.nodes for way in ways)
 
     def place_now(self, ask: Ask, now_s: float) -> tuple[Place, ...]:
         """Where *ask* may start now without delaying a reservation; empty when nowhere.
 
         Best fit: beside others on the GPU that is left with the least memory,
         else on the node with the fewest empty GPUs, so that whole nodes stay
-        free for those who need them.
+        free for those who need them. First of all the node that has its checkpoint.
         """
         end_s = now_s + ask.high_s
         found: list[tuple[tuple[float, ...], int, tuple[int, ...]]] = []
         for at, node in enumerate(self.nodes):
             if not node.fits(ask):
                 continue
-            if ask.host != NOTHING and not node.host.fits_during(ask.host, now_s, end_s):
+            if ask.host != NOTHING and not node.host.fits_during(ask.of_host, now_s, end_s):
                 continue
             choice = _choose(node, ask, now_s, end_s)
             if choice is not None:
                 found.append((choice[0], at, choice[1]))
         if len(found) < ask.nodes:
             return ()
-        if ask.nodes == 1:
-            best = min(found)
-            return (Place(best[1], best[2]),)
-        return tuple(Place(at, gpus) for _, at, gpus in sorted(found)[: ask.nodes])
+        best = sorted(found, key=lambda each: (self.nodes[each[1]].name != ask.home, each))
+        return tuple(Place(at, gpus) for _, at, gpus in best[: ask.nodes])
 
     def earliest(self, ask: Ask, now_s: float) -> tuple[float, tuple[Place, ...]]:
         """The earliest start of *ask* by predicted ends, all reservations kept; infinite if none.

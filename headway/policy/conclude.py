@@ -94,6 +94,18 @@ def preempted(exit_: Exit, for_run_id: str) -> Exit:
     )
 
 
+def gave_back(code: int | None, why: str) -> Exit:
+    """The exit of an attempt that was stopped with *code*, since *why*, for memory lent to it."""
+    said = f"{why}; it goes on from its checkpoint when there is room again"
+    return Exit(ExitKind.PREEMPTED, code, said)
+
+
+def grown(exit_: Exit) -> Exit:
+    """The same where it was stopped to go on at a larger size itself."""
+    why = "stopped at its checkpoint, to go on from it at a larger size, for which there is room"
+    return Exit(ExitKind.PREEMPTED, exit_.code, why)
+
+
 def _with_more_host_memory(end: AttemptEnd, had: Had) -> Ended | Again:
     largest = largest_host_bytes(had.demand, had.spaces, had.nodes)
     more = after_out_of_memory(had.demand, had.host_peak_bytes, largest)

@@ -14,6 +14,7 @@ from headway.policy.board import Board, Place
 from headway.policy.fit import Ask
 from headway.policy.preempt import Runner, choose
 from headway.policy.settings import PolicySettings, Share, TeamSettings
+from headway.policy.sizing import better
 
 
 class Hold(enum.StrEnum):
@@ -97,6 +98,7 @@ class Outcome:
     """What was decided for one run."""
 
     ask: Ask
+    """Of one that starts in lent memory, as it borrows."""
     start: tuple[Place, ...] = ()
     """Where it starts now; empty when it waits."""
     hold: Hold | None = None
@@ -108,6 +110,8 @@ class Outcome:
     """Running runs that must stop for it; those that are stopping already are among them."""
     quota: Exceeded | None = None
     """The quota, for `Hold.QUOTA`."""
+    times: float = 1.0
+    """It takes so many times as long as it would at the size that it asked for."""
 
 
 @dataclass(slots=True)
@@ -129,6 +133,8 @@ class _Decision:
         places = self.place(ask)
         if places:
             return self.start(ask, places)
+        if ask.may_borrow and (places := self.board.place_now(ask.borrowing, self.now_s)):
+            return self.start(ask.borrowing, places)
         outcome = Outcome(ask, hold=Hold.ROOM)
         if self.runners and self.preempt(outcome):
             return outcome
@@ -162,6 +168,21 @@ class _Decision:
         if not places:
             self.infeasible.append(ask)
         return places
+
+    def enlarge(self, outcome: Outcome) -> None:
+        """Let a run that starts have a larger size that pays, of room that nobody else can use."""
+        for ask in better(outcome.ask):
+            self.leave(outcome)
+            places = () if self.exceeded(ask) else self.board.place_now(ask, self.now_s)
+            self.start(ask if places else outcome.ask, places or outcome.start)
+            if places:
+                outcome.times = ask.median_s / outcome.ask.median_s
+                outcome.ask, outcome.start = ask, places
+                return
+
+    def leave(self, outcome: Outcome) -> None:
+        self.board.leave(outcome.ask, outcome.start)
+        self.held[outcome.ask.team].add(outcome.ask, -1)
 
     def start(self, ask: Ask, places: tuple[Place, ...]) -> Outcome:
         self.board.enter(ask, places, self.now_s)
@@ -204,7 +225,11 @@ def decide(
         {team: one.copy() for team, one in held.items()},
         list(runners),
     )
-    return [making.outcome(ask) for ask in front]
+    outcomes = [making.outcome(ask) for ask in front]
+    for outcome in outcomes:
+        if outcome.start:
+            making.enlarge(outcome)
+    return outcomes
 
 
 def _no_smaller(ask: Ask, other: Ask) -> bool:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from statistics import NormalDist
-from typing import Any
+from typing import Any, Self
 
 from headway.model.lease import Demand, Sharing
 from headway.model.node import is_of_type
@@ -64,6 +64,24 @@ class Ask:
     """Its place in the order: see `policy.order`. None until it has one."""
     promised_s: float | None = None
     """By when it is promised to start: see `policy.promise`. None until it may start."""
+    may_borrow: bool = False
+    """It may have host memory that is promised to others and idle."""
+    lent: bool = False
+    """It has such memory."""
+    larger: tuple[Self, ...] = ()
+    """The same run at the larger sizes that it may have: see `policy.sizing`."""
+    home: str = ""
+    """The node that has its checkpoint; where it goes if that has room. Empty for none."""
+
+    @property
+    def borrowing(self) -> Self:
+        """The same in memory that is lent to it."""
+        return replace(self, lent=True)
+
+    @property
+    def of_host(self) -> Need:
+        """What it takes of the host that could be promised to others: no memory that is lent."""
+        return Need(0, self.host.load) if self.lent else self.host
 
     @property
     def mean_s(self) -> float:
@@ -145,6 +163,7 @@ class WaitingRun(Ask):
             gpu_type=demand.gpu_type,
             ports=frozenset(demand.ports),
             disk_bytes=demand.disk_bytes,
+            may_borrow=demand.may_borrow,
             median_s=max(median_known_s, 1.0),
             high_s=max(median_known_s if high_s is None else high_s, median_known_s, 1.0),
             predicted_high_s=high_s,
@@ -187,6 +206,8 @@ class Headroom:
     """GPUs that fell off the bus, in words: ``gpu1 lost: …``; they are not among `gpus`."""
     utilisation_limit: float = 1.0
     """Runs share a GPU while their utilisations add up to at most this."""
+    lendable_bytes: int = 0
+    """Host memory that is promised and idle: for runs that may be stopped for those who have it."""
 
     def copy(self) -> "Headroom":
         """The same rooms, to try something out."""
@@ -200,7 +221,8 @@ class Headroom:
         if ask.disk_bytes > self.disk_bytes:
             yield Shortfall.DISK
         # A job of a replay needs nothing of the host, which a run that outgrew its lease leaves.
-        if ask.host.memory_bytes and ask.host.memory_bytes > self.host.free_bytes:
+        have_bytes = self.lendable_bytes if ask.lent else self.host.free_bytes
+        if ask.host.memory_bytes and ask.host.memory_bytes > have_bytes:
             yield Shortfall.HOST_MEMORY
         if ask.gpus and self.fitting_gpus(ask) < ask.gpus:
             yield Shortfall.GPUS
@@ -231,7 +253,7 @@ class Headroom:
     def rooms_for(self, ask: Ask, gpus: Iterable[int]) -> list[tuple[Room, Need]]:
         """The rooms that *ask* takes here with *gpus*, by position, and what of each."""
         rooms = [(self.gpus[at], ask.gpu) for at in gpus]
-        return rooms if ask.host == NOTHING else [(self.host, ask.host), *rooms]
+        return rooms if ask.host == NOTHING else [(self.host, ask.of_host), *rooms]
 
     def fitting_gpus(self, ask: Ask) -> int:
         """How many GPUs have room for *ask* now."""

@@ -35,7 +35,9 @@ class Rank:
     exit: Exit | None
     """None until it has ended."""
     silent_s: float
-    """Since the last sign of life, its node's or its lease's: a worker may be away for a while."""
+    """Since its node was heard of, or its lease expired, the less of both: a worker may be away."""
+    quiet_s: float = 0.0
+    """Since its node was heard of, or its lease renewed, the less of both."""
 
     @property
     def who(self) -> str:
@@ -53,7 +55,8 @@ def why_stop(ranks: Sequence[Rank], waited_s: float) -> Exit | None:
     Returns:
         The exit; None while all is well.
     """
-    for rank in ranks:
+    # Those that lose a peer fail, too: what ended one by itself is named before that.
+    for rank in sorted(ranks, key=lambda each: each.exit is None or each.exit.kind not in _CAUSES):
         if rank.exit is not None and rank.exit.kind is not ExitKind.OK:
             return _because_of(rank, rank.exit)
         if rank.exit is None and rank.silent_s > SILENT_S:
@@ -86,10 +89,12 @@ def verdict(own: Exit, ranks: Sequence[Rank], waited_s: float) -> Exit | None:
     """How a gang ended whose rank 0 ended as *own*; None to ask again in a moment.
 
     Ranks that lose a peer fail with an error of their own, so the first to end
-    is not the one to blame: a rank that ran out of memory or was lost is.
+    is not the one to blame: a rank that ran out of memory or was lost is. That of a
+    node which is gone fails its peers long before its lease expires: it has given no sign
+    of life since.
 
     Args:
-        own: The end of rank 0.
+        own: The end of rank 0, or of the rank for which it was stopped.
         ranks: The others.
         waited_s: Since that end.
     """
@@ -106,7 +111,10 @@ def verdict(own: Exit, ranks: Sequence[Rank], waited_s: float) -> Exit | None:
             return _because_of(bad[0], bad[0].exit)
     open_ranks = [rank for rank in ranks if rank.begun and rank.exit is None]
     limit_s = END_TOGETHER_S if own.kind is ExitKind.OK else BLAME_WITHIN_S
-    return own if not open_ranks or waited_s >= limit_s else None
+    if open_ranks and waited_s < limit_s:
+        return None
+    gone = [rank for rank in open_ranks if rank.quiet_s >= waited_s]
+    return _lost(gone[0]) if gone and own.kind is not ExitKind.OK else own
 
 
 def _because_of(rank: Rank, found: Exit) -> Exit:
@@ -115,7 +123,8 @@ def _because_of(rank: Rank, found: Exit) -> Exit:
 
 
 def _lost(rank: Rank) -> Exit:
-    return _infrastructure(f"{rank.who} is lost: not heard of for {rank.silent_s:.0f} s")
+    heard_s = max(rank.silent_s, rank.quiet_s)
+    return _infrastructure(f"{rank.who} is lost: not heard of for {heard_s:.0f} s")
 
 
 def _infrastructure(message: str) -> Exit:

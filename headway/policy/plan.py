@@ -137,10 +137,16 @@ def plan(
     outlook = pool.outlook(runners, now_s)
     entries: list[Start | Stay] = []
     for position, (run, outcome) in enumerate(zip(front, outcomes, strict=True), start=1):
-        expected = outlook.add(outcome, run.lasts, run.name or run.run_id[:8], board)
+        # The size that was chosen of it, with what that demands.
+        chosen = next((each for each in run.larger if each is outcome.ask), run)
+        lasts = chosen.lasts or run.lasts
+        expected = outlook.add(outcome, lasts, run.name or run.run_id[:8], board)
         if outcome.start:
-            admits = tuple(admit(run.demand, board.nodes[at], gpus) for at, gpus in outcome.start)
-            entries.append(Start(run, position, admits))
+            admits = tuple(
+                admit(chosen.demand, board.nodes[at], gpus, lent=outcome.ask.lent)
+                for at, gpus in outcome.start
+            )
+            entries.append(Start(chosen, position, admits))
         else:
             wait = explain(outcome, board)
             reserved = tuple(board.nodes[place.node].name for place in outcome.reserved)

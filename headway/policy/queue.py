@@ -50,12 +50,13 @@ class Queue(Generic[AskT]):
         self.waiting[ask.run_id] = ask
         self._count(ask, 1.0)
 
-    def start(self, ask: AskT, end_s: float) -> None:
-        """*ask* has started and is predicted to end at *end_s*."""
-        del self.waiting[ask.run_id]
-        if ask.promised_s is not None:
-            self._promises.remove((ask.promised_s, ask.run_id))
-        self._count(ask, -1.0)
+    def start(self, ask: Ask, end_s: float) -> None:
+        """The run of *ask*, at the size that it has now, is predicted to end at *end_s*."""
+        asked = self.waiting.pop(ask.run_id)
+        if asked.promised_s is not None:
+            self._promises.remove((asked.promised_s, ask.run_id))
+        self._count(asked, -1.0)
+        ask.tag = asked.tag
         self.running[ask.run_id] = (ask, end_s)
 
     def add_running(self, ask: AskT, end_s: float) -> None:

@@ -93,8 +93,9 @@ def _misuse(
         return SilentFailure(Silent.GPU_UNUSED, run_id, gpu, mean_frac, UNUSED_FRAC, text)
     if mean_frac < STARVED_FRAC and used >= BUSY_HOST_FRAC * lease.cpus:
         text = (
-            f"leaves {gpu} {mean_frac:.0%} busy while {used:.1f} of its {lease.cpus:g} CPUs are "
-            "used; the GPU waits for data. Raise resources.cpus and the number of loading threads"
+            f"leaves {gpu} {mean_frac:.0%} busy while it uses {used:.1f} CPUs, with {lease.cpus:g} "
+            "of its own; the GPU waits for data. Raise resources.cpus and the number of loading "
+            "threads"
         )
         return SilentFailure(Silent.STARVED, run_id, gpu, mean_frac, STARVED_FRAC, text)
     return None

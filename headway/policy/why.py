@@ -24,7 +24,7 @@ class Change:
 
     field: str
     """Of the job file."""
-    value: int | float
+    value: int | float | str
     text: str
     """Such as ``8.0 GiB of host memory instead of 12 GiB``."""
     demand: Demand

@@ -1,14 +1,16 @@
 """The simulated machines: who runs where, and how fast jobs that share a GPU go."""
 
 import heapq
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from headway.errors import InvalidInput
 from headway.model.node import Node
 from headway.policy.board import Board, Place
 from headway.policy.fit import Ask, Headroom
 from headway.policy.headroom import compute_headroom
+from headway.policy.lending import LEND_AFTER_S, kept_bytes, likely_bytes
 from headway.policy.promise import PoolTotals
 from headway.policy.room import NOTHING, Need, Room
 from headway.replay.history import Told
@@ -25,6 +27,8 @@ class Shape:
     gpus: int
     """On each node."""
     gpu_memory_bytes: int
+    host_memory_bytes: int = 0
+    """Of each node; 0 leaves host memory out."""
 
     @property
     def totals(self) -> PoolTotals:
@@ -33,16 +37,18 @@ class Shape:
 
     def board(self, utilisation_limit: float) -> Board:
         """An empty board of this shape."""
-        memory = self.gpu_memory_bytes
-        return Board(
-            [
-                Headroom(
-                    f"node-{at}",
-                    Room(0, 0.0, 0, is_host=True),
-                    [Room(memory, utilisation_limit, memory) for _ in range(self.gpus)],
-                )
-                for at in range(self.nodes)
-            ]
+        memory, host = self.gpu_memory_bytes, self.host_memory_bytes
+        return _lending(
+            Board(
+                [
+                    Headroom(
+                        f"node-{at}",
+                        Room(host, math.inf, host, is_host=True),
+                        [Room(memory, utilisation_limit, memory) for _ in range(self.gpus)],
+                    )
+                    for at in range(self.nodes)
+                ]
+            )
         )
 
 
@@ -50,7 +56,7 @@ class Shape:
 class Machines(Shape):
     """The nodes of a site as they are."""
 
-    each: tuple[Node, ...]
+    each: tuple[Node, ...] = ()
 
     @classmethod
     def of(cls, nodes: Sequence[Node]) -> "Machines":
@@ -74,9 +80,25 @@ class Machines(Shape):
 
     def board(self, utilisation_limit: float) -> Board:
         """An empty board of these nodes."""
-        return Board(
-            [compute_headroom(one, (), utilisation_limit=utilisation_limit) for one in self.each]
+        return _lending(
+            Board(
+                [
+                    compute_headroom(one, (), utilisation_limit=utilisation_limit)
+                    for one in self.each
+                ]
+            )
         )
+
+
+def _lending(board: Board) -> Board:
+    """*board*, empty, with what its nodes may lend."""
+    for node in board.nodes:
+        node.lendable_bytes = node.host.whole_bytes - _kept(node)
+    return board
+
+
+def _kept(node: Headroom) -> int:
+    return 2 * kept_bytes(node.host.whole_bytes)
 
 
 @dataclass(slots=True, eq=False)
@@ -95,6 +117,16 @@ class Job:
     """When `left_s` was true."""
     turn: int = 0
     """Number of its latest end event; earlier ones do not count."""
+    idle_bytes: int = 0
+    """Of its host memory, what may be lent since it is known what it uses."""
+    stops: int = 0
+    """So often it had to leave memory that was lent to it, and begin anew."""
+
+    @property
+    def used_bytes(self) -> int:
+        """Host memory that it uses, from its start on."""
+        granted = self.ask.host.memory_bytes
+        return min(self.trace.host_peak_bytes or granted, granted)
 
 
 def check_size(row: TraceJob, shape: Shape) -> None:
@@ -113,6 +145,13 @@ def check_size(row: TraceJob, shape: Shape) -> None:
             f"job {row.job_id} needs more than a GPU of {format_size(shape.gpu_memory_bytes)}; "
             "give more --gpu-memory",
         )
+    if shape.host_memory_bytes and row.host_memory_bytes > shape.host_memory_bytes:
+        raise InvalidInput(
+            "host_memory_bytes",
+            format_size(row.host_memory_bytes),
+            f"job {row.job_id} needs more than a node's {format_size(shape.host_memory_bytes)}; "
+            "give more --host-memory",
+        )
 
 
 def to_job(
@@ -123,6 +162,7 @@ def to_job(
     shape: Shape,
     sharing: GpuSharing,
     utilisation_limit: float,
+    lends: bool = True,
 ) -> Job:
     """*row* as a job that asks for GPUs of a cluster of *shape*, by what is *told* of it.
 
@@ -150,6 +190,7 @@ def to_job(
         nodes=nodes,
         team=row.team,
         user=row.user,
+        may_borrow=lends and row.preemptible and nodes == 1,
     )
     return Job(row, ask, left_s=row.duration_s)
 
@@ -167,6 +208,52 @@ class Cluster:
     """GPU-seconds in which at least one job was on the GPU."""
     used_gpus: int = 0
     now_s: float = 0.0
+    hosts: dict[int, list[Job]] = field(default_factory=dict)
+    """Who runs on each node and has host memory there."""
+    unknown: list[tuple[float, str, Job]] = field(default_factory=list)
+    """A heap of those of whom it is not known yet what they use, by when it will be."""
+
+    def next_known_s(self) -> float:
+        """When it is next known of a job what it uses of its host memory; infinite if of none."""
+        return self.unknown[0][0] if self.unknown else math.inf
+
+    def known(self) -> bool:
+        """Lend what jobs leave idle of which that is known by now; whether there are any."""
+        found = False
+        while self.next_known_s() <= self.now_s:
+            known_s, _, job = heapq.heappop(self.unknown)
+            again = job.start_s + LEND_AFTER_S != known_s
+            if again or job.end_s or not job.places or job.ask.lent:
+                continue
+            granted = job.ask.host.memory_bytes
+            job.idle_bytes, found = granted - likely_bytes(granted, job.used_bytes), True
+            self._lend(job, job.idle_bytes)
+        return found
+
+    def _lend(self, job: Job, size_bytes: int) -> None:
+        for place in job.places:
+            self.board.nodes[place.node].lendable_bytes += size_bytes
+
+    def stopped(self) -> list[Job]:
+        """Take off who has borrowed where those who were promised the memory need it now.
+
+        They lose what they have done, as one without a checkpoint does.
+        """
+        gone: list[Job] = []
+        for at, jobs in self.hosts.items():
+            node = self.board.nodes[at]
+            borrowers = sorted((job for job in jobs if job.ask.lent), key=lambda job: job.start_s)
+            left_bytes = node.host.whole_bytes - sum(job.used_bytes for job in jobs)
+            while borrowers and left_bytes < _kept(node):
+                job = borrowers.pop()
+                left_bytes += job.used_bytes
+                gone.append(job)
+        for job in gone:
+            self._leave(job)
+            job.places = ()
+            job.ask = replace(job.ask, lent=False)
+            job.left_s, job.speed, job.stops = job.trace.duration_s, 1.0, job.stops + 1
+        return gone
 
     def next_end_s(self) -> float:
         """When the next job ends; infinite when none runs."""
@@ -183,8 +270,13 @@ class Cluster:
         """*job* starts now at *places*; the policy has entered it on the board."""
         job.start_s = job.since_s = self.now_s
         job.places = tuple(places)
-        heapq.heappush(self.ends, (self.now_s + job.left_s, job.ask.run_id, 0, job))
+        heapq.heappush(self.ends, (self.now_s + job.left_s, job.ask.run_id, job.turn, job))
+        if job.ask.host.memory_bytes:
+            known_s = self.now_s + LEND_AFTER_S
+            heapq.heappush(self.unknown, (known_s, job.ask.run_id, job))
         for place in places:
+            if job.ask.host.memory_bytes:
+                self.hosts.setdefault(place.node, []).append(job)
             for gpu in place.gpus:
                 there = self.running.setdefault((place.node, gpu), [])
                 self.used_gpus += not there
@@ -197,16 +289,24 @@ class Cluster:
         while self.next_end_s() <= self.now_s:
             job = heapq.heappop(self.ends)[3]
             job.end_s = self.now_s
-            job.turn += 1
-            self.board.leave(job.ask, job.places)
-            for place in job.places:
-                for gpu in place.gpus:
-                    there = self.running[place.node, gpu]
-                    there.remove(job)
-                    self.used_gpus -= not there
-                    self._retime(there)
+            self._leave(job)
             over.append(job)
         return over
+
+    def _leave(self, job: Job) -> None:
+        """Take *job* off its GPUs and the board."""
+        job.turn += 1
+        self.board.leave(job.ask, job.places)
+        self._lend(job, -job.idle_bytes)
+        for place in job.places:
+            if job.ask.host.memory_bytes:
+                self.hosts[place.node].remove(job)
+            for gpu in place.gpus:
+                there = self.running[place.node, gpu]
+                there.remove(job)
+                self.used_gpus -= not there
+                self._retime(there)
+        job.idle_bytes = 0
 
     def _retime(self, there: list[Job]) -> None:
         """The jobs on one GPU go at a new speed from now on."""

@@ -113,14 +113,14 @@ class _Round:
     def _decide(self, at_s: float) -> None:
         for outcome in self._line.decide(self._board, at_s):
             run_id = outcome.ask.run_id
-            self._push(Runner(outcome.ask, outcome.start, at_s), at_s)
+            self._push(Runner(outcome.ask, outcome.start, at_s), at_s, outcome.times)
             if run_id in self._wanted:
                 self._wanted.remove(run_id)
                 self._waits[run_id] = at_s - self._now_s
 
-    def _push(self, one: Runner, at_s: float) -> None:
+    def _push(self, one: Runner, at_s: float, times: float = 1.0) -> None:
         run_id = one.ask.run_id
-        heapq.heappush(self._ends, (at_s + self._draw(run_id), run_id, one))
+        heapq.heappush(self._ends, (at_s + self._draw(run_id) * times, run_id, one))
 
     def _end(self, one: Runner, at_s: float) -> None:
         self._board.leave(one.ask, one.places)

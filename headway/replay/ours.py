@@ -44,6 +44,6 @@ class Headway(Generic[AskT]):
         outcomes = decide(board, front, self.held, now_s=now_s, settings=self.settings)
         started = [outcome for outcome in outcomes if outcome.start]
         for outcome in started:
-            self.queue.start(self.queue.waiting[outcome.ask.run_id], now_s + outcome.ask.mean_s)
+            self.queue.start(outcome.ask, now_s + outcome.ask.mean_s)
             self.held.setdefault(outcome.ask.team, Held()).add(outcome.ask)
         return started

@@ -9,6 +9,7 @@ from random import Random
 from headway.estimate.lifetimes import Life, Lifetimes
 from headway.estimate.starts import LOOKED_AT, StartCalibration, learn
 from headway.estimate.usual import Lasted, Usual
+from headway.model.run import Span
 from headway.model.start_forecast import StartForecast
 from headway.policy.fit import Ask
 from headway.policy.preempt import Runner
@@ -16,6 +17,7 @@ from headway.replay.cluster import Cluster, Job
 from headway.replay.forward import Draw, Present, play_forward, span_of
 from headway.replay.history import kind_of_row
 from headway.replay.ours import Headway
+from headway.replay.trace_jobs import Estimates
 from headway.units import DAY_S
 
 _EPOCH = datetime(2000, 1, 1, tzinfo=UTC)
@@ -26,9 +28,14 @@ _ENDED = 3000
 class SaidStarts:
     """Says of some of the jobs that join a queue when they will start, as a site does."""
 
-    def __init__(self, share: float) -> None:
-        """Say it of this *share* of them, drawn at random: each costs as much as a small replay."""
+    def __init__(self, share: float, estimates: Estimates = Estimates.LEARNED) -> None:
+        """Say it of this *share* of them, drawn at random: each costs as much as a small replay.
+
+        Run times are drawn from what had ended by then; where the *estimates* of each job are
+        given, or perfect, from those.
+        """
         self._share, self._chance = share, Random(0)  # noqa: S311 - no secret
+        self._estimates = estimates
         self._ended: deque[Life] = deque(maxlen=_ENDED)
         self._said: list[tuple[StartForecast, Job]] = []
         self._night_s = 0.0
@@ -37,7 +44,7 @@ class SaidStarts:
 
     def ended(self, job: Job, now_s: float) -> None:
         """*job* has ended."""
-        self._ended.append(_life(job, now_s - job.start_s, over=True))
+        self._ended.append(self._life(job, now_s - job.start_s, over=True))
 
     def joined(
         self, new: Sequence[Job], jobs: Sequence[Job], line: Headway[Ask], cluster: Cluster
@@ -76,8 +83,10 @@ class SaidStarts:
         """The cluster as it is now, with what is known of how long jobs go on."""
         now_s = cluster.now_s
         running = {job.ask.run_id: job for there in cluster.running.values() for job in there}
-        lives = {run: _life(job, max(now_s - job.start_s, 1.0)) for run, job in running.items()}
-        lives |= {run: _life(jobs[int(run)]) for run in line.queue.waiting}
+        lives = {
+            run: self._life(job, max(now_s - job.start_s, 1.0)) for run, job in running.items()
+        }
+        lives |= {run: self._life(jobs[int(run)]) for run in line.queue.waiting}
         return Present(
             now_s,
             line,
@@ -85,6 +94,17 @@ class SaidStarts:
             [Runner(job.ask, job.places, job.start_s) for job in running.values()],
             _drawn(Lifetimes([*self._ended, *lives.values()], self._usual_now()), lives),
         )
+
+    def _life(self, job: Job, lasted_s: float = 0.0, *, over: bool = False) -> Life:
+        row, kind = job.trace, kind_of_row(job.trace)
+        if self._estimates not in {Estimates.GIVEN, Estimates.PERFECT}:
+            return Life(kind, row.submit_s, lasted_s, over)
+        median_s, high_s = job.ask.median_s, job.ask.high_s
+        if self._estimates is Estimates.PERFECT:  # by the speed that it has now
+            median_s = high_s = job.since_s - job.start_s + job.left_s / job.speed
+        own = replace(kind, recipe=row.job_id)  # what is known of it says nothing of others
+        span = Span(median_s**2 / high_s, median_s, high_s)
+        return Life(own, row.submit_s, lasted_s, over, span)
 
     def _usual_now(self) -> Usual:
         """What ended jobs lasted; learnt anew when there are a tenth more."""
@@ -104,10 +124,6 @@ class SaidStarts:
             for said, job in self._said[-LOOKED_AT:]
             if job.start_s <= now_s
         ]
-
-
-def _life(job: Job, lasted_s: float = 0.0, *, over: bool = False) -> Life:
-    return Life(kind_of_row(job.trace), job.trace.submit_s, lasted_s, over)
 
 
 def _drawn(lifetimes: Lifetimes, lives: Mapping[str, Life]) -> Callable[[int], Draw]:

@@ -1,5 +1,7 @@
 """Admits an attempt: its lease is confirmed, or what is missing is said."""
 
+from dataclasses import replace
+
 from headway.errors import ImpossibleDemand, LeaseLost
 from headway.forecast import lease_terms
 from headway.model.lease import Demand, Lease, Resource, Wait
@@ -26,7 +28,7 @@ def confirm_lease(attempt: NodeAttempt) -> Lease | Wait:
     # A gang's parts are its leader's, which was asked.
     refusal = attempt.forecaster.refusal(
         demand,
-        1 if rank else attempt.job.resources.nodes,
+        1 if rank else attempt.job.nodes,
         "" if rank else record.team,
         user=record.owner,
         pool=record.pool,
@@ -36,7 +38,7 @@ def confirm_lease(attempt: NodeAttempt) -> Lease | Wait:
         raise ImpossibleDemand(refusal.field, refusal.value, refusal.allowed)
     terms = lease_terms(attempt.site, prediction.runtime_high_s)
     reading = read_node(attempt.site)
-    if attempt.lease is None and (attempt.planned or attempt.job.resources.nodes > 1):
+    if attempt.lease is None and (attempt.planned or attempt.job.nodes > 1):
         return Wait(Resource.TURN, "its claim was given back before its flow process began")
     if attempt.lease is None:
         answer = attempt.site.ledger.leases.admit(
@@ -87,5 +89,7 @@ def forecast(attempt: NodeAttempt) -> tuple[Prediction, Demand]:
         queue=record.queue,
         gpu_type="" if on_cpu else gpu_type,
     )
-    # Only another size changes what it needs: it was granted that already.
+    if said is not None and demand is not None:  # at the size that it was granted
+        newly, needs = replace(newly, sizes=said.sizes), replace(needs, nodes=demand.nodes)
+    # Only other data changes what it needs: it was granted that already.
     return newly, needs if demand is None or size != declared else demand

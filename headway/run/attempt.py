@@ -39,6 +39,7 @@ from headway.run.gang_folder import forget_gang_folder, tell
 from headway.run.here import NodeAttempt, forget_checkpoint, forget_secrets
 from headway.run.rendezvous import Meeting, wait_for_head, wait_for_places, wait_for_ranks
 from headway.run.settle import conclude_attempt, settle
+from headway.run.shards import why_parts_differ
 from headway.run.silent_check import CHECKS
 from headway.run.spec import container_spec, keep_secrets, refuse_shell
 from headway.run.upkeep import AttemptUpkeep
@@ -46,6 +47,7 @@ from headway.run.uploads import UploadReader
 from headway.runtime import secretfiles
 from headway.runtime.rules import check_image, check_spec
 from headway.staging.cache import DataCache, StagedDataset
+from headway.staging.shard import Part
 from headway.this_node import remove_container
 from headway.units import format_duration, format_size
 
@@ -71,14 +73,27 @@ class Attempt(NodeAttempt):
             if limit_s is not None:
                 limit_s = max(0.0, limit_s - spent_s)
             with _of_data(name):
-                staged = cache.stage(dataset, self.run_id, progress=progress, limit_s=limit_s)
+                staged = cache.stage(
+                    dataset,
+                    self.run_id,
+                    progress=progress,
+                    limit_s=limit_s,
+                    part=self._part() if dataset.shard else None,
+                )
             self.datasets[name] = staged
             here, took_s = self.site.settings.node, clock.monotonic_s() - from_s
             spent_s += took_s
             size, there = staged.size_bytes, staged.from_cache
-            note = Staging(self.number, name, here, dataset.uri, size, took_s, there)
+            listing = staged.shard.listing if staged.shard else ""
+            note = Staging(self.number, name, here, dataset.uri, size, took_s, there, listing)
             self.site.ledger.staged.note(self.fence, note)
         return self.datasets
+
+    def _part(self) -> Part:
+        """Which part of data it has that is divided among the nodes of its gang."""
+        if self.meeting is None:
+            return Part(0, self.job.nodes)
+        return Part(self.meeting.rank, self.meeting.nodes)
 
     def _cache_of(self, dataset: Dataset) -> DataCache:
         """The node's cache, fed by what the address of *dataset* names."""
@@ -176,7 +191,7 @@ class Attempt(NodeAttempt):
             if self.is_rank:
                 found = wait_for_head(self.site, meeting)
             else:
-                found = wait_for_ranks(self.site, meeting, late)
+                found = wait_for_ranks(self.site, meeting, late) or why_parts_differ(self)
             if isinstance(found, Exit):
                 return found
             self.meeting = found or meeting

@@ -18,7 +18,8 @@ while [ ! -f "$folder/go" ]; do nap; done
 . "$folder/go"
 [ "$serves" ] || exec "$@"
 
-trap 'kill 0; exit 0' TERM INT
+# What it sends to all it gets itself, too.
+trap 'trap "" TERM INT; kill 0; exit 0' TERM INT
 while :; do
     for ask in "$folder"/*.run; do
         number=${ask##*/}

@@ -93,7 +93,7 @@ def tell(attempt: NodeAttempt, places: Sequence[str], rank: int) -> None:
         (folder / "bin").mkdir(mode=0o755, exist_ok=True)
         (folder / "bin").chmod(0o755)
         _put(folder / "bin/ssh", _SSH.read_text(), 0o755)
-        slots = max(attempt.job.resources.gpus, 1)
+        slots = max(attempt.job.gpus, 1)
         _put(folder / _HOSTS, host_file(addresses, slots))
         hosts = f"{path}/{_HOSTS}"
         values = {
@@ -123,7 +123,7 @@ def addresses_of(places: Sequence[str]) -> list[str]:
 
 def forget_gang_folder(attempt: NodeAttempt) -> None:
     """Remove what was told and asked, where the gang was told anything."""
-    if attempt.job.launch.gathers and attempt.job.resources.nodes > 1:
+    if attempt.job.launch.gathers and attempt.job.nodes > 1:
         shutil.rmtree(gang_folder(attempt), ignore_errors=True)
         shutil.rmtree(asks_folder(attempt), ignore_errors=True)
 

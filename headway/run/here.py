@@ -2,8 +2,10 @@
 
 import os
 import shutil
+from collections.abc import Iterator
 from contextlib import suppress
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
 
 from headway.errors import InvalidInput, LeaseLost, PolicyViolation
@@ -28,6 +30,9 @@ USER_FOLDERS = ("data", "log")
 """What a service that keeps state expects in a user's folder; /tmp is each run's own."""
 CHECKPOINT_FOLDER = "checkpoint"
 """In a run's folder: what a retry goes on from."""
+
+
+_CHECKPOINT_FILES = 1000
 
 
 def container_name(run_id: str, attempt: int) -> str:
@@ -84,7 +89,11 @@ class NodeAttempt:
         record = self.record
         # The ledger's image counts: it was found when the run was handed in.
         image = {"image": str(record.job["image"]), "python": ""} if job.python else {}
-        self.job = job.belonging_to(record.owner, record.team).model_copy(update=image)
+        # A flow that nobody has claimed a lease for begins with the smallest of its sizes.
+        self.size = (record.size or job.sizes[0]) if job.is_elastic else None
+        """What was chosen of the sizes that its job allows; None where that has but one."""
+        own = job if self.size is None else job.of_size(self.size)
+        self.job = own.belonging_to(record.owner, record.team).model_copy(update=image)
         self.number = record.attempt
         self.override = record.demand_override or {}
         self.lease = self._take_up()
@@ -232,7 +241,7 @@ class NodeAttempt:
 
     def meet(self, lease: Lease) -> Meeting | None:
         """Lead the job's gang from this node; None for a job on one node."""
-        nodes = self.job.resources.nodes
+        nodes = self.job.nodes
         if nodes > 1 and self.meeting is None:
             port = self.meeting_port(lease)
             # On a network of gangs the container's address is known once it runs; until
@@ -256,7 +265,7 @@ class NodeAttempt:
 
     def network(self) -> NetworkMode | GangNetwork | None:
         """The network its container joins; raises `PolicyViolation` where the site has none."""
-        found = self.forecaster.network(self.job.resources.nodes, self.record.team)
+        found = self.forecaster.network(self.job.nodes, self.record.team)
         if isinstance(found, Refuse):
             raise PolicyViolation("network", f"{found.value} node(s)", found.allowed)
         return found
@@ -280,6 +289,24 @@ def forget_secrets(settings: Settings, container: str) -> None:
     with suppress(OSError):  # what lies there is no log; the secrets go in any case
         FileRedactor(log_path(settings, run_id, attempt), secretfiles.read(folder)).redact()
     secretfiles.remove(folder)
+
+
+def checkpoint_age_s(site: Site, run_id: str) -> float | None:
+    """Seconds since a run last wrote into its checkpoint here; None where there is nothing.
+
+    Of the first files at most: a folder with very many is not read through for this.
+    """
+    newest = None
+    folder = site.settings.runs_dir / run_id / CHECKPOINT_FOLDER
+    for path in islice(_files_below(folder), _CHECKPOINT_FILES):
+        with suppress(OSError):  # it is just being replaced
+            newest = max(newest or 0.0, path.lstat().st_mtime)
+    return None if newest is None else max(site.clock.now().timestamp() - newest, 0.0)
+
+
+def _files_below(folder: Path) -> Iterator[Path]:
+    for place, _, names in os.walk(folder):  # follows no links, and says nothing of what it misses
+        yield from (Path(place) / name for name in names)
 
 
 def forget_checkpoint(settings: Settings, run_id: str) -> None:

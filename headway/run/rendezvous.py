@@ -4,7 +4,11 @@ import socket
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import NamedTuple
 from urllib.parse import urlsplit
+
+from psutil import net_if_addrs
 
 from headway.ledger.records import RunRecord
 from headway.model.launch import Launch, filled, joined
@@ -54,7 +58,6 @@ class Meeting:
             alone = {"RANK": self.rank, "WORLD_SIZE": self.nodes, "LOCAL_RANK": 0}
             numbers |= {
                 **(alone if gpus <= 1 else {}),
-                **({"PET_NPROC_PER_NODE": gpus} if gpus else {}),
                 "PET_NNODES": self.nodes,
                 "PET_NODE_RANK": self.rank,
                 "PET_MASTER_ADDR": self.address,
@@ -90,6 +93,20 @@ def own_address(settings: Settings) -> str:
     return "127.0.0.1"
 
 
+def own_links(settings: Settings) -> dict[str, str]:
+    """Variables by which NCCL and Gloo take the network where the others reach this node.
+
+    For programs that see all of the node's: NCCL takes the first one that is up, Gloo the one that
+    the machine's own name leads to, which often is the loopback.
+    """
+    address = own_address(settings)
+    for name, addresses in net_if_addrs().items():
+        if address in {each.address.partition("%")[0] for each in addresses}:
+            # NCCL takes a name for the beginning of one, unless it is told otherwise.
+            return {"NCCL_SOCKET_IFNAME": f"={name}", "GLOO_SOCKET_IFNAME": name}
+    return {}
+
+
 def _source_address(target: str) -> str:
     try:
         family, kind, _, _, address = socket.getaddrinfo(target, 9, type=socket.SOCK_DGRAM)[0]
@@ -109,11 +126,11 @@ def other_ranks(site: Site, meeting: Meeting) -> list[Rank]:
         for lease in ledger.leases.untaken(meeting.gang_id)
     }
     runs = ledger.runs.ranks(meeting.gang_id, meeting.attempt)
-    silent_s = _silent_s(site, [run for run in runs if run.exit is None])
+    silences = _silences(site, [run for run in runs if run.exit is None])
     for run in runs:
-        alone_s = silent_s.get(run.run_id, 0.0)
         where, rank = run.node or "", run.gang_rank
-        found[rank] = Rank(rank, where, True, run.is_ready, run.exit, alone_s)
+        silence = silences.get(run.run_id, _NONE)
+        found[rank] = Rank(rank, where, True, run.is_ready, run.exit, *silence)
     # Neither held nor begun: the janitor there dropped the lease while nobody renewed it.
     return [
         found.get(number, Rank(number, "a node that gave it up", False, False, None, 0.0))
@@ -205,7 +222,7 @@ def why_leave(site: Site, meeting: Meeting) -> Exit | None:
     granted = gang.state in GRANTED
     if not granted or gang.attempt != meeting.attempt:
         return Exit(ExitKind.CANCELLED, None, "stopped with its gang: see the run of rank 0")
-    silent_s = _silent_s(site, [gang]).get(gang.run_id, 0.0)
+    silent_s, _ = _silences(site, [gang]).get(gang.run_id, _NONE)
     if silent_s > SILENT_S:
         return Exit(
             ExitKind.INFRASTRUCTURE,
@@ -215,16 +232,31 @@ def why_leave(site: Site, meeting: Meeting) -> Exit | None:
     return None
 
 
-def _silent_s(site: Site, runs: Sequence[RunRecord]) -> dict[str, float]:
-    """Of each run, seconds since its node was heard of or its lease expired, the less of both."""
+class _Silence(NamedTuple):
+    """See `Rank`."""
+
+    silent_s: float
+    quiet_s: float
+
+
+_NONE = _Silence(0.0, 0.0)
+
+
+def _silences(site: Site, runs: Sequence[RunRecord]) -> dict[str, _Silence]:
+    """How long nothing was heard of each run that has a lease."""
     if not runs:
         return {}
-    ledger = site.ledger
+    ledger, ttl = site.ledger, timedelta(seconds=site.settings.lease_ttl_s)
     now = ledger.now()
     heard = {record.node.name: record.heartbeat_at for record in ledger.nodes.all()}
     expiries = ledger.leases.expiries([run.run_id for run in runs])
     return {
-        run.run_id: max((now - max(heard[run.node], expiries[run.run_id])).total_seconds(), 0.0)
+        run.run_id: _Silence(
+            *(
+                max((now - max(heard[run.node], sign)).total_seconds(), 0.0)
+                for sign in (expiries[run.run_id], expiries[run.run_id] - ttl)
+            )
+        )
         for run in runs
         if run.node in heard and run.run_id in expiries
     }

@@ -3,14 +3,14 @@
 from headway.model.attempt_record import Failures
 from headway.model.lease import Demand
 from headway.model.run import Exit, ExitKind, Measurement
-from headway.policy.conclude import AttemptEnd, Ended, Had, conclude, preempted
+from headway.policy.conclude import AttemptEnd, Ended, Had, conclude, grown, preempted
 from headway.policy.silent_failures import exit_told
 from headway.run.admit import forecast
 from headway.run.followed import Followed
 from headway.run.here import NodeAttempt
 from headway.run.memory_shortage import shortage_of, with_shortage
 from headway.run.rendezvous import end_of_gang
-from headway.run.traces import lesson, trace_of
+from headway.run.traces import CUT_SHORT, lesson, trace_of
 from headway.this_node import lost_here
 
 
@@ -30,7 +30,7 @@ def settle(attempt: NodeAttempt, followed: Followed) -> tuple[Exit, Measurement]
         gpu_bytes=max(held, default=0),
         gpu_above_bytes=above_bytes,
         spaces=attempt.forecaster.spaces(record.pool, record.queue),
-        nodes=attempt.job.resources.nodes,
+        nodes=attempt.job.nodes,
     )
     return conclude_attempt(attempt, exit_, measured, had), measured
 
@@ -62,12 +62,14 @@ def _exit(attempt: NodeAttempt, followed: Followed) -> tuple[Exit, int | None]:
     """How the attempt ended, and what it needs more than if it ran out of GPU memory."""
     own = followed.own_exit()
     other = attempt.record.preempted_for
+    if other == attempt.run_id:  # also with exit status 0: it was told to stop, not done
+        return grown(own), 0
     if other is not None and own.kind is not ExitKind.OK:
         return preempted(own, other), 0
     own = _told(attempt, own)
-    exit_ = followed.cancellation or end_of_gang(
-        attempt.site, attempt.meeting, own, attempt.job.launch
-    )
+    exit_ = followed.cancellation or own
+    if followed.cancellation is None or exit_.kind is ExitKind.FAILED:
+        exit_ = end_of_gang(attempt.site, attempt.meeting, exit_, attempt.job.launch)
     # Ranks fail when rank 0, told to stop for another run, leaves them with exit 0.
     if other is not None and exit_ is not own and exit_.kind is not ExitKind.OK:
         return preempted(exit_, other), 0
@@ -90,7 +92,7 @@ def _told(attempt: NodeAttempt, exit_: Exit) -> Exit:
 
 def _measured(attempt: NodeAttempt, followed: Followed, demand: Demand) -> Measurement:
     site, gpus = attempt.site, followed.gpu_use
-    usage, nodes = site.runtime.usage(attempt.container), attempt.job.resources.nodes
+    usage, nodes = site.runtime.usage(attempt.container), attempt.job.nodes
     # What a gang costs is said once, on the run that leads.
     price = None if attempt.is_rank else attempt.forecaster.cost
     return Measurement(
@@ -118,7 +120,10 @@ def _learn(
     """
     site = attempt.site
     gpu_type = attempt.forecaster.gpu_type(attempt.lease) if attempt.lease is not None else ""
-    learnt = lesson(exit_, measured, demand, gpu_above_bytes)
+    reports = 0
+    if exit_.kind in CUT_SHORT:
+        reports = len(site.ledger.progress.series(attempt.run_id, attempt.number))
+    learnt = lesson(exit_, measured, demand, gpu_above_bytes, reports=reports)
     if gpu_type and learnt is not None:
-        trace = trace_of(attempt, demand, learnt, gpu_type)
+        trace = trace_of(attempt, exit_, demand, learnt, gpu_type)
         site.ledger.traces.learn(attempt.fence, trace)

@@ -1,25 +1,33 @@
 """What one attempt asks its runtime for."""
 
+import logging
 import os
 from collections.abc import Iterator, Mapping
 
 from headway.durable import replace_file
-from headway.errors import InvalidInput
+from headway.errors import InvalidInput, TelemetryError
 from headway.model.array import FILE_VARIABLE, Membership
-from headway.model.container_policy import NetworkMode
+from headway.model.container_policy import GangNetwork, NetworkMode
+from headway.model.launch import Launch
 from headway.model.lease import Lease
 from headway.model.session import session_path, session_port, session_secret
+from headway.model.size import Size
 from headway.pinning import EVERYWHERE, LOOPBACK
+from headway.policy.near_cpus import ANY, near_cpus
 from headway.run.code import working_copy
 from headway.run.environment import environment_of
 from headway.run.gang_folder import command_of, entry_of
 from headway.run.here import CHECKPOINT_FOLDER, NodeAttempt
 from headway.run.profiling import wrapping
+from headway.run.rendezvous import own_links
+from headway.run.shards import lists_of
 from headway.run.volumes import volumes_of
 from headway.runtime import secretfiles
 from headway.runtime.port import BindMount, ContainerSpec, RuntimeKind
 from headway.runtime.redact import LEAST_CHARACTERS, MOST_CHARACTERS
-from headway.site import as_ids
+from headway.site import Site, as_ids
+
+log = logging.getLogger(__name__)
 
 DATA, OUTPUTS, CHECKPOINT, WORK, USER = "/data", "/outputs", "/checkpoint", "/work", "/user"
 PARAMETERS = "/array"
@@ -49,7 +57,10 @@ def container_spec(attempt: NodeAttempt, lease: Lease) -> ContainerSpec:
     work = None if copy is None else BindMount(copy, WORK, read_only=False)
     environment = environment_of(attempt, copy)
     entry, entry_mounts = entry_of(attempt)
+    network = attempt.network()
+    on_network = isinstance(network, GangNetwork)
     path_in = site.runtime.path_in_container
+    shards = {name: (mount, file) for name, mount, file in lists_of(attempt)}
     member = attempt.membership()
     parameters = None if member is None else _parameters(attempt, member)
     secrets = BindMount(attempt.secrets, secretfiles.TARGET)
@@ -63,19 +74,24 @@ def container_spec(attempt: NodeAttempt, lease: Lease) -> ContainerSpec:
         command=(*environment.words, *entry, *command_of(attempt)),
         env={
             **_WHO,
+            **({} if attempt.size is None else size_variables(attempt.size)),
+            **_processes(attempt, lease),
             **(attempt.meeting.environment(job.launch, len(lease.gpus)) if attempt.meeting else {}),
+            **(own_links(site.settings) if attempt.meeting and not on_network else {}),
             **{each: path_in(at) for it, at in volumes.values() for each in it.variables},
             **job.env,
             **{f"{variable}_FILE": f"{path_in(secrets)}/{variable}" for variable in job.secrets},
             **(member.environment() if member is not None else {}),
             **({FILE_VARIABLE: f"{path_in(parameters)}/{_FILE}"} if parameters else {}),
             **{variable: path_in(mount) for variable, mount in mounts.items()},
+            **{variable_of("SHARD", n): f"{path_in(m)}/{file}" for n, (m, file) in shards.items()},
             **({} if serves is None else _session(attempt, lease, serves)),
             "HEADWAY_RUN_ID": attempt.run_id,
             "HEADWAY_ATTEMPT": str(attempt.number),
         },
         mounts=(
             *mounts.values(),
+            *{mount for mount, _ in shards.values()},
             *profiling.mounts,
             *environment.mounts,
             *entry_mounts,
@@ -90,13 +106,53 @@ def container_spec(attempt: NodeAttempt, lease: Lease) -> ContainerSpec:
         cpus=lease.cpus,
         shm_bytes=job.resources.shm,
         gpu_uuids=tuple(grant.uuid for grant in lease.gpus),
+        near_cpus=_near_cpus(site, lease),
         # The port where ranks meet is theirs: nobody else on the node may speak to it.
         ports=(*job.ports, *(() if serves is None else (serves,))),
-        network=attempt.network(),
+        network=network,
         user=attempt.user,
         log_limit_bytes=site.settings.log_limit_bytes,
         disk_bytes=job.resources.disk or None,
+        lent=lease.lent,
     )
+
+
+def size_variables(size: Size) -> dict[str, str]:
+    """What the program of a job that leaves its size open is told of this attempt's.
+
+    Beside what all are told: how many processes to start, and on several nodes where they meet.
+    """
+    return {"HEADWAY_NODES": str(size.nodes), "HEADWAY_GPUS": str(size.gpus)}
+
+
+def _processes(attempt: NodeAttempt, lease: Lease) -> dict[str, str]:
+    """What makes a program start one process for each of its GPUs, each with its part of the CPUs.
+
+    `torchrun` takes any of its options from ``PET_…``.
+    """
+    launch, gpus = attempt.job.launch, len(lease.gpus)
+    count = launch.processes(gpus)
+    threads = max(1, int(lease.cpus / count))
+    alone = launch.starts_others and attempt.meeting is None
+    return {
+        # Open MPI 4 wants a program to reach other nodes by, even where there are none.
+        **({"OMPI_MCA_plm_rsh_agent": "/bin/sh"} if alone else {}),
+        **({"PET_NPROC_PER_NODE": str(gpus)} if gpus and launch is Launch.TORCH else {}),
+        **({"OMP_NUM_THREADS": str(threads)} if count > 1 else {}),
+    }
+
+
+def _near_cpus(site: Site, lease: Lease) -> frozenset[int]:
+    """The CPUs that its program keeps to; empty where it may have any."""
+    if not lease.gpus or not hasattr(os, "sched_getaffinity"):
+        return ANY
+    try:
+        near = {each.uuid: each.cpus for each in site.gpus.links() if each.cpus}
+    except TelemetryError as error:
+        log.warning("which CPUs are near the GPUs is not known: %s", error)
+        return ANY
+    leases = site.ledger.leases.live(site.settings.node)
+    return near_cpus(lease, leases, near, frozenset(os.sched_getaffinity(0)))
 
 
 def variable_of(kind: str, name: str) -> str:

@@ -8,6 +8,7 @@ from headway.model.attempt_record import ProgressSnapshot
 from headway.model.lease import Lease
 from headway.model.progress import ProgressPoint
 from headway.model.run import Exit, ExitKind
+from headway.policy.conclude import gave_back as gave_back_exit
 from headway.policy.disk import DiskUse, why_too_much
 from headway.run.follow import Watched
 from headway.run.gang_folder import GangPost
@@ -100,7 +101,11 @@ class AttemptUpkeep:
         What it wrote last is measured too, and what it was stopped for by the node's guard, or
         by a flow that has died since.
         """
-        guarded = read_notes(self._site.settings.state_dir).stopped.get(self._attempt.container)
+        notes = read_notes(self._site.settings.state_dir)
+        gave_back = notes.gave_back.get(self._attempt.container)
+        if gave_back is not None and status.exit_code != 0:
+            return gave_back_exit(status.exit_code, gave_back)
+        guarded = notes.stopped.get(self._attempt.container)
         if guarded is not None:
             return Exit(
                 ExitKind.INFRASTRUCTURE, status.exit_code, f"stopped by the guard: {guarded}"

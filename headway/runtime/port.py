@@ -18,6 +18,9 @@ from headway.model.exec_messages import ExecCommand
 from headway.runtime.execution import Execution
 from headway.runtime.logfile import LogChunk
 
+FIRST_TO_GO = 1000
+"""The kernel's `oom_score_adj` of what it ends first when memory is short."""
+
 
 class RuntimeKind(enum.StrEnum):
     """Which adapter ran a container."""
@@ -57,6 +60,8 @@ class ContainerSpec:
     pids: int = 4096
     gpu_uuids: tuple[str, ...] = ()
     """GPUs made visible; empty makes all of them invisible."""
+    near_cpus: frozenset[int] = frozenset()
+    """Logical CPUs that are nearest to these; it gets no others where that can be. Empty: any."""
     ports: tuple[int, ...] = ()
     """Published on the same number of the host's loopback address."""
     network: NetworkMode | GangNetwork | None = None
@@ -71,6 +76,8 @@ class ContainerSpec:
     """Where the program starts, as it finds it there; empty for the image's own place."""
     disk_bytes: int | None = None
     """What it may write outside its mounts, where the engine can limit that; None: no limit."""
+    lent: bool = False
+    """Its memory is promised to others: the kernel, short of memory, ends it before them."""
 
 
 class ContainerState(enum.StrEnum):
@@ -101,6 +108,8 @@ class ContainerStatus:
     """By which its gang reaches it on a `GangNetwork`, while it runs; else empty."""
     error: str = ""
     """The engine's own words, when it could not start the container."""
+    lent: bool = False
+    """Its memory is promised to others: see `ContainerSpec`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from headway.ledger.pools import PoolSnapshot
 from headway.model.lease import Lease
 from headway.node.flowrun import live_flow
 from headway.policy.claims import CLAIM_LIMIT_S, claim_room
+from headway.policy.gang_end import SILENT_S
 from headway.policy.plan import Plan, Start
 from headway.scheduler.limits import Gates, QueueCounts
 from headway.site import Site
@@ -48,29 +49,46 @@ def grant_starts(
         run = start.run
         if len(started) >= room:
             return Granted(tuple(started), held_up=True)
-        if not counts.may_start(run.queue, gates):
+        if not counts.may_start(run.queue, gates) or _is_silent(start, seen):
             continue
         if live_flow(site.settings.state_dir, run.run_id) is not None:
             continue  # the process of its last attempt is leaving; its end wakes the worker
         # The plan goes by what this worker has kept. A flow that gave its place back, or the
         # worker that speaks for the pool, may have found another demand since.
         record = site.ledger.runs.get(run.run_id)
-        if record.demand is None or record.prediction is None:
+        demand, said = record.demand, record.prediction
+        if said is not None and said.sizes:  # the plan has chosen one of them
+            size = (run.nodes, run.gpus)
+            sized = (s for s in said.sizes if (s.demand.nodes, s.demand.gpus) == size)
+            found = next(sized, None)
+            demand, said = (None, None) if found is None else (found.demand, said.of_size(found))
+        if demand is None or said is None:
             continue
         answer = site.ledger.leases.admit(
             run.run_id,
             node,
-            record.demand,
+            demand,
+            said=said if said.sizes else None,
             reading=reading,
             others=[admit.node for admit in start.admits[1:]],
             own_ports=ports.get(run.team),
             start_limit_s=CLAIM_LIMIT_S,
-            **lease_terms(site, record.prediction.runtime_high_s),
+            **lease_terms(site, said.runtime_high_s),
         )
         if isinstance(answer, Lease):
             started.append(run.run_id)
             counts.add(run.queue)
     return Granted(tuple(started))
+
+
+def _is_silent(start: Start, seen: PoolSnapshot) -> bool:
+    """Whether a part of a gang would go to a node that its attempt before may just have lost.
+
+    It is not heard of, and not taken for lost yet either: then the plan leaves it out.
+    """
+    parts = {admit.node for admit in start.admits[1:]}
+    nodes = (record for record in seen.nodes if record.node.name in parts)
+    return any((seen.at - each.heartbeat_at).total_seconds() > SILENT_S for each in nodes)
 
 
 def _claim_room(site: Site, seen: PoolSnapshot, slots: int | None) -> int:

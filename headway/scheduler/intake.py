@@ -144,7 +144,7 @@ class Intake:
             self._site.ledger.runs.predict(record.unleased, prediction, demand)
         refusal = self._forecaster.refusal(
             demand,
-            job.resources.nodes,
+            job.nodes,
             record.team,
             user=record.owner,
             pool=record.pool,

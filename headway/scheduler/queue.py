@@ -28,6 +28,7 @@ from headway.scheduler.announced import Announced
 from headway.scheduler.cpu_fallback import Fallbacks
 from headway.scheduler.front import held_back, new_turns, queue_of
 from headway.scheduler.grants import concerned, grant_starts, runs_to_stop
+from headway.scheduler.growth import run_to_grow
 from headway.scheduler.intake import Intake, Offer
 from headway.scheduler.limits import Gates, read_gates
 from headway.scheduler.planning import make_plan, read_pool
@@ -55,7 +56,7 @@ class Pass:
     logged: frozenset[str] = frozenset()
     """Those of them whose news is worth a line of their logs."""
     preempt: tuple[str, ...] = ()
-    """Runs of this node whose containers are to be stopped for others."""
+    """Runs of this node whose containers are to be stopped for others, or to go on larger."""
     held_up: bool = False
     """More would start here, but for claims that no flow process has taken up yet."""
 
@@ -153,7 +154,10 @@ class PoolQueue:
             site.ledger.calls.send(concerned(made, seen) - {site.settings.node})
         granted = grant_starts(site, made, seen, gates, slots)
         waits, logged = self._tell(made, seen) if speaks else ({}, None)
-        stop = tuple(runs_to_stop(site, made, seen))
+        stop = (
+            *runs_to_stop(site, made, seen),
+            *run_to_grow(site, made, seen, waiting, known),
+        )
         start = (*refused, *granted.run_ids)
         return Pass(start, waits, logged or frozenset(), stop, granted.held_up)
 

@@ -137,7 +137,7 @@ def running_run(
         priority=gates.priorities.get(record.queue, record.priority),
         left=left_of(record, said, usual, seen.at),
         name=record.name,
-        preemptible=bool(record.job.get("preemptible")) and record.state is RunState.RUNNING,
+        preemptible=record.goes_on and record.state is RunState.RUNNING,
         stopping=record.preempted_for is not None,
         gang_id=record.gang_id or "",
     )

@@ -2,11 +2,12 @@
 
 from collections.abc import Collection
 from dataclasses import dataclass, replace
+from typing import Any
 
 from headway.estimate.usual import Kind, Usual, kind_of
 from headway.ledger.records import RunRecord
-from headway.model.job_text import job_nodes
 from headway.model.lease import Demand
+from headway.model.run import Prediction
 from headway.policy.fit import WaitingRun
 from headway.policy.settings import PolicySettings
 from headway.scheduler.limits import Gates
@@ -74,22 +75,30 @@ class Waiting:
         """*record* as it waits, or waited; *nodes* as for `put`."""
         said = record.prediction
         promised = record.promised_at
-        return WaitingRun.of(
-            record.run_id,
-            demand,
-            record.submitted_at,
-            settings=self.settings,
-            median_s=said.runtime_s if said else None,
-            high_s=said.runtime_high_s if said else None,
-            team=record.team,
-            user=record.owner,
-            priority=self.gates.priorities.get(record.queue, record.priority),
-            limit_s=kind_of(record.job, record.owner).limit_s,
-            nodes=job_nodes(record.job),
-            node=record.queue if record.queue in nodes else "",
-            queue=record.queue,
-            lasts=said.learnt if said else None,
-            name=record.name,
-            tag=record.tag,
-            promised_s=promised and promised.timestamp(),
-        )
+        again = record.attempt > 1 and (demand.nodes > 0 or record.goes_on)
+
+        def at(demand: Demand, said: Prediction | None, **more: Any) -> WaitingRun:
+            return WaitingRun.of(
+                record.run_id,
+                demand,
+                record.submitted_at,
+                settings=self.settings,
+                median_s=said.runtime_s if said else None,
+                high_s=said.runtime_high_s if said else None,
+                team=record.team,
+                user=record.owner,
+                priority=self.gates.priorities.get(record.queue, record.priority),
+                limit_s=kind_of(record.job, record.owner).limit_s,
+                nodes=demand.nodes or record.nodes,
+                node=record.queue if record.queue in nodes else "",
+                queue=record.queue,
+                lasts=said.learnt if said else None,
+                name=record.name,
+                tag=record.tag,
+                promised_s=promised and promised.timestamp(),
+                home=record.node or "" if again else "",
+                **more,
+            )
+
+        others = said.sizes[1:] if said is not None else ()
+        return at(demand, said, larger=tuple(at(each.demand, each.said) for each in others))

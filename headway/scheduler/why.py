@@ -203,12 +203,16 @@ def _changes(site: Site, now: PoolNow, asked: Asked) -> Iterator[list[tuple[Chan
         return
     forecaster, fewer = Forecaster(site), []
     for gpus in fewer_gpus(run.demand.gpus):
-        document = dict(asked.job)
-        document["resources"] = {**dict(document.get("resources") or {}), "gpus": gpus}
+        document, resources = dict(asked.job), dict(asked.job.get("resources") or {})
+        least, _, most = str(resources.get("gpus")).partition("-")
+        value = f"{gpus}-{most}" if most else gpus
+        document["resources"] = {**resources, "gpus": value}
         job = TrainingJob.model_validate(document)
         said, demand = forecaster.forecast(job, pool=asked.pool, queue=asked.queue)
-        text = f"{gpus} GPU{'s' if gpus > 1 else ''} instead of {run.demand.gpus}"
-        change = Change("resources.gpus", gpus, text, demand)
+        text = f"{value} GPU{'' if value == 1 else 's'} instead of {resources['gpus']}"
+        # With a range that begins there it starts as early, and may have more all the same.
+        text += "" if most or job.resources.cpu_fallback else f", or {gpus}-{least}"
+        change = Change("resources.gpus", value, text, demand)
         fewer.append((change, _anew(run, now, demand, said)))
     yield fewer
 

@@ -18,6 +18,7 @@ from headway.staging.manifest import Manifest
 from headway.staging.meter import Meter, Progress, check_size
 from headway.staging.partial import Note, Partial
 from headway.staging.reader import Reader, Reading, UserReader
+from headway.staging.shard import Part, Shard, part_of, shard_of
 from headway.staging.source import Source, empty
 
 
@@ -32,6 +33,8 @@ class StagedDataset:
     """Of a file; of a directory as `headway.staging.manifest.digest` says."""
     from_cache: bool
     """It lay there already: nothing was copied."""
+    shard: Shard | None = None
+    """Which part of a data set it is; None for all of one."""
 
 
 class DataCache:
@@ -69,8 +72,9 @@ class DataCache:
         *,
         progress: Progress,
         limit_s: float | None = None,
+        part: Part | None = None,
     ) -> StagedDataset:
-        """Have *dataset* on this node, used by *run_id* until `release`.
+        """Have *dataset*, or *part* of its files, on this node, used by *run_id* until `release`.
 
         Where others fetch the same data, waits for them instead of fetching.
         *progress* is called often, and while waiting; whatever it raises, as
@@ -79,8 +83,8 @@ class DataCache:
 
         Raises:
             StagingTimedOut: The data was not here within *limit_s*.
-            InvalidInput: The address cannot be one, nothing is in it, or it
-                is far larger than `dataset.size` says.
+            InvalidInput: The address cannot be one, nothing is in it, it
+                is far larger than `dataset.size` says, or it has no such parts.
             SourceMissing: Nothing is there, or it may not be read.
             SourceUnreachable: Its storage does not answer.
             SourceChanged: It changed during two copies in a row.
@@ -101,7 +105,7 @@ class DataCache:
         for last in (False, True):
             try:
                 with self._reader.reading(dataset.uri, check) as reading:
-                    return self._stage_once(dataset, run_id, told, reading)
+                    return self._stage_once(dataset, run_id, told, reading, part)
             except SourceChanged:
                 if last:
                     raise
@@ -122,14 +126,21 @@ class DataCache:
     # --- one attempt ---
 
     def _stage_once(
-        self, dataset: Dataset, run_id: str, progress: Progress, reading: Reading
+        self,
+        dataset: Dataset,
+        run_id: str,
+        progress: Progress,
+        reading: Reading,
+        part: Part | None,
     ) -> StagedDataset:
-        source = reading.inspect()
-        key = source.key(dataset.sha256, self._reader.user)
-        if source.size_bytes == 0:
+        whole = reading.inspect()
+        if whole.size_bytes == 0:
             raise empty(dataset.uri)
-        if source.size_bytes is not None:
-            check_size(dataset, source.size_bytes)
+        if whole.size_bytes is not None:
+            check_size(dataset, whole.size_bytes)
+        source = part_of(whole, part or Part())
+        shard = shard_of(whole, part) if part is not None else None
+        key = source.key(dataset.sha256, self._reader.user)
 
         def waiting(note: Note) -> None:
             progress(note.done_bytes, note.total_bytes)
@@ -139,13 +150,15 @@ class DataCache:
             manifest = folders.sound(key)
             from_cache = manifest is not None
             if manifest is None:
-                manifest = self._fetch(dataset, source, key, progress, reading)
+                manifest = self._fetch(
+                    dataset, source, key, progress, reading, identity=whole.identity
+                )
             else:  # again, in case whoever fetched it died before it was recorded
                 folders.record(key, manifest)
             self._index.acquire(self._node, key, run_id)
         progress(manifest.size_bytes, manifest.size_bytes)
         path = manifest.path(folders.sets / key)
-        return StagedDataset(path, manifest.size_bytes, manifest.sha256, from_cache)
+        return StagedDataset(path, manifest.size_bytes, manifest.sha256, from_cache, shard)
 
     def _fetch(
         self,
@@ -154,6 +167,8 @@ class DataCache:
         key: str,
         progress: Progress,
         reading: Reading,
+        *,
+        identity: str,
     ) -> Manifest:
         self._folders.remove_partials(key)
         partial = Partial.create(self._folders.tmp, key)
@@ -169,7 +184,7 @@ class DataCache:
             sha256 = partial.copy(source, reading.pieces, meter.count)
             if meter.done_bytes == 0:
                 raise empty(dataset.uri)
-            if reading.inspect().identity != source.identity:
+            if reading.inspect().identity != identity:
                 raise SourceChanged(dataset.uri, "its size, time or version is another now")
             if dataset.sha256 not in {None, sha256}:
                 raise ChecksumMismatch(dataset.uri, str(dataset.sha256), sha256)

@@ -22,6 +22,8 @@ _NVLINK_VERSIONS = {1: "1.0", 2: "2.0", 3: "2.2", 4: "3.0", 5: "3.1", 6: "4.0", 
 """nvmlNvlinkVersion_t; older bindings lack names for the later ones."""
 LOST = (pynvml.NVML_ERROR_GPU_IS_LOST, pynvml.NVML_ERROR_RESET_REQUIRED)
 """Errors of one GPU that leave the others alone."""
+_CPU_WORDS, _WORD_BITS = 64, 64
+"""Room for 4,096 CPUs, in NVML's words."""
 _NOT_OFFERED = (
     pynvml.NVML_ERROR_NOT_SUPPORTED,
     pynvml.NVML_ERROR_NO_PERMISSION,
@@ -106,6 +108,7 @@ class Device:
                 pynvml.nvmlDeviceGetMaxPcieLinkGeneration, pynvml.nvmlDeviceGetMaxPcieLinkWidth
             ),
             nvlink=self._nvlink(),
+            cpus=self._offered(_cpus),
         )
 
     def _pcie(self, generation_of: Callable[[Any], int], lanes_of: Callable[[Any], int]) -> Any:
@@ -187,6 +190,16 @@ def _memory(handle: Any, uuid: str) -> tuple[int, int, int]:
     if memory is None:
         raise NvmlUnavailable(f"GPU {uuid} does not report its memory")
     return memory.total, memory.total - memory.free, getattr(memory, "reserved", 0)
+
+
+def _cpus(handle: Any) -> frozenset[int] | None:
+    """CPUs that are nearest; None where the driver names none, as on a machine without NUMA."""
+    try:
+        found = list(pynvml.nvmlDeviceGetCpuAffinity(handle, _CPU_WORDS))
+    except pynvml.NVMLError_InvalidArgument:  # a slice, of which not every driver tells it
+        return None
+    every = range(_CPU_WORDS * _WORD_BITS)
+    return frozenset(n for n in every if found[n // _WORD_BITS] >> n % _WORD_BITS & 1) or None
 
 
 def _nvlink_counters(handle: Any) -> tuple[int, int] | None:

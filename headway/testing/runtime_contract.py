@@ -1,9 +1,11 @@
 """What every runtime must do. Subclass `RuntimeContract` and give it a `harness` fixture."""
 
+import os
 import socket
 import time
 from contextlib import closing
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -26,6 +28,7 @@ from headway.testing.runtime_harness import (
     SUCCEEDS,
     Harness,
     at_once,
+    until,
     whole_log,
 )
 from headway.units import MIB
@@ -144,6 +147,19 @@ class RuntimeContract:
         assert ended.oom_killed
         assert ended.exit_code in {0, 137}
 
+    def test_who_runs_in_lent_memory_is_known_and_goes_first(self, harness: Harness) -> None:
+        own, lent = harness.spec(SLEEPS), replace(harness.spec(SLEEPS), lent=True)
+        for spec in (own, lent):
+            runtime = harness.started(spec)
+            until(partial(_is_up, runtime, spec.name))
+            status = runtime.inspect(spec.name)
+            assert status is not None
+            assert status.lent == spec.lent
+            # A fake's program is this process.
+            pids = [pid for pid in status.pids if pid != os.getpid()]
+            orders = {Path(f"/proc/{pid}/oom_score_adj").read_text().strip() for pid in pids}
+            assert orders <= {"1000" if spec.lent else "0"}
+
     def test_use_is_known_after_the_end(self, harness: Harness) -> None:
         runtime, spec, _ = harness.ended(COUNTS)
         used = runtime.usage(spec.name)
@@ -222,3 +238,7 @@ class RuntimeContract:
             running.name: ContainerState.RUNNING,
             ended.name: ContainerState.EXITED,
         }
+
+
+def _is_up(runtime: Runtime, name: str) -> bool:
+    return whole_log(runtime, name) == b"up\n"

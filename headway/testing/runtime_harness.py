@@ -64,6 +64,12 @@ COUNTS = Program(
 FLOODS = Program(
     "yes 0123456789abcde | head -c 3145728", Script(output=((0.0, b"0123456789abcde\n" * 196_608),))
 )
+SPINS = Program(
+    "trap 'kill 0' TERM; i=0; while [ $i -lt 4 ]; do (while :; do :; done) & i=$((i+1)); done; "
+    "echo up; wait",
+    Script(output=((0.0, b"up\n"),), runs_s=60.0),
+)
+"""Keeps four CPUs busy, where it is given so many."""
 PROGRAMS = (
     *(SPEAKS, SUCCEEDS, SLEEPS, OBEYS, IGNORES),
     *(EATS_MEMORY, CHILD_EATS_MEMORY, COUNTS, FLOODS),

@@ -9,7 +9,6 @@ from typing import Any
 from headway.errors import InvalidInput
 from headway.estimate.usual import kind_of
 from headway.ledger.records import RunRecord
-from headway.model.job_text import job_nodes
 from headway.model.lease import Sharing
 from headway.model.node import Gpu, Node
 from headway.model.run import RunState
@@ -81,7 +80,7 @@ def past_view(
     ]
     apart = [abs(ours - was) for ours, was in zip(waited, happened, strict=True)]
     found = []
-    for option in _options(same, more_gpus, weights or {}):
+    for option in _options(past, same, more_gpus, weights or {}):
         report(option.name)
         found.append(_option_view(past, option, _replayed(past, option), sum(waited)))
     return {
@@ -137,7 +136,7 @@ def _row(record: RunRecord, since: datetime, now: datetime) -> tuple[TraceJob, f
         team=record.team,
         submit_s=min(at_s(record.submitted_at), start_s),
         duration_s=max(ended_s - start_s, 1.0),
-        gpus=demand.gpus * job_nodes(record.job) if demand else 0,
+        gpus=demand.gpus * record.nodes if demand else 0,
         gpu_memory_bytes=demand.gpu_memory_bytes if demand else 0,
         gpu_util_frac=demand.gpu_utilisation_frac if demand else 0.0,
         limit_s=kind.limit_s,
@@ -147,6 +146,8 @@ def _row(record: RunRecord, since: datetime, now: datetime) -> tuple[TraceJob, f
         host_memory_bytes=demand.host_memory_bytes if demand else 0,
         cpus=demand.cpus if demand else 0.0,
         whole=demand is not None and demand.sharing is Sharing.WHOLE,
+        host_peak_bytes=(record.measurement.host_peak_bytes or 0) if record.measurement else 0,
+        preemptible=bool(record.job.get("preemptible")),
     )
     return row, start_s
 
@@ -158,8 +159,16 @@ def _job(row: TraceJob, number: int, machines: Machines) -> Job:
     )
 
 
-def _options(same: _Option, more_gpus: int, weights: dict[str, TeamSettings]) -> Iterator[_Option]:
+def _options(
+    past: _Past, same: _Option, more_gpus: int, weights: dict[str, TeamSettings]
+) -> Iterator[_Option]:
     """What might be different: one thing each."""
+    if any(row.preemptible for row in past.rows):
+        lends = not same.settings.lend_host_memory
+        settings = replace(same.settings, lend_host_memory=lends)
+        yield replace(
+            same, name=f"idle host memory is {'' if lends else 'not '}lent", settings=settings
+        )
     largest = max(same.nodes, key=lambda node: len(node.capacity.gpus))
     if more_gpus and largest.capacity.gpus:
         name = f"{more_gpus} more GPUs on {largest.name}"

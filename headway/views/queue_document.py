@@ -13,7 +13,7 @@ from headway.scheduler.planning import read_pool
 from headway.scheduler.why import Advice
 from headway.site import Site
 from headway.views.fields import fields, iso_time
-from headway.views.run_document import predicted_view
+from headway.views.run_document import predicted_view, size_words
 
 OF_OTHERS = "of another team"
 """In the place of the name of a run that is not shown."""
@@ -145,7 +145,9 @@ def rehearsal_view(
     if isinstance(entry, Stay):
         reason = f"waits: {entry.wait.reason}"
     elif isinstance(entry, Start):
+        size = size_words(entry.run.demand)
         reason = f"at once, on {', '.join(admit.node for admit in entry.admits)}"
+        reason += f": {size}" if size else ""
     return {
         "position": None if entry is None else entry.position,
         "reason": reason,

@@ -7,11 +7,12 @@ from headway.estimate.remaining.diagnostics import Diagnostics
 from headway.ledger.records import RunRecord
 from headway.model.attempt_record import AttemptRecord
 from headway.model.kept_code import KeptCode
-from headway.model.lease import NO_EXPIRY, Lease
+from headway.model.lease import NO_EXPIRY, Demand, Lease
 from headway.model.progress import ProgressPoint
 from headway.model.run import Exit, ExitKind, Measurement, Prediction, RunState, Step
 from headway.model.run_warning import RunWarning
 from headway.model.session import serves_port, session_link
+from headway.model.size import Size
 from headway.prefect.client import ListedRun
 from headway.progress.straggler import Straggler, straggler_of
 from headway.units import format_duration, format_size
@@ -59,6 +60,7 @@ def run_view(
         "node": record.node if record else None,
         "runtime": record.runtime if record else None,
         "attempt": record.attempt if record else 1,
+        "size": "" if record is None else _size(record),
         "exit": exit_view(record.exit if record else None),
         "submitted_at": seen.created_at,
         "started_at": iso_time(record.started_at if record else None),
@@ -155,7 +157,7 @@ def run_details(history: RunHistory, remaining_s: float | None) -> dict[str, Any
         "paces": [fields(pace, *_PACE) for pace in history.paces],
         "straggler": _straggler(straggler_of(history.paces)),
         "warnings": [warning_view(each) for each in history.warnings],
-        "attempts": [_attempt(each) for each in history.attempts],
+        "attempts": [_attempt(each, record) for each in history.attempts],
     }
 
 
@@ -185,10 +187,26 @@ def _code(code: KeptCode) -> dict[str, Any]:
     return {"id": code.code_id, "commit": code.commit_id or None, **known}
 
 
-def _attempt(attempt: AttemptRecord) -> dict[str, Any]:
+def _size(record: RunRecord) -> str:
+    return "" if record.state is RunState.WAITING else size_words(record.demand)
+
+
+def size_words(demand: Demand | None) -> str:
+    """What an attempt has of the sizes that its job leaves open; empty where it leaves none."""
+    return Size(demand.nodes, demand.gpus).words if demand is not None and demand.nodes else ""
+
+
+def size_of(attempt: AttemptRecord, record: RunRecord) -> str:
+    """The same of *attempt* of *record*; empty for one that was never granted."""
+    newest = attempt.attempt == record.attempt and attempt.exit is None
+    return size_words(record.demand if newest else attempt.demand) if attempt.node else ""
+
+
+def _attempt(attempt: AttemptRecord, record: RunRecord) -> dict[str, Any]:
     asked = ("attempt", "node", "resource", "reason", "claimed_at", "started_at", "ended_at")
     return {
         **fields(attempt, *asked),
+        "size": size_of(attempt, record),
         "exit": exit_view(attempt.exit),
         "predicted": predicted_view(attempt.prediction or Prediction()),
         "measured": fields(attempt.measurement or Measurement(), *_QUANTITIES),
@@ -256,7 +274,7 @@ def _step(step: Step) -> dict[str, Any]:
 
 def _lease(lease: Lease) -> dict[str, Any]:
     return {
-        **fields(lease, "lease_id", "node", "host_memory_bytes", "cpus"),
+        **fields(lease, "lease_id", "node", "host_memory_bytes", "lent", "cpus"),
         "gpus": [fields(gpu, "uuid", "memory_bytes") for gpu in lease.gpus],
         "ports": list(lease.ports),
         "expires_at": iso_time(lease.expires_at) if lease.expires_at < NO_EXPIRY else None,

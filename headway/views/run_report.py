@@ -23,7 +23,7 @@ from headway.model.staged import Staging
 from headway.profile.text import profile_view
 from headway.progress.straggler import straggler_of
 from headway.units import format_duration, format_size
-from headway.views.run_document import comparison
+from headway.views.run_document import comparison, size_of
 from headway.views.run_history import RunHistory
 
 _ENDS = {
@@ -34,7 +34,7 @@ _ENDS = {
     ExitKind.TIMED_OUT: "was stopped at its time limit",
     ExitKind.CANCELLED: "was cancelled",
     ExitKind.INFRASTRUCTURE: "was ended by the node or the engine, not by its program",
-    ExitKind.PREEMPTED: "was stopped for a run of a higher priority",
+    ExitKind.PREEMPTED: "was stopped, to go on later",
     ExitKind.REFUSED: "was refused",
 }
 _FACTS = ("", "")
@@ -183,6 +183,8 @@ def _attempt(
     for lease in history.leases:
         if lease.attempt == attempt.attempt:
             yield "granted", _granted(lease)
+    if (size := size_of(attempt, history.record)) != "":
+        yield "size", f"{size}, of what its job allows"
     if attempt.started_at is not None:
         until = "" if attempt.ended_at is None else f" to {_time(attempt.ended_at)}"
         yield "ran", f"from {_time(attempt.started_at)}{until}"
@@ -209,7 +211,11 @@ def _waited(attempt: AttemptRecord, since: datetime) -> str:
 
 
 def _granted(lease: Lease) -> str:
-    parts = [f"{format_size(lease.host_memory_bytes)} of host memory", f"{lease.cpus:g} CPUs"]
+    lent = ", lent by runs that leave it idle" if lease.lent else ""
+    parts = [
+        f"{format_size(lease.host_memory_bytes)} of host memory{lent}",
+        f"{lease.cpus:g} CPUs",
+    ]
     parts += [f"{format_size(g.memory_bytes)} of {g.uuid} ({g.sharing})" for g in lease.gpus]
     parts += [f"port {port} on the node's loopback" for port in lease.ports]
     return f"lease {lease.lease_id} on {lease.node}, {_time(lease.granted_at)}: {', '.join(parts)}"

@@ -2,10 +2,13 @@
 
 import json
 import sys
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from headway.clock import Clock
 from headway.errors import GatewayRefused, SiteUnreachable, may_come_back
+from headway.model.run import ExitKind
 from headway.views.array_table import array_counts, end_text
 from headway.views.run_document import outcome
 from headway.views.terminal import plain
@@ -14,6 +17,9 @@ _POLL_S = 1.0
 _AWAY_S = 2.0
 _LINE_EVERY_S = 10.0
 """Where no bar can be drawn, how often a line says how far the array is."""
+_REASONS = 5
+"""So many ways in which members failed are told."""
+_NO_FAILURES = frozenset({ExitKind.OK, ExitKind.CANCELLED})
 _OVER = frozenset({"Completed", "Failed", "Cancelled"})
 
 
@@ -60,4 +66,22 @@ def watch_array(gateway: Gateway, array_id: str, clock: Clock, *, machine: bool)
         sys.stdout.write(json.dumps(gateway.array(array_id), indent=2) + "\n")
     else:
         console.print(f"{view['state']}: {array_counts(view)}", soft_wrap=True, highlight=False)
+        if view["failed"]:
+            for line in _failures(gateway.array(array_id)["members"]):
+                console.print(line, soft_wrap=True, highlight=False, markup=False)
     return outcome(view["state"])
+
+
+def _failures(members: Sequence[Mapping[str, Any]]) -> list[str]:
+    """How members failed: each way once, the most frequent first, with one that ended so."""
+    of_reason = Counter[str]()
+    one: dict[str, str] = {}
+    for member in members:
+        if member["exit"] and member["exit"]["kind"] not in _NO_FAILURES:
+            reason = plain(member["exit"]["message"])
+            of_reason[reason] += 1
+            one.setdefault(reason, member["name"])
+    return [
+        f"{count} × {reason} (headway show {one[reason]})"
+        for reason, count in of_reason.most_common(_REASONS)
+    ]

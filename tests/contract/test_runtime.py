@@ -16,6 +16,7 @@ from headway.testing.execution_contract import COMMANDS, ENDS, ExecutionContract
 from headway.testing.runtime import FakeMachine, FakeRuntime
 from headway.testing.runtime_contract import RuntimeContract
 from headway.testing.runtime_harness import PROGRAMS, SLEEPS, Harness
+from headway.testing.weight_contract import WeightContract
 
 
 class TestFake(RuntimeContract, ExecutionContract):
@@ -30,7 +31,7 @@ class TestFake(RuntimeContract, ExecutionContract):
         return Harness(make, tmp_path, "any")
 
 
-class TestProcess(RuntimeContract):
+class TestProcess(RuntimeContract, WeightContract):
     @pytest.fixture
     def harness(self, tmp_path: Path) -> Iterator[Harness]:
         def make(site: str, policy: ContainerPolicy) -> Runtime:
@@ -47,7 +48,7 @@ class TestProcess(RuntimeContract):
 
 
 @pytest.mark.docker
-class TestDocker(RuntimeContract, ExecutionContract):
+class TestDocker(RuntimeContract, ExecutionContract, WeightContract):
     @pytest.fixture
     def harness(self, tmp_path: Path, busybox_image: str) -> Iterator[Harness]:
         def make(site: str, policy: ContainerPolicy) -> Runtime:

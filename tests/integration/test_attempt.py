@@ -1,6 +1,7 @@
 """An attempt that a second flow process takes over, on a real ledger and the process runtime."""
 
 import hashlib
+import json
 import os
 from collections.abc import Iterator
 from dataclasses import replace
@@ -11,11 +12,20 @@ from typing import Any
 import pytest
 
 from headway.clock import SystemClock
-from headway.errors import ImpossibleDemand, InvalidInput, SourceMissing, StagingTimedOut
+from headway.errors import (
+    ImpossibleDemand,
+    InvalidInput,
+    NvmlUnavailable,
+    SourceMissing,
+    StagingTimedOut,
+)
 from headway.forecast import Forecaster
 from headway.model.job import Dataset, Resources, TrainingJob
+from headway.model.launch import Launch
 from headway.model.lease import Basis, Lease, Sharing, Wait
+from headway.model.link import GpuLinks
 from headway.model.node import GpuProcess, GpuReading, Reserve
+from headway.model.progress import ProgressPoint
 from headway.model.run import Exit, ExitKind, Prediction, RunState, Step, StepState
 from headway.model.trace import Trace
 from headway.model.upload import UploadFile, UploadManifest
@@ -23,6 +33,7 @@ from headway.run.attempt import Attempt, exit_of
 from headway.run.followed import Followed
 from headway.run.gpu_use import GpuUse
 from headway.run.guard_notes import GuardNotes, keep_notes
+from headway.run.rendezvous import Meeting
 from headway.run.spec import container_spec
 from headway.run.upkeep import AttemptUpkeep
 from headway.runtime.port import ContainerState, ContainerStatus
@@ -156,6 +167,32 @@ def test_several_data_sets_are_staged_mounted_and_told_of(site: Site, sources: P
     assert all(each.run_ids == () for each in site.ledger.staged.list("here"))
 
 
+def test_a_part_of_a_gang_is_told_which_files_it_has(site: Site, sources: Path) -> None:
+    for name in ("one", "three", "two"):
+        (sources / name).write_text(name)
+        (sources / name).chmod(0o755)
+    dataset = Dataset(uri=str(sources), shard="node", size="2MiB")
+    wide = Resources(host_memory="64MiB", cpus=0.1, nodes=2)
+    job = JOB.model_copy(update={"dataset": dataset, "resources": wide})
+    assert job.declared_data_bytes == MIB
+    attempt = Attempt(site, RUN, job, Meeting(RUN, 1, "127.0.0.1", 29500, 1, 2))
+    staged = attempt.stage_data(lambda done, total: None)[""]
+    assert sorted(path.name for path in staged.path.iterdir()) == ["one", "two"]
+    attempt.job = JOB  # alone, it needs no network of gangs
+    lease = attempt.admit()
+    assert isinstance(lease, Lease)
+    spec = container_spec(attempt, lease)
+    assert json.loads(Path(spec.env["HEADWAY_SHARD"]).read_text()) == {
+        "part": 1,
+        "parts": 2,
+        "files": ["one", "two"],
+        "files_in_all": 3,
+    }
+    assert [mount.target for mount in spec.mounts if mount.target == "/shards"] == ["/shards"]
+    (note,) = site.ledger.staged.of_run(RUN)
+    assert len(note.listing) == 64
+
+
 def test_the_data_set_that_cannot_be_staged_is_named(site: Site, sources: Path) -> None:
     (sources / "empty").touch(0o755)
     sets = {"valid": Dataset(uri=str(sources / "empty"))}
@@ -179,6 +216,32 @@ def test_what_a_member_has_put_is_staged_for_its_team_alone(site: Site) -> None:
     theirs = Attempt(site, RUN.replace("1", "2"), job.model_copy(update={"team": "speech"}))
     with pytest.raises(SourceMissing, match="team speech has none of this name"):
         theirs.stage_data(lambda done, total: None)
+
+
+def test_gpus_of_one_node_have_a_process_each_on_cpus_that_are_near(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gpus = FakeGpus.idle(3)
+    near = frozenset(sorted(os.sched_getaffinity(0))[:-1])
+    gpus.connect(GpuLinks("GPU-0", cpus=near))
+    gpus.connect(GpuLinks("GPU-1", cpus=near))
+    site.__dict__["gpus"] = gpus
+    join_site(site)
+    wants = {"gpus": 2, "sharing": Sharing.WHOLE, "host_memory": "64MiB", "cpus": len(near)}
+    job = JOB.model_copy(update={"resources": Resources(**wants)})
+    attempt = Attempt(site, RUN, job)
+    lease = attempt.admit()
+    assert isinstance(lease, Lease)
+    spec = container_spec(attempt, lease)
+    assert spec.near_cpus == near
+    threads = str(max(1, len(near) // 2))
+    assert (spec.env["PET_NPROC_PER_NODE"], spec.env["OMP_NUM_THREADS"]) == ("2", threads)
+    attempt.job = job.model_copy(update={"env": {"OMP_NUM_THREADS": "7"}})
+    assert container_spec(attempt, lease).env["OMP_NUM_THREADS"] == "7"
+    attempt.job = job.model_copy(update={"launch": Launch.MPI})
+    assert container_spec(attempt, lease).env["OMPI_MCA_plm_rsh_agent"] == "/bin/sh"
+    gpus.error = NvmlUnavailable("the test said so")
+    assert container_spec(attempt, lease).near_cpus == frozenset()
 
 
 def test_training_has_what_staging_left(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -285,6 +348,23 @@ def test_out_of_gpu_memory_gets_a_larger_gpu_teaches_and_ends_with_the_largest(
     said, demand = Forecaster(gpu_site).forecast(ON_A_GPU)
     assert said.gpu_above_bytes == round(79.5 * GIB)
     assert (demand.sharing, demand.gpu_memory_bytes) == (Sharing.WHOLE, round(79.5 * GIB))
+
+
+def test_a_short_trial_tells_how_much_of_a_gpu_the_real_run_needs(gpu_site: Site) -> None:
+    trial = Attempt(gpu_site, RUN, ON_A_GPU.model_copy(update={"max_runtime": 60.0}))
+    lease = run_once(trial)
+    assert lease.gpus[0].sharing is Sharing.WHOLE
+    points = [ProgressPoint(1.0, 1), ProgressPoint(2.0, 2)]
+    gpu_site.ledger.progress.append(lease.fence, points, first=0)
+    cut = replace(ended(trial, 143, log="", gpu_peaks={"GPU-0": 4 * GIB}), timed_out=True)
+    assert settled(trial, cut).kind is ExitKind.TIMED_OUT
+    (told,) = gpu_site.ledger.traces.newest(JOB.recipe(), 9)
+    assert (told.exit, told.gpu_peak_bytes) == ("failed", 4 * GIB)
+    assert (told.runtime_s, told.host_peak_bytes) == (None, None)
+    said, demand = Forecaster(gpu_site).forecast(ON_A_GPU)
+    assert (said.gpu_held_bytes, said.learnt_runtime_s) == (4 * GIB, None)
+    assert (demand.sharing, demand.gpu_memory_bytes) == (Sharing.SHARED, 6 * GIB)
+    assert demand.gpu_memory_basis is Basis.PRIOR
 
 
 SHARES = ON_A_GPU.model_copy(

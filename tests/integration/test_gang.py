@@ -2,10 +2,15 @@
 
 import json
 import signal
+from contextlib import closing
 from typing import Any
 
 import pytest
 
+from headway.ledger import Ledger
+from headway.model.job_text import job_from_document
+from headway.model.trace import Trace
+from tests.support.nodes import KINDS
 from tests.support.site import LiveSite, sleeper, wait_for
 
 pytestmark = [pytest.mark.postgresql, pytest.mark.prefect]
@@ -35,6 +40,18 @@ import os, sys, time
 if os.environ["HEADWAY_NODE_RANK"] == "1":
     sys.exit(3)
 time.sleep(120)
+"""
+
+ELASTIC = """\
+import os, pathlib, time
+kept = pathlib.Path(os.environ["HEADWAY_CHECKPOINT"], "nodes")
+nodes, rank = os.environ["PET_NNODES"], os.environ["PET_NODE_RANK"]
+if rank == "0" and not kept.exists():
+    kept.write_text(nodes)
+if os.environ["HEADWAY_ATTEMPT"] == "1":
+    time.sleep(120)
+if rank == "0":
+    print(f"{nodes} nodes, after {kept.read_text()}", flush=True)
 """
 
 
@@ -138,6 +155,50 @@ def test_a_part_whose_flow_dies_goes_on_and_one_whose_program_dies_starts_all_an
     status.kill(_program(status, rank["run_id"]), signal.SIGKILL)
     view = head.until(run_id, "Completed", "Failed")
     assert (view["state"], view["attempt"]) == ("Completed", 2), view
+
+
+def test_an_elastic_gang_that_loses_a_node_goes_on_with_those_that_are_left(
+    three_nodes, tmp_path
+) -> None:
+    """From its checkpoint, on the node that has it."""
+    head = three_nodes["head"]
+    wants = {"nodes": "2-3", "gpus": 1, "gpu_memory": "1GiB"}
+    asked = job(ELASTIC, name="elastic", resources=wants, stop_grace="1s")
+    recipe = job_from_document(asked).recipe()
+    with closing(Ledger.open(head.env["HEADWAY_LEDGER_URL"])) as ledger:  # what runs have shown
+        for nodes in (2, 3):
+            seconds = 3600.0 / nodes
+            ledger.traces.add([
+                Trace(recipe, KINDS["left"].product, nodes, None, nodes=nodes, cpus=0.05,
+                      runtime_s=seconds, recipe=recipe, run_id=f"elastic-{nodes}")
+            ])  # fmt: skip
+    run_id = head.submit(tmp_path, **asked)
+    view = wait_for(
+        lambda: (
+            seen
+            if len((seen := head.show(run_id)).get("ranks") or ()) == 2
+            and all(_runs(rank) for rank in seen["ranks"])
+            else None
+        ),
+        lambda: str(head.show(run_id)),
+    )
+    assert view["size"] == "3 nodes with 1 GPU each"
+    gone = view["ranks"][1]
+    assert head.run("node", "drain", gone["node"]).returncode == 0
+    try:
+        there = three_nodes[gone["node"]]
+        there.kill(_program(there, gone["run_id"]), signal.SIGKILL)
+        again = head.until(run_id, "Completed", "Failed")
+    finally:
+        head.run("node", "resume", gone["node"])
+    assert (again["state"], again["attempt"]) == ("Completed", 2), again
+    assert [each["size"] for each in again["attempts"]] == [
+        "3 nodes with 1 GPU each",
+        "2 nodes with 1 GPU each",
+    ]
+    assert again["node"] == view["node"]
+    assert "2 nodes, after 3" in head.run("logs", run_id).stdout
+    wait_for(lambda: nobody_holds_anything(head), lambda: str(head.json("node", "list")))
 
 
 def test_what_two_nodes_could_never_hold_is_refused(three_nodes, tmp_path) -> None:

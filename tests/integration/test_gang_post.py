@@ -1,14 +1,16 @@
 """What parts of a gang ask each other to run, on a real ledger; their programs run here."""
 
 import os
+import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
+import psutil
 import pytest
 
 from headway.clock import SystemClock
@@ -201,3 +203,45 @@ def test_parts_at_one_address_cannot_be_told_apart(parts: tuple[Attempt, Attempt
     entry_of(parts[0])
     with pytest.raises(RuntimeFailure, match="share an address"):
         tell(parts[0], ["127.0.0.1:29500", "127.0.0.1:29501"], 0)
+
+
+def asking(attempt: Attempt, command: str) -> None:
+    """Let rank 0's program ask rank 1 for *command*, and end as that does."""
+    ask_it = f"import subprocess, sys; sys.exit(subprocess.call(['ssh', '10.0.0.6', {command!r}]))"
+    words = [sys.executable, "-c", ask_it]
+    attempt.job = attempt.job.model_copy(update={"command": words})
+
+
+def passed_on(parts: tuple[Attempt, Attempt], until: Callable[[], bool]) -> None:
+    for rank, attempt in enumerate(parts):
+        tell(attempt, PLACES, rank)
+    both, end = posts(*parts), time.monotonic() + 60
+    while not until() and time.monotonic() < end:
+        for each in both:
+            each.pass_on()
+        time.sleep(0.05)
+    assert until()
+
+
+def test_a_process_that_is_killed_in_another_part_ends_the_launcher_by_its_status(
+    parts: tuple[Attempt, Attempt],
+) -> None:
+    asking(parts[0], "kill -9 $$")
+    with program(parts[0]) as launcher, program(parts[1]):
+        passed_on(parts, lambda: launcher.poll() is not None)
+        assert launcher.returncode == 128 + signal.SIGKILL
+
+
+def test_a_part_that_is_stopped_takes_all_with_it_that_it_was_asked_to_run(
+    parts: tuple[Attempt, Attempt], tmp_path: Path
+) -> None:
+    note = tmp_path / "pid"
+    asking(parts[0], f"sleep 300 & echo $! > {note}.part; mv {note}.part {note}; wait")
+    with program(parts[0]) as launcher, program(parts[1]) as served:
+        passed_on(parts, note.exists)
+        process = psutil.Process(int(note.read_text()))
+        served.terminate()
+        assert served.wait(30) == 0
+        psutil.wait_procs([process], 30)
+        assert not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
+        os.killpg(launcher.pid, signal.SIGKILL)  # its ssh waits for an answer

@@ -291,10 +291,11 @@ def test_a_node_reading_says_why_there_are_no_gpus(stub: StubGpus, make: Make) -
 def test_links_are_named_by_generation_and_lanes(stub: StubGpus, make: Make) -> None:
     stub.set(
         "GPU-a", pcie_gen=1, pcie_width=16, pcie_gen_max=5, pcie_width_max=16, nvlinks=18,
-        nvlink_version=6,
+        nvlink_version=6, cpu_mask=0b1111_0000,
     )  # fmt: skip
     (links,) = make().links()
-    assert links == GpuLinks("GPU-a", Pcie(1, 16), Pcie(5, 16), NvLink("4.0", 18))
+    near = frozenset({4, 5, 6, 7})
+    assert links == GpuLinks("GPU-a", Pcie(1, 16), Pcie(5, 16), NvLink("4.0", 18), near)
 
 
 def test_links_that_are_down_do_not_count(stub: StubGpus, make: Make) -> None:
@@ -306,3 +307,5 @@ def test_links_that_are_down_do_not_count(stub: StubGpus, make: Make) -> None:
 
 def test_links_that_are_not_offered_are_none(stub: StubGpus, make: Make) -> None:
     assert make().links() == (GpuLinks("GPU-a"),)
+    stub.set("GPU-a", cpu_mask=0)
+    assert make().links()[0].cpus is None

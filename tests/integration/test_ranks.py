@@ -1,22 +1,27 @@
 """A gang's head and its parts on a real ledger, without Prefect: who hears what of whom."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 from prefect.client.schemas.objects import StateType
 from prefect.settings import PREFECT_API_URL, temporary_settings
+from sqlmodel import update
 
 from flows.rank import run_part
 from flows.start_ranks import start_ranks
 from headway.clock import SystemClock
-from headway.errors import SiteUnreachable
-from headway.model.job import Resources, TrainingJob
+from headway.errors import LeaseLost, SiteUnreachable
+from headway.ledger.tables import LeaseRow, NodeRow
+from headway.model.job import Dataset, Resources, TrainingJob
 from headway.model.lease import Demand, Lease, Resource, Wait
 from headway.model.run import Exit, ExitKind, Measurement, RunState
+from headway.model.staged import Staging
+from headway.node.sweep import sweep
 from headway.policy.gang_end import TAKE_WITHIN_S, why_stop
+from headway.policy.guard import GuardTimes
 from headway.run.attempt import Attempt
 from headway.run.followed import Followed
 from headway.run.rendezvous import (
@@ -24,8 +29,10 @@ from headway.run.rendezvous import (
     other_ranks,
     wait_for_head,
     wait_for_ranks,
+    why_end,
     why_leave,
 )
+from headway.run.shards import why_parts_differ
 from headway.runtime.port import ContainerState, ContainerStatus
 from headway.settings import Settings
 from headway.site import Site
@@ -141,6 +148,84 @@ def test_a_gang_ends_as_the_rank_that_failed(site: Site, attempt: Attempt) -> No
     assert site.ledger.runs.get(GANG).state is RunState.ENDED
 
 
+def unheard(site: Site, node: str, *, renewed_s: float) -> None:
+    """Nothing was heard of *node* for an hour, but that its guard renewed leases then."""
+    ago = site.ledger.now() - timedelta(hours=1)
+    expires = site.ledger.now() + timedelta(seconds=site.settings.lease_ttl_s - renewed_s)
+    with site.ledger.leases._database.transaction() as session:
+        session.exec(update(NodeRow).where(NodeRow.name == node).values(heartbeat_at=ago))
+        session.exec(update(LeaseRow).where(LeaseRow.node == node).values(expires_at=expires))
+
+
+def test_a_rank_whose_node_is_gone_is_quiet_long_before_its_lease_expires(
+    site: Site, attempt: Attempt
+) -> None:
+    take(site)
+    unheard(site, "one", renewed_s=40.0)
+    assert attempt.meeting is not None
+    rank = other_ranks(site, attempt.meeting)[0]
+    assert rank.silent_s == 0.0
+    assert 40.0 <= rank.quiet_s < 60.0
+
+
+def test_a_gang_whose_leader_is_lost_starts_anew_without_a_person(
+    site: Site, attempt: Attempt
+) -> None:
+    """Once its lease expired so long ago that nothing runs there; any other node sees to it."""
+    rank = take(site)
+    other = Site(site.settings.model_copy(update={"node": "two"}), SystemClock())
+    ttl_s = site.settings.lease_ttl_s
+    margin_s = GuardTimes(ttl_s).margin_s
+    unheard(site, "head", renewed_s=ttl_s + margin_s - 20)
+    sweep(other, (), ())
+    assert site.ledger.runs.get(GANG).state is RunState.RUNNING
+    unheard(site, "head", renewed_s=ttl_s + margin_s + 1)
+    sweep(site, (), ())  # it is back, and would have renewed it
+    assert site.ledger.runs.get(GANG).state is RunState.RUNNING
+    sweep(other, (), ())
+    gang = site.ledger.runs.get(GANG)
+    assert (gang.state, gang.attempt) == (RunState.WAITING, 2)
+    assert "node head, where rank 0 ran, is lost" in gang.reason
+    assert [lease.run_id for lease in site.ledger.leases.live()] == [RANK]
+    # What its part does when it is told, and what its leader may when it wakes up.
+    left = why_leave(site, Meeting(GANG, 1, "", 0, 1, 3))
+    assert left is not None
+    assert left.kind is ExitKind.CANCELLED
+    with pytest.raises(LeaseLost):
+        attempt.end(FAILED)
+    sweep(other, (), ())
+    assert site.ledger.runs.get(GANG).attempt == 2
+    assert rank.run_id == RANK
+
+
+def test_a_run_on_one_lost_node_waits_for_an_operator(site: Site) -> None:
+    alone = JOB.model_copy(update={"resources": Resources(host_memory="64MiB", cpus=0.1)})
+    lease = Attempt(site, GANG, alone).admit()
+    assert isinstance(lease, Lease)
+    unheard(site, "head", renewed_s=10 * site.settings.lease_ttl_s)
+    other = Site(site.settings.model_copy(update={"node": "two"}), SystemClock())
+    sweep(other, (), ())
+    assert [each.node for each in site.ledger.leases.live()] == ["head"]
+
+
+def test_the_end_for_which_rank_0_was_stopped_is_explained_too(
+    site: Site, attempt: Attempt, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rank 1 failed for want of rank 2, whose node is gone: all start anew."""
+    take(site)
+    take(site, 2, "00000000-0000-4000-8000-000000000003")
+    site.ledger.runs.finish(fence_of(site.ledger, RANK), FAILED, Measurement())
+    unheard(site, "two", renewed_s=100.0)
+    assert attempt.meeting is not None
+    stopped = why_end(site, attempt.meeting)
+    assert stopped == Exit(ExitKind.FAILED, 1, "rank 1 on one: exit 1")
+    monkeypatch.setattr("headway.policy.gang_end.BLAME_WITHIN_S", 0.0)
+    exit_, _ = attempt.settle(replace(ended(143), cancellation=stopped))
+    assert exit_.kind is ExitKind.INFRASTRUCTURE
+    assert exit_.message.startswith("rank 2 on two is lost: not heard of for 1")
+    assert site.ledger.runs.get(GANG).state is RunState.WAITING
+
+
 def test_ranks_that_prefect_cannot_be_asked_for_are_the_sites_failure(
     site: Site, attempt: Attempt
 ) -> None:
@@ -176,6 +261,29 @@ def test_rank_0_waits_until_all_are_ready_and_names_those_that_are_not(
     assert stopped is None
     assert site.clock.then == []
     assert said == ["rank 1 on one, rank 2 on two", "rank 1 on one"]
+
+
+def test_a_gang_whose_nodes_see_other_files_does_not_start(site: Site, attempt: Attempt) -> None:
+    """Each has a part, and some files would be in two of them or in none."""
+    data = Dataset(uri="/data/set", shard="node")
+    attempt.job = attempt.job.model_copy(update={"datasets": {"images": data, "labels": data}})
+    parts = [attempt.lease, take(site), take(site, 2, "00000000-0000-4000-8000-000000000003")]
+
+    def note(name: str, listings: Sequence[str]) -> None:
+        for lease, listing in zip(parts, listings, strict=True):
+            assert lease is not None
+            came = Staging(1, name, lease.node, "/data/set", 1, 1.0, False, listing)
+            site.ledger.staged.note(lease.fence, came)
+
+    note("images", ["same", "same", "same"])
+    assert why_parts_differ(attempt) is None
+    note("labels", ["same", "same", "changed"])
+    stopped = why_parts_differ(attempt)
+    assert stopped is not None
+    assert stopped.kind is ExitKind.REFUSED
+    assert stopped.message.startswith(
+        "data set labels: node two found other files or sizes than node head"
+    )
 
 
 def test_a_rank_waits_until_rank_0_runs_and_is_told_where(site: Site, attempt: Attempt) -> None:

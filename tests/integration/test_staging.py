@@ -21,6 +21,7 @@ from headway.errors import (
 )
 from headway.model.job import Dataset
 from headway.staging.cache import DataCache, StagedDataset
+from headway.staging.shard import Part
 from headway.testing.staging import MemoryIndex, OpenReader
 from headway.units import MIB
 
@@ -285,6 +286,31 @@ def test_cancelling_stops_in_mid_copy(cache: DataCache, flights: Path) -> None:
         cache.stage(Dataset(uri=str(flights)), "r1", progress=progress)
     assert seen == [0, 4 * MIB]
     assert leftovers(cache) == []
+
+
+def test_a_node_has_its_part_of_a_directory_alone(
+    cache: DataCache, index: MemoryIndex, images: Path
+) -> None:
+    found = [
+        cache.stage(
+            Dataset(uri=str(images), shard="node", size="1MiB"),
+            "r1",
+            progress=lambda done, total: None,
+            part=Part(number, 2),
+        )
+        for number in (0, 1, 0)
+    ]
+    assert [each.from_cache for each in found] == [False, False, True]
+    names = [
+        [file.relative_to(each.path).as_posix() for file in sorted(each.path.rglob("*.*"))]
+        for each in found
+    ]
+    every = sorted(path.relative_to(images).as_posix() for path in images.rglob("*.*"))
+    assert sorted(names[0] + names[1]) == every
+    assert [sorted(each.shard.files) for each in found if each.shard] == [sorted(n) for n in names]
+    assert sum(each.size_bytes for each in index.list("n")) == sum(
+        path.stat().st_size for path in images.rglob("*.*")
+    )
 
 
 def test_unused_sets_give_way_and_used_ones_do_not(

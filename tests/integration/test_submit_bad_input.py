@@ -205,7 +205,8 @@ def test_a_rehearsal_goes_by_the_priority_of_its_queue(site):
 def test_an_override_names_itself(tmp_path):
     done, said = submit(tmp_path, GOOD, "--set", "resources.gpus=1.5")
     assert done.exit_code == 2
-    assert said == "--set resources.gpus: got 1.5; give a whole number between 0 and 1024\n"
+    allowed = "give a whole number between 0 and 1024, or a range of them such as 2-8"
+    assert said == f"--set resources.gpus: got 1.5; {allowed}\n"
 
 
 @pytest.mark.usefixtures("gateway")

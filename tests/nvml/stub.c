@@ -9,7 +9,7 @@
  *   gpu / slice                starts a GPU, or a MIG slice of the GPU before it
  *     uuid, name, total, used, reserved, util, temp, power_mw, pcie_rx, pcie_tx,
  *     nvlink_rx, nvlink_tx, pcie_gen, pcie_width, pcie_gen_max, pcie_width_max,
- *     nvlinks, nvlink_version, mig, error   -1 where the GPU does not offer it
+ *     nvlinks, nvlink_version, cpu_mask, mig, error   -1 where the GPU does not offer it
  *     process PID BYTES        BYTES -1 where the driver does not say
  */
 #include <stdio.h>
@@ -27,7 +27,7 @@ typedef struct {
     char uuid[96], name[96];
     long long total, used, reserved, util, temp, power_mw, pcie_rx, pcie_tx, nvlink_rx, nvlink_tx;
     long long pcie_gen, pcie_width, pcie_gen_max, pcie_width_max, nvlinks, nvlink_version;
-    long long mig, error;
+    long long cpu_mask, mig, error;
     int parent; /* -1: a GPU; else the GPU this is a slice of */
     unsigned n_processes;
     Process processes[MAX_PROCESSES];
@@ -44,7 +44,7 @@ static void add_gpu(int parent) {
     g->parent = parent;
     g->util = g->temp = g->power_mw = g->pcie_rx = g->pcie_tx = g->nvlink_rx = g->nvlink_tx = -1;
     g->pcie_gen = g->pcie_width = g->pcie_gen_max = g->pcie_width_max = -1;
-    g->nvlinks = g->nvlink_version = g->mig = -1;
+    g->nvlinks = g->nvlink_version = g->cpu_mask = g->mig = -1;
 }
 
 static void set(const char *key, const char *value) {
@@ -70,6 +70,7 @@ static void set(const char *key, const char *value) {
     FIELD(total) FIELD(used) FIELD(reserved) FIELD(util) FIELD(temp) FIELD(power_mw) FIELD(pcie_rx)
     FIELD(pcie_tx) FIELD(nvlink_rx) FIELD(nvlink_tx) FIELD(mig) FIELD(pcie_gen) FIELD(pcie_width)
     FIELD(pcie_gen_max) FIELD(pcie_width_max) FIELD(nvlinks) FIELD(nvlink_version)
+    FIELD(cpu_mask)
 }
 
 static void load(void) {
@@ -182,6 +183,13 @@ int nvmlDeviceGetNvLinkVersion(void *h, unsigned link, unsigned *out) {
     (void)link;
     DEVICE(h)
     GIVE(g->nvlink_version);
+}
+int nvmlDeviceGetCpuAffinity(void *h, unsigned n, unsigned long *out) {
+    DEVICE(h)
+    if (g->cpu_mask < 0) return NOT_SUPPORTED;
+    memset(out, 0, n * sizeof *out);
+    out[0] = (unsigned long)g->cpu_mask;
+    return OK;
 }
 int nvmlDeviceGetMigMode(void *h, unsigned *out, unsigned *pending) {
     DEVICE(h)

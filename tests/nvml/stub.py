@@ -67,6 +67,8 @@ class StubGpu:
     """Links that are up."""
     nvlink_version: int = -1
     """NVML's number of it: 6 is version 4.0."""
+    cpu_mask: int = -1
+    """Of the CPUs that are nearest, bit by bit."""
     mig: int = 0
     error: int = 0
     """NVML code that every call on this GPU answers; 0 for none."""

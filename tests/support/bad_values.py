@@ -2,7 +2,10 @@
 
 SIZE = "give a size with its unit between 6.0 MiB and 64.0 TiB"
 LIFE = "give a duration with its unit between 1.0 s and 365 d, such as 4h"
-GPUS = "give a whole number between 0 and 1024"
+NODES = "give a whole number between 1 and 64, or a range of them such as 2-8"
+RANGES = ["8-2", "2-99999999", "2-", "2-4-8", "2–4", "٢-٤", "2..4", "2-4x", "2-4,8", "two-4"]
+"""No ranges of GPUs or nodes."""
+GPUS = "give a whole number between 0 and 1024, or a range of them such as 2-8"
 CPUS = "give a number between 0.01 and 4096"
 COUNT = "give a whole number between 1 and 1,000,000,000,000"
 NAME = "give 1 to 63 letters, digits, dots, dashes or underscores"
@@ -64,6 +67,13 @@ NUMBERS = [
     ("resources", "gpus", "٣", '"٣"', GPUS),
     ("resources", "gpus", "012", '"012"', GPUS),
     ("resources", "gpus", "9223372036854775808", "9223372036854775808", GPUS),
+    *(
+        ("resources", field, written, f'"{written}"', allowed)
+        for field, allowed in (("gpus", GPUS), ("nodes", NODES))
+        for written in RANGES
+    ),
+    ("resources", "gpus", "0-4", '"0-4"', "let the range begin at 1 or more, such as 1-4"),
+    ("resources", "nodes", "0-4", '"0-4"', NODES),
     ("resources", "cpus", "-1", "-1", CPUS),
     ("resources", "cpus", "0", "0", CPUS),
     ("resources", "cpus", ".nan", '".nan"', CPUS),
@@ -120,7 +130,13 @@ UNKNOWN = [
     (["nmae: x"], 4, "nmae", '"x"', "did you mean name?"),
     (["gpus: 1"], 4, "gpus", "1", "no such key here; did you mean resources.gpus?"),
     (["resources:", "  gpu_mem: 1GiB"], 5, "resources.gpu_mem", '"1GiB"', "resources.gpu_memory?"),
-    (["dataset:", "  uri: /d", "  sha: x"], 6, "dataset.sha", '"x"', "did you mean dataset.sha256"),
+    (
+        ["dataset:", "  uri: /d", "  sha_256: x"],
+        6,
+        "dataset.sha_256",
+        '"x"',
+        "did you mean dataset.sha256",
+    ),
     (["zzz: 1"], 4, "zzz", "1", "no such key; keys here are name, owner, team"),
     (["<<: {a: 1}"], 4, '"<<"', "{'a': 1}", "no such key"),
     (["api_token: hunter2"], 4, "api_token", HIDDEN, "no such key"),

@@ -219,7 +219,7 @@ def lose_answers(share: float, seed: int) -> list[int]:
 
 
 _ADDED = {
-    "lease": ("start_by",),
+    "lease": ("start_by", "lent"),
     "run": (
         "told_end_at", "suspended_at", "flow_starts", "flow_starts_since", "tag", "promised_at",
         "array_index", "array_id", "after_run_id", "after_when", "ready_attempt", "place",

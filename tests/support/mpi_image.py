@@ -1,6 +1,7 @@
 """An image with this machine's Python and Open MPI, as Debian packages it."""
 
 import subprocess
+from collections.abc import Iterable
 from pathlib import Path
 
 import docker
@@ -20,9 +21,9 @@ def why_none() -> str:
     return "" if found else "Open MPI is not installed (Debian: apt-get install openmpi-bin)"
 
 
-def build_mpi_image() -> str:
-    """Make it; its name."""
-    image = _python_image((), None)
+def build_mpi_image(tag: str = MPI, packages: Iterable[str] = ()) -> str:
+    """Make it as *tag*, with installed *packages* besides; its name."""
+    image = _python_image(packages, None)
     libraries: dict[str, Path] = {}
     for package in _PACKAGES:
         listing = subprocess.run(
@@ -38,14 +39,14 @@ def build_mpi_image() -> str:
         image.file(name if name.startswith("/") else f"/lib/{name}", path)
     client = docker.from_env()
     try:
-        repository, _, version = MPI.rpartition(":")
+        repository, _, version = tag.rpartition(":")
         path = "ENV PATH=/usr/local/bin:/usr/bin:/bin"
         client.api.import_image_from_data(
             image.done(), repository=repository, tag=version, changes=[path]
         )
     finally:
         client.close()
-    return MPI
+    return tag
 
 
 def _add(image: _Image, path: Path) -> dict[str, Path]:

@@ -13,9 +13,9 @@ from docker.errors import DockerException, NotFound
 _SITE, _LOG = "headway.site", "headway.log"
 _FREE = frozenset(
     {
-        "Mounts", "Memory", "MemorySwap", "NanoCpus", "PidsLimit", "ShmSize", "CapDrop",
-        "SecurityOpt", "Init", "ReadonlyRootfs", "StorageOpt", "Tmpfs", "NetworkMode",
-        "PortBindings", "DeviceRequests", "CgroupParent", "LogConfig", "MaskedPaths",
+        "Mounts", "Memory", "MemorySwap", "NanoCpus", "CpuShares", "CpusetCpus", "PidsLimit",
+        "ShmSize", "CapDrop", "SecurityOpt", "Init", "ReadonlyRootfs", "StorageOpt", "Tmpfs",
+        "NetworkMode", "PortBindings", "DeviceRequests", "CgroupParent", "LogConfig", "MaskedPaths",
         "ReadonlyPaths", "ConsoleSize",
     }
 )  # fmt: skip
@@ -24,11 +24,12 @@ _DEFAULT: Mapping[str, tuple[object, ...]] = {
     "IpcMode": ("private", "shareable"),
     "CgroupnsMode": ("private", "host"),  # the engine's own choice, by the kernel's version
     "Runtime": ("runc",),
+    "OomScoreAdj": (1000,),  # the kernel ends it before others
     "RestartPolicy": (
         {"Name": "", "MaximumRetryCount": 0}, {"Name": "no", "MaximumRetryCount": 0}
     ),
 }  # fmt: skip
-"""Values that are the engine's defaults where they are not empty."""
+"""Values that are allowed where they are not empty: most are the engine's defaults."""
 _HIDDEN = ("/proc/kcore", "/proc/keys", "/sys/firmware")
 _NEVER = ("/proc", "/sys", "/dev", "/run/docker.sock", "/var/run/docker.sock", "/etc")
 
@@ -47,7 +48,7 @@ def beyond(found: Mapping[str, Any]) -> list[str]:
         "gains no privileges": host["SecurityOpt"] == ["no-new-privileges"],
         "has a limit on memory, swap included": 0 < host["Memory"] == host["MemorySwap"],
         "has a limit on processes": (host["PidsLimit"] or 0) > 0,
-        "has a limit on CPUs": host["NanoCpus"] > 0,
+        "has a weight of CPU time": host["CpuShares"] > 0,
         "has an init": host["Init"] is True,
         "has a user and a group": config["User"].replace(":", "", 1).isdecimal()
         and ":" in config["User"],

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from headway.cgroups import Cgroups, GroupReading, MemoryLimit
+from headway.cgroups import Cgroups, GroupReading, MemoryLimit, cpu_shares
+from headway.runtime.run_groups import RunGroups
 from headway.telemetry.host import NodeHost
 from headway.units import GIB, MIB
 
@@ -149,3 +150,47 @@ def test_version_1_is_read(tmp_path: Path) -> None:
     )
     found = Cgroups(tmp_path / "proc").read("/run")
     assert found == GroupReading(4096, 1024, droppable_bytes=192, cpu_s=1.5)
+
+
+def test_cpus_are_a_weight_in_both_versions(groups: Cgroups, tmp_path: Path) -> None:
+    text = mount(tmp_path / "cpu", "cgroup", options="rw,cpu") + mount(tmp_path / "fs2", "cgroup2")
+    tree(tmp_path, {"v1/mountinfo": text, "v1/cgroup": "4:cpu:/\n"})
+    (tmp_path / "fs").mkdir()
+    first = Cgroups(tmp_path / "v1")
+    for each in (first, groups):
+        each.weigh("/headway/run", 2.5)
+    assert (tmp_path / "cpu/headway/run/cpu.shares").read_text() == "2560"
+    assert (tmp_path / "fs/headway/run/cpu.weight").read_text() == "250"
+    for parent in ("fs", "fs/headway"):
+        assert (tmp_path / parent / "cgroup.subtree_control").read_text() == "+cpu"
+    assert not (tmp_path / "fs/headway/run/cgroup.subtree_control").exists()  # it has processes
+    assert groups.door("/headway/run") == tmp_path / "fs/headway/run/cgroup.procs"
+    assert first.door("/headway/run") == tmp_path / "cpu/headway/run/cgroup.procs"
+
+
+def test_a_weight_stays_within_what_the_kernel_takes(groups: Cgroups, tmp_path: Path) -> None:
+    (tmp_path / "fs").mkdir()
+    for cpus, weight in ((0.001, "1"), (500.0, "10000")):
+        groups.weigh("/headway/run", cpus)
+        assert (tmp_path / "fs/headway/run/cpu.weight").read_text() == weight
+    assert [cpu_shares(cpus) for cpus in (0.001, 0.5, 1.0, 9999.0)] == [2, 512, 1024, 262_144]
+
+
+def test_the_system_keeps_its_reserve(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All runs together weigh the rest against it; about one CPU where none is set."""
+    monkeypatch.setattr("os.cpu_count", lambda: 16)
+    said: dict[str, float] = {}
+    for reserve_cpus, above in ((4.0, 3.0), (0.0, 16.0), (0.5, 15.5), (99.0, 1 / 99)):
+        runs = RunGroups("site", reserve_cpus)
+        monkeypatch.setattr(runs.cgroups, "weigh", said.__setitem__)
+        assert runs.weigh("run-1", 2.0)
+        assert said == {"/headway": pytest.approx(above), "/headway/site-run-1": 2.0}
+
+
+def test_where_nothing_can_be_weighed_that_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise PermissionError
+
+    runs = RunGroups("site")
+    monkeypatch.setattr(runs.cgroups, "weigh", refuse)
+    assert not runs.weigh("run-1", 2.0)

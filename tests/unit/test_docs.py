@@ -2,6 +2,7 @@
 
 import re
 import tomllib
+from dataclasses import fields
 from pathlib import Path
 
 import click
@@ -9,6 +10,7 @@ import pytest
 
 from headway.cli.main import headway
 from headway.model.job_text import read_job
+from headway.policy.settings import PolicySettings
 from headway.settings import Settings
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -106,3 +108,8 @@ def test_the_layers_are_those_that_are_held():
     (inside,) = (each for each in contracts["contracts"] if each.get("containers"))
     held = [re.sub(r"[()]", "", layer) for layer in inside["layers"]]
     assert " → ".join(held) in " ".join((ROOT / "ARCHITECTURE.md").read_text().split())
+
+
+def test_each_knob_of_the_line_has_its_sentence():
+    page = (ROOT / "docs" / "policy.md").read_text().partition("## Knobs")[2]
+    assert [knob.name for knob in fields(PolicySettings) if f"`{knob.name}`" not in page] == []

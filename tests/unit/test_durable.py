@@ -12,6 +12,8 @@ from headway.project import PACKAGE
 IN_PLACE = re.compile(r"\.write_(?:text|bytes)\(|\.replace\((?:path|self\._\w+)\)")
 MAY_WRITE_IN_PLACE = {
     "node/flowprocess.py",  # the kernel's file for a process's name
+    "cgroups.py",  # the kernel's files
+    "runtime/process/shim.py",
     "cli/estimate.py",  # where a person wants a document
     "cli/usage.py",  # where a person wants a picture
     "cli/arrays.py",

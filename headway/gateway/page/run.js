@@ -31,7 +31,7 @@ function head(run) {
     h("h2", {}, run.name, " ", h("span", { class: tone(run.state) }, run.state)),
     h("p", {}, far || run.exit?.message || run.reason || ""),
     h("p", { class: "soft" }, `${run.owner ?? "owner not known"}, team ${run.team ?? NOT_KNOWN}; submitted ${clock(run.submitted_at)}; `
-      + `attempt ${run.attempt}${run.node ? ` on ${run.node}` : ""}; ${duration(run.duration_s)}`),
+      + `attempt ${run.attempt}${run.node ? ` on ${run.node}` : ""}${run.size ? `, ${run.size}` : ""}; ${duration(run.duration_s)}`),
     h("div", { class: "filters" }, over ? button("Retry", "retry") : button("Cancel", "cancel"),
       h("a", { href: `/runs/flow-run/${run.run_id}`, id: "to-prefect" }, "The run in Prefect"),
       run.session ? h("a", { href: run.session, id: "to-session", target: "_blank", rel: "noopener" }, "Open the session") : null),
@@ -146,7 +146,7 @@ function outputs(run) {
 }
 
 function attempts(run) {
-  const rows = run.attempts.map((each) => [String(each.attempt), each.node ?? NOT_KNOWN, clock(each.started_at),
+  const rows = run.attempts.map((each) => [String(each.attempt), (each.node ?? NOT_KNOWN) + (each.size ? `, ${each.size}` : ""), clock(each.started_at),
     clock(each.ended_at), each.exit ? `${each.exit.kind}: ${each.exit.message}` : ""]);
   return h("section", {}, h("h2", {}, "Attempts"),
     table("Attempts", [["attempt", "n"], ["node"], ["started"], ["ended"], ["how", "wide"]], rows, "It has not been tried yet."));

@@ -15,10 +15,10 @@ from typing import Any, NoReturn
 import requests
 from docker.errors import APIError, DockerException, NotFound
 
-from headway.cgroups import Cgroups
+from headway.cgroups import cpus_of_shares
 from headway.clock import Clock
 from headway.errors import ContainerMissing, EngineUnreachable, RuntimeFailure
-from headway.model.container_policy import ContainerPolicy, NetworkMode
+from headway.model.container_policy import ContainerPolicy, CpuRule, NetworkMode
 from headway.model.exec_messages import ExecCommand
 from headway.model.image import ImageReference
 from headway.runtime import logfile
@@ -42,10 +42,9 @@ from headway.runtime.port import (
     Usage,
 )
 from headway.runtime.rules import check_image, check_spec
+from headway.runtime.run_groups import RunGroups
 
 _POLL_S = 0.05
-_GROUPS = "/headway"
-"""The control group that has those of containers."""
 
 log = logging.getLogger(__name__)
 
@@ -61,6 +60,7 @@ class DockerRuntime:
         timeout_s: How long the engine may take for one answer.
         closed: Asked for host and port of services on other machines that containers may not
             reach now.
+        reserve_cpus: Held back on this node from runs.
     """
 
     kind = RuntimeKind.DOCKER
@@ -74,13 +74,15 @@ class DockerRuntime:
         docker_host: str | None = None,
         timeout_s: int = 60,
         closed: Callable[[], Sequence[Service]] = tuple,
+        reserve_cpus: float = 0.0,
     ) -> None:
         self.engine = Engine(docker_host, timeout_s)
         self._site = site
         self._policy = policy
         self._clock = clock
         self._networks = Networks(self.engine, policy, closed)
-        self._groups = Cgroups()
+        self._run_groups = RunGroups(site, reserve_cpus)
+        self._groups = self._run_groups.cgroups
         self._peaks: dict[str, MemoryPeak] = {}
 
     # ----- what the engine can do -----
@@ -94,7 +96,11 @@ class DockerRuntime:
                 "This kernel does not limit swap: a container may swap past its memory.",
             ),
             (info.get("PidsLimit"), "This engine does not limit the number of processes."),
-            (info.get("CpuCfsQuota"), "This engine does not limit CPU time."),
+            (
+                self._policy.cpus is CpuRule.GUARANTEE or info.get("CpuCfsQuota"),
+                "This engine does not limit CPU time.",
+            ),
+            (info.get("CPUShares"), "This engine does not share CPU time by weight."),
             (
                 os.geteuid() == 0,
                 (
@@ -141,7 +147,7 @@ class DockerRuntime:
             self._policy,
             self._site,
             network=self._networks.joined(spec.network),
-            parent_group=self._group(spec.name) if self._own_group else None,
+            parent_group=self._run_groups.path(spec.name) if self._own_group else None,
         ).run()
 
     def start(self, name: str) -> None:
@@ -152,8 +158,11 @@ class DockerRuntime:
         """
         log_path = Path(self._labels(name)[creation.LOG])
         with self._start_lock(log_path, name), ordering(f"start container {name}"):
-            if self._read(self._found(name)).state is not ContainerState.CREATED:
+            found = self._found(name)
+            if self._read(found).state is not ContainerState.CREATED:
                 return
+            if self._own_group:
+                self._run_groups.weigh(name, cpus_of_shares(found["HostConfig"]["CpuShares"]))
             try:
                 self.engine.api.start(name)
             except APIError as error:
@@ -271,17 +280,8 @@ class DockerRuntime:
                     if error.status_code not in (404, 409):
                         raise
         if self._own_group:
-            self._remove_group(name)
+            self._run_groups.remove(name)
         self._peaks.pop(name, None)
-
-    def _remove_group(self, name: str) -> None:
-        try:
-            self._groups.remove(self._group(name))
-        except OSError as error:
-            raise RuntimeFailure(
-                f"container {name} is removed, but not its control group ({error.strerror}): "
-                "one of its processes may live on, as in state D; look for it with ps"
-            ) from error
 
     # ----- what it used and printed -----
 
@@ -292,7 +292,7 @@ class DockerRuntime:
         asked for while it runs, the more exact.
         """
         if self._own_group:
-            self._measure(name, self._group(name))
+            self._measure(name, self._run_groups.path(name))
         else:
             self.inspect(name)
         return self._peaks.get(name, MemoryPeak()).usage()
@@ -347,18 +347,10 @@ class DockerRuntime:
         """Remove the control groups of containers that others have removed."""
         if not self._own_group:
             return
-        groups = self._groups.below(_GROUPS)  # before the containers: a new one has its group
-        own = {name for name in groups if name.startswith(f"{self._site}-")}
-        if not own:
-            return
-        names = {name.lstrip("/") for row in self._rows() for name in row["Names"]}
-        for group in sorted(own - {f"{self._site}-{name}" for name in names}):
-            try:
-                self._groups.remove(f"{_GROUPS}/{group}")
-            except OSError as error:
-                log.warning("control group %s/%s stays: %s", _GROUPS, group, error.strerror)
-            else:
-                log.warning("control group %s/%s was left: removed", _GROUPS, group)
+        left = self._run_groups.left()
+        if left:
+            known = {name.lstrip("/") for row in self._rows() for name in row["Names"]}
+            self._run_groups.sweep(left, known)
 
     # ----- what the engine says of it -----
 
@@ -421,9 +413,6 @@ class DockerRuntime:
         if not self._own_group:
             self._measure(name, group)
         return self._groups.pids(group)
-
-    def _group(self, name: str) -> str:
-        return f"{_GROUPS}/{self._site}-{name}"
 
     @cached_property
     def _own_group(self) -> bool:

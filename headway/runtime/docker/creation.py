@@ -9,17 +9,25 @@ from typing import Any
 from docker.errors import APIError
 from docker.types import DeviceRequest, LogConfig, Mount
 
+from headway.cgroups import cpu_shares
 from headway.errors import ContainerExists, RuntimeFailure
-from headway.model.container_policy import ContainerPolicy, GangNetwork, NetworkMode, RootFilesystem
+from headway.model.container_policy import (
+    ContainerPolicy,
+    CpuRule,
+    GangNetwork,
+    NetworkMode,
+    RootFilesystem,
+)
 from headway.model.image import ImageReference
 from headway.runtime import logfile
 from headway.runtime.docker.engine import Engine, asking, ordering
 from headway.runtime.docker.images import have_image
-from headway.runtime.port import ContainerSpec
+from headway.runtime.port import FIRST_TO_GO, ContainerSpec
 from headway.runtime.rules import LOG_TARGET, real_source
 from headway.units import MIB
 
 SITE, RUN, ATTEMPT = "headway.site", "headway.run", "headway.attempt"
+LENT = "headway.lent"
 LOG, LOG_LIMIT, LOG_BY = "headway.log", "headway.log_limit", "headway.log_by"
 """Labels that a container is found and read by."""
 BY_ENGINE = "engine"
@@ -137,7 +145,10 @@ class Creation:
             mounts=list(mounts),
             mem_limit=spec.host_memory_bytes,
             memswap_limit=spec.host_memory_bytes,
-            nano_cpus=int(spec.cpus * 1e9),
+            oom_score_adj=FIRST_TO_GO if spec.lent else None,
+            nano_cpus=int(spec.cpus * 1e9) if self.policy.cpus is CpuRule.CEILING else None,
+            cpu_shares=cpu_shares(spec.cpus),
+            cpuset_cpus=cpuset(spec, self.engine.info),
             pids_limit=spec.pids,
             shm_size=spec.shm_bytes,
             cap_drop=["ALL"],
@@ -189,6 +200,7 @@ class Creation:
             LOG: str(spec.log_path),
             LOG_LIMIT: str(spec.log_limit_bytes),
             LOG_BY: "program" if logged else BY_ENGINE,
+            **({LENT: "yes"} if spec.lent else {}),
             "headway.image": str(ImageReference.parse(spec.image)),
         }
 
@@ -198,6 +210,19 @@ def _may_limit_layers(info: Mapping[str, Any]) -> bool:
     status = dict(pair for pair in info.get("DriverStatus") or () if len(pair) == 2)
     on_xfs = status.get("Backing Filesystem") == "xfs"
     return info.get("Driver") in {"btrfs", "zfs"} or (info.get("Driver") == "overlay2" and on_xfs)
+
+
+def cpuset(spec: ContainerSpec, info: Mapping[str, Any]) -> str | None:
+    """The CPUs to which the engine binds the container; None for none.
+
+    Not its memory: first use takes it from near by, and a binding would have the kernel kill the
+    program where other NUMA nodes have some left.
+    """
+    # An engine that has other CPUs than this process would refuse the container.
+    here = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None
+    if not info.get("CPUSet") or info.get("NCPU") != here:
+        return None
+    return ",".join(map(str, sorted(spec.near_cpus))) or None
 
 
 def _environment(spec: ContainerSpec) -> dict[str, str]:

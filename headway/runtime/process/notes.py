@@ -9,7 +9,7 @@ from typing import Any
 
 from headway.errors import PolicyViolation, RuntimeFailure
 from headway.project import PACKAGE, PROJECT
-from headway.runtime.port import ContainerSpec
+from headway.runtime.port import FIRST_TO_GO, ContainerSpec
 from headway.runtime.process import passage
 
 SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -21,6 +21,8 @@ def noted(
     user: tuple[int, int] | None,
     token: str,
     others: Iterable[Mapping[str, Any]],
+    *,
+    weighs: bool,
 ) -> dict[str, Any]:
     """All but the environment, which may hold secrets and is kept apart.
 
@@ -29,6 +31,7 @@ def noted(
         user: uid and gid to become; None to stay.
         token: Tells the program's processes from all others.
         others: The notes of the programs that have not ended.
+        weighs: Whether its CPUs are a weight; else it is kept to so many.
     """
     return {
         "run_id": spec.run_id,
@@ -41,21 +44,30 @@ def noted(
         "working_dir": spec.working_dir or str(spec.log_path.resolve().parent),
         "user": user,
         "passage": passage.plan(user, _needs(spec)) if user is not None else None,
-        "affinity": _choose_cpus(spec.cpus, others),
+        "affinity": _near(spec) if weighs else _choose_cpus(spec, others),
+        "weight_cpus": spec.cpus if weighs else None,
+        "oom_score_adj": FIRST_TO_GO if spec.lent else None,
         "token": token,
     }
 
 
-def _choose_cpus(cpus: float, others: Iterable[Mapping[str, Any]]) -> list[int]:
-    """The CPUs that the fewest other programs were given."""
+def _near(spec: ContainerSpec) -> list[int]:
+    """The CPUs near its GPUs, of those that there are; none where it is not to be bound."""
+    if not hasattr(os, "sched_getaffinity"):
+        return []
+    return sorted(spec.near_cpus & os.sched_getaffinity(0))
+
+
+def _choose_cpus(spec: ContainerSpec, others: Iterable[Mapping[str, Any]]) -> list[int]:
+    """The CPUs that the fewest other programs were given, of these those near its GPUs first."""
     if not hasattr(os, "sched_getaffinity"):
         return []
     taken = dict.fromkeys(os.sched_getaffinity(0), 0)
     for cpu in (cpu for other in others for cpu in other["affinity"]):
         if cpu in taken:
             taken[cpu] += 1
-    free_first = sorted(taken, key=lambda cpu: (taken[cpu], cpu))
-    return sorted(free_first[: math.ceil(cpus)])
+    free_first = sorted(taken, key=lambda cpu: (taken[cpu], cpu not in spec.near_cpus, cpu))
+    return sorted(free_first[: math.ceil(spec.cpus)])
 
 
 def user_of(spec: ContainerSpec) -> tuple[int, int] | None:

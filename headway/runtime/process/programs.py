@@ -5,6 +5,7 @@ and what the shim wrote down. Nothing runs between the calls but the shims.
 """
 
 import contextlib
+import hashlib
 import json
 import logging
 import os
@@ -23,7 +24,7 @@ import headway
 from headway.clock import Clock
 from headway.durable import UNFINISHED, give_name, remove_unfinished, replace_file
 from headway.errors import ContainerExists, ContainerMissing, RuntimeFailure
-from headway.model.container_policy import ContainerPolicy
+from headway.model.container_policy import ContainerPolicy, CpuRule
 from headway.model.exec_messages import ExecCommand
 from headway.runtime import logfile
 from headway.runtime.listening import listens
@@ -39,6 +40,7 @@ from headway.runtime.port import (
 from headway.runtime.process import notes, proctree, shim
 from headway.runtime.process.folder import Noted, is_held, read_usage
 from headway.runtime.rules import check_spec, real_source
+from headway.runtime.run_groups import RunGroups
 
 log = logging.getLogger(__name__)
 
@@ -58,12 +60,17 @@ class ProcessRuntime:
         home: Everything is kept below; one site each.
         policy: What programs may do.
         clock: Waits between readings of what a shim has written.
+        reserve_cpus: Held back on this node from runs.
     """
 
     kind = RuntimeKind.PROCESS
 
-    def __init__(self, home: Path, policy: ContainerPolicy, clock: Clock) -> None:
+    def __init__(
+        self, home: Path, policy: ContainerPolicy, clock: Clock, reserve_cpus: float = 0.0
+    ) -> None:
         self._folders = home / "containers"
+        site = hashlib.sha256(str(home.resolve()).encode()).hexdigest()[:12]
+        self._run_groups = RunGroups(site, reserve_cpus)
         self._policy = policy
         self._clock = clock
 
@@ -80,6 +87,10 @@ class ProcessRuntime:
         ]
         if not hasattr(os, "sched_setaffinity"):
             found.append("CPUs are not limited: programs are only told how many to use.")
+        elif self._policy.cpus is CpuRule.GUARANTEE and not self._weighs:
+            found.append(
+                "CPU time cannot be shared by weight: programs are kept to the CPUs of their job."
+            )
         if not sys.platform.startswith("linux"):
             found += [
                 "A program that leaves its process group may outlive its run.",
@@ -102,6 +113,11 @@ class ProcessRuntime:
         """Nothing: no image is used."""
         return ""
 
+    @property
+    def _weighs(self) -> bool:
+        """Are a program's CPUs a weight, and not a set of CPUs that it may not leave?"""
+        return self._policy.cpus is CpuRule.GUARANTEE and self._run_groups.cgroups.weighable()
+
     # ----- life -----
 
     def create(self, spec: ContainerSpec) -> None:
@@ -118,7 +134,7 @@ class ProcessRuntime:
         part = self._folders / f"{UNFINISHED}{token}"
         part.mkdir(mode=0o700)
         try:
-            asked = notes.noted(spec, user, token, others)
+            asked = notes.noted(spec, user, token, others, weighs=self._weighs)
             replace_file(part / "spec.json", json.dumps(asked))
             replace_file(part / "env.json", json.dumps(notes.environment(spec, token)))
             give_name(part, self._folder(spec.name))
@@ -138,13 +154,21 @@ class ProcessRuntime:
             raise ContainerMissing(name)
         if running.exists():
             return
+        door = self._weighed(name, Noted.read(folder))
         try:
-            _start_shim(folder)
+            _start_shim(folder, door)
         except (OSError, subprocess.SubprocessError) as error:  # EAGAIN, ENOMEM, a stuck disk
             raise RuntimeFailure(f"container {name} could not be started: {error}") from error
         if not self._comes(running.exists, 1.0):  # another process may be at it just now
             said = (folder / "shim.log").read_text(errors="replace").strip()[-500:]
             raise RuntimeFailure(f"container {name} could not be started: {said or 'no reason'}")
+
+    def _weighed(self, name: str, noted: Noted | None) -> str:
+        """The file by which the program joins a group that weighs its CPUs; empty for none."""
+        cpus = None if noted is None else noted.spec.get("weight_cpus")
+        if cpus is None or not self._run_groups.weigh(name, cpus):
+            return ""
+        return str(self._run_groups.cgroups.door(self._run_groups.path(name)) or "")
 
     def inspect(self, name: str) -> ContainerStatus | None:
         """The container's status; None when it does not exist."""
@@ -249,6 +273,8 @@ class ProcessRuntime:
             folder.rename(gone)  # the name is free at once, whatever happens below
         for left in self._folders.glob(".gone-*"):  # an earlier removal may have been killed
             shutil.rmtree(left, ignore_errors=True)
+        if self._weighs:
+            self._run_groups.remove(name)
 
     # ----- what it used and printed -----
 
@@ -282,6 +308,8 @@ class ProcessRuntime:
             log.warning("%s was never finished: removed", left)
         for left in self._folders.glob(".gone-*"):
             shutil.rmtree(left, ignore_errors=True)
+        if self._weighs and (groups := self._run_groups.left()):
+            self._run_groups.sweep(groups, {each.name for each in self._folders.glob("[!.]*")})
 
     # ----- folders -----
 
@@ -294,11 +322,16 @@ class ProcessRuntime:
                 yield noted
 
 
-def _start_shim(folder: Path) -> None:
-    """Start the shim, and wait until it has started the program or given up."""
+def _start_shim(folder: Path, door: str) -> None:
+    """Start the shim, and wait until it has started the program or given up.
+
+    Args:
+        folder: The container's.
+        door: The file by which its program joins a control group; empty for none.
+    """
     with (folder / "shim.log").open("ab") as words:
         subprocess.run(
-            [sys.executable, "-I", "-S", shim.__file__, str(folder), *_LIBRARIES],
+            [sys.executable, "-I", "-S", shim.__file__, str(folder), door, *_LIBRARIES],
             stdin=subprocess.DEVNULL,
             stdout=words,
             stderr=words,

@@ -17,7 +17,7 @@ import pytest
 
 from headway.clock import SystemClock
 from headway.errors import ImageMissing, PolicyViolation, RuntimeFailure
-from headway.model.container_policy import ContainerPolicy, NetworkMode, RootFilesystem
+from headway.model.container_policy import ContainerPolicy, CpuRule, NetworkMode, RootFilesystem
 from headway.profile.wrap import wrapper
 from headway.runtime.docker.containers import DockerRuntime
 from headway.runtime.port import BindMount, ContainerSpec, ContainerState
@@ -53,7 +53,7 @@ def says(harness: Harness, text: str, **changes: object) -> str:
 def test_limits_hold_inside(harness: Harness) -> None:
     text = (
         "cd /sys/fs/cgroup; cat memory/memory.limit_in_bytes memory.max 2>/dev/null;"
-        "cat cpu/cpu.cfs_quota_us 2>/dev/null || cut -d' ' -f1 cpu.max;"
+        "cat cpu/cpu.shares 2>/dev/null || cat cpu.weight;"
         "cat pids/pids.max 2>/dev/null || cat pids.max;"
         "df -k /dev/shm | tail -1 | tr -s ' ' | cut -d' ' -f2; id -u; id -g"
     )
@@ -61,7 +61,20 @@ def test_limits_hold_inside(harness: Harness) -> None:
         harness, text, cpus=0.5, pids=77, shm_bytes=3 * MIB, user="20001:20002",
         host_memory_bytes=48 * MIB,
     )  # fmt: skip
-    assert found.split() == [str(48 * MIB), "50000", "77", "3072", "20001", "20002"]
+    size, weight, *rest = found.split()
+    assert (size, *rest) == (str(48 * MIB), "77", "3072", "20001", "20002")
+    assert weight in {"512", "20", "50", "59"}  # of version 2 as the engine reckons it
+
+
+def test_cpus_are_a_ceiling_where_the_site_says_so(harness: Harness) -> None:
+    strict = harness.policy().model_copy(update={"cpus": CpuRule.CEILING})
+    runtime = harness.make(harness.site, strict)
+    text = "cd /sys/fs/cgroup; cat cpu/cpu.cfs_quota_us 2>/dev/null || cut -d' ' -f1 cpu.max"
+    spec = replace(harness.spec(shell(text)), cpus=0.5)
+    runtime.create(spec)
+    runtime.start(spec.name)
+    runtime.wait(spec.name, 20.0)
+    assert whole_log(runtime, spec.name) == b"50000\n"
 
 
 def test_privileges_are_gone(harness: Harness) -> None:
@@ -88,6 +101,12 @@ def test_the_environment_is_what_was_given(
     assert found["OMP_NUM_THREADS"] == "1"
     of_engine = {"PATH", "HOME", "HOSTNAME", "PWD", "SHLVL"}
     assert found.keys() - of_engine == {"GIVEN", "NVIDIA_VISIBLE_DEVICES", "OMP_NUM_THREADS"}
+
+
+def test_a_program_on_gpus_has_the_cpus_that_are_near_them(harness: Harness) -> None:
+    one = max(os.sched_getaffinity(0))
+    found = says(harness, "grep Cpus_allowed_list /proc/self/status", near_cpus=frozenset({one}))
+    assert found.split() == ["Cpus_allowed_list:", str(one)]
 
 
 def test_mounts(harness: Harness) -> None:

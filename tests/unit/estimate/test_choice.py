@@ -206,3 +206,13 @@ def test_a_known_network_gets_its_share_of_a_gpu_before_its_first_run():
     unknown = on_one_v100()
     assert unknown.whole
     assert unknown.gpu_memory_interval_bytes is None
+
+
+def test_of_a_range_one_of_its_sizes_is_chosen(estimators):
+    found = options(job(gpus="2-3"), SITE, estimators)
+    assert (found[0].gpus, found[0].node_count, found[0].chosen) == (3, 1, True)
+    assert {(o.gpus, o.node_count) for o in found if o.within} == {(2, 1), (3, 1)}
+    assert (8, 2) in {(o.gpus, o.node_count) for o in found}, "what others would take is told"
+    wide = options(job(gpus="1-4", nodes="1-2"), SITE, estimators, prefer=Prefer.CHEAPEST)
+    assert wide[0].within
+    assert (6, 2) not in {(o.gpus, o.node_count) for o in wide}

@@ -82,6 +82,8 @@ def test_a_first_run_is_given_the_guess_instead_of_a_whole_gpu() -> None:
     shared = demand_for(job, Prediction(), gpu_guess_bytes=9 * GIB)
     assert (shared.gpu_memory_bytes, shared.gpu_memory_basis) == (9 * GIB, Basis.PRIOR)
     assert shared.sharing is job.resources.sharing
+    tried = demand_for(job, Prediction(gpu_held_bytes=4 * GIB), gpu_guess_bytes=9 * GIB)
+    assert (tried.gpu_memory_bytes, tried.gpu_memory_basis) == (6 * GIB, Basis.PRIOR)
     learnt = demand_for(job, Prediction(gpu_peak_bytes=4 * GIB), gpu_guess_bytes=9 * GIB)
     assert learnt.gpu_memory_bytes == 4 * GIB
     ran_out = demand_for(job, Prediction(gpu_above_bytes=16 * GIB), gpu_guess_bytes=9 * GIB)

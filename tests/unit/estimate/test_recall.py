@@ -156,6 +156,19 @@ def test_what_was_not_enough_is_a_bound_and_no_peak():
     assert demand_for(job, raised).host_memory_bytes == math.ceil(6 * GIB * 1.15)
 
 
+def test_a_run_that_was_cut_short_tells_what_it_held_of_a_gpu():
+    """Of the same job on this site: elsewhere it may have failed before its first batch."""
+    cut = replace(
+        REPEAT, runtime_s=None, host_peak_bytes=None, exit="failed", gpu_peak_bytes=4 * GIB
+    )
+    said = said_of(ON_GPU, Prediction(), [replace(cut, gpu_peak_bytes=3 * GIB), cut])
+    assert (said.gpu_held_bytes, said.gpu_peak_bytes) == (4 * GIB, None)
+    assert said.basis.startswith("prior")
+    others = [{"source": "lab"}, {"batch_size": 64}, {"metrics": {"--depth": 9.0}}, {"recipe": "x"}]
+    for other in others:
+        assert said_of(ON_GPU, Prediction(), [replace(cut, **other)]).gpu_held_bytes is None
+
+
 def test_before_the_gpu_is_known_the_slowest_known_one_and_the_most_memory_count():
     fast = Prediction(60.0, 50.0, 70.0, gpu_peak_bytes=9 * GIB, gpu_type="a", basis="traces")
     slow = Prediction(600.0, 500.0, 700.0, gpu_peak_bytes=8 * GIB, gpu_type="b", basis="traces")

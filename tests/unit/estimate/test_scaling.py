@@ -106,3 +106,19 @@ def test_epochs_and_iterations_are_scaled_by_their_number() -> None:
     # An iteration takes a batch on each GPU, so there are half as many on two.
     iterations = [run(1, iteration_s=1.5), run(2, iteration_s=2.54)]
     assert said_of(asked, Prediction(), iterations).runtime_s == pytest.approx(2 * 82, rel=0.1)
+
+
+def test_nodes_without_gpus_are_scaled_as_gpus_of_a_node_each_are() -> None:
+    asked = Configuration(
+        network="r", gpu_type="cpu", gpus=1, nodes=4, recipe="r", batch_size=8, epochs=2, cpus=2.0
+    )
+
+    def on(nodes: int, seconds: float, cpus: float = 2.0) -> Trace:
+        return Trace(
+            "r", "cpu", 0, 8, nodes=nodes, recipe="r", epochs=2, cpus=cpus, runtime_s=seconds
+        )
+
+    said = said_of(asked, Prediction(), [on(1, 166.0), on(2, 143.0), on(3, 1.0, cpus=8.0)])
+    assert said.runtime_s == pytest.approx(89.0, rel=0.15)
+    assert said.basis == "runs of the recipe on 1, 2 node(s) without GPUs, scaled"
+    assert said_of(asked, Prediction(), [on(4, 166.0)]).basis == "1 run(s) of the same job"

@@ -5,7 +5,8 @@ import json
 import pytest
 
 from headway.model.launch import Launch, filled, joined, tf_config
-from headway.run.rendezvous import Meeting
+from headway.run.rendezvous import Meeting, own_links
+from headway.settings import Settings
 
 MEETING = Meeting("g", 1, "10.0.0.5", 29500, 1, 4)
 
@@ -34,7 +35,6 @@ def test_torch_is_told_its_rank_where_a_node_has_one_process_and_torchrun_does_i
     assert found["PET_NODE_RANK"] == found["HEADWAY_NODE_RANK"] == "1"
     alone = {"RANK": "1", "WORLD_SIZE": "4", "LOCAL_RANK": "0"}
     assert {name: found[name] for name in alone if name in found} == (alone if gpus < 2 else {})
-    assert found.get("PET_NPROC_PER_NODE") == (str(gpus) if gpus else None)
 
 
 @pytest.mark.parametrize("launch", [Launch.TENSORFLOW, Launch.NONE])
@@ -42,3 +42,20 @@ def test_others_get_nothing_of_torchs(launch: Launch) -> None:
     assert MEETING.environment(launch, 2).keys() == {
         *("HEADWAY_NODES", "HEADWAY_NODE_RANK", "MASTER_ADDR", "MASTER_PORT")
     }
+
+
+def test_gpus_have_a_process_each_where_that_is_how_programs_are_launched() -> None:
+    assert {launch: launch.processes(4) for launch in Launch} == {
+        Launch.TORCH: 4,
+        Launch.TENSORFLOW: 1,
+        Launch.HOROVOD: 4,
+        Launch.MPI: 4,
+        Launch.NONE: 1,
+    }
+    assert Launch.TORCH.processes(0) == 1
+
+
+def test_programs_that_see_all_networks_are_told_which_one_leads_to_the_others() -> None:
+    here = Settings(address="127.0.0.1")
+    assert own_links(here) == {"NCCL_SOCKET_IFNAME": "=lo", "GLOO_SOCKET_IFNAME": "lo"}
+    assert own_links(Settings(address="192.0.2.1")) == {}

@@ -23,8 +23,9 @@ def rank(
     begun: bool = True,
     ready: bool = True,
     silent_s: float = 0.0,
+    quiet_s: float = 0.0,
 ):
-    return Rank(number, f"node-{number}", begun, ready, exit_, silent_s)
+    return Rank(number, f"node-{number}", begun, ready, exit_, silent_s, quiet_s)
 
 
 def test_all_is_well_while_the_others_run_or_have_ended_well() -> None:
@@ -85,6 +86,27 @@ def test_a_rank_out_of_memory_is_to_blame_whoever_ended_first() -> None:
         ExitKind.OUT_OF_MEMORY,
         "rank 2 on node-2: killed at 8.0 GiB",
     )
+
+
+def test_what_ended_one_by_itself_is_named_before_those_that_lost_it() -> None:
+    found = why_stop([rank(1, FAILED), rank(2, KILLED)], 10.0)
+    assert found is not None
+    assert found.message == "rank 2 on node-2: killed at 8.0 GiB"
+
+
+def test_a_rank_whose_node_is_gone_is_to_blame_long_before_its_lease_expires() -> None:
+    """Its peers fail at once, by an error of their own, which must not end the run."""
+    gone = rank(2, quiet_s=BLAME_WITHIN_S + 12)
+    assert verdict(FAILED, [rank(1, FAILED), gone], BLAME_WITHIN_S - 1) is None
+    found = verdict(FAILED, [rank(1, FAILED), gone], BLAME_WITHIN_S)
+    assert found == Exit(
+        ExitKind.INFRASTRUCTURE,
+        None,
+        "rank 2 on node-2 is lost: not heard of for 42 s; all ranks start anew together",
+    )
+    # One that gave a sign of life since only takes long to end.
+    assert verdict(FAILED, [rank(2, quiet_s=BLAME_WITHIN_S - 1)], BLAME_WITHIN_S) == FAILED
+    assert verdict(OK, [gone], END_TOGETHER_S) == OK
 
 
 def test_a_rank_that_fails_after_rank_0_ended_well_fails_the_run() -> None:

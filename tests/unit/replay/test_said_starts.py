@@ -43,3 +43,24 @@ def test_of_a_share_of_the_jobs_it_is_said_of_so_many() -> None:
         settings=PolicySettings(), said=some,
     )  # fmt: skip
     assert 5 < len(some.forecasts()) < 30
+
+
+def test_where_each_length_is_known_and_nobody_joins_the_start_is_known() -> None:
+    rows = [
+        job(f"j{at}", 0.1 * at, 100.0 + 37.0 * (at * 7 % 11), 1 + at % 2, gpu_util_frac=0.9)
+        for at in range(40)
+    ]
+    errors = {}
+    for told in (Estimates.LEARNED, Estimates.PERFECT):
+        said = SaidStarts(1.0, told)
+        simulate(
+            rows, ONE, PolicyName.HEADWAY, GpuSharing.WHOLE, Estimates.PERFECT,
+            settings=PolicySettings(), said=said,
+        )  # fmt: skip
+        last = score(said.forecasts()[-3:])  # nobody joins after them
+        assert last is not None
+        errors[told] = last.median_error_frac
+    assert errors[Estimates.PERFECT] is not None
+    assert errors[Estimates.PERFECT] < 0.01
+    assert errors[Estimates.LEARNED] is not None
+    assert errors[Estimates.LEARNED] > 0.1

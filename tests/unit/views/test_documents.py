@@ -59,8 +59,8 @@ RECORD = RunRecord(
 FAILURE = SilentFailure(Silent.STARVED, "id-1", "GPU-0", 0.1, 0.3, "waits")
 WARNING = RunWarning(2, FAILURE, NOON)
 KEYS = {
-    "run_id", "name", "owner", "team", "state", "reason", "node", "runtime", "attempt", "exit",
-    "submitted_at", "started_at", "ended_at", "duration_s", "done_frac", "remaining_s",
+    "run_id", "name", "owner", "team", "state", "reason", "node", "runtime", "attempt", "size",
+    "exit", "submitted_at", "started_at", "ended_at", "duration_s", "done_frac", "remaining_s",
     "remaining_cost", "url",
 }  # fmt: skip
 NOTHING = RunHistory(

@@ -3,8 +3,8 @@
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0036"
-down_revision = "0031"
+revision = "0033"
+down_revision = "0032"
 
 _LEFT = sa.text("rows_removed_at IS NULL")
 

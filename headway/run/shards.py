@@ -1,0 +1,65 @@
+"""Parts of data sets that are divided among the nodes of a gang: what its programs are told."""
+
+import json
+import os
+from collections.abc import Iterator
+
+from headway.durable import replace_file
+from headway.model.run import Exit, ExitKind
+from headway.run.here import NodeAttempt
+from headway.runtime.port import BindMount
+from headway.site import as_ids
+
+SHARDS = "/shards"
+
+
+def lists_of(attempt: NodeAttempt) -> Iterator[tuple[str, BindMount, str]]:
+    """The list of each part that is here: the data set's name, and a mount with the file's name.
+
+    The file is JSON: ``part`` and ``parts``, numbers; ``files``, the names below the data set's
+    folder; ``files_in_all``, how many all nodes have together.
+    """
+    user = as_ids(attempt.user)
+    for name, staged in attempt.datasets.items():
+        if staged.shard is None:
+            continue
+        folder, file = attempt.made("shards"), f"{name or 'dataset'}.json"
+        told = {
+            "part": staged.shard.part.number,
+            "parts": staged.shard.part.of,
+            "files": staged.shard.files,
+            "files_in_all": staged.shard.files_in_all,
+        }
+        replace_file(folder / file, json.dumps(told), lasts=False)
+        if user is not None:
+            os.chown(folder / file, *user)
+        yield name, BindMount(folder, SHARDS), file
+
+
+def why_parts_differ(attempt: NodeAttempt) -> Exit | None:
+    """Why a gang whose parts are all ready does not start: they were cut from other files.
+
+    Some would be in two parts then, or in none, and nobody would see it.
+    """
+    if not any(each.shard for each in attempt.job.data.values()):
+        return None
+    ledger = attempt.site.ledger
+    ranks = ledger.runs.ranks(attempt.run_id, attempt.number)
+    notes = [
+        note
+        for run in (attempt.record, *ranks)
+        for note in ledger.staged.of_run(run.run_id)
+        if note.attempt == run.attempt and note.listing
+    ]
+    first = {note.name: note for note in reversed(notes)}
+    for note in notes:
+        other = first[note.name]
+        if note.listing != other.listing:
+            return Exit(
+                ExitKind.REFUSED,
+                None,
+                f"data set {note.name or note.uri}: node {note.node} found other files or sizes "
+                f"than node {other.node}, so their parts do not make up one whole; have the same "
+                "files on all nodes, and nobody write to them meanwhile",
+            )
+    return None

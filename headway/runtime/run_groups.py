@@ -1,0 +1,82 @@
+"""The control groups around the containers of one site: what they weigh, and what they used."""
+
+import logging
+import os
+from collections.abc import Container
+
+from headway.cgroups import Cgroups
+from headway.errors import RuntimeFailure
+
+log = logging.getLogger(__name__)
+
+ABOVE = "/headway"
+"""The control group that has those of containers, of every site of this machine."""
+
+
+class RunGroups:
+    """A control group for each container of a site, which outlives it.
+
+    The CPUs of a lease are a weight: what several want is shared in proportion to them, and what
+    is idle goes to whoever can use it. Weights compare the groups that are beside each other, so
+    the one above all of them weighs as well.
+
+    Args:
+        site: Names the site's groups.
+        reserve_cpus: Held back on this node from runs, for what runs outside of the groups.
+    """
+
+    def __init__(self, site: str, reserve_cpus: float = 0.0) -> None:
+        self.cgroups = Cgroups()
+        self._prefix = f"{site}-"
+        self._reserve_cpus = reserve_cpus
+
+    def path(self, name: str) -> str:
+        """The group of container *name*."""
+        return f"{ABOVE}/{self._prefix}{name}"
+
+    def weigh(self, name: str, cpus: float) -> bool:
+        """Make the group of container *name*, to weigh *cpus*; False where that cannot be.
+
+        Whatever else is at the top of the machine's groups weighs as one CPU there (or as a
+        program each), so against it all runs together weigh what leaves it the reserve, or about
+        one CPU where none is set.
+        """
+        others = max(self._reserve_cpus, 1.0)
+        runs = max((os.cpu_count() or 1) - self._reserve_cpus, 1.0)
+        try:
+            self.cgroups.weigh(ABOVE, runs / others)
+            self.cgroups.weigh(self.path(name), cpus)
+        except OSError as error:
+            log.warning("the CPUs of container %s are no weight: %s", name, error)
+            return False
+        return True
+
+    def remove(self, name: str) -> None:
+        """Remove the group of container *name*, which is gone. Idempotent."""
+        try:
+            self.cgroups.remove(self.path(name))
+        except OSError as error:
+            raise RuntimeFailure(
+                f"container {name} is removed, but not its control group ({error.strerror}): "
+                "one of its processes may live on, as in state D; look for it with ps"
+            ) from error
+
+    def left(self) -> set[str]:
+        """Names of the containers of which there are groups."""
+        own = self.cgroups.below(ABOVE)
+        return {each.removeprefix(self._prefix) for each in own if each.startswith(self._prefix)}
+
+    def sweep(self, left: set[str], known: Container[str]) -> None:
+        """Remove the groups of those of *left* that are not *known*: others removed them.
+
+        Args:
+            left: From `left`, asked before what is known was: a new container has its group.
+            known: Names of the containers that there are.
+        """
+        for name in sorted(each for each in left if each not in known):
+            try:
+                self.cgroups.remove(self.path(name))
+            except OSError as error:
+                log.warning("control group %s stays: %s", self.path(name), error.strerror)
+            else:
+                log.warning("control group %s was left: removed", self.path(name))

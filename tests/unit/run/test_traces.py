@@ -1,0 +1,36 @@
+"""What an attempt teaches by how it ended."""
+
+import pytest
+
+from headway.model.lease import Basis, Demand
+from headway.model.run import Exit, ExitKind, Measurement
+from headway.run.traces import lesson
+from headway.units import GIB
+
+MEASURED = Measurement(60.0, host_peak_bytes=2 * GIB, gpu_peak_bytes=5 * GIB)
+GUESSED = Demand(GIB, gpus=1, gpu_memory_basis=Basis.PRIOR)
+
+
+@pytest.mark.parametrize("kind", [ExitKind.TIMED_OUT, ExitKind.CANCELLED, ExitKind.PREEMPTED])
+def test_what_was_cut_short_teaches_what_it_held_of_a_gpu_and_nothing_else(kind: ExitKind) -> None:
+    found = lesson(Exit(kind, None, ""), MEASURED, GUESSED, 0, reports=2)
+    assert found == Measurement(gpu_peak_bytes=5 * GIB)
+
+
+@pytest.mark.parametrize(
+    ("measured", "demand", "reports"),
+    [
+        (MEASURED, GUESSED, 1),  # it may not have trained on a batch yet
+        (MEASURED, Demand(GIB, gpus=1, gpu_memory_basis=Basis.DECLARED), 2),
+        (MEASURED, Demand(GIB, gpus=1, gpu_memory_basis=Basis.PREDICTED), 2),
+        (Measurement(60.0), GUESSED, 2),  # the driver did not tell
+    ],
+)
+def test_what_was_cut_short_teaches_nothing_where_more_is_known_or_less_was_seen(
+    measured: Measurement, demand: Demand, reports: int
+) -> None:
+    assert lesson(Exit(ExitKind.TIMED_OUT, None, ""), measured, demand, 0, reports=reports) is None
+
+
+def test_a_failure_teaches_nothing() -> None:
+    assert lesson(Exit(ExitKind.FAILED, 1, ""), MEASURED, GUESSED, 0, reports=9) is None
