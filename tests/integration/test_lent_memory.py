@@ -23,10 +23,12 @@ from headway.settings import Settings
 from headway.testing.telemetry import FakeHost
 from headway.this_node import join_site
 from headway.units import GIB, MIB
-from tests.integration.test_guard import NAME, RUN, Bench, GuardedSite, enqueue, spec
+from tests.integration.test_guard import NAME, Bench, GuardedSite, enqueue, spec
 from tests.support.site import wait_for
 
 OWNER = "00000000-0000-4000-8000-000000000003"
+LENT_TO = "00000000-0000-4000-8000-000000000004"
+"""Of a container on the real engine, which others' tests use as well."""
 HELD = "dd if=/dev/zero of=/dev/shm/held bs=1M count={} 2>/dev/null; echo up; "
 
 
@@ -100,7 +102,7 @@ def test_a_borrower_is_gone_before_an_owner_is_killed(
             "sleep 0.02; i=$((i+1)); done 2>/dev/null; echo grown; exec sleep 60"
         )
         for run_id, words, lent in (
-            (RUN, HELD.format(200) + "exec sleep 60", True),
+            (LENT_TO, HELD.format(200) + "exec sleep 60", True),
             (OWNER, grows, False),
         ):
             enqueue(site, run_id)
@@ -110,7 +112,7 @@ def test_a_borrower_is_gone_before_an_owner_is_killed(
             )  # fmt: skip
             engine.create(asked)
             engine.start(asked.name)
-        owner, borrower = container_name(OWNER, 1), NAME
+        owner, borrower = container_name(OWNER, 1), container_name(LENT_TO, 1)
         guard.lookout.look()
 
         def log_of(name: str) -> bytes:
