@@ -332,7 +332,7 @@ def bench(scratch: Path, asked: argparse.Namespace) -> Iterator[Bench]:
         ledger_url, prefect_url = (postgresql.new_database(server) for _ in range(2))
         head = LiveSite(
             scratch / "head", "process", free_port(), HEADWAY_LEDGER_URL=ledger_url,
-            HEADWAY_SERVER_DATABASE_URL=prefect_url, HEADWAY_NODE="head",
+            HEADWAY_SERVER_DATABASE_URL=prefect_url, HEADWAY_NODE="zz-head",  # it speaks for nobody
         )  # fmt: skip
         head.home.mkdir()
         with (scratch / "server.log").open("wb") as log:
@@ -348,10 +348,11 @@ def bench(scratch: Path, asked: argparse.Namespace) -> Iterator[Bench]:
             wait_for(prefect.is_healthy, said)
         joined = head.run("node", "join", "--server", f"{head.url}/api", "--ledger", ledger_url)
         assert joined.returncode == 0, joined.stderr + joined.stdout
+        assert head.run("down").returncode == 0  # to join has started a node here, too
         with psycopg.connect(ledger_url, autocommit=True) as connection:
             connection.execute("CREATE EXTENSION pg_stat_statements")
         settings = Settings(
-            home=head.home, port=head.port, node="head", runtime="process",
+            home=head.home, port=head.port, node="zz-head", runtime="process",
             ledger_url=ledger_url,  # type: ignore[arg-type]
         )  # fmt: skip
         env = site_environment(settings) | {
