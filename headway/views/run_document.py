@@ -60,7 +60,7 @@ def run_view(
         "node": record.node if record else None,
         "runtime": record.runtime if record else None,
         "attempt": record.attempt if record else 1,
-        "size": "" if record is None else _size(record),
+        "size": None if record is None else _size(record),
         "exit": exit_view(record.exit if record else None),
         "submitted_at": seen.created_at,
         "started_at": iso_time(record.started_at if record else None),
@@ -187,19 +187,19 @@ def _code(code: KeptCode) -> dict[str, Any]:
     return {"id": code.code_id, "commit": code.commit_id or None, **known}
 
 
-def _size(record: RunRecord) -> str:
-    return "" if record.state is RunState.WAITING else size_words(record.demand)
+def _size(record: RunRecord) -> str | None:
+    return None if record.state is RunState.WAITING else size_words(record.demand)
 
 
-def size_words(demand: Demand | None) -> str:
-    """What an attempt has of the sizes that its job leaves open; empty where it leaves none."""
-    return Size(demand.nodes, demand.gpus).words if demand is not None and demand.nodes else ""
+def size_words(demand: Demand | None) -> str | None:
+    """What an attempt has of the sizes that its job leaves open; None where it leaves none."""
+    return Size(demand.nodes, demand.gpus).words if demand is not None and demand.nodes else None
 
 
-def size_of(attempt: AttemptRecord, record: RunRecord) -> str:
-    """The same of *attempt* of *record*; empty for one that was never granted."""
+def size_of(attempt: AttemptRecord, record: RunRecord) -> str | None:
+    """The same of *attempt* of *record*; None for one that was never granted."""
     newest = attempt.attempt == record.attempt and attempt.exit is None
-    return size_words(record.demand if newest else attempt.demand) if attempt.node else ""
+    return size_words(record.demand if newest else attempt.demand) if attempt.node else None
 
 
 def _attempt(attempt: AttemptRecord, record: RunRecord) -> dict[str, Any]:

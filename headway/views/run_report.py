@@ -183,7 +183,7 @@ def _attempt(
     for lease in history.leases:
         if lease.attempt == attempt.attempt:
             yield "granted", _granted(lease)
-    if (size := size_of(attempt, history.record)) != "":
+    if (size := size_of(attempt, history.record)) is not None:
         yield "size", f"{size}, of what its job allows"
     if attempt.started_at is not None:
         until = "" if attempt.ended_at is None else f" to {_time(attempt.ended_at)}"

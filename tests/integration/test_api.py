@@ -206,7 +206,7 @@ def test_a_loader_that_starves_the_gpu_is_told_by_the_runs_own_processors(site: 
     assert watch.check(460.0, Usage(cpu_s=700.0)).going_on == ()  # 1.0 of its 2 CPUs
     (starved,) = watch.check(1000.0, Usage(cpu_s=540.0 + 700 * 1.8)).going_on
     assert starved.failure.kind is Silent.STARVED
-    assert "of its 2 CPUs are used" in starved.failure.text
+    assert "uses 2.0 CPUs, with 2 of its own" in starved.failure.text
 
 
 @pytest.mark.prometheus

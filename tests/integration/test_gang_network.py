@@ -47,7 +47,9 @@ def site(tmp_path: Path, machine: FakeMachine, monkeypatch: pytest.MonkeyPatch) 
         monkeypatch.delenv(name, raising=False)
     site = Site(Settings(home=tmp_path, runtime="docker", node="head"), SystemClock())
     monkeypatch.setattr(
-        site, "_engine", lambda policy: FakeRuntime("s", policy, site.clock, machine)
+        site,
+        "_engine",
+        lambda policy, reserve_cpus=0.0: FakeRuntime("s", policy, site.clock, machine),
     )
     join_site(site)
     other = replace(site.ledger.nodes.all()[0].node, name="other")

@@ -95,6 +95,8 @@ class Watch:
         self.wrong: list[str] = []
         self._base = base
         self._client = docker.DockerClient(base_url=host) if host else docker.from_env()
+        # In its thread the environment would be read while a test changes it.
+        self._client.api.trust_env = False
         filters = {"type": "container", "event": "create", "label": _SITE}
         self._events = self._client.api.events(filters=filters, decode=True)
         self._thread = threading.Thread(target=self._look, daemon=True, name="container watch")

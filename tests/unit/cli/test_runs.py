@@ -82,7 +82,7 @@ def _offset_h() -> int:
 def test_a_run_of_nobody_known_is_listed_so() -> None:
     listed = {
         "run_id": "0123456789", "name": "digits", "owner": None, "node": None, "attempt": 2,
-            "size": "",
+        "size": None,
         "submitted_at": "2026-01-01T12:00:00Z", "duration_s": 75.0, "done_frac": 0.25,
         "remaining_s": 225.0, "remaining_cost": 0.5,
     }  # fmt: skip
