@@ -59,7 +59,7 @@ from headway.worker.notices import tell_people
 from headway.worker.offers import instructions, offers, refused
 from headway.worker.old_runs import let_go
 from headway.worker.pool import PAGE, SHORT_PAGE, PrefectPool
-from headway.worker.tasks import go_on
+from headway.worker.tasks import NowAndThen, go_on
 from headway.worker.wait_pages import WaitPages
 
 log = get_logger("worker.gpu-node")
@@ -70,8 +70,8 @@ _READING_HOLDS_S = 60.0
 """A node that could not be read for so long says nothing, and so counts as lost."""
 _TRIM_LOGS_EVERY_S = 5.0
 _HOUSE_EVERY_S = 10.0
-_GATES_EVERY_S = 60.0
-"""Where another node reads them for the pool: a node's own work queue may have been deleted."""
+_FOR_THE_POOL_EVERY_S = 30.0
+"""So often a worker does what another one does for the pool: that one may not reach Prefect."""
 _JANITOR_EVERY_S = 5.0
 """A cancelled run is stopped within three rounds, whatever else the worker hears of it."""
 _PRUNE_EVERY_S = 3600.0
@@ -121,7 +121,7 @@ class GpuNodeWorker(BaseWorker[BaseJobConfiguration, BaseVariables, BaseWorkerRe
         self._mended = self._house_kept = self._passed = self._grants_seen = False
         self._called: set[str] = set()
         self._first_page = PAGE
-        self._next_round_s = self._next_gates_s = 0.0
+        self._next_round_s = 0.0
         self._loop = asyncio.get_running_loop()
         # Prefect's own handling of SIGTERM kills the flows with the worker. Here
         # the flows go on and the next worker takes them up, so it only leaves.
@@ -164,6 +164,9 @@ class GpuNodeWorker(BaseWorker[BaseJobConfiguration, BaseVariables, BaseWorkerRe
         self._play_thread = anyio.CapacityLimiter(1)
         self._call_thread = anyio.CapacityLimiter(1)
         clock = self._site.clock
+        self._offers_due, self._blocks_due, self._line_due = (
+            NowAndThen(clock, _FOR_THE_POOL_EVERY_S) for _ in range(3)
+        )
         for body, without, every_s, wake in (
             (self._heartbeat, "no heartbeat", _HEARTBEAT_EVERY_S, None),
             (self._sample, "the node was not sampled", SAMPLE_EVERY_S, None),
@@ -258,7 +261,9 @@ class GpuNodeWorker(BaseWorker[BaseJobConfiguration, BaseVariables, BaseWorkerRe
             self._wake.set()
             return []
         first_page, self._first_page = self._first_page, SHORT_PAGE
-        own = self._site.settings.node if self._queue.follows else ""
+        own = ""
+        if self._queue.follows and not self._offers_due.is_due():
+            own = self._site.settings.node
         return await self._backlog.part(
             self._queue.known, orphans, due, first_page=first_page, queue=own
         )
@@ -400,12 +405,9 @@ class GpuNodeWorker(BaseWorker[BaseJobConfiguration, BaseVariables, BaseWorkerRe
 
     async def _keep_house(self) -> None:
         await anyio.to_thread.run_sync(have_fork_server, self._site.settings.state_dir)
-        follows, now_s = self._queue.follows, self._site.clock.monotonic_s()
+        follows = self._queue.follows and not self._blocks_due.is_due()
         new_settings = await adopt_blocks(self._site, self._pool, follows=follows)
-        new_gates = False
-        if not follows or now_s >= self._next_gates_s:
-            self._next_gates_s = now_s + _GATES_EVERY_S
-            new_gates = await adopt_gates(self._site, self._pool)
+        new_gates = not follows and await adopt_gates(self._site, self._pool)
         if new_settings or new_gates or not self._house_kept:
             self._house_kept = True
             self._wake.set()
@@ -416,7 +418,7 @@ class GpuNodeWorker(BaseWorker[BaseJobConfiguration, BaseVariables, BaseWorkerRe
         whole = begun_s >= self._next_round_s  # else it was woken for something
         if whole:
             self._next_round_s = begun_s + _JANITOR_EVERY_S
-        line = not self._queue.follows
+        line = whole and (not self._queue.follows or self._line_due.is_due())
         changed = await mend(self._site, self._janitor, self._pool, called, whole=whole, line=line)
         if changed or not self._mended:
             self._mended = True

@@ -15,9 +15,10 @@ import pytest
 
 from headway.clock import SystemClock
 from headway.errors import HeadwayError
+from headway.testing.clock import FakeClock
 from headway.worker import gpu_node
 from headway.worker.gpu_node import GpuNodeWorker
-from headway.worker.tasks import go_on
+from headway.worker.tasks import NowAndThen, go_on
 
 
 def for_turns(*tasks: Callable[[], Awaitable[None]], until: Event) -> None:
@@ -155,3 +156,27 @@ def test_nothing_is_pruned_before_the_operators_settings_were_read(
     worker._house_kept = True
     asyncio.run(worker._prune())
     assert pruned == ["site"] * 6  # here, in the store, code, uploads, environments, rows
+
+
+def test_what_another_worker_does_for_the_pool_is_done_now_and_then_all_the_same() -> None:
+    """The ledger may hear of one that does not reach Prefect; its node is the first by name."""
+    asked = []
+
+    class Backlog:
+        async def part(self, *_: object, first_page: int, queue: str) -> list[object]:
+            asked.append(queue)
+            return []
+
+    clock = FakeClock()
+    worker: Any = GpuNodeWorker.__new__(GpuNodeWorker)
+    worker._site = SimpleNamespace(settings=SimpleNamespace(node="there"), clock=clock)
+    worker._queue = SimpleNamespace(follows=True, known=frozenset())
+    worker._backlog, worker._passed, worker._first_page = Backlog(), True, 1
+    worker._offers_due = NowAndThen(clock, 30.0)
+    for _ in range(5):
+        asyncio.run(worker._new_runs([], clock.now()))
+        clock.sleep(10.0)
+    assert asked == ["", "there", "there", "", "there"]
+    worker._queue.follows = False
+    asyncio.run(worker._new_runs([], clock.now()))
+    assert asked[-1] == ""
