@@ -38,18 +38,18 @@ SITE = "198.51.100.6"
 NODE_PORT, WORLD_PORT, JOB_PORT = 8001, 8002, 8003
 GANGS = "gangs"
 OF_A_TEAM = "gangs-of-speech"
-# Between two callers the service below does not listen for a moment.
+# The service below says that it is up a moment before it listens.
 TRY = """\
 try() {{
   said=/tmp/$1-$2; n=0
   while nc -w 6 $1 $2 </dev/null >$said 2>&1
-    grep -q 'refused\\|reset' $said && [ $n -lt 20 ]; do n=$((n + 1)); sleep 0.1; done
+    grep -q refused $said && [ $n -lt 20 ]; do n=$((n + 1)); sleep 0.1; done
   grep -q hello $said && echo $1:$2
 }}
 for each in {targets}; do try ${{each%:*}} ${{each#*:}} & done
 wait
 """
-SERVE = f"echo up; while :; do echo hello | nc -l -p {JOB_PORT}; done"
+SERVE = f"echo up; exec nc -ll -p {JOB_PORT} -e echo hello"  # several callers at once
 
 
 @dataclass
