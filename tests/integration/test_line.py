@@ -659,10 +659,12 @@ def test_who_follows_plans_for_those_alone_that_are_announced_as_the_first(sites
         ledger.leases.release(each.fence)
     front = ledger.turns.front("gpu")
     assert left["c"].run_id in front.run_ids
-    ledger.turns.announce("gpu", replace(front, run_ids=()))
-    assert other.run_pass(alone=False).start == ()  # nobody else is looked at
-    ledger.turns.announce("gpu", front)
-    assert names(sites["there"], other.run_pass(alone=False).start) == ["c"]
+    for first in ((), front.run_ids):  # nobody else is looked at
+        heartbeat(sites["here"], read_node(sites["here"]))
+        ledger.turns.announce("gpu", Front(ledger.now(), first))
+        started = other.run_pass(alone=False).start
+        assert len(started) == bool(first)
+    assert names(sites["there"], started) == ["c"]
     assert other.known() == frozenset()
 
 
