@@ -45,10 +45,12 @@ def barred(gates: Gates, seen: PoolSnapshot) -> Callable[[WaitingRun], Wait | No
             return Wait(Resource.TURN, "its work pool is paused")
         if run.queue in gates.paused:
             return Wait(Resource.TURN, f"work queue {run.queue} is paused")
+        if not closed:  # as mostly: it is asked of every run of the queue
+            return None
         asks = (run.demand, run.nodes, run.node)
-        if closed and asks not in answers:
+        if asks not in answers:
             answers[asks] = shut_out(*asks, nodes)
-        return answers.get(asks)
+        return answers[asks]
 
     return why
 
