@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
-from sqlalchemy import and_, func, or_
+from sqlalchemy import ColumnElement, and_, func, or_
 from sqlmodel import col, select
 from sqlmodel.sql.expression import SelectOfScalar
 
@@ -191,11 +191,10 @@ def ends_told_by(
         silent_since: A node that was not heard of since then does not answer; None for only those
             that were taken out of the site.
     """
-    gone = col(NodeRow.removed_at).is_not(None)
+    gone: ColumnElement[bool] = col(NodeRow.removed_at).is_not(None)
     if silent_since is not None:
         gone = or_(gone, col(NodeRow.heartbeat_at) < silent_since)
-    of_nobody = or_(
-        col(RunRow.node).is_(None), col(RunRow.node).in_(select(NodeRow.name).where(gone))
-    )
+    names = select(NodeRow.name).where(gone)
+    of_nobody = or_(col(RunRow.node).is_(None), col(RunRow.node).in_(names))
     ours = or_(col(RunRow.node) == node, and_(col(RunRow.pool) == pool, of_nobody))
     return select(RunRow).where(RunRow.state == RunState.ENDED, ours)

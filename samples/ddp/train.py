@@ -36,15 +36,8 @@ def main() -> None:
     y = torch.tensor(digits, device=device)
     torch.manual_seed(0)  # the same model and order in all processes
     model = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 10)).to(device)
-    # The node that leads has the checkpoint; the others are told.
     kept = Path(os.environ["HEADWAY_CHECKPOINT"], "state.pt")
-    state = [torch.load(kept) if rank == 0 and kept.exists() else None]
-    distributed.broadcast_object_list(state)
-    curve = list[float]()
-    if state[0] is not None:
-        model.load_state_dict(state[0]["model"])
-        torch.set_rng_state(state[0]["order"])
-        curve = state[0]["loss"]
+    curve = restore(model, kept)
     steps = len(x) // options.batch
     begun = len(curve) // steps
     if rank == 0:
@@ -70,15 +63,33 @@ def main() -> None:
             said = {"epoch": epoch, "epochs": options.epochs, "metrics": {"loss": curve[-1]}}
             print(json.dumps({"headway": said}), flush=True)
 
-    weights = torch.cat([each.detach().flatten() for each in model.parameters()])
-    everybodys = [torch.empty_like(weights) for _ in range(size)]
-    distributed.all_gather(everybodys, weights)
+    equal = everywhere_equal(model)
     if rank == 0:
-        equal = all(torch.equal(weights, each) for each in everybodys)
         outputs = Path(os.environ["HEADWAY_OUTPUTS"])
         torch.save(model.state_dict(), outputs / "model.pt")
         (outputs / "curve.json").write_text(json.dumps({"loss": curve, "weights_equal": equal}))
     distributed.destroy_process_group()
+
+
+def restore(model: nn.Module, kept: Path) -> list[float]:
+    """Go on from what an earlier attempt has kept; its losses, none where there was none."""
+    # The node that leads has the checkpoint; the others are told.
+    state = [torch.load(kept) if distributed.get_rank() == 0 and kept.exists() else None]
+    distributed.broadcast_object_list(state)
+    if state[0] is None:
+        return []
+    model.load_state_dict(state[0]["model"])
+    torch.set_rng_state(state[0]["order"])
+    losses: list[float] = state[0]["loss"]
+    return losses
+
+
+def everywhere_equal(model: nn.Module) -> bool:
+    """Whether all processes have the same weights."""
+    weights = torch.cat([each.detach().flatten() for each in model.parameters()])
+    everybodys = [torch.empty_like(weights) for _ in range(distributed.get_world_size())]
+    distributed.all_gather(everybodys, weights)
+    return all(torch.equal(weights, each) for each in everybodys)
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 from sqlalchemy import text
 
@@ -114,3 +115,6 @@ def test_a_run_borrows_leaves_when_its_owner_needs_the_memory_and_goes_on_later(
     assert "went on from its checkpoint" in site.run("logs", borrower).stdout
     kept = site.show(owner)
     assert (kept["state"], kept["attempt"]) == ("Running", 1)
+    pid = site.flow_pid(owner)
+    assert site.run("cancel", owner).returncode == 0
+    wait_for(lambda: not psutil.pid_exists(pid), site.worker_log)
