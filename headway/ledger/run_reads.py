@@ -1,20 +1,23 @@
 """What is read of runs: one, those of a node, those that wait, and how many there are."""
 
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 
-from sqlalchemy import and_, func, or_
+from sqlalchemy import ColumnElement, and_, func, or_
 from sqlmodel import col, select
 from sqlmodel.sql.expression import SelectOfScalar
 
 from headway.errors import RunUnknown
 from headway.estimate.usual import Lasted, kind_of
+from headway.ledger.columns import now
 from headway.ledger.database import Repository
 from headway.ledger.records import RunRecord
 from headway.ledger.run_rows import by_id, check_askable, run_record, run_row, runs_of
 from headway.ledger.tables import NodeRow, RunRow
 from headway.model.run import GRANTED, ExitKind, RunState
 
+_SILENT_S = 60.0
+"""A node that was not heard of for so long tells Prefect nothing."""
 _NEWEST = col(RunRow.submitted_at).desc()
 
 
@@ -96,8 +99,9 @@ class RunReads(Repository):
     def untold(self, node: str, pool: str, after: str, limit: int) -> list[RunRecord]:
         """Ended runs whose end Prefect has not acknowledged, which *node* has to tell it.
 
-        Those that ended on it, and those of its pool that nobody else tells:
-        they ended in the queue, or on a node that was taken out of the site.
+        Those that ended on it, and those of its pool that nobody else tells: they ended in the
+        queue, or on a node that is silent, as a gang does whose leader's node is lost, or that
+        was taken out of the site.
 
         Args:
             node: The node.
@@ -106,8 +110,11 @@ class RunReads(Repository):
             limit: So many at most.
         """
         untold = col(RunRow.told_end_at).is_(None), RunRow.run_id > after
-        query = ends_told_by(node, pool).where(*untold)
-        return self._found(query.order_by("run_id").limit(limit))
+        with self._database.reading() as session:
+            silent_since = now(session) - timedelta(seconds=_SILENT_S)
+            query = ends_told_by(node, pool, silent_since).where(*untold)
+            rows = session.exec(query.order_by("run_id").limit(limit))
+            return [run_record(row) for row in rows]
 
     def told_ends(
         self, node: str, pool: str, before: datetime | None, limit: int
@@ -190,9 +197,21 @@ def _of_team(team: str | None) -> SelectOfScalar[RunRow]:
     return query if team is None else query.where(RunRow.team == team)
 
 
-def ends_told_by(node: str, pool: str) -> SelectOfScalar[RunRow]:
-    """Runs that ended on *node*, and those of its *pool* that ended where no node answers."""
-    removed = select(NodeRow.name).where(col(NodeRow.removed_at).is_not(None))
-    of_nobody = or_(col(RunRow.node).is_(None), col(RunRow.node).in_(removed))
+def ends_told_by(
+    node: str, pool: str, silent_since: datetime | None = None
+) -> SelectOfScalar[RunRow]:
+    """Runs that ended on *node*, and those of its *pool* that ended where no node answers.
+
+    Args:
+        node: The node.
+        pool: Its work pool.
+        silent_since: A node that was not heard of since then does not answer; None for only those
+            that were taken out of the site.
+    """
+    gone: ColumnElement[bool] = col(NodeRow.removed_at).is_not(None)
+    if silent_since is not None:
+        gone = or_(gone, col(NodeRow.heartbeat_at) < silent_since)
+    names = select(NodeRow.name).where(gone)
+    of_nobody = or_(col(RunRow.node).is_(None), col(RunRow.node).in_(names))
     ours = or_(col(RunRow.node) == node, and_(col(RunRow.pool) == pool, of_nobody))
     return select(RunRow).where(RunRow.state == RunState.ENDED, ours)

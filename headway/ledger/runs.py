@@ -183,8 +183,8 @@ class Runs(RunReads):
                 run.demand_override = dict(demand_override)
             return exit_
 
-    def requeue_lost(self, fence: Fence, exit_: Exit, margin_s: float) -> bool:
-        """`requeue` of a gang whose leader's node is lost, and release of what it held there.
+    def conclude_lost(self, fence: Fence, exit_: Exit, margin_s: float, *, again: bool) -> bool:
+        """`requeue` or `finish` a gang whose leader's node is lost, and release all that it held.
 
         In one transaction: a node that is heard of again renews the lease, or finds it gone.
 
@@ -192,6 +192,7 @@ class Runs(RunReads):
             fence: The gang's attempt.
             exit_: How that ended.
             margin_s: Only where its lease expired so long ago: nothing runs there any more.
+            again: Whether there is to be another attempt.
 
         Returns:
             False where it has not.
@@ -205,7 +206,10 @@ class Runs(RunReads):
                 return False
             if run.state not in GRANTED:
                 return False
-            _next_attempt(session, run, exit_, None)
+            if again:
+                _next_attempt(session, run, exit_, None)
+            else:
+                _end(session, run, exit_, Measurement())
             release_all(session, LeaseRow.run_id == fence.run_id)
             return True
 
@@ -248,14 +252,7 @@ class Runs(RunReads):
             if ended_before(session, run, fence):
                 return run.exit() or exit_
             fenced(session, fence)
-            note_end(session, run, exit_, measurement)
-            end_warnings(session, run.run_id, run.attempt)
-            move(run, RunState.ENDED)
-            run.ended_at = now(session)
-            run.end(exit_)
-            run.measurement, run.suspended_at = measurement, None
-            run.reason, run.resource, run.expected_start_at = "", None, None
-            note_ended(session, run)
+            _end(session, run, exit_, measurement)
             return exit_
 
     def retry(self, run_id: str, attempt: int) -> bool:
@@ -323,6 +320,18 @@ def _known_end(session: Session, fence: Fence) -> Exit | None:
     if requeued_before(session, run, fence):
         return exit_of(session, fence)
     return None
+
+
+def _end(session: Session, run: RunRow, exit_: Exit, measurement: Measurement) -> None:
+    """The run has ended so."""
+    note_end(session, run, exit_, measurement)
+    end_warnings(session, run.run_id, run.attempt)
+    move(run, RunState.ENDED)
+    run.ended_at = now(session)
+    run.end(exit_)
+    run.measurement, run.suspended_at = measurement, None
+    run.reason, run.resource, run.expected_start_at = "", None, None
+    note_ended(session, run)
 
 
 def _next_attempt(

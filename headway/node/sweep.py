@@ -6,12 +6,13 @@ Whatever fails is tried again with the janitor's next round.
 import logging
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 
 from headway.durable import UNFINISHED, remove_unfinished
 from headway.errors import HeadwayError, LeaseLost, LedgerUnreachable, RunUnknown
 from headway.model.attempt_record import Failures
 from headway.model.job_text import kept_job
-from headway.model.run import GRANTED, Exit, ExitKind, Measurement, RunState
+from headway.model.run import GRANTED, Exit, ExitKind, RunState
 from headway.node.flowrun import live_flow
 from headway.policy.conclude import AttemptEnd, Ended, conclude
 from headway.policy.guard import GuardTimes
@@ -38,7 +39,7 @@ def sweep(
     with _trying("leases of gangs"):
         _release_untaken(site)
     with _trying("gangs whose leader is lost"):
-        _requeue_lost_gangs(site)
+        _conclude_lost_gangs(site)
     for container in without_run:
         with _trying(f"container {container.name}"):
             _remove(site, container)
@@ -71,8 +72,8 @@ def _release_untaken(site: Site) -> None:
         log.warning("gang %s did not begin its part here: its lease is released", gang_id)
 
 
-def _requeue_lost_gangs(site: Site) -> None:
-    """Start gangs anew that are led from a node which is lost.
+def _conclude_lost_gangs(site: Site) -> None:
+    """Start gangs anew, or end them where they have no retry left, whose leader's node is lost.
 
     Of a run on one node only an operator can say that its node does not come back: it may still
     train. A gang does not: its other parts have ended. Any node may do this; the first one does.
@@ -85,16 +86,16 @@ def _requeue_lost_gangs(site: Site) -> None:
             ExitKind.INFRASTRUCTURE,
             None,
             f"node {lease.node}, where rank 0 ran, is lost: its lease expired at "
-            f"{lease.expires_at:%H:%M:%S} UTC; all ranks start anew together",
+            f"{lease.expires_at:%H:%M:%S} UTC",
         )
         before = ledger.attempts.failures([run.run_id]).get(run.run_id, Failures())
         found = conclude(AttemptEnd(exit_, job.retries if job else 0, before))
-        log.warning("run %s (%s): %s", run.name, run.run_id, found.exit_.message)
+        again, exit_ = not isinstance(found, Ended), found.exit_
+        if again:
+            exit_ = replace(exit_, message=f"{exit_.message}; all ranks start anew together")
+        log.warning("run %s (%s): %s", run.name, run.run_id, exit_.message)
         with suppress(LeaseLost):  # another node was faster
-            if isinstance(found, Ended):
-                ledger.runs.finish(lease.fence, found.exit_, Measurement())
-            else:
-                ledger.runs.requeue_lost(lease.fence, found.exit_, margin_s)
+            ledger.runs.conclude_lost(lease.fence, exit_, margin_s, again=again)
 
 
 def _remove(site: Site, container: ContainerStatus) -> None:

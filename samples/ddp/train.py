@@ -1,7 +1,8 @@
 """Learns handwritten digits with DistributedDataParallel, the same on one process and on many.
 
 Each step takes one global batch, the same whatever the number of processes, of which each process
-has its share; so the loss falls alike, and `--batch` needs no change when the job grows.
+has its share; so the loss falls alike, and `--batch` needs no change when the job grows. An attempt
+goes on from the epoch that the one before it has finished, also on more or fewer processes.
 """
 
 import argparse
@@ -34,33 +35,61 @@ def main() -> None:
     x = torch.tensor(pixels / 16, dtype=torch.float32, device=device)
     y = torch.tensor(digits, device=device)
     torch.manual_seed(0)  # the same model and order in all processes
-    layers = nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 10)
-    model = DistributedDataParallel(nn.Sequential(*layers).to(device))
+    model = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 10)).to(device)
+    kept = Path(os.environ["HEADWAY_CHECKPOINT"], "state.pt")
+    curve = restore(model, kept)
+    steps = len(x) // options.batch
+    begun = len(curve) // steps
+    if rank == 0:
+        print(f"begins behind epoch {begun} on {size} processes", flush=True)
+    shared = DistributedDataParallel(model)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    curve = []
-    for epoch in range(1, options.epochs + 1):
-        # Batches that are whole: the mean of the shares' means is then that of the batch.
-        for batch in torch.randperm(len(x)).split(options.batch)[: len(x) // options.batch]:
+    for epoch in range(begun + 1, options.epochs + 1):
+        for batch in torch.randperm(len(x)).split(options.batch)[:steps]:
             share = batch[rank::size].to(device)
-            loss = nn.functional.cross_entropy(model(x[share]), y[share])
+            # The mean over the processes, which DDP takes, is so that over the batch, also where
+            # shares are not of one size.
+            lost = nn.functional.cross_entropy(shared(x[share]), y[share], reduction="sum")
+            loss = lost * size / options.batch
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
             distributed.all_reduce(mean := loss.detach() / size)
             curve.append(mean.item())
         if rank == 0:
+            order = torch.get_rng_state()
+            torch.save({"model": model.state_dict(), "order": order, "loss": curve}, f"{kept}.new")
+            Path(f"{kept}.new").replace(kept)
             said = {"epoch": epoch, "epochs": options.epochs, "metrics": {"loss": curve[-1]}}
             print(json.dumps({"headway": said}), flush=True)
 
-    weights = torch.cat([each.detach().flatten() for each in model.parameters()])
-    everybodys = [torch.empty_like(weights) for _ in range(size)]
-    distributed.all_gather(everybodys, weights)
+    equal = everywhere_equal(model)
     if rank == 0:
-        equal = all(torch.equal(weights, each) for each in everybodys)
         outputs = Path(os.environ["HEADWAY_OUTPUTS"])
-        torch.save(model.module.state_dict(), outputs / "model.pt")
+        torch.save(model.state_dict(), outputs / "model.pt")
         (outputs / "curve.json").write_text(json.dumps({"loss": curve, "weights_equal": equal}))
     distributed.destroy_process_group()
+
+
+def restore(model: nn.Module, kept: Path) -> list[float]:
+    """Go on from what an earlier attempt has kept; its losses, none where there was none."""
+    # The node that leads has the checkpoint; the others are told.
+    state = [torch.load(kept) if distributed.get_rank() == 0 and kept.exists() else None]
+    distributed.broadcast_object_list(state)
+    if state[0] is None:
+        return []
+    model.load_state_dict(state[0]["model"])
+    torch.set_rng_state(state[0]["order"])
+    losses: list[float] = state[0]["loss"]
+    return losses
+
+
+def everywhere_equal(model: nn.Module) -> bool:
+    """Whether all processes have the same weights."""
+    weights = torch.cat([each.detach().flatten() for each in model.parameters()])
+    everybodys = [torch.empty_like(weights) for _ in range(distributed.get_world_size())]
+    distributed.all_gather(everybodys, weights)
+    return all(torch.equal(weights, each) for each in everybodys)
 
 
 if __name__ == "__main__":

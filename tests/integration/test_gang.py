@@ -5,6 +5,7 @@ import signal
 from contextlib import closing
 from typing import Any
 
+import psutil
 import pytest
 
 from headway.ledger import Ledger
@@ -52,6 +53,20 @@ if os.environ["HEADWAY_ATTEMPT"] == "1":
     time.sleep(120)
 if rank == "0":
     print(f"{nodes} nodes, after {kept.read_text()}", flush=True)
+"""
+
+
+GROWS = """\
+import json, os, pathlib, time
+kept = pathlib.Path(os.environ["HEADWAY_CHECKPOINT"], "nodes")
+nodes, rank = os.environ["HEADWAY_NODES"], os.environ["HEADWAY_NODE_RANK"]
+if rank == "0" and kept.exists():
+    print(f"{nodes} nodes, after {kept.read_text()}", flush=True)
+for done in range(1, 6001 if os.environ["HEADWAY_ATTEMPT"] == "1" else 2):
+    if rank == "0":
+        print(json.dumps({"headway": {"iteration": done, "total": 6000}}), flush=True)
+        kept.write_text(nodes)
+    time.sleep(0.1)
 """
 
 
@@ -131,26 +146,14 @@ def test_a_part_whose_flow_dies_goes_on_and_one_whose_program_dies_starts_all_an
 ) -> None:
     head = three_nodes["head"]
     run_id = head.submit(tmp_path, **job(MEET, "10", name="tough"))
-    view = wait_for(
-        lambda: (
-            seen if (seen := head.show(run_id)).get("ranks") and _runs(seen["ranks"][0]) else None
-        ),
-        lambda: str(head.show(run_id)),
-    )
-    (rank,) = view["ranks"]
+    (rank,) = all_run(head, run_id, 2)["ranks"]
     there = three_nodes[rank["node"]]
     there.kill(there.flow_pid(rank["run_id"]))
     assert head.until(run_id, "Completed", "Failed")["state"] == "Completed"
     assert head.show(run_id)["attempt"] == 1
 
     run_id = head.submit(tmp_path, **job(MEET, "10", name="tougher"))
-    wait_for(
-        lambda: (
-            seen if (seen := head.show(run_id)).get("ranks") and _runs(seen["ranks"][0]) else None
-        ),
-        lambda: str(head.show(run_id)),
-    )
-    rank = head.show(run_id)["ranks"][0]
+    (rank,) = all_run(head, run_id, 2)["ranks"]
     status = three_nodes[rank["node"]]
     status.kill(_program(status, rank["run_id"]), signal.SIGKILL)
     view = head.until(run_id, "Completed", "Failed")
@@ -164,24 +167,9 @@ def test_an_elastic_gang_that_loses_a_node_goes_on_with_those_that_are_left(
     head = three_nodes["head"]
     wants = {"nodes": "2-3", "gpus": 1, "gpu_memory": "1GiB"}
     asked = job(ELASTIC, name="elastic", resources=wants, stop_grace="1s")
-    recipe = job_from_document(asked).recipe()
-    with closing(Ledger.open(head.env["HEADWAY_LEDGER_URL"])) as ledger:  # what runs have shown
-        for nodes in (2, 3):
-            seconds = 3600.0 / nodes
-            ledger.traces.add([
-                Trace(recipe, KINDS["left"].product, nodes, None, nodes=nodes, cpus=0.05,
-                      runtime_s=seconds, recipe=recipe, run_id=f"elastic-{nodes}")
-            ])  # fmt: skip
+    more_nodes_pay(head, asked)
     run_id = head.submit(tmp_path, **asked)
-    view = wait_for(
-        lambda: (
-            seen
-            if len((seen := head.show(run_id)).get("ranks") or ()) == 2
-            and all(_runs(rank) for rank in seen["ranks"])
-            else None
-        ),
-        lambda: str(head.show(run_id)),
-    )
+    view = all_run(head, run_id, 3)
     assert view["size"] == "3 nodes with 1 GPU each"
     gone = view["ranks"][1]
     assert head.run("node", "drain", gone["node"]).returncode == 0
@@ -201,6 +189,81 @@ def test_an_elastic_gang_that_loses_a_node_goes_on_with_those_that_are_left(
     wait_for(lambda: nobody_holds_anything(head), lambda: str(head.json("node", "list")))
 
 
+def test_a_gang_that_is_cancelled_leaves_nothing_on_any_of_its_nodes(three_nodes, tmp_path) -> None:
+    head = three_nodes["head"]
+    run_id = head.submit(tmp_path, **job(MEET, "600", name="unwanted"))
+    view = all_run(head, run_id, 2)
+    (rank,) = view["ranks"]
+    parts = ((view["node"], run_id), (rank["node"], rank["run_id"]))
+
+    def left() -> list[object]:
+        return [
+            *(each for _, part in parts for each in _processes(part)),
+            *(
+                each
+                for node, part in parts
+                for each in (three_nodes[node].home / "containers").glob(f"*{part}*")
+            ),
+        ]
+
+    assert len(left()) >= 4
+    assert head.run("cancel", run_id).returncode == 0
+    for part in (run_id, rank["run_id"]):
+        seen = head.until(part, "Cancelled")
+        assert (seen["exit"]["kind"], seen["attempt"]) == ("cancelled", 1), seen
+    wait_for(lambda: nobody_holds_anything(head), lambda: str(head.json("node", "list")))
+    wait_for(lambda: not left(), lambda: str(left()))
+
+
+@pytest.mark.long
+def test_a_gang_goes_on_where_the_worker_of_a_part_is_killed(three_nodes, tmp_path) -> None:
+    """Its supervisor brings it back; the part is begun once, and ends with the others."""
+    head = three_nodes["head"]
+    run_id = head.submit(tmp_path, **job(MEET, "15", name="unmoved"))
+    view = all_run(head, run_id, 2)
+    (rank,) = view["ranks"]
+    assert {view["node"], rank["node"]} == set(NAMES)
+    here = run_id if view["node"] == "head" else rank["run_id"]
+    before, program = head.worker_pid(), _program(head, here)
+    head.kill(before)
+    wait_for(lambda: head.worker_pid() != before, head.worker_log)
+    assert _program(head, here) == program
+    for part in (run_id, rank["run_id"]):
+        seen = head.until(part, "Completed", "Failed")
+        assert (seen["state"], len(seen["attempts"])) == ("Completed", 1), seen
+    assert [each["run_id"] for each in head.show(run_id)["ranks"]] == [rank["run_id"]]
+    assert "heard rank 1 of 2" in head.run("logs", run_id).stdout
+    wait_for(lambda: nobody_holds_anything(head), lambda: str(head.json("node", "list")))
+
+
+@pytest.mark.long
+def test_a_gang_grows_from_its_checkpoint_where_room_comes_free(three_nodes, tmp_path) -> None:
+    head = three_nodes["head"]
+    blocker = sleeper(
+        2400, name="in-the-way",
+        resources={"gpus": 2, "gpu_type": "V100", "sharing": "whole", "host_memory": "64MiB",
+                   "cpus": 0.05},
+    )  # fmt: skip
+    first = head.submit(tmp_path, **blocker)
+    head.until(first, "Running")
+    wants = {"nodes": "2-3", "gpus": 1, "gpu_memory": "1GiB"}
+    asked = job(GROWS, name="grows", resources=wants, preemptible=True, stop_grace="1s")
+    more_nodes_pay(head, asked)
+    run_id = head.submit(tmp_path, **asked)
+    view = all_run(head, run_id, 2)
+    assert view["size"] == "2 nodes with 1 GPU each"
+    assert head.run("cancel", first).returncode == 0
+    again = head.until(run_id, "Completed", "Failed")
+    assert (again["state"], again["attempt"]) == ("Completed", 2), again
+    assert [(each["size"], each["exit"]["kind"]) for each in again["attempts"]] == [
+        ("2 nodes with 1 GPU each", "preempted"),
+        ("3 nodes with 1 GPU each", "ok"),
+    ]
+    assert again["node"] == view["node"], "where its checkpoint is"
+    assert "3 nodes, after 2" in head.run("logs", run_id).stdout
+    wait_for(lambda: nobody_holds_anything(head), lambda: str(head.json("node", "list")))
+
+
 def test_what_two_nodes_could_never_hold_is_refused(three_nodes, tmp_path) -> None:
     head = three_nodes["head"]
     path = tmp_path / "wide.json"
@@ -211,17 +274,43 @@ def test_what_two_nodes_could_never_hold_is_refused(three_nodes, tmp_path) -> No
     assert "there are 2 that could take a part" in refused.stderr
 
 
-def _runs(rank: dict[str, Any]) -> bool:
-    return rank["state"] == "Running"
+def all_run(site: LiveSite, run_id: str, parts: int) -> dict[str, Any]:
+    """Wait until the gang's *parts* run; what `show` then says."""
+
+    def seen() -> dict[str, Any] | None:
+        view = site.show(run_id)
+        ranks = view.get("ranks") or ()
+        running = all(rank["state"] == "Running" for rank in ranks)
+        return view if len(ranks) == parts - 1 and running else None
+
+    found: dict[str, Any] = wait_for(seen, lambda: str(site.show(run_id)))
+    return found
+
+
+def more_nodes_pay(site: LiveSite, asked: dict[str, Any]) -> None:
+    """Let the ledger have runs of this recipe on two and on three nodes, faster on three."""
+    recipe = job_from_document(asked).recipe()
+    with closing(Ledger.open(site.env["HEADWAY_LEDGER_URL"])) as ledger:
+        for nodes in (2, 3):
+            ledger.traces.add([
+                Trace(recipe, KINDS["left"].product, nodes, None, nodes=nodes, cpus=0.05,
+                      runtime_s=3600.0 / nodes, recipe=recipe, run_id=f"{asked['name']}-{nodes}")
+            ])  # fmt: skip
+
+
+def _processes(run_id: str) -> list[psutil.Process]:
+    """Those of the run's program, on any node."""
+    return [
+        process
+        for process in psutil.process_iter(["environ", "status"])
+        if (process.info["environ"] or {}).get("HEADWAY_RUN_ID") == run_id
+        and process.info["status"] != psutil.STATUS_ZOMBIE
+    ]
 
 
 def _program(site: LiveSite, run_id: str) -> int:
     """Pid of the part's program on the process runtime."""
-    import psutil
-
-    for process in psutil.process_iter(["environ", "cmdline"]):
-        environ = process.info["environ"] or {}
-        command = process.info["cmdline"] or []
-        if environ.get("HEADWAY_RUN_ID") == run_id and "-c" in command:
+    for process in _processes(run_id):
+        if "-c" in process.cmdline():
             return int(process.pid)
     raise AssertionError(f"no program of run {run_id}\n{site.worker_log()}")

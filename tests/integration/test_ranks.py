@@ -63,12 +63,14 @@ def site(tmp_path: Path) -> Site:
 
 
 @pytest.fixture
-def attempt(site: Site) -> Attempt:
-    Attempt(site, GANG, JOB)  # puts it into the queue
+def attempt(site: Site, request: pytest.FixtureRequest) -> Attempt:
+    """Of `JOB`, or of the test's parameter."""
+    job = getattr(request, "param", JOB)
+    Attempt(site, GANG, job)  # puts it into the queue
     terms = {"reading": None, "ttl_s": 60.0, "others": ["one", "two"]}
     lease = site.ledger.leases.admit(GANG, "head", DEMAND, **terms)
     assert isinstance(lease, Lease)
-    attempt = Attempt(site, GANG, JOB)
+    attempt = Attempt(site, GANG, job)
     meeting = attempt.meet(lease)
     assert meeting is not None
     site.ledger.runs.begin(lease.fence, container="c", runtime="process", ttl_s=60.0)
@@ -196,6 +198,28 @@ def test_a_gang_whose_leader_is_lost_starts_anew_without_a_person(
     sweep(other, (), ())
     assert site.ledger.runs.get(GANG).attempt == 2
     assert rank.run_id == RANK
+
+
+@pytest.mark.parametrize("attempt", [JOB.model_copy(update={"retries": 0})], indirect=True)
+def test_a_gang_whose_leader_is_lost_and_has_no_retry_left_ends_and_others_say_so(
+    site: Site, attempt: Attempt
+) -> None:
+    """It would stay as running for Prefect, and hold its place, until somebody removes the node."""
+    take(site)
+    other = Site(site.settings.model_copy(update={"node": "two"}), SystemClock())
+    margin_s = GuardTimes(site.settings.lease_ttl_s).margin_s
+    unheard(site, "head", renewed_s=site.settings.lease_ttl_s + margin_s + 1)
+    untold = site.ledger.runs.untold("two", site.settings.pool, "", 10)
+    assert untold == []
+    sweep(other, (), ())
+    gang = site.ledger.runs.get(GANG)
+    assert gang.state is RunState.ENDED
+    assert gang.exit is not None
+    assert gang.exit.kind is ExitKind.INFRASTRUCTURE
+    assert "start anew" not in gang.exit.message
+    assert [lease.run_id for lease in site.ledger.leases.live()] == [RANK]
+    untold = site.ledger.runs.untold("two", site.settings.pool, "", 10)
+    assert [each.run_id for each in untold] == [GANG]
 
 
 def test_a_run_on_one_lost_node_waits_for_an_operator(site: Site) -> None:

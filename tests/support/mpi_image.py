@@ -21,8 +21,10 @@ def why_none() -> str:
     return "" if found else "Open MPI is not installed (Debian: apt-get install openmpi-bin)"
 
 
-def build_mpi_image(tag: str = MPI, packages: Iterable[str] = ()) -> str:
-    """Make it as *tag*, with installed *packages* besides; its name."""
+def build_mpi_image(
+    tag: str = MPI, packages: Iterable[str] = (), docker_host: str | None = None
+) -> str:
+    """Make it as *tag*, with installed *packages* besides, at that engine; its name."""
     image = _python_image(packages, None)
     libraries: dict[str, Path] = {}
     for package in _PACKAGES:
@@ -37,7 +39,7 @@ def build_mpi_image(tag: str = MPI, packages: Iterable[str] = ()) -> str:
         )
     for name, path in sorted(libraries.items()):
         image.file(name if name.startswith("/") else f"/lib/{name}", path)
-    client = docker.from_env()
+    client = docker.DockerClient(base_url=docker_host) if docker_host else docker.from_env()
     try:
         repository, _, version = tag.rpartition(":")
         path = "ENV PATH=/usr/local/bin:/usr/bin:/bin"
