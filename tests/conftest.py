@@ -175,7 +175,7 @@ _SITES = ExitStack()
 @pytest.hookimpl(trylast=True)
 def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
     """Take the sites down behind the last test that uses them: one that idles is not idle."""
-    if nextitem is None or parallel.group(nextitem.nodeid) != parallel.group(item.nodeid):
+    if nextitem is None or not parallel.share_a_site(item.nodeid, nextitem.nodeid):
         _SITES.close()
 
 

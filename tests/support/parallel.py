@@ -75,6 +75,12 @@ def group(nodeid: str) -> str:
     return _SHARED_BY.get(file, file)
 
 
+def share_a_site(nodeid: str, later: str) -> bool:
+    """Whether a site that is up for the test *nodeid* may be one that *later* uses."""
+    groups = {group(nodeid), group(later)}
+    return len(groups) == 1 or any(groups <= {*users} for users in SITES.values())
+
+
 def turn(nodeid: str) -> tuple[int, int]:
     """Which tests come earlier: those that this is smaller for."""
     name, file = group(nodeid), nodeid.partition("::")[0]
