@@ -27,6 +27,8 @@ LEAST_BYTES_S = 4 * MIB
 """A node that gives less is left for the source. A hundredth of what a disk gives."""
 WINDOW_S = 5.0
 """So long a node is waited for before it is judged."""
+MOST_LEFT = 3
+"""After so many nodes that failed, the rest of a copy comes from the source."""
 _FILE_BYTES = LEAST_BYTES_S // 20
 """A file counts as so much more: to ask for it takes a while, of the source as well."""
 _SHA256 = re.compile(r"[0-9a-f]{64}")
@@ -185,4 +187,5 @@ class NearCopies:
 
     def _leave(self, failed: PeerFailed) -> None:
         self.left.append(failed)
-        self._asked = [each for each in self._asked if each.node != failed.node]
+        last = len(self.left) >= MOST_LEFT
+        self._asked = [each for each in self._asked if each.node != failed.node and not last]

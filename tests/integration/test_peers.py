@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from http.client import HTTPConnection
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import fsspec
@@ -38,6 +37,7 @@ from headway.testing.staging import OpenReader
 from headway.testing.staging_contract import PEER_FILES, PeersContract
 from headway.units import GIB, MIB
 from tests.support.api import MEMBER, bearer, serving
+from tests.support.web import web_server
 
 SECURED = {"b": True, "c": False}
 """One node serves with a certificate of its own, as on the network; one as on one machine."""
@@ -212,44 +212,13 @@ def test_a_path_is_read_where_it_is(nodes, tmp_path: Path) -> None:
         assert stage(nodes[name], OpenReader(), str(tmp_path / "set.csv")).peer_bytes == {}
 
 
-class Web(BaseHTTPRequestHandler):
-    """A web server far away, which tells what it was asked for."""
-
-    body = os.urandom(2 * MIB)
-    sent: list[int]
-
-    def do_HEAD(self) -> None:
-        self.send_response(200)
-        self.send_header("Content-Length", str(len(self.body)))
-        self.send_header("ETag", '"one"')
-        self.end_headers()
-
-    def do_GET(self) -> None:
-        self.do_HEAD()
-        for at in range(0, len(self.body), 1 << 14):
-            self.wfile.write(self.body[at : at + (1 << 14)])
-        self.sent.append(len(self.body))
-
-    def log_message(self, *args: object) -> None:
-        pass
-
-
-def test_a_file_of_the_web_is_read_once_for_the_site(nodes) -> None:
-    class Counts(Web):
-        sent: list[int] = []  # noqa: RUF012 - of this test's server
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Counts)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    uri = f"http://127.0.0.1:{server.server_address[1]}/set.bin"
+def test_a_file_of_the_web_is_had_from_the_other_node(nodes) -> None:
+    data = os.urandom(2 * MIB)
     reader = UserReader(None, SourceRules(hosts=("127.0.0.1",)))
-    stage(nodes["b"], reader, uri)
-    before = len(Counts.sent)
-    staged = stage(nodes["a"], reader, uri)
-    assert staged.path.read_bytes() == Web.body
-    assert staged.peer_bytes == {"b": 2 * MIB}
-    assert before == 1
-    server.shutdown()
-    server.server_close()
+    with web_server(data) as address:
+        found = [stage(nodes[name], reader, f"{address}/set.bin") for name in "ba"]
+    assert [each.path.read_bytes() == data for each in found] == [True, True]
+    assert [each.peer_bytes for each in found] == [{}, {"b": 2 * MIB}]
 
 
 # --- what goes wrong ---

@@ -10,6 +10,7 @@ from headway.errors import PeerFailed
 from headway.model.staged import HeldSet
 from headway.staging.peers import (
     LEAST_BYTES_S,
+    MOST_LEFT,
     WINDOW_S,
     NearCopies,
     Pace,
@@ -165,6 +166,17 @@ def test_a_node_that_lies_is_not_believed_and_not_asked_again(peers: Lies) -> No
     found, near = fetch(peers, [liar])
     assert found == {"a": None, "b": None}
     assert len(near.left) == 1
+
+
+def test_a_site_whose_nodes_do_not_reach_each_other_waits_for_a_few_only() -> None:
+    class Silent(MemoryPeers):
+        def listing(self, held: HeldSet):
+            raise PeerFailed(held.node, "timed out")
+
+    peers = Silent()
+    found, near = fetch(peers, [peers.give(f"n{number}", "k", FILES) for number in range(9)])
+    assert found == {"a": None, "b": None}
+    assert len(near.left) == MOST_LEFT
 
 
 def test_a_file_of_another_size_than_the_source_says_is_not_taken() -> None:
