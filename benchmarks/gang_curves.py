@@ -29,6 +29,7 @@ from typing import Any
 import docker
 from docker.models.containers import Container
 
+from headway.cgroups import cpu_shares
 from samples.local_image import build
 from tests.support.mpi_image import build_mpi_image
 from tests.support.site import ROOT, LiveSite, live_site, wait_for
@@ -145,7 +146,7 @@ def by_hand(client: docker.DockerClient, network: str, program: Program, count: 
                     name=place if rank == 0 else f"{place}-{rank}",
                     network=network,
                     mem_limit="1g",
-                    nano_cpus=int(CPUS * 1e9),
+                    cpu_shares=cpu_shares(CPUS),
                     detach=True,
                 )
             ]

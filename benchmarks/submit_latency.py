@@ -141,8 +141,8 @@ def stock_worker(site: Site) -> Iterator[tuple[int, str]]:
         )
         yield worker.pid, deployment["id"]
     finally:
-        worker.terminate()
-        worker.wait(30)
+        worker.kill()  # told to end, it waits for what it does last, now and then for minutes
+        worker.wait()
 
 
 def first_line_s(text: str, began: float) -> float:
