@@ -20,6 +20,7 @@ from headway.staging.peers import Listing
 SETS = "/sets/"
 _CONNECT_S = 3.0
 _SILENT_S = 5.0
+_LIST_S = 60.0
 _MOST_LIST_BYTES = 256 << 20
 
 
@@ -37,18 +38,19 @@ class NodePeers:
 
     def listing(self, held: HeldSet) -> Listing:
         """As in the port."""
-        text = bytearray()
+        text, clock = bytearray(), self._site.clock
+        end_s = clock.monotonic_s() + _LIST_S
         with self._asked(held, f"{SETS}{held.key}") as answer:
             for piece in answer.iter_raw():
                 text += piece
-                if len(text) > _MOST_LIST_BYTES:
+                if len(text) > _MOST_LIST_BYTES or clock.monotonic_s() > end_s:
                     raise PeerFailed(held.node, "its list of files has no end")
         try:
             return [
                 (str(name), int(size_bytes), str(sha256))
                 for name, size_bytes, sha256 in json.loads(text)["files"]
             ]
-        except (ValueError, TypeError, KeyError, RecursionError) as error:
+        except (ValueError, TypeError, KeyError, OverflowError, RecursionError) as error:
             raise PeerFailed(held.node, "its list of files is none") from error
 
     def pieces(self, held: HeldSet, name: str) -> Iterator[bytes]:

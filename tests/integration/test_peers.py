@@ -297,6 +297,10 @@ def lists_no_json(target: str, came: int, piece: bytes) -> bytes:
     return piece if is_file(target) else b"[" * len(piece)
 
 
+def lists_no_size(target: str, came: int, piece: bytes) -> bytes:
+    return piece if is_file(target) else piece.replace(b", 10, ", b",1e999,")
+
+
 def drips(target: str, came: int, piece: bytes) -> bytes:
     if is_file(target):
         time.sleep(0.1)
@@ -315,6 +319,7 @@ def is_silent(target: str, came: int, piece: bytes) -> bytes | None:
         (sends_other_bytes, "it sent other bytes as x/1"),
         (lists_other_files, "not that of the set in the ledger"),
         (lists_no_json, "its list of files is none"),
+        (lists_no_size, "its list of files is none"),
         (drips, "MiB/s, less than 4"),
         (is_silent, "timed out|ReadTimeout"),
     ],

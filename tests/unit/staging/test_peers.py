@@ -85,6 +85,20 @@ def test_a_list_counts_only_with_the_hash_that_the_ledger_has() -> None:
             checked(wrong, right, is_directory=True)
 
 
+def test_of_a_single_file_nothing_but_its_own_hash_is_believed() -> None:
+    one, other = (hashlib.sha256(data).hexdigest() for data in (b"one", b"other"))
+    known = held("b", sha256=one)
+    assert checked([("a", 3, one)], known, is_directory=False) == {"a": (3, one)}
+    for wrong in ([("a", 3, one), ("b", 5, other)], [("x", 1, one), ("a", 5, other)], []):
+        with pytest.raises(PeerFailed):
+            checked(wrong, known, is_directory=False)
+
+
+def test_a_name_that_cannot_be_is_a_wrong_list() -> None:
+    with pytest.raises(PeerFailed):
+        checked([("\ud800", 3, "0" * 64)], held("b"), is_directory=True)
+
+
 def paced(rate_bytes_s: float, clock: FakeClock, pieces: int, size: int) -> Iterator[bytes]:
     for _ in range(pieces):
         clock.sleep(size / rate_bytes_s)
