@@ -279,6 +279,18 @@ class NodeSilent(HeadwayError):
         )
 
 
+class PeerFailed(HeadwayError):
+    """*node* did not give what its cache has of a data set; the source still does."""
+
+    def __init__(self, node: str, cause: str) -> None:
+        self.node = node
+        self.cause = cause
+        super().__init__(
+            f"node {node} gave no part of the data set that it has ({cause}); it comes from "
+            "another node or from its source"
+        )
+
+
 class PortClosed(HeadwayError):
     """A port of a run cannot be reached; None for whichever it would be given."""
 

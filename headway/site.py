@@ -36,6 +36,7 @@ from headway.runtime.port import Runtime, RuntimeKind
 from headway.runtime.process.programs import ProcessRuntime
 from headway.settings import Settings, read_settings, service_of
 from headway.staging.cache import DataCache
+from headway.staging.peers import Peers
 from headway.staging.reader import Reader, UserReader
 from headway.staging.rules import SourceRules
 from headway.staging.upload_chunks import UploadChunks
@@ -255,18 +256,21 @@ class Site:
         """What members have put, where this is the gateway's machine."""
         return UploadChunks(self.settings.uploads_dir, self.settings.data_limit_bytes)
 
-    def cache_for(self, user: str, policy: ContainerPolicy) -> DataCache:
+    def cache_for(
+        self, user: str, policy: ContainerPolicy, peers: Peers | None = None
+    ) -> DataCache:
         """The same for *user*, as whom *policy* lets data be read; the copies are its alone."""
-        return self.cache_reading(UserReader(as_ids(user), self._source_rules(policy)))
+        return self.cache_reading(UserReader(as_ids(user), self._source_rules(policy)), peers)
 
-    def cache_reading(self, reader: Reader) -> DataCache:
-        """The same, of which *reader* gives what is not there."""
+    def cache_reading(self, reader: Reader, peers: Peers | None = None) -> DataCache:
+        """The same, of which *reader* gives what is not there, and *peers* some of it nearer."""
         return DataCache(
             self.settings.cache_dir,
             budget_bytes=self.node_settings.cache_budget,
             index=self.ledger.staged,
             node=self.settings.node,
             reader=reader,
+            peers=peers,
         )
 
     def _source_rules(self, policy: ContainerPolicy) -> SourceRules:

@@ -4,7 +4,6 @@ This machine's own are read here; another node's worker is asked with a request 
 with that worker's token, which the ledger has.
 """
 
-import ssl
 from urllib.parse import urlencode
 
 import httpx
@@ -16,6 +15,7 @@ from headway.errors import NodeSilent
 from headway.ledger.records import NodeRecord
 from headway.model.run_file import FROM, LogPiece, signed
 from headway.node.file_answers import LOG, FileAnswers, FileRequest
+from headway.pinning import only
 from headway.site import Site
 
 _CONNECT_S = 5.0
@@ -123,14 +123,6 @@ class NodeFiles:
 
 def _words(error: httpx.HTTPError) -> str:
     return str(error) or type(error).__name__
-
-
-def only(certificate: str) -> ssl.SSLContext:
-    """What trusts this certificate and no other, whatever name it is for."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.check_hostname = False
-    context.load_verify_locations(cadata=certificate)
-    return context
 
 
 class _PassedOn(StreamingResponse):

@@ -15,13 +15,13 @@ from websockets.asyncio.client import connect as connect_websocket
 from websockets.exceptions import ConnectionClosed, WebSocketException
 
 from headway.errors import NodeSilent, NotAllowed, PortClosed, RunUnknown
-from headway.gateway.node_files import only
 from headway.ledger.records import NodeRecord, RunRecord
 from headway.model.access import Caller, Scope
 from headway.model.lease import Lease
 from headway.model.run_file import signed
 from headway.node.relay import CLOSED, ByteStream
 from headway.node.run_ports import connect
+from headway.pinning import only
 from headway.site import Site
 
 _CONNECT_S = 10.0

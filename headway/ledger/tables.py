@@ -365,6 +365,8 @@ class StagingRow(SQLModel, table=True):
     took_s: float
     was_there: bool
     listing: str = Field(default="", sa_column_kwargs={"server_default": ""})
+    from_nodes: str = Field(default="", sa_column_kwargs={"server_default": ""})
+    peer_bytes: int = Field(default=0, sa_type=BigInteger, sa_column_kwargs={"server_default": "0"})
 
 
 class SettingRow(SQLModel, table=True):

@@ -1,5 +1,7 @@
 """Serves the files of this node's runs to the site's gateway, which shows them to people.
 
+What its cache has of data sets it hands to the site's other nodes (`headway.node.set_answers`).
+
 A thread of the worker with a loop of its own. On a site of one machine it listens on loopback;
 where other machines are, on the node's address, with a certificate that is made at each start
 and that the ledger hands to the gateway. Each request is signed with the worker's token, which
@@ -28,6 +30,8 @@ from headway.node.once import Once
 from headway.node.relay import CLOSED, reason, relay
 from headway.node.run_exec import RunExec, commanded
 from headway.node.run_ports import connect
+from headway.node.set_answers import SetAnswers
+from headway.run.peers import SETS
 from headway.run.rendezvous import own_address
 from headway.site import Site
 
@@ -43,7 +47,7 @@ _LOOPBACK = "127.0.0.1"
 def files_app(site: Site, *, key: str) -> ASGIApp:
     """The application for the node of *site*; *key* signs what it answers."""
     node, clock, answers = site.settings.node, site.clock, FileAnswers(site.settings, site.clock)
-    once, execs = Once(), RunExec(site)
+    once, execs, sets = Once(), RunExec(site), SetAnswers(site.settings)
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         headers = Headers(scope=scope)
@@ -61,6 +65,9 @@ def files_app(site: Site, *, key: str) -> ASGIApp:
                 await _executed(client, execs, found[1])
             else:
                 await _relayed(client, site, raw, why)
+            return
+        if not why and method == "GET" and raw.startswith(SETS):
+            await sets.serve(raw.removeprefix(SETS), scope, receive, send)
             return
         if why or method not in ("GET", "HEAD") or not raw.startswith(PREFIX):
             answer = JSONResponse({"detail": why or "no such address"}, 403 if why else 404)

@@ -37,6 +37,7 @@ from headway.run.follow import Follower, Listener
 from headway.run.followed import Followed
 from headway.run.gang_folder import forget_gang_folder, tell
 from headway.run.here import NodeAttempt, forget_checkpoint, forget_secrets
+from headway.run.peers import NodePeers
 from headway.run.rendezvous import Meeting, wait_for_head, wait_for_places, wait_for_ranks
 from headway.run.settle import conclude_attempt, settle
 from headway.run.shards import why_parts_differ
@@ -85,7 +86,10 @@ class Attempt(NodeAttempt):
             spent_s += took_s
             size, there = staged.size_bytes, staged.from_cache
             listing = staged.shard.listing if staged.shard else ""
-            note = Staging(self.number, name, here, dataset.uri, size, took_s, there, listing)
+            near = ", ".join(sorted(staged.peer_bytes)), sum(staged.peer_bytes.values())
+            note = Staging(
+                self.number, name, here, dataset.uri, size, took_s, there, listing, *near
+            )
             self.site.ledger.staged.note(self.fence, note)
         return self.datasets
 
@@ -99,7 +103,7 @@ class Attempt(NodeAttempt):
         """The node's cache, fed by what the address of *dataset* names."""
         if upload_name(dataset.uri) is not None:
             return self.site.cache_reading(UploadReader(self.site, self.record.team, self.user))
-        return self.site.cache_for(self.user, self._policy())
+        return self.site.cache_for(self.user, self._policy(), NodePeers(self.site))
 
     def _time_left_s(self) -> float | None:
         """What staging has left of the time that the job gives itself; None without a limit."""

@@ -73,20 +73,20 @@ def opened_output(run_folder: Path, name: bytes) -> Iterator[OpenOutput]:
         found.close()
 
 
-def open_output(run_folder: Path, name: bytes) -> OpenOutput:
-    """Open the output called *name*, as `name_from` allows it.
+def open_output(run_folder: Path, name: bytes, below: str = OUTPUTS_FOLDER) -> OpenOutput:
+    """Open the output called *name*, as `name_from` allows it; *below* is where outputs lie.
 
     Raises:
         OSError: There is none, or it is no file of the run's own.
     """
     *folders, last = name.split(b"/")
-    here = _open_top(run_folder)
+    here = _open_top(run_folder, below)
     try:
         owner = os.fstat(here).st_uid
         for each in folders:
-            below = os.open(each, _FOLDER, dir_fd=here)
+            deeper = os.open(each, _FOLDER, dir_fd=here)
             os.close(here)
-            here = below
+            here = deeper
         descriptor = os.open(last, _FILE, dir_fd=here)
     finally:
         os.close(here)
@@ -145,10 +145,10 @@ class _Walk:
             self.left_out += 1
 
 
-def _open_top(run_folder: Path) -> int:
+def _open_top(run_folder: Path, below: str = OUTPUTS_FOLDER) -> int:
     parent = os.open(run_folder, _FOLDER)
     try:
-        return os.open(OUTPUTS_FOLDER, _FOLDER, dir_fd=parent)
+        return os.open(below, _FOLDER, dir_fd=parent)
     finally:
         os.close(parent)
 

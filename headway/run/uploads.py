@@ -72,6 +72,10 @@ class _Upload:
                 raise SourceUnreachable(self._uri, f"its part {sha256[:12]} came damaged")
             yield data
 
+    def probe(self, file: SourceFile) -> None:
+        """Read the first chunk of *file*."""
+        next(self.pieces(file), None)
+
 
 class _Chunks:
     """Chunks of one team, of this machine where the gateway runs on it."""

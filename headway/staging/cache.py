@@ -6,19 +6,22 @@ Data is read as the user whose job names it, and the copy is that user's alone;
 the folders above it may be passed, and not listed.
 """
 
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from headway.clock import Clock, SystemClock
-from headway.errors import ChecksumMismatch, SourceChanged, StagingTimedOut
+from headway.errors import ChecksumMismatch, PeerFailed, SourceChanged, StagingTimedOut
 from headway.model.job import Dataset
 from headway.staging.folders import CacheFolders
 from headway.staging.index import StagedIndex
 from headway.staging.manifest import Manifest
 from headway.staging.meter import Meter, Progress, check_size
 from headway.staging.partial import Note, Partial
+from headway.staging.peers import MOST_PARTS, NearCopies, Peers, is_far, to_ask
 from headway.staging.reader import Reader, Reading, UserReader
-from headway.staging.shard import Part, Shard, part_of, shard_of
+from headway.staging.shard import Part, Shard, keys_nearby, part_of, shard_of
 from headway.staging.source import Source, empty
 
 
@@ -35,6 +38,10 @@ class StagedDataset:
     """It lay there already: nothing was copied."""
     shard: Shard | None = None
     """Which part of a data set it is; None for all of one."""
+    peer_bytes: Mapping[str, int] = field(default_factory=dict)
+    """What came from the caches of other nodes, by node; the rest came from its source."""
+    peers_left: Sequence[PeerFailed] = ()
+    """Why other nodes that have it were not asked any more."""
 
 
 class DataCache:
@@ -46,6 +53,7 @@ class DataCache:
         index: Who uses which set.
         reader: Opens what a job names, as the user whose copies these are.
         node: Name of this node in the index.
+        peers: Other nodes, which may have what is far away; None to ask none.
         clock: Waits for locks.
     """
 
@@ -57,11 +65,13 @@ class DataCache:
         *,
         node: str,
         reader: Reader | None = None,
+        peers: Peers | None = None,
         clock: Clock | None = None,
     ) -> None:
         self._index = index
         self._node = node
         self._reader = reader or UserReader()
+        self._peers = peers
         self._clock = clock or SystemClock()
         self._folders = CacheFolders(root, budget_bytes, index, node, self._clock)
 
@@ -148,17 +158,39 @@ class DataCache:
         folders = self._folders
         with folders.writing(dataset.uri, source.size_bytes or 0), folders.locked(key, waiting):
             manifest = folders.sound(key)
-            from_cache = manifest is not None
+            from_cache, near = manifest is not None, None
             if manifest is None:
-                manifest = self._fetch(
-                    dataset, source, key, progress, reading, identity=whole.identity
-                )
+                with self._nearer(dataset, whole, source, key, reading) as near:
+                    manifest = self._fetch(
+                        dataset, source, key, progress, reading, near=near, identity=whole.identity
+                    )
             else:  # again, in case whoever fetched it died before it was recorded
                 folders.record(key, manifest)
             self._index.acquire(self._node, key, run_id)
         progress(manifest.size_bytes, manifest.size_bytes)
         path = manifest.path(folders.sets / key)
-        return StagedDataset(path, manifest.size_bytes, manifest.sha256, from_cache, shard)
+        staged = StagedDataset(path, manifest.size_bytes, manifest.sha256, from_cache, shard)
+        if near is not None:
+            staged = replace(staged, peer_bytes=near.came_bytes, peers_left=tuple(near.left))
+        return staged
+
+    @contextmanager
+    def _nearer(
+        self, dataset: Dataset, whole: Source, source: Source, key: str, reading: Reading
+    ) -> Iterator[NearCopies | None]:
+        """Other nodes that have files of *source*; None where it is as well to read it itself."""
+        peers = self._peers
+        if peers is None or not is_far(dataset.uri):
+            yield None
+            return
+        user = self._reader.user
+        keys = keys_nearby(whole, dataset.sha256, user, most_parts=MOST_PARTS)
+        asked = to_ask(peers.held([*keys, key]), key, self._node)
+        if asked:
+            # What may be listed may still be closed to who wants to read it.
+            reading.probe(next(each for each in source.files if each.size_bytes != 0))
+        with closing(peers):
+            yield NearCopies(peers, asked, self._clock, is_directory=source.is_directory)
 
     def _fetch(
         self,
@@ -168,6 +200,7 @@ class DataCache:
         progress: Progress,
         reading: Reading,
         *,
+        near: NearCopies | None,
         identity: str,
     ) -> Manifest:
         self._folders.remove_partials(key)
@@ -181,14 +214,14 @@ class DataCache:
                 progress=progress,
                 clock=self._clock,
             )
-            sha256 = partial.copy(source, reading.pieces, meter.count)
+            hashes = partial.copy(source, reading.pieces, meter.count, near)
             if meter.done_bytes == 0:
                 raise empty(dataset.uri)
             if reading.inspect().identity != identity:
                 raise SourceChanged(dataset.uri, "its size, time or version is another now")
-            if dataset.sha256 not in {None, sha256}:
-                raise ChecksumMismatch(dataset.uri, str(dataset.sha256), sha256)
-            manifest = partial.seal(source, sha256, self._reader.user)
+            manifest = partial.seal(source, hashes, self._reader.user)
+            if dataset.sha256 not in {None, manifest.sha256}:
+                raise ChecksumMismatch(dataset.uri, str(dataset.sha256), manifest.sha256)
             # Recorded first: its bytes count against the budget without a gap.
             self._folders.record(key, manifest)
             partial.move_to(self._folders.sets / key)

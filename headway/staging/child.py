@@ -58,6 +58,9 @@ def _answer(
             files = [[each.name, each.size_bytes] for each in source.files]
             told = {"is_directory": source.is_directory, "identity": source.identity}
             _send(parent, {**told, "files": files})
+        elif source is not None and asked["do"] == "probe":
+            source.probe(source.files[asked["file"]], rules)
+            _send(parent, {"done": True})
         elif source is not None:
             with source.open(source.files[asked["file"]], rules) as opened, reading(uri):
                 while piece := opened.read(CHUNK_BYTES):

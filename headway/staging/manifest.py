@@ -3,12 +3,10 @@
 import hashlib
 import json
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Self
-
-from pydantic import TypeAdapter
 
 from headway.durable import replace_file
 
@@ -37,19 +35,32 @@ class Manifest:
     size_bytes: int
     sha256: str
     files: tuple[StoredFile, ...]
+    hashes: tuple[str, ...] = ()
+    """SHA-256 of each of `files`; none in what an earlier version of headway has staged."""
 
     @classmethod
-    def of(cls, folder: Path, uri: str, sha256: str, *, is_directory: bool) -> Self:
-        """Of the data that lies below *folder* now."""
-        files = tuple(sorted(_stored(folder / DATA), key=lambda each: os.fsencode(each.name)))
-        return cls(uri, is_directory, sum(each.size_bytes for each in files), sha256, files)
+    def of(cls, folder: Path, uri: str, hashes: Mapping[str, str], *, is_directory: bool) -> Self:
+        """Of the data below *folder* now, whose *hashes* by name were found when it was written."""
+        files = _files_below(folder)
+        told = [(each.name, hashes[each.name]) for each in files]
+        return cls(
+            uri,
+            is_directory,
+            sum(each.size_bytes for each in files),
+            digest(told, is_directory=is_directory),
+            files,
+            tuple(sha for _, sha in told),
+        )
 
     @classmethod
     def read(cls, folder: Path) -> Self | None:
         """The manifest in *folder*; None where there is none that can be read."""
         try:
-            return TypeAdapter(cls).validate_json((folder / _NAME).read_bytes())
-        except (OSError, ValueError):
+            told = json.loads((folder / _NAME).read_bytes())
+            # Not by pydantic, which takes no name of bytes that are no text.
+            files = tuple(StoredFile(**each) for each in told.pop("files"))
+            return cls(files=files, hashes=tuple(told.pop("hashes", ())), **told)
+        except (OSError, ValueError, TypeError, KeyError, AttributeError):
             return None
 
     def write(self, folder: Path) -> None:
@@ -63,11 +74,11 @@ class Manifest:
         changed permissions, or the content), the content is hashed anew.
         """
         try:
-            now = Manifest.of(folder, self.uri, self.sha256, is_directory=self.is_directory)
-            if now == self:
+            now = _files_below(folder)
+            if now == self.files:
                 return True
             sizes = [(each.name, each.size_bytes) for each in self.files]
-            if sizes != [(each.name, each.size_bytes) for each in now.files]:
+            if sizes != [(each.name, each.size_bytes) for each in now]:
                 return False
             hashes = [(name, _hash(folder / DATA / name)) for name, _ in sizes]
         except OSError:
@@ -95,6 +106,11 @@ def digest(hashes: Iterable[tuple[str, str]], *, is_directory: bool) -> str:
         mark = "\\" if escaped != name else ""
         listing.update(os.fsencode(f"{mark}{sha}  {escaped}\n"))
     return listing.hexdigest()
+
+
+def _files_below(folder: Path) -> tuple[StoredFile, ...]:
+    """What lies below *folder* now, in the order of the names' bytes."""
+    return tuple(sorted(_stored(folder / DATA), key=lambda each: os.fsencode(each.name)))
 
 
 def _stored(data: Path) -> Iterable[StoredFile]:

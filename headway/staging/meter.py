@@ -52,7 +52,7 @@ class Meter:
         progress(0, total_bytes)
 
     def count(self, piece_bytes: int) -> None:
-        """The next piece has *piece_bytes*."""
+        """The next piece has *piece_bytes*; fewer than none of what is to be written anew."""
         done = self.done_bytes + piece_bytes
         if self._total_bytes is None:
             check_size(self._dataset, done)

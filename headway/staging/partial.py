@@ -5,18 +5,20 @@ import json
 import os
 import shutil
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Self
+from typing import Protocol, Self
 
 from headway.durable import give_name, replace_file, sync_folder
 from headway.home import passable
-from headway.staging.manifest import DATA, Manifest, digest
+from headway.staging.manifest import DATA, Manifest
 from headway.staging.source import Source, SourceFile
 
 Pieces = Callable[[SourceFile], Iterable[bytes]]
 """Reads a file of a source."""
+Write = Callable[[Iterable[bytes]], str]
+"""Writes a file from pieces, in the place of what it had; gives their SHA-256."""
 _NOTE = "note.json"
 _FEW_FILES = 1000
 """Up to so many files each is flushed to the disk by itself; more of them all at once."""
@@ -29,6 +31,14 @@ class Note:
     reserved_bytes: int = 0
     done_bytes: int = 0
     total_bytes: int | None = None
+
+
+class Nearer(Protocol):
+    """Where a file may be had without reading its source."""
+
+    def copy(self, file: SourceFile, write: Write) -> str | None:
+        """Have *write* write *file*; its SHA-256, or None where its source is to be read."""
+        ...
 
 
 class Partial:
@@ -66,39 +76,40 @@ class Partial:
         """Replace the note."""
         replace_file(self.folder / _NOTE, json.dumps(asdict(note)), lasts=False)
 
-    def copy(self, source: Source, pieces: Pieces, on_bytes: Callable[[int], None]) -> str:
-        """Copy every file and hash it meanwhile; the set's SHA-256.
+    def copy(
+        self,
+        source: Source,
+        pieces: Pieces,
+        on_bytes: Callable[[int], None],
+        nearer: Nearer | None = None,
+    ) -> Mapping[str, str]:
+        """Copy every file and hash it meanwhile; their SHA-256 by their names.
 
         *on_bytes* is told the size of each piece before it is written, and
-        may raise to stop.
+        may raise to stop; of what is written anew, its size below zero.
         """
-        hashes = []
+        hashes = {}
         each_to_disk = len(source.files) <= _FEW_FILES
         for file in source.files:
             target = self.folder / DATA / file.name
             target.parent.mkdir(parents=True, exist_ok=True)
-            sha = hashlib.sha256()
-            with target.open("xb") as out:
-                for piece in pieces(file):
-                    on_bytes(len(piece))
-                    sha.update(piece)
-                    out.write(piece)
-                out.flush()
-                if each_to_disk:
-                    os.fsync(out.fileno())
-            hashes.append((file.name, sha.hexdigest()))
+            write = _Writing(target, on_bytes, to_disk=each_to_disk)
+            sha256 = nearer.copy(file, write) if nearer is not None else None
+            hashes[file.name] = sha256 or write(pieces(file))
         if not each_to_disk:
             os.sync()
-        return digest(hashes, is_directory=source.is_directory)
+        return hashes
 
-    def seal(self, source: Source, sha256: str, user: tuple[int, int] | None = None) -> Manifest:
+    def seal(
+        self, source: Source, hashes: Mapping[str, str], user: tuple[int, int] | None = None
+    ) -> Manifest:
         """Make the data *user*'s alone, read-only, and write the manifest: now it is a set."""
         for folder, _, names in os.walk(self.folder / DATA, topdown=False):
             for name in names:
                 _give(Path(folder) / name, 0o400, user)
             sync_folder(Path(folder))
             _give(Path(folder), 0o500, user)
-        manifest = Manifest.of(self.folder, source.uri, sha256, is_directory=source.is_directory)
+        manifest = Manifest.of(self.folder, source.uri, hashes, is_directory=source.is_directory)
         manifest.write(self.folder)
         sync_folder(self.folder)
         self.folder.chmod(passable())
@@ -114,6 +125,32 @@ class Partial:
         for folder, _, _ in os.walk(self.folder):
             Path(folder).chmod(0o700)
         shutil.rmtree(self.folder)
+
+
+class _Writing:
+    """Writes one file; what was written of it before does not count."""
+
+    def __init__(self, target: Path, on_bytes: Callable[[int], None], *, to_disk: bool) -> None:
+        self._target = target
+        self._on_bytes = on_bytes
+        self._to_disk = to_disk
+        self._written_bytes = 0
+
+    def __call__(self, pieces: Iterable[bytes]) -> str:
+        if self._written_bytes:
+            self._on_bytes(-self._written_bytes)
+            self._written_bytes = 0
+        sha = hashlib.sha256()
+        with self._target.open("wb") as out:
+            for piece in pieces:
+                self._on_bytes(len(piece))
+                self._written_bytes += len(piece)
+                sha.update(piece)
+                out.write(piece)
+            out.flush()
+            if self._to_disk:
+                os.fsync(out.fileno())
+        return sha.hexdigest()
 
 
 def _give(path: Path, mode: int, user: tuple[int, int] | None) -> None:

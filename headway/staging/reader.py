@@ -49,6 +49,10 @@ class Reading(Protocol):
         """The bytes of a file as it was inspected last, in order. Raises `StagingError`."""
         ...
 
+    def probe(self, file: SourceFile) -> None:
+        """Raise what reading *file* would raise, such as that it is not allowed here."""
+        ...
+
 
 class Reader(Protocol):
     """Opens data sets for one user. The fake is `headway.testing.staging.OpenReader`."""
@@ -148,6 +152,11 @@ class _Child:
         self._send({"do": "open", "file": int(file.address)})
         while "piece" in self._answer():
             yield self._receive(CHUNK_BYTES)
+
+    def probe(self, file: SourceFile) -> None:
+        """Have the first byte of *file* read."""
+        self._send({"do": "probe", "file": int(file.address)})
+        self._answer()
 
     def _send(self, message: dict[str, Any]) -> None:
         with suppress(OSError):  # what it said before it ended is still to be read

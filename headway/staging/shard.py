@@ -68,12 +68,29 @@ def part_of(source: Source, part: Part) -> Source:
             f"over {part.of} nodes the data set has to be a directory of at least as many files, "
             f"but {what}; divide it into more files, or leave shard out",
         )
+    files = tuple(divided(source.files, part.of)[part.number])
+    return replace(source, files=files, identity=_identity(source, part))
+
+
+def keys_nearby(
+    source: Source, sha256: str | None, user: tuple[int, int] | None, *, most_parts: int
+) -> list[str]:
+    """Keys under which caches of *user*'s may have files of *source*, which is a whole one.
+
+    As a whole, and where it is a directory as any of up to *most_parts* parts; staged by jobs that
+    tell its hash, *sha256*, and by others.
+    """
+    identities = [source.identity]
+    if source.is_directory:
+        cuts = (Part(number, of) for of in range(2, most_parts + 1) for number in range(of))
+        identities += [_identity(source, part) for part in cuts]
+    sets = [replace(source, identity=each) for each in identities]
+    return [each.key(told, user) for told in {sha256, None} for each in sets]
+
+
+def _identity(source: Source, part: Part) -> str:
     text = json.dumps([source.identity, part.number, part.of])
-    return replace(
-        source,
-        files=tuple(divided(source.files, part.of)[part.number]),
-        identity=hashlib.sha256(text.encode()).hexdigest(),
-    )
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def shard_of(source: Source, part: Part) -> Shard:

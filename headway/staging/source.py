@@ -101,6 +101,17 @@ class Source:
                 return _open_remote(self.file_system, file)
             return _open_local(self.uri, file, rules)
 
+    def probe(self, file: SourceFile, rules: SourceRules) -> None:
+        """Read the first byte of *file*, and of other storage no more. Raises as `open`."""
+        with reading(self.uri):
+            opened = (
+                _open_remote(self.file_system, file, cache_type="none")
+                if file.inode is None
+                else _open_local(self.uri, file, rules)
+            )
+            with opened:
+                opened.read(1)
+
 
 def inspect(uri: str, rules: SourceRules, web: Any = None) -> Source:
     """What is at *uri* now.
@@ -300,11 +311,11 @@ def _inspect_remote(uri: str, file_system: Any, path: str) -> Source:
     )
 
 
-def _open_remote(file_system: Any, file: SourceFile) -> BinaryIO:
+def _open_remote(file_system: Any, file: SourceFile, **options: Any) -> BinaryIO:
     protocols = file_system.protocol
     web = "http" in ([protocols] if isinstance(protocols, str) else protocols)
     # A web server need not know ranges; we read from beginning to end anyway.
-    options = {"block_size": 0} if web else {}
+    options |= {"block_size": 0} if web else {}
     return cast("BinaryIO", file_system.open(file.address, "rb", **options))
 
 

@@ -176,7 +176,17 @@ def _straggler(found: Straggler | None) -> dict[str, Any] | None:
 
 _PACE = ("rank", "node", "step_s", "data_s", "steps", "host_busy_frac")
 _QUANTITIES = ("runtime_s", "host_peak_bytes", "gpu_peak_bytes", "cost")
-_STAGED = ("attempt", "name", "node", "uri", "size_bytes", "took_s", "was_there")
+_STAGED = (
+    "attempt",
+    "name",
+    "node",
+    "uri",
+    "size_bytes",
+    "took_s",
+    "was_there",
+    "from_nodes",
+    "peer_bytes",
+)
 _STORED = ("attempt", "files", "size_bytes", "stored_at", "removed_at", "note")
 _DEMAND = ("host_memory_bytes", "host_memory_basis", "cpus", "gpus", "gpu_memory_bytes")
 _NO_PROGRESS = ProgressPoint(t_s=0.0)

@@ -45,7 +45,7 @@ from headway.model.run import (
     StepState,
 )
 from headway.model.run_warning import Silent, SilentFailure
-from headway.model.staged import CacheUse, Staging
+from headway.model.staged import CacheUse, HeldSet, Staging
 from headway.model.start_forecast import StartForecast
 from headway.model.trace import Trace
 from headway.model.turn import Turn, VirtualClock
@@ -603,16 +603,35 @@ def test_a_used_data_set_is_not_evictable(ledger: Ledger) -> None:
     assert [item.key for item in staged.list("node-a")] == ["new"]
 
 
+def test_other_nodes_have_a_set_while_they_serve_and_are_heard_of(ledger: Ledger) -> None:
+    nodes, staged = ledger.nodes, ledger.staged
+    for name in ("node-b", "node-c"):
+        nodes.register(replace(NODE, name=name), boot_id="b", worker_token=name)
+    for name, key, sha256 in (("node-a", "k", "a"), ("node-b", "k", "b"), ("node-c", "p", "c")):
+        staged.record(name, key, "s3://x", 10, sha256 * 64)
+    assert staged.held(["k", "p"], besides="node-a") == []  # none serves
+    for name in ("node-b", "node-c"):
+        nodes.serves_files(name, name, url="https://x", certificate="")
+    found = [HeldSet("node-b", "k", "b" * 64), HeldSet("node-c", "p", "c" * 64)]
+    assert staged.held(["k", "p"], besides="node-a") == found
+    assert staged.held(["k", "p"], besides="node-b") == found[1:]
+    age(ledger, "node-c")
+    assert staged.held(["k", "p"], besides="node-a") == found[:1]
+    nodes.remove("node-b")
+    assert staged.held(["k", "p"], besides="node-a") == []
+
+
 def test_how_data_came_to_a_node_is_kept_once_for_each_attempt(ledger: Ledger) -> None:
     granted(ledger, "a")
-    copied = Staging(1, "", "node-a", "/data/x", 10, 2.5, was_there=False)
+    near = ("", "node-b, node-c", 4)
+    copied = Staging(1, "", "node-a", "/data/x", 10, 2.5, False, *near)
     named = Staging(1, "more", "node-a", "/data/y", 7, 0.1, was_there=True)
     for staging in (named, copied, replace(copied, was_there=True)):  # a second process finds it
         ledger.staged.note(fence_of(ledger, "a"), staging)
     ledger.staged.record("node-a", "x", "/data/x", 10, "f" * 64)
     assert ledger.staged.of_run("a") == [copied, named]
     use = CacheUse(sets=1, size_bytes=10, hits=1, hit_bytes=7, copies=1, copied_bytes=10)
-    assert ledger.staged.uses() == {"node-a": use}
+    assert ledger.staged.uses() == {"node-a": replace(use, peer_bytes=4)}
     stranger = replace(fence_of(ledger, "a"), token="another")
     with pytest.raises(LeaseLost):
         ledger.staged.note(stranger, replace(copied, name="late"))

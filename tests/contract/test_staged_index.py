@@ -5,10 +5,16 @@ from pathlib import Path
 
 import pytest
 
+from headway.model.staged import HeldSet
 from headway.staging.index import StagedIndex
 from headway.staging.reader import Reader, UserReader
-from headway.testing.staging import MemoryIndex, OpenReader
-from headway.testing.staging_contract import ReaderContract, StagedIndexContract
+from headway.testing.staging import MemoryIndex, MemoryPeers, OpenReader
+from headway.testing.staging_contract import (
+    PEER_FILES,
+    PeersContract,
+    ReaderContract,
+    StagedIndexContract,
+)
 from tests.conftest import NOBODY
 from tests.integration.staging_process import FileIndex
 
@@ -23,6 +29,16 @@ class TestFileIndex(StagedIndexContract):
     @pytest.fixture
     def index(self, tmp_path: Path) -> StagedIndex:
         return FileIndex(tmp_path / "index")
+
+
+class TestMemoryPeers(PeersContract):
+    @pytest.fixture
+    def peers(self) -> MemoryPeers:
+        return MemoryPeers()
+
+    @pytest.fixture
+    def held(self, peers: MemoryPeers) -> HeldSet:
+        return peers.give("m", "a" * 64, PEER_FILES)
 
 
 class TestOpenReader(ReaderContract):

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import SecretStr
 
 from headway.clock import SystemClock
 from headway.errors import (
@@ -29,6 +31,7 @@ from headway.model.progress import ProgressPoint
 from headway.model.run import Exit, ExitKind, Prediction, RunState, Step, StepState
 from headway.model.trace import Trace
 from headway.model.upload import UploadFile, UploadManifest
+from headway.node.file_server import serve_on
 from headway.run.attempt import Attempt, exit_of
 from headway.run.followed import Followed
 from headway.run.gpu_use import GpuUse
@@ -49,6 +52,7 @@ from headway.views.run_report import markdown
 from tests.support.containers import create_container
 from tests.support.fence import fence_of, release
 from tests.support.site import wait_for
+from tests.support.web import web_server
 
 RUN = "00000000-0000-4000-8000-000000000001"
 JOB = TrainingJob(
@@ -165,6 +169,34 @@ def test_several_data_sets_are_staged_mounted_and_told_of(site: Site, sources: P
     assert "**data set again** 4 B, was in the cache of node here" in report
     attempt.clean_up()
     assert all(each.run_ids == () for each in site.ledger.staged.list("here"))
+
+
+def test_a_run_tells_from_which_node_its_data_came(site: Site, tmp_path: Path) -> None:
+    adopt(site, POLICY, {"data_hosts": ["127.0.0.1"]})
+    settings = site.settings.model_copy(update={"home": tmp_path / "other", "node": "other"})
+    url = SecretStr(site.settings.database_url)
+    other = Site(settings.model_copy(update={"ledger_url": url}), SystemClock())
+    (here,) = site.ledger.nodes.all()
+    other.ledger.nodes.register(
+        replace(here.node, name="other"), boot_id="b", worker_token=other.worker_token
+    )
+    settings.state_dir.mkdir(parents=True)
+    serve_on(other, "127.0.0.1", secured=False)
+    with web_server(b"a,b\n" * 1000) as address:
+        job = JOB.model_copy(update={"dataset": Dataset(uri=f"{address}/set.csv")})
+        attempt = Attempt(site, RUN, job)
+        cache = other.cache_for(attempt.user, other.policy_for(attempt.record.team))
+        cache.stage(job.dataset, "another run", progress=lambda done, total: None)
+        staged = attempt.stage_data(lambda done, total: None)[""]
+    assert staged.peers_left == ()
+    assert staged.path.read_bytes() == b"a,b\n" * 1000
+    (note,) = site.ledger.staged.of_run(RUN)
+    assert (note.was_there, note.from_nodes, note.peer_bytes) == (False, "other", 4000)
+    assert isinstance(attempt.admit(), Lease)
+    history = history_of(site, site.ledger.runs.get(RUN))
+    said = r"data set\*\* 3\.9 KiB, copied to node here, .*, 3\.9 KiB of it from node other"
+    assert re.search(said, markdown(history))
+    assert site.ledger.staged.uses()["here"].peer_bytes == 4000
 
 
 def test_a_part_of_a_gang_is_told_which_files_it_has(site: Site, sources: Path) -> None:

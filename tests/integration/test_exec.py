@@ -20,7 +20,6 @@ from websockets.exceptions import InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 
 from headway.clock import SystemClock
-from headway.gateway.node_files import only
 from headway.ledger import Ledger
 from headway.model.access import Scope
 from headway.model.exec_messages import (
@@ -38,6 +37,7 @@ from headway.model.node import Capacity, Node
 from headway.model.run_file import signed
 from headway.node.file_server import serve_on
 from headway.node.run_exec import MOST_OF_A_RUN
+from headway.pinning import only
 from headway.run.here import connected_note, container_name
 from headway.runtime.port import ContainerSpec
 from headway.settings import Settings

@@ -25,7 +25,6 @@ from headway.clock import SystemClock
 from headway.credentials import Address
 from headway.errors import InvalidInput
 from headway.gateway import door, run_ports, sessions
-from headway.gateway.node_files import only
 from headway.gateway.sessions import sessions_app
 from headway.ledger import Ledger
 from headway.model.access import Scope
@@ -36,6 +35,7 @@ from headway.model.run_file import signed
 from headway.model.session import session_path, session_port, session_secret
 from headway.node.file_server import serve_on
 from headway.node.relay import relay
+from headway.pinning import only
 from headway.run.here import connected_note, container_name
 from headway.runtime.port import ContainerSpec
 from headway.settings import Settings

@@ -99,6 +99,12 @@ def test_a_directory_has_the_digest_that_sha256sum_gives(stage: Stage, images: P
     assert staged.size_bytes == 14
 
 
+def test_a_name_that_is_no_text_is_found_again(stage: Stage, images: Path) -> None:
+    (images / "\udcff").write_text("x")
+    assert (stage(images).path / "\udcff").read_text() == "x"
+    assert stage(images, "r2").from_cache
+
+
 def test_a_changed_source_is_not_served_stale(stage: Stage, flights: Path) -> None:
     old = stage(flights)
     flights.write_bytes(b"new")

@@ -65,14 +65,15 @@ def test_node_gpu_and_line_are_there() -> None:
 
 
 def test_what_the_caches_spared_is_counted() -> None:
-    use = CacheUse(sets=2, size_bytes=30, hits=5, hit_bytes=50, copies=1, copied_bytes=10)
+    amounts = {"hits": 5, "hit_bytes": 50, "copies": 1, "copied_bytes": 10, "peer_bytes": 4}
+    use = CacheUse(sets=2, size_bytes=30, **amounts)
     got = samples(replace(snapshot(None), caches={"node-a": use}))
     counted = {
         name[len("headway_cache_") :]: value
         for (name, _), value in got.items()
         if "_cache_" in name
     }
-    assert counted == {"bytes": 30, "hits": 5, "hit_bytes": 50, "copies": 1, "copied_bytes": 10}
+    assert counted == {"bytes": 30, **amounts}
 
 
 def test_what_is_not_known_is_absent_not_zero() -> None:
