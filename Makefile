@@ -3,9 +3,11 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN     = $(VENV)/bin
 # Processes that share the tests, beside each other. Much of a live test's time is waiting, so
-# three of them keep two cores at work; a unit test has nothing to wait for.
-TESTERS ?= 3
+# four of them keep two cores at work; a unit test has nothing to wait for.
+TESTERS ?= 4
 UNIT_TESTERS ?= 2
+# More words for pytest, such as --ignore=tests/unit behind `make check`.
+TESTS   ?=
 READY   = $(VENV)/.ready
 DEV     = $(VENV)/.dev
 
@@ -40,7 +42,7 @@ test-deps: $(DEV) ## install what the tests need from the system (root on Debian
 	@PYTHON=$(BIN)/python sh tests/install-system-deps.sh
 
 test: $(DEV)     ## every test; what this machine lacks is skipped with its reason
-	$(BIN)/python -m pytest -n $(TESTERS)
+	$(BIN)/python -m pytest -n $(TESTERS) $(TESTS)
 
 check: $(DEV)    ## lint, types, import contracts and the unit tests: under a minute
 	$(BIN)/ruff check .

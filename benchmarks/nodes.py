@@ -6,7 +6,8 @@
 Each worker is the real one, a process of its own with a home of its own; its runtime and its
 sensors are the fakes of the tests, put in from here, and the steps of a run are the real ones. A
 node has one GPU, and each run takes one for --seconds. --waiting fills the queue behind those
-runs with runs of a lower priority, in the ledger and in Prefect.
+runs with runs of a lower priority, in the ledger and in Prefect, once they are handed in: for one
+number of nodes, since what is behind would start when they have ended.
 
 Prints for each N, idle: queries a second of the ledger and of Prefect, processor time of a worker
 and of the server, memory of a worker; and under load, N x rounds runs: what a run takes more, the
@@ -399,7 +400,8 @@ def fill(made: Bench, count: int) -> None:
         INSERT INTO flow_run_state SELECT (jsonb_populate_record(s, jsonb_build_object(
             'id', gen_random_uuid(), 'flow_run_id', f.id, 'type', 'SCHEDULED',
             'name', 'Scheduled'))).*
-        FROM flow_run f, (SELECT * FROM flow_run_state WHERE flow_run_id = %s LIMIT 1) s
+        FROM flow_run f JOIN flow_run_state s
+            ON s.id = (SELECT id FROM flow_run_state WHERE flow_run_id = %s LIMIT 1)
         WHERE f.state_id IS NULL AND f.state_type = 'SCHEDULED'"""
     joined = """
         UPDATE flow_run f SET state_id = s.id FROM flow_run_state s
@@ -471,6 +473,7 @@ def measure(made: Bench, count: int, asked: argparse.Namespace) -> dict[str, flo
     looked, before = made.looked(), made.used()
     with made.head.server() as server:
         wanted = hand_in(server, count * asked.rounds)
+    fill(made, asked.waiting)
     wait_for_all(made.ledger, wanted, asked)
     load = made.used().since(before)
     time.sleep(1.5)
@@ -541,12 +544,13 @@ def main() -> None:
     if asked.zygote is not None:
         be_zygote(asked.zygote)
         return
+    if asked.waiting and len(asked.nodes) > 1:
+        parser.error("--waiting is for one number of --nodes")
     if reason := postgresql.why_none():
         raise SystemExit(reason)
     with tempfile.TemporaryDirectory(prefix="headway-bench-") as scratch:
         Path(scratch).chmod(0o711)
         with bench(Path(scratch), asked) as made:
-            fill(made, asked.waiting)
             found = []
             for count in asked.nodes:
                 found.append(measure(made, count, asked))

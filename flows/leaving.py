@@ -78,6 +78,14 @@ def deaf_to_sigterm() -> ExitStack:
     return undo
 
 
+def has_ended(attempt: Attempt) -> bool:
+    """Whether the ledger has how the run ended; False where it does not answer."""
+    try:
+        return attempt.record.exit is not None
+    except LedgerUnreachable:
+        return False
+
+
 def is_over(attempt: Attempt) -> bool:
     """Whether the run is no longer this process's: its user cancelled it, or it was taken.
 

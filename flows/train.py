@@ -21,7 +21,14 @@ from prefect.runtime import deployment, flow_run
 from prefect.states import Failed, Scheduled
 
 from flows.display import Display, show_comparison, show_profile, show_report, show_session
-from flows.leaving import RETRY_S, back_to_the_line, deaf_to_sigterm, is_over, state_of
+from flows.leaving import (
+    RETRY_S,
+    back_to_the_line,
+    deaf_to_sigterm,
+    has_ended,
+    is_over,
+    state_of,
+)
 from flows.run_chart import RunChart
 from flows.start_ranks import start_ranks
 from flows.steps import KeptResult, step
@@ -192,6 +199,9 @@ def run_attempt(
     except HeadwayError as error:
         return Failed(message=str(error))
     except TerminationSignal:
+        with deaf_to_sigterm():  # another one would break off what this one begins
+            if attempt is not None and has_ended(attempt):
+                return state_of(site, run_id, "its process was told to leave")
         leave = attempt is None or not is_over(attempt)
         if leave:
             raise

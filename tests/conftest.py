@@ -49,7 +49,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> parallel.BySite:
-    """With ``-n 3`` the tests of one site stay together."""
+    """With ``-n 4`` the tests of one site stay together."""
     return parallel.BySite(config, log)
 
 

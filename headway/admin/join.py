@@ -76,7 +76,8 @@ def join(
         if not registered:
             register(settings, say)
             return
-        make_pool(settings, env)
+        if not server.has_pool(settings.pool):  # to make one takes 3 s of a core
+            make_pool(settings, env)
         server.offer_in(settings.pool)
 
 

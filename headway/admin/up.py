@@ -58,7 +58,7 @@ def bring_up(site: Site, say: Say) -> dict[str, Any]:
     settle(settings.home)
     if os.geteuid() == 0 and settings.home == Path.home() / ".headway":
         say(f"going on with the site in {settings.home}; a new one of root's is in {ROOT_HOME}")
-    with only_one(settings), ThreadPoolExecutor(1) as beside:
+    with only_one(settings), ThreadPoolExecutor() as beside:
         database = have_database(settings, site.clock, say)
         site.make_ledger()
         if worker_daemon(settings).process() is None:
@@ -69,12 +69,14 @@ def bring_up(site: Site, say: Say) -> dict[str, Any]:
         have_auth(settings)  # the gateway tells it to the server
         gateway = beside.submit(start_gateway, settings, site.clock, say)
         server = start_prefect(settings, site.clock, say)
-        registered = register(settings, say)
-        if registered:
-            write_profile(settings, say)
         probe_node(site, say)
-        guard = start_guard(settings, site.clock, say)
+        watched = beside.submit(start_guard, settings, site.clock, say)
+        registered = register(settings, say)
+        profile = beside.submit(write_profile, settings, say) if registered else None
+        guard = watched.result()  # no worker without it: nobody would renew the leases
         worker = start_worker(settings, site.clock, say)
+        if profile is not None:
+            profile.result()
         opened = gateway.result()
         start_supervisor(settings)
     started = (

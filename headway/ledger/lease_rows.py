@@ -54,8 +54,8 @@ def release_all(session: Session, *which: ColumnElement[bool] | bool) -> Sequenc
     for row in rows:
         row.released_at = now(session)
     # The ports' rows go, so that the unique constraint guards live ones only.
-    ids = [row.lease_id for row in rows]
-    session.exec(delete(LeasePortRow).where(col(LeasePortRow.lease_id).in_(ids)))
+    if ids := [row.lease_id for row in rows]:
+        session.exec(delete(LeasePortRow).where(col(LeasePortRow.lease_id).in_(ids)))
     return rows
 
 
@@ -67,6 +67,8 @@ def live_leases(session: Session, nodes: Sequence[str]) -> list[Lease]:
 
 def leases_from(session: Session, rows: Sequence[LeaseRow]) -> list[Lease]:
     """The leases of *rows*; their parts in two more queries, not in two for each."""
+    if not rows:  # an idle node asks this several times a second
+        return []
     ids = [row.lease_id for row in rows]
     gpus: dict[int, list[GpuGrant]] = {}
     for gpu in session.exec(select(LeaseGpuRow).where(col(LeaseGpuRow.lease_id).in_(ids))):

@@ -1,6 +1,6 @@
 """The queue of a pool, as a plan needs it: light rows, read at one moment."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -50,19 +50,25 @@ class PoolSnapshot:
 class Pools(Repository):
     """Reads of the run, lease and node tables for planning."""
 
-    def snapshot(self, pool: str, known: Mapping[str, int]) -> PoolSnapshot:
+    def snapshot(
+        self, pool: str, known: Mapping[str, int], of: Sequence[str] | None = None
+    ) -> PoolSnapshot:
         """The pool now.
 
         Args:
             pool: The work pool.
             known: Runs whose details the reader has, each with the attempt they are of.
+            of: Of the queue only these runs, some hundred at most; None for all of it.
         """
+        in_line = _in_line(pool)
+        if of is not None:
+            in_line = (*in_line, col(RunRow.run_id).in_(of))
         with self._database.reading() as session:
             query = select(RunRow.run_id, RunRow.attempt, RunRow.tag, RunRow.promised_at)
-            rows = session.exec(query.where(*_in_line(pool))).all()
+            rows = session.exec(query.where(*in_line)).all()
             waiting = {run_id: attempt for run_id, attempt, _, _ in rows}
             of_arrays = select(RunRow.run_id, ArrayRow.array_id, ArrayRow.at_most).where(
-                *_in_line(pool),
+                *in_line,
                 RunRow.array_id == ArrayRow.array_id,
                 col(ArrayRow.at_most).is_not(None),
             )
@@ -80,12 +86,12 @@ class Pools(Repository):
                 turns={run: Turn(tag, by) for run, _, tag, by in rows if tag is not None},
                 clock=clock_of(session, pool),
                 changed=tuple(runs_of(session, unknown)),
-                following=dict(following(session, *_in_line(pool))),
+                following=dict(following(session, *in_line)),
                 limited={run: (array, most or 0) for run, array, most in session.exec(of_arrays)},
             )
 
 
-def _in_line(pool: str) -> tuple[ColumnElement[bool], ...]:
+def _in_line(pool: str) -> tuple[ColumnElement[bool] | bool, ...]:
     """Runs that may start as soon as there is room: nobody has suspended them."""
     waits = col(RunRow.state) == RunState.WAITING, col(RunRow.pool) == pool
     return (*waits, col(RunRow.suspended_at).is_(None))

@@ -85,6 +85,12 @@ class RunReads(Repository):
         in_line = (col(RunRow.priority).desc(), col(RunRow.submitted_at), RunRow.run_id)
         return self._found(query.order_by(*in_line))
 
+    def waiting_ids(self, pool: str) -> frozenset[str]:
+        """Every run that waits in a pool."""
+        with self._database.reading() as session:
+            waiting = RunRow.state == RunState.WAITING, RunRow.pool == pool
+            return frozenset(session.exec(select(RunRow.run_id).where(*waiting)))
+
     def waiting_page(self, pool: str, after: str, limit: int) -> list[RunRecord]:
         """The *limit* waiting runs that follow the run *after*, by id."""
         waiting = RunRow.state == RunState.WAITING, RunRow.pool == pool, RunRow.run_id > after
@@ -137,22 +143,33 @@ class RunReads(Repository):
 
     def lasted(self, limit: int) -> list[Lasted]:
         """What the runs lasted that ended well, the newest *limit* of them."""
-        with self._database.reading() as session:
-            query = (
-                select(RunRow.job, RunRow.owner, col(RunRow.measurement), col(RunRow.submitted_at))
-                .where(
-                    col(RunRow.ended_at).is_not(None),
-                    RunRow.exit_kind == ExitKind.OK,
-                    col(RunRow.gang_id).is_(None),
-                )
-                .order_by(col(RunRow.ended_at).desc())
-                .limit(limit)
+        return [lasted for _, lasted in self.lasted_since(None, limit).values()]
+
+    def lasted_since(
+        self, since: datetime | None, limit: int
+    ) -> dict[str, tuple[datetime, Lasted]]:
+        """When the runs ended that ended well after *since*, and what they lasted, by id.
+
+        The newest first, *limit* of them at most; None for those of any time.
+        """
+        ended_at = col(RunRow.ended_at)
+        newest = (
+            select(RunRow.run_id, ended_at, RunRow.owner)
+            .add_columns(col(RunRow.job), col(RunRow.measurement), col(RunRow.submitted_at))
+            .where(
+                ended_at.is_not(None) if since is None else ended_at > since,
+                col(RunRow.exit_kind) == ExitKind.OK,
+                col(RunRow.gang_id).is_(None),
             )
-            return [
-                Lasted(kind_of(job, owner), measured.runtime_s, submitted_at.timestamp())
-                for job, owner, measured, submitted_at in session.exec(query)
-                if measured and measured.runtime_s
-            ]
+            .order_by(ended_at.desc())
+            .limit(limit)
+        )
+        with self._database.reading() as session:
+            return {
+                run_id: (ended, Lasted(kind_of(job, owner), took.runtime_s, begun.timestamp()))
+                for run_id, ended, owner, job, took, begun in session.execute(newest).all()
+                if took and took.runtime_s
+            }
 
     def held_since(self, since: datetime, pool: str) -> list[RunRecord]:
         """Every run of *pool* that had its place at that moment or later, by submission."""

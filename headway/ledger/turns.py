@@ -1,19 +1,21 @@
-"""Tags and promises of runs, and the virtual clock of their pool: written once, in one go."""
+"""Tags and promises of runs, the virtual clock of their pool, and who is first in its queue."""
 
 import logging
 from collections.abc import Mapping
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
-from sqlalchemy import ColumnElement, update
-from sqlmodel import Session, col
+from sqlalchemy import Table, bindparam, update
+from sqlmodel import Session, SQLModel
 
 from headway.ledger.columns import now
 from headway.ledger.database import Repository
 from headway.ledger.tables import RunRow, SettingRow
-from headway.model.turn import Turn, VirtualClock
+from headway.model.turn import Front, Turn, VirtualClock
 
 log = logging.getLogger(__name__)
+
+_RUNS: Table = SQLModel.metadata.tables["run"]
 
 
 class Turns(Repository):
@@ -35,15 +37,39 @@ class Turns(Repository):
                 session.merge(
                     SettingRow(name=_name(pool), document=document, updated_at=now(session))
                 )
-            for run_id, turn in sorted(turns.items()):  # all lock in one order
-                of_run = col(RunRow.run_id) == run_id
-                _set(session, of_run, RunRow.tag, turn.tag)
-                _set(session, of_run, RunRow.promised_at, turn.promised_at)
+            _set(session, RunRow.tag, {run: turn.tag for run, turn in turns.items()})
+            promised = {run: turn.promised_at for run, turn in turns.items() if turn.promised_at}
+            _set(session, RunRow.promised_at, promised)
+
+    def announce(self, pool: str, front: Front) -> None:
+        """Let the workers that follow know who is first in the queue of *pool*."""
+        with self._database.transaction() as session:
+            document = _FRONT.dump_python(front, mode="json")
+            session.merge(
+                SettingRow(name=_front_of(pool), document=document, updated_at=now(session))
+            )
+
+    def front(self, pool: str) -> Front | None:
+        """What was announced last; None where nothing was, or nothing that can be read."""
+        with self._database.reading() as session:
+            row = session.get(SettingRow, _front_of(pool))
+        try:
+            return None if row is None else _FRONT.validate_python(row.document)
+        except ValidationError:
+            return None
 
 
-def _set(session: Session, of_run: ColumnElement[bool], column: Any, value: Any) -> None:
-    """Set *column* where it was not set before."""
-    session.execute(update(RunRow).where(of_run, col(column).is_(None)).values({column: value}))
+def _set(session: Session, column: Any, values: Mapping[str, Any]) -> None:
+    """Set *column* of the runs of *values* where it was not set before; of thousands in one go."""
+    if not values:
+        return
+    change = (
+        update(_RUNS)
+        .where(_RUNS.c.run_id == bindparam("of_run"), _RUNS.c[column.key].is_(None))
+        .values({column.key: bindparam("to")})
+    )
+    rows = [{"of_run": run, "to": values[run]} for run in sorted(values)]  # all lock in one order
+    session.connection().execute(change, rows)
 
 
 def clock_of(session: Session, pool: str) -> VirtualClock | None:
@@ -65,4 +91,9 @@ def _name(pool: str) -> str:
     return f"virtual_clock/{pool}"
 
 
+def _front_of(pool: str) -> str:
+    return f"front_of_the_queue/{pool}"
+
+
 _CLOCK = TypeAdapter(VirtualClock)
+_FRONT = TypeAdapter(Front)

@@ -69,9 +69,12 @@ class Queue(Generic[AskT]):
         self.virtual.leave(ask)
         del self.running[ask.run_id]
 
-    def front(self, now_s: float) -> list[AskT]:
-        """The first `window` runs: by priority, then those whose promise is due, then the order."""
-        window = self.settings.window
+    def front(self, now_s: float, times: int = 1) -> list[AskT]:
+        """The first runs: by priority, then those whose promise is due, then the order.
+
+        As many as the `window` has, *times* so many.
+        """
+        window = times * self.settings.window
         self.virtual.advance(now_s)
         due = [run_id for promised_s, run_id in self._promises if promised_s <= now_s]
         front: list[AskT] = []

@@ -217,6 +217,14 @@ class PrefectServer:
             for kind, name in documents
         )
 
+    def has_pool(self, name: str) -> bool:
+        """Whether work pool *name* is there, for nodes."""
+        try:
+            pool: dict[str, Any] = self._call("GET", f"/work_pools/{_part(name)}")
+        except LookupError:
+            return False
+        return bool(pool["type"] == "gpu-node")
+
     def _deployment(self, pool: str | None) -> dict[str, Any]:
         try:
             default: dict[str, Any] = self._call("GET", f"/deployments/name/{DEPLOYMENT}")

@@ -7,7 +7,7 @@ from headway.ledger.pools import PoolSnapshot
 from headway.model.lease import Demand, Resource, Wait
 from headway.model.node import NodeState
 from headway.model.run import GRANTED
-from headway.model.turn import Turn, VirtualClock
+from headway.model.turn import Front, Turn, VirtualClock
 from headway.policy.admission import shut_out
 from headway.policy.arrays import full_wait
 from headway.policy.decide import Held
@@ -45,10 +45,12 @@ def barred(gates: Gates, seen: PoolSnapshot) -> Callable[[WaitingRun], Wait | No
             return Wait(Resource.TURN, "its work pool is paused")
         if run.queue in gates.paused:
             return Wait(Resource.TURN, f"work queue {run.queue} is paused")
+        if not closed:  # as mostly: it is asked of every run of the queue
+            return None
         asks = (run.demand, run.nodes, run.node)
-        if closed and asks not in answers:
+        if asks not in answers:
             answers[asks] = shut_out(*asks, nodes)
-        return answers.get(asks)
+        return answers[asks]
 
     return why
 
@@ -97,9 +99,7 @@ def queue_of(
         held.setdefault(run.team, Held()).add(run)
     runs = [entry.run for run_id, entry in waiting.entries.items() if run_id not in left_out]
     for run in runs:
-        turn = seen.turns.get(run.run_id)
-        run.tag = None if turn is None else turn.tag
-        run.promised_s = turn.promised_at.timestamp() if turn and turn.promised_at else None
+        _take_turn(run, seen)
     tagged = sorted((run for run in runs if run.tag is not None), key=lambda run: run.run_id)
     others = sorted(
         (run for run in runs if run.tag is None), key=lambda run: (run.submitted_s, run.run_id)
@@ -111,6 +111,22 @@ def queue_of(
         queue.add(run, now_s, may_start=may_start)
     virtual.advance(now_s)
     return queue
+
+
+def announced_front(front: Front, waiting: Waiting, seen: PoolSnapshot) -> list[WaitingRun]:
+    """The runs of *front* that wait still and may start, each with its turn."""
+    shut = held_back(waiting, seen)
+    entries = (waiting.entries.get(run_id) for run_id in front.run_ids if run_id not in shut)
+    found = [entry.run for entry in entries if entry is not None]
+    for run in found:
+        _take_turn(run, seen)
+    return found[: waiting.settings.window]
+
+
+def _take_turn(run: WaitingRun, seen: PoolSnapshot) -> None:
+    turn = seen.turns.get(run.run_id)
+    run.tag = None if turn is None else turn.tag
+    run.promised_s = turn.promised_at.timestamp() if turn and turn.promised_at else None
 
 
 def new_turns(queue: Queue[WaitingRun], seen: PoolSnapshot) -> dict[str, Turn]:

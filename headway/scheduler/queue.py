@@ -2,8 +2,9 @@
 
 Every worker of a pool plans from the same rows; each grants only on its own node. One of them,
 the first by name that is heard of, speaks for the pool: it takes in what is new, writes down why
-runs wait, and calls the nodes on which its plan starts or stops something. The others look at the
-queue when they are called, when something of theirs ends, and now and then.
+runs wait, announces who is first in the queue, and calls the nodes on which its plan starts or
+stops something. The others plan for those first runs alone: when they are called, when something
+of theirs ends, and now and then.
 """
 
 from collections.abc import Iterable, Mapping
@@ -18,7 +19,7 @@ from headway.ledger.pools import PoolSnapshot
 from headway.ledger.records import RunRecord
 from headway.model.lease import Fence, Wait
 from headway.model.run import Exit, Measurement
-from headway.model.turn import VirtualClock
+from headway.model.turn import Front, VirtualClock
 from headway.node.flowrun import live_flow
 from headway.policy.claims import claim_room
 from headway.policy.fit import WaitingRun
@@ -26,14 +27,14 @@ from headway.policy.plan import Plan
 from headway.policy.queue import Queue
 from headway.scheduler.announced import Announced
 from headway.scheduler.cpu_fallback import Fallbacks
-from headway.scheduler.front import held_back, new_turns, queue_of
+from headway.scheduler.front import announced_front, held_back, new_turns, queue_of
 from headway.scheduler.grants import concerned, grant_starts, runs_to_stop
 from headway.scheduler.growth import run_to_grow
 from headway.scheduler.intake import Intake, Offer
 from headway.scheduler.limits import Gates, read_gates
-from headway.scheduler.planning import make_plan, read_pool
+from headway.scheduler.planning import make_plan, plan_front, read_pool
 from headway.scheduler.playing import play
-from headway.scheduler.snapshot import is_lost, read_known
+from headway.scheduler.snapshot import EndedRuns, Known, is_lost, read_known
 from headway.scheduler.starts import SaidStarts
 from headway.scheduler.waiting import Waiting
 from headway.scheduler.why import Why, why
@@ -43,6 +44,9 @@ _KEEP_CLOCK = timedelta(minutes=1)
 """The virtual clock is kept so often even where nobody joins the queue."""
 _SPEAKS_WITHIN = timedelta(seconds=15)
 """One that was not heard of for so long may be dead: until it is lost, all do as it does."""
+_FRONTS = 2
+"""So many windows of runs are announced: until the next plan some of them start."""
+_ANNOUNCE_AGAIN = timedelta(seconds=5)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +84,8 @@ class PoolQueue:
         self._starts = SaidStarts(site.ledger)
         self._held_back: dict[str, Wait] = {}
         self._explained: dict[str, int] = {}
+        self._front: Front | None = None
+        self._ended = EndedRuns(site.ledger)
         self._fallbacks = Fallbacks()
         self.called: frozenset[str] = frozenset()
         """Of the last offers those that the janitor is to look at: see `Intake`."""
@@ -88,9 +94,10 @@ class PoolQueue:
         self.follows = False
         """In the last pass another one did, that was heard of just now and can call this node."""
 
-    @property
     def known(self) -> frozenset[str]:
-        """Runs that wait in the ledger, as of the last pass: they need no new offer."""
+        """Runs that wait in the ledger: they need no new offer."""
+        if self.follows:  # all of the queue was read long ago
+            return self._site.ledger.runs.waiting_ids(self._pool)
         return frozenset(self._waiting.entries)
 
     def orphans(self) -> list[str]:
@@ -124,13 +131,44 @@ class PoolQueue:
         record, untaken = ledger.nodes.get(node), len(ledger.leases.unstarted(node))
         return record is not None and claim_room(record.node.capacity.cpus, untaken, slots) > 0
 
-    def run_pass(self, gates: Gates | None = None, slots: int | None = None) -> Pass:
+    def _follow(self, slots: int | None) -> Pass | None:
+        """A pass over the runs that were announced as the first: plan, grant what starts here.
+
+        However long the queue is, it costs the same. The first runs are as good as all of them:
+        what comes behind would start after those. None where nobody is followed, or announced
+        anything lately.
+        """
+        site, pool = self._site, self._pool
+        front = site.ledger.turns.front(pool) if self.follows else None
+        if front is None:
+            return None
+        seen = site.ledger.pools.snapshot(pool, {}, front.run_ids)
+        if not self._follows(seen) or seen.at - front.at >= _SPEAKS_WITHIN:
+            return None
+        gates, waiting = read_gates(site.ledger, pool), Waiting()
+        nodes = {record.node.name for record in seen.nodes}
+        waiting.go_by(site.policy_settings, gates, nodes)
+        for record in seen.changed:
+            if record.demand_override is None:  # else another demand is being found for it
+                waiting.put(record, nodes)
+        known = read_known(site.ledger, seen, self._ended.newest())
+        made = plan_front(announced_front(front, waiting, seen), waiting, seen, known)
+        granted = grant_starts(site, made, seen, gates, slots)
+        stop = self._to_stop(made, seen, waiting, known)
+        return Pass(granted.run_ids, preempt=stop, held_up=granted.held_up)
+
+    def run_pass(
+        self, gates: Gates | None = None, slots: int | None = None, *, alone: bool = True
+    ) -> Pass:
         """One pass: plan, grant what starts on this node, say why the others wait.
 
         Args:
             gates: What an operator has set; None to read it.
             slots: How many runs this worker may submit now; None where it has no limit.
+            alone: Look at all of the queue, also where another worker announces who is first.
         """
+        if not alone and (decided := self._follow(slots)) is not None:
+            return decided
         site, waiting = self._site, self._waiting
         settings, gates = site.policy_settings, gates or read_gates(site.ledger, self._pool)
         seen = site.ledger.pools.snapshot(self._pool, waiting.attempts())
@@ -138,7 +176,7 @@ class PoolQueue:
         waiting.go_by(settings, gates, nodes)
         refused = self._keep_up(seen, nodes)
         self._hold_back(seen)
-        known = read_known(site.ledger, seen)
+        known = read_known(site.ledger, seen, self._ended.newest())
         queue = queue_of(waiting, seen, known, self._held_back)
         made = make_plan(queue, waiting, seen, known)
         if self._fall_back(made, seen, nodes):
@@ -151,15 +189,29 @@ class PoolQueue:
             self._end_in_vain(seen)
             self._keep_turns(queue, seen)
             made = self._starts.keep(made, seen, waiting, known.starts)
+            self._announce(queue, seen)
             site.ledger.calls.send(concerned(made, seen) - {site.settings.node})
         granted = grant_starts(site, made, seen, gates, slots)
         waits, logged = self._tell(made, seen) if speaks else ({}, None)
-        stop = (
-            *runs_to_stop(site, made, seen),
-            *run_to_grow(site, made, seen, waiting, known),
-        )
+        stop = self._to_stop(made, seen, waiting, known)
         start = (*refused, *granted.run_ids)
         return Pass(start, waits, logged or frozenset(), stop, granted.held_up)
+
+    def _to_stop(
+        self, made: Plan, seen: PoolSnapshot, waiting: Waiting, known: Known
+    ) -> tuple[str, ...]:
+        stop = runs_to_stop(self._site, made, seen)
+        return (*stop, *run_to_grow(self._site, made, seen, waiting, known))
+
+    def _announce(self, queue: Queue[WaitingRun], seen: PoolSnapshot) -> None:
+        """Let the workers that follow know who is first, where that is news or long ago."""
+        if not self._site.ledger.calls.are_heard:
+            return
+        first = tuple(run.run_id for run in queue.front(seen.at.timestamp(), _FRONTS))
+        before = self._front
+        if before is None or first != before.run_ids or seen.at - before.at > _ANNOUNCE_AGAIN:
+            self._front = Front(seen.at, first)
+            self._site.ledger.turns.announce(self._pool, self._front)
 
     def play(self) -> Explained | None:
         """Play the queue forward and keep what comes of it, where this node speaks for the pool.
@@ -169,9 +221,11 @@ class PoolQueue:
         Returns:
             Why one of the runs waits, each in its turn; None where nobody waits.
         """
+        if not self.speaks:  # reading a long queue takes seconds, too
+            return None
         now = read_pool(self._site, self._pool)
         entries = now.waiting.entries
-        if not entries or not self._speaks_for_the_pool(now.seen):
+        if not entries:
             return None
         self._site.ledger.starts.keep_played(self._pool, played_document(play(now)))
         told = {run_id: self._explained.get(run_id, 0) for run_id in entries}

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from headway.estimate.starts import StartCalibration, calibration_of, played_of
 from headway.estimate.usual import LOOKED_AT, Kind, Lasted, Usual, kind_of
@@ -18,6 +18,7 @@ from headway.scheduler.limits import Gates
 
 LOST_AFTER_S = 60.0
 """A node whose worker was not heard of for so long takes no new runs."""
+_WRITTEN_WITHIN = timedelta(minutes=1)
 _FAR_S = 10 * 365 * 86_400.0
 """A remaining time is cut off here: a log may promise any number of iterations."""
 
@@ -68,11 +69,30 @@ class Known:
     """How long runs wait, as the queue was last played forward."""
 
 
-def read_known(ledger: Ledger, seen: PoolSnapshot) -> Known:
-    """What is known now."""
+class EndedRuns:
+    """The newest runs that ended well: read once, then as they come."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        """As *ledger* has them."""
+        self._ledger = ledger
+        self._known: dict[str, tuple[datetime, Lasted]] = {}
+
+    def newest(self) -> list[Lasted]:
+        """What they lasted, the last one to end first."""
+        # One that ended before another may be written down after it.
+        last = max((at - _WRITTEN_WITHIN for at, _ in self._known.values()), default=None)
+        both = self._known | self._ledger.runs.lasted_since(last, LOOKED_AT)
+        newest = sorted(both, key=lambda run_id: both[run_id][0], reverse=True)[:LOOKED_AT]
+        self._known = {run_id: both[run_id] for run_id in newest}
+        return [lasted for _, lasted in self._known.values()]
+
+
+def read_known(ledger: Ledger, seen: PoolSnapshot, ended: Sequence[Lasted] | None = None) -> Known:
+    """What is known now; *ended* where the newest runs that ended well were read already."""
+    if ended is None:
+        ended = ledger.runs.lasted(LOOKED_AT)
     running = [record.run_id for record in seen.holders if record.state is RunState.RUNNING]
     said = ledger.progress_snapshots.of(running)
-    ended = ledger.runs.lasted(LOOKED_AT)
     pool = next((record.node.pool for record in seen.nodes), "")
     return Known(
         said,

@@ -121,6 +121,7 @@ class GpuNodeWorker(BaseWorker[BaseJobConfiguration, BaseVariables, BaseWorkerRe
         self._mended = self._house_kept = self._passed = self._grants_seen = False
         self._called: set[str] = set()
         self._first_page = PAGE
+        self._own_due = True
         self._next_round_s = 0.0
         self._loop = asyncio.get_running_loop()
         # Prefect's own handling of SIGTERM kills the flows with the worker. Here
@@ -199,7 +200,7 @@ class GpuNodeWorker(BaseWorker[BaseJobConfiguration, BaseVariables, BaseWorkerRe
 
     async def get_and_submit_flow_runs(self) -> list[FlowRun]:
         """Prefect's poll: the worker's own task makes the pass, and a thorough one."""
-        self._first_page = PAGE
+        self._first_page, self._own_due = PAGE, True
         self._wake.set()
         return []
 
@@ -218,7 +219,9 @@ class GpuNodeWorker(BaseWorker[BaseJobConfiguration, BaseVariables, BaseWorkerRe
         in_thread = anyio.to_thread.run_sync
         due = self._site.clock.now() + timedelta(seconds=self._prefetch_seconds)
         orphans = await in_thread(self._queue.orphans)
-        new = await self._new_runs(orphans, due)
+        lost = {UUID(run_id) for run_id in orphans} - self._claimed()
+        alone = bool(lost) or not self._queue.follows or self._offers_due.is_due()
+        new = await self._new_runs(orphans, due, alone=alone)
         flow_names = await self._pool.flow_names(new)
         for wrong_id, why in refused(new, flow_names).items():
             await self._pool.write_state(wrong_id, Failed(message=why))
@@ -230,7 +233,8 @@ class GpuNodeWorker(BaseWorker[BaseJobConfiguration, BaseVariables, BaseWorkerRe
         if self._backlog:
             self._wake.set()
         self._called |= self._queue.called
-        decided = await in_thread(partial(self._queue.run_pass, slots=self._slots))
+        plan = partial(self._queue.run_pass, slots=self._slots, alone=alone)
+        decided = await in_thread(plan)
         if decided.held_up:
             self._held_up.set()
         found = {str(run.id): run for run in new}
@@ -251,22 +255,24 @@ class GpuNodeWorker(BaseWorker[BaseJobConfiguration, BaseVariables, BaseWorkerRe
         self._claims.add(run.id for run in todo.start)
         return [self._entry(run) for run in todo.start]
 
-    async def _new_runs(self, orphans: list[str], due: datetime) -> list[FlowRun]:
+    async def _new_runs(self, orphans: list[str], due: datetime, *, alone: bool) -> list[FlowRun]:
         """What is to be taken in now: nothing in the first pass, which starts what is known.
 
-        A worker that comes back to a long queue needs a while to read it from Prefect.
+        A worker that comes back to a long queue needs a while to read it from Prefect. Where
+        another one speaks for the pool, and this one does not look *alone*, it takes in what is
+        handed to its own work queue, where it may have heard of that.
         """
         if not self._passed:
             self._passed = True
             self._wake.set()
             return []
+        if not (alone or self._own_due or self._backlog):
+            return []
+        self._own_due = False
         first_page, self._first_page = self._first_page, SHORT_PAGE
-        own = ""
-        if self._queue.follows and not self._offers_due.is_due():
-            own = self._site.settings.node
-        return await self._backlog.part(
-            self._queue.known, orphans, due, first_page=first_page, queue=own
-        )
+        own = "" if alone else self._site.settings.node
+        known = await anyio.to_thread.run_sync(self._queue.known)
+        return await self._backlog.part(known, orphans, due, first_page=first_page, queue=own)
 
     async def _tell_people(self) -> None:
         """At once when a flow process ends; now and then for what others have ended."""
@@ -467,6 +473,7 @@ class GpuNodeWorker(BaseWorker[BaseJobConfiguration, BaseVariables, BaseWorkerRe
         """Act the moment a run is scheduled or its user wants something, before the next poll."""
         node, is_here = self._site.settings.node, self._janitor.is_here
         async for event in events():
+            self._own_due = self._own_due or event.queue == node
             others = self._queue.follows and event.queue != node
             if others and not (
                 event.asked and await anyio.to_thread.run_sync(is_here, event.run_id)

@@ -18,19 +18,26 @@ FLAGS = [
 ]
 
 
-@pytest.fixture
-def page(tmp_path: Path) -> Iterator["Page"]:  # noqa: F821 - Playwright is imported late
-    """A tab of a real Chromium."""
+@pytest.fixture(scope="module")  # no longer: its loop would be in the way of other tests' own
+def browser() -> Iterator["Browser"]:  # noqa: F821 - Playwright is imported late
+    """A real Chromium, which a file's tests share."""
     if not Path(CHROMIUM).exists() and shutil.which("chromium") is None:
         pytest.skip("Chromium is not installed")
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(
+        started = playwright.chromium.launch(
             executable_path=shutil.which("chromium") or CHROMIUM, args=FLAGS
         )
-        tab = browser.new_page(viewport={"width": 1400, "height": 1000})
+        yield started
+        started.close()
+
+
+@pytest.fixture
+def page(browser: "Browser", tmp_path: Path) -> Iterator["Page"]:  # noqa: F821
+    """A tab of a person whom no page knows yet."""
+    with browser.new_context(viewport={"width": 1400, "height": 1000}) as person:
+        tab = person.new_page()
         tab.set_default_timeout(120_000)
         yield tab
         tab.screenshot(path=tmp_path / "last.png")
-        browser.close()

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import BrowserContext, Page, expect
+from playwright.sync_api import Browser, BrowserContext, Page, expect
 
 from headway.model.array import Array
 from headway.site import Site
@@ -66,15 +66,13 @@ def url(site: Site) -> Iterator[str]:
 
 
 @pytest.fixture
-def opened(page: Page, site: Site, url: str) -> Iterator[Open]:
+def opened(browser: Browser, site: Site, url: str) -> Iterator[Open]:
     """Opens a view as a member of team t in a tab of its own, so wide and so dark."""
     token = bearer(site, "me", "t", MEMBER)["Authorization"].removeprefix("Bearer ")
     contexts: list[BrowserContext] = []
 
     def open_(view: str = "#/", *, width: int = 1400, scheme: str = "light") -> Page:
-        context = page.context.browser.new_context(
-            viewport={"width": width, "height": 900}, color_scheme=scheme
-        )
+        context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
         contexts.append(context)
         context.add_cookies([{"name": "headway_token", "value": token, "url": url}])
         tab = context.new_page()

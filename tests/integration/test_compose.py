@@ -58,7 +58,7 @@ def test_what_compose_starts_is_a_site_with_a_node(postgresql: str, tmp_path: Pa
             home.mkdir(mode=0o700, exist_ok=True)
             program, *words = compose["services"][name]["command"]
             # As `restart: unless-stopped` would, until the server answers.
-            again = ["/bin/sh", "-c", 'until "$@"; do sleep 1; done', "sh", BIN / program, *words]
+            again = ["/bin/sh", "-c", 'until "$@"; do sleep 3; done', "sh", BIN / program, *words]
             with (home / f"{name}.log").open("wb") as log:
                 started.append(
                     subprocess.Popen(

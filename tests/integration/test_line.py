@@ -24,6 +24,7 @@ from headway.model.lease import Lease, Wait
 from headway.model.node import Gpu, GpuReading, NodeState
 from headway.model.run import Exit, ExitKind, Measurement, Prediction, RunState
 from headway.model.trace import Trace
+from headway.model.turn import Front
 from headway.node.flowlock import hold_flow
 from headway.policy.plan import Start
 from headway.run.here import NodeAttempt
@@ -639,6 +640,44 @@ def test_who_speaks_for_the_pool_calls_the_node_on_which_something_starts(sites)
     assert not calls.wait("there", 0.01)  # nothing of its concern
     calls.send(["here"])
     assert not calls.wait("there", 0.2)
+
+
+def test_who_follows_plans_for_those_alone_that_are_announced_as_the_first(sites) -> None:
+    speaker, other = PoolQueue(sites["here"]), PoolQueue(sites["there"])
+    ledger = sites["there"].ledger
+    if not ledger.calls.are_heard:
+        return
+    speaker.take_in([offer("a", age_s=30), offer("b", age_s=20), offer("c", age_s=10)])
+    assert len(speaker.run_pass().start) == 1
+    assert len(other.run_pass().start) == 1  # it looks at all of the queue, to know who speaks
+    assert other.follows
+    left = {run.name: run for run in ledger.runs.waiting("gpu")}
+    assert set(left) == {"c"}
+    for each in ledger.leases.live("there"):
+        ledger.runs.finish(each.fence, Exit(ExitKind.OK, 0, "done"), Measurement())
+        ledger.leases.release(each.fence)
+    front = ledger.turns.front("gpu")
+    assert left["c"].run_id in front.run_ids
+    for first in ((), front.run_ids):  # nobody else is looked at
+        heartbeat(sites["here"], read_node(sites["here"]))
+        ledger.turns.announce("gpu", Front(ledger.now(), first))
+        started = other.run_pass(alone=False).start
+        assert len(started) == bool(first)
+    assert names(sites["there"], started) == ["c"]
+    assert other.known() == frozenset()
+
+
+def test_an_old_announcement_is_not_gone_by(sites) -> None:
+    speaker, other = PoolQueue(sites["here"]), PoolQueue(sites["there"])
+    ledger = sites["there"].ledger
+    if not ledger.calls.are_heard:
+        return
+    speaker.run_pass()
+    other.run_pass()
+    speaker.take_in([offer("a", age_s=30), offer("b")])  # one for each node
+    front = Front(ledger.now() - timedelta(seconds=20), ())
+    ledger.turns.announce("gpu", front)
+    assert len(other.run_pass(alone=False).start) == 1
 
 
 def test_nobody_follows_one_that_was_not_heard_of_lately(sites) -> None:

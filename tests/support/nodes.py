@@ -1,6 +1,7 @@
 """Several nodes of one site on this machine: each its own home, worker and stub GPUs."""
 
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -43,29 +44,30 @@ def several_nodes(
     head, *others = nodes
     port = free_port()
     sites: dict[str, LiveSite] = {}
+
+    def come_up(name: str, *command: str, **its: str) -> None:
+        node = nodes[name]
+        stub = StubGpus(folder / f"{name}.gpus")
+        for number in range(node.gpus):
+            stub.add(f"GPU-{name}-{number}", name=node.product, total=node.gib * GIB)
+        env = {**more, **node.env, **stub.environment(library), "HEADWAY_NODE": name, **its}
+        site = sites[name] = LiveSite(folder / name, "process", port, **env)
+        stack.callback(site.run, "down")
+        started = site.run(*command)
+        assert started.returncode == 0, f"{name}: {started.stderr}{started.stdout}"
+
     with ExitStack() as stack:
-        for name in (head, *others):
-            node = nodes[name]
-            stub = StubGpus(folder / f"{name}.gpus")
-            for number in range(node.gpus):
-                stub.add(f"GPU-{name}-{number}", name=node.product, total=node.gib * GIB)
-            env = {**more, **node.env, **stub.environment(library), "HEADWAY_NODE": name}
-            if name != head:
-                env["PREFECT_API_AUTH_STRING"] = sites[head].auth()
-                env |= sites[head].at_the_gateway()
-            else:
-                env["HEADWAY_LEDGER_URL"] = ledger_url
-                env["HEADWAY_SERVER_DATABASE_URL"] = new_database(server)
-            site = sites[name] = LiveSite(folder / name, "process", port, **env)
-            stack.callback(site.run, "down")
-            command = ["up"]
-            if name != head:
-                api = f"{sites[head].url}/api"
-                command = ["node", "join", "--server", api, "--ledger", ledger_url]
-            started = site.run(*command)
-            assert started.returncode == 0, f"{name}: {started.stderr}{started.stdout}"
+        own = {
+            "HEADWAY_LEDGER_URL": ledger_url,
+            "HEADWAY_SERVER_DATABASE_URL": new_database(server),
+        }
+        come_up(head, "up", **own)
+        join = ("node", "join", "--server", f"{sites[head].url}/api", "--ledger", ledger_url)
+        known = {"PREFECT_API_AUTH_STRING": sites[head].auth(), **sites[head].at_the_gateway()}
+        with ThreadPoolExecutor() as beside:
+            list(beside.map(lambda name: come_up(name, *join, **known), others))
         wait_for(
             lambda: len(sites[head].json("node", "list")) == len(nodes),
             lambda: f"only {sites[head].json('node', 'list')}",
         )
-        yield sites
+        yield {name: sites[name] for name in nodes}

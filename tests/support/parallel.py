@@ -11,31 +11,33 @@ from xdist.scheduler import LoadScopeScheduling
 
 _LIVE = {
     "one node": (
-        "tests/integration/test_main_job.py",
-        "tests/faults/test_kills.py",
         "tests/faults/test_user_wishes.py",
         "tests/faults/test_burst.py",
         "tests/faults/test_arrays_and_chains.py",
         "tests/integration/test_from_python.py",
         "tests/integration/test_flows_of_ones_own.py",
         "tests/faults/test_busy_site.py",
-        "tests/browser/test_run_form.py",
-        "tests/browser/test_gateway_pages.py",
         "tests/integration/test_proxy.py",
         "tests/integration/test_foreign_runs.py",
         "tests/integration/test_unreadable_runs.py",
         "tests/integration/test_removal.py",
         "tests/integration/test_door.py",
-        "tests/integration/test_home.py",
         "tests/integration/test_retrain.py",
-        "tests/integration/test_secrets.py",
-        "tests/integration/test_gang_engine.py",
         "tests/integration/test_notices.py",
         "tests/integration/test_supervisor.py",
         "tests/integration/test_invariants.py",
-        "tests/integration/test_code_travels.py",
         "tests/integration/test_live_session.py",
+    ),
+    "both runtimes": (
+        "tests/integration/test_main_job.py",
+        "tests/faults/test_kills.py",
+        "tests/integration/test_gang_engine.py",
+        "tests/browser/test_run_form.py",
+        "tests/browser/test_gateway_pages.py",
+        "tests/integration/test_code_travels.py",
         "tests/integration/test_docker_session.py",
+        "tests/integration/test_secrets.py",
+        "tests/integration/test_home.py",
     ),
     "several nodes": (
         "tests/integration/test_nodes.py",
@@ -46,12 +48,13 @@ _LIVE = {
 }
 """Files that share a site, by its name."""
 SITES = {
-    "process_site": "one node",
-    "docker_site": "one node",
-    "three_nodes": "several nodes",
-    "stub_site": "gpus",
+    "process_site": ("one node", "both runtimes"),
+    "docker_site": ("both runtimes",),
+    "three_nodes": ("several nodes",),
+    "stub_site": ("gpus",),
 }
-"""The fixtures that are these sites."""
+"""The fixtures that are these sites, and who may use them. One is brought up twice: what uses it
+would take one process longer than all the others together."""
 _ALONE = (
     "tests/integration/test_one_door.py",
     "tests/integration/test_compose.py",
@@ -89,10 +92,11 @@ def check(item: pytest.Item) -> None:
         UsageError: The file has to be named above.
     """
     for fixture in SITES.keys() & set(getattr(item, "fixturenames", ())):
-        if group(item.nodeid) != SITES[fixture]:
+        if group(item.nodeid) not in SITES[fixture]:
             raise pytest.UsageError(
                 f"{item.nodeid} uses {fixture}: name its file in {__name__} under "
-                f"{SITES[fixture]!r}, so that the site is brought up once"
+                f"{' or '.join(map(repr, SITES[fixture]))}, so that no process brings the site up "
+                "for it alone"
             )
 
 

@@ -70,6 +70,16 @@ def test_what_was_deleted_of_what_up_registers_is_missed(monkeypatch, gone: str)
     assert server(answer, monkeypatch).has_all("node") == (not gone)
 
 
+@pytest.mark.parametrize(("there", "found"), [("gpu-node", True), ("process", False), ("", False)])
+def test_a_pool_is_there_for_nodes_or_has_to_be_made(monkeypatch, there: str, found: bool) -> None:
+    def answer(path: str, _: Any) -> Any:
+        if not there:
+            raise LookupError(path)
+        return {"type": there}
+
+    assert server(answer, monkeypatch).has_pool("gpu") is found
+
+
 def test_a_deployment_whose_pool_was_deleted_counts_as_missing_and_takes_no_run(
     monkeypatch,
 ) -> None:

@@ -8,13 +8,15 @@ from asyncio import Event
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, ClassVar
+from uuid import uuid4
 
 import anyio
 import pytest
 
 from headway.clock import SystemClock
 from headway.errors import HeadwayError
+from headway.scheduler.queue import Pass
 from headway.testing.clock import FakeClock
 from headway.worker import gpu_node
 from headway.worker.gpu_node import GpuNodeWorker
@@ -160,23 +162,58 @@ def test_nothing_is_pruned_before_the_operators_settings_were_read(
 
 def test_what_another_worker_does_for_the_pool_is_done_now_and_then_all_the_same() -> None:
     """The ledger may hear of one that does not reach Prefect; its node is the first by name."""
-    asked = []
+    asked, planned = list[str](), list[bool]()
 
     class Backlog:
         async def part(self, *_: object, first_page: int, queue: str) -> list[object]:
             asked.append(queue)
             return []
 
+        def taken_in(self, runs: list[object]) -> None:
+            assert not runs
+
+        def __bool__(self) -> bool:
+            return False
+
+    class Queue:
+        follows, called = True, frozenset[str]()
+        lost: ClassVar[list[str]] = []
+
+        def orphans(self) -> list[str]:
+            return self.lost
+
+        def known(self) -> frozenset[str]:
+            return frozenset()
+
+        def take_in(self, offers: list[object]) -> list[str]:
+            return []
+
+        def run_pass(self, slots: int | None, *, alone: bool) -> Pass:
+            planned.append(alone)
+            return Pass()
+
+    async def no_names(_: object) -> dict[str, object]:
+        return {}
+
     clock = FakeClock()
     worker: Any = GpuNodeWorker.__new__(GpuNodeWorker)
     worker._site = SimpleNamespace(settings=SimpleNamespace(node="there"), clock=clock)
-    worker._queue = SimpleNamespace(follows=True, known=frozenset())
+    worker._queue = Queue()
     worker._backlog, worker._passed, worker._first_page = Backlog(), True, 1
-    worker._offers_due = NowAndThen(clock, 30.0)
-    for _ in range(5):
-        asyncio.run(worker._new_runs([], clock.now()))
+    worker._offers_due, worker._own_due = NowAndThen(clock, 30.0), True
+    worker._prefetch_seconds, worker._called, worker._limiter = 10.0, set(), None
+    worker._claims = SimpleNamespace(held=frozenset(), add=list)
+    worker._submitting_flow_run_ids = set()
+    worker._pool = SimpleNamespace(flow_names=no_names, scheduled=no_names, queues=frozenset())
+    for at in range(5):
+        worker._own_due = at != 2  # between two polls, called by another worker
+        asyncio.run(worker._get_scheduled_flow_runs())
         clock.sleep(10.0)
-    assert asked == ["", "there", "there", "", "there"]
+    assert asked == ["", "there", "", "there"]
+    assert planned == [True, False, False, True, False]
     worker._queue.follows = False
-    asyncio.run(worker._new_runs([], clock.now()))
-    assert asked[-1] == ""
+    asyncio.run(worker._get_scheduled_flow_runs())
+    assert (asked[-1], planned[-1]) == ("", True)
+    worker._queue.follows, worker._queue.lost = True, [str(uuid4())]
+    asyncio.run(worker._get_scheduled_flow_runs())
+    assert (asked[-1], planned[-1]) == ("", True)  # its flow process died: Prefect is asked
