@@ -40,8 +40,10 @@ for rank, (host, slots) in enumerate(hosts[1:], 1):
     command = f"cd {sys.argv[2]} > /dev/null 2>&1 ; {own} sh -c 'env | grep HOROVOD_ > told'"
     assert subprocess.call([*check, command]) == 0
 """
-"""Starts other ranks as Horovod 0.28's `horovodrun` does with gloo (`launch.py`, `gloo_run.py`), and
-no more: Horovod itself has to be built, and is tried by `benchmarks/gang_curves.py`."""
+"""Starts other ranks as Horovod 0.28's `horovodrun` does with gloo, and no more.
+
+Horovod itself has to be built, and is tried by `benchmarks/gang_curves.py`.
+"""
 
 
 @pytest.fixture
