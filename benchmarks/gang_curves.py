@@ -88,7 +88,8 @@ class Program:
         if self.launch == "mpi":
             return ["mpirun", "-n", str(count), *words]
         if self.launch == "horovod" and count > 1:
-            return ["python", "-c", HOROVODRUN, "-np", str(count), "--hostfile", "{hosts}", *words]
+            told = ["-np", str(count), "--hostfile", "{hosts}", "--disable-cache"]
+            return ["python", "-c", HOROVODRUN, *told, *words]
         # No gang, so nobody tells it that it is alone.
         return ["env", *ALONE, *words] if self.launch == "torch" and count == 1 else words
 

@@ -1,23 +1,26 @@
 #!/bin/sh
 # In the place of ssh: runs a command in the container of the part of this gang that is at HOST.
 #
-#   ssh [OPTIONS] HOST COMMAND…
+#   ssh [OPTIONS] HOST [OPTIONS] COMMAND…
 #
 # headway passes it on by its ledger, so there is no server, no key and no port. Its exit status
 # is passed back; its output is in the log of that part. What ssh is told of keys is left out.
 
+host=
 while [ $# -gt 0 ]; do
     case $1 in
     -[bcDEeFIiJLlmOopQRSWw]) shift 2 ;;
     -*) shift ;;
-    *) break ;;
+    *)
+        [ "$host" ] && break
+        host=$1
+        shift
+        ;;
     esac
 done
 folder=$(cd "$(dirname "$0")/.." && pwd)
 part=$(mktemp "$HEADWAY_GANG_ASKS/XXXXXXXXXX") || exit 255
 name=${part##*/}
-host=$1
-shift
 {
     printf '%s\n' "$host"
     printf '%s' "$*"

@@ -36,12 +36,14 @@ common = f"HOROVOD_SIZE={len(hosts)} HOROVOD_GLOO_RENDEZVOUS_ADDR={hosts[0][0]}"
 for rank, (host, slots) in enumerate(hosts[1:], 1):
     own = f"{common} HOROVOD_RANK={rank} HOROVOD_LOCAL_RANK=0 HOROVOD_HOSTNAME={host}"
     check = ["ssh", "-o", "PasswordAuthentication=no", "-o", "StrictHostKeyChecking=no", host]
-    assert subprocess.call([*check, "true"]) == 0
+    assert subprocess.call([*check, "-o", "ConnectTimeout=10", "true"]) == 0
     command = f"cd {sys.argv[2]} > /dev/null 2>&1 ; {own} sh -c 'env | grep HOROVOD_ > told'"
     assert subprocess.call([*check, command]) == 0
 """
-"""Starts other ranks as Horovod 0.28's `horovodrun` does with gloo (`gloo_run.py`), and no more:
-Horovod itself does not build with a current torch."""
+"""Starts other ranks as Horovod 0.28's `horovodrun` does with gloo, and no more.
+
+Horovod itself has to be built, and is tried by `benchmarks/gang_curves.py`.
+"""
 
 
 @pytest.fixture
