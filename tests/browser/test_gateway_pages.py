@@ -39,9 +39,9 @@ def log_in(page, url: str, token: str) -> None:
 
 
 def test_a_member_starts_a_run_by_the_form_and_watches_its_own_alone(
+    door: tuple[str, str],  # before the page, which asks until its tab is closed
     page,
     process_site: LiveSite,
-    door: tuple[str, str],
     tmp_path: Path,
 ) -> None:
     url, token = door
@@ -82,7 +82,7 @@ def test_a_member_starts_a_run_by_the_form_and_watches_its_own_alone(
 
 
 def test_a_member_cancels_its_own_run_and_reaches_nothing_of_the_operators(
-    page, process_site: LiveSite, door: tuple[str, str]
+    door: tuple[str, str], page, process_site: LiveSite
 ) -> None:
     url, token = door
     block = process_site.call("GET", "block_types/slug/headway-line/block_documents/name/site")

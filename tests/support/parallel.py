@@ -34,10 +34,10 @@ _LIVE = {
         "tests/integration/test_gang_engine.py",
         "tests/browser/test_run_form.py",
         "tests/browser/test_gateway_pages.py",
+        "tests/integration/test_secrets.py",
+        "tests/integration/test_home.py",  # before environments, of which any program may use uv
         "tests/integration/test_code_travels.py",
         "tests/integration/test_docker_session.py",
-        "tests/integration/test_secrets.py",
-        "tests/integration/test_home.py",
     ),
     "several nodes": (
         "tests/integration/test_nodes.py",
