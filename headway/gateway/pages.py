@@ -1,6 +1,8 @@
 """Pages for browsers: the login, and Prefect's own, which find the API behind the gateway."""
 
 import re
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 from urllib.parse import parse_qs
 
@@ -38,9 +40,15 @@ input,button{{font:inherit;width:100%;padding:.5em;margin:.5em 0;box-sizing:bord
 
 def pages(site: Site, prefect_url: str) -> APIRouter:
     """The login of *site*, and the pages of the Prefect server at *prefect_url*."""
-    router = APIRouter(include_in_schema=False)
-    tries = Buckets(PER_ADDRESS, site.clock)
     client = httpx.Client(base_url=prefect_url, timeout=15.0, trust_env=False)
+
+    @asynccontextmanager
+    async def closed_at_the_end(_: object) -> AsyncIterator[None]:
+        yield
+        await anyio.to_thread.run_sync(client.close)
+
+    router = APIRouter(include_in_schema=False, lifespan=closed_at_the_end)
+    tries = Buckets(PER_ADDRESS, site.clock)
 
     @router.get(LOGIN)
     def form() -> HTMLResponse:
