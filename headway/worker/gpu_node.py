@@ -233,7 +233,9 @@ class GpuNodeWorker(BaseWorker[BaseJobConfiguration, BaseVariables, BaseWorkerRe
         if self._backlog:
             self._wake.set()
         self._called |= self._queue.called
-        plan = partial(self._queue.run_pass, slots=self._slots, alone=alone)
+        # What it takes in here, the one that speaks for the pool finds in the ledger.
+        follows = self._queue.follows
+        plan = partial(self._queue.run_pass, slots=self._slots, alone=not follows)
         decided = await in_thread(plan)
         if decided.held_up:
             self._held_up.set()

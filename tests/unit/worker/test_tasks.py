@@ -210,10 +210,10 @@ def test_what_another_worker_does_for_the_pool_is_done_now_and_then_all_the_same
         asyncio.run(worker._get_scheduled_flow_runs())
         clock.sleep(10.0)
     assert asked == ["", "there", "", "there"]
-    assert planned == [True, False, False, True, False]
+    assert not any(planned)  # what it took in is planned by the one that speaks for the pool
     worker._queue.follows = False
     asyncio.run(worker._get_scheduled_flow_runs())
     assert (asked[-1], planned[-1]) == ("", True)
     worker._queue.follows, worker._queue.lost = True, [str(uuid4())]
     asyncio.run(worker._get_scheduled_flow_runs())
-    assert (asked[-1], planned[-1]) == ("", True)  # its flow process died: Prefect is asked
+    assert (asked[-1], planned[-1]) == ("", False)  # its flow process died: Prefect is asked
