@@ -13,11 +13,12 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import NamedTuple
 
-from headway.errors import LeaseLost
+from headway.errors import LeaseLost, RunUnknown
 from headway.estimate.starts import played_document
 from headway.ledger.pools import PoolSnapshot
 from headway.ledger.records import RunRecord
 from headway.model.lease import Fence, Wait
+from headway.model.prefect_view import News, RunNews
 from headway.model.run import Exit, Measurement
 from headway.model.turn import Front, VirtualClock
 from headway.node.flowrun import live_flow
@@ -47,6 +48,9 @@ _SPEAKS_WITHIN = timedelta(seconds=15)
 _FRONTS = 2
 """So many windows of runs are announced: until the next plan some of them start."""
 _ANNOUNCE_AGAIN = timedelta(seconds=5)
+_HOLDS = timedelta(minutes=1)
+"""An announcement is gone by for so long, while some of its runs wait: thousands of new runs keep
+the one that announces busy for a while, and would keep all others busy as long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +91,7 @@ class PoolQueue:
         self._front: Front | None = None
         self._ended = EndedRuns(site.ledger)
         self._fallbacks = Fallbacks()
+        self._others: frozenset[str] = frozenset()
         self.called: frozenset[str] = frozenset()
         """Of the last offers those that the janitor is to look at: see `Intake`."""
         self.speaks = False
@@ -143,7 +148,8 @@ class PoolQueue:
         if front is None:
             return None
         seen = site.ledger.pools.snapshot(pool, {}, front.run_ids)
-        if not self._follows(seen) or seen.at - front.at >= _SPEAKS_WITHIN:
+        age = seen.at - front.at
+        if not self._follows(seen) or age >= (_HOLDS if seen.waiting else _SPEAKS_WITHIN):
             return None
         gates, waiting = read_gates(site.ledger, pool), Waiting()
         nodes = {record.node.name for record in seen.nodes}
@@ -185,6 +191,7 @@ class PoolQueue:
             made = make_plan(queue, waiting, seen, known)
         speaks = self.speaks = self._speaks_for_the_pool(seen)
         self.follows = self._follows(seen)
+        self._others = frozenset(nodes - {site.settings.node})
         if speaks:
             self._end_in_vain(seen)
             self._keep_turns(queue, seen)
@@ -212,6 +219,27 @@ class PoolQueue:
         if before is None or first != before.run_ids or seen.at - before.at > _ANNOUNCE_AGAIN:
             self._front = Front(seen.at, first)
             self._site.ledger.turns.announce(self._pool, self._front)
+
+    def pass_on(self, told: RunNews) -> bool:
+        """Call the other node that a run concerns of which Prefect told something; whether any.
+
+        That is the one that has it where its user may have asked something, and the one that it
+        was handed to, by the work queue with the node's name.
+        """
+        if not self.speaks or told.news is News.COMPLETED:
+            return False
+        node = self._node_of(told.run_id) if told.news is News.ASKED else told.queue
+        if node not in self._others:
+            return False
+        self._site.ledger.calls.send([node], told.run_id)
+        return True
+
+    def _node_of(self, run_id: str) -> str:
+        """The node that has a run, or had it last; empty where none has, or nobody knows it."""
+        try:
+            return self._site.ledger.runs.get(run_id).node or ""
+        except RunUnknown:
+            return ""
 
     def play(self) -> Explained | None:
         """Play the queue forward and keep what comes of it, where this node speaks for the pool.

@@ -9,6 +9,7 @@ import math
 import os
 import shlex
 import signal
+from contextlib import aclosing
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
@@ -30,6 +31,7 @@ from prefect.workers.base import (
 
 from headway.errors import HeadwayError
 from headway.ledger import Ledger
+from headway.model.prefect_view import News
 from headway.model.run import RunState
 from headway.node.code_pruning import tidy_code
 from headway.node.daemon import worker_daemon
@@ -472,27 +474,31 @@ class GpuNodeWorker(BaseWorker[BaseJobConfiguration, BaseVariables, BaseWorkerRe
         await self._pages.write()
 
     async def _listen(self) -> None:
-        """Act the moment a run is scheduled or its user wants something, before the next poll."""
-        node, is_here = self._site.settings.node, self._janitor.is_here
-        async for event in events():
-            self._own_due = self._own_due or event.queue == node
-            others = self._queue.follows and event.queue != node
-            if others and not (
-                event.asked and await anyio.to_thread.run_sync(is_here, event.run_id)
-            ):
-                continue  # the one that speaks for the pool hears it, and calls whom it concerns
-            if event.asked:
-                self._called.add(event.run_id)
-            if event.urgent:
-                self._housework.set()
-            self._wake.set()
+        """Act the moment a run is scheduled or its user wants something, before the next poll.
+
+        Where another worker speaks for the pool, that one listens and calls whom it concerns:
+        else the server would tell each of them of every run.
+        """
+        async with aclosing(events()) as all_news:
+            while not self._queue.follows and (told := await anext(all_news, None)) is not None:
+                if not await anyio.to_thread.run_sync(self._queue.pass_on, told):
+                    if told.news is not News.SCHEDULED:
+                        self._called.add(told.run_id)
+                    if told.news is News.ASKED:
+                        self._housework.set()
+                self._wake.set()
 
     async def _hear(self) -> None:
-        """Look at the queue when the worker that speaks for the pool says so."""
+        """Look at the queue when the worker that speaks for the pool says so, or at a run."""
         calls, node = self._site.ledger.calls, self._site.settings.node
         if not calls.are_heard:
             await anyio.sleep_forever()
         wait = partial(calls.wait, node, _HEARD_WITHIN_S)
         while True:
-            if await anyio.to_thread.run_sync(wait, limiter=self._call_thread):
+            heard = await anyio.to_thread.run_sync(wait, limiter=self._call_thread)
+            if runs := set(filter(None, heard)):
+                self._called |= runs
+                self._own_due = True
+                self._housework.set()
+            if heard:
                 self._wake.set()

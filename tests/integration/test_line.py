@@ -5,6 +5,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import httpx
 import pytest
@@ -22,6 +23,7 @@ from headway.model.attempt_record import ProgressSnapshot
 from headway.model.job_text import job_from_document
 from headway.model.lease import Lease, Wait
 from headway.model.node import Gpu, GpuReading, NodeState
+from headway.model.prefect_view import News, RunNews
 from headway.model.run import Exit, ExitKind, Measurement, Prediction, RunState
 from headway.model.trace import Trace
 from headway.model.turn import Front
@@ -678,6 +680,49 @@ def test_an_old_announcement_is_not_gone_by(sites) -> None:
     front = Front(ledger.now() - timedelta(seconds=20), ())
     ledger.turns.announce("gpu", front)
     assert len(other.run_pass(alone=False).start) == 1
+
+
+@pytest.mark.parametrize(("age_s", "holds"), [(20, True), (70, False)])
+def test_an_announcement_is_gone_by_longer_while_its_runs_wait(
+    sites, age_s: int, holds: bool
+) -> None:
+    speaker, other = PoolQueue(sites["here"]), PoolQueue(sites["there"])
+    ledger = sites["there"].ledger
+    if not ledger.calls.are_heard:
+        return
+    speaker.run_pass()
+    other.run_pass()
+    speaker.take_in([offer("a", age_s=30), offer("b", age_s=20), offer("last")])
+    last = next(run.run_id for run in ledger.runs.waiting("gpu") if run.name == "last")
+    ledger.turns.announce("gpu", Front(ledger.now() - timedelta(seconds=age_s), (last,)))
+    started = names(sites["there"], other.run_pass(alone=False).start)
+    assert len(started) == 1
+    assert ("last" in started) is holds
+
+
+def test_what_prefect_tells_of_another_nodes_run_is_passed_on_to_it(sites) -> None:
+    speaker, other = PoolQueue(sites["here"]), PoolQueue(sites["there"])
+    calls = sites["there"].ledger.calls
+    if not calls.are_heard:
+        return
+    assert not calls.wait("there", 0.01)
+    speaker.take_in([offer("a", age_s=10), offer("b")])
+    speaker.run_pass()
+    (run_id,) = other.run_pass().start
+    assert calls.wait("there", 10.0) == [""]
+    mine = next(lease.run_id for lease in sites["here"].ledger.leases.live("here"))
+    stranger = str(uuid4())
+    for told, heard in (
+        (RunNews(run_id, News.ASKED, "default"), [run_id]),
+        (RunNews(stranger, News.SCHEDULED, "there"), [stranger]),
+        (RunNews(run_id, News.COMPLETED, "there"), []),  # its own worker sees that
+        (RunNews(stranger, News.SCHEDULED, "default"), []),
+        (RunNews(stranger, News.ASKED, "there"), []),  # nobody has it
+        (RunNews(mine, News.ASKED, "default"), []),
+    ):
+        assert speaker.pass_on(told) is bool(heard)
+        assert not other.pass_on(told)
+        assert calls.wait("there", 10.0 if heard else 0.1) == heard
 
 
 def test_nobody_follows_one_that_was_not_heard_of_lately(sites) -> None:
