@@ -17,7 +17,7 @@ from headway.estimate.prior import OVER_BOUND, UTILISATION_PRIOR
 from headway.estimate.scaling import Point, scaled
 from headway.estimate.spread import Z80, next_of
 from headway.model.run import Prediction
-from headway.model.trace import UTILISATION, Trace
+from headway.model.trace import LONGEST_S, UTILISATION, Trace
 from headway.units import DAY_S, HOUR_S, MINUTE_S
 
 RECENT = 50
@@ -113,8 +113,12 @@ def said_of(
         found = _prior(limit_s)
     # A fitted upper quantile of memory knows more than a few repeats; time limits are no evidence.
     host_above, gpu_above = _above(configuration, recent)
+    # Next to a run of one epoch one of a million would last beyond the end of all dates.
     return replace(
         found,
+        runtime_s=_possible(found.runtime_s),
+        runtime_low_s=_possible(found.runtime_low_s),
+        runtime_high_s=_possible(found.runtime_high_s),
         host_peak_bytes=_more(learnt.host_peak_bytes or found.host_peak_bytes, host_above),
         gpu_peak_bytes=_more(learnt.gpu_peak_bytes or found.gpu_peak_bytes, gpu_above),
         gpu_utilisation_frac=_utilisation(configuration, recent),
@@ -177,6 +181,10 @@ def _more(upper_bytes: int | None, above_bytes: int | None) -> int | None:
     if upper_bytes is None or above_bytes is None:
         return upper_bytes
     return max(upper_bytes, math.ceil(above_bytes * OVER_BOUND))
+
+
+def _possible(seconds: float | None) -> float | None:
+    return None if seconds is None else min(seconds, LONGEST_S)
 
 
 def _on_other_gpus(configuration: Configuration, recent: Sequence[Trace]) -> list[Point]:
