@@ -7,7 +7,7 @@ what nobody has run yet. Cheap to import.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 from typing import Any
@@ -187,8 +187,10 @@ def _possible(seconds: float | None) -> float | None:
     return None if seconds is None else min(seconds, LONGEST_S)
 
 
-def _on_other_gpus(configuration: Configuration, recent: Sequence[Trace]) -> list[Point]:
-    """Medians of what the same work took on other numbers of GPUs of the same type.
+def _on_other_gpus(
+    configuration: Configuration, recent: Sequence[Trace]
+) -> Mapping[tuple[int, int], Sequence[float]]:
+    """What the same work took on other numbers of GPUs of the same type, by GPUs and nodes.
 
     Without GPUs on other numbers of nodes, of which each counts as one, with as many CPUs.
     """
@@ -203,7 +205,7 @@ def _on_other_gpus(configuration: Configuration, recent: Sequence[Trace]) -> lis
         seconds = _whole_s(configuration, other, trace)
         if trace.exit == "ok" and alike and seconds:
             found.setdefault((_devices(other), other.nodes), []).append(seconds)
-    return [Point(gpus, nodes, median(each)) for (gpus, nodes), each in found.items()]
+    return found
 
 
 def _devices(configuration: Configuration) -> int:
@@ -222,14 +224,22 @@ def _whole_s(wanted: Configuration, other: Configuration, trace: Trace) -> float
     return times[Unit.ITERATION] * iterations if Unit.ITERATION in times and iterations else None
 
 
-def _of_other_gpus(configuration: Configuration, points: Sequence[Point]) -> Prediction:
-    said = scaled(points, _devices(configuration), configuration.nodes)
+def _of_other_gpus(
+    configuration: Configuration, seen: Mapping[tuple[int, int], Sequence[float]]
+) -> Prediction:
+    wanted = _devices(configuration)
+    points = [Point(gpus, nodes, median(each)) for (gpus, nodes), each in seen.items()]
+    said = scaled(points, wanted, configuration.nodes)
+    # A run differs from the next one by as much as one on the very same GPUs does.
+    near = min(seen, key=lambda at: abs(math.log(at[0] / wanted)))
+    _, sd = next_of([math.log(each) for each in seen[near]], _REPEAT_SD)
+    half = math.hypot(math.log(said.high_s / said.seconds), Z80 * sd)
     counts = ", ".join(str(each) for each in sorted({point.gpus for point in points}))
     kind = "node(s) without GPUs" if configuration.gpu_type == "cpu" else "GPU(s)"
     return Prediction(
         runtime_s=said.seconds,
-        runtime_low_s=said.low_s,
-        runtime_high_s=said.high_s,
+        runtime_low_s=said.seconds * math.exp(-half),
+        runtime_high_s=said.seconds * math.exp(half),
         basis=f"runs of the recipe on {counts} {kind}, scaled",
     )
 

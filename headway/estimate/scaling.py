@@ -19,7 +19,7 @@ from headway.estimate.spread import Z80
 
 _WITHIN, _ACROSS = 0.23, 0.81
 """Prior of w / a and b / a: medians over 343 measured configurations (Gavel, OSDI 2020)."""
-_MOST = 4.0
+_MOST = 2.0
 """Of either, w / a or b / a. Runs that more GPUs make no faster would leave nothing for the work
 itself, and one GPU would take no time."""
 _PRIOR_WEIGHT = 0.02

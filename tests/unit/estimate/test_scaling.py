@@ -3,6 +3,8 @@
 import csv
 import math
 from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from statistics import median
 
@@ -151,3 +153,17 @@ def test_what_more_gpus_make_no_faster_takes_one_gpu_some_time(nodes: tuple[int,
 def test_whatever_runs_took_an_interval_holds_a_time_above_zero(points, asked) -> None:
     found = scaled(points, *asked)
     assert 0.0 < found.low_s <= found.seconds <= found.high_s < math.inf
+
+
+def test_a_number_that_nobody_tried_is_never_said_more_surely_than_one_that_somebody_did() -> None:
+    tried = run(4, runtime_s=1000.0)
+
+    def width(gpus: int, seen: Sequence[Trace]) -> float:
+        said = said_of(replace(ASKED, gpus=gpus), Prediction(), seen)
+        assert said.runtime_low_s
+        assert said.runtime_high_s
+        return said.runtime_high_s / said.runtime_low_s
+
+    for seen in ([tried], [tried] * 10):
+        assert width(1, seen) > width(8, seen) > width(4, seen)
+    assert width(8, [tried] * 10) < width(8, [tried])
