@@ -24,6 +24,7 @@ from headway.pinning import LOOPBACK
 from headway.run.here import NodeAttempt
 from headway.run.rendezvous import Meeting
 from headway.runtime.port import BindMount
+from headway.site import as_ids
 from headway.units import format_size
 
 GANG, ASKS = "/opt/headway/gang", "/opt/headway/gang-asks"
@@ -57,8 +58,8 @@ def entry_of(attempt: NodeAttempt) -> tuple[tuple[str, ...], tuple[BindMount, ..
         return (), ()
     mounts = _mounts(attempt)
     have_passable(mounts[0].source.parent)
-    mounts[0].source.mkdir(exist_ok=True)
-    mounts[0].source.chmod(0o755)  # its program looks for what comes
+    # Its program looks for what comes, and nobody else: launchers put keys into commands.
+    _have(mounts[0].source, _readers(attempt))
     attempt.have_own(mounts[1].source)
     paths = map(attempt.site.runtime.path_in_container, mounts)
     return ("/bin/sh", "-c", _ENTRY.read_text(), "headway", *paths), mounts
@@ -86,7 +87,7 @@ def tell(attempt: NodeAttempt, places: Sequence[str], rank: int) -> None:
         RuntimeFailure: A place is none, or two are one: nobody could be told apart.
     """
     launch, addresses = attempt.job.launch, addresses_of(places)
-    folder = gang_folder(attempt)
+    folder, readers = gang_folder(attempt), _readers(attempt)
     path, asks = map(attempt.site.runtime.path_in_container, _mounts(attempt))
     if launch.starts_others:
         if len(set(addresses)) < len(addresses):
@@ -94,10 +95,9 @@ def tell(attempt: NodeAttempt, places: Sequence[str], rank: int) -> None:
                 f"parts of the gang share an address ({', '.join(addresses)}): {launch} tells them "
                 "apart by it. Run them on several machines, or with an engine"
             )
-        (folder / "bin").mkdir(mode=0o755, exist_ok=True)
-        (folder / "bin").chmod(0o755)
-        _put(folder / "bin/ssh", _SSH.read_text(), 0o755)
-        _put(folder / _HOSTS, _hosts(attempt, addresses))
+        _have(folder / "bin", readers)
+        _put(folder / "bin/ssh", _SSH.read_text(), readers, 0o750)
+        _put(folder / _HOSTS, _hosts(attempt, addresses), readers)
         hosts = f"{path}/{_HOSTS}"
         values = {
             "HEADWAY_GANG_ASKS": asks,
@@ -113,7 +113,7 @@ def tell(attempt: NodeAttempt, places: Sequence[str], rank: int) -> None:
         workers = [joined(*each) for each in zip(addresses, ports, strict=True)]
         values, lines = {"TF_CONFIG": tf_config(workers, rank)}, []
     lines += [f"export {name}={shlex.quote(value)}" for name, value in values.items()]
-    _put(folder / "go", "".join(f"{line}\n" for line in lines))
+    _put(folder / "go", "".join(f"{line}\n" for line in lines), readers)
 
 
 def _hosts(attempt: NodeAttempt, addresses: Sequence[str]) -> str:
@@ -144,6 +144,7 @@ class GangPost:
         """For part *rank* of the gang that run *gang_id* leads; its container runs."""
         self._attempt, self._gang_id, self._rank = attempt, gang_id, rank
         self._asks, self._told = asks_folder(attempt), gang_folder(attempt)
+        self._readers = _readers(attempt)
         self._ranks: dict[str, int] = {}
         self._asked_enough = False
 
@@ -213,12 +214,25 @@ class GangPost:
     def _tell(self, name: str, content: str) -> None:
         path = self._told / name
         if not path.exists():
-            _put(path, content)
+            _put(path, content, self._readers)
 
 
-def _put(path: Path, content: str, mode: int = 0o644) -> None:
-    """Put a file where a program looks, which may read it."""
-    replace_file(path, content, mode=mode, lasts=False)
+def _readers(attempt: NodeAttempt) -> int:
+    """The group of its program, which is its team's alone; -1 for this process's."""
+    user = as_ids(attempt.user)
+    return -1 if user is None else user[1]
+
+
+def _have(folder: Path, readers: int) -> None:
+    """Have *folder*, which the group *readers* may look into."""
+    folder.mkdir(mode=0o700, exist_ok=True)
+    os.chown(folder, -1, readers, follow_symlinks=False)
+    folder.chmod(0o750)
+
+
+def _put(path: Path, content: str, readers: int, mode: int = 0o640) -> None:
+    """Put a file where a program looks, which may read it with the group *readers*."""
+    replace_file(path, content, mode=mode, lasts=False, owner=(-1, readers))
 
 
 def _read(path: Path) -> str | None:

@@ -202,10 +202,7 @@ class NodeAttempt:
         """
         folder = self.folder / TOLD_FOLDER / about
         have_passable(folder)
-        replace_file(folder / file, content, mode=0o400, lasts=False)
-        user = as_ids(self.user)
-        if user is not None:
-            os.chown(folder / file, *user, follow_symlinks=False)
+        replace_file(folder / file, content, mode=0o400, lasts=False, owner=as_ids(self.user))
         return folder
 
     def have_own(self, folder: Path) -> None:

@@ -110,9 +110,15 @@ def test_a_launcher_starts_its_processes_in_other_parts_as_it_would_by_ssh(
     parts: tuple[Attempt, Attempt], tmp_path: Path
 ) -> None:
     with program(parts[0]) as launcher, program(parts[1]):
-        assert gang_folder(parts[1]).stat().st_mode & 0o777 == 0o755
         for rank, attempt in enumerate(parts):
             tell(attempt, PLACES, rank)
+        # On a node without an engine other teams' programs pass the folder above.
+        seen = gang_folder(parts[0]).stat()
+        gid = int((parts[0].user or f":{seen.st_gid}").split(":")[1])
+        told = gang_folder(parts[0])
+        assert (seen.st_uid, seen.st_gid, seen.st_mode & 0o777) == (os.geteuid(), gid, 0o750)
+        for each in (told / "go", told / "hosts", told / "bin/ssh"):
+            assert (each.stat().st_gid, each.stat().st_mode & 0o007) == (gid, 0)
         assert (gang_folder(parts[0]) / "hosts").read_text() == (
             "10.0.0.5 slots=1\n10.0.0.6 slots=1\n"
         )

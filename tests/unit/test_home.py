@@ -76,12 +76,12 @@ def test_what_programs_pass_on_the_way_to_their_own_stays_so(tmp_path: Path) -> 
 def test_what_a_running_program_is_told_is_not_closed_to_it(tmp_path: Path) -> None:
     """`headway up` may be said again while it runs."""
     run = tmp_path / "runs/r1"
-    for name, bits in (("gang-1", 0o755), ("told", 0o711), ("outputs", 0o755)):
+    for name, bits in (("gang-1", 0o750), ("told", 0o711), ("outputs", 0o755)):
         (run / name).mkdir(parents=True)
         (run / name).chmod(bits)
     settle(tmp_path)
     assert {each.name: mode(each) for each in run.iterdir()} == {
-        "gang-1": 0o755, "told": 0o711, "outputs": 0o700,
+        "gang-1": 0o750, "told": 0o711, "outputs": 0o700,
     }  # fmt: skip
 
 
