@@ -1,7 +1,8 @@
 """Headway's folder on this node, and who may reach what in it.
 
     home/          0711 where headway is root, since what runs as another user passes it
-      runs/ID/     0711: log, outputs and checkpoint in it are 0700 and the program's user's
+      runs/ID/     0711: log, outputs and checkpoint in it are 0700 and the program's user's,
+                   told and gang-… headway's: its program reads there what it is told
       cache/       0711: see `headway.staging.cache`
       secrets/     0711: a folder for each container in it is 0700 and the program's user's
       work/        0711: the same, with the container's copy of its code
@@ -33,6 +34,9 @@ PROGRAMS = "postgresql"
 _LEFT = frozenset({_SAMPLES, PROGRAMS, "database"})
 """What is in a home and is not closed: public, or another account's."""
 _PASSED = frozenset({"runs", "cache", "secrets", "work", "environments", "users"})
+TOLD_FOLDER, GANG_FOLDER = "told", "gang-"
+"""How folders in a run's begin that are headway's, and in which its program finds what it is told.
+No program may write there; a closed one would be closed to the program that runs."""
 _OTHERS = 0o077
 
 
@@ -112,7 +116,7 @@ def _settle_runs(runs: Path) -> None:
     for run in _folders(runs):
         run.chmod(passable())
         for entry in os.scandir(run):
-            if not entry.is_symlink():
+            if not entry.is_symlink() and not entry.name.startswith((TOLD_FOLDER, GANG_FOLDER)):
                 _close(Path(entry.path))
 
 

@@ -73,6 +73,18 @@ def test_what_programs_pass_on_the_way_to_their_own_stays_so(tmp_path: Path) -> 
     assert {mode(each) for each in tmp_path.rglob("*")} == {passable()}
 
 
+def test_what_a_running_program_is_told_is_not_closed_to_it(tmp_path: Path) -> None:
+    """`headway up` may be said again while it runs."""
+    run = tmp_path / "runs/r1"
+    for name, bits in (("gang-1", 0o750), ("told", 0o711), ("outputs", 0o755)):
+        (run / name).mkdir(parents=True)
+        (run / name).chmod(bits)
+    settle(tmp_path)
+    assert {each.name: mode(each) for each in run.iterdir()} == {
+        "gang-1": 0o750, "told": 0o711, "outputs": 0o700,
+    }  # fmt: skip
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder away")
 def test_a_home_of_somebody_else_is_refused(tmp_path: Path) -> None:
     home = tmp_path / "theirs"
