@@ -61,4 +61,5 @@ def estimate_options(
         deadline_s=deadline_s,
         prefer=prefer,
         wait_s=wait_s,
+        usual=forecaster.usual(job),
     )
