@@ -82,8 +82,20 @@ def down(machine: bool) -> None:
 
 
 @click.command()
-@click.option("--rows", default=200_000, show_default=True, help="Flights to train on.")
-@click.option("--rounds", default=40, show_default=True, help="Boosting rounds.")
+@click.option(
+    "--rows",
+    type=click.IntRange(1_000, 327_000),
+    default=200_000,
+    show_default=True,
+    help="Flights to train on.",
+)
+@click.option(
+    "--rounds",
+    type=click.IntRange(1, 10_000),
+    default=40,
+    show_default=True,
+    help="Boosting rounds.",
+)
 @as_json
 def demo(rows: int, rounds: int, machine: bool) -> None:
     """Bring up a site, train the flights sample on it, and show what happened."""
