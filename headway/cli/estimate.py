@@ -71,7 +71,10 @@ def estimate(
         ],
         [_option_row(option) for option in found],
     )
-    click.echo("→ chosen   * no other is both as fast and as cheap   ! over budget or deadline")
+    click.echo(
+        "→ chosen   * no other is both as fast and as cheap   "
+        "! over budget or deadline, or out of the job's range"
+    )
     if found[0]["chosen"] and found[0]["shares"]:
         click.echo(found[0]["shares"]["words"])
 

@@ -10,6 +10,7 @@ from headway.estimate.gpu_prior import gpu_memory_guess
 from headway.estimate.prior import demand_for, fair_host_bytes
 from headway.estimate.recall import said_of
 from headway.estimate.shares import Shares, shares_of
+from headway.estimate.usual import Found, instead_of_prior
 from headway.model.job import TrainingJob
 from headway.model.lease import Basis, Demand, Sharing
 from headway.model.node import Gpu, Node, NodeSpace, NodeState, is_of_type
@@ -87,6 +88,8 @@ def options(
     deadline_s: float | None = None,
     prefer: Prefer = Prefer.FASTEST,
     wait_s: Callable[[Option], float | None] = lambda _: None,
+    is_allowed: Callable[[Option], bool] = lambda _: True,
+    usual: Found | None = None,
 ) -> list[Option]:
     """Every way to run *job* on *spaces*, the Pareto set and the choice marked.
 
@@ -102,10 +105,13 @@ def options(
         deadline_s: Seconds from now by which it must end.
         prefer: What the choice is best in.
         wait_s: Expected wait of an option.
+        is_allowed: Whether who asks may ever hold so much.
+        usual: How long other runs last, which is said of every way of which nothing is learnt:
+            they tell no way from another.
 
     Returns:
         Options, the choice first, then by what is preferred; those without a
-        predicted runtime last. Empty when no node could hold the job.
+        predicted runtime last. Empty when no node could hold the job, or who asks not have it.
     """
     nodes = [node for node, _ in spaces]
     products = {gpu.name for node in nodes for gpu in node.capacity.gpus}
@@ -119,10 +125,12 @@ def options(
     ]
     learnt = estimators.predict(configurations)
     named = [replace(t, gpu_type=estimators.tables.gpu_name(t.gpu_type)) for t in recent]
-    predictions = [
-        _priced(said_of(c, each, named, limit_s=job.max_runtime), way.price_per_hour)
-        for way, c, each in zip(ways, configurations, learnt, strict=True)
-    ]
+    predictions = []
+    for way, c, each in zip(ways, configurations, learnt, strict=True):
+        said = said_of(c, each, named, limit_s=job.max_runtime)
+        if said.learnt is None:
+            said = instead_of_prior(said, usual)
+        predictions.append(_priced(said, way.price_per_hour))
     alone_s = {
         way.gpu_type: said.runtime_s
         for way, said in zip(ways, predictions, strict=True)
@@ -158,7 +166,7 @@ def options(
         )
         owners = [n for n in nodes if n.name in way.nodes]
         fitting = tuple(n.name for n in owners if _holds(n, option, job, short))
-        if len(fitting) >= way.node_count:
+        if len(fitting) >= way.node_count and is_allowed(option):
             within = _keeps_to(option, budget, deadline_s) and _is_asked(option, job)
             found.append(replace(option, nodes=fitting, within=within))
     return _ranked(_with_pareto(found), prefer)
@@ -190,7 +198,8 @@ def _ways(job: TrainingJob, nodes: Sequence[Node], short: Mapping[str, str]) -> 
     found = []
     for gpu_type, owners in sorted(by_type.items()):
         if gpu_type == "cpu":
-            found.append(_way("cpu", owners, 1, 0, job))
+            wide_too = {1, *(size.nodes for size in job.sizes if not job.gpus)}
+            found += [_way("cpu", owners, n, 0, job) for n in sorted(wide_too) if n <= len(owners)]
             continue
         have = {n.name: len(_cards(n, gpu_type, job, short)) for n in owners}
         largest = max(have.values())
@@ -201,8 +210,7 @@ def _ways(job: TrainingJob, nodes: Sequence[Node], short: Mapping[str, str]) -> 
         # Beyond one node all that each has; and spread as far as it goes what one could hold, too.
         full = [n for n in owners if have[n.name] == largest]
         wide = {(k, largest) for k in range(2, len(full) + 1)}
-        if job.is_elastic:
-            wide |= {(size.nodes, size.gpus) for size in job.sizes if size.gpus <= largest}
+        wide |= {(size.nodes, size.gpus) for size in job.sizes if size.gpus <= largest}
         wide |= {_spread(count, list(have.values())) for count in counts if count <= largest}
         for count, gpus in sorted(wide, key=lambda each: (each[0] * each[1], each[0])):
             able = [n for n in owners if have[n.name] >= gpus]
@@ -292,9 +300,9 @@ def _holds(node: Node, option: Option, job: TrainingJob, short: Mapping[str, str
 
 
 def _is_asked(option: Option, job: TrainingJob) -> bool:
-    """Whether *job* allows this size, where it gives a range for its GPUs."""
+    """Whether *job* allows this size, where it gives a range."""
     size = Size(option.node_count, option.gpus // option.node_count)
-    return not (job.is_elastic and job.gpus) or size in job.sizes
+    return not job.is_elastic or size in job.sizes
 
 
 def _keeps_to(option: Option, budget: float | None, deadline_s: float | None) -> bool:

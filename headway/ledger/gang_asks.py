@@ -1,8 +1,10 @@
 """GangAsks: what parts of a gang ask each other to run. Each write is fenced by the part's own."""
 
 from dataclasses import dataclass
+from typing import Any, cast
 
 from sqlalchemy import delete, func
+from sqlalchemy.orm import defer
 from sqlmodel import Session, col, select
 
 from headway.errors import LeaseLost
@@ -25,8 +27,6 @@ class GangAsk:
     name: str
     """By which the part that asks knows it."""
     to_rank: int
-    command: str
-    """For a shell."""
     exit_code: int | None
     """None until it has ended."""
 
@@ -64,11 +64,21 @@ class GangAsks(Repository):
             return True
 
     def of(self, gang_id: str, attempt: int) -> list[GangAsk]:
-        """All of an attempt, oldest first."""
+        """All of an attempt, oldest first.
+
+        Each part asks for them twice a second, so without the commands: these may be megabytes.
+        """
         with self._database.reading() as session:
             of_it = GangAskRow.gang_id == gang_id, GangAskRow.attempt == attempt
             query = select(GangAskRow).where(*of_it).order_by("ask_id")
-            return [record(GangAsk, row) for row in session.exec(query)]
+            bare = query.options(defer(cast("Any", GangAskRow.command)))
+            return [record(GangAsk, row) for row in session.exec(bare)]
+
+    def command(self, ask_id: int) -> str | None:
+        """What is to be run, for a shell; None where its attempt is over and it was removed."""
+        with self._database.reading() as session:
+            row = session.get(GangAskRow, ask_id)
+            return None if row is None else row.command
 
     def ended(self, fence: Fence, ask_id: int, exit_code: int) -> None:
         """What the part of *fence* was asked for has ended. The first end counts.

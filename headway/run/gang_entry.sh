@@ -18,8 +18,8 @@ while [ ! -f "$folder/go" ]; do nap; done
 . "$folder/go"
 [ "$serves" ] || exec "$@"
 
-# What it sends to all it gets itself, too.
-trap 'trap "" TERM INT; kill 0; exit 0' TERM INT
+# What it sends to all it gets itself, too. Its end would be the end of all: it waits for theirs.
+trap 'trap "" TERM INT; kill 0; wait; exit 0' TERM INT
 while :; do
     for ask in "$folder"/*.run; do
         number=${ask##*/}
@@ -27,6 +27,7 @@ while :; do
         [ -f "$ask" ] && [ ! -e "$asks/$number.began" ] || continue
         : >"$asks/$number.began"
         (
+            trap : TERM INT # it ends when what it runs has ended
             /bin/sh -c "$(cat "$ask")"
             echo $? >"$asks/$number.part" && mv "$asks/$number.part" "$asks/$number.done"
         ) &

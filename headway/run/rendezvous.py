@@ -160,8 +160,17 @@ def wait_for_ranks(
         site.clock.sleep(_READY_EVERY_S)
 
 
-def wait_for_head(site: Site, meeting: Meeting) -> Meeting | Exit:
-    """Let another rank, which is ready, wait until rank 0 runs; where that is, or why to leave."""
+def wait_for_head(
+    site: Site, meeting: Meeting, late: Callable[[Sequence[Rank]], None]
+) -> Meeting | Exit:
+    """Let another rank, which is ready, wait until rank 0 runs; where that is, or why to leave.
+
+    Args:
+        site: Its node's.
+        meeting: Its own.
+        late: Told of rank 0, once, where that is not ready yet.
+    """
+    told = False
     while True:
         gang = site.ledger.runs.get(meeting.gang_id)
         if gang.is_ready and gang.place and gang.attempt == meeting.attempt:
@@ -170,6 +179,9 @@ def wait_for_head(site: Site, meeting: Meeting) -> Meeting | Exit:
         found = why_leave(site, meeting)
         if found is not None:
             return found
+        if not gang.is_ready and not told:
+            late([Rank(0, gang.node or "", True, False, None, 0.0)])
+            told = True
         site.clock.sleep(_READY_EVERY_S)
 
 

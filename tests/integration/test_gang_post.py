@@ -113,9 +113,15 @@ def test_a_launcher_starts_its_processes_in_other_parts_as_it_would_by_ssh(
     parts: tuple[Attempt, Attempt], tmp_path: Path
 ) -> None:
     with program(parts[0]) as launcher, program(parts[1]):
-        assert gang_folder(parts[1]).stat().st_mode & 0o777 == 0o755
         for rank, attempt in enumerate(parts):
             tell(attempt, PLACES, rank)
+        # On a node without an engine other teams' programs pass the folder above.
+        seen = gang_folder(parts[0]).stat()
+        gid = int((parts[0].user or f":{seen.st_gid}").split(":")[1])
+        told = gang_folder(parts[0])
+        assert (seen.st_uid, seen.st_gid, seen.st_mode & 0o777) == (os.geteuid(), gid, 0o750)
+        for each in (told / "go", told / "hosts", told / "bin/ssh"):
+            assert (each.stat().st_gid, each.stat().st_mode & 0o007) == (gid, 0)
         assert (gang_folder(parts[0]) / "hosts").read_text() == (
             "10.0.0.5 slots=1\n10.0.0.6 slots=1\n"
         )
@@ -250,6 +256,81 @@ def test_a_part_that_is_stopped_takes_all_with_it_that_it_was_asked_to_run(
         psutil.wait_procs([process], 30)
         assert not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
         os.killpg(launcher.pid, signal.SIGKILL)  # its ssh waits for an answer
+
+
+def test_a_command_is_passed_on_whole_or_not_at_all(parts: tuple[Attempt, Attempt]) -> None:
+    """A part of one is another command, as is one with other characters in it."""
+    for attempt in parts:
+        entry_of(attempt)
+    first, (post, _) = parts[0], posts(*parts)
+    ask(first, "long", "10.0.0.6\n" + "x" * 65_536)
+    (asks_folder(first) / "latin.ask").write_bytes(b"10.0.0.6\ncd /caf\xe9 && rm -r .")
+    ask(first, "away", "192.0.2.7\nid")
+    post.pass_on()
+    assert first.site.ledger.gang_asks.of(GANG, 1) == []
+    assert [answer(first, name) for name in ("long", "latin", "away")] == ["255"] * 3
+    told = [(gang_folder(first) / f"{name}.why").read_text() for name in ("long", "away")]
+    assert told[0] == "the command is no text, or longer than 64 KiB"
+    assert told[1] == "it is the address of no part of this gang"
+
+
+def test_what_a_part_asks_for_costs_the_ledger_once(parts: tuple[Attempt, Attempt]) -> None:
+    """A thousand commands of 64 KiB, looked for by each part twice a second, are 100 MiB/s."""
+    for attempt in parts:
+        entry_of(attempt)
+    first, other = parts
+    asks, (post, others) = first.site.ledger.gang_asks, posts(first, other)
+    ask(first, "a", "10.0.0.6\ntrue")
+    post.pass_on()
+    read: list[int] = []
+    whole, refused = other.site.ledger.gang_asks.command, asks.ask
+
+    def counted(ask_id: int) -> str | None:
+        read.append(ask_id)
+        return whole(ask_id)
+
+    other.site.ledger.gang_asks.command = counted  # type: ignore[method-assign]
+    for _ in range(3):
+        others.pass_on()
+    (found,) = asks.of(GANG, 1)
+    assert read == [found.ask_id]
+    assert (gang_folder(other) / f"{found.ask_id}.run").read_text() == "true"
+
+    tried: list[str] = []
+
+    def full(*given: object) -> bool:
+        tried.append(str(given[1]))
+        return False
+
+    asks.ask = full  # type: ignore[assignment,method-assign]
+    for number in range(3):
+        ask(first, f"n{number}", "10.0.0.6\ntrue")
+        post.pass_on()
+        assert answer(first, f"n{number}") == "255"
+    asks.ask = refused  # type: ignore[method-assign]
+    assert tried == ["n0"], "a program that goes on asking costs its own flow alone"
+
+
+def test_what_a_part_was_asked_to_run_has_its_grace_time(
+    parts: tuple[Attempt, Attempt], tmp_path: Path
+) -> None:
+    begun, saved = tmp_path / "begun", tmp_path / "saved"
+    save = f"sleep 1; echo > {saved}; exit 0"
+    asking(parts[0], f"trap '{save}' TERM; echo > {begun}; sleep 300 & wait; wait")
+    with program(parts[0]) as launcher, program(parts[1]) as served:
+        passed_on(parts, begun.exists)
+        served.terminate()
+        assert served.wait(60) == 0
+        assert saved.exists(), "its container ends with the main process"
+        os.killpg(launcher.pid, signal.SIGKILL)
+
+
+def test_an_ssh_that_fails_says_why(parts: tuple[Attempt, Attempt]) -> None:
+    words = [sys.executable, "-c", "import subprocess; subprocess.call(['ssh', '-p', '22', 'x'])"]
+    parts[0].job = parts[0].job.model_copy(update={"command": words})
+    with program(parts[0]) as launcher, program(parts[1]):
+        passed_on(parts, lambda: launcher.poll() is not None)
+        assert launcher.communicate()[0] == "ssh: x: it is the address of no part of this gang\n"
 
 
 @pytest.fixture

@@ -310,6 +310,27 @@ def test_a_gang_whose_nodes_see_other_files_does_not_start(site: Site, attempt: 
     )
 
 
+def test_a_part_that_brought_its_data_once_more_does_not_start_either(
+    site: Site, attempt: Attempt
+) -> None:
+    """Its process died when all were ready, and the files have changed by the time of the next."""
+    data = Dataset(uri="/data/set", shard="node")
+    first, lease = attempt.lease, take(site)
+    assert first is not None
+    for held, listing in ((first, "a"), (lease, "a")):
+        came = Staging(1, "", held.node, "/data/set", 1, 1.0, False, listing)
+        site.ledger.staged.note(held.fence, came)
+    other = Site(site.settings.model_copy(update={"node": "one"}), SystemClock())
+    part = Attempt(other, RANK, JOB, Meeting(GANG, 1, "", 0, 1, 3))
+    part.job = part.job.model_copy(update={"dataset": data})
+    assert why_parts_differ(part) is None
+    again = Staging(1, "", "one", "/data/set", 2, 1.0, False, "b")
+    site.ledger.staged.note(lease.fence, again)
+    stopped = why_parts_differ(part)
+    assert stopped is not None
+    assert stopped.kind is ExitKind.REFUSED
+
+
 def test_a_rank_waits_until_rank_0_runs_and_is_told_where(site: Site, attempt: Attempt) -> None:
     take(site)
     fence = fence_of(site.ledger, GANG)
@@ -317,12 +338,15 @@ def test_a_rank_waits_until_rank_0_runs_and_is_told_where(site: Site, attempt: A
         lambda: site.ledger.runs.ready(fence),
         lambda: site.ledger.runs.placed(fence, "fd00::2:29500"),
     )
-    found = wait_for_head(site, Meeting(GANG, 1, "", 0, 1, 3))
+    said: list[str] = []
+    part = Meeting(GANG, 1, "", 0, 1, 3)
+    found = wait_for_head(site, part, lambda late: said.extend(each.who for each in late))
     assert isinstance(found, Meeting)
+    assert said == ["rank 0 on head"]
     assert (found.address, found.port) == ("fd00::2", 29500)
     # What an earlier attempt said counts no more.
     site.ledger.runs.requeue(fence, Exit(ExitKind.INFRASTRUCTURE, None, "lost"))
-    left = wait_for_head(site, Meeting(GANG, 1, "", 0, 1, 3))
+    left = wait_for_head(site, part, lambda late: said.extend(each.who for each in late))
     assert isinstance(left, Exit)
     assert left.message == "stopped with its gang: see the run of rank 0"
     assert not site.ledger.runs.get(GANG).is_ready

@@ -5,8 +5,10 @@ import pytest
 from headway.estimate import choice
 from headway.estimate.choice import Prefer
 from headway.estimate.estimator import Estimators
+from headway.estimate.shares import shares_of
 from headway.model.job import Training, TrainingJob
 from headway.model.node import Capacity, Gpu, Node, NodeSpace, NodeState
+from headway.model.run import Span
 from headway.model.trace import Trace
 from headway.units import GIB, HOUR_S
 
@@ -67,6 +69,17 @@ def test_three_gpus_are_spread_in_equal_parts(estimators):
     found = {(o.gpus, o.node_count): o.nodes for o in options(job(), odd, estimators)}
     assert found.keys() == {(1, 1), (2, 1), (3, 1), (2, 2)}
     assert set(found[2, 2]) == {"a", "b"}
+
+
+def test_where_nothing_is_learnt_every_way_says_what_other_runs_lasted(estimators):
+    """As the dry run of the same job does."""
+    others = Span(10.0, 20.0, 40.0), "3 runs of its owner lasted"
+    unknown = job().model_copy(update={"training": Training(), "image": "other:1"})
+    for option in options(unknown, SITE, Estimators(), usual=others):
+        assert option.prediction.runtime_s == 20.0
+        assert "3 runs of its owner lasted" in option.prediction.basis
+        assert option.prediction.cost == pytest.approx(20 / HOUR_S * option.price_per_hour)
+    assert "lasted" not in options(job(), SITE, estimators, usual=others)[0].prediction.basis
 
 
 def test_an_option_says_how_much_faster_it_is_than_one_gpu_and_at_which_efficiency(estimators):
@@ -216,3 +229,33 @@ def test_of_a_range_one_of_its_sizes_is_chosen(estimators):
     wide = options(job(gpus="1-4", nodes="1-2"), SITE, estimators, prefer=Prefer.CHEAPEST)
     assert wide[0].within
     assert (6, 2) not in {(o.gpus, o.node_count) for o in wide}
+
+
+def test_the_size_that_is_asked_for_is_among_the_options(estimators):
+    four = [*SITE, node("fast3", "NVIDIA V100", 4, 4.0), node("fast4", "NVIDIA V100", 4, 4.0)]
+    found = options(job(gpus=2, nodes=2), four, estimators)
+    assert (2, 4) in {(o.node_count, o.gpus) for o in found}, "(4, 1) is how far it can be spread"
+
+
+def test_a_job_over_nodes_without_gpus_has_its_own_numbers_of_nodes(estimators):
+    found = options(job(gpus=0, nodes="2-3"), SITE, estimators)
+    assert {o.node_count: o.within for o in found} == {1: False, 2: True, 3: True}
+    prices = {o.node_count: o.price_per_hour for o in found}
+    assert (prices[2], prices[3]) == (2 * prices[1], 3 * prices[1])
+    alone = options(job(gpus=0, nodes="2-3"), SITE, estimators, gangs=False)
+    assert [o.node_count for o in alone] == [1]
+
+
+def test_nothing_is_an_option_that_may_never_be_held(estimators):
+    found = options(job(), SITE, estimators, is_allowed=lambda option: option.gpus <= 2)
+    assert {o.gpus for o in found} == {1, 2}
+
+
+def test_of_fewer_epochs_than_gpus_no_number_is_said_to_be_both_right_and_too_many():
+    one = shares_of(Training(batch_size=32, epochs=1), 8)
+    assert one.words() == (
+        "8 GPUs take 256 samples in each step. Where each reads its part of the data "
+        "(DistributedSampler): 1 epoch. Where each reads all of it, as examples of Keras and "
+        "Horovod do, the least there is would train 8 times as much, and take as many times as "
+        "long."
+    )
