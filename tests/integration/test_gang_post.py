@@ -197,7 +197,7 @@ def test_nothing_that_programs_write_stops_their_flows(
     ask(first, "nul", "10.0.0.6\na\0b")
     post.pass_on()
     assert answer(first, "nul") == "255"
-    codes = {"9" * 5000: 255, "-1": 255, "\u00b2": 255, "": 255, "7\n": 7}
+    codes = {"9" * 5000: 255, "-1": 255, "\u00b2": 255, "": 255, "7\n": 7, "137 oom\n": 137}
     for number, told in enumerate(codes):
         ask(first, f"n{number}", "10.0.0.6\ntrue")
         post.pass_on()
@@ -205,6 +205,9 @@ def test_nothing_that_programs_write_stops_their_flows(
         (asks_folder(other) / f"{name}.done").write_text(told)
     others.pass_on()
     assert [each.exit_code for each in asks.of(GANG, 1)] == list(codes.values())
+    assert [each.ran_out for each in asks.of(GANG, 1)] == [False] * 5 + [True]
+    asks.forget(GANG, 1)
+    asks.ended(other.fence, 1, 0)  # rank 0 has ended meanwhile
 
 
 def test_parts_at_one_address_cannot_be_told_apart(parts: tuple[Attempt, Attempt]) -> None:
