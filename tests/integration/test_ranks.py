@@ -212,7 +212,9 @@ def test_a_gang_whose_leader_is_lost_and_has_no_retry_left_ends_and_others_say_s
     unheard(site, "head", renewed_s=site.settings.lease_ttl_s + margin_s + 1)
     untold = site.ledger.runs.untold("two", site.settings.pool, "", 10)
     assert untold == []
+    assert site.ledger.gang_asks.ask(attempt.fence, "a", 1, "true")
     sweep(other, (), ())
+    assert site.ledger.gang_asks.of(GANG, 1) == []
     gang = site.ledger.runs.get(GANG)
     assert gang.state is RunState.ENDED
     assert gang.exit is not None
