@@ -216,9 +216,9 @@ def test_parts_at_one_address_cannot_be_told_apart(parts: tuple[Attempt, Attempt
         tell(parts[0], ["127.0.0.1:29500", "127.0.0.1:29501"], 0)
 
 
-def asking(attempt: Attempt, command: str) -> None:
+def asking(attempt: Attempt, command: str, host: str = "10.0.0.6") -> None:
     """Let rank 0's program ask rank 1 for *command*, and end as that does."""
-    ask_it = f"import subprocess, sys; sys.exit(subprocess.call(['ssh', '10.0.0.6', {command!r}]))"
+    ask_it = f"import subprocess, sys; sys.exit(subprocess.call(['ssh', {host!r}, {command!r}]))"
     words = [sys.executable, "-c", ask_it]
     attempt.job = attempt.job.model_copy(update={"command": words})
 
@@ -237,7 +237,7 @@ def passed_on(parts: tuple[Attempt, Attempt], until: Callable[[], bool]) -> None
 def test_a_process_that_is_killed_in_another_part_ends_the_launcher_by_its_status(
     parts: tuple[Attempt, Attempt],
 ) -> None:
-    asking(parts[0], "kill -9 $$")
+    asking(parts[0], "kill -9 $$", host="root@10.0.0.6")
     with program(parts[0]) as launcher, program(parts[1]):
         passed_on(parts, lambda: launcher.poll() is not None)
         assert launcher.returncode == 128 + signal.SIGKILL
