@@ -10,7 +10,7 @@ from headway.estimate.gpu_prior import gpu_memory_guess
 from headway.estimate.physics import Tables
 from headway.estimate.prior import demand_for, fair_host_bytes
 from headway.estimate.recall import RECENT, of_any, said_of
-from headway.estimate.usual import LOOKED_AT, Usual, instead_of_prior, kind_of
+from headway.estimate.usual import LOOKED_AT, Found, Usual, instead_of_prior, kind_of
 from headway.ledger.records import NodeRecord
 from headway.model.container_policy import GangNetwork, NetworkMode
 from headway.model.job import TrainingJob
@@ -258,11 +258,15 @@ class Forecaster:
         }
         if all(said.learnt is not None for said in says.values()):
             return says
-        others = self._usual.of(kind_of(job.document(), job.owner))
+        others = self.usual(job)
         return {
             name: said if said.learnt is not None else instead_of_prior(said, others)
             for name, said in says.items()
         }
+
+    def usual(self, job: TrainingJob) -> Found | None:
+        """How long runs of this site last that are of the kind of *job*; None where none is."""
+        return self._usual.of(kind_of(job.document(), job.owner))
 
     # -- what it was granted ------------------------------------------------------------
 

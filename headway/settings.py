@@ -186,14 +186,28 @@ class Settings(BaseSettings):
         """The Prefect API: of the server this node joined, else of the one `headway up` starts."""
         if self.server_url is not None:
             return self.server_url
-        if self.server_pointer.exists():
-            return self.server_pointer.read_text().strip()
+        return self._joined if self.server_pointer.exists() else self._own_url
+
+    @property
+    def _own_url(self) -> str:
         return f"http://{self.host}:{self.port}/api"
+
+    @property
+    def _joined(self) -> str:
+        return self.server_pointer.read_text().strip()
 
     @property
     def has_joined(self) -> bool:
         """Whether this node works for a Prefect server that is not its own."""
         return self.server_url is not None or self.server_pointer.exists()
+
+    @property
+    def is_guest(self) -> bool:
+        """Whether `headway node join` has made this machine a node of a site elsewhere.
+
+        systemd's worker joins the site of its own machine.
+        """
+        return self.server_pointer.exists() and self._joined != self._own_url
 
     @property
     def services(self) -> tuple[tuple[str, int], ...]:

@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 
 from headway.admin.inspection.invariants import confirmed, look
 from headway.admin.lying import lying
-from headway.admin.outbox import tell_end
-from headway.errors import RuntimeFailure, RunUnknown, SiteUnreachable
+from headway.admin.round_here import round_here
+from headway.errors import RuntimeFailure, SiteUnreachable
 from headway.ledger.records import RunRecord
 from headway.model.inspection import Finding, Kind, SeenContainer, SeenNode, SeenState, Snapshot
 from headway.model.prefect_view import PrefectView
@@ -19,9 +19,7 @@ from headway.model.run import GRANTED
 from headway.node.daemon import worker_daemon
 from headway.node.flowlock import LiveFlows
 from headway.node.janitor import Janitor
-from headway.node.mending import Mending, PrefectRun, same
 from headway.node.prune import is_run_id
-from headway.policy.reconcile import Action
 from headway.prefect.client import ListedRun, PrefectServer
 from headway.run.here import forget_checkpoint
 from headway.runtime.port import ContainerState
@@ -87,10 +85,7 @@ def mend(site: Site, server: PrefectServer, found: Examination) -> Examination:
 
 def _round(site: Site, server: PrefectServer, janitor: Janitor, called: set[str]) -> None:
     runs = janitor.unsettled(called)
-    said = _said(server, [run.run_id for run in runs])
-    for mending in janitor.round(runs, said, _starting(site, runs)):
-        with suppress(SiteUnreachable, RunUnknown):
-            _tell(site, server, mending)
+    round_here(site, server, janitor, runs, _starting(site, runs))
     janitor.wait_for_stops()
 
 
@@ -149,33 +144,9 @@ def _state(run: ListedRun | None) -> SeenState:
     return SeenState(PrefectView.of(run.state_type), run.state_at)
 
 
-def _said(server: PrefectServer, run_ids: list[str]) -> dict[str, PrefectRun]:
-    """What the janitor has to know of Prefect; a deleted run is missing in it."""
-    try:
-        found = server.these(run_ids)
-    except SiteUnreachable:
-        return dict.fromkeys(run_ids, PrefectRun(PrefectView.UNKNOWN))
-    return {
-        run_id: PrefectRun(PrefectView.of(run.state_type), run.message, run.state_id)
-        for run_id, run in found.items()
-    }
-
-
 def _starting(site: Site, runs: Iterable[RunRecord]) -> frozenset[str]:
     """Runs whose flow process the node's worker may be starting: a worker that lives says not."""
     if worker_daemon(site.settings).process() is not None:
         return frozenset(run.run_id for run in runs if run.state in GRANTED)
     claims = site.ledger.leases.unstarted(site.settings.node)
     return frozenset(lease.run_id for lease in claims)
-
-
-def _tell(site: Site, server: PrefectServer, mending: Mending) -> None:
-    """Tell Prefect of an end, unless ledger or Prefect say something else by now.
-
-    Other states are left to the worker, whose client can write all of them.
-    """
-    run = site.ledger.runs.get(mending.run.run_id)
-    if mending.action is not Action.SET_FINAL or not same(mending.run, run):
-        return
-    if server.run(run.run_id).state_id == mending.prefect.state_id:
-        tell_end(server, run)

@@ -30,6 +30,7 @@ from headway.prefect.auth import have_auth
 from headway.prefect.client import PrefectServer
 from headway.settings import Settings
 from headway.units import format_duration
+from headway.waits import waiting_for
 
 _SERVER_START_S = 120.0
 _WORKER_START_S = 60.0
@@ -50,7 +51,8 @@ def only_one(settings: Settings) -> Iterator[None]:
     """Hold the site's lock: two `headway up` at once start one server."""
     settings.state_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
     with (settings.state_dir / "up.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+        with waiting_for("another `headway up` or `headway down` of this home"):
+            fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 
 

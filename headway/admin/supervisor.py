@@ -1,8 +1,8 @@
 """Brings back what has died of the site's processes on this machine, where no systemd does.
 
-`headway up` starts it last, and `headway down` stops it first. Each process has a thread of its
-own: a server that takes its time keeps no worker from coming back. The guard brings the
-supervisor back.
+`headway up` and `headway node join` start it last, and `headway down` stops it first. Each process
+has a thread of its own: a server that takes its time keeps no worker from coming back. The guard
+brings the supervisor back.
 """
 
 import json
@@ -71,11 +71,12 @@ def kept(settings: Settings, clock: Clock) -> Mapping[Daemon, Start]:
         log.info("%s", line)
 
     site: dict[Daemon, Start] = {
-        server_daemon(settings): lambda: start_prefect(settings, clock, say),
         guard_daemon(settings): lambda: start_guard(settings, clock, say),
-        gateway_daemon(settings): lambda: start_gateway(settings, clock, say),
         worker_daemon(settings): lambda: start_worker(settings, clock, say),
     }
+    if not settings.is_guest:
+        site[server_daemon(settings)] = lambda: start_prefect(settings, clock, say)
+        site[gateway_daemon(settings)] = lambda: start_gateway(settings, clock, say)
     if settings.owns_database:
         site[database_daemon(settings)] = lambda: start_database(settings, clock, say)
     return site

@@ -35,6 +35,7 @@ def join(server: str, ledger: str, machine: bool) -> None:
     from headway.admin.join import join as join_site
     from headway.admin.processes import start_guard, start_worker
     from headway.admin.register import write_profile
+    from headway.admin.supervisor import start_supervisor
     from headway.node.probing import probe_node
 
     site = this_site()
@@ -57,6 +58,7 @@ def join(server: str, ledger: str, machine: bool) -> None:
     probe_node(site, tell)
     start_guard(site.settings, site.clock, tell)
     start_worker(site.settings, site.clock, tell)
+    start_supervisor(site.settings)
     if machine:
         print_json({"node": site.settings.node, "pool": site.settings.pool, "server": server})
     else:
@@ -78,8 +80,8 @@ def serve() -> None:
 @node.command()
 def leave() -> None:
     """Stop this node's worker and forget the site; what runs here is cancelled first."""
+    from headway.admin.down import take_down
     from headway.admin.join import leave as leave_site
-    from headway.admin.up import take_down
 
     site = this_site()
     take_down(site, say=say)

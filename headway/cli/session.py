@@ -194,9 +194,11 @@ def forward(run: str, port: int | None, local_port: int | None) -> None:
 
     with open_client() as client:
         view = client.run(run)
+    if view["exit"]:
+        raise InvalidInput("run", run, f"give one that has not ended: it is {view['state']}")
     leased = (view.get("lease") or {}).get("ports", ())
     port = port or session_port(view.get("job", {}), leased)
-    if port is None:
+    if port is None or (view.get("lease") and port not in leased):
         allowed = f"name one of the run's ports, which are {sorted(leased)}; it is {view['state']}"
         raise InvalidInput("port", port, allowed)
     way = Forward(

@@ -24,13 +24,24 @@ if TYPE_CHECKING:
 @click.command()
 @as_json
 def up(machine: bool) -> None:
-    """Bring up the site on this machine: server, worker, blocks, deployments."""
+    """Bring up the site on this machine: database, server, gateway, guard and worker.
+
+    On a machine that has joined a site elsewhere its guard and worker alone. What runs already is
+    left as it is.
+    """
     from headway.admin.up import bring_up
 
     site = this_site()
     report = bring_up(site, say=(lambda _: None) if machine else say)
     if machine:
         print_json(report)
+        return
+    if report["weaknesses"]:
+        say(f"what the runtime {report['runtime']} does not guarantee here:")
+    for weakness in report["weaknesses"]:
+        say(f"  {weakness}")
+    if site.settings.is_guest:
+        say(f"node {report['node']} is up; its site is at {report['url']}")
     else:
         say(f"the site is up: {report['url']}; its gateway, for users: {report['gateway']}")
         say(f"its page asks for a password once: the line in {report['auth_file']}")
@@ -59,8 +70,11 @@ def serve(*, only: str | None) -> None:
 @click.command()
 @as_json
 def down(machine: bool) -> None:
-    """Stop the site on this machine; runs that are under way are cancelled."""
-    from headway.admin.up import take_down
+    """Stop the site on this machine; runs that are under way are cancelled first.
+
+    Each gets its grace time. What waits stays in the queue for the next `headway up`.
+    """
+    from headway.admin.down import take_down
 
     report = take_down(this_site(), say=(lambda _: None) if machine else say)
     if machine:
@@ -68,8 +82,20 @@ def down(machine: bool) -> None:
 
 
 @click.command()
-@click.option("--rows", default=200_000, show_default=True, help="Flights to train on.")
-@click.option("--rounds", default=40, show_default=True, help="Boosting rounds.")
+@click.option(
+    "--rows",
+    type=click.IntRange(1_000, 327_000),
+    default=200_000,
+    show_default=True,
+    help="Flights to train on.",
+)
+@click.option(
+    "--rounds",
+    type=click.IntRange(1, 10_000),
+    default=40,
+    show_default=True,
+    help="Boosting rounds.",
+)
 @as_json
 def demo(rows: int, rounds: int, machine: bool) -> None:
     """Bring up a site, train the flights sample on it, and show what happened."""

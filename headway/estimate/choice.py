@@ -10,6 +10,7 @@ from headway.estimate.gpu_prior import gpu_memory_guess
 from headway.estimate.prior import demand_for, fair_host_bytes
 from headway.estimate.recall import said_of
 from headway.estimate.shares import Shares, shares_of
+from headway.estimate.usual import Found, instead_of_prior
 from headway.model.job import TrainingJob
 from headway.model.lease import Basis, Demand, Sharing
 from headway.model.node import Gpu, Node, NodeSpace, NodeState, is_of_type
@@ -88,6 +89,7 @@ def options(
     prefer: Prefer = Prefer.FASTEST,
     wait_s: Callable[[Option], float | None] = lambda _: None,
     is_allowed: Callable[[Option], bool] = lambda _: True,
+    usual: Found | None = None,
 ) -> list[Option]:
     """Every way to run *job* on *spaces*, the Pareto set and the choice marked.
 
@@ -104,6 +106,8 @@ def options(
         prefer: What the choice is best in.
         wait_s: Expected wait of an option.
         is_allowed: Whether who asks may ever hold so much.
+        usual: How long other runs last, which is said of every way of which nothing is learnt:
+            they tell no way from another.
 
     Returns:
         Options, the choice first, then by what is preferred; those without a
@@ -121,10 +125,12 @@ def options(
     ]
     learnt = estimators.predict(configurations)
     named = [replace(t, gpu_type=estimators.tables.gpu_name(t.gpu_type)) for t in recent]
-    predictions = [
-        _priced(said_of(c, each, named, limit_s=job.max_runtime), way.price_per_hour)
-        for way, c, each in zip(ways, configurations, learnt, strict=True)
-    ]
+    predictions = []
+    for way, c, each in zip(ways, configurations, learnt, strict=True):
+        said = said_of(c, each, named, limit_s=job.max_runtime)
+        if said.learnt is None:
+            said = instead_of_prior(said, usual)
+        predictions.append(_priced(said, way.price_per_hour))
     alone_s = {
         way.gpu_type: said.runtime_s
         for way, said in zip(ways, predictions, strict=True)

@@ -16,6 +16,8 @@ from headway.model.run import OTHERS, Prediction, Span
 from headway.model.trace import LONGEST_S
 from headway.units import parse_duration
 
+Found = tuple[Span, str]
+"""How long such runs last, and what that rests on."""
 LOOKED_AT = 1000
 """So many of the newest ended runs are looked at."""
 
@@ -75,14 +77,14 @@ class Usual:
     def __init__(self, seen: Iterable[Lasted]) -> None:
         """Learn from *seen*, in any order."""
         self._logs: dict[tuple[object, ...], list[float]] = {}
-        self._said: dict[Kind, tuple[Span, str] | None] = {}
+        self._said: dict[Kind, Found | None] = {}
         for one in seen:
             if not 0.0 < one.runtime_s < math.inf:
                 continue
             for key in keys_of(one.kind):
                 self._logs.setdefault(key, []).append(math.log(one.runtime_s))
 
-    def of(self, kind: Kind) -> tuple[Span, str] | None:
+    def of(self, kind: Kind) -> Found | None:
         """How long such a run lasts and what that rests on; None when nothing is known."""
         if kind not in self._said:
             self._said[kind] = self._of(kind)
@@ -90,7 +92,7 @@ class Usual:
         most_s = min(kind.limit_s, LONGEST_S)
         return found and (Span(*(min(each, most_s) for each in found[0])), found[1])
 
-    def _of(self, kind: Kind) -> tuple[Span, str] | None:
+    def _of(self, kind: Kind) -> Found | None:
         for group in _GROUPS:
             logs = self._logs.get(_key(group, kind) or (), [])
             if len(logs) >= group.enough:
@@ -130,7 +132,7 @@ def _kind(job: Mapping[str, Any], owner: str) -> Kind:
     )
 
 
-def instead_of_prior(said: Prediction, found: tuple[Span, str] | None) -> Prediction:
+def instead_of_prior(said: Prediction, found: Found | None) -> Prediction:
     """*said*, a prior, with what others lasted where that is *found*; it stays a prior."""
     if found is None:
         return said

@@ -74,4 +74,5 @@ def estimate_options(
         prefer=prefer,
         wait_s=wait_s,
         is_allowed=is_allowed,
+        usual=forecaster.usual(job),
     )

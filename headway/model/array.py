@@ -192,7 +192,8 @@ def _values(given: object) -> Iterator[Value]:
     if span is not None:
         first, last = int(span[1]), int(span[2])
         if not 0 <= last - first < MAX_MEMBERS:
-            raise Refused("give a range from a smaller number to a larger one, such as 1..5")
+            most = f"of at most {MAX_MEMBERS:,} numbers"
+            raise Refused(f"give a range from a smaller number to a larger one, {most}: 1..5")
         yield from range(first, last + 1)
         return
     values = given if isinstance(given, list | tuple) else [given]

@@ -19,7 +19,7 @@ from headway.errors import RuntimeFailure
 from headway.home import GANG_FOLDER, have_passable
 from headway.ledger.gang_asks import MOST_ASKS, GangAsk
 from headway.ledger.gang_rows import FIRST_FREE_PORT
-from headway.model.launch import filled, host_file, joined, tf_config
+from headway.model.launch import filled, host_file, joined, open_mpi_network, tf_config
 from headway.pinning import LOOPBACK
 from headway.run.here import NodeAttempt
 from headway.run.rendezvous import Meeting
@@ -33,6 +33,8 @@ _PLACE = re.compile(r"[0-9A-Za-z._:-]+:[0-9]{1,5}")
 _NAME = re.compile(r"[A-Za-z0-9]{1,32}")
 _EXIT_CODE = re.compile(r"([0-9]{1,3})( oom)?\s?", re.ASCII)
 _HOSTS = "hosts"
+_CHOOSES_NETWORKS = re.compile("_if_(include|exclude)")
+"""Option or variable of Open MPI, which refuses to be told both what to use and what not to use."""
 _MOST_BYTES = 64 * 1024
 """Of one command."""
 _CANNOT = 255
@@ -107,6 +109,8 @@ def tell(attempt: NodeAttempt, places: Sequence[str], rank: int) -> None:
             "PRTE_MCA_prte_default_hostfile": hosts,
             "HYDRA_HOST_FILE": hosts,
         }
+        if not any(map(_CHOOSES_NETWORKS.search, (*attempt.job.command, *attempt.job.env))):
+            values |= open_mpi_network(addresses)
         lines = [f'export PATH={shlex.quote(path)}/bin:"$PATH"', f"serves={'yes' * (rank > 0)}"]
     else:
         ports = [place.rpartition(":")[2] for place in places]

@@ -93,13 +93,18 @@ class _Watch:
         self._said = ""
         self._next_line_s = 0.0
         self._begun_line = b""
+        self._away = False
 
     def tell_away(self, error: Exception) -> None:
         """The gateway does not answer for the moment; the run may well go on."""
         self._progress.update(self._task, says=str(error)[:60])
+        if not (self._away or self._progress.console.is_terminal):  # there no bar says so
+            self._print(f"{plain(str(error))}; the run may well go on, and is asked about again")
+        self._away = True
 
     def show(self, view: dict[str, Any]) -> None:
         """Show what is new since the last time."""
+        self._away = False
         if not self._machine:
             begun = view["started_at"] is not None or view["attempt"] > 1
             if view["over"]:

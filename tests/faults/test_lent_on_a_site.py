@@ -9,14 +9,20 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 from sqlalchemy import text
 
 from headway.ledger.database import open_engine
 from headway.policy.lending import LEND_AFTER_S
 from headway.units import GIB
-from tests.support.site import LiveSite, free_port, let_through, sleeper, wait_for
+from tests.support.site import (
+    LiveSite,
+    free_port,
+    let_through,
+    processes_of,
+    sleeper,
+    wait_for,
+)
 
 pytestmark = [pytest.mark.prefect, pytest.mark.long]
 
@@ -115,6 +121,9 @@ def test_a_run_borrows_leaves_when_its_owner_needs_the_memory_and_goes_on_later(
     assert "went on from its checkpoint" in site.run("logs", borrower).stdout
     kept = site.show(owner)
     assert (kept["state"], kept["attempt"]) == ("Running", 1)
-    pid = site.flow_pid(owner)
-    assert site.run("cancel", owner).returncode == 0
-    wait_for(lambda: not psutil.pid_exists(pid), site.worker_log)
+
+    # What waits for the owner's room is not started there when `down` ends the owner.
+    follower = site.submit(tmp_path, **sleeper(2400, name="follower", resources=wants))
+    site.until(follower, "AwaitingHeadroom")
+    assert site.json("down")["cancelled"] == [owner]
+    wait_for(lambda: not processes_of(site.home), lambda: str(processes_of(site.home)))

@@ -7,7 +7,7 @@ import pytest
 
 from tests.integration.test_gang import MEET, all_run, job, nobody_holds_anything
 from tests.support.nodes import KINDS, several_nodes
-from tests.support.site import LiveSite, wait_for
+from tests.support.site import LiveSite, processes_of, wait_for
 
 pytestmark = [pytest.mark.postgresql, pytest.mark.prefect, pytest.mark.long]
 
@@ -55,18 +55,9 @@ def test_a_gang_whose_leading_machine_is_gone_starts_anew_on_others(
 
 def power_off(site: LiveSite) -> None:
     """Kill whatever runs on that node, all at once, its guard and programs as well."""
-    home = str(site.home)
 
     def found() -> list[psutil.Process]:
-        return [
-            process
-            for process in psutil.process_iter(["environ", "cmdline", "status"])
-            if process.info["status"] != psutil.STATUS_ZOMBIE
-            and (
-                (process.info["environ"] or {}).get("HEADWAY_HOME") == home
-                or any(f"{home}/" in text for text in _texts(process.info))
-            )
-        ]
+        return processes_of(site.home)
 
     assert found()
     for process in found():
@@ -74,10 +65,3 @@ def power_off(site: LiveSite) -> None:
     for process in found():
         process.kill()
     wait_for(lambda: not found(), lambda: f"still there: {found()}")
-
-
-def _texts(info: Mapping[str, object]) -> list[str]:
-    environ, words = info["environ"] or {}, info["cmdline"] or []
-    assert isinstance(environ, dict)
-    assert isinstance(words, list)
-    return [*environ.values(), *words]

@@ -1,14 +1,16 @@
 """What parts of a gang ask each other to run, on a real ledger; their programs run here."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -26,6 +28,7 @@ from headway.settings import Settings
 from headway.site import Site
 from headway.this_node import join_site
 from headway.units import MIB
+from tests.support import mpi_image, netns
 
 GANG, RANK = (f"00000000-0000-4000-8000-00000000000{number}" for number in (1, 2))
 PLACES = ["10.0.0.5:29500", "10.0.0.6:29500"]
@@ -88,10 +91,10 @@ def parts(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[tuple[Atte
 
 
 @contextmanager
-def program(attempt: Attempt) -> Iterator[subprocess.Popen[str]]:
+def program(attempt: Attempt, **env: str) -> Iterator[subprocess.Popen[str]]:
     """The program of *attempt* as its container would start it."""
     words, _ = entry_of(attempt)
-    env = {"PATH": os.environ["PATH"]}
+    env |= {"PATH": os.environ["PATH"]}
     with subprocess.Popen(
         [*words, *command_of(attempt)], env=env, text=True, start_new_session=True,
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
@@ -331,3 +334,63 @@ def test_an_ssh_that_fails_says_why(parts: tuple[Attempt, Attempt]) -> None:
     with program(parts[0]) as launcher, program(parts[1]):
         passed_on(parts, lambda: launcher.poll() is not None)
         assert launcher.communicate()[0] == "ssh: x: it is the address of no part of this gang\n"
+
+
+@pytest.fixture
+def machines() -> Iterator[tuple[str, str]]:
+    """The networks of two machines, joined by a cable, each with a bridge as Docker makes it."""
+    if os.geteuid() != 0 or shutil.which("ip") is None:
+        pytest.skip("network namespaces need root and iproute2")
+    first, other = (f"hw-mpi-{name}-{os.getpid()}" for name in ("a", "b"))
+    with netns.namespace(first), netns.namespace(other):
+        netns.cable(first, "10.0.0.5/24", other, "10.0.0.6/24")
+        for name in (first, other):
+            netns.ip("-n", name, "link", "add", "docker0", "type", "bridge")
+            netns.ip("-n", name, "addr", "add", "172.17.0.1/16", "dev", "docker0")
+            netns.ip("-n", name, "link", "set", "docker0", "up")
+        yield first, other
+
+
+def test_open_mpi_uses_the_network_that_leads_to_the_other_parts(
+    parts: tuple[Attempt, Attempt], machines: tuple[str, str], tmp_path: Path
+) -> None:
+    if reason := mpi_image.why_none():
+        pytest.skip(reason)
+    command = ["mpirun", "-n", "2", sys.executable, "-c", mpi_image.SUM]
+    as_root = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+    with ExitStack() as stack:
+        begun = []
+        for number, (attempt, network) in enumerate(zip(parts, machines, strict=True)):
+            attempt.job = attempt.job.model_copy(update={"launch": Launch.MPI, "command": command})
+            (own := tmp_path / f"tmp{number}").mkdir()
+            with netns.inside(network):
+                begun.append(stack.enter_context(program(attempt, TMPDIR=str(own), **as_root)))
+        # The end of its daemon is passed on last.
+        told = gang_folder(parts[0])
+        passed_on(parts, lambda: begun[0].poll() is not None and any(told.glob("*.exit")))
+        said = begun[0].communicate()[0]
+        assert begun[0].returncode == 0, said
+    assert sorted(line.split()[:4] for line in said.splitlines() if line.startswith("rank")) == [
+        ["rank", "0", "has", "21"],
+        ["rank", "1", "has", "21"],
+    ]
+
+
+@pytest.mark.parametrize(
+    ("chosen", "told"),
+    [
+        ({}, "10.0.0.4/30"),
+        ({"command": ["mpirun", "--mca", "btl_tcp_if_exclude", "ib0,lo", "a.out"]}, None),
+        ({"env": {"OMPI_MCA_btl_tcp_if_include": "ib0"}}, None),
+    ],
+)
+def test_who_chooses_networks_for_open_mpi_is_not_told_any(
+    parts: tuple[Attempt, Attempt], chosen: dict[str, Any], told: str | None
+) -> None:
+    first, _ = parts
+    first.job = first.job.model_copy(update=chosen)
+    entry_of(first)
+    tell(first, PLACES, 0)
+    go = (gang_folder(first) / "go").read_text()
+    assert (f"export OMPI_MCA_btl_tcp_if_include={told}\n" in go) is (told is not None)
+    assert ("_if_include" in go) is (told is not None)

@@ -72,6 +72,16 @@ def test_a_drained_node_takes_nothing_and_says_so(three_nodes, tmp_path) -> None
     assert head.until(run_id, "Completed", "Failed")["node"] == "left"
 
 
+def test_up_on_a_machine_that_has_joined_brings_back_its_worker_alone(three_nodes) -> None:
+    """A gateway of its own would be announced in the place of the site's."""
+    left = three_nodes["left"]
+    before = left.worker_pid()
+    left.kill(before)
+    assert set(left.json("up")["started"]) <= {"worker"}  # its supervisor may have been faster
+    assert left.worker_pid() != before
+    assert not {"server", "gateway"} & left.pids().keys()
+
+
 def test_a_burst_of_jobs_uses_every_node_and_none_is_lost(three_nodes, tmp_path) -> None:
     head = three_nodes["head"]
     for node in KINDS:

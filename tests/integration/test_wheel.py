@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.support import wheel as wheels
-from tests.support.site import free_port
+from tests.support.site import free_port, processes_of, sleeper, wait_for
 
 ROOT = wheels.ROOT
 CARRIED = ("flows", "blocks", "deployments", "samples")
@@ -38,7 +38,7 @@ def test_it_carries_what_lies_beside_the_package_in_a_clone(wheel: Path) -> None
 
 @pytest.mark.prefect
 @pytest.mark.timeout(600)
-def test_a_site_comes_up_and_trains_without_a_clone(wheel: Path, tmp_path: Path) -> None:
+def test_a_site_comes_up_trains_and_goes_without_a_clone(wheel: Path, tmp_path: Path) -> None:
     programs = wheels.install(wheel, tmp_path / "environment")
     home, folder = tmp_path / "user", tmp_path / "folder"
     home.mkdir()
@@ -59,6 +59,11 @@ def test_a_site_comes_up_and_trains_without_a_clone(wheel: Path, tmp_path: Path)
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 
+    def states() -> set[str]:
+        """Of the runs that go on or wait."""
+        found = {run["state"] for run in json.loads(headway("runs", "--json"))}
+        return found - {"Completed"}
+
     port = str(free_port())
     job = {
         "name": "digits",
@@ -75,5 +80,16 @@ def test_a_site_comes_up_and_trains_without_a_clone(wheel: Path, tmp_path: Path)
         assert (run["name"], run["state"]) == ("digits", "Completed")
         log = home / "headway/state/fork.log"  # the fork server goes on without what it lacks
         assert "cannot be imported" not in log.read_text()
+        # Only one of these has room, and the other one is not started where that ends.
+        (node,) = json.loads(headway("nodes", "--json"))
+        sleeps = sleeper(2400, resources={"host_memory": "256MiB", "cpus": node["cpus"] * 0.6})
+        (folder / "sleeper.json").write_text(json.dumps(sleeps | {"stop_grace": "1s"}))
+        wanted = [
+            json.loads(headway("submit", "sleeper.json", "--json"))["run_id"] for _ in range(2)
+        ]
+        wait_for(lambda: states() == {"Running", "AwaitingHeadroom"}, lambda: headway("runs"))
+        (cancelled,) = json.loads(headway("down", "--json"))["cancelled"]
+        assert cancelled in wanted
     finally:
         headway("down")
+    wait_for(lambda: not processes_of(home), lambda: str(processes_of(home)))

@@ -65,7 +65,13 @@ def several_nodes(
         join = ("node", "join", "--server", f"{sites[head].url}/api", "--ledger", ledger_url)
         known = {"PREFECT_API_AUTH_STRING": sites[head].auth(), **sites[head].at_the_gateway()}
         with ThreadPoolExecutor() as beside:
-            list(beside.map(lambda name: come_up(name, *join, **known), others))
+            # Elsewhere the port at which a server of its own would be is another machine's.
+            list(
+                beside.map(
+                    lambda name: come_up(name, *join, **known, HEADWAY_PORT=str(free_port())),
+                    others,
+                )
+            )
         wait_for(
             lambda: len(sites[head].json("node", "list")) == len(nodes),
             lambda: f"only {sites[head].json('node', 'list')}",

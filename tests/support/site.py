@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
+import psutil
 from click.testing import CliRunner
 from sqlalchemy import text
 
@@ -303,6 +304,24 @@ def _lives(pid: int) -> bool:
         return False
 
 
+def processes_of(home: Path) -> list[psutil.Process]:
+    """Whatever lives that belongs to the site of *home*: what it started, and programs of runs."""
+    inside = f"{home}/"
+    return [
+        process
+        for process in psutil.process_iter(["environ", "cmdline", "status"])
+        if process.info["status"] != psutil.STATUS_ZOMBIE
+        and process.pid != os.getpid()
+        and any(
+            text == str(home) or inside in text
+            for text in (
+                *(process.info["environ"] or {}).values(),
+                *(process.info["cmdline"] or ()),
+            )
+        )
+    ]
+
+
 def free_port() -> int:
     """A port nobody listens on right now."""
     with socket.socket() as probe:
@@ -324,8 +343,8 @@ def let_through(folder: Path) -> None:
 def live_site(home: Path, runtime: str, **more: str) -> Iterator[LiveSite]:
     """Bring a site up, and take it down again whatever happens.
 
-    Each site tests in this way that `down` ends the supervisor first: it would bring the
-    others back.
+    Each site tests in this way that `down` ends the supervisor first, which would bring the
+    others back, and leaves no process behind.
     """
     site = LiveSite(home, runtime, free_port(), **more)
     let_through(home.parent)
@@ -338,3 +357,4 @@ def live_site(home: Path, runtime: str, **more: str) -> Iterator[LiveSite]:
         ended = site.run("down")
     assert ended.returncode == 0, ended.stderr + ended.stdout
     assert not [name for name, pid in pids.items() if _lives(pid)], ended.stdout
+    wait_for(lambda: not processes_of(home), lambda: f"{processes_of(home)}: {ended.stdout}")

@@ -8,6 +8,7 @@ from headway.estimate.estimator import Estimators
 from headway.estimate.shares import shares_of
 from headway.model.job import Training, TrainingJob
 from headway.model.node import Capacity, Gpu, Node, NodeSpace, NodeState
+from headway.model.run import Span
 from headway.model.trace import Trace
 from headway.units import GIB, HOUR_S
 
@@ -68,6 +69,17 @@ def test_three_gpus_are_spread_in_equal_parts(estimators):
     found = {(o.gpus, o.node_count): o.nodes for o in options(job(), odd, estimators)}
     assert found.keys() == {(1, 1), (2, 1), (3, 1), (2, 2)}
     assert set(found[2, 2]) == {"a", "b"}
+
+
+def test_where_nothing_is_learnt_every_way_says_what_other_runs_lasted(estimators):
+    """As the dry run of the same job does."""
+    others = Span(10.0, 20.0, 40.0), "3 runs of its owner lasted"
+    unknown = job().model_copy(update={"training": Training(), "image": "other:1"})
+    for option in options(unknown, SITE, Estimators(), usual=others):
+        assert option.prediction.runtime_s == 20.0
+        assert "3 runs of its owner lasted" in option.prediction.basis
+        assert option.prediction.cost == pytest.approx(20 / HOUR_S * option.price_per_hour)
+    assert "lasted" not in options(job(), SITE, estimators, usual=others)[0].prediction.basis
 
 
 def test_an_option_says_how_much_faster_it_is_than_one_gpu_and_at_which_efficiency(estimators):

@@ -71,4 +71,6 @@ def test_who_watches_goes_on_when_the_gateway_is_back(capsys: pytest.CaptureFixt
     watched = Watched(*LOOKS)
     watched.away = 3
     assert watch_run(watched, "r1", FakeClock(), machine=True) == 0
-    assert json.loads(capsys.readouterr().out) == {"run_id": "r1"}
+    said = capsys.readouterr()
+    assert json.loads(said.out) == {"run_id": "r1"}
+    assert said.err.count("no gateway answers at http://gate") == 1  # no terminal, so no bar
