@@ -31,7 +31,7 @@ GANG, ASKS = "/opt/headway/gang", "/opt/headway/gang-asks"
 _ENTRY, _SSH = (Path(__file__).with_name(name) for name in ("gang_entry.sh", "gang_ssh.sh"))
 _PLACE = re.compile(r"[0-9A-Za-z._:-]+:[0-9]{1,5}")
 _NAME = re.compile(r"[A-Za-z0-9]{1,32}")
-_EXIT_CODE = re.compile(r"[0-9]{1,3}\s?", re.ASCII)
+_EXIT_CODE = re.compile(r"([0-9]{1,3})( oom)?\s?", re.ASCII)
 _HOSTS = "hosts"
 _CHOOSES_NETWORKS = re.compile("_if_(include|exclude)")
 """Option or variable of Open MPI, which refuses to be told both what to use and what not to use."""
@@ -202,8 +202,10 @@ class GangPost:
             self._tell(f"{number}.run", command)
         found = _read(self._asks / f"{number}.done")
         if found is not None:
-            code = int(found) if _EXIT_CODE.fullmatch(found) else _CANNOT
-            self._attempt.site.ledger.gang_asks.ended(self._attempt.fence, ask.ask_id, code % 256)
+            told = _EXIT_CODE.fullmatch(found)
+            code, ran_out = (int(told[1]) % 256, bool(told[2])) if told else (_CANNOT, False)
+            asks = self._attempt.site.ledger.gang_asks
+            asks.ended(self._attempt.fence, ask.ask_id, code, ran_out=ran_out)
 
     def _new(self, kind: str) -> Iterator[str]:
         """Names of the program's files of this kind that were not passed on yet."""

@@ -18,6 +18,7 @@ while [ $# -gt 0 ]; do
         ;;
     esac
 done
+host=${host##*@} # it is the user of that part in any case
 folder=$(cd "$(dirname "$0")/.." && pwd)
 part=$(mktemp "$HEADWAY_GANG_ASKS/XXXXXXXXXX") || exit 255
 name=${part##*/}

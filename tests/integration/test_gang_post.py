@@ -200,7 +200,7 @@ def test_nothing_that_programs_write_stops_their_flows(
     ask(first, "nul", "10.0.0.6\na\0b")
     post.pass_on()
     assert answer(first, "nul") == "255"
-    codes = {"9" * 5000: 255, "-1": 255, "\u00b2": 255, "": 255, "7\n": 7}
+    codes = {"9" * 5000: 255, "-1": 255, "\u00b2": 255, "": 255, "7\n": 7, "137 oom\n": 137}
     for number, told in enumerate(codes):
         ask(first, f"n{number}", "10.0.0.6\ntrue")
         post.pass_on()
@@ -208,6 +208,9 @@ def test_nothing_that_programs_write_stops_their_flows(
         (asks_folder(other) / f"{name}.done").write_text(told)
     others.pass_on()
     assert [each.exit_code for each in asks.of(GANG, 1)] == list(codes.values())
+    assert [each.ran_out for each in asks.of(GANG, 1)] == [False] * 5 + [True]
+    asks.forget(GANG, 1)
+    asks.ended(other.fence, 1, 0)  # rank 0 has ended meanwhile
 
 
 def test_parts_at_one_address_cannot_be_told_apart(parts: tuple[Attempt, Attempt]) -> None:
@@ -216,9 +219,9 @@ def test_parts_at_one_address_cannot_be_told_apart(parts: tuple[Attempt, Attempt
         tell(parts[0], ["127.0.0.1:29500", "127.0.0.1:29501"], 0)
 
 
-def asking(attempt: Attempt, command: str) -> None:
+def asking(attempt: Attempt, command: str, host: str = "10.0.0.6") -> None:
     """Let rank 0's program ask rank 1 for *command*, and end as that does."""
-    ask_it = f"import subprocess, sys; sys.exit(subprocess.call(['ssh', '10.0.0.6', {command!r}]))"
+    ask_it = f"import subprocess, sys; sys.exit(subprocess.call(['ssh', {host!r}, {command!r}]))"
     words = [sys.executable, "-c", ask_it]
     attempt.job = attempt.job.model_copy(update={"command": words})
 
@@ -237,7 +240,7 @@ def passed_on(parts: tuple[Attempt, Attempt], until: Callable[[], bool]) -> None
 def test_a_process_that_is_killed_in_another_part_ends_the_launcher_by_its_status(
     parts: tuple[Attempt, Attempt],
 ) -> None:
-    asking(parts[0], "kill -9 $$")
+    asking(parts[0], "kill -9 $$", host="root@10.0.0.6")
     with program(parts[0]) as launcher, program(parts[1]):
         passed_on(parts, lambda: launcher.poll() is not None)
         assert launcher.returncode == 128 + signal.SIGKILL

@@ -16,6 +16,7 @@ from headway.clock import SystemClock
 from headway.errors import LeaseLost, SiteUnreachable
 from headway.ledger.tables import LeaseRow, NodeRow
 from headway.model.job import Dataset, Resources, TrainingJob
+from headway.model.launch import Launch
 from headway.model.lease import Demand, Lease, Resource, Wait
 from headway.model.run import Exit, ExitKind, Measurement, RunState
 from headway.model.staged import Staging
@@ -211,7 +212,9 @@ def test_a_gang_whose_leader_is_lost_and_has_no_retry_left_ends_and_others_say_s
     unheard(site, "head", renewed_s=site.settings.lease_ttl_s + margin_s + 1)
     untold = site.ledger.runs.untold("two", site.settings.pool, "", 10)
     assert untold == []
+    assert site.ledger.gang_asks.ask(attempt.fence, "a", 1, "true")
     sweep(other, (), ())
+    assert site.ledger.gang_asks.of(GANG, 1) == []
     gang = site.ledger.runs.get(GANG)
     assert gang.state is RunState.ENDED
     assert gang.exit is not None
@@ -258,6 +261,22 @@ def test_ranks_that_prefect_cannot_be_asked_for_are_the_sites_failure(
         pytest.raises(SiteUnreachable, match="no rank could start"),
     ):
         start_ranks(attempt)
+
+
+def test_memory_that_ran_out_below_a_launcher_is_why_the_gang_failed(
+    site: Site, attempt: Attempt
+) -> None:
+    """What serves rank 0's launcher in another container lives on, and so does that container."""
+    lease, asks = take(site), site.ledger.gang_asks
+    take(site, 2, "00000000-0000-4000-8000-000000000003")
+    attempt.job = attempt.job.model_copy(update={"launch": Launch.MPI})
+    assert asks.ask(attempt.fence, "a", 1, "orted")
+    (ask,) = asks.of(GANG, 1)
+    asks.ended(lease.fence, ask.ask_id, 0, ran_out=True)  # orted says nothing of it
+    exit_, _ = attempt.settle(ended(137))
+    assert exit_.kind is ExitKind.OUT_OF_MEMORY
+    assert exit_.message.startswith("rank 1 on one: one of its processes was killed")
+    assert site.ledger.runs.get(GANG).state is RunState.WAITING, "it is tried again, with more"
 
 
 class Steps(SystemClock):
