@@ -126,6 +126,12 @@ class Settings(BaseSettings):
     log_limit_bytes: int = Field(256 * MIB, gt=0)
     """Of each attempt's log, at most this much is kept."""
 
+    @field_validator("home")
+    @classmethod
+    def _for_all_processes(cls, given: Path) -> Path:
+        """Whatever folder each of them is in; a unit's file expands no tilde."""
+        return given.expanduser().absolute()
+
     @field_validator("trusted_networks", "gateway_names", mode="before")
     @classmethod
     def _by_commas(cls, given: object) -> object:

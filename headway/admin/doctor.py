@@ -122,7 +122,9 @@ def _runtime(site: Site) -> tuple[bool, str]:
     runtime.containers()
     weak = " ".join(runtime.weaknesses())
     if runtime.kind is RuntimeKind.PROCESS:
-        return True, f"process (no container engine answers). {weak}"
+        told = site.settings.runtime != "auto"
+        why = "as HEADWAY_RUNTIME says" if told else "no container engine answers"
+        return True, f"process ({why}). {weak}"
     return True, f"{runtime.kind.value}. {weak}" if weak else runtime.kind.value
 
 
@@ -192,6 +194,8 @@ def _speed(site: Site) -> tuple[bool, str]:
 
 def _disk(home: Path) -> tuple[bool, str]:
     there = next(each for each in (home, *home.parents) if each.exists())
+    if not os.access(there, os.W_OK):
+        return False, f"{there} cannot be written to, so nothing can be kept there: mend that first"
     free = shutil.disk_usage(there).free
     more = "" if free > GIB else "; `headway prune` removes the folders of finished runs"
     return free > GIB, f"{format_size(free)} free below {there}{more}"

@@ -55,7 +55,9 @@ def remove_node(
         raise unknown_node(site, name)
     if record is not None and not is_lost(record, site.ledger.now()):
         raise InvalidInput(
-            "node", name, "its worker reports; stop it there first with `headway node leave`"
+            "node",
+            name,
+            "its worker reports, or did a minute ago; stop it with `headway node leave` there",
         )
     if record is not None:
         _take_out(site, name, powered_off=powered_off, say=say)

@@ -186,9 +186,10 @@ def await_ready(
         StartFailed: The process ended, or was not ready within *limit_s*.
     """
     end = clock.monotonic_s() + limit_s
-    while not ready():
-        if daemon.process() is None:
-            raise StartFailed(what, daemon.log, "it ended")
-        if clock.monotonic_s() > end:
-            raise StartFailed(what, daemon.log, f"no answer within {format_duration(limit_s)}")
-        clock.sleep(0.1)
+    with waiting_for(f"{what} to be ready, at most {format_duration(limit_s)}; see {daemon.log}"):
+        while not ready():
+            if daemon.process() is None:
+                raise StartFailed(what, daemon.log, "it ended")
+            if clock.monotonic_s() > end:
+                raise StartFailed(what, daemon.log, f"no answer within {format_duration(limit_s)}")
+            clock.sleep(0.1)

@@ -15,6 +15,7 @@ from headway.prefect.auth import site_auth
 from headway.prefect.client import PrefectServer
 from headway.project import PACKAGE, PROJECT
 from headway.settings import Settings
+from headway.waits import waiting_for
 
 
 def register(settings: Settings, say: Callable[[str], None]) -> bool:
@@ -83,7 +84,7 @@ def _run(settings: Settings, env: Mapping[str, str], *module: str) -> None:
     """
     log = settings.state_dir / "register.log"
     command = [sys.executable, "-m", *module]
-    with log.open("ab") as output:
+    with log.open("ab") as output, waiting_for(f"`{' '.join(module)}`; see {log}"):
         done = subprocess.run(
             command, cwd=PROJECT, env=dict(env), stdin=subprocess.DEVNULL, stdout=output,
             stderr=subprocess.STDOUT, timeout=_REGISTER_S, check=False,

@@ -146,7 +146,7 @@ def list_(machine: bool) -> None:
     now = site.ledger.now()
     views = []
     for record in site.ledger.nodes.all():
-        view = node_shown(record, *seen)
+        view = node_shown(record, now, *seen)
         view["heard_s_ago"] = round((now - record.heartbeat_at).total_seconds(), 1)
         views.append(view)
     if machine:

@@ -56,7 +56,8 @@ def reads(site: Site) -> APIRouter:
     def nodes(caller: Watcher) -> list[dict[str, Any]]:
         """What each node has, what is promised of it, and what is in use."""
         seen = site.ledger.leases.live(), site.ledger.staged.uses(), site.tables
-        views = [node_shown(record, *seen) for record in site.ledger.nodes.all()]
+        now = site.ledger.now()
+        views = [node_shown(record, now, *seen) for record in site.ledger.nodes.all()]
         return _of_caller(site, views, caller)
 
     @router.get("/queue")

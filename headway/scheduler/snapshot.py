@@ -10,7 +10,7 @@ from headway.ledger import Ledger
 from headway.ledger.pools import PoolSnapshot
 from headway.ledger.records import NodeRecord, RunRecord
 from headway.model.attempt_record import ProgressSnapshot
-from headway.model.node import NodeState
+from headway.model.node import Node, NodeState
 from headway.model.run import RunState, Span
 from headway.model.start_forecast import PlayedStarts
 from headway.policy.pool import NodeView, RunningRun
@@ -28,12 +28,18 @@ def is_lost(record: NodeRecord, now: datetime) -> bool:
     return (now - record.heartbeat_at).total_seconds() > LOST_AFTER_S
 
 
-def node_view(record: NodeRecord, seen: PoolSnapshot) -> NodeView:
-    """A node with its leases; one that is silent is lost, whatever its row says."""
+def as_heard(record: NodeRecord, now: datetime) -> Node:
+    """The node; one that is silent is lost, whatever its row says."""
     node = record.node
-    if node.state is NodeState.READY and is_lost(record, seen.at):
+    if node.state is NodeState.READY and is_lost(record, now):
         silent = f"not heard of since {record.heartbeat_at:%H:%M:%S} UTC"
         node = replace(node, state=NodeState.LOST, state_reason=silent)
+    return node
+
+
+def node_view(record: NodeRecord, seen: PoolSnapshot) -> NodeView:
+    """A node with its leases, as it was heard of."""
+    node = as_heard(record, seen.at)
     leases = tuple(lease for lease in seen.leases if lease.node == node.name)
     return NodeView(node, leases, record.reading)
 

@@ -13,6 +13,7 @@ from headway.ledger.records import RunRecord
 from headway.model.lease import Resource
 from headway.model.node import GpuReading, NodeState
 from headway.model.run import ExitKind, Prediction, RunState
+from headway.scheduler.snapshot import as_heard
 from headway.views.site_snapshot import RunProgress, SiteSnapshot
 
 
@@ -86,7 +87,7 @@ def _nodes(seen: SiteSnapshot) -> Iterator[Metric]:
     promised = _gauge("node_memory_promised_bytes", "Host memory promised to leases.", "node")
     disk = _gauge("node_disk_free_bytes", "Free on the file system of headway's home.", "node")
     for record in seen.nodes:
-        node, reading = record.node, record.reading
+        node, reading = as_heard(record, seen.at), record.reading
         for each in NodeState:
             state.add_metric([node.name, node.pool, each.value], float(node.state is each))
         age.add_metric([node.name], max((seen.at - record.heartbeat_at).total_seconds(), 0.0))

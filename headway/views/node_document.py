@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
+from datetime import datetime
 from typing import Any
 
 from headway.estimate.physics import Tables
@@ -10,22 +11,31 @@ from headway.model.lease import Lease
 from headway.model.node import GpuReading
 from headway.model.staged import CacheUse
 from headway.policy.headroom import gpu_bytes_of_runs
+from headway.scheduler.snapshot import as_heard
 from headway.units import format_size
 from headway.views.fields import iso_time
 
 
 def node_shown(
-    record: NodeRecord, leases: Iterable[Lease], caches: Mapping[str, CacheUse], tables: Tables
+    record: NodeRecord,
+    now: datetime,
+    leases: Iterable[Lease],
+    caches: Mapping[str, CacheUse],
+    tables: Tables,
 ) -> dict[str, Any]:
     """One node as `headway node list --json` lists it.
 
     Args:
         record: The node.
+        now: By the database's clock: a node that is silent is not ready, whatever its row says.
         leases: Of the whole site.
         caches: The nodes' data caches, by name.
         tables: What is known of GPUs, which says where that is from.
     """
-    node, held = record.node, [lease for lease in leases if lease.node == record.node.name]
+    node, held = (
+        as_heard(record, now),
+        [lease for lease in leases if lease.node == record.node.name],
+    )
     reading = record.reading
     used = {gpu.uuid: gpu for gpu in (reading.gpus or ())} if reading else {}
     lost = reading.lost_gpus if reading else {}

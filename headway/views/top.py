@@ -29,10 +29,10 @@ def document(site: Site) -> dict[str, Any]:
     """What is shown of *site* now, as plain data: nodes, running runs, and those that wait."""
     ledger = site.ledger
     leases, warnings = ledger.leases.live(), ledger.warnings.going_on()
-    caches, tables = ledger.staged.uses(), site.tables
+    caches, tables, now = ledger.staged.uses(), site.tables, ledger.now()
     running = progress_of_runs(site, ledger.runs.all(states=(RunState.RUNNING,)))
     return {
-        "nodes": [node_shown(record, leases, caches, tables) for record in ledger.nodes.all()],
+        "nodes": [node_shown(record, now, leases, caches, tables) for record in ledger.nodes.all()],
         "runs": [_run(each, warnings) for each in running],
         "arrays": array_views(site, ledger.arrays.going_on()),
         "queue": array_lines(site, line_views(site)),

@@ -24,6 +24,13 @@ def test_a_wrong_variable_is_named_in_one_line(monkeypatch, name, value, allowed
     assert "\n" not in str(caught.value)
 
 
+def test_a_home_is_the_same_for_all_processes_wherever_they_begin(tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path / "ada"))
+    assert Settings(home=Path("site")).home == tmp_path / "site"
+    assert Settings(home=Path("~/site")).home == tmp_path / "ada/site"
+
+
 def test_the_services_that_no_container_may_reach(tmp_path: Path) -> None:
     here = Settings(home=tmp_path)
     assert here.services == (("127.0.0.1", 4200),)

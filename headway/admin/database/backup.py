@@ -24,7 +24,7 @@ from headway.admin.database.own import (
 )
 from headway.clock import Clock
 from headway.durable import give_name, replace_file
-from headway.errors import HeadwayError, InvalidInput
+from headway.errors import HeadwayError, InvalidInput, LedgerUnreachable
 from headway.home import settle
 from headway.ledger import hosting
 from headway.ledger.database import SCHEMA_VERSION
@@ -57,9 +57,13 @@ def back_up(settings: Settings, clock: Clock, file: Path) -> None:
     Prefect alone knows is taken in again.
 
     Raises:
-        DumpFailed: A database does not answer, or there is no room.
+        DumpFailed: A database cannot be read, or there is no room.
+        LedgerUnreachable: The site's own PostgreSQL does not answer.
         NoDatabase: There are no programs of PostgreSQL here.
     """
+    if settings.owns_database and not hosting.answers(settings.database_url):
+        cause = "its PostgreSQL is stopped; `headway up` starts it, then this command works"
+        raise LedgerUnreachable(str(settings.home), cause)
     with _folder(file.parent) as folder:
         about = {
             "headway": version("headway"),

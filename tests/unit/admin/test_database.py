@@ -4,10 +4,13 @@ from pathlib import Path
 
 import pytest
 
+from headway.admin.database.backup import back_up
 from headway.admin.database.binaries import Binaries, version_of
 from headway.admin.database.own import NoDatabase, _folder, suiting
 from headway.admin.environment import site_environment
+from headway.errors import LedgerUnreachable
 from headway.settings import Settings
+from headway.testing.clock import FakeClock
 
 URL = "postgresql://headway:pw@/headway?host=%2Fsrv%2Fh%2Fdatabase"
 
@@ -104,3 +107,11 @@ def test_what_is_named_goes_before_the_sites_own(tmp_path):
     settings.ledger_pointer.write_text(named)
     assert settings.database_url == named
     assert settings.server_database is None
+
+
+def test_a_backup_of_a_database_that_is_stopped_says_how_to_start_it(tmp_path):
+    settings = Settings(home=tmp_path)
+    settings.database_note.write_text(f"postgresql://headway:pw@/headway?host={tmp_path}/database")
+    with pytest.raises(LedgerUnreachable, match="`headway up` starts it"):
+        back_up(settings, FakeClock(), tmp_path / "backup")
+    assert not (tmp_path / "backup").exists()

@@ -11,7 +11,13 @@ from click.testing import CliRunner
 from headway.cli import session
 from headway.cli.main import headway
 
-RUN = {"run_id": "r1", "name": "served", "state": "Running", "exit": None, "job": {}}
+RUN: dict[str, Any] = {
+    "run_id": "r1",
+    "name": "served",
+    "state": "Running",
+    "exit": None,
+    "job": {},
+}
 
 
 @pytest.mark.parametrize(

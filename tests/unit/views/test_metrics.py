@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from headway.estimate.physics import shipped
 from headway.ledger.records import NodeRecord, RunRecord
 from headway.model.lease import GpuGrant, Lease
 from headway.model.node import Capacity, Gpu, GpuReading, HostReading, Node, NodeReading
@@ -14,6 +15,7 @@ from headway.model.run_warning import RunWarning, Silent, SilentFailure
 from headway.model.staged import CacheUse
 from headway.units import GIB
 from headway.views.metrics import estimate_quality, exposition
+from headway.views.node_document import node_shown, state_text
 from headway.views.site_snapshot import RunProgress, SiteSnapshot
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -50,6 +52,21 @@ def samples(seen: SiteSnapshot) -> dict[tuple[str, str], float]:
         for family in text_string_to_metric_families(exposition(seen).decode())
         for sample in family.samples
     }
+
+
+def test_a_node_that_is_silent_is_called_lost_wherever_nodes_are_listed() -> None:
+    """Its row says ready: that is what its worker said when it was there."""
+    seen = snapshot(None)
+    later = NOON + timedelta(minutes=2)
+    got = samples(replace(seen, at=later))
+    assert got["headway_node_state", "node-a,gpu,ready"] == 0
+    assert got["headway_node_state", "node-a,gpu,lost"] == 1
+    (record,) = seen.nodes
+    for now, text in (
+        (NOON, "ready"),
+        (later, "lost (not heard of since 11:59:53 UTC)"),
+    ):
+        assert state_text(node_shown(record, now, [LEASE], {}, shipped())) == text
 
 
 def test_node_gpu_and_line_are_there() -> None:
