@@ -339,7 +339,7 @@ def _option_row(option: "Mapping[str, Any]") -> list[str]:
         *times,
         f"{option['speed_up']:.2f} ×" if option["speed_up"] and option["gpus"] > 1 else "",
         f"{option['efficiency_frac']:.0%}" if option["speed_up"] and option["gpus"] > 1 else "",
-        "" if option["wait_s"] is None else format_duration(option["wait_s"]),
+        "unknown" if option["wait_s"] is None else format_duration(option["wait_s"]),
         "" if option["cost"] is None else f"{option['cost']:.2f}",
         format_size(option["host_memory_bytes"]),
         "whole" if option["whole_gpus"] else gpu,

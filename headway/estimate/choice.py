@@ -72,8 +72,8 @@ class Option:
     @property
     def done_s(self) -> float | None:
         """Expected from now until the end, the wait included; None when not known."""
-        runtime = self.prediction.runtime_s
-        return None if runtime is None else runtime + (self.wait_s or 0.0)
+        runtime_s, wait_s = self.prediction.runtime_s, self.wait_s
+        return None if runtime_s is None or wait_s is None else runtime_s + wait_s
 
 
 def options(
@@ -87,7 +87,7 @@ def options(
     budget: float | None = None,
     deadline_s: float | None = None,
     prefer: Prefer = Prefer.FASTEST,
-    wait_s: Callable[[Option], float | None] = lambda _: None,
+    wait_s: Callable[[Option], float | None] = lambda _: 0.0,
     is_allowed: Callable[[Option], bool] = lambda _: True,
     usual: Found | None = None,
 ) -> list[Option]:
@@ -110,8 +110,8 @@ def options(
             they tell no way from another.
 
     Returns:
-        Options, the choice first, then by what is preferred; those without a
-        predicted runtime last. Empty when no node could hold the job, or who asks not have it.
+        Options, the choice first, then by what is preferred; those last of which nobody can say
+        when they would end. Empty when no node could hold the job, or who asks not have it.
     """
     nodes = [node for node, _ in spaces]
     products = {gpu.name for node in nodes for gpu in node.capacity.gpus}
@@ -307,34 +307,40 @@ def _is_asked(option: Option, job: TrainingJob) -> bool:
 
 def _keeps_to(option: Option, budget: float | None, deadline_s: float | None) -> bool:
     """Whether the upper end of the interval keeps to both; not when a limit cannot be judged."""
-    high_s = option.prediction.runtime_high_s
+    high_s, wait_s = option.prediction.runtime_high_s, option.wait_s
     if high_s is None:
         return budget is None and deadline_s is None
     cost = high_s / HOUR_S * option.price_per_hour
-    ends_s = high_s + (option.wait_s or 0.0)
-    return (budget is None or cost <= budget) and (deadline_s is None or ends_s <= deadline_s)
+    in_time = deadline_s is None or (wait_s is not None and high_s + wait_s <= deadline_s)
+    return (budget is None or cost <= budget) and in_time
 
 
 def _with_pareto(found: Sequence[Option]) -> list[Option]:
-    """*found*, with those marked that no other beats in time and cost."""
+    """*found*, with those marked that no other beats in time and cost.
 
-    def beats(a: Option, b: Option) -> bool:
-        if a.done_s is None or b.done_s is None:
+    In the time until their ends, where that can be told of any, else in that which they run.
+    """
+    told = any(each.done_s is not None for each in found)
+    times = {at: o.done_s if told else o.prediction.runtime_s for at, o in enumerate(found)}
+
+    def beats(a: int, b: int) -> bool:
+        time_a, time_b = times[a], times[b]
+        if time_a is None or time_b is None:
             return False
-        cost_a, cost_b = a.prediction.cost or 0.0, b.prediction.cost or 0.0
-        no_worse = a.done_s <= b.done_s and cost_a <= cost_b
-        return no_worse and (a.done_s < b.done_s or cost_a < cost_b)
+        cost_a, cost_b = (found[at].prediction.cost or 0.0 for at in (a, b))
+        no_worse = time_a <= time_b and cost_a <= cost_b
+        return no_worse and (time_a < time_b or cost_a < cost_b)
 
     return [
-        replace(b, pareto=b.done_s is not None and not any(beats(a, b) for a in found))
-        for b in found
+        replace(b, pareto=times[at] is not None and not any(beats(a, at) for a in times))
+        for at, b in enumerate(found)
     ]
 
 
 def _ranked(found: Sequence[Option], prefer: Prefer) -> list[Option]:
     def rank(option: Option) -> tuple[bool, bool, float, float, int]:
         done_s, cost = option.done_s, option.prediction.cost
-        time, money = done_s or 0.0, cost or 0.0
+        time, money = done_s or option.prediction.runtime_s or 0.0, cost or 0.0
         first, second = (time, money) if prefer is Prefer.FASTEST else (money, time)
         return (not option.within, done_s is None, first, second, option.gpus)
 

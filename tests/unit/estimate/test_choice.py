@@ -259,3 +259,18 @@ def test_of_fewer_epochs_than_gpus_no_number_is_said_to_be_both_right_and_too_ma
         "Horovod do, the least there is would train 8 times as much, and take as many times as "
         "long."
     )
+
+
+def test_what_may_start_at_no_known_time_keeps_to_no_deadline_and_is_no_choice(estimators):
+    def wait_s(option):
+        return 60.0 if option.gpu_type == "k80" else None
+
+    found = options(job(), SITE, estimators, wait_s=wait_s)
+    assert found[0].gpu_type == "k80", "V100s are faster, and free nobody knows when"
+    assert {o.done_s is None for o in found if o.gpu_type == "v100"} == {True}
+    late = options(job(), SITE, estimators, wait_s=wait_s, deadline_s=100 * HOUR_S)
+    assert {o.within for o in late if o.gpu_type == "v100"} == {False}
+    nobody_knows = options(job(), SITE, estimators, wait_s=lambda _: None)
+    assert nobody_knows[0].gpu_type == "v100"
+    assert nobody_knows[0].chosen
+    assert nobody_knows[0].pareto
