@@ -14,6 +14,7 @@ from headway.estimate.usual import Found, instead_of_prior
 from headway.model.job import TrainingJob
 from headway.model.lease import Basis, Demand, Sharing
 from headway.model.node import Gpu, Node, NodeSpace, NodeState, is_of_type
+from headway.model.node_settings import NodeSettings
 from headway.model.run import Prediction
 from headway.model.size import Size
 from headway.model.trace import Trace
@@ -244,14 +245,15 @@ def _cards(node: Node, gpu_type: str, job: TrainingJob, short: Mapping[str, str]
 def _way(gpu_type: str, owners: Sequence[Node], count: int, gpus: int, job: TrainingJob) -> Option:
     """*count* of *owners* with *gpus* on each, priced as the dearest of them.
 
-    A node's own price counts by the share that the job takes of it: of its
-    GPUs, or of its CPUs when it uses none.
+    By the rule that a run's own cost goes by.
     """
     prices = []
     for node in owners:
-        have = len(node.capacity.gpus)
-        share = gpus / have if gpus and have else min(1.0, job.resources.cpus / node.capacity.cpus)
-        prices.append(node.price_per_hour * share + node.gpu_price_per_hour * gpus)
+        rule = NodeSettings(
+            price_per_hour=node.price_per_hour, gpu_price_per_hour=node.gpu_price_per_hour
+        )
+        cpu_frac = min(1.0, job.resources.cpus / node.capacity.cpus)
+        prices.append(rule.cost(HOUR_S, gpus=gpus, cpu_frac=cpu_frac))
     return Option(
         gpu_type=gpu_type,
         nodes=tuple(n.name for n in owners),

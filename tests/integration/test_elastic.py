@@ -352,3 +352,17 @@ def test_a_run_that_would_outlast_all_dates_starts(site: Site) -> None:
                   recipe=short.recipe(), run_id="try")  # fmt: skip
     site.ledger.traces.add([tried])
     assert offer(site, short).run_pass().start == (RUN,)
+
+
+def test_an_estimate_costs_what_is_said_of_the_run(site: Site) -> None:
+    """Of nodes that have a price of their own beside that of their GPUs."""
+    for record in site.ledger.nodes.all():
+        node = replace(record.node, price_per_hour=4.0, gpu_price_per_hour=2.0)
+        site.ledger.nodes.register(node, boot_id="b", worker_token="w", identity=record.identity)
+    for job in (JOB, JOB.of_size(Size(1, 0))):
+        said, demand = Forecaster(site).forecast(job)
+        size = (job.nodes, job.nodes * job.gpus)
+        options = {(o.node_count, o.gpus): o for o in estimate_options(site, job)}
+        found = options[size].prediction
+        assert (found.runtime_s, demand.gpus) == (said.runtime_s, job.gpus)
+        assert found.cost == pytest.approx(said.cost)
