@@ -117,7 +117,7 @@ def _first_come_waits(result: Result, settings: PolicySettings) -> dict[str, flo
         for trace in (job.trace for job in result.jobs if job.trace.team == team):
             backlog_s = max(backlog_s - rate * (trace.submit_s - at_s), 0.0)
             at_s = trace.submit_s
-            waits.append(backlog_s / rate)
+            waits.append(backlog_s / rate if rate else 0.0)  # without GPUs nobody waits for any
             backlog_s += trace.duration_s * trace.gpus
         found[team] = float(np.mean(waits))
     return found

@@ -3,11 +3,14 @@ from typing import Any
 import pytest
 
 from headway.errors import InvalidInput
+from headway.model.node import Capacity, Node
 from headway.policy.settings import PolicySettings
+from headway.replay.cluster import Machines
 from headway.replay.history import History
 from headway.replay.metrics import document
-from headway.replay.simulate import PolicyName, Result
+from headway.replay.simulate import PolicyName, Result, simulate
 from headway.replay.trace_jobs import Estimates, GpuSharing, TraceJob, read_jobs
+from headway.units import GIB
 from tests.unit.replay.traces import job, run
 
 HEADER = (
@@ -87,6 +90,16 @@ def test_what_is_no_trace_is_refused(text: bytes) -> None:
 
 def figures(result: Result) -> dict[str, Any]:
     return document(result, PolicyName.FIFO, Estimates.PERFECT, GpuSharing.WHOLE, PolicySettings())
+
+
+def test_a_site_without_gpus_has_figures_too() -> None:
+    machines = Machines.of([Node("a", "gpu", Capacity(2.0, 8 * GIB, ()))])
+    rows = [job(name, 0, 10, gpus=0, gpu_memory_bytes=0) for name in "ab"]
+    result = simulate(
+        rows, machines, PolicyName.HEADWAY, GpuSharing.HEADWAY, Estimates.GIVEN,
+        settings=PolicySettings(),
+    )  # fmt: skip
+    assert [each["first_come_wait_s"] for each in figures(result)["by_team"]] == [0.0]
 
 
 def test_the_figures() -> None:

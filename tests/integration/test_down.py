@@ -1,0 +1,106 @@
+"""A site goes down: what runs on its node ends, with and without a Prefect server."""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from headway.admin import down
+from headway.clock import SystemClock
+from headway.errors import SiteUnreachable
+from headway.model.job import TrainingJob
+from headway.model.lease import Demand, Lease
+from headway.model.run import ExitKind
+from headway.node.flowlock import LiveFlows
+from headway.prefect.client import PrefectServer
+from headway.settings import Settings
+from headway.site import Site
+from headway.this_node import join_site
+from headway.units import MIB
+from tests.support.queued import enqueue
+
+RUN, BESIDE = (f"00000000-0000-4000-8000-00000000000{at}" for at in (1, 2))
+JOB = TrainingJob(name="job", image="image:1", command=["true"])
+HOLDS = """
+import signal, sys, time
+from headway.node.flowrun import lock_flow
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+assert lock_flow(sys.argv[1], sys.argv[2]) is not None
+print("holds", flush=True)
+time.sleep(600)
+"""
+
+
+class Prefect(PrefectServer):
+    """Of a site: it is told of ends, or away."""
+
+    def __init__(self, *, away: bool = False) -> None:
+        super().__init__("http://127.0.0.1:1/api", auth=None)
+        self.away = away
+        self.ended: list[tuple[str, str]] = []
+
+    def cancel(self, run_id: str, message: str) -> str:
+        if self.away:
+            raise SiteUnreachable(self.api_url, "refused")
+        return "Cancelling"
+
+    def end(self, run_id: str, state_type: str, message: str, *, name: str = "") -> None:
+        self.ended.append((run_id, state_type))
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[Site]:
+    site = Site(Settings(home=tmp_path, runtime="process", node="here"), SystemClock())
+    site.make_ledger()
+    join_site(site)
+    yield site
+    site.ledger.close()
+
+
+@contextmanager
+def flow(site: Site, run_id: str) -> Iterator[subprocess.Popen[bytes]]:
+    """A flow process that is deaf to SIGTERM."""
+    command = [sys.executable, "-c", HOLDS, str(site.settings.state_dir), run_id]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+        try:
+            assert process.stdout is not None
+            process.stdout.readline()
+            yield process
+        finally:
+            process.kill()
+
+
+def test_an_estimate_that_is_being_made_is_ended_and_prefect_told(site: Site) -> None:
+    """It is no run of the ledger, so no janitor would tell."""
+    enqueue(site, RUN, JOB)
+    server, flows = Prefect(), LiveFlows(site.settings.state_dir, site.clock)
+    with flow(site, BESIDE) as beside, flow(site, RUN) as of_a_run:
+        down._end_beside(site, server, flows)
+        assert beside.wait(30) == -9
+        assert of_a_run.poll() is None
+    assert server.ended == [(BESIDE, "CANCELLED")]
+
+
+def test_a_flow_process_that_does_not_leave_is_killed(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(down, "_LEAVE_S", 0.5)
+    flows = LiveFlows(site.settings.state_dir, site.clock)
+    with flow(site, RUN) as process:
+        down._end_flows(site, flows)
+        assert process.wait(30) == -9
+    assert not flows.now()
+
+
+def test_without_a_prefect_server_runs_are_ended_in_the_ledger(site: Site) -> None:
+    enqueue(site, RUN, JOB)
+    demand = Demand(host_memory_bytes=64 * MIB, cpus=0.1)
+    lease = site.ledger.leases.admit(RUN, "here", demand, reading=None, ttl_s=60)
+    assert isinstance(lease, Lease)
+    down._cancel(site, Prefect(away=True), site.ledger.runs.get(RUN))
+    exit_ = site.ledger.runs.get(RUN).exit
+    assert exit_ is not None
+    assert (exit_.kind, "(headway down)" in exit_.message) == (ExitKind.CANCELLED, True)
