@@ -172,7 +172,9 @@ def insert_new(session: Session, row: SQLModel) -> bool:
     dialect = session.connection().dialect.name
     insert = postgresql.insert if dialect == "postgresql" else sqlite.insert
     values = insert(type(row)).values(row.model_dump()).on_conflict_do_nothing()
-    # A count of rows is not to be had of every driver: psycopg's is -1.
+    if dialect == "sqlite":
+        return bool(session.connection().execute(values).rowcount)
+    # Psycopg counts no rows of it: -1. SQLite gives none back before 3.35.
     return session.connection().execute(values.returning(literal(1))).first() is not None
 
 
