@@ -15,7 +15,12 @@ _FILLED_WITHIN_S = 30.0
 
 
 def replace_file(
-    path: Path, content: str | bytes, *, mode: int = 0o600, lasts: bool = True
+    path: Path,
+    content: str | bytes,
+    *,
+    mode: int = 0o600,
+    lasts: bool = True,
+    owner: tuple[int, int] | None = None,
 ) -> None:
     """Put *content* at *path*, so that every reader sees all of it or what was there before.
 
@@ -25,6 +30,7 @@ def replace_file(
         mode: Its permissions, whatever the umask is.
         lasts: Whether it must survive a loss of power once this returns. False for what is
             written every second and may be lost: whoever reads it has to bear an empty file.
+        owner: Uid and gid, -1 for one that stays; None for this process's own.
 
     Raises:
         OSError: It could not be written; what was there before is still there.
@@ -34,6 +40,8 @@ def replace_file(
     try:
         with os.fdopen(os.open(part, flags, mode), "wb") as file:
             os.fchmod(file.fileno(), mode)
+            if owner is not None:
+                os.fchown(file.fileno(), *owner)
             file.write(content.encode() if isinstance(content, str) else content)
             if lasts:
                 file.flush()

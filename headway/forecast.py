@@ -18,6 +18,7 @@ from headway.model.lease import Demand, Lease, Refuse
 from headway.model.node import Node, NodeSpace, is_of_type
 from headway.model.node_settings import NodeSettings
 from headway.model.run import Prediction, Sized
+from headway.model.trace import Trace
 from headway.policy.admission import over_quota, possible
 from headway.policy.demand import raised, within
 from headway.policy.headroom import empty_host_bytes
@@ -53,6 +54,7 @@ class Forecaster:
     def __init__(self, site: Site) -> None:
         """For jobs of *site*."""
         self._site = site
+        self._recent: dict[str, list[Trace]] = {}
 
     @cached_property
     def nodes(self) -> list[NodeRecord]:
@@ -173,8 +175,10 @@ class Forecaster:
         spaces: Sequence[NodeSpace],
     ) -> tuple[Prediction, Demand]:
         """The same of the smallest size that a node of the site could hold, with those of all."""
+        most = max((len(node.capacity.gpus) for node, _ in spaces), default=0)
+        sizes = [each for each in job.sizes if each.gpus <= most and each.nodes <= len(spaces)]
         found = []
-        for size in job.sizes:
+        for size in sizes or job.sizes[:1]:  # a wide range has many that no node could hold
             fixed = job.of_size(size)
             said, demand = self._forecast(fixed, dataset_bytes, override, spaces, "")
             found.append(Sized(replace(demand, nodes=size.nodes), said))
@@ -244,7 +248,10 @@ class Forecaster:
         learnt = [Prediction()] * len(asked)
         if any(site.settings.models_dir.glob("*.npz")):
             learnt = self._estimators.predict(asked)
-        recent = site.ledger.traces.newest(job.recipe(), RECENT)
+        recipe = job.recipe()
+        if recipe not in self._recent:  # of each size of an elastic job the same
+            self._recent[recipe] = site.ledger.traces.newest(recipe, RECENT)
+        recent = self._recent[recipe]
         says = {
             name: replace(said_of(each, known, recent, limit_s=job.max_runtime), gpu_type=name)
             for name, each, known in zip(types, asked, learnt, strict=True)

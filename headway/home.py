@@ -1,7 +1,8 @@
 """Headway's folder on this node, and who may reach what in it.
 
     home/          0711 where headway is root, since what runs as another user passes it
-      runs/ID/     0711: log, outputs and checkpoint in it are 0700 and the program's user's
+      runs/ID/     0711: log, outputs and checkpoint in it are 0700 and the program's user's,
+                   told and gang-… headway's: its program reads there what it is told
       cache/       0711: see `headway.staging.cache`
       secrets/     0711: a folder for each container in it is 0700 and the program's user's
       work/        0711: the same, with the container's copy of its code
@@ -15,6 +16,7 @@
 Where headway is an ordinary user's, nobody else passes: 0700 all of it.
 """
 
+import errno
 import os
 import stat
 import sys
@@ -33,6 +35,16 @@ PROGRAMS = "postgresql"
 _LEFT = frozenset({_SAMPLES, PROGRAMS, "database"})
 """What is in a home and is not closed: public, or another account's."""
 _PASSED = frozenset({"runs", "cache", "secrets", "work", "environments", "users"})
+TOLD_FOLDER, GANG_FOLDER = "told", "gang-"
+"""How folders in a run's begin that are headway's, and in which its program finds what it is told.
+No program may write there; a closed one would be closed to the program that runs."""
+_MARKS = frozenset({"node.id", "ledger.db", "ledger.url", "database.url"})
+"""What every home has that was settled to its end."""
+_NAMES = frozenset(
+    {*_LEFT, *_PASSED, "auth", "containers", "models", "prefect", "state"}
+    | {"gpus.csv", "networks.csv", "lost+found"}
+)
+"""What is in one that was not."""
 _OTHERS = 0o077
 
 
@@ -47,11 +59,17 @@ def passable() -> int:
 
 
 def have_passable(folder: Path) -> None:
-    """Have *folder*, which may be passed and not listed."""
+    """Have *folder*, which may be passed and not listed.
+
+    Raises:
+        NotADirectoryError: Something else is there, which stays as it is.
+    """
     for each in (*reversed(folder.parents), folder):
         if not each.exists():
             each.mkdir(exist_ok=True)
             each.chmod(passable())
+    if not folder.is_dir():
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(folder))
     if stat.S_IMODE(folder.stat().st_mode) != passable():
         folder.chmod(passable())
 
@@ -69,13 +87,13 @@ def settle(home: Path) -> None:
     """Have the home, with nothing in it open that an earlier version left open.
 
     Raises:
-        InvalidInput: It is another user's, who could exchange what is in it.
+        InvalidInput: It is no directory, or not headway's own: another user could exchange what
+            is in it, and a folder of other things, such as /tmp, would be closed to others.
     """
-    have_passable(home)
-    owner = home.stat().st_uid
-    if owner != os.geteuid():
-        allowed = f"it belongs to uid {owner}, not to {os.geteuid()}; give a directory of its own"
+    if home.exists() and (wrong := _not_own(home)):
+        allowed = f"{wrong}; give a directory of its own"
         raise InvalidInput("HEADWAY_HOME", str(home), allowed, where="environment")
+    have_passable(home)
     for entry in os.scandir(home):
         if entry.is_symlink() or entry.name in _LEFT:
             continue
@@ -85,6 +103,20 @@ def settle(home: Path) -> None:
             _close_all(Path(entry.path))
     _settle_runs(home / "runs")
     _settle_cache(home / "cache")
+
+
+def _not_own(home: Path) -> str:
+    """Why *home*, which is there, is not headway's own; empty where it is."""
+    if not home.is_dir():
+        return "it is no directory"
+    owner = home.stat().st_uid
+    if owner != os.geteuid():
+        return f"it belongs to uid {owner}, not to {os.geteuid()}"
+    names = {each.name for each in home.iterdir()}
+    others = sorted(name for name in names - _NAMES if not name.startswith(".node."))
+    if names & _MARKS or not others:
+        return ""
+    return f"it holds other things ({', '.join(others[:3])}), which would be closed to others"
 
 
 def node_identity(home: Path) -> str:
@@ -112,7 +144,7 @@ def _settle_runs(runs: Path) -> None:
     for run in _folders(runs):
         run.chmod(passable())
         for entry in os.scandir(run):
-            if not entry.is_symlink():
+            if not entry.is_symlink() and not entry.name.startswith((TOLD_FOLDER, GANG_FOLDER)):
                 _close(Path(entry.path))
 
 

@@ -186,7 +186,7 @@ class Site:
         """Services of the site on other machines that containers may not reach."""
         urls: list[str] = []
         with suppress(LedgerError):  # what was closed before stays closed
-            urls += [each.files_url for each in self.ledger.nodes.all()]
+            urls += self.ledger.nodes.files_urls()
             urls.append((self.ledger.settings.get(GATEWAY) or {}).get("url", ""))
         known = [found for url in urls if (found := service_of(url)) is not None]
         return [*self.settings.services, *known]

@@ -81,6 +81,16 @@ def adopt(site: Site, name: str, document: dict[str, Any]) -> bool:
     return True
 
 
+def keep_for(site: Site, name: str, document: dict[str, Any]) -> bool:
+    """Keep what an operator set for another node under *name*; whether it is new.
+
+    Raises:
+        ValueError: The document is not valid; what held before goes on to hold.
+    """
+    NodeSettings.model_validate(document)
+    return site.ledger.settings.put(name, document)
+
+
 def _refuse_above(site: Site, policy: ContainerPolicy) -> None:
     """Raise `ValueError` where *policy* allows more than the ceiling, or a team more than it."""
     try:
@@ -110,6 +120,8 @@ def join_site(site: Site) -> None:
     Raises:
         NodeNameTaken: Another home has this node's name, and reports or holds leases.
     """
+    for name in (f"node/{site.settings.node}", POLICY, LINE):  # what holds from now on
+        site.adopted.setdefault(name, site.ledger.settings.get(name) or {})
     settings = site.node_settings
     known = site.ledger.nodes.get(site.settings.node)
     before = known.node.capacity.gpus if known is not None else ()

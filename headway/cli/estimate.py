@@ -71,7 +71,10 @@ def estimate(
         ],
         [_option_row(option) for option in found],
     )
-    click.echo("→ chosen   * no other is both as fast and as cheap   ! over budget or deadline")
+    click.echo(
+        "→ chosen   * no other is both as fast and as cheap   "
+        "! over budget or deadline, or out of the job's range"
+    )
     if found[0]["chosen"] and found[0]["shares"]:
         click.echo(found[0]["shares"]["words"])
 
@@ -336,7 +339,7 @@ def _option_row(option: "Mapping[str, Any]") -> list[str]:
         *times,
         f"{option['speed_up']:.2f} ×" if option["speed_up"] and option["gpus"] > 1 else "",
         f"{option['efficiency_frac']:.0%}" if option["speed_up"] and option["gpus"] > 1 else "",
-        "" if option["wait_s"] is None else format_duration(option["wait_s"]),
+        "unknown" if option["wait_s"] is None else format_duration(option["wait_s"]),
         "" if option["cost"] is None else f"{option['cost']:.2f}",
         format_size(option["host_memory_bytes"]),
         "whole" if option["whole_gpus"] else gpu,

@@ -14,6 +14,7 @@ from headway.estimate.usual import Found, instead_of_prior
 from headway.model.job import TrainingJob
 from headway.model.lease import Basis, Demand, Sharing
 from headway.model.node import Gpu, Node, NodeSpace, NodeState, is_of_type
+from headway.model.node_settings import NodeSettings
 from headway.model.run import Prediction
 from headway.model.size import Size
 from headway.model.trace import Trace
@@ -72,8 +73,8 @@ class Option:
     @property
     def done_s(self) -> float | None:
         """Expected from now until the end, the wait included; None when not known."""
-        runtime = self.prediction.runtime_s
-        return None if runtime is None else runtime + (self.wait_s or 0.0)
+        runtime_s, wait_s = self.prediction.runtime_s, self.wait_s
+        return None if runtime_s is None or wait_s is None else runtime_s + wait_s
 
 
 def options(
@@ -87,7 +88,8 @@ def options(
     budget: float | None = None,
     deadline_s: float | None = None,
     prefer: Prefer = Prefer.FASTEST,
-    wait_s: Callable[[Option], float | None] = lambda _: None,
+    wait_s: Callable[[Option], float | None] = lambda _: 0.0,
+    is_allowed: Callable[[Option], bool] = lambda _: True,
     usual: Found | None = None,
 ) -> list[Option]:
     """Every way to run *job* on *spaces*, the Pareto set and the choice marked.
@@ -104,12 +106,13 @@ def options(
         deadline_s: Seconds from now by which it must end.
         prefer: What the choice is best in.
         wait_s: Expected wait of an option.
+        is_allowed: Whether who asks may ever hold so much.
         usual: How long other runs last, which is said of every way of which nothing is learnt:
             they tell no way from another.
 
     Returns:
-        Options, the choice first, then by what is preferred; those without a
-        predicted runtime last. Empty when no node could hold the job.
+        Options, the choice first, then by what is preferred; those last of which nobody can say
+        when they would end. Empty when no node could hold the job, or who asks not have it.
     """
     nodes = [node for node, _ in spaces]
     products = {gpu.name for node in nodes for gpu in node.capacity.gpus}
@@ -164,7 +167,7 @@ def options(
         )
         owners = [n for n in nodes if n.name in way.nodes]
         fitting = tuple(n.name for n in owners if _holds(n, option, job, short))
-        if len(fitting) >= way.node_count:
+        if len(fitting) >= way.node_count and is_allowed(option):
             within = _keeps_to(option, budget, deadline_s) and _is_asked(option, job)
             found.append(replace(option, nodes=fitting, within=within))
     return _ranked(_with_pareto(found), prefer)
@@ -196,7 +199,8 @@ def _ways(job: TrainingJob, nodes: Sequence[Node], short: Mapping[str, str]) -> 
     found = []
     for gpu_type, owners in sorted(by_type.items()):
         if gpu_type == "cpu":
-            found.append(_way("cpu", owners, 1, 0, job))
+            wide_too = {1, *(size.nodes for size in job.sizes if not job.gpus)}
+            found += [_way("cpu", owners, n, 0, job) for n in sorted(wide_too) if n <= len(owners)]
             continue
         have = {n.name: len(_cards(n, gpu_type, job, short)) for n in owners}
         largest = max(have.values())
@@ -207,8 +211,7 @@ def _ways(job: TrainingJob, nodes: Sequence[Node], short: Mapping[str, str]) -> 
         # Beyond one node all that each has; and spread as far as it goes what one could hold, too.
         full = [n for n in owners if have[n.name] == largest]
         wide = {(k, largest) for k in range(2, len(full) + 1)}
-        if job.is_elastic:
-            wide |= {(size.nodes, size.gpus) for size in job.sizes if size.gpus <= largest}
+        wide |= {(size.nodes, size.gpus) for size in job.sizes if size.gpus <= largest}
         wide |= {_spread(count, list(have.values())) for count in counts if count <= largest}
         for count, gpus in sorted(wide, key=lambda each: (each[0] * each[1], each[0])):
             able = [n for n in owners if have[n.name] >= gpus]
@@ -242,14 +245,15 @@ def _cards(node: Node, gpu_type: str, job: TrainingJob, short: Mapping[str, str]
 def _way(gpu_type: str, owners: Sequence[Node], count: int, gpus: int, job: TrainingJob) -> Option:
     """*count* of *owners* with *gpus* on each, priced as the dearest of them.
 
-    A node's own price counts by the share that the job takes of it: of its
-    GPUs, or of its CPUs when it uses none.
+    By the rule that a run's own cost goes by.
     """
     prices = []
     for node in owners:
-        have = len(node.capacity.gpus)
-        share = gpus / have if gpus and have else min(1.0, job.resources.cpus / node.capacity.cpus)
-        prices.append(node.price_per_hour * share + node.gpu_price_per_hour * gpus)
+        rule = NodeSettings(
+            price_per_hour=node.price_per_hour, gpu_price_per_hour=node.gpu_price_per_hour
+        )
+        cpu_frac = min(1.0, job.resources.cpus / node.capacity.cpus)
+        prices.append(rule.cost(HOUR_S, gpus=gpus, cpu_frac=cpu_frac))
     return Option(
         gpu_type=gpu_type,
         nodes=tuple(n.name for n in owners),
@@ -298,41 +302,47 @@ def _holds(node: Node, option: Option, job: TrainingJob, short: Mapping[str, str
 
 
 def _is_asked(option: Option, job: TrainingJob) -> bool:
-    """Whether *job* allows this size, where it gives a range for its GPUs."""
+    """Whether *job* allows this size, where it gives a range."""
     size = Size(option.node_count, option.gpus // option.node_count)
-    return not (job.is_elastic and job.gpus) or size in job.sizes
+    return not job.is_elastic or size in job.sizes
 
 
 def _keeps_to(option: Option, budget: float | None, deadline_s: float | None) -> bool:
     """Whether the upper end of the interval keeps to both; not when a limit cannot be judged."""
-    high_s = option.prediction.runtime_high_s
+    high_s, wait_s = option.prediction.runtime_high_s, option.wait_s
     if high_s is None:
         return budget is None and deadline_s is None
     cost = high_s / HOUR_S * option.price_per_hour
-    ends_s = high_s + (option.wait_s or 0.0)
-    return (budget is None or cost <= budget) and (deadline_s is None or ends_s <= deadline_s)
+    in_time = deadline_s is None or (wait_s is not None and high_s + wait_s <= deadline_s)
+    return (budget is None or cost <= budget) and in_time
 
 
 def _with_pareto(found: Sequence[Option]) -> list[Option]:
-    """*found*, with those marked that no other beats in time and cost."""
+    """*found*, with those marked that no other beats in time and cost.
 
-    def beats(a: Option, b: Option) -> bool:
-        if a.done_s is None or b.done_s is None:
+    In the time until their ends, where that can be told of any, else in that which they run.
+    """
+    told = any(each.done_s is not None for each in found)
+    times = {at: o.done_s if told else o.prediction.runtime_s for at, o in enumerate(found)}
+
+    def beats(a: int, b: int) -> bool:
+        time_a, time_b = times[a], times[b]
+        if time_a is None or time_b is None:
             return False
-        cost_a, cost_b = a.prediction.cost or 0.0, b.prediction.cost or 0.0
-        no_worse = a.done_s <= b.done_s and cost_a <= cost_b
-        return no_worse and (a.done_s < b.done_s or cost_a < cost_b)
+        cost_a, cost_b = (found[at].prediction.cost or 0.0 for at in (a, b))
+        no_worse = time_a <= time_b and cost_a <= cost_b
+        return no_worse and (time_a < time_b or cost_a < cost_b)
 
     return [
-        replace(b, pareto=b.done_s is not None and not any(beats(a, b) for a in found))
-        for b in found
+        replace(b, pareto=times[at] is not None and not any(beats(a, at) for a in times))
+        for at, b in enumerate(found)
     ]
 
 
 def _ranked(found: Sequence[Option], prefer: Prefer) -> list[Option]:
     def rank(option: Option) -> tuple[bool, bool, float, float, int]:
         done_s, cost = option.done_s, option.prediction.cost
-        time, money = done_s or 0.0, cost or 0.0
+        time, money = done_s or option.prediction.runtime_s or 0.0, cost or 0.0
         first, second = (time, money) if prefer is Prefer.FASTEST else (money, time)
         return (not option.within, done_s is None, first, second, option.gpus)
 

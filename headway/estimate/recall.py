@@ -7,7 +7,7 @@ what nobody has run yet. Cheap to import.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 from typing import Any
@@ -17,7 +17,7 @@ from headway.estimate.prior import OVER_BOUND, UTILISATION_PRIOR
 from headway.estimate.scaling import Point, scaled
 from headway.estimate.spread import Z80, next_of
 from headway.model.run import Prediction
-from headway.model.trace import UTILISATION, Trace
+from headway.model.trace import LONGEST_S, UTILISATION, Trace
 from headway.units import DAY_S, HOUR_S, MINUTE_S
 
 RECENT = 50
@@ -113,8 +113,12 @@ def said_of(
         found = _prior(limit_s)
     # A fitted upper quantile of memory knows more than a few repeats; time limits are no evidence.
     host_above, gpu_above = _above(configuration, recent)
+    # Next to a run of one epoch one of a million would last beyond the end of all dates.
     return replace(
         found,
+        runtime_s=_possible(found.runtime_s),
+        runtime_low_s=_possible(found.runtime_low_s),
+        runtime_high_s=_possible(found.runtime_high_s),
         host_peak_bytes=_more(learnt.host_peak_bytes or found.host_peak_bytes, host_above),
         gpu_peak_bytes=_more(learnt.gpu_peak_bytes or found.gpu_peak_bytes, gpu_above),
         gpu_utilisation_frac=_utilisation(configuration, recent),
@@ -179,8 +183,14 @@ def _more(upper_bytes: int | None, above_bytes: int | None) -> int | None:
     return max(upper_bytes, math.ceil(above_bytes * OVER_BOUND))
 
 
-def _on_other_gpus(configuration: Configuration, recent: Sequence[Trace]) -> list[Point]:
-    """Medians of what the same work took on other numbers of GPUs of the same type.
+def _possible(seconds: float | None) -> float | None:
+    return None if seconds is None else min(seconds, LONGEST_S)
+
+
+def _on_other_gpus(
+    configuration: Configuration, recent: Sequence[Trace]
+) -> Mapping[tuple[int, int], Sequence[float]]:
+    """What the same work took on other numbers of GPUs of the same type, by GPUs and nodes.
 
     Without GPUs on other numbers of nodes, of which each counts as one, with as many CPUs.
     """
@@ -195,7 +205,7 @@ def _on_other_gpus(configuration: Configuration, recent: Sequence[Trace]) -> lis
         seconds = _whole_s(configuration, other, trace)
         if trace.exit == "ok" and alike and seconds:
             found.setdefault((_devices(other), other.nodes), []).append(seconds)
-    return [Point(gpus, nodes, median(each)) for (gpus, nodes), each in found.items()]
+    return found
 
 
 def _devices(configuration: Configuration) -> int:
@@ -214,14 +224,22 @@ def _whole_s(wanted: Configuration, other: Configuration, trace: Trace) -> float
     return times[Unit.ITERATION] * iterations if Unit.ITERATION in times and iterations else None
 
 
-def _of_other_gpus(configuration: Configuration, points: Sequence[Point]) -> Prediction:
-    said = scaled(points, _devices(configuration), configuration.nodes)
+def _of_other_gpus(
+    configuration: Configuration, seen: Mapping[tuple[int, int], Sequence[float]]
+) -> Prediction:
+    wanted = _devices(configuration)
+    points = [Point(gpus, nodes, median(each)) for (gpus, nodes), each in seen.items()]
+    said = scaled(points, wanted, configuration.nodes)
+    # A run differs from the next one by as much as one on the very same GPUs does.
+    near = min(seen, key=lambda at: abs(math.log(at[0] / wanted)))
+    _, sd = next_of([math.log(each) for each in seen[near]], _REPEAT_SD)
+    half = math.hypot(math.log(said.high_s / said.seconds), Z80 * sd)
     counts = ", ".join(str(each) for each in sorted({point.gpus for point in points}))
     kind = "node(s) without GPUs" if configuration.gpu_type == "cpu" else "GPU(s)"
     return Prediction(
         runtime_s=said.seconds,
-        runtime_low_s=said.low_s,
-        runtime_high_s=said.high_s,
+        runtime_low_s=said.seconds * math.exp(-half),
+        runtime_high_s=said.seconds * math.exp(half),
         basis=f"runs of the recipe on {counts} {kind}, scaled",
     )
 

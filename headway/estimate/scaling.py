@@ -13,12 +13,15 @@ that a few runs can tell. Cheap to import.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import product
 
 from headway.estimate.spread import Z80
 
 _WITHIN, _ACROSS = 0.23, 0.81
 """Prior of w / a and b / a: medians over 343 measured configurations (Gavel, OSDI 2020)."""
+_MOST = 2.0
+"""Of either, w / a or b / a. Runs that more GPUs make no faster would leave nothing for the work
+itself, and one GPU would take no time."""
 _PRIOR_WEIGHT = 0.02
 """Of either, beside a run on the very number that is asked about."""
 _REPEAT_SD, _SD_PER_DOUBLING = 0.06, 0.08
@@ -70,7 +73,7 @@ def scaled(points: Sequence[Point], gpus: int, nodes: int) -> Scaled:
         expected = [-prior, 0.0, 0.0]
         expected[position] = 1.0
         rows.append(([each * _PRIOR_WEIGHT / least_s for each in expected], 0.0))
-    fitted = _not_negative(rows)
+    fitted = _possible(rows)
     misfit = max(abs(_error(_row(point, 1.0), fitted)) for point in points)
     half = Z80 * math.hypot(_sd(points, gpus, nodes), misfit)
     seconds = sum(a * b for a, b in zip(fitted, wanted, strict=True)) / gpus
@@ -106,32 +109,42 @@ def _sd(points: Sequence[Point], gpus: int, nodes: int) -> float:
     return math.sqrt(variance)
 
 
-def _not_negative(rows: Sequence[_Row]) -> list[float]:
-    """The least squares solution of three unknowns of which none is below zero.
+def _possible(rows: Sequence[_Row]) -> list[float]:
+    """The least squares solution with work, and links that cost from nothing to `_MOST` of it.
 
-    Each set of those that are above zero is tried: there are seven.
+    Each of the two terms of links is tried at either end and between: nine ways.
     """
     best, least = [0.0] * 3, math.inf
-    for count in (3, 2, 1):
-        for kept in combinations(range(3), count):
-            found = _least_squares(rows, kept)
-            if found is None or min(found) < 0:
-                continue
-            error = sum(_error(row, found) ** 2 for row in rows)
-            if error < least:
-                best, least = found, error
+    for ends in product((0.0, None, _MOST), repeat=2):
+        free = [at for at, end in enumerate(ends, start=1) if end is None]
+        bound = [(at, end) for at, end in enumerate(ends, start=1) if end]
+        reduced = [
+            ([row[0] + sum(end * row[at] for at, end in bound), *(row[at] for at in free)], wanted)
+            for row, wanted in rows
+        ]
+        found = _least_squares(reduced)
+        if found is None or found[0] <= 0 or not all(0 <= x <= _MOST * found[0] for x in found[1:]):
+            continue
+        unknowns = [found[0], 0.0, 0.0]
+        for at, end in bound:
+            unknowns[at] = end * found[0]
+        for at, value in zip(free, found[1:], strict=True):
+            unknowns[at] = value
+        error = sum(_error(row, unknowns) ** 2 for row in rows)
+        if error < least:
+            best, least = unknowns, error
     return best
 
 
-def _least_squares(rows: Sequence[_Row], kept: Sequence[int]) -> list[float] | None:
-    """Solve the normal equations of the unknowns *kept*, the others 0; None where none is best."""
-    size = len(kept)
+def _least_squares(rows: Sequence[_Row]) -> list[float] | None:
+    """Solve the normal equations of *rows*; None where no solution is the best one."""
+    size = len(rows[0][0])
     matrix = [
-        [sum(row[i] * row[j] for row, _ in rows) for j in kept]
+        [sum(row[i] * row[j] for row, _ in rows) for j in range(size)]
         + [sum(row[i] * wanted for row, wanted in rows)]
-        for i in kept
+        for i in range(size)
     ]
-    scale = max(abs(each) for line in matrix for each in line)
+    scale = max(abs(each) for line in matrix for each in line[:-1])
     for at in range(size):
         pivot = max(range(at, size), key=lambda line: abs(matrix[line][at]))
         if abs(matrix[pivot][at]) <= 1e-12 * scale:
@@ -143,7 +156,4 @@ def _least_squares(rows: Sequence[_Row], kept: Sequence[int]) -> list[float] | N
                 matrix[line] = [
                     a - factor * b for a, b in zip(matrix[line], matrix[at], strict=True)
                 ]
-    found = [0.0] * 3
-    for at, position in enumerate(kept):
-        found[position] = matrix[at][size] / matrix[at][at]
-    return found
+    return [matrix[at][size] / matrix[at][at] for at in range(size)]

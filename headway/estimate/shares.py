@@ -30,17 +30,20 @@ class Shares:
     def words(self) -> str:
         """In a sentence for each of the two."""
         sharded, shared = (
-            f"{epochs} epochs" + (f" of {steps} steps" if steps else "")
+            f"{epochs} epoch{'s' if epochs > 1 else ''}" + (f" of {steps} steps" if steps else "")
             for epochs, steps in (
                 (self.epochs, self.steps),
                 (self.shared_epochs, self.shared_steps),
             )
         )
+        more = f"{self.gpus} times as much, and take as many times as long."
+        said = f"do: give {shared}; {self.epochs} would train {more}"
+        if self.shared_epochs == self.epochs:
+            said = f"do, the least there is would train {more}"
         return (
             f"{self.gpus} GPUs take {self.batch} samples in each step. Where each reads its part "
             f"of the data (DistributedSampler): {sharded}. Where each reads all of it, as examples "
-            f"of Keras and Horovod do: give {shared}; {self.epochs} would train {self.gpus} times "
-            "as much, and take as many times as long."
+            f"of Keras and Horovod {said}"
         )
 
 

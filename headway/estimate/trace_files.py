@@ -15,12 +15,10 @@ from pydantic import BaseModel, BeforeValidator
 
 from headway.errors import InvalidInput, shown
 from headway.estimate.row_files import above_zero, checked, is_number, read_rows, whole
-from headway.model.trace import Trace
+from headway.model.trace import LONGEST_S, Trace
 
 REQUIRED = ("network", "gpu_type", "gpus", "batch_size")
 TIMES = ("iteration_s", "epoch_s", "runtime_s", "samples_per_s")
-LONGEST_S = 100 * 365 * 86_400.0
-"""No training run takes a century: such a number is in another unit, or no time."""
 _LARGEST = 2.0**63 - 1
 _UNIQUE = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}(-[0-9]{1,9})?|[0-9a-f]{64}")
 """A run of a site and its attempt, or what an import made."""

@@ -13,6 +13,7 @@ from headway.errors import HeadwayError
 from headway.estimate.spread import Z80, next_of
 from headway.model.job_text import job_gpus, job_nodes
 from headway.model.run import OTHERS, Prediction, Span
+from headway.model.trace import LONGEST_S
 from headway.units import parse_duration
 
 Found = tuple[Span, str]
@@ -88,7 +89,8 @@ class Usual:
         if kind not in self._said:
             self._said[kind] = self._of(kind)
         found = self._said[kind]
-        return found and (Span(*(min(each, kind.limit_s) for each in found[0])), found[1])
+        most_s = min(kind.limit_s, LONGEST_S)
+        return found and (Span(*(min(each, most_s) for each in found[0])), found[1])
 
     def _of(self, kind: Kind) -> Found | None:
         for group in _GROUPS:

@@ -7,7 +7,8 @@ from headway.estimate.recall import RECENT
 from headway.forecast import Forecaster
 from headway.gateway.submit import planned, waiting_run
 from headway.model.job import TrainingJob
-from headway.model.lease import Refuse
+from headway.model.lease import Demand, Refuse
+from headway.policy.admission import over_quota
 from headway.policy.plan import Start, Stay
 from headway.scheduler.planning import preview
 from headway.site import Site
@@ -40,9 +41,20 @@ def estimate_options(
     gpus = [(node.name, gpu.name) for node, _ in spaces for gpu in node.capacity.gpus]
     products = {(node, short(name)): name for node, name in gpus}
 
+    def asked_of(option: Option) -> Demand:
+        return replace(
+            demand,
+            gpus=option.gpus // option.node_count,
+            host_memory_bytes=option.host_memory_bytes or demand.host_memory_bytes,
+        )
+
+    def is_allowed(option: Option) -> bool:
+        team, limits, count = job.team, settings.team(job.team), option.node_count
+        return over_quota(asked_of(option), team, limits, count=count, user=job.owner) is None
+
     def wait_s(option: Option) -> float | None:
         product = products.get((option.nodes[0], option.gpu_type), "")
-        asked = replace(demand, gpus=option.gpus // option.node_count, gpu_type=product)
+        asked = replace(asked_of(option), gpu_type=product)
         run = waiting_run(job, prediction, asked, now, settings, nodes=option.node_count)
         entry = planned(plan, run)
         if isinstance(entry, Start):
@@ -61,5 +73,6 @@ def estimate_options(
         deadline_s=deadline_s,
         prefer=prefer,
         wait_s=wait_s,
+        is_allowed=is_allowed,
         usual=forecaster.usual(job),
     )

@@ -3,18 +3,18 @@
 A call may be lost, with a connection or a worker; so every worker looks by itself now and then.
 """
 
+import hashlib
 import select as sockets
 from collections.abc import Iterable
 
 import psycopg
+from psycopg.sql import SQL, Identifier
 from sqlalchemy import func
 from sqlalchemy.exc import DBAPIError
 from sqlmodel import select
 
 from headway.errors import LedgerUnreachable
 from headway.ledger.database import Database, Repository, shown
-
-_CHANNEL = "headway_calls"
 
 
 class Calls(Repository):
@@ -30,27 +30,33 @@ class Calls(Repository):
         """Whether there is a way to call anybody."""
         return self._database.engine.dialect.name == "postgresql"
 
-    def send(self, nodes: Iterable[str]) -> None:
-        """Call the workers of *nodes*; once each, and those that listen alone hear it."""
+    def send(self, nodes: Iterable[str], run_id: str = "") -> None:
+        """Call the workers of *nodes*; those that listen alone hear it.
+
+        Args:
+            nodes: Once each is enough.
+            run_id: A run of theirs of which Prefect told something; empty: look at the queue.
+        """
         names = sorted(set(nodes))
         if names and self.are_heard:
             with self._database.transaction() as session:
                 for name in names:
-                    session.exec(select(func.pg_notify(_CHANNEL, name)))
+                    session.exec(select(func.pg_notify(_channel(name), run_id)))
 
-    def wait(self, node: str, timeout_s: float) -> bool:
-        """Wait for a call of *node*; whether there was one. One thread may wait.
+    def wait(self, node: str, timeout_s: float) -> list[str]:
+        """Wait for calls of *node*; the run of each, or ``""``. None came: no item.
+
+        One thread may wait, for one node.
 
         Raises:
             LedgerUnreachable: The database does not answer; the next call connects anew.
         """
         try:
-            connection = self._connection()
+            connection = self._connection(node)
             if not sockets.select([connection.fileno()], [], [], timeout_s)[0]:
-                return False
+                return []
             connection.pgconn.consume_input()  # raises where the server has gone
-            heard = list(iter(connection.pgconn.notifies, None))
-            return node.encode() in [each.extra for each in heard]
+            return [each.extra.decode() for each in iter(connection.pgconn.notifies, None)]
         except (psycopg.Error, DBAPIError, OSError) as error:
             self.close()
             why = str(error).strip().partition("\n")[0]
@@ -62,7 +68,7 @@ class Calls(Repository):
             self._listening.close()
             self._listening = None
 
-    def _connection(self) -> psycopg.Connection:
+    def _connection(self, node: str) -> psycopg.Connection:
         """One of its own, that no transaction uses."""
         if self._listening is None:
             lent = self._database.engine.raw_connection()
@@ -70,6 +76,11 @@ class Calls(Repository):
             lent.detach()
             assert isinstance(connection, psycopg.Connection)  # noqa: S101 - see `open_engine`
             connection.autocommit = True
-            connection.execute(f"LISTEN {_CHANNEL}")
+            connection.execute(SQL("LISTEN {}").format(Identifier(_channel(node))))
             self._listening = connection
         return self._listening
+
+
+def _channel(node: str) -> str:
+    """A channel for each node, so that no other one is woken; its name has at most 63 bytes."""
+    return f"headway_call_{hashlib.sha256(node.encode()).hexdigest()[:32]}"

@@ -18,6 +18,7 @@ from sqlalchemy import (
     Integer,
     String,
     TypeDecorator,
+    literal,
 )
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.compiler import compiles
@@ -170,8 +171,9 @@ def insert_new(session: Session, row: SQLModel) -> bool:
     """Insert *row* unless there is one of its keys, which stays; whether it was inserted."""
     dialect = session.connection().dialect.name
     insert = postgresql.insert if dialect == "postgresql" else sqlite.insert
-    values = insert(type(row)).values(row.model_dump())
-    return bool(session.connection().execute(values.on_conflict_do_nothing()).rowcount)
+    values = insert(type(row)).values(row.model_dump()).on_conflict_do_nothing()
+    # A count of rows is not to be had of every driver: psycopg's is -1.
+    return session.connection().execute(values.returning(literal(1))).first() is not None
 
 
 class db_now(FunctionElement[datetime]):  # noqa: N801 - it is used as an SQL function

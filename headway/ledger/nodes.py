@@ -4,7 +4,7 @@ import math
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import delete, func
+from sqlalchemy import ColumnElement, delete, func
 from sqlmodel import Session, col, select
 from sqlmodel.sql.expression import SelectOfScalar
 
@@ -105,6 +105,21 @@ class Nodes(Repository):
         with self._database.reading() as session:
             return [node_record(row) for row in session.exec(of_the_site().order_by("name"))]
 
+    def silent_s(self, pool: str) -> dict[str, float]:
+        """Seconds since each node of *pool* was heard of; each node asks this often."""
+        with self._database.reading() as session:
+            query = select(NodeRow.name, NodeRow.heartbeat_at).where(
+                _on_site(), NodeRow.pool == pool
+            )
+            heard, at = session.exec(query.where(_on_site())).all(), now(session)
+        return {name: (at - heard_at).total_seconds() for name, heard_at in heard}
+
+    def files_urls(self) -> list[str]:
+        """Where the nodes serve files of runs; each node asks this often."""
+        with self._database.reading() as session:
+            query = select(NodeRow.files_url).where(_on_site(), col(NodeRow.files_url) != "")
+            return list(session.exec(query))
+
     def set_state(self, name: str, state: NodeState, reason: str, *, actor: str = "") -> bool:
         """Drain a node or make it ready again; False when there is none of that name.
 
@@ -186,7 +201,11 @@ class SiteSettings(Repository):
 
 def of_the_site() -> SelectOfScalar[NodeRow]:
     """Rows of nodes that were not removed."""
-    return select(NodeRow).where(col(NodeRow.removed_at).is_(None))
+    return select(NodeRow).where(_on_site())
+
+
+def _on_site() -> ColumnElement[bool]:
+    return col(NodeRow.removed_at).is_(None)
 
 
 def _held_s(session: Session, name: str, margin_s: float) -> float:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import bindparam, update
+from sqlalchemy import bindparam, delete, update
 from sqlmodel import Session, col
 
 from headway.errors import IllegalTransition, InvalidInput, LeaseLost
@@ -18,7 +18,7 @@ from headway.ledger.notices import note_ended, note_started
 from headway.ledger.records import RunRecord
 from headway.ledger.run_reads import RunReads
 from headway.ledger.run_rows import ask_for_least, move, run_record, run_row
-from headway.ledger.tables import LeaseRow, RunRow
+from headway.ledger.tables import GangAskRow, LeaseRow, RunRow
 from headway.ledger.warnings import end_warnings
 from headway.model.lease import Demand, Fence, Resource
 from headway.model.run import GRANTED, Exit, ExitKind, Measurement, Prediction, RunState
@@ -211,6 +211,8 @@ class Runs(RunReads):
             else:
                 _end(session, run, exit_, Measurement())
             release_all(session, LeaseRow.run_id == fence.run_id)
+            # Its leader, which would do so, is gone.
+            session.exec(delete(GangAskRow).where(col(GangAskRow.gang_id) == fence.run_id))
             return True
 
     def suspend(self, fence: Fence, exit_: Exit) -> None:

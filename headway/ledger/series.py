@@ -65,6 +65,18 @@ class Progress(Repository):
             )
             return [_point(row) for row in session.exec(query)]
 
+    def newest(self, run_id: str, attempt: int, most: int) -> list[ProgressPoint]:
+        """The first point of an attempt and its *most* newest ones, in order."""
+        with self._database.reading() as session:
+            newest, number = _newest_number(session, run_id, attempt), col(ProgressRow.number)
+            query = (
+                select(ProgressRow)
+                .where(ProgressRow.run_id == run_id, ProgressRow.attempt == attempt)
+                .where((number == 0) | (number > (newest or 0) - most))
+                .order_by("number")
+            )
+            return [_point(row) for row in session.exec(query)]
+
     def thinned(self, run_id: str, attempt: int, most: int) -> list[ProgressPoint]:
         """At most *most* points of an attempt, evenly over all of it, and the last one."""
         with self._database.reading() as session:

@@ -88,14 +88,23 @@ class Staged(Repository):
     def note(self, fence: Fence, staging: Staging) -> None:
         """Keep how a data set came to the node; what was kept of it first counts.
 
-        Whoever takes over from a process that died finds it there, which was no hit.
+        Whoever takes over from a process that died finds it there, which was no hit. But which
+        files the parts were cut from is as it is now, since the source may have changed meanwhile;
+        and what an attempt that went to another node after all had on the first is replaced.
 
         Raises:
             LeaseLost: Another attempt or another lease has the run.
         """
         with self._database.transaction() as session:
             stepping(session, fence)
-            insert_new(session, StagingRow(run_id=fence.run_id, **asdict(staging)))
+            row = StagingRow(run_id=fence.run_id, **asdict(staging))
+            if insert_new(session, row):
+                return
+            kept = session.get_one(StagingRow, (fence.run_id, staging.attempt, staging.name))
+            if kept.node == staging.node:
+                kept.listing = staging.listing
+            else:
+                session.merge(row)
 
     def of_run(self, run_id: str) -> Sequence[Staging]:
         """How its data sets came to the nodes of its attempts, in order."""

@@ -1,12 +1,13 @@
 """Tags and promises of runs, the virtual clock of their pool, and who is first in its queue."""
 
 import logging
+import math
 from collections.abc import Mapping
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 from sqlalchemy import Table, bindparam, update
-from sqlmodel import Session, SQLModel
+from sqlmodel import Session, SQLModel, select
 
 from headway.ledger.columns import now
 from headway.ledger.database import Repository
@@ -57,6 +58,13 @@ class Turns(Repository):
             return None if row is None else _FRONT.validate_python(row.document)
         except ValidationError:
             return None
+
+    def announced_s(self, pool: str) -> float:
+        """Seconds since the last announcement; infinity where there was none."""
+        with self._database.reading() as session:
+            query = select(SettingRow.updated_at).where(SettingRow.name == _front_of(pool))
+            at = session.exec(query).one_or_none()
+            return math.inf if at is None else (now(session) - at).total_seconds()
 
 
 def _set(session: Session, column: Any, values: Mapping[str, Any]) -> None:

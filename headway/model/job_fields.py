@@ -113,7 +113,9 @@ def whole_or_range(low: int, high: int, *, least: int = 1) -> FieldKind:
         if found is None or found.last > high or found.first < low:
             raise Refused(allowed)
         if found.first < least:
-            raise Refused(f"let the range begin at {least} or more, such as {least}-{found.last}")
+            raise Refused(
+                f"let the range begin at {least} or more, such as {least}-{max(found.last, 2)}"
+            )
         return found.first if found.first == found.last else found
 
     schema = {

@@ -4,6 +4,7 @@ import enum
 import json
 import re
 from collections.abc import Mapping, Sequence
+from ipaddress import AddressValueError, IPv4Address, IPv4Network
 
 
 class Launch(enum.StrEnum):
@@ -58,6 +59,30 @@ def joined(address: str, port: int | str) -> str:
 def host_file(addresses: Sequence[str], slots: int) -> str:
     """All parts as `mpirun` and `horovodrun` read them, with so many processes on each."""
     return "".join(f"{address} slots={slots}\n" for address in addresses)
+
+
+def open_mpi_network(addresses: Sequence[str]) -> dict[str, str]:
+    """Variables by which the parts of an Open MPI program use the network of *addresses* alone.
+
+    By itself it pairs networks of two nodes whose subnets are alike, and waits for ever where an
+    address is the same on both, as that of Docker's bridge: who asks for the other finds itself.
+    It is told the smallest network with all *addresses*: what rank 0 is told holds for all
+    processes, and names of interfaces may differ from node to node.
+
+    Args:
+        addresses: Of all parts. Nothing is said of names, of IPv6 and of what has no bit in common.
+    """
+    try:
+        found = [IPv4Address(each) for each in addresses]
+    except AddressValueError:
+        return {}
+    network = IPv4Network(found[0])
+    while not all(each in network for each in found):
+        network = network.supernet()
+    # What processes send, and Open MPI 4's and 5's own daemons.
+    kinds = ("OMPI_MCA_btl_tcp", "OMPI_MCA_oob_tcp", "PRTE_MCA_prte")
+    told = {f"{kind}_if_include": str(network) for kind in kinds}
+    return told if network.prefixlen else {}
 
 
 def tf_config(places: Sequence[str], rank: int) -> str:

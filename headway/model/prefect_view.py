@@ -1,6 +1,7 @@
 """What Prefect says of a run."""
 
 import enum
+from typing import NamedTuple
 
 
 class PrefectView(enum.StrEnum):
@@ -43,3 +44,22 @@ _BY_STATE_TYPE = {
     "CANCELLED": PrefectView.CANCELLED,
     "COMPLETED": PrefectView.COMPLETED,
 }
+
+
+class News(enum.Enum):
+    """What Prefect tells of a run the moment it happens."""
+
+    SCHEDULED = enum.auto()
+    COMPLETED = enum.auto()
+    """Mostly said by the flow itself: not worth a round of the janitor at once."""
+    ASKED = enum.auto()
+    """Its user may have asked something of it, or somebody else than its flow called it ended."""
+
+
+class RunNews(NamedTuple):
+    """A run has a new state."""
+
+    run_id: str
+    news: News
+    queue: str
+    """Its work queue; empty where it has none."""

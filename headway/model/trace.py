@@ -4,6 +4,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from headway.units import DAY_S
+
+LONGEST_S = 100 * 365 * DAY_S
+"""No training run takes a century: such a number is in another unit, or no time."""
 UTILISATION = "gpu_utilisation_frac"
 """Metric of a trace: mean share of time in which its GPUs were busy, nobody else being on them."""
 

@@ -93,13 +93,6 @@ class Janitor:
         ours = [run for run in open_runs if run.run_id in known or self._is_ours(run)]
         return sorted(ours, key=lambda run: _in_line(run) and run.run_id not in called)
 
-    def is_here(self, run_id: str) -> bool:
-        """Whether the run is under way on this node, or was last."""
-        try:
-            return self._site.ledger.runs.get(run_id).node == self._site.settings.node
-        except RunUnknown:
-            return False
-
     def _is_ours(self, run: RunRecord) -> bool:
         """Whether this node may decide about a run that it was pointed to.
 

@@ -175,7 +175,7 @@ class Attempt(NodeAttempt):
         Args:
             lease: What it may use.
             secrets: See `launch`.
-            late: Who is told of the parts that rank 0 waits for.
+            late: Who is told of the parts that this one waits for.
 
         Returns:
             Why the gang does not start; None where this part is to train.
@@ -193,11 +193,13 @@ class Attempt(NodeAttempt):
             self.site.ledger.runs.ready(self.fence)
             found: Exit | Meeting | None
             if self.is_rank:
-                found = wait_for_head(self.site, meeting)
+                found = wait_for_head(self.site, meeting, late)
             else:
-                found = wait_for_ranks(self.site, meeting, late) or why_parts_differ(self)
+                found = wait_for_ranks(self.site, meeting, late)
             if isinstance(found, Exit):
                 return found
+            if (differ := why_parts_differ(self)) is not None:
+                return differ
             self.meeting = found or meeting
         if self.is_rank and not self.job.launch.gathers:
             return None

@@ -17,6 +17,7 @@ from headway.home import have_passable
 from headway.model.environment import MOST_REQUIREMENTS_BYTES, environment_id
 from headway.run.here import NodeAttempt
 from headway.runtime.port import BindMount
+from headway.site import as_ids
 from headway.units import format_size
 
 ENVIRONMENT, CACHE, MAKER = "/opt/headway/environment", "/opt/headway/cache", "/opt/headway/uv"
@@ -54,8 +55,7 @@ def environment_of(attempt: NodeAttempt, copy: Path | None) -> Environment:
     # It is headway's, so that no program puts a link in the place of what lies in it.
     have_passable(folder)
     attempt.have_own(folder / _MADE)
-    (folder / LOCK).touch()
-    (folder / LOCK).chmod(0o644)
+    _have_lock(folder / LOCK, attempt.user)
     os.utime(folder)  # by this it is known how long nobody has used it
     made = os.path.lexists(folder / _MADE / "ready")
     mount = BindMount(folder, ENVIRONMENT, read_only=made)
@@ -68,6 +68,15 @@ def environment_of(attempt: NodeAttempt, copy: Path | None) -> Environment:
         maker, mounts = (f"{path_in(uv)}/uv", path_in(kept)), [mount, uv, kept]
     entry = ("python3", "-c", _ENTRY.read_text(), path_in(mount), job.requirements)
     return Environment((*entry, *maker), tuple(mounts))
+
+
+def _have_lock(lock: Path, user: str) -> None:
+    """Have the lock, which programs of *user* take: whoever may open it could hold it for good."""
+    lock.touch(mode=0o600)
+    lock.chmod(0o600)  # anybody could read those of earlier versions
+    ids = as_ids(user)
+    if ids is not None:
+        os.chown(lock, *ids)
 
 
 def _content(copy: Path | None, path: str) -> bytes:

@@ -9,7 +9,7 @@
 host=
 while [ $# -gt 0 ]; do
     case $1 in
-    -[bcDEeFIiJLlmOopQRSWw]) shift 2 ;;
+    -[BbcDEeFIiJLlmOoPpQRSWw]) shift 2 ;;
     -*) shift ;;
     *)
         [ "$host" ] && break
@@ -18,6 +18,7 @@ while [ $# -gt 0 ]; do
         ;;
     esac
 done
+host=${host##*@} # it is the user of that part in any case
 folder=$(cd "$(dirname "$0")/.." && pwd)
 part=$(mktemp "$HEADWAY_GANG_ASKS/XXXXXXXXXX") || exit 255
 name=${part##*/}
@@ -28,4 +29,5 @@ name=${part##*/}
 while [ ! -f "$folder/$name.exit" ]; do
     sleep 0.1 2>/dev/null || sleep 1
 done
+[ ! -f "$folder/$name.why" ] || echo "ssh: $host: $(cat "$folder/$name.why")" >&2
 exit "$(cat "$folder/$name.exit")"

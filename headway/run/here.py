@@ -8,9 +8,10 @@ from functools import cached_property
 from itertools import islice
 from pathlib import Path
 
+from headway.durable import replace_file
 from headway.errors import InvalidInput, LeaseLost, PolicyViolation
 from headway.forecast import Forecaster
-from headway.home import have_passable
+from headway.home import TOLD_FOLDER, have_passable
 from headway.ledger.arrays import kept_array
 from headway.ledger.records import RunRecord
 from headway.model.array import Membership
@@ -92,6 +93,8 @@ class NodeAttempt:
         # A flow that nobody has claimed a lease for begins with the smallest of its sizes.
         self.size = (record.size or job.sizes[0]) if job.is_elastic else None
         """What was chosen of the sizes that its job allows; None where that has but one."""
+        self.may_spread = max(size.nodes for size in job.sizes) > 1
+        """Whether another attempt of it may be over several nodes."""
         own = job if self.size is None else job.of_size(self.size)
         self.job = own.belonging_to(record.owner, record.team).model_copy(update=image)
         self.number = record.attempt
@@ -189,6 +192,17 @@ class NodeAttempt:
         have_passable(self.folder)
         folder = self.folder / name
         self.have_own(folder)
+        return folder
+
+    def told(self, about: str, file: str, content: str) -> Path:
+        """A folder in which the program finds *file* with *content*, which it alone may read.
+
+        The folder is headway's. In one of its user's another program of the team could put a link
+        in the place of the file, and be given what that leads to.
+        """
+        folder = self.folder / TOLD_FOLDER / about
+        have_passable(folder)
+        replace_file(folder / file, content, mode=0o400, lasts=False, owner=as_ids(self.user))
         return folder
 
     def have_own(self, folder: Path) -> None:

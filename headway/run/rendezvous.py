@@ -19,6 +19,11 @@ from headway.site import Site
 
 _RANKS_EVERY_S = 1.0
 _READY_EVERY_S = 0.25
+_RAN_OUT = Exit(
+    ExitKind.OUT_OF_MEMORY,
+    None,
+    "one of its processes was killed at the host memory limit; see its log",
+)
 _NOWHERE = "192.0.2.1"  # TEST-NET-1 (RFC 5737): asks for the default route, sends nothing
 
 
@@ -160,8 +165,17 @@ def wait_for_ranks(
         site.clock.sleep(_READY_EVERY_S)
 
 
-def wait_for_head(site: Site, meeting: Meeting) -> Meeting | Exit:
-    """Let another rank, which is ready, wait until rank 0 runs; where that is, or why to leave."""
+def wait_for_head(
+    site: Site, meeting: Meeting, late: Callable[[Sequence[Rank]], None]
+) -> Meeting | Exit:
+    """Let another rank, which is ready, wait until rank 0 runs; where that is, or why to leave.
+
+    Args:
+        site: Its node's.
+        meeting: Its own.
+        late: Told of rank 0, once, where that is not ready yet.
+    """
+    told = False
     while True:
         gang = site.ledger.runs.get(meeting.gang_id)
         if gang.is_ready and gang.place and gang.attempt == meeting.attempt:
@@ -170,6 +184,9 @@ def wait_for_head(site: Site, meeting: Meeting) -> Meeting | Exit:
         found = why_leave(site, meeting)
         if found is not None:
             return found
+        if not gang.is_ready and not told:
+            late([Rank(0, gang.node or "", True, False, None, 0.0)])
+            told = True
         site.clock.sleep(_READY_EVERY_S)
 
 
@@ -208,10 +225,26 @@ def end_of_gang(site: Site, meeting: Meeting | None, own: Exit, launch: Launch) 
     begun_s = site.clock.monotonic_s()
     while True:
         waited_s = site.clock.monotonic_s() - begun_s
-        found = verdict(own, other_ranks(site, meeting), waited_s)
+        ranks = other_ranks(site, meeting)
+        if launch.starts_others:
+            ranks = _with_shortage(site, meeting, ranks)
+        found = verdict(own, ranks, waited_s)
         if found is not None:
             return found
         site.clock.sleep(_RANKS_EVERY_S)
+
+
+def _with_shortage(site: Site, meeting: Meeting, ranks: Sequence[Rank]) -> list[Rank]:
+    """*ranks*, of which those have ended that ran out of memory in what they were asked to run.
+
+    Their containers go on: who is killed there is a child of what serves rank 0.
+    """
+    asks = site.ledger.gang_asks.of(meeting.gang_id, meeting.attempt)
+    short = {ask.to_rank for ask in asks if ask.ran_out}
+    return [
+        replace(each, exit=_RAN_OUT) if each.number in short and each.exit is None else each
+        for each in ranks
+    ]
 
 
 def why_leave(site: Site, meeting: Meeting) -> Exit | None:

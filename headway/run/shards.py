@@ -1,14 +1,11 @@
 """Parts of data sets that are divided among the nodes of a gang: what its programs are told."""
 
 import json
-import os
 from collections.abc import Iterator
 
-from headway.durable import replace_file
 from headway.model.run import Exit, ExitKind
 from headway.run.here import NodeAttempt
 from headway.runtime.port import BindMount
-from headway.site import as_ids
 
 SHARDS = "/shards"
 
@@ -19,35 +16,33 @@ def lists_of(attempt: NodeAttempt) -> Iterator[tuple[str, BindMount, str]]:
     The file is JSON: ``part`` and ``parts``, numbers; ``files``, the names below the data set's
     folder; ``files_in_all``, how many all nodes have together.
     """
-    user = as_ids(attempt.user)
     for name, staged in attempt.datasets.items():
         if staged.shard is None:
             continue
-        folder, file = attempt.made("shards"), f"{name or 'dataset'}.json"
+        file = f"{name or 'dataset'}.json"
         told = {
             "part": staged.shard.part.number,
             "parts": staged.shard.part.of,
             "files": staged.shard.files,
             "files_in_all": staged.shard.files_in_all,
         }
-        replace_file(folder / file, json.dumps(told), lasts=False)
-        if user is not None:
-            os.chown(folder / file, *user)
+        folder = attempt.told("shards", file, json.dumps(told))
         yield name, BindMount(folder, SHARDS), file
 
 
 def why_parts_differ(attempt: NodeAttempt) -> Exit | None:
     """Why a gang whose parts are all ready does not start: they were cut from other files.
 
-    Some would be in two parts then, or in none, and nobody would see it.
+    Some would be in two parts then, or in none, and nobody would see it. Each part asks before it
+    starts: one whose process died may have brought its data once more since rank 0 asked.
     """
     if not any(each.shard for each in attempt.job.data.values()):
         return None
-    ledger = attempt.site.ledger
-    ranks = ledger.runs.ranks(attempt.run_id, attempt.number)
+    ledger, meeting = attempt.site.ledger, attempt.meeting
+    gang_id = attempt.run_id if meeting is None else meeting.gang_id
     notes = [
         note
-        for run in (attempt.record, *ranks)
+        for run in (ledger.runs.get(gang_id), *ledger.runs.ranks(gang_id, attempt.number))
         for note in ledger.staged.of_run(run.run_id)
         if note.attempt == run.attempt and note.listing
     ]

@@ -4,7 +4,6 @@ import logging
 import os
 from collections.abc import Iterator, Mapping
 
-from headway.durable import replace_file
 from headway.errors import InvalidInput, TelemetryError
 from headway.model.array import FILE_VARIABLE, Membership
 from headway.model.container_policy import GangNetwork, NetworkMode
@@ -76,7 +75,7 @@ def container_spec(attempt: NodeAttempt, lease: Lease) -> ContainerSpec:
             **_WHO,
             **({} if attempt.size is None else size_variables(attempt.size)),
             **_processes(attempt, lease),
-            **(attempt.meeting.environment(job.launch, len(lease.gpus)) if attempt.meeting else {}),
+            **_meeting(attempt, lease),
             **(own_links(site.settings) if attempt.meeting and not on_network else {}),
             **{each: path_in(at) for it, at in volumes.values() for each in it.variables},
             **job.env,
@@ -123,6 +122,18 @@ def size_variables(size: Size) -> dict[str, str]:
     Beside what all are told: how many processes to start, and on several nodes where they meet.
     """
     return {"HEADWAY_NODES": str(size.nodes), "HEADWAY_GPUS": str(size.gpus)}
+
+
+def _meeting(attempt: NodeAttempt, lease: Lease) -> dict[str, str]:
+    """How its program finds its peers, or that it has none where it might have some."""
+    launch, gpus = attempt.job.launch, len(lease.gpus)
+    if attempt.meeting is not None:
+        return attempt.meeting.environment(launch, gpus)
+    if not attempt.may_spread or launch is not Launch.TORCH or gpus > 1:
+        return {}
+    # As those of a gang are; without PET_…, since `torchrun` on one node needs none.
+    alone = {"RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0"}
+    return {**alone, "MASTER_ADDR": LOOPBACK[0], "MASTER_PORT": "0"}  # whichever is free
 
 
 def _processes(attempt: NodeAttempt, lease: Lease) -> dict[str, str]:
@@ -183,12 +194,7 @@ def _session(attempt: NodeAttempt, lease: Lease, port: int) -> dict[str, str]:
 
 def _parameters(attempt: NodeAttempt, member: Membership) -> BindMount:
     """The folder with the file of a member's parameters; its program may not change it."""
-    folder = attempt.made("array")
-    replace_file(folder / _FILE, member.file(), lasts=False)
-    user = as_ids(attempt.user)
-    if user is not None:
-        os.chown(folder / _FILE, *user)
-    return BindMount(folder, PARAMETERS)
+    return BindMount(attempt.told("array", _FILE, member.file()), PARAMETERS)
 
 
 def refuse_shell(attempt: NodeAttempt) -> None:

@@ -13,11 +13,12 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import NamedTuple
 
-from headway.errors import LeaseLost
+from headway.errors import LeaseLost, RunUnknown
 from headway.estimate.starts import played_document
 from headway.ledger.pools import PoolSnapshot
 from headway.ledger.records import RunRecord
 from headway.model.lease import Fence, Wait
+from headway.model.prefect_view import News, RunNews
 from headway.model.run import Exit, Measurement
 from headway.model.turn import Front, VirtualClock
 from headway.node.flowrun import live_flow
@@ -34,7 +35,7 @@ from headway.scheduler.intake import Intake, Offer
 from headway.scheduler.limits import Gates, read_gates
 from headway.scheduler.planning import make_plan, plan_front, read_pool
 from headway.scheduler.playing import play
-from headway.scheduler.snapshot import EndedRuns, Known, is_lost, read_known
+from headway.scheduler.snapshot import LOST_AFTER_S, EndedRuns, Known, read_known
 from headway.scheduler.starts import SaidStarts
 from headway.scheduler.waiting import Waiting
 from headway.scheduler.why import Why, why
@@ -42,11 +43,14 @@ from headway.site import Site
 
 _KEEP_CLOCK = timedelta(minutes=1)
 """The virtual clock is kept so often even where nobody joins the queue."""
-_SPEAKS_WITHIN = timedelta(seconds=15)
+_SPEAKS_WITHIN_S = 15.0
 """One that was not heard of for so long may be dead: until it is lost, all do as it does."""
 _FRONTS = 2
 """So many windows of runs are announced: until the next plan some of them start."""
 _ANNOUNCE_AGAIN = timedelta(seconds=5)
+_HOLDS_S = 60.0
+"""An announcement is gone by for so long, while some of its runs wait: thousands of new runs keep
+the one that announces busy for a while, and would keep all others busy as long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,12 +91,20 @@ class PoolQueue:
         self._front: Front | None = None
         self._ended = EndedRuns(site.ledger)
         self._fallbacks = Fallbacks()
+        self.others: frozenset[str] = frozenset()
+        """In the last pass over all of the queue, the other nodes of the pool."""
         self.called: frozenset[str] = frozenset()
         """Of the last offers those that the janitor is to look at: see `Intake`."""
         self.speaks = False
         """In the last pass this node was the one that speaks for the pool."""
         self.follows = False
         """In the last pass another one did, that was heard of just now and can call this node."""
+
+    def still_follows(self) -> bool:
+        """Whether another one is followed still; what to ask between passes, which are few."""
+        if self.follows:
+            self.follows = self._follows(self._site.ledger.nodes.silent_s(self._pool))
+        return self.follows
 
     def known(self) -> frozenset[str]:
         """Runs that wait in the ledger: they need no new offer."""
@@ -143,7 +155,9 @@ class PoolQueue:
         if front is None:
             return None
         seen = site.ledger.pools.snapshot(pool, {}, front.run_ids)
-        if not self._follows(seen) or seen.at - front.at >= _SPEAKS_WITHIN:
+        age_s = (seen.at - front.at).total_seconds()
+        holds_s = _HOLDS_S if seen.waiting else _SPEAKS_WITHIN_S
+        if not self._another_speaks(_silent_s(seen)) or age_s >= holds_s:
             return None
         gates, waiting = read_gates(site.ledger, pool), Waiting()
         nodes = {record.node.name for record in seen.nodes}
@@ -184,7 +198,8 @@ class PoolQueue:
             queue = queue_of(waiting, seen, known, self._held_back)
             made = make_plan(queue, waiting, seen, known)
         speaks = self.speaks = self._speaks_for_the_pool(seen)
-        self.follows = self._follows(seen)
+        self.follows = self._follows(_silent_s(seen))
+        self.others = frozenset(nodes - {site.settings.node})
         if speaks:
             self._end_in_vain(seen)
             self._keep_turns(queue, seen)
@@ -212,6 +227,27 @@ class PoolQueue:
         if before is None or first != before.run_ids or seen.at - before.at > _ANNOUNCE_AGAIN:
             self._front = Front(seen.at, first)
             self._site.ledger.turns.announce(self._pool, self._front)
+
+    def pass_on(self, told: RunNews) -> bool:
+        """Call the other node that a run concerns of which Prefect told something; whether any.
+
+        That is the one that has it where its user may have asked something, and the one that it
+        was handed to, by the work queue with the node's name.
+        """
+        if not self.speaks or told.news is News.COMPLETED:
+            return False
+        node = self._node_of(told.run_id) if told.news is News.ASKED else told.queue
+        if node not in self.others:
+            return False
+        self._site.ledger.calls.send([node], told.run_id)
+        return True
+
+    def _node_of(self, run_id: str) -> str:
+        """The node that has a run, or had it last; empty where none has, or nobody knows it."""
+        try:
+            return self._site.ledger.runs.get(run_id).node or ""
+        except RunUnknown:
+            return ""
 
     def play(self) -> Explained | None:
         """Play the queue forward and keep what comes of it, where this node speaks for the pool.
@@ -310,15 +346,21 @@ class PoolQueue:
             self._site.ledger.turns.keep(self._pool, clock, turns)
 
     def _speaks_for_the_pool(self, seen: PoolSnapshot) -> bool:
-        heard = [r.node.name for r in seen.nodes if not is_lost(r, seen.at)]
-        return bool(heard) and min(heard) == self._site.settings.node
+        return _speaker(_silent_s(seen)) == self._site.settings.node
 
-    def _follows(self, seen: PoolSnapshot) -> bool:
-        """Whether another node speaks for the pool, and has done so until a moment ago."""
-        at = {r.node.name: r.heartbeat_at for r in seen.nodes if not is_lost(r, seen.at)}
-        speaker = min(at, default=self._site.settings.node)
-        calls = self._site.ledger.calls.are_heard and speaker != self._site.settings.node
-        return calls and seen.at - at[speaker] < _SPEAKS_WITHIN
+    def _another_speaks(self, silent_s: Mapping[str, float]) -> bool:
+        """Whether another node speaks for the pool, and was heard of a moment ago."""
+        speaker = _speaker(silent_s)
+        if speaker in {"", self._site.settings.node} or not self._site.ledger.calls.are_heard:
+            return False
+        return silent_s[speaker] < _SPEAKS_WITHIN_S
+
+    def _follows(self, silent_s: Mapping[str, float]) -> bool:
+        """Whether another node does so: it announces, as one does that reaches Prefect."""
+        return (
+            self._another_speaks(silent_s)
+            and self._site.ledger.turns.announced_s(self._pool) < _HOLDS_S
+        )
 
     def _tell(self, made: Plan, seen: PoolSnapshot) -> tuple[dict[str, str], frozenset[str]]:
         """Write down what runs wait for, where that is news."""
@@ -327,3 +369,13 @@ class PoolQueue:
         )
         self._site.ledger.runs.set_reasons(reasons)
         return sentences, logged
+
+
+def _silent_s(seen: PoolSnapshot) -> dict[str, float]:
+    """Seconds since each node was heard of."""
+    return {each.node.name: (seen.at - each.heartbeat_at).total_seconds() for each in seen.nodes}
+
+
+def _speaker(silent_s: Mapping[str, float]) -> str:
+    """The first by name of the nodes that are not lost; empty where all are."""
+    return min((name for name, for_s in silent_s.items() if for_s <= LOST_AFTER_S), default="")

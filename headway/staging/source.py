@@ -13,7 +13,7 @@ import hashlib
 import json
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -44,6 +44,8 @@ _STAMPS = (
     "created", "Last-Modified",
 )  # fmt: skip
 """What fsspec's file systems call the properties that change when a file does."""
+_LONGEST_NAME = 255
+"""Bytes of one part of a path, on any file system that a cache lies on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -293,9 +295,15 @@ def _inspect_remote(uri: str, file_system: Any, path: str) -> Source:
     root = file_system.info(path)
     is_directory = root["type"] == "directory"
     if is_directory:
-        found = file_system.find(path, detail=True)
+        # Consoles of buckets make an empty object for each folder.
+        found = {
+            name: info
+            for name, info in file_system.find(path, detail=True).items()
+            if not name.endswith("/") or info.get("size")
+        }
         prefix = path.rstrip("/") + "/"
         named = {_relative(uri, name, prefix): info for name, info in found.items()}
+        _check_apart(uri, named, len(found))
     else:
         named = {_relative(uri, PurePosixPath(path).name or "data", ""): root}
     ordered = sorted(named.items(), key=lambda entry: entry[0].encode("utf-8", "surrogateescape"))
@@ -328,9 +336,24 @@ def _relative(uri: str, name: str, prefix: str) -> str:
     return stored
 
 
+def _check_apart(uri: str, names: Collection[str], found: int) -> None:
+    """Refuse what a bucket can have and a folder cannot: ``a//b`` beside ``a/b``, or ``a``."""
+    folders = {str(above) for name in names for above in PurePosixPath(name).parents}
+    both = min(folders.intersection(names), default="")
+    if both:
+        cause = f"it has a file {both!r}, and others below that: no folder can have both"
+        raise SourceMissing(uri, cause)
+    if len(names) < found:
+        raise SourceMissing(uri, "two of its files differ in slashes alone: no folder has both")
+
+
 def stored_name(name: str) -> str | None:
-    """*name* as a path below its set's folder; None where it would lie elsewhere."""
+    """*name* as a path below its set's folder; None where it would lie elsewhere, or nowhere."""
     parts = PurePosixPath(name).parts
     if not parts or name.startswith("/") or ".." in parts or "\0" in name:
         return None
-    return "/".join(parts)
+    try:
+        longest = max(len(os.fsencode(part)) for part in parts)
+    except UnicodeEncodeError:
+        return None
+    return "/".join(parts) if longest <= _LONGEST_NAME else None

@@ -5,6 +5,7 @@ from datetime import datetime, timedelta
 from statistics import median
 from typing import Any
 
+from headway.estimate.starts import FAR_S
 from headway.ledger.arrays import MemberCounts, kept_array
 from headway.ledger.records import ArrayRecord, RunRecord
 from headway.model.run import RunState
@@ -68,7 +69,8 @@ def _expected_end(site: Site, array: ArrayRecord, waiting: int) -> datetime | No
         free_in_s = [max((min(starts) - now).total_seconds(), 0.0) if starts else 0.0]
     if len(free_in_s) < len(remaining) or (waiting and lasts_s is None):
         return None
-    return now + timedelta(seconds=last_end_s(free_in_s, waiting, lasts_s or 0.0))
+    # A log may promise any number of iterations, and an array has many members: dates have an end.
+    return now + timedelta(seconds=min(last_end_s(free_in_s, waiting, lasts_s or 0.0), FAR_S))
 
 
 def _lasts_s(site: Site, array: ArrayRecord, under_way: Sequence[RunRecord]) -> float | None:

@@ -16,7 +16,7 @@ from headway.model.run import Step
 from headway.model.run_file import StoredPart
 from headway.model.run_warning import RunWarning
 from headway.model.staged import Staging
-from headway.progress.straggler import Pace, pace_of
+from headway.progress.straggler import LOOKED_AT, Pace, pace_of
 from headway.run.outputs import list_outputs
 from headway.run.profiling import kept
 from headway.site import Site
@@ -91,7 +91,7 @@ def history_of(site: Site, record: RunRecord) -> RunHistory:
 def _paces(site: Site, parts: Sequence[RunRecord]) -> list[Pace]:
     found = []
     for part in parts:
-        points = site.ledger.progress.series(part.run_id, part.attempt)
+        points = site.ledger.progress.newest(part.run_id, part.attempt, LOOKED_AT)
         node, busy = part.node or "", None
         if part.exit is None:
             seen = site.ledger.telemetry.series(node, last_s=_LATELY_S)

@@ -1,12 +1,13 @@
 """What Prefect tells of runs the moment it happens, before anybody asks."""
 
-from collections.abc import AsyncIterator
-from typing import NamedTuple
+from collections.abc import AsyncGenerator
 
 import anyio
 from prefect.events.clients import get_events_subscriber
 from prefect.events.filters import EventFilter, EventNameFilter
 from prefect.logging import get_logger
+
+from headway.model.prefect_view import News, RunNews
 
 log = get_logger("worker.gpu-node")
 
@@ -21,33 +22,23 @@ _ASKED = frozenset(
 )
 """What happens to a run when its user cancels, suspends, resumes or retries it, or when somebody
 else than its flow calls it ended."""
-_COMPLETED = f"{_RUN}Completed"
-"""Mostly said by the flow itself: not worth a round of the janitor at once."""
+_NEWS = {
+    f"{_RUN}Scheduled": News.SCHEDULED,
+    f"{_RUN}Completed": News.COMPLETED,
+    **dict.fromkeys(_ASKED, News.ASKED),
+}
 
 
-class RunEvent(NamedTuple):
-    """A run has a new state."""
-
-    run_id: str
-    asked: bool
-    """Its user may have asked something of it, or it was said to end; else it was scheduled."""
-    urgent: bool
-    """The same, and the janitor is to look at once."""
-    queue: str
-    """Its work queue; empty where it has none."""
-
-
-async def events() -> AsyncIterator[RunEvent]:
+async def events() -> AsyncGenerator[RunNews]:
     """Those of all runs, until the server is away: polling goes on meanwhile."""
-    wanted = EventFilter(event=EventNameFilter(name=[f"{_RUN}Scheduled", _COMPLETED, *_ASKED]))
+    wanted = EventFilter(event=EventNameFilter(name=list(_NEWS)))
     try:
         async with get_events_subscriber(filter=wanted) as told:
             async for event in told:
                 run_id = event.resource.id.removeprefix(_RUN)
-                urgent = event.event in _ASKED
                 queues = event.resource_in_role
                 queue = queues["work-queue"].name if "work-queue" in queues else ""
-                yield RunEvent(run_id, urgent or event.event == _COMPLETED, urgent, queue or "")
+                yield RunNews(run_id, _NEWS[event.event], queue or "")
     except Exception as error:  # noqa: BLE001 - whatever it is, it is tried again
         log.info("no events from Prefect (%s): polling instead", error)
         await anyio.sleep(LISTEN_AGAIN_S)

@@ -9,6 +9,7 @@ import math
 import os
 import shlex
 import signal
+from contextlib import aclosing
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
@@ -30,6 +31,7 @@ from prefect.workers.base import (
 
 from headway.errors import HeadwayError
 from headway.ledger import Ledger
+from headway.model.prefect_view import News
 from headway.model.run import RunState
 from headway.node.code_pruning import tidy_code
 from headway.node.daemon import worker_daemon
@@ -70,8 +72,9 @@ _READING_HOLDS_S = 60.0
 """A node that could not be read for so long says nothing, and so counts as lost."""
 _TRIM_LOGS_EVERY_S = 5.0
 _HOUSE_EVERY_S = 10.0
-_FOR_THE_POOL_EVERY_S = 30.0
-"""So often a worker does what another one does for the pool: that one may not reach Prefect."""
+_FOR_THE_POOL_EVERY_S = 300.0
+"""So often a worker that follows another one does what that one does for the pool, all the same."""
+_FOLLOW_EVERY_S = 5.0
 _JANITOR_EVERY_S = 5.0
 """A cancelled run is stopped within three rounds, whatever else the worker hears of it."""
 _PRUNE_EVERY_S = 3600.0
@@ -121,7 +124,7 @@ class GpuNodeWorker(BaseWorker[BaseJobConfiguration, BaseVariables, BaseWorkerRe
         self._mended = self._house_kept = self._passed = self._grants_seen = False
         self._called: set[str] = set()
         self._first_page = PAGE
-        self._own_due = True
+        self._own_due = self._thorough = True
         self._next_round_s = 0.0
         self._loop = asyncio.get_running_loop()
         # Prefect's own handling of SIGTERM kills the flows with the worker. Here
@@ -165,7 +168,7 @@ class GpuNodeWorker(BaseWorker[BaseJobConfiguration, BaseVariables, BaseWorkerRe
         self._play_thread = anyio.CapacityLimiter(1)
         self._call_thread = anyio.CapacityLimiter(1)
         clock = self._site.clock
-        self._offers_due, self._blocks_due, self._line_due = (
+        self._thorough_due, self._blocks_due, self._line_due = (
             NowAndThen(clock, _FOR_THE_POOL_EVERY_S) for _ in range(3)
         )
         for body, without, every_s, wake in (
@@ -185,6 +188,7 @@ class GpuNodeWorker(BaseWorker[BaseJobConfiguration, BaseVariables, BaseWorkerRe
             (self._tell, "why runs wait is not on their pages", _PAGES_EVERY_S, None),
             (self._listen, "no events from Prefect", LISTEN_AGAIN_S, None),
             (self._hear, "no calls of other workers", LISTEN_AGAIN_S, None),
+            (self._follow, "who speaks for the pool is not known", _FOLLOW_EVERY_S, None),
         ):
             self._tasks.start_soon(go_on, body, clock, without, every_s, wake)
 
@@ -199,10 +203,19 @@ class GpuNodeWorker(BaseWorker[BaseJobConfiguration, BaseVariables, BaseWorkerRe
         return self._claims.held | self._submitting_flow_run_ids
 
     async def get_and_submit_flow_runs(self) -> list[FlowRun]:
-        """Prefect's poll: the worker's own task makes the pass, and a thorough one."""
-        self._first_page, self._own_due = PAGE, True
-        self._wake.set()
+        """Prefect's poll: the worker's own task makes the pass, and a thorough one.
+
+        Who follows another one does so now and then: that one calls it, and may have died.
+        """
+        if not self._queue.follows or self._thorough_due.is_due():
+            self._first_page, self._thorough = PAGE, True
+            self._wake.set()
         return []
+
+    async def _follow(self) -> None:
+        """Do everything again as soon as the one that spoke for the pool is silent."""
+        if self._queue.follows and not await anyio.to_thread.run_sync(self._queue.still_follows):
+            self._wake.set()
 
     async def _pass(self) -> None:
         if not self._mended or not self._house_kept:
@@ -220,7 +233,8 @@ class GpuNodeWorker(BaseWorker[BaseJobConfiguration, BaseVariables, BaseWorkerRe
         due = self._site.clock.now() + timedelta(seconds=self._prefetch_seconds)
         orphans = await in_thread(self._queue.orphans)
         lost = {UUID(run_id) for run_id in orphans} - self._claimed()
-        alone = bool(lost) or not self._queue.follows or self._offers_due.is_due()
+        thorough, self._thorough = self._thorough, False
+        alone = thorough or bool(lost) or not self._queue.follows
         new = await self._new_runs(orphans, due, alone=alone)
         flow_names = await self._pool.flow_names(new)
         for wrong_id, why in refused(new, flow_names).items():
@@ -414,7 +428,8 @@ class GpuNodeWorker(BaseWorker[BaseJobConfiguration, BaseVariables, BaseWorkerRe
     async def _keep_house(self) -> None:
         await anyio.to_thread.run_sync(have_fork_server, self._site.settings.state_dir)
         follows = self._queue.follows and not self._blocks_due.is_due()
-        new_settings = await adopt_blocks(self._site, self._pool, follows=follows)
+        others = self._queue.others if self._queue.speaks else frozenset()
+        new_settings = await adopt_blocks(self._site, self._pool, others, follows=follows)
         new_gates = not follows and await adopt_gates(self._site, self._pool)
         if new_settings or new_gates or not self._house_kept:
             self._house_kept = True
@@ -472,27 +487,31 @@ class GpuNodeWorker(BaseWorker[BaseJobConfiguration, BaseVariables, BaseWorkerRe
         await self._pages.write()
 
     async def _listen(self) -> None:
-        """Act the moment a run is scheduled or its user wants something, before the next poll."""
-        node, is_here = self._site.settings.node, self._janitor.is_here
-        async for event in events():
-            self._own_due = self._own_due or event.queue == node
-            others = self._queue.follows and event.queue != node
-            if others and not (
-                event.asked and await anyio.to_thread.run_sync(is_here, event.run_id)
-            ):
-                continue  # the one that speaks for the pool hears it, and calls whom it concerns
-            if event.asked:
-                self._called.add(event.run_id)
-            if event.urgent:
-                self._housework.set()
-            self._wake.set()
+        """Act the moment a run is scheduled or its user wants something, before the next poll.
+
+        Where another worker speaks for the pool, that one listens and calls whom it concerns:
+        else the server would tell each of them of every run.
+        """
+        async with aclosing(events()) as all_news:
+            while not self._queue.follows and (told := await anext(all_news, None)) is not None:
+                if not await anyio.to_thread.run_sync(self._queue.pass_on, told):
+                    if told.news is not News.SCHEDULED:
+                        self._called.add(told.run_id)
+                    if told.news is News.ASKED:
+                        self._housework.set()
+                self._wake.set()
 
     async def _hear(self) -> None:
-        """Look at the queue when the worker that speaks for the pool says so."""
+        """Look at the queue when the worker that speaks for the pool says so, or at a run."""
         calls, node = self._site.ledger.calls, self._site.settings.node
         if not calls.are_heard:
             await anyio.sleep_forever()
         wait = partial(calls.wait, node, _HEARD_WITHIN_S)
         while True:
-            if await anyio.to_thread.run_sync(wait, limiter=self._call_thread):
+            heard = await anyio.to_thread.run_sync(wait, limiter=self._call_thread)
+            if runs := set(filter(None, heard)):
+                self._called |= runs
+                self._own_due = True
+                self._housework.set()
+            if heard:
                 self._wake.set()

@@ -1,8 +1,10 @@
 """What the worker does for its node beside the queue, in turns: settings, and what differs."""
 
-from collections.abc import AsyncIterator, Collection, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
+from collections.abc import Set as AbstractSet
 from contextlib import asynccontextmanager
 from functools import partial
+from typing import Any
 from uuid import UUID
 
 import anyio
@@ -14,12 +16,14 @@ from headway.node.janitor import Janitor
 from headway.node.mending import Mending, PrefectRun, same
 from headway.scheduler.limits import GATES, gates_document
 from headway.site import LINE, POLICY, Site
-from headway.this_node import adopt
+from headway.this_node import adopt, keep_for
 from headway.worker.pool import IDS_A_QUESTION, PrefectPool
 from headway.worker.states import mended
 
 log = get_logger("worker.gpu-node")
 
+_NODE = "headway-node"
+_SLUGS = {POLICY: "headway-container-policy", LINE: "headway-line"}
 _ANSWER_S = 10.0
 """So long the janitor waits for Prefect; then it goes on without."""
 _PASS_S = 4.0
@@ -27,33 +31,47 @@ _PASS_S = 4.0
 together, and its pause, are less than the 15 s in which a cancelled run is to be stopped."""
 
 
-async def adopt_blocks(site: Site, pool: PrefectPool, *, follows: bool) -> bool:
-    """Take over what the operator edited in the UI; whether any of it is new.
+async def adopt_blocks(
+    site: Site, pool: PrefectPool, others: AbstractSet[str] = frozenset(), *, follows: bool
+) -> bool:
+    """Take over what the operator edited in the UI; whether any of it is new here.
 
     A wrong value leaves the last good one.
 
     Args:
         site: Of this node.
         pool: Its work pool.
-        follows: Another node reads what holds for all, and keeps it in the ledger.
+        others: Nodes that follow this one: what was edited for them is kept in the ledger.
+        follows: Another node reads the blocks, and keeps them in the ledger.
     """
     new, node = False, site.settings.node
-    for slug, document, name in (
-        ("headway-node", node, f"node/{node}"),
-        ("headway-container-policy", "site", POLICY),
-        ("headway-line", "site", LINE),
-    ):
-        if follows and document == "site":
+    nodes = await pool.blocks(_NODE) if others else {}
+    for document, name in ((node, f"node/{node}"), ("site", POLICY), ("site", LINE)):
+        if follows:
             data = await anyio.to_thread.run_sync(site.ledger.settings.get, name)
+        elif document in nodes:
+            data = nodes[document]
         else:
-            data = await pool.block(slug, document)
-        try:
-            if data is not None and await anyio.to_thread.run_sync(adopt, site, name, data):
-                new = True
-                log.info("block %s/%s was read: its settings hold now", slug, document)
-        except ValueError as error:
-            first = str(error).splitlines()[0]
-            log.warning("block %s/%s is not used: %s", slug, document, first)
+            data = await pool.block(_SLUGS.get(name, _NODE), document)
+        if data is not None and await _take(partial(adopt, site), name, data):
+            new = True
+    for other in nodes.keys() & others:
+        await _take(partial(keep_for, site), f"node/{other}", nodes[other])
+    return new
+
+
+async def _take(
+    take: Callable[[str, dict[str, Any]], bool], name: str, data: dict[str, Any]
+) -> bool:
+    """Let *take* have what a block says; whether it is new. What is not valid is logged."""
+    try:
+        new = await anyio.to_thread.run_sync(take, name, data)
+    except ValueError as error:
+        first = str(error).splitlines()[0]
+        log.warning("the block of %s is not used: %s", name, first)
+        return False
+    if new:
+        log.info("the block of %s was read: its settings hold now", name)
     return new
 
 

@@ -212,6 +212,17 @@ class PrefectPool:
         except ObjectNotFound:
             return None
 
+    async def blocks(self, slug: str) -> dict[str, dict[str, Any]]:
+        """What the operator set in each block of a type, by the block's name."""
+        found: dict[str, dict[str, Any]] = {}
+        while True:
+            page = await self._client.read_block_documents_by_type(
+                slug, offset=len(found), limit=PAGE
+            )
+            found |= {block.name: block.data for block in page if block.name}
+            if len(page) < PAGE:
+                return found
+
     async def gates(self, here: str, nodes: Collection[str]) -> Gates:
         """What the operator set on the pool and its queues.
 

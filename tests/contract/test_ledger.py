@@ -632,6 +632,13 @@ def test_how_data_came_to_a_node_is_kept_once_for_each_attempt(ledger: Ledger) -
     assert ledger.staged.of_run("a") == [copied, named]
     use = CacheUse(sets=1, size_bytes=10, hits=1, hit_bytes=7, copies=1, copied_bytes=10)
     assert ledger.staged.uses() == {"node-a": replace(use, peer_bytes=4)}
+    # Its process died, and the files at the source are others by now.
+    ledger.staged.note(fence_of(ledger, "a"), replace(copied, was_there=True, listing="of now"))
+    assert ledger.staged.of_run("a") == [replace(copied, listing="of now"), named]
+    # Its claim was given back, and the same attempt began elsewhere.
+    elsewhere = replace(copied, node="node-b", took_s=7.0, listing="there")
+    ledger.staged.note(fence_of(ledger, "a"), elsewhere)
+    assert ledger.staged.of_run("a") == [elsewhere, named]
     stranger = replace(fence_of(ledger, "a"), token="another")
     with pytest.raises(LeaseLost):
         ledger.staged.note(stranger, replace(copied, name="late"))

@@ -92,6 +92,21 @@ def test_of_an_array_only_its_last_end_is_told(ledger: Ledger) -> None:
     assert (notice.array_id, notice.kind) == (array.array_id, NoticeKind.ARRAY_ENDED)
 
 
+def test_an_array_that_is_handed_in_twice_is_one_and_told_once(ledger: Ledger) -> None:
+    """Its client heard no answer to the first."""
+    both = [
+        ledger.arrays.add(
+            JOB, Array({"seed": (1, 2)}), name="sweep", owner="me", team="t", pool="gpu",
+            queue="default", key="same", submitted_at=ledger.now(),
+        )
+        for _ in range(2)
+    ]  # fmt: skip
+    assert both[0].array_id == both[1].array_id
+    ledger.arrays.cancel(both[0].array_id, "by user me")
+    assert [each.array_id for each in ledger.notices.take()] == [both[0].array_id]
+    assert ledger.notices.take() == []
+
+
 def test_of_many_senders_one_takes_each(ledger_url: str, ledger: Ledger) -> None:
     for number in range(30):
         started(ledger, f"r{number}")

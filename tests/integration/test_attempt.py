@@ -220,9 +220,27 @@ def test_a_part_of_a_gang_is_told_which_files_it_has(site: Site, sources: Path) 
         "files": ["one", "two"],
         "files_in_all": 3,
     }
-    assert [mount.target for mount in spec.mounts if mount.target == "/shards"] == ["/shards"]
+    (mount,) = (mount for mount in spec.mounts if mount.target == "/shards")
+    # Another program of its team may be at work on the node, as the same user.
+    uid = int((attempt.user or f"{os.geteuid()}:").split(":")[0])
+    file = mount.source / "dataset.json"
+    assert (file.stat().st_uid, file.stat().st_mode & 0o777) == (uid, 0o400)
+    assert mount.source.stat().st_uid == mount.source.parent.stat().st_uid == os.geteuid()
     (note,) = site.ledger.staged.of_run(RUN)
     assert len(note.listing) == 64
+
+
+def test_a_launcher_on_one_node_is_told_its_hosts(site: Site) -> None:
+    """As it is on several: a job that gives a range of nodes has one command."""
+    command = ["horovodrun", "-np", "2", "--hostfile", "{hosts}", "python", "train.py"]
+    job = JOB.model_copy(update={"launch": Launch.HOROVOD, "command": command})
+    attempt = Attempt(site, RUN, job)
+    lease = attempt.admit()
+    assert isinstance(lease, Lease)
+    spec = container_spec(attempt, lease)
+    assert spec.command[:4] == ("horovodrun", "-np", "2", "--hostfile")
+    assert Path(spec.command[4]).read_text() == "localhost slots=1\n"
+    assert Path(spec.command[4]).parent in {mount.source for mount in spec.mounts}
 
 
 def test_the_data_set_that_cannot_be_staged_is_named(site: Site, sources: Path) -> None:

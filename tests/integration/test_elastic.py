@@ -9,9 +9,10 @@ import pytest
 
 from headway.clock import SystemClock
 from headway.forecast import Forecaster
+from headway.gateway.estimate import estimate_options
 from headway.ledger import Ledger
 from headway.model.attempt_record import ProgressSnapshot
-from headway.model.job import Resources, TrainingJob
+from headway.model.job import Resources, Training, TrainingJob
 from headway.model.lease import Demand, Lease, Wait
 from headway.model.node import GpuReading, NodeState
 from headway.model.run import Exit, ExitKind, Measurement, RunState
@@ -299,3 +300,69 @@ def test_a_flow_that_nobody_planned_takes_the_least(site: Site) -> None:
 
 def test_what_a_program_is_told_of_its_size() -> None:
     assert size_variables(Size(1, 4)) == {"HEADWAY_NODES": "1", "HEADWAY_GPUS": "4"}
+
+
+def test_a_program_that_has_shrunk_to_one_node_finds_what_it_found_on_two(site: Site) -> None:
+    """As `python train.py` does with `init_process_group`, without `torchrun`."""
+    narrow = Resources(host_memory="64MiB", cpus=0.1, nodes="1-2")
+    attempt = Attempt(site, RUN, JOB.model_copy(update={"resources": narrow}))
+    lease = attempt.admit()
+    assert isinstance(lease, Lease)
+    told = container_spec(attempt, lease).env
+    assert {name: told[name] for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_PORT")} == {
+        "RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0", "MASTER_PORT": "0",
+    }  # fmt: skip
+    assert not [name for name in told if name.startswith("PET_")]
+
+
+def test_a_wide_range_costs_no_more_than_what_the_site_has(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int] = []
+    newest = site.ledger.traces.newest
+
+    def counted(network: str, limit: int) -> list[Trace]:
+        asked.append(limit)
+        return newest(network, limit)
+
+    monkeypatch.setattr(site.ledger.traces, "newest", counted)
+    wide = Resources(host_memory="64MiB", cpus=0.1, nodes="1-64", gpus="1-1024")
+    _, demand = Forecaster(site).forecast(JOB.model_copy(update={"resources": wide}))
+    assert (demand.nodes, demand.gpus) == (1, 1)
+    assert len(asked) == 1
+    never = Resources(host_memory="64MiB", cpus=0.1, nodes="1-64", gpus="3-1024")
+    _, demand = Forecaster(site).forecast(JOB.model_copy(update={"resources": never}))
+    assert (demand.nodes, demand.gpus) == (1, 3), "of what no node could hold the least is said"
+
+
+def test_the_options_of_an_estimate_keep_to_the_quota(site: Site) -> None:
+    job = JOB.model_copy(update={"owner": "ada"})
+    assert {option.gpus for option in estimate_options(site, job)} == {1, 2, 3, 4, 6}
+    adopt(site, LINE, {"teams": {"default": {"max_gpus": 4}}})
+    assert {option.gpus for option in estimate_options(site, job)} == {1, 2, 3, 4}
+
+
+def test_a_run_that_would_outlast_all_dates_starts(site: Site) -> None:
+    """And so do those behind it: nobody could be granted anything in a pass that fails."""
+    short = JOB.model_copy(update={
+        "resources": Resources(host_memory="64MiB", cpus=0.1),
+        "training": Training(epochs=10**12),
+    })  # fmt: skip
+    tried = Trace(short.recipe(), "cpu", 0, None, runtime_s=60.0, cpus=0.1, epochs=1,
+                  recipe=short.recipe(), run_id="try")  # fmt: skip
+    site.ledger.traces.add([tried])
+    assert offer(site, short).run_pass().start == (RUN,)
+
+
+def test_an_estimate_costs_what_is_said_of_the_run(site: Site) -> None:
+    """Of nodes that have a price of their own beside that of their GPUs."""
+    for record in site.ledger.nodes.all():
+        node = replace(record.node, price_per_hour=4.0, gpu_price_per_hour=2.0)
+        site.ledger.nodes.register(node, boot_id="b", worker_token="w", identity=record.identity)
+    for job in (JOB, JOB.of_size(Size(1, 0))):
+        said, demand = Forecaster(site).forecast(job)
+        size = (job.nodes, job.nodes * job.gpus)
+        options = {(o.node_count, o.gpus): o for o in estimate_options(site, job)}
+        found = options[size].prediction
+        assert (found.runtime_s, demand.gpus) == (said.runtime_s, job.gpus)
+        assert found.cost == pytest.approx(said.cost)

@@ -43,22 +43,6 @@ def second(docker_site: LiveSite, tmp_path_factory: pytest.TempPathFactory) -> I
         node.run("down")
 
 
-SUM = """\
-import ctypes, os, socket
-mpi = ctypes.CDLL("libmpi.so.40", mode=ctypes.RTLD_GLOBAL)
-mpi.MPI_Init(None, None)
-world, total, number = (
-    ctypes.byref(ctypes.c_char.in_dll(mpi, f"ompi_mpi_{name}"))
-    for name in ("comm_world", "op_sum", "int")
-)
-rank = int(os.environ["OMPI_COMM_WORLD_RANK"])
-mine, summed = ctypes.c_int(10 + rank), ctypes.c_int()
-mpi.MPI_Allreduce(ctypes.byref(mine), ctypes.byref(summed), 1, number, total, world)
-print("rank", rank, "has", summed.value, "on", socket.gethostname(), flush=True)
-mpi.MPI_Finalize()
-"""
-
-
 def test_mpirun_starts_its_processes_in_the_containers_of_all_parts(
     docker_site: LiveSite, second: LiveSite, gang_network: str, tmp_path: Path
 ) -> None:
@@ -68,7 +52,7 @@ def test_mpirun_starts_its_processes_in_the_containers_of_all_parts(
         tmp_path,
         name="summed",
         image=mpi_image.build_mpi_image(),
-        command=["mpirun", "-n", "2", "python", "-c", SUM],
+        command=["mpirun", "-n", "2", "python", "-c", mpi_image.SUM],
         launch="mpi",
         resources={"nodes": 2, "host_memory": "128MiB", "cpus": 0.2},
     )

@@ -1,10 +1,12 @@
 """A node's look at the queue, on a real ledger: what starts, what waits and why."""
 
+import asyncio
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
+from uuid import uuid4
 
 import httpx
 import pytest
@@ -17,11 +19,12 @@ from headway.errors import InvalidInput, LedgerUnreachable
 from headway.gateway.submit import rehearse
 from headway.ledger.audit_log import Act
 from headway.ledger.progress_snapshots import NOT_KEPT_YET
-from headway.ledger.tables import NodeRow
+from headway.ledger.tables import NodeRow, SettingRow
 from headway.model.attempt_record import ProgressSnapshot
 from headway.model.job_text import job_from_document
 from headway.model.lease import Lease, Wait
 from headway.model.node import Gpu, GpuReading, NodeState
+from headway.model.prefect_view import News, RunNews
 from headway.model.run import Exit, ExitKind, Measurement, Prediction, RunState
 from headway.model.trace import Trace
 from headway.model.turn import Front
@@ -39,6 +42,8 @@ from headway.this_node import adopt, heartbeat, join_site, os_user, read_node
 from headway.views.queue_document import line_views, start_text, waiting_of
 from headway.views.site_snapshot import progress_of_runs
 from headway.views.why_document import why_text, why_view
+from headway.worker.housekeeping import adopt_blocks
+from headway.worker.pool import PrefectPool
 from tests.support.api import MEMBER, bearer, serving
 from tests.support.fence import fence_of
 
@@ -680,17 +685,121 @@ def test_an_old_announcement_is_not_gone_by(sites) -> None:
     assert len(other.run_pass(alone=False).start) == 1
 
 
+@pytest.mark.parametrize(("age_s", "holds"), [(20, True), (70, False)])
+def test_an_announcement_is_gone_by_longer_while_its_runs_wait(
+    sites, age_s: int, holds: bool
+) -> None:
+    speaker, other = PoolQueue(sites["here"]), PoolQueue(sites["there"])
+    ledger = sites["there"].ledger
+    if not ledger.calls.are_heard:
+        return
+    speaker.run_pass()
+    other.run_pass()
+    bound = offer("last", queue="there")
+    speaker.take_in([offer("a", age_s=30), offer("b", age_s=20), bound])
+    ledger.turns.announce("gpu", Front(ledger.now() - timedelta(seconds=age_s), (bound.run_id,)))
+    started = names(sites["there"], other.run_pass(alone=False).start)
+    assert len(started) == 1
+    assert ("last" in started) is holds
+
+
+def test_what_prefect_tells_of_another_nodes_run_is_passed_on_to_it(sites) -> None:
+    speaker, other = PoolQueue(sites["here"]), PoolQueue(sites["there"])
+    calls = sites["there"].ledger.calls
+    if not calls.are_heard:
+        return
+    assert not calls.wait("there", 0.01)
+    speaker.take_in([offer("a", age_s=10), offer("b")])
+    speaker.run_pass()
+    (run_id,) = other.run_pass().start
+    assert calls.wait("there", 10.0) == [""]
+    mine = next(lease.run_id for lease in sites["here"].ledger.leases.live("here"))
+    stranger = str(uuid4())
+    for told, heard in (
+        (RunNews(run_id, News.ASKED, "default"), [run_id]),
+        (RunNews(stranger, News.SCHEDULED, "there"), [stranger]),
+        (RunNews(run_id, News.COMPLETED, "there"), []),  # its own worker sees that
+        (RunNews(stranger, News.SCHEDULED, "default"), []),
+        (RunNews(stranger, News.ASKED, "there"), []),  # nobody has it
+        (RunNews(mine, News.ASKED, "default"), []),
+    ):
+        assert speaker.pass_on(told) is bool(heard)
+        assert not other.pass_on(told)
+        assert calls.wait("there", 10.0 if heard else 0.1) == heard
+
+
 def test_nobody_follows_one_that_was_not_heard_of_lately(sites) -> None:
     other = PoolQueue(sites["there"])
     calls = sites["there"].ledger.calls
     other.run_pass()
-    assert other.follows == calls.are_heard
+    assert not other.follows  # nobody announces
+    PoolQueue(sites["here"]).run_pass()
+    other.run_pass()
+    assert other.follows == other.still_follows() == calls.are_heard
     with sites["here"].ledger._database.transaction() as session:
         row = session.get(NodeRow, "here")
         row.heartbeat_at -= timedelta(seconds=20)
+    assert not other.still_follows()
     other.run_pass()
     assert not other.follows
     assert not other.speaks  # silent for 20 s, it is not lost yet
+
+
+def test_nobody_follows_one_that_is_heard_of_and_announces_nothing(sites) -> None:
+    """As where it does not reach Prefect, so that none of its passes comes to an end."""
+    speaker, other = PoolQueue(sites["here"]), PoolQueue(sites["there"])
+    ledger = sites["there"].ledger
+    if not ledger.calls.are_heard:
+        return
+    speaker.run_pass()
+    other.run_pass()
+    assert other.still_follows()
+    with ledger._database.transaction() as session:
+        row = session.get(SettingRow, "front_of_the_queue/gpu")
+        row.updated_at -= timedelta(seconds=70)
+    assert not other.still_follows()
+    speaker.run_pass()
+    other.run_pass()
+    assert not other.follows  # so soon it announces only what is new
+    speaker.take_in([offer("a", age_s=30), offer("b"), offer("c")])
+    speaker.run_pass()
+    other.run_pass()
+    assert other.follows
+
+
+class Blocks:
+    """What operators edited, as the server tells it."""
+
+    def __init__(self, **nodes: dict[str, Any]) -> None:
+        self.nodes = nodes
+
+    async def block(self, slug: str, document: str) -> dict[str, Any] | None:
+        return self.nodes.get(document) if slug == "headway-node" else None
+
+    async def blocks(self, slug: str) -> dict[str, dict[str, Any]]:
+        assert slug == "headway-node"
+        return self.nodes
+
+
+def test_what_is_set_for_a_node_is_read_by_the_one_that_speaks_for_the_pool(sites) -> None:
+    here, there = sites["here"], sites["there"]
+
+    def adopted(site: Site, blocks: Blocks, *others: str, follows: bool = False) -> bool:
+        taken = adopt_blocks(site, cast("PrefectPool", blocks), frozenset(others), follows=follows)
+        return asyncio.run(taken)
+
+    edited = Blocks(here={"reserve_cpus": 1}, there={"reserve_cpus": 0.25}, gone={})
+    assert not adopted(there, Blocks(), follows=True)
+    assert adopted(here, edited, "there")
+    assert not adopted(here, edited, "there")
+    assert here.ledger.nodes.get("here").node.reserve.cpus == 1
+    assert here.ledger.nodes.get("there").node.reserve.cpus != 0.25
+    assert adopted(there, Blocks(), follows=True)
+    assert here.ledger.nodes.get("there").node.reserve.cpus == 0.25
+    assert here.ledger.settings.get("node/gone") is None
+    edited.nodes["there"] = {"reserve_cpus": -1}
+    adopted(here, edited, "there")
+    assert there.node_settings.reserve_cpus == 0.25
 
 
 def test_who_waits_for_calls_connects_anew_when_the_database_was_away(sites) -> None:

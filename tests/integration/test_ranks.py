@@ -16,6 +16,7 @@ from headway.clock import SystemClock
 from headway.errors import LeaseLost, SiteUnreachable
 from headway.ledger.tables import LeaseRow, NodeRow
 from headway.model.job import Dataset, Resources, TrainingJob
+from headway.model.launch import Launch
 from headway.model.lease import Demand, Lease, Resource, Wait
 from headway.model.run import Exit, ExitKind, Measurement, RunState
 from headway.model.staged import Staging
@@ -211,7 +212,9 @@ def test_a_gang_whose_leader_is_lost_and_has_no_retry_left_ends_and_others_say_s
     unheard(site, "head", renewed_s=site.settings.lease_ttl_s + margin_s + 1)
     untold = site.ledger.runs.untold("two", site.settings.pool, "", 10)
     assert untold == []
+    assert site.ledger.gang_asks.ask(attempt.fence, "a", 1, "true")
     sweep(other, (), ())
+    assert site.ledger.gang_asks.of(GANG, 1) == []
     gang = site.ledger.runs.get(GANG)
     assert gang.state is RunState.ENDED
     assert gang.exit is not None
@@ -258,6 +261,22 @@ def test_ranks_that_prefect_cannot_be_asked_for_are_the_sites_failure(
         pytest.raises(SiteUnreachable, match="no rank could start"),
     ):
         start_ranks(attempt)
+
+
+def test_memory_that_ran_out_below_a_launcher_is_why_the_gang_failed(
+    site: Site, attempt: Attempt
+) -> None:
+    """What serves rank 0's launcher in another container lives on, and so does that container."""
+    lease, asks = take(site), site.ledger.gang_asks
+    take(site, 2, "00000000-0000-4000-8000-000000000003")
+    attempt.job = attempt.job.model_copy(update={"launch": Launch.MPI})
+    assert asks.ask(attempt.fence, "a", 1, "orted")
+    (ask,) = asks.of(GANG, 1)
+    asks.ended(lease.fence, ask.ask_id, 0, ran_out=True)  # orted says nothing of it
+    exit_, _ = attempt.settle(ended(137))
+    assert exit_.kind is ExitKind.OUT_OF_MEMORY
+    assert exit_.message.startswith("rank 1 on one: one of its processes was killed")
+    assert site.ledger.runs.get(GANG).state is RunState.WAITING, "it is tried again, with more"
 
 
 class Steps(SystemClock):
@@ -310,6 +329,27 @@ def test_a_gang_whose_nodes_see_other_files_does_not_start(site: Site, attempt: 
     )
 
 
+def test_a_part_that_brought_its_data_once_more_does_not_start_either(
+    site: Site, attempt: Attempt
+) -> None:
+    """Its process died when all were ready, and the files have changed by the time of the next."""
+    data = Dataset(uri="/data/set", shard="node")
+    first, lease = attempt.lease, take(site)
+    assert first is not None
+    for held, listing in ((first, "a"), (lease, "a")):
+        came = Staging(1, "", held.node, "/data/set", 1, 1.0, False, listing)
+        site.ledger.staged.note(held.fence, came)
+    other = Site(site.settings.model_copy(update={"node": "one"}), SystemClock())
+    part = Attempt(other, RANK, JOB, Meeting(GANG, 1, "", 0, 1, 3))
+    part.job = part.job.model_copy(update={"dataset": data})
+    assert why_parts_differ(part) is None
+    again = Staging(1, "", "one", "/data/set", 2, 1.0, False, "b")
+    site.ledger.staged.note(lease.fence, again)
+    stopped = why_parts_differ(part)
+    assert stopped is not None
+    assert stopped.kind is ExitKind.REFUSED
+
+
 def test_a_rank_waits_until_rank_0_runs_and_is_told_where(site: Site, attempt: Attempt) -> None:
     take(site)
     fence = fence_of(site.ledger, GANG)
@@ -317,12 +357,15 @@ def test_a_rank_waits_until_rank_0_runs_and_is_told_where(site: Site, attempt: A
         lambda: site.ledger.runs.ready(fence),
         lambda: site.ledger.runs.placed(fence, "fd00::2:29500"),
     )
-    found = wait_for_head(site, Meeting(GANG, 1, "", 0, 1, 3))
+    said: list[str] = []
+    part = Meeting(GANG, 1, "", 0, 1, 3)
+    found = wait_for_head(site, part, lambda late: said.extend(each.who for each in late))
     assert isinstance(found, Meeting)
+    assert said == ["rank 0 on head"]
     assert (found.address, found.port) == ("fd00::2", 29500)
     # What an earlier attempt said counts no more.
     site.ledger.runs.requeue(fence, Exit(ExitKind.INFRASTRUCTURE, None, "lost"))
-    left = wait_for_head(site, Meeting(GANG, 1, "", 0, 1, 3))
+    left = wait_for_head(site, part, lambda late: said.extend(each.who for each in late))
     assert isinstance(left, Exit)
     assert left.message == "stopped with its gang: see the run of rank 0"
     assert not site.ledger.runs.get(GANG).is_ready

@@ -1,4 +1,4 @@
-"""An image with this machine's Python and Open MPI, as Debian packages it."""
+"""Open MPI as Debian packages it: a program for it, and an image with this machine's Python."""
 
 import subprocess
 from collections.abc import Iterable
@@ -13,6 +13,22 @@ _PACKAGES = (
     *("openmpi-bin", "openmpi-common", "libopenmpi3", "libpmix2", "libhwloc15", "libhwloc-plugins"),
     *("libevent-core-2.1-7", "libevent-pthreads-2.1-7"),
 )
+
+SUM = """\
+import ctypes, os, socket
+mpi = ctypes.CDLL("libmpi.so.40", mode=ctypes.RTLD_GLOBAL)
+mpi.MPI_Init(None, None)
+world, total, number = (
+    ctypes.byref(ctypes.c_char.in_dll(mpi, f"ompi_mpi_{name}"))
+    for name in ("comm_world", "op_sum", "int")
+)
+rank = int(os.environ["OMPI_COMM_WORLD_RANK"])
+mine, summed = ctypes.c_int(10 + rank), ctypes.c_int()
+mpi.MPI_Allreduce(ctypes.byref(mine), ctypes.byref(summed), 1, number, total, world)
+print("rank", rank, "has", summed.value, "on", socket.gethostname(), flush=True)
+mpi.MPI_Finalize()
+"""
+"""A program whose processes add their numbers up; it needs no package."""
 
 
 def why_none() -> str:

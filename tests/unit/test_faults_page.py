@@ -4,7 +4,7 @@ import pytest
 
 from tests.support.named_tests import ROOT, is_there, named_tests
 
-FAULTS = 47
+FAULTS = 52
 
 
 def rows() -> list[list[str]]:

@@ -7,7 +7,15 @@ from pathlib import Path
 import pytest
 
 from headway.errors import InvalidInput
-from headway.home import ROOT_HOME, node_identity, passable, samples, settle, strip_set_ids
+from headway.home import (
+    ROOT_HOME,
+    have_passable,
+    node_identity,
+    passable,
+    samples,
+    settle,
+    strip_set_ids,
+)
 from headway.ledger import Ledger
 from headway.settings import Settings
 
@@ -73,6 +81,18 @@ def test_what_programs_pass_on_the_way_to_their_own_stays_so(tmp_path: Path) -> 
     assert {mode(each) for each in tmp_path.rglob("*")} == {passable()}
 
 
+def test_what_a_running_program_is_told_is_not_closed_to_it(tmp_path: Path) -> None:
+    """`headway up` may be said again while it runs."""
+    run = tmp_path / "runs/r1"
+    for name, bits in (("gang-1", 0o750), ("told", 0o711), ("outputs", 0o755)):
+        (run / name).mkdir(parents=True)
+        (run / name).chmod(bits)
+    settle(tmp_path)
+    assert {each.name: mode(each) for each in run.iterdir()} == {
+        "gang-1": 0o750, "told": 0o711, "outputs": 0o700,
+    }  # fmt: skip
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder away")
 def test_a_home_of_somebody_else_is_refused(tmp_path: Path) -> None:
     home = tmp_path / "theirs"
@@ -80,6 +100,23 @@ def test_a_home_of_somebody_else_is_refused(tmp_path: Path) -> None:
     os.chown(home, 54321, 54321)
     with pytest.raises(InvalidInput, match=r"HEADWAY_HOME.*belongs to uid 54321"):
         settle(home)
+
+
+def test_a_folder_of_other_things_is_no_home(tmp_path: Path) -> None:
+    """It would be closed to others, with all that is in it; /dev/null was, too."""
+    (tmp_path / "cache").mkdir()
+    (tmp_path / "log").write_text("x")
+    for place, why in ((tmp_path, r"other things \(log\)"), (tmp_path / "log", "no directory")):
+        before = mode(place)
+        place.chmod(0o755)
+        with pytest.raises(InvalidInput, match=why):
+            settle(place)
+        assert mode(place) == 0o755
+        place.chmod(before)
+    with pytest.raises(NotADirectoryError):
+        have_passable(tmp_path / "log")
+    (tmp_path / "node.id").write_text("x")
+    settle(tmp_path)  # what an operator has put beside it
 
 
 def test_a_ledger_is_born_closed(tmp_path: Path) -> None:

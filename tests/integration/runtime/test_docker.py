@@ -15,6 +15,7 @@ from typing import Any
 import docker
 import pytest
 
+import headway
 from headway.clock import SystemClock
 from headway.errors import ImageMissing, PolicyViolation, RuntimeFailure
 from headway.model.container_policy import ContainerPolicy, CpuRule, NetworkMode, RootFilesystem
@@ -27,6 +28,8 @@ from headway.units import MIB
 from tests.support.whitelist import beyond, watched
 
 pytestmark = pytest.mark.docker
+
+ENTRY = Path(headway.__file__).parent / "run/gang_entry.sh"
 
 
 @pytest.fixture
@@ -101,6 +104,30 @@ def test_the_environment_is_what_was_given(
     assert found["OMP_NUM_THREADS"] == "1"
     of_engine = {"PATH", "HOME", "HOSTNAME", "PWD", "SHLVL"}
     assert found.keys() - of_engine == {"GIVEN", "NVIDIA_VISIBLE_DEVICES", "OMP_NUM_THREADS"}
+
+
+def test_a_part_of_a_gang_says_that_what_it_was_asked_to_run_had_too_little_memory(
+    harness: Harness,
+) -> None:
+    told, asks = harness.folder / "told", harness.folder / "asks"
+    for folder in (told, asks):
+        folder.mkdir()
+        folder.chmod(0o777)
+    (told / "go").write_text("serves=yes\n")
+    (told / "1.run").write_text("true")
+    spec = harness.spec(shell(""))
+    mounts = (BindMount(told, "/told"), BindMount(asks, "/asks", read_only=False))
+    command = ("/bin/sh", "-c", ENTRY.read_text(), "headway", "/told", "/asks")
+    runtime = harness.started(
+        replace(spec, command=command, mounts=mounts, host_memory_bytes=24 * MIB)
+    )
+    until((asks / "1.done").exists)
+    # As Open MPI's orted, which ends well however its processes ended.
+    (told / "2.part").write_text("dd if=/dev/zero of=/dev/null bs=200M count=1; true")
+    (told / "2.part").rename(told / "2.run")
+    until((asks / "2.done").exists)
+    assert [(asks / f"{n}.done").read_text() for n in (1, 2)] == ["0\n", "0 oom\n"]
+    assert runtime.inspect(spec.name).state is ContainerState.RUNNING  # type: ignore[union-attr]
 
 
 def test_a_program_on_gpus_has_the_cpus_that_are_near_them(harness: Harness) -> None:

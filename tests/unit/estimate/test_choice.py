@@ -5,6 +5,7 @@ import pytest
 from headway.estimate import choice
 from headway.estimate.choice import Prefer
 from headway.estimate.estimator import Estimators
+from headway.estimate.shares import shares_of
 from headway.model.job import Training, TrainingJob
 from headway.model.node import Capacity, Gpu, Node, NodeSpace, NodeState
 from headway.model.run import Span
@@ -228,3 +229,48 @@ def test_of_a_range_one_of_its_sizes_is_chosen(estimators):
     wide = options(job(gpus="1-4", nodes="1-2"), SITE, estimators, prefer=Prefer.CHEAPEST)
     assert wide[0].within
     assert (6, 2) not in {(o.gpus, o.node_count) for o in wide}
+
+
+def test_the_size_that_is_asked_for_is_among_the_options(estimators):
+    four = [*SITE, node("fast3", "NVIDIA V100", 4, 4.0), node("fast4", "NVIDIA V100", 4, 4.0)]
+    found = options(job(gpus=2, nodes=2), four, estimators)
+    assert (2, 4) in {(o.node_count, o.gpus) for o in found}, "(4, 1) is how far it can be spread"
+
+
+def test_a_job_over_nodes_without_gpus_has_its_own_numbers_of_nodes(estimators):
+    found = options(job(gpus=0, nodes="2-3"), SITE, estimators)
+    assert {o.node_count: o.within for o in found} == {1: False, 2: True, 3: True}
+    prices = {o.node_count: o.price_per_hour for o in found}
+    assert (prices[2], prices[3]) == (2 * prices[1], 3 * prices[1])
+    alone = options(job(gpus=0, nodes="2-3"), SITE, estimators, gangs=False)
+    assert [o.node_count for o in alone] == [1]
+
+
+def test_nothing_is_an_option_that_may_never_be_held(estimators):
+    found = options(job(), SITE, estimators, is_allowed=lambda option: option.gpus <= 2)
+    assert {o.gpus for o in found} == {1, 2}
+
+
+def test_of_fewer_epochs_than_gpus_no_number_is_said_to_be_both_right_and_too_many():
+    one = shares_of(Training(batch_size=32, epochs=1), 8)
+    assert one.words() == (
+        "8 GPUs take 256 samples in each step. Where each reads its part of the data "
+        "(DistributedSampler): 1 epoch. Where each reads all of it, as examples of Keras and "
+        "Horovod do, the least there is would train 8 times as much, and take as many times as "
+        "long."
+    )
+
+
+def test_what_may_start_at_no_known_time_keeps_to_no_deadline_and_is_no_choice(estimators):
+    def wait_s(option):
+        return 60.0 if option.gpu_type == "k80" else None
+
+    found = options(job(), SITE, estimators, wait_s=wait_s)
+    assert found[0].gpu_type == "k80", "V100s are faster, and free nobody knows when"
+    assert {o.done_s is None for o in found if o.gpu_type == "v100"} == {True}
+    late = options(job(), SITE, estimators, wait_s=wait_s, deadline_s=100 * HOUR_S)
+    assert {o.within for o in late if o.gpu_type == "v100"} == {False}
+    nobody_knows = options(job(), SITE, estimators, wait_s=lambda _: None)
+    assert nobody_knows[0].gpu_type == "v100"
+    assert nobody_knows[0].chosen
+    assert nobody_knows[0].pareto

@@ -9,7 +9,7 @@ from headway.estimate.recall import of_any, said_of
 from headway.model.array import member_job
 from headway.model.job import TrainingJob
 from headway.model.run import Prediction
-from headway.model.trace import Trace
+from headway.model.trace import LONGEST_S, Trace
 from headway.units import GIB, MIB
 
 JOB = TrainingJob.model_validate(
@@ -196,3 +196,14 @@ def test_members_of_an_array_teach_the_next_ones():
     assert 125 * MIB < alone.host_peak_bytes < 250 * MIB  # not ten times the data
     repeat = said_of(first, Prediction(), ended)
     assert repeat.basis == "1 run(s) of the same job"
+
+
+def test_nothing_is_said_to_last_beyond_the_end_of_all_dates():
+    """A short try with one epoch, then the real thing with a million and early stopping."""
+    tried = replace(REPEAT, epochs=1, runtime_s=60.0)
+    asked = replace(ASKED, epochs=10**6)
+    said = said_of(asked, Prediction(), [tried])
+    assert said.runtime_s == pytest.approx(60.0 * 10**6)
+    assert said.runtime_low_s < said.runtime_s < said.runtime_high_s == LONGEST_S
+    most = said_of(replace(asked, epochs=10**12, dataset_samples=10**12), Prediction(), [tried])
+    assert most.runtime_s == most.runtime_high_s == LONGEST_S

@@ -1,11 +1,16 @@
 """Times on a number of GPUs that nobody has tried, from those that somebody has."""
 
 import csv
+import math
 from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from statistics import median
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from headway.estimate.features import Configuration
 from headway.estimate.recall import said_of
@@ -122,3 +127,43 @@ def test_nodes_without_gpus_are_scaled_as_gpus_of_a_node_each_are() -> None:
     assert said.runtime_s == pytest.approx(89.0, rel=0.15)
     assert said.basis == "runs of the recipe on 1, 2 node(s) without GPUs, scaled"
     assert said_of(asked, Prediction(), [on(4, 166.0)]).basis == "1 run(s) of the same job"
+
+
+@pytest.mark.parametrize("nodes", [(1, 1), (2, 4)])
+def test_what_more_gpus_make_no_faster_takes_one_gpu_some_time(nodes: tuple[int, int]) -> None:
+    two, four = (Point(gpus, on, 100.0) for gpus, on in zip((2, 4), nodes, strict=True))
+    one = scaled([two, four], 1, 1)
+    assert 30.0 < one.seconds < 110.0
+    assert one.low_s < one.seconds < one.high_s
+
+
+@given(
+    st.lists(
+        st.builds(
+            Point,
+            st.sampled_from([8, 16, 64, 1024]),
+            st.sampled_from([1, 2, 4, 8]),
+            st.floats(1e-3, 3e9),
+        ),
+        min_size=1,
+        max_size=6,
+    ),
+    st.sampled_from([(1, 1), (2, 1), (2, 2), (8, 1), (8, 8), (1024, 8)]),
+)
+def test_whatever_runs_took_an_interval_holds_a_time_above_zero(points, asked) -> None:
+    found = scaled(points, *asked)
+    assert 0.0 < found.low_s <= found.seconds <= found.high_s < math.inf
+
+
+def test_a_number_that_nobody_tried_is_never_said_more_surely_than_one_that_somebody_did() -> None:
+    tried = run(4, runtime_s=1000.0)
+
+    def width(gpus: int, seen: Sequence[Trace]) -> float:
+        said = said_of(replace(ASKED, gpus=gpus), Prediction(), seen)
+        assert said.runtime_low_s
+        assert said.runtime_high_s
+        return said.runtime_high_s / said.runtime_low_s
+
+    for seen in ([tried], [tried] * 10):
+        assert width(1, seen) > width(8, seen) > width(4, seen)
+    assert width(8, [tried] * 10) < width(8, [tried])

@@ -1,10 +1,11 @@
 """What the parts of a gang are told of each other."""
 
 import json
+from ipaddress import IPv4Address, IPv4Network
 
 import pytest
 
-from headway.model.launch import Launch, filled, joined, tf_config
+from headway.model.launch import Launch, filled, joined, open_mpi_network, tf_config
 from headway.run.rendezvous import Meeting, own_links
 from headway.settings import Settings
 
@@ -59,3 +60,27 @@ def test_programs_that_see_all_networks_are_told_which_one_leads_to_the_others()
     here = Settings(address="127.0.0.1")
     assert own_links(here) == {"NCCL_SOCKET_IFNAME": "=lo", "GLOO_SOCKET_IFNAME": "lo"}
     assert own_links(Settings(address="192.0.2.1")) == {}
+
+
+@pytest.mark.parametrize(
+    ("addresses", "network"),
+    [
+        (["10.8.0.1", "10.8.0.2"], "10.8.0.0/30"),
+        (["10.8.0.1", "10.8.0.2", "10.8.3.7"], "10.8.0.0/22"),
+        (["192.168.7.9"], "192.168.7.9/32"),
+        (["10.8.0.1", "192.168.7.9"], None),
+        (["fd00::1", "fd00::2"], None),
+        (["node-a", "node-b"], None),
+    ],
+)
+def test_open_mpi_keeps_to_the_smallest_network_with_all_parts(
+    addresses: list[str], network: str | None
+) -> None:
+    found = open_mpi_network(addresses)
+    assert set(found.values()) == ({network} if network else set())
+    if network:
+        assert all(IPv4Address(each) in IPv4Network(network) for each in addresses)
+        assert found.keys() == {
+            *("OMPI_MCA_btl_tcp_if_include", "OMPI_MCA_oob_tcp_if_include"),
+            "PRTE_MCA_prte_if_include",
+        }

@@ -1,5 +1,6 @@
 """Which part of a gang is slow, and what it lacks."""
 
+import math
 from collections.abc import Sequence
 
 import pytest
@@ -67,3 +68,37 @@ def test_what_it_lacks_is_said_as_far_as_it_is_measured() -> None:
     by_cpus = straggler_of([pace(0, 1.0, 0.1), pace(1, 2.0, 0.2, busy=0.97)])
     assert by_cpus is not None
     assert "it lacks CPUs: those of its node are 97% in use" in by_cpus.text
+
+
+def resumed(first: int, **metrics: float) -> list[ProgressPoint]:
+    return [ProgressPoint(n * 10.0, first + 10 * n, metrics=metrics) for n in range(1, 21)]
+
+
+def test_only_the_steps_of_this_attempt_are_lost_time() -> None:
+    fast, slow = (pace_of(n, "a", resumed(10_000, step_s=s)) for n, s in ((0, 0.5), (1, 1.0)))
+    assert fast is not None
+    assert slow is not None
+    assert (fast.steps, slow.steps) == (200, 200)
+    found = straggler_of([fast, slow])
+    assert found is not None
+    assert found.lost_s == pytest.approx(100.0)
+
+
+@pytest.mark.parametrize("step_s", [-1.0, 0.0, 1e300, math.nan, math.inf])
+def test_a_step_that_cannot_be_does_not_count(step_s: float) -> None:
+    assert pace_of(0, "a", points(1.0, step_s=step_s)) == pace_of(0, "a", points(1.0))
+
+
+def test_what_a_program_claims_loses_no_more_than_the_time_that_has_passed() -> None:
+    steps = [ProgressPoint(60.0 + n, 10**15 + n, metrics={"step_s": 0.3}) for n in range(20)]
+    claims, usual = pace_of(1, "b", steps), pace_of(0, "a", points(1.0, step_s=1e-300))
+    assert claims is not None
+    assert usual is not None
+    assert claims.steps * claims.step_s <= 80.0
+    found = straggler_of([claims, usual])
+    assert found is not None
+    assert found.lost_s <= 80.0
+    assert len(found.text) < 200
+    untrue = pace_of(0, "a", points(1.0, step_s=0.25, data_s=-3.0))
+    assert untrue is not None
+    assert untrue.data_s is None

@@ -200,16 +200,18 @@ def test_what_another_worker_does_for_the_pool_is_done_now_and_then_all_the_same
     worker._site = SimpleNamespace(settings=SimpleNamespace(node="there"), clock=clock)
     worker._queue = Queue()
     worker._backlog, worker._passed, worker._first_page = Backlog(), True, 1
-    worker._offers_due, worker._own_due = NowAndThen(clock, 30.0), True
+    worker._thorough_due, worker._own_due = NowAndThen(clock, 30.0), False
+    worker._thorough, worker._wake = False, asyncio.Event()
     worker._prefetch_seconds, worker._called, worker._limiter = 10.0, set(), None
     worker._claims = SimpleNamespace(held=frozenset(), add=list)
     worker._submitting_flow_run_ids = set()
     worker._pool = SimpleNamespace(flow_names=no_names, scheduled=no_names, queues=frozenset())
-    for at in range(5):
-        worker._own_due = at != 2  # between two polls, called by another worker
+    for called in (False, True, False, False, False):  # for a run of its own work queue
+        worker._own_due = called
+        asyncio.run(worker.get_and_submit_flow_runs())
         asyncio.run(worker._get_scheduled_flow_runs())
         clock.sleep(10.0)
-    assert asked == ["", "there", "", "there"]
+    assert asked == ["", "there", ""]
     assert not any(planned)  # what it took in is planned by the one that speaks for the pool
     worker._queue.follows = False
     asyncio.run(worker._get_scheduled_flow_runs())
