@@ -55,7 +55,7 @@ def test_a_home_that_is_a_file_is_refused(tmp_path: Path, monkeypatch: pytest.Mo
     assert got.exit_code == 2
     got = CliRunner().invoke(headway, ["up"])
     assert (got.exit_code, got.stdout) == (2, "")
-    assert got.stderr.startswith(f'"{path}')
+    assert f'HEADWAY_HOME: got "{path}"; it is no directory' in got.stderr
 
 
 @pytest.mark.parametrize("command", [["node", "list"], ["traces", "export"], ["user", "list"]])
