@@ -52,6 +52,9 @@ def take_down(site: Site, say: Say) -> dict[str, Any]:
     nobody would stop that one before its place is given to another node.
     """
     settings = site.settings
+    if not settings.state_dir.is_dir():  # no home of a site, and none is made of it
+        say(f"nothing was running: there is no site in {settings.home}")
+        return {"stopped": [], "cancelled": []}
     with only_one(settings):
         stop_supervisor(settings)  # it would bring back what stops
         stopped = []

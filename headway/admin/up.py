@@ -10,6 +10,7 @@ from headway.admin.connections import check_connections
 from headway.admin.database.choice import have_database
 from headway.admin.environment import prefect_command
 from headway.admin.processes import (
+    StartFailed,
     only_one,
     start_gateway,
     start_guard,
@@ -19,7 +20,6 @@ from headway.admin.processes import (
 from headway.admin.register import register, write_profile
 from headway.admin.supervisor import start_supervisor
 from headway.credentials import noted_gateway
-from headway.errors import SiteUnreachable
 from headway.gateway.local_token import have_local_token
 from headway.home import ROOT_HOME, settle
 from headway.node.daemon import worker_daemon
@@ -97,9 +97,10 @@ def _site(site: Site, say: Say) -> tuple[_Started, bool]:
 def _node(site: Site, say: Say) -> tuple[_Started, bool]:
     """The same of a node of a site that is elsewhere."""
     settings = site.settings
+    probe_node(site, say)
+    guard = start_guard(settings, site.clock, say)  # it renews what is alive, whoever is away
     with PrefectServer(settings.api_url, auth=site_auth(settings), timeout_s=5.0) as server:
         if not server.is_healthy():
-            raise SiteUnreachable(settings.api_url, "no Prefect server answers there")
-    probe_node(site, say)
-    guard = start_guard(settings, site.clock, say)
+            cause = f"no Prefect server answers at {settings.api_url}; bring its machine up first"
+            raise StartFailed("the worker", worker_daemon(settings).log, cause)
     return [("guard", guard), ("worker", start_worker(settings, site.clock, say))], False

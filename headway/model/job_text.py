@@ -160,6 +160,7 @@ def _apply(override: str, document: Document) -> None:
     for length, part in enumerate(path[:-1], start=1):
         if place.get(part) is None:
             place[part] = {}
+            document.places[path[:length]] = "--set"
         place = place[part]
         if not isinstance(place, dict):
             allowed = f"{dotted(path[:length])} has no keys below it"

@@ -73,6 +73,14 @@ def flow(site: Site, run_id: str) -> Iterator[subprocess.Popen[bytes]]:
             process.kill()
 
 
+def test_where_no_site_is_none_is_made(tmp_path: Path) -> None:
+    said: list[str] = []
+    empty = Site(Settings(home=tmp_path / "none"), SystemClock())
+    assert down.take_down(empty, said.append) == {"stopped": [], "cancelled": []}
+    assert said == [f"nothing was running: there is no site in {tmp_path / 'none'}"]
+    assert not (tmp_path / "none").exists()
+
+
 def test_an_estimate_that_is_being_made_is_ended_and_prefect_told(site: Site) -> None:
     """It is no run of the ledger, so no janitor would tell."""
     enqueue(site, RUN, JOB)

@@ -138,6 +138,7 @@ def test_overrides_win_and_are_read_as_yaml_but_text_below_env() -> None:
     [
         ("resources.gpus=-1", "--set resources.gpus: got -1; give a whole number"),
         ("resources.gps=1", "--set resources.gps: got 1; no such key; did you mean"),
+        ("gpus.count=1", "--set gpus: got {'count': 1}; no such key"),
         ("name.x=1", '--set name.x: got "1"; name has no keys below it'),
         ("name", '--set: got "name"; give key=value'),
         ("=1", '--set: got "=1"; give key=value'),
