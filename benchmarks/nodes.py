@@ -42,7 +42,8 @@ sys.path.insert(0, str(ROOT))
 
 import psutil  # noqa: E402
 import psycopg  # noqa: E402
-from sqlmodel import Session, select  # noqa: E402
+from sqlalchemy import func  # noqa: E402
+from sqlmodel import Session, col, select  # noqa: E402
 
 from headway.admin.environment import site_environment  # noqa: E402
 from headway.clock import SystemClock  # noqa: E402
@@ -392,7 +393,7 @@ def fill(made: Bench, count: int) -> None:
             INSERT INTO flow_run SELECT (jsonb_populate_record(r, jsonb_build_object(
                 'id', i.id, 'state_id', NULL, 'state_type', 'SCHEDULED', 'end_time', NULL,
                 'state_name', 'Scheduled', 'idempotency_key', i.id, 'start_time', NULL,
-                'next_scheduled_start_time', now() - interval '1 day'))).*
+                'next_scheduled_start_time', now() + interval '1 day'))).*
             FROM flow_run r, (SELECT gen_random_uuid() AS id FROM generate_series(1, %s)) i
             WHERE r.id = %s RETURNING id
         ) SELECT id FROM made"""
@@ -424,6 +425,20 @@ def fill(made: Bench, count: int) -> None:
     with Session(made.ledger.pools._database.engine) as session:  # noqa: SLF001
         session.add_all(rows)
         session.commit()
+    # Prefect offers them once they are known, as runs that have come one after the other are.
+    wait_for(lambda: untagged(made.ledger) == 0, lambda: f"{untagged(made.ledger)} are not known")
+    with psycopg.connect(made.server_database) as connection:
+        connection.execute(
+            "UPDATE flow_run SET next_scheduled_start_time = now() - interval '1 day'"
+            " WHERE next_scheduled_start_time > now() + interval '1 hour'"
+        )
+
+
+def untagged(ledger: Ledger) -> int:
+    """Runs that wait and have no tag yet: no plan has had them."""
+    with ledger._database.reading() as session:  # noqa: SLF001
+        query = select(func.count()).where(RunRow.state == RunState.WAITING)
+        return session.exec(query.where(col(RunRow.tag).is_(None))).one()
 
 
 def hand_in(server: PrefectServer, count: int) -> set[str]:

@@ -86,10 +86,11 @@ class RunReads(Repository):
         return self._found(query.order_by(*in_line))
 
     def waiting_ids(self, pool: str) -> frozenset[str]:
-        """Every run that waits in a pool."""
+        """Every run that waits in a pool, but for those that are suspended."""
         with self._database.reading() as session:
             waiting = RunRow.state == RunState.WAITING, RunRow.pool == pool
-            return frozenset(session.exec(select(RunRow.run_id).where(*waiting)))
+            query = select(RunRow.run_id).where(*waiting, col(RunRow.suspended_at).is_(None))
+            return frozenset(session.exec(query))
 
     def waiting_page(self, pool: str, after: str, limit: int) -> list[RunRecord]:
         """The *limit* waiting runs that follow the run *after*, by id."""

@@ -107,10 +107,12 @@ class PoolQueue:
         return self.follows
 
     def known(self) -> frozenset[str]:
-        """Runs that wait in the ledger: they need no new offer."""
-        if self.follows:  # all of the queue was read long ago
-            return self._site.ledger.runs.waiting_ids(self._pool)
-        return frozenset(self._waiting.entries)
+        """Runs that wait in the ledger: they need no new offer.
+
+        Not only those that this worker has looked at: one that has followed another one until now
+        would read all of a long queue from Prefect before its first pass.
+        """
+        return self._site.ledger.runs.waiting_ids(self._pool)
 
     def orphans(self) -> list[str]:
         """Granted runs of this node without a flow process; Prefect may offer them again."""

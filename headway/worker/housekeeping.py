@@ -49,6 +49,8 @@ async def adopt_blocks(
     for document, name in ((node, f"node/{node}"), ("site", POLICY), ("site", LINE)):
         if follows:
             data = await anyio.to_thread.run_sync(site.ledger.settings.get, name)
+            if data == site.adopted.get(name):  # as nearly always: a transaction less
+                continue
         elif document in nodes:
             data = nodes[document]
         else:

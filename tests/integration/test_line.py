@@ -745,6 +745,17 @@ def test_nobody_follows_one_that_was_not_heard_of_lately(sites) -> None:
     assert not other.speaks  # silent for 20 s, it is not lost yet
 
 
+def test_what_waits_is_known_to_who_has_never_looked_at_it(sites) -> None:
+    """But for what is suspended: it is offered again when its user wants it to go on."""
+    PoolQueue(sites["here"]).take_in([offer("a", age_s=10), offer("b")])
+    runs = sites["here"].ledger.runs
+    first, second = sorted(run.run_id for run in runs.waiting("gpu"))
+    assert PoolQueue(sites["there"]).known() == {first, second}
+    asked = Exit(ExitKind.PREEMPTED, None, "its user asked for that")
+    runs.suspend(runs.get(first).unleased, asked)
+    assert PoolQueue(sites["there"]).known() == {second}
+
+
 def test_nobody_follows_one_that_is_heard_of_and_announces_nothing(sites) -> None:
     """As where it does not reach Prefect, so that none of its passes comes to an end."""
     speaker, other = PoolQueue(sites["here"]), PoolQueue(sites["there"])
