@@ -5,9 +5,9 @@
 
 Each worker is the real one, a process of its own with a home of its own; its runtime and its
 sensors are the fakes of the tests, put in from here, and the steps of a run are the real ones. A
-node has one GPU, and each run takes one for --seconds. --waiting fills the queue behind those
-runs with runs of a lower priority, in the ledger and in Prefect, once they are handed in: for one
-number of nodes, since what is behind would start when they have ended.
+node has one GPU, and each run takes one for --seconds. With --waiting so many runs wait from the
+begin, in the ledger and in Prefect, in the place of those that are handed in: for one number of
+nodes, since they do not end.
 
 Prints for each N, idle: queries a second of the ledger and of Prefect, processor time of a worker
 and of the server, memory of a worker; and under load, N x rounds runs: what a run takes more, the
@@ -47,6 +47,7 @@ from sqlmodel import Session, col, select  # noqa: E402
 
 from headway.admin.environment import site_environment  # noqa: E402
 from headway.clock import SystemClock  # noqa: E402
+from headway.errors import RunUnknown  # noqa: E402
 from headway.ledger import Ledger  # noqa: E402
 from headway.ledger.tables import AttemptRow, LeaseGpuRow, LeaseRow, RunRow  # noqa: E402
 from headway.model.lease import Demand  # noqa: E402
@@ -117,7 +118,11 @@ def attempt(site: Site, run_id: str) -> None:
     from headway.node.flowlock import hold_flow
     from headway.run.attempt import Attempt
 
-    made = Attempt(site, run_id, job_from_document(site.ledger.runs.get(run_id).job))
+    try:
+        job = job_from_document(site.ledger.runs.get(run_id).job)
+    except RunUnknown:  # of another flow, as those that Prefect starts by the clock
+        return
+    made = Attempt(site, run_id, job)
     with hold_flow(site.settings.state_dir, run_id):
         with made.step("stage_data"):
             made.stage_data(lambda *_: None)
@@ -290,10 +295,9 @@ class Bench:
         return statistics.median(sizes) / 2**20
 
     def looks_ms(self, since: dict[str, int]) -> list[float]:
-        """How long each look at the queue took, of those that are new."""
-        return [
-            1000 * each for name, looks in self._looks().items() for each in looks[since[name] :]
-        ]
+        """How long each look at the queue took, of the nodes of *since* and new since then."""
+        found = self._looks()
+        return [1000 * each for name, number in since.items() for each in found[name][number:]]
 
     def looked(self) -> dict[str, int]:
         """How many looks each node has made."""
@@ -382,11 +386,9 @@ def bench(scratch: Path, asked: argparse.Namespace) -> Iterator[Bench]:
 
 
 def fill(made: Bench, count: int) -> None:
-    """Let *count* runs wait behind all others: copies of one in Prefect, rows in the ledger."""
-    if not count:
-        return
+    """Let *count* runs wait: copies of one in Prefect, rows in the ledger."""
     with made.head.server() as server:
-        one = server.submit({"job": JOB}, name="behind", tags=[], key=None).run_id
+        one = server.submit({"job": JOB}, name="waits", tags=[], key=None).run_id
         server.end(one, "CANCELLED", "a pattern for others")
     copied = """
         WITH made AS (
@@ -415,8 +417,8 @@ def fill(made: Bench, count: int) -> None:
     demand = Demand(64 * 2**20, 1.0, gpus=1, gpu_memory_bytes=GIB)
     rows = [
         RunRow(
-            run_id=str(UUID(run_id)), name="behind", owner="me", team=f"team-{number % 5}",
-            pool="gpu", queue="behind", priority=-100, job=JOB, state=RunState.WAITING,
+            run_id=str(UUID(run_id)), name="waits", owner="me", team=f"team-{number % 5}",
+            pool="gpu", queue="default", priority=0, job=JOB, state=RunState.WAITING,
             submitted_at=now - timedelta(days=1), prediction=Prediction(600.0, 300.0, 1200.0),
             demand=demand,
         )
@@ -441,16 +443,17 @@ def untagged(ledger: Ledger) -> int:
         return session.exec(query.where(col(RunRow.tag).is_(None))).one()
 
 
-def hand_in(server: PrefectServer, count: int) -> set[str]:
-    """Submit runs; their ids."""
-    return {
-        server.submit({"job": JOB}, name=f"run-{number}", tags=[], key=None).run_id
-        for number in range(count)
-    }
+def hand_in(server: PrefectServer, count: int) -> None:
+    """Submit runs."""
+    for number in range(count):
+        server.submit({"job": JOB}, name=f"run-{number}", tags=[], key=None)
 
 
-def gaps(ledger: Ledger, run_ids: set[str]) -> tuple[list[float], list[float]]:
-    """Seconds from each release to the next grant and to the next program's start on its GPU."""
+def gaps(ledger: Ledger, before: set[str]) -> tuple[list[float], list[float]]:
+    """Seconds from each release to the next grant and to the next program's start on its GPU.
+
+    Of runs that are not of those *before*.
+    """
     same = (AttemptRow.run_id == LeaseRow.run_id) & (AttemptRow.attempt == LeaseRow.attempt)
     with ledger._database.reading() as session:  # noqa: SLF001 - what no command shows
         rows = session.exec(
@@ -463,7 +466,7 @@ def gaps(ledger: Ledger, run_ids: set[str]) -> tuple[list[float], list[float]]:
         ).all()  # fmt: skip
     slots: dict[str, list[Sequence[Any]]] = {}
     for uuid, *times, run_id in rows:
-        if run_id in run_ids:
+        if run_id not in before:
             slots.setdefault(uuid, []).append(times)
     granted, started = list[float](), list[float]()
     for leases in slots.values():
@@ -486,15 +489,19 @@ def measure(made: Bench, count: int, asked: argparse.Namespace) -> dict[str, flo
     for calls, took_ms, words in made.statements(asked.statements):
         print(f"idle {calls:8d} {took_ms:9.0f} ms  {words!r}", file=sys.stderr)
     looked, before = made.looked(), made.used()
-    with made.head.server() as server:
-        wanted = hand_in(server, count * asked.rounds)
-    fill(made, asked.waiting)
-    wait_for_all(made.ledger, wanted, asked)
+    ended = states(made.ledger, RunState.ENDED)
+    runs = count * asked.rounds
+    if asked.waiting:
+        fill(made, asked.waiting)
+    else:
+        with made.head.server() as server:
+            hand_in(server, runs)
+    wait_for_ends(made.ledger, ended, runs, asked)
     load = made.used().since(before)
     time.sleep(1.5)
     looks = made.looks_ms(looked)
-    granted, started = gaps(made.ledger, wanted)
-    runs = len(wanted)
+    speaks = made.looks_ms({min(looked): looked[min(looked)]})
+    granted, started = gaps(made.ledger, ended)
 
     def beyond(what: str) -> float:
         """What a run took beyond what the idle site would have taken in that time."""
@@ -517,6 +524,8 @@ def measure(made: Bench, count: int, asked: argparse.Namespace) -> dict[str, flo
         "looks/run": len(looks) / runs,
         "look, median ms": statistics.median(looks or [0.0]),
         "look, p95 ms": p95(looks),
+        "look of who speaks, median ms": statistics.median(speaks or [0.0]),
+        "look of who speaks, p95 ms": p95(speaks),
         "free → grant, median s": statistics.median(granted or [0.0]),
         "free → grant, p95 s": p95(granted),
         "free → start, median s": statistics.median(started or [0.0]),
@@ -529,18 +538,22 @@ def p95(values: list[float]) -> float:
     return statistics.quantiles(values, n=20)[-1] if len(values) > 1 else sum(values)
 
 
-def wait_for_all(ledger: Ledger, wanted: set[str], asked: argparse.Namespace) -> None:
-    """Until all of *wanted* have ended."""
-    end_s = time.monotonic() + asked.patience
+def states(ledger: Ledger, state: RunState) -> set[str]:
+    """The runs that are in a state."""
+    with ledger._database.reading() as session:  # noqa: SLF001
+        return set(session.exec(select(RunRow.run_id).where(RunRow.state == state)))
+
+
+def wait_for_ends(ledger: Ledger, before: set[str], runs: int, asked: argparse.Namespace) -> None:
+    """Until *runs* more have ended than *before*."""
+    end_s, over = time.monotonic() + asked.patience, 0
     while time.monotonic() < end_s:
-        with ledger._database.reading() as session:  # noqa: SLF001
-            states = session.exec(select(RunRow.run_id, RunRow.state)).all()
-        over = {run_id for run_id, state in states if state is RunState.ENDED} & wanted
-        if len(over) == len(wanted):
+        over = len(states(ledger, RunState.ENDED) - before)
+        if over >= runs:
             return
-        print(f"{len(over)} of {len(wanted)} have ended", end="\r", file=sys.stderr, flush=True)
+        print(f"{over} of {runs} have ended", end="\r", file=sys.stderr, flush=True)
         time.sleep(1.0)
-    raise SystemExit(f"{len(wanted - over)} of {len(wanted)} have not ended")
+    raise SystemExit(f"{over} of {runs} have ended in time")
 
 
 def main() -> None:

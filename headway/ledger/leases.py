@@ -353,9 +353,9 @@ class Leases(Repository):
     def live(self, node: str | None = None) -> list[Lease]:
         """Unreleased leases, expired ones too; of one node, or of all."""
         with self._database.reading() as session:
-            every = (row.name for row in session.exec(of_the_site()))
-            names = [node] if node is not None else list(every)
-            return live_leases(session, names)
+            if node is not None:  # each node asks this often: not for the rows of all nodes
+                return live_leases(session, [node])
+            return live_leases(session, [row.name for row in session.exec(of_the_site())])
 
     def of_run(self, run_id: str) -> Lease | None:
         """The run's own unreleased lease."""

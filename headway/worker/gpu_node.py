@@ -84,6 +84,8 @@ _STORE_EVERY_S = 30.0
 _CLAIMS_EVERY_S = 0.5
 _MEMBERS_EVERY_S = 2.0
 _PLAY_EVERY_S = 30.0
+_PLAY_PAUSE = 9.0
+"""So many times as long as it took, the next time waits."""
 _HEARD_WITHIN_S = 60.0
 """So long one wait for a call lasts; then another one begins."""
 _NOTICES_EVERY_S = 5.0
@@ -306,10 +308,16 @@ class GpuNodeWorker(BaseWorker[BaseJobConfiguration, BaseVariables, BaseWorkerRe
         return None if self._limiter is None else math.floor(self._limiter.available_tokens)
 
     async def _play(self) -> None:
-        """Tell by when the runs of the queue start: beside the passes, which must not wait."""
+        """Tell by when the runs of the queue start: beside the passes, which must not wait.
+
+        Of a queue of thousands it takes seconds of a processor that the passes need, too: so it
+        has a tenth of the time.
+        """
+        begun_s = self._site.clock.monotonic_s()
         found = await anyio.to_thread.run_sync(self._queue.play, limiter=self._play_thread)
         if found is not None:
             self._pages.explain(found.record.run_id, why_text(found.record, found.why))
+        await anyio.sleep(_PLAY_PAUSE * (self._site.clock.monotonic_s() - begun_s))
 
     async def _go_on_claiming(self) -> None:
         """Begin a pass when flow processes have taken claims up that held other runs up."""
