@@ -111,7 +111,7 @@ class Nodes(Repository):
             query = select(NodeRow.name, NodeRow.heartbeat_at).where(
                 _on_site(), NodeRow.pool == pool
             )
-            heard, at = session.exec(query.where(_on_site())).all(), now(session)
+            heard, at = session.exec(query).all(), now(session)
         return {name: (at - heard_at).total_seconds() for name, heard_at in heard}
 
     def files_urls(self) -> list[str]:

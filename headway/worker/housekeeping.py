@@ -23,7 +23,6 @@ from headway.worker.states import mended
 log = get_logger("worker.gpu-node")
 
 _NODE = "headway-node"
-_SLUGS = {POLICY: "headway-container-policy", LINE: "headway-line"}
 _ANSWER_S = 10.0
 """So long the janitor waits for Prefect; then it goes on without."""
 _PASS_S = 4.0
@@ -46,15 +45,19 @@ async def adopt_blocks(
     """
     new, node = False, site.settings.node
     nodes = await pool.blocks(_NODE) if others else {}
-    for document, name in ((node, f"node/{node}"), ("site", POLICY), ("site", LINE)):
+    for slug, document, name in (
+        (_NODE, node, f"node/{node}"),
+        ("headway-container-policy", "site", POLICY),
+        ("headway-line", "site", LINE),
+    ):
         if follows:
             data = await anyio.to_thread.run_sync(site.ledger.settings.get, name)
             if data == site.adopted.get(name):  # as nearly always: a transaction less
                 continue
-        elif document in nodes:
-            data = nodes[document]
+        elif others and slug == _NODE:
+            data = nodes.get(node)
         else:
-            data = await pool.block(_SLUGS.get(name, _NODE), document)
+            data = await pool.block(slug, document)
         if data is not None and await _take(partial(adopt, site), name, data):
             new = True
     for other in nodes.keys() & others:

@@ -672,13 +672,19 @@ def test_who_follows_plans_for_those_alone_that_are_announced_as_the_first(sites
     assert other.known() == frozenset()
 
 
-def test_an_old_announcement_is_not_gone_by(sites) -> None:
+def speaker_and_follower(sites: dict[str, Site]) -> tuple[PoolQueue, PoolQueue]:
+    """The one that speaks for the pool and announces, and the one that follows it."""
     speaker, other = PoolQueue(sites["here"]), PoolQueue(sites["there"])
+    speaker.run_pass()
+    other.run_pass()
+    return speaker, other
+
+
+def test_an_old_announcement_is_not_gone_by(sites) -> None:
     ledger = sites["there"].ledger
     if not ledger.calls.are_heard:
         return
-    speaker.run_pass()
-    other.run_pass()
+    speaker, other = speaker_and_follower(sites)
     speaker.take_in([offer("a", age_s=30), offer("b")])  # one for each node
     front = Front(ledger.now() - timedelta(seconds=20), ())
     ledger.turns.announce("gpu", front)
@@ -689,12 +695,10 @@ def test_an_old_announcement_is_not_gone_by(sites) -> None:
 def test_an_announcement_is_gone_by_longer_while_its_runs_wait(
     sites, age_s: int, holds: bool
 ) -> None:
-    speaker, other = PoolQueue(sites["here"]), PoolQueue(sites["there"])
     ledger = sites["there"].ledger
     if not ledger.calls.are_heard:
         return
-    speaker.run_pass()
-    other.run_pass()
+    speaker, other = speaker_and_follower(sites)
     bound = offer("last", queue="there")
     speaker.take_in([offer("a", age_s=30), offer("b", age_s=20), bound])
     ledger.turns.announce("gpu", Front(ledger.now() - timedelta(seconds=age_s), (bound.run_id,)))
@@ -758,12 +762,10 @@ def test_what_waits_is_known_to_who_has_never_looked_at_it(sites) -> None:
 
 def test_nobody_follows_one_that_is_heard_of_and_announces_nothing(sites) -> None:
     """As where it does not reach Prefect, so that none of its passes comes to an end."""
-    speaker, other = PoolQueue(sites["here"]), PoolQueue(sites["there"])
     ledger = sites["there"].ledger
     if not ledger.calls.are_heard:
         return
-    speaker.run_pass()
-    other.run_pass()
+    speaker, other = speaker_and_follower(sites)
     assert other.still_follows()
     with ledger._database.transaction() as session:
         row = session.get(SettingRow, "front_of_the_queue/gpu")
