@@ -47,9 +47,9 @@ def gateway(
     from headway.gateway.app import create_app
     from headway.gateway.certificate import have_certificate
     from headway.gateway.local_token import have_local_token
-    from headway.gateway.patience import PatientProtocol
     from headway.gateway.sessions import by_port, sessions_app
     from headway.node.daemon import gateway_daemon
+    from headway.node.protocols import bounds
     from headway.prefect.auth import site_auth
     from headway.prefect.client import PrefectServer
 
@@ -83,8 +83,7 @@ def gateway(
             by_port(settings.sessions_port, sessions_app(site, allowed_hosts=answered), app),
             host=host,
             port=port,
-            http=PatientProtocol,
-            ws="websockets-sansio",
+            **bounds(),
             server_header=False,
             proxy_headers=False,
             access_log=False,

@@ -54,12 +54,15 @@ def create_app(
         openapi_url=f"{PREFIX}/openapi.json",
     )
     # What is added last is asked first.
-    app.add_middleware(StrictBodies, forms=frozenset({LOGIN}), raw=CODE_PATHS | UPLOAD_PATHS)
+    opened = frozenset({HEALTH, LOGIN})
+    app.add_middleware(
+        StrictBodies, forms=frozenset({LOGIN}), raw=CODE_PATHS | UPLOAD_PATHS, opened=opened
+    )
     app.add_middleware(
         Door,
         ledger=lambda: site.ledger,
         clock=site.clock,
-        open_paths=frozenset({HEALTH, LOGIN}),
+        open_paths=opened,
         login=LOGIN,
     )
     app.add_middleware(TrustedHostMiddleware, allowed_hosts=list(allowed_hosts))

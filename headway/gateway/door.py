@@ -10,7 +10,7 @@ from http.cookies import CookieError, SimpleCookie
 import anyio
 from fastapi import Request, Response
 from fastapi.responses import JSONResponse, RedirectResponse
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from headway.clock import Clock
 from headway.errors import HeadwayError, NotAllowed, TokenRefused, TooManyRequests
@@ -19,6 +19,7 @@ from headway.gateway.refusals import refusal
 from headway.ledger import Ledger
 from headway.model import access
 from headway.model.access import AccessToken, Caller, looks_like_token, token_digest
+from headway.node.shares import LOOP, TeamLimiters
 from headway.policy.rate_limit import Bucket, Rate, take
 
 COOKIE = "headway_token"
@@ -41,6 +42,10 @@ _TWO_LENGTHS = JSONResponse(
 )
 """A proxy in front might go by the other one, and take the rest for somebody else's request."""
 _ONE_FILE = re.compile(r"/v1/(runs/[^/]+/outputs|data/chunks)/")
+_BOUNDED = re.compile(r"/api/.*|/v1/(runs/[^/]+/(log|outputs)|data|code)(/.*)?", re.DOTALL)
+"""What may take long to answer, and has bounds of its own."""
+AT_ONCE = 8
+"""Requests of one team that are worked on together; each may take one of the process' threads."""
 
 
 class Buckets:
@@ -91,6 +96,7 @@ class Door:
         self._of_tokens = Buckets(rate, clock)
         self._of_files = Buckets(PER_TOKEN_FILES, clock)
         self._of_addresses = Buckets(PER_ADDRESS, clock)
+        self._at_once = TeamLimiters(AT_ONCE)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Check who asks before anything else of the request is read."""
@@ -119,13 +125,25 @@ class Door:
 
         A connection may last for days, and a token be revoked meanwhile.
         """
+        if not token:
+            await self._app(scope, receive, send)
+            return
+        team = scope["state"]["caller"].team
+        receive, send = _shared(team, receive, send)
         with anyio.CancelScope() as allowed:
-            watch = asyncio.create_task(self._watch(token, allowed)) if token else None
+            watch = asyncio.create_task(self._watch(token, allowed))
             try:
-                await self._app(scope, receive, send)
+                if (
+                    scope["type"] == "websocket"
+                    or not self._login
+                    or _BOUNDED.fullmatch(scope["path"])
+                ):
+                    await self._app(scope, receive, send)
+                else:
+                    async with self._at_once[team]:
+                        await self._app(scope, receive, send)
             finally:
-                if watch is not None:
-                    watch.cancel()
+                watch.cancel()
         if allowed.cancelled_caught and scope["type"] == "websocket":
             with suppress(RuntimeError):  # it was closed already
                 await send({"type": "websocket.close", "code": _REFUSED})
@@ -159,6 +177,25 @@ class Door:
 
     def _valid(self, token: str) -> AccessToken | None:
         return self._ledger().access_tokens.valid(token_digest(token))
+
+
+def _shared(team: str, receive: Receive, send: Send) -> tuple[Receive, Send]:
+    """The same, for which the bytes of *team* wait for its share of the event loop."""
+
+    async def received() -> Message:
+        message = await receive()
+        await LOOP.moved(team, _size(message))
+        return message
+
+    async def sent(message: Message) -> None:
+        await send(message)
+        await LOOP.moved(team, _size(message))
+
+    return received, sent
+
+
+def _size(message: Message) -> int:
+    return len(message.get("body") or message.get("bytes") or message.get("text") or b"")
 
 
 def shown_token(headers: Mapping[str, str]) -> tuple[str, bool]:

@@ -27,6 +27,7 @@ from headway.model.run_file import EXPIRES, NONCE, why_refused
 from headway.node.certificate import own_certificate
 from headway.node.file_answers import FileAnswers, FileRequest
 from headway.node.once import Once
+from headway.node.protocols import bounds
 from headway.node.relay import CLOSED, reason, relay
 from headway.node.run_exec import RunExec, commanded
 from headway.node.run_ports import connect
@@ -137,7 +138,7 @@ def serve_on(site: Site, host: str, *, secured: bool) -> None:
     config = uvicorn.Config(
         files_app(site, key=key),
         lifespan="off",
-        ws="websockets-sansio",
+        **bounds(),
         log_config=None,
         access_log=False,
         server_header=False,

@@ -25,9 +25,9 @@ from headway.errors import CertificateRefused
 from headway.gateway.announced import announced
 from headway.gateway.certificate import Certificate, make_certificate, site_certificate
 from headway.gateway.door import Door
-from headway.gateway.patience import PatientProtocol
 from headway.ledger import Ledger
 from headway.model.access import token_digest
+from headway.node.protocols import BoundedHttp
 from headway.settings import Settings
 from headway.site import Site
 from tests.support.api import MEMBER, bearer, serving
@@ -269,7 +269,7 @@ def test_the_environment_says_where_the_gateway_of_up_binds(
     forget_site()
     assert gateway().exit_code == 0
     assert (served["host"], served["port"]) == ("0.0.0.0", site.settings.gateway_port)
-    assert (served["http"], served["proxy_headers"]) == (PatientProtocol, False)
+    assert (served["http"], served["proxy_headers"]) == (BoundedHttp, False)
     own = site_certificate(site.settings)
     assert own is not None
     pem = own.path.read_text()

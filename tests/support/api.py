@@ -18,6 +18,7 @@ from headway.gateway.certificate import Certificate
 from headway.gateway.tokens import issue
 from headway.ledger import Ledger
 from headway.model.access import Scope
+from headway.node.protocols import bounds
 from headway.prefect.client import PrefectServer
 from headway.settings import Settings
 from headway.site import Site
@@ -87,9 +88,7 @@ def serving(
         listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # as asyncio's own
         port = listening.getsockname()[1]
         app = create_app(site, server or nobody, allowed_hosts=["127.0.0.1"])
-        server = uvicorn.Server(
-            uvicorn.Config(app, log_level="warning", ws="websockets-sansio", **_tls(own))
-        )
+        server = uvicorn.Server(uvicorn.Config(app, log_level="warning", **bounds(), **_tls(own)))
         thread = threading.Thread(target=server.run, args=([listening],), daemon=True)
         thread.start()
         deadline = time.monotonic() + 20
