@@ -170,6 +170,10 @@ class Cgroups:
         if folder is None:
             return
         folder.mkdir(parents=True, exist_ok=True)
+        # The site's own processes have a umask of 077; no process of a container could pass such a
+        # group, and an engine that remaps users would start none.
+        for each in (folder, *folder.parents[: len(PurePosixPath(group).parts) - 2]):
+            each.chmod(0o755)
         if "cpu" in self._mounts:
             (folder / "cpu.shares").write_text(str(cpu_shares(cpus)))
             return

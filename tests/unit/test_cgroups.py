@@ -1,5 +1,6 @@
 """Limits and use of control groups, both versions, in made-up trees of files."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -166,6 +167,18 @@ def test_cpus_are_a_weight_in_both_versions(groups: Cgroups, tmp_path: Path) -> 
     assert not (tmp_path / "fs/headway/run/cgroup.subtree_control").exists()  # it has processes
     assert groups.door("/headway/run") == tmp_path / "fs/headway/run/cgroup.procs"
     assert first.door("/headway/run") == tmp_path / "cpu/headway/run/cgroup.procs"
+
+
+def test_a_group_can_be_passed_whatever_the_umask_is(groups: Cgroups, tmp_path: Path) -> None:
+    """An engine that remaps users looks at it as nobody in particular."""
+    (tmp_path / "fs").mkdir()
+    before = os.umask(0o077)
+    try:
+        groups.weigh("/headway/run", 1.0)
+    finally:
+        os.umask(before)
+    for group in ("fs/headway", "fs/headway/run"):
+        assert (tmp_path / group).stat().st_mode & 0o777 == 0o755
 
 
 def test_a_weight_stays_within_what_the_kernel_takes(groups: Cgroups, tmp_path: Path) -> None:
