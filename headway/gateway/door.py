@@ -129,9 +129,11 @@ class Door:
             await self._app(scope, receive, send)
             return
         team = scope["state"]["caller"].team
-        receive, send = _shared(team, receive, send)
+        exchange = _Exchange(team, receive, send)
+        receive, send = exchange.receive, exchange.send
         with anyio.CancelScope() as allowed:
             watch = asyncio.create_task(self._watch(token, allowed))
+            left = asyncio.create_task(exchange.until_left(allowed)) if _reads(scope) else None
             try:
                 if (
                     scope["type"] == "websocket"
@@ -144,6 +146,8 @@ class Door:
                         await self._app(scope, receive, send)
             finally:
                 watch.cancel()
+                if left is not None:
+                    left.cancel()
         if allowed.cancelled_caught and scope["type"] == "websocket":
             with suppress(RuntimeError):  # it was closed already
                 await send({"type": "websocket.close", "code": _REFUSED})
@@ -179,19 +183,35 @@ class Door:
         return self._ledger().access_tokens.valid(token_digest(token))
 
 
-def _shared(team: str, receive: Receive, send: Send) -> tuple[Receive, Send]:
-    """The same, for which the bytes of *team* wait for its share of the event loop."""
+class _Exchange:
+    """One request and its answer, whose bytes wait for their team's share of the event loop."""
 
-    async def received() -> Message:
-        message = await receive()
-        await LOOP.moved(team, _size(message))
+    def __init__(self, team: str, receive: Receive, send: Send) -> None:
+        self._team = team
+        self._receive = receive
+        self._send = send
+        self._asked = asyncio.Event()
+        self._answered = False
+
+    async def receive(self) -> Message:
+        message = await self._receive()
+        if not message.get("more_body", False):
+            self._asked.set()
+        await LOOP.moved(self._team, _size(message))
         return message
 
-    async def sent(message: Message) -> None:
-        await send(message)
-        await LOOP.moved(team, _size(message))
+    async def send(self, message: Message) -> None:
+        await self._send(message)
+        self._answered = message["type"] == "http.response.body" and not message.get("more_body")
+        await LOOP.moved(self._team, _size(message))
 
-    return received, sent
+    async def until_left(self, answering: anyio.CancelScope) -> None:
+        """Cancel the answer once the client has left: nobody waits for it."""
+        await self._asked.wait()
+        while (await self._receive())["type"] != "http.disconnect":
+            pass
+        if not self._answered:
+            answering.cancel()
 
 
 def _size(message: Message) -> int:
@@ -214,7 +234,11 @@ def shown_token(headers: Mapping[str, str]) -> tuple[str, bool]:
 
 
 def _is_for_a_file(scope: Scope) -> bool:
-    return _method(scope) in ("GET", "HEAD") and _ONE_FILE.match(scope["path"]) is not None
+    return _reads(scope) and _ONE_FILE.match(scope["path"]) is not None
+
+
+def _reads(scope: Scope) -> bool:
+    return scope["type"] == "http" and _method(scope) in ("GET", "HEAD")
 
 
 def _method(scope: Scope) -> str:

@@ -83,7 +83,8 @@ def run_files(site: Site) -> APIRouter:
     async def outputs(caller: Watcher, run: str, attempt: Attempt = None) -> Response:
         """The files that the run wrote below its outputs, on the node of that attempt."""
         record = await _find(site, caller, run)
-        return await _answer(record, attempt, FileRequest(record.run_id, OUTPUTS, {}, {}))
+        asked = FileRequest(record.run_id, OUTPUTS, {}, {}, team=caller.team)
+        return await _answer(record, attempt, asked)
 
     @router.get("/runs/{run}/outputs/{path:any_name}", response_class=Response)
     @router.head("/runs/{run}/outputs/{path:any_name}", response_class=Response)
@@ -102,7 +103,7 @@ def run_files(site: Site) -> APIRouter:
             raise OutputMissing(record.run_id, "such output", "its address leads elsewhere")
         what = f"{OUTPUTS}/{quote(name)}"
         head = request.method == "HEAD"
-        asked = FileRequest(record.run_id, what, {}, request.headers, head)
+        asked = FileRequest(record.run_id, what, {}, request.headers, head, caller.team)
         return await _answer(record, attempt, asked)
 
     async def _answer(record: RunRecord, attempt: int | None, asked: FileRequest) -> Response:

@@ -1,9 +1,11 @@
 """What is answered to who asks for the files of a run on this node: log, list, one output."""
 
+import json
 import re
+import threading
 from base64 import b64encode
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -16,6 +18,7 @@ from starlette.types import Receive, Scope, Send
 from headway.clock import Clock
 from headway.model.run_file import FROM, LogPiece, OutputFile, OutputList, name_from
 from headway.node.prune import is_run_id
+from headway.node.shares import TeamLimiters
 from headway.run.here import log_path
 from headway.run.log_pieces import log_bytes, log_piece
 from headway.run.outputs import OpenOutput, list_outputs, open_output
@@ -24,12 +27,16 @@ from headway.settings import Settings
 LOG, OUTPUTS = "log", "outputs"
 DIGEST = "Repr-Digest"
 WANT_DIGEST = "Want-Repr-Digest"
-_SENT_BYTES = 1 << 20
+_SENT_BYTES = 1 << 18
 _SMALL_BYTES = 1 << 20
 """A file of at most so much is sent with its digest unasked."""
 _LOOK_EVERY_S = 0.25
 _MOST_WAIT_S = 20.0
 _MOST_DIGESTS = 10_000
+_MOST_HASHING_S = 600.0
+"""Some 200 GB; of what is larger, the client makes the digest itself."""
+_LISTED_AT_ONCE = 100
+_MOST_LISTING_S = 120.0
 _RANGE = re.compile(r"bytes=([0-9]{1,18})-")
 _NUMBER = re.compile(r"[0-9]{1,18}")
 
@@ -44,6 +51,7 @@ class FileRequest:
         params: ``attempt``, ``from``, ``wait`` and ``whole`` of a log.
         headers: With names in lower case.
         head: Whether the body is not wanted.
+        team: Of who asks, who waits for what its team has asked before; the gateway knows it.
     """
 
     run_id: str
@@ -51,6 +59,7 @@ class FileRequest:
     params: Mapping[str, str]
     headers: Mapping[str, str]
     head: bool = False
+    team: str = ""
 
 
 class FileAnswers:
@@ -61,8 +70,9 @@ class FileAnswers:
         self._settings = settings
         self._clock = clock
         self._digests: OrderedDict[tuple[str, bytes, str], str] = OrderedDict()
-        self._walks = anyio.CapacityLimiter(2)
-        self._hashing = anyio.CapacityLimiter(2)
+        self._lists = TeamLimiters(1)
+        self._hashing = TeamLimiters(2)
+        self._reading = TeamLimiters(4)
 
     async def answer(self, asked: FileRequest) -> Response:
         """The answer; 404 for whatever is not there."""
@@ -71,7 +81,8 @@ class FileAnswers:
         if asked.what == LOG:
             return await self._log(asked)
         if asked.what == OUTPUTS:
-            return await self._list(asked.run_id)
+            limiter = self._lists[asked.team]
+            return ListResponse(self._folder(asked.run_id), limiter, self._known(asked))
         return await self._output(asked, asked.what.removeprefix(f"{OUTPUTS}/"))
 
     async def log(
@@ -108,15 +119,6 @@ class FileAnswers:
         headers = {FROM: str(piece.start)}
         return Response(piece.data, headers=headers, media_type="application/octet-stream")
 
-    async def _list(self, run_id: str) -> Response:
-        found = await anyio.to_thread.run_sync(
-            list_outputs, self._folder(run_id), limiter=self._walks
-        )
-        if found is None:
-            return missing("nothing of this run lies on this node")
-        known = [self._digests.get((run_id, each.name, each.version)) for each in found.files]
-        return JSONResponse(list_document(found, known))
-
     async def _output(self, asked: FileRequest, href: str) -> Response:
         name = name_from(href)
         if name is None:
@@ -137,7 +139,7 @@ class FileAnswers:
         headers = {"ETag": f'"{file.version}"', "Accept-Ranges": "bytes", **DOWNLOADED}
         small = file.size_bytes <= _SMALL_BYTES
         if small or WANT_DIGEST.lower() in asked.headers:
-            sha256 = await self._digest(asked.run_id, opened)
+            sha256 = await self._digest(asked, opened)
             headers |= {} if sha256 is None else {DIGEST: digest_header(sha256)}
         start = range_start(asked.headers, file.version)
         if start >= file.size_bytes > 0:
@@ -153,17 +155,42 @@ class FileAnswers:
         if asked.head:
             opened.close()
             return Response(status_code=status, headers=headers)
-        return ClosingResponse(opened, start, status_code=status, headers=headers)
+        return ClosingResponse(
+            opened, start, self._reading[asked.team], status_code=status, headers=headers
+        )
 
-    async def _digest(self, run_id: str, opened: OpenOutput) -> str | None:
-        key = (run_id, opened.file.name, opened.file.version)
+    async def _digest(self, asked: FileRequest, opened: OpenOutput) -> str | None:
+        key = (asked.run_id, opened.file.name, opened.file.version)
         found = self._digests.get(key)
         if found is None:
-            found = await anyio.to_thread.run_sync(opened.sha256, limiter=self._hashing)
+            found = await self._hashed(asked.team, opened)
             if found is not None:
                 self._digests[key] = found
                 if len(self._digests) > _MOST_DIGESTS:
                     self._digests.popitem(last=False)
+        return found
+
+    def _known(self, asked: FileRequest) -> Callable[[OutputFile], str | None]:
+        return lambda file: self._digests.get((asked.run_id, file.name, file.version))
+
+    async def _hashed(self, team: str, opened: OpenOutput) -> str | None:
+        """The SHA-256 of all of it; given up when nobody waits for it, or it takes too long."""
+        end_s, left = self._clock.monotonic_s() + _MOST_HASHING_S, threading.Event()
+
+        def is_given_up() -> bool:
+            return left.is_set() or self._clock.monotonic_s() > end_s
+
+        async def until_left() -> None:
+            try:
+                await anyio.sleep_forever()
+            finally:
+                left.set()
+
+        async with anyio.create_task_group() as both:
+            both.start_soon(until_left)
+            limiter = self._hashing[team]
+            found = await anyio.to_thread.run_sync(opened.sha256, is_given_up, limiter=limiter)
+            both.cancel_scope.cancel()
         return found
 
     def _folder(self, run_id: str) -> Path:
@@ -179,14 +206,66 @@ DOWNLOADED = {
 """A program wrote it: a browser must not take it for a page of the site's own."""
 
 
+class ListResponse(Response):
+    """The outputs of a run as JSON, in pieces that keep nobody waiting."""
+
+    def __init__(
+        self,
+        folder: Path,
+        limiter: anyio.CapacityLimiter,
+        known: Callable[[OutputFile], str | None],
+    ) -> None:
+        """Of the run in *folder*.
+
+        Args:
+            folder: Of the run.
+            limiter: Held until all is sent: so long the names are in memory.
+            known: The SHA-256 of a file that was made before.
+        """
+        super().__init__()
+        self._folder = folder
+        self._limiter = limiter
+        self._known = known
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Look, and send what is there; who does not read it is left after a while."""
+        with anyio.move_on_after(_MOST_LISTING_S):
+            async with self._limiter:
+                found = await anyio.to_thread.run_sync(list_outputs, self._folder)
+                answer = missing("nothing of this run lies on this node")
+                if found is not None:
+                    answer = StreamingResponse(self._pieces(found), media_type="application/json")
+                await answer(scope, receive, send)
+
+    async def _pieces(self, found: OutputList) -> AsyncIterator[bytes]:
+        yield b'{"files":['
+        for at in range(0, len(found.files), _LISTED_AT_ONCE):
+            files = found.files[at : at + _LISTED_AT_ONCE]
+            text = await anyio.to_thread.run_sync(self._listed, files)
+            yield b"," + text if at else text
+        rest = {"complete": found.complete, "left_out": found.left_out, "not_stored": []}
+        yield b"]," + json.dumps(rest).encode()[1:]
+
+    def _listed(self, files: Sequence[OutputFile]) -> bytes:
+        """Some files of the list, without the brackets."""
+        return json.dumps([file_document(each, self._known(each)) for each in files]).encode()[1:-1]
+
+
 class ClosingResponse(StreamingResponse):
     """Sends an output from an offset on, as long as it was when it was opened, and closes it."""
 
     def __init__(
-        self, opened: OpenOutput, start: int, *, status_code: int, headers: Mapping[str, str]
+        self,
+        opened: OpenOutput,
+        start: int,
+        limiter: anyio.CapacityLimiter,
+        *,
+        status_code: int,
+        headers: Mapping[str, str],
     ) -> None:
-        """Of *opened*, from *start* on."""
+        """Of *opened*, from *start* on; *limiter* has the threads that read."""
         self._opened = opened
+        self._limiter = limiter
         self._start = start
         super().__init__(self._pieces(), status_code=status_code, headers=headers)
 
@@ -194,7 +273,8 @@ class ClosingResponse(StreamingResponse):
         offset, size = self._start, self._opened.file.size_bytes
         while offset < size:
             length = min(_SENT_BYTES, size - offset)
-            data = await anyio.to_thread.run_sync(self._opened.piece, offset, length)
+            read = partial(self._opened.piece, offset, length)
+            data = await anyio.to_thread.run_sync(read, limiter=self._limiter)
             if not data:
                 return  # it was cut meanwhile: what is sent is too short, and so is no answer
             offset += len(data)
@@ -228,18 +308,6 @@ def range_start(headers: Mapping[str, str], version: str) -> int:
     found = _RANGE.fullmatch(headers.get("range", ""))
     same = headers.get("if-range", f'"{version}"') == f'"{version}"'
     return int(found[1]) if found and same else 0
-
-
-def list_document(found: OutputList, digests: list[str | None]) -> dict[str, Any]:
-    """The list as it is answered, with what is known of the files' digests."""
-    return {
-        "files": [
-            file_document(each, sha256) for each, sha256 in zip(found.files, digests, strict=True)
-        ],
-        "complete": found.complete,
-        "left_out": found.left_out,
-        "not_stored": [],
-    }
 
 
 def file_document(file: OutputFile, sha256: str | None) -> dict[str, Any]:

@@ -26,6 +26,7 @@ class SetAnswers:
         """For the cache of *settings*."""
         self._sets = settings.cache_dir / "sets"
         self._sending = 0
+        self._reading = anyio.CapacityLimiter(4)
 
     async def serve(self, what: str, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer to ``KEY``, a list of files, or ``KEY/`` and the address of one of them."""
@@ -52,7 +53,7 @@ class SetAnswers:
         except OSError:
             return missing("no such file")
         headers = {"Content-Length": str(opened.file.size_bytes), **DOWNLOADED}
-        return ClosingResponse(opened, 0, status_code=200, headers=headers)
+        return ClosingResponse(opened, 0, self._reading, status_code=200, headers=headers)
 
 
 def _list(folder: Path) -> Response:

@@ -8,17 +8,19 @@ looked at, not its name.
 import hashlib
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from headway.model.run_file import MOST_FILES, MOST_FOLDERS, OutputFile, OutputList
+from headway.model.run_file import MOST_FILES, MOST_FOLDERS, MOST_NAME_BYTES, OutputFile, OutputList
 
 OUTPUTS_FOLDER = "outputs"
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _MOST_ENTRIES = 2 * MOST_FILES
+_MOST_NAMES_BYTES = 8 << 20
+"""Of all names of a list together, which stand in it twice, and up to four times as long."""
 _HASHED_BYTES = 1 << 20
 
 
@@ -33,10 +35,10 @@ class OpenOutput:
         """At most *length* bytes from *offset* on; none at its end."""
         return os.pread(self.descriptor, length, offset)
 
-    def sha256(self) -> str | None:
-        """Of all of it; None where it was changed meanwhile."""
+    def sha256(self, is_given_up: Callable[[], bool] = lambda: False) -> str | None:
+        """Of all of it; None where it was changed meanwhile, or as soon as *is_given_up*."""
         digest, offset = hashlib.sha256(), 0
-        while data := self.piece(offset, _HASHED_BYTES):
+        while not is_given_up() and (data := self.piece(offset, _HASHED_BYTES)):
             digest.update(data)
             offset += len(data)
         whole = offset == self.file.size_bytes and not self.is_changed()
@@ -108,6 +110,7 @@ class _Walk:
     def __init__(self, owner: int) -> None:
         self._owner = owner
         self._entries = 0
+        self._names_bytes = 0
         self.files: list[OutputFile] = []
         self.complete = True
         self.left_out = 0
@@ -118,7 +121,11 @@ class _Walk:
             with os.scandir(descriptor) as entries:
                 for entry in entries:
                     self._entries += 1
-                    if self._entries > _MOST_ENTRIES or len(self.files) >= MOST_FILES:
+                    if (
+                        self._entries > _MOST_ENTRIES
+                        or len(self.files) >= MOST_FILES
+                        or self._names_bytes > _MOST_NAMES_BYTES
+                    ):
                         self.complete = False
                         return
                     self._entry(descriptor, os.fsencode(entry.name), prefix, deeper)
@@ -139,7 +146,10 @@ class _Walk:
             self.left_out += 1  # it is gone, or a link has taken its place
 
     def _file(self, name: bytes, seen: os.stat_result) -> None:
-        if _is_its_own(seen, self._owner):
+        if len(name) > MOST_NAME_BYTES:
+            self.complete = False  # nobody could ask for it
+        elif _is_its_own(seen, self._owner):
+            self._names_bytes += len(name)
             self.files.append(_output(name, seen))
         else:
             self.left_out += 1

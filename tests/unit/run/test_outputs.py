@@ -174,3 +174,25 @@ def test_folders_deeper_than_any_path_are_not_gone_into(run: Path) -> None:
     found = list_outputs(run)
     assert found is not None
     assert (len(found.files), found.complete) == (2, False)
+
+
+def test_a_digest_is_given_up_when_nobody_waits_for_it(tmp_path: Path) -> None:
+    """A program may leave a sparse file of fifteen terabytes, which costs it nothing."""
+    (tmp_path / "outputs").mkdir()
+    with (tmp_path / "outputs" / "sparse").open("wb") as sparse:
+        sparse.truncate(15 << 40)
+    asked = iter([False, False, True])
+    with opened_output(tmp_path, b"sparse") as opened:
+        assert opened.sha256(lambda: next(asked)) is None
+
+
+def test_the_names_of_a_list_are_bounded_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "outputs").mkdir()
+    for number in range(10):
+        (tmp_path / "outputs" / f"{number}{'n' * 99}").touch()
+    monkeypatch.setattr(outputs, "_MOST_NAMES_BYTES", 350)
+    found = list_outputs(tmp_path)
+    assert found is not None
+    assert (len(found.files), found.complete) == (4, False)
