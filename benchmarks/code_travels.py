@@ -85,7 +85,7 @@ def measure(runs: int, files: int) -> dict[str, list[float]]:
                 if turn:
                     found[way].append(seconds)
     finally:
-        site.headway("down")
+        site.headway("down", "--stop", "--yes")
         shutil.rmtree(home, ignore_errors=True)
     return found
 

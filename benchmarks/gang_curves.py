@@ -121,7 +121,7 @@ def nodes_of(folder: Path, count: int) -> Iterator[dict[str, LiveSite]]:
             name = f"node{number}"
             env = {"HEADWAY_NODE": name, "PREFECT_API_AUTH_STRING": head.auth()}
             node = found[name] = LiveSite(folder / name, "docker", head.port, **env)
-            stack.callback(node.run, "down")
+            stack.callback(node.run, "down", "--stop", "--yes")
             server, ledger = f"{head.url}/api", head.ledger_url()
             joined = node.run("node", "join", "--server", server, "--ledger", ledger)
             if joined.returncode:

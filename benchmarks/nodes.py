@@ -354,7 +354,8 @@ def bench(scratch: Path, asked: argparse.Namespace) -> Iterator[Bench]:
             wait_for(prefect.is_healthy, said)
         joined = head.run("node", "join", "--server", f"{head.url}/api", "--ledger", ledger_url)
         assert joined.returncode == 0, joined.stderr + joined.stdout
-        assert head.run("down").returncode == 0  # to join has started a node here, too
+        # To join has started a node here, too.
+        assert head.run("down", "--stop", "--yes").returncode == 0
         with psycopg.connect(ledger_url, autocommit=True) as connection:
             connection.execute("CREATE EXTENSION pg_stat_statements")
         settings = Settings(

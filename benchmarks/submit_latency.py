@@ -258,7 +258,7 @@ def measure(runs: int, *, with_slurm: bool) -> dict[str, Any]:
                     if turn:
                         latency[way].append(taken)
     finally:
-        site.headway("down")
+        site.headway("down", "--stop", "--yes")
         shutil.rmtree(home, ignore_errors=True)
     return {
         "container": bool(engine),

@@ -1,6 +1,7 @@
 """Bringing a site up on one machine."""
 
 import os
+import signal
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -22,7 +23,7 @@ from headway.admin.supervisor import start_supervisor
 from headway.credentials import noted_gateway
 from headway.gateway.local_token import have_local_token
 from headway.home import ROOT_HOME, settle
-from headway.node.daemon import worker_daemon
+from headway.node.daemon import guard_daemon, supervisor_note, worker_daemon
 from headway.node.probing import probe_node
 from headway.prefect.auth import have_auth, site_auth
 from headway.prefect.client import PrefectServer
@@ -44,6 +45,8 @@ def bring_up(site: Site, say: Say) -> dict[str, Any]:
     if os.geteuid() == 0 and settings.home == Path.home() / ".headway":
         say(f"going on with the site in {settings.home}; a new one of root's is in {ROOT_HOME}")
     with only_one(settings):
+        if not supervisor_note(settings).exists():  # one that stayed may be of an earlier version
+            guard_daemon(settings).stop(signal.SIGTERM, 10.0)
         database = have_database(settings, site.clock, say)
         site.make_ledger()
         if worker_daemon(settings).process() is None:

@@ -1,7 +1,7 @@
 """What commands take: files, numbers, and the site that they are about."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -124,6 +124,32 @@ def this_site() -> "Site":
     from headway.site import current_site
 
     return current_site()
+
+
+def agreed(becomes: str, *, yes: bool) -> Callable[[list[str]], None]:
+    """What tells a person of the runs that are under way, each a line, and asks; not with *yes*.
+
+    Args:
+        becomes: What they do then.
+        yes: Nobody is asked.
+    """
+    import sys
+
+    from headway.cli.output import say
+
+    def agree(lines: list[str]) -> None:
+        for line in lines:
+            say(f"under way: {line}", err=True)
+        if yes:
+            return
+        if not sys.stdin.isatty():
+            raise click.UsageError(
+                f"{len(lines)} run(s) are under way, and nobody can be asked: add --yes to have "
+                f"them {becomes}"
+            )
+        click.confirm(f"{len(lines)} run(s) {becomes}. Go on?", abort=True, err=True)
+
+    return agree
 
 
 def ui_url(server: "PrefectServer") -> str:

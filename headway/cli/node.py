@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from headway.cli.completion import NODE
-from headway.cli.inputs import open_server, this_site
+from headway.cli.inputs import agreed, open_server, this_site
 from headway.cli.output import as_json, print_json, print_table, say
 
 if TYPE_CHECKING:
@@ -78,13 +78,20 @@ def serve() -> None:
 
 
 @node.command()
-def leave() -> None:
-    """Stop this node's worker and forget the site; what runs here is cancelled first."""
-    from headway.admin.down import take_down
+@click.option("--wait", is_flag=True, help="Wait until what runs here has ended.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+def leave(*, wait: bool, yes: bool) -> None:
+    """Stop this node's worker and forget the site, once it has asked about what runs here.
+
+    That is stopped, each run with its grace time, and goes on elsewhere from its checkpoint.
+    """
+    from headway.admin.down import AtDown, take_down
     from headway.admin.join import leave as leave_site
 
     site = this_site()
-    take_down(site, say=say)
+    agree = agreed("stop, and go back to the site's queue", yes=yes or wait)
+    if take_down(site, say, AtDown.WAIT if wait else AtDown.STOP, agree)["going_on"] != []:
+        raise click.ClickException("it does not leave: what runs here was not stopped; try again")
     leave_site(site.settings)
 
 

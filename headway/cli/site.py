@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from headway.cli.inputs import open_client, this_site
+from headway.cli.inputs import agreed, open_client, this_site
 from headway.cli.output import as_json, print_json, print_table, say
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def up(machine: bool) -> None:
     from headway.admin.up import bring_up
 
     site = this_site()
-    report = bring_up(site, say=(lambda _: None) if machine else say)
+    report = bring_up(site, say=_silent if machine else say)
     if machine:
         print_json(report)
         return
@@ -69,17 +69,33 @@ def serve(*, only: str | None) -> None:
 
 
 @click.command()
+@click.option("--wait", is_flag=True, help="Wait until what runs here has ended.")
+@click.option("--stop", is_flag=True, help="Stop what runs here; it goes back to the queue.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
 @as_json
-def down(machine: bool) -> None:
-    """Stop the site on this machine; runs that are under way are cancelled first.
+def down(*, wait: bool, stop: bool, yes: bool, machine: bool) -> None:
+    """Stop the site on this machine, after it has said what runs and whose it is, and asked.
 
-    Each gets its grace time. What waits stays in the queue for the next `headway up`.
+    Containers go on, and the next `headway up` takes them up: the guard stays for them, and the
+    site's own database. With --stop each gets its grace time, and its run waits for another
+    attempt, which goes on from its checkpoint. What waits stays in the queue.
     """
-    from headway.admin.down import take_down
+    from headway.admin.down import AtDown, take_down
 
-    report = take_down(this_site(), say=(lambda _: None) if machine else say)
+    if wait and stop:
+        raise click.UsageError("either --wait for what runs or --stop it: give one of them")
+    then = AtDown.WAIT if wait else AtDown.STOP if stop else AtDown.GO_ON
+    agree = agreed("stop, and go back to the queue" if stop else _GO_ON, yes=yes or wait)
+    report = take_down(this_site(), _silent if machine else say, then, agree)
     if machine:
         print_json(report)
+
+
+_GO_ON = "go on without the site, and `headway up` takes them up"
+
+
+def _silent(_: str) -> None:
+    pass
 
 
 @click.command()

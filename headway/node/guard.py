@@ -6,7 +6,7 @@ order a place is left and given away.
 
 One thread asks engine and ledger, which may keep it waiting. Another looks at
 the clock twice a second and never waits: what it stops, it stops in threads. A
-third brings the supervisor back, which brings the guard back; a fourth bounds the daemons' logs.
+third brings the supervisor back, which brings the guard back; a fourth bounds logs.
 A fifth has those leave in time who run in memory that is promised to others (`policy.lending`).
 """
 
@@ -91,8 +91,10 @@ class Guard:
         while True:
             try:
                 bound_logs(self._site.settings.state_dir)
-            except OSError as error:
-                log.warning("a log of a daemon is not shortened: %s; tried again", error)
+                if self.lookout.runtime is not None:  # the worker does it, where one is
+                    self.lookout.runtime.trim_logs()
+            except (OSError, HeadwayError) as error:
+                log.warning("a log is not shortened: %s; tried again", error)
             self._site.clock.sleep(_LOGS_EVERY_S)
 
     def _keep_memory(self) -> None:

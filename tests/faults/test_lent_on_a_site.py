@@ -71,7 +71,7 @@ def site(tmp_path: Path) -> Iterator[SmallMachine]:
         assert started.returncode == 0, started.stderr + started.stdout
         yield made
     finally:
-        ended = made.run("down")
+        ended = made.run("down", "--stop", "--yes")
     assert ended.returncode == 0, ended.stderr + ended.stdout
 
 
@@ -125,5 +125,5 @@ def test_a_run_borrows_leaves_when_its_owner_needs_the_memory_and_goes_on_later(
     # What waits for the owner's room is not started there when `down` ends the owner.
     follower = site.submit(tmp_path, **sleeper(2400, name="follower", resources=wants))
     site.until(follower, "AwaitingHeadroom")
-    assert site.json("down")["cancelled"] == [owner]
+    assert site.json("down", "--stop", "--yes")["requeued"] == [owner]
     wait_for(lambda: not processes_of(site.home), lambda: str(processes_of(site.home)))

@@ -154,7 +154,8 @@ def replicas(folder: Path) -> Iterator[Replicas]:
                 wait_for((site.home / "state/worker.ready").exists, made.said)
             each.start()
             stack.callback(each.end)
-        stack.callback(site.run, "down")  # first: the guard and the fork server, too
+        # First: the guard and the fork server, too.
+        stack.callback(site.run, "down", "--stop", "--yes")
         yield made
 
 

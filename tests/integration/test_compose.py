@@ -75,7 +75,7 @@ def test_what_compose_starts_is_a_site_with_a_node(postgresql: str, tmp_path: Pa
         of_its_service = psutil.Process(started[1].pid).children(recursive=True)
         assert record["pid"] in [each.pid for each in of_its_service]
     finally:
-        node.run("down")
+        node.run("down", "--stop", "--yes")
         for process in started:
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)

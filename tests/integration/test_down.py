@@ -1,4 +1,4 @@
-"""A site goes down: what runs on its node ends, with and without a Prefect server."""
+"""A site goes down: what runs on its node goes on, or back to the queue."""
 
 import subprocess
 import sys
@@ -10,10 +10,9 @@ import pytest
 
 from headway.admin import down
 from headway.clock import SystemClock
-from headway.errors import SiteUnreachable
 from headway.model.job import TrainingJob
 from headway.model.lease import Demand, Lease
-from headway.model.run import ExitKind
+from headway.model.run import RunState
 from headway.node.flowlock import LiveFlows
 from headway.prefect.client import PrefectServer
 from headway.settings import Settings
@@ -24,6 +23,7 @@ from tests.support.queued import enqueue
 
 RUN, BESIDE = (f"00000000-0000-4000-8000-00000000000{at}" for at in (1, 2))
 JOB = TrainingJob(name="job", image="image:1", command=["true"])
+NOTHING: down.Halted = {"stopped": [], "requeued": [], "going_on": []}
 HOLDS = """
 import signal, sys, time
 from headway.node.flowrun import lock_flow
@@ -35,17 +35,11 @@ time.sleep(600)
 
 
 class Prefect(PrefectServer):
-    """Of a site: it is told of ends, or away."""
+    """Of a site: it is told of ends."""
 
-    def __init__(self, *, away: bool = False) -> None:
+    def __init__(self) -> None:
         super().__init__("http://127.0.0.1:1/api", auth=None)
-        self.away = away
         self.ended: list[tuple[str, str]] = []
-
-    def cancel(self, run_id: str, message: str) -> str:
-        if self.away:
-            raise SiteUnreachable(self.api_url, "refused")
-        return "Cancelling"
 
     def end(self, run_id: str, state_type: str, message: str, *, name: str = "") -> None:
         self.ended.append((run_id, state_type))
@@ -76,7 +70,7 @@ def flow(site: Site, run_id: str) -> Iterator[subprocess.Popen[bytes]]:
 def test_where_no_site_is_none_is_made(tmp_path: Path) -> None:
     said: list[str] = []
     empty = Site(Settings(home=tmp_path / "none"), SystemClock())
-    assert down.take_down(empty, said.append) == {"stopped": [], "cancelled": []}
+    assert down.take_down(empty, said.append, down.AtDown.GO_ON) == NOTHING
     assert said == [f"nothing was running: there is no site in {tmp_path / 'none'}"]
     assert not (tmp_path / "none").exists()
 
@@ -103,12 +97,13 @@ def test_a_flow_process_that_does_not_leave_is_killed(
     assert not flows.now()
 
 
-def test_without_a_prefect_server_runs_are_ended_in_the_ledger(site: Site) -> None:
+def test_a_run_that_is_stopped_waits_for_an_attempt_that_counts_as_no_failure(site: Site) -> None:
     enqueue(site, RUN, JOB)
     demand = Demand(host_memory_bytes=64 * MIB, cpus=0.1)
     lease = site.ledger.leases.admit(RUN, "here", demand, reading=None, ttl_s=60)
     assert isinstance(lease, Lease)
-    down._cancel(site, Prefect(away=True), site.ledger.runs.get(RUN))
-    exit_ = site.ledger.runs.get(RUN).exit
-    assert exit_ is not None
-    assert (exit_.kind, "(headway down)" in exit_.message) == (ExitKind.CANCELLED, True)
+    site.choose_runtime()
+    assert down._requeue(site, site.ledger.runs.get(RUN)) == [RUN]
+    run = site.ledger.runs.get(RUN)
+    assert (run.state, run.attempt, "(headway down)" in run.reason) == (RunState.WAITING, 2, True)
+    assert site.ledger.attempts.failures([RUN]) == {}

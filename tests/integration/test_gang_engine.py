@@ -40,7 +40,7 @@ def second(docker_site: LiveSite, tmp_path_factory: pytest.TempPathFactory) -> I
         assert joined.returncode == 0, joined.stderr + joined.stdout
         yield node
     finally:
-        node.run("down")
+        node.run("down", "--stop", "--yes")
 
 
 def test_mpirun_starts_its_processes_in_the_containers_of_all_parts(

@@ -40,7 +40,7 @@ def test_logs_and_outputs_come_from_the_store_after_their_node_has_gone(
         lambda: [part.key for part in ledger.stored.of_run(run_id)],
         lambda: (left.home / "state/worker.log").read_text()[-3000:],
     )
-    assert left.run("down").returncode == 0
+    assert left.run("down", "--stop", "--yes").returncode == 0
     assert read(head, run_id, tmp_path / "stopped") == ("epoch 1 of 1\n", bytes(5_000_000))
     monkeypatch.setattr("headway.scheduler.snapshot.LOST_AFTER_S", -1.0)  # it reported just now
     removed = head.run("node", "remove", "left", "--powered-off")

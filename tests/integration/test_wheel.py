@@ -88,8 +88,8 @@ def test_a_site_comes_up_trains_and_goes_without_a_clone(wheel: Path, tmp_path: 
             json.loads(headway("submit", "sleeper.json", "--json"))["run_id"] for _ in range(2)
         ]
         wait_for(lambda: states() == {"Running", "AwaitingHeadroom"}, lambda: headway("runs"))
-        (cancelled,) = json.loads(headway("down", "--json"))["cancelled"]
-        assert cancelled in wanted
+        (stopped,) = json.loads(headway("down", "--stop", "--yes", "--json"))["requeued"]
+        assert stopped in wanted
     finally:
-        headway("down")
+        headway("down", "--stop", "--yes")
     wait_for(lambda: not processes_of(home), lambda: str(processes_of(home)))

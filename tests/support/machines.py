@@ -215,7 +215,7 @@ def several_machines(folder: Path) -> Iterator[Site]:
     with ExitStack() as stack:
         made, certificate = machines(stack, folder)
         for machine in (made.head, made.other):
-            stack.callback(machine.types, "headway down")
+            stack.callback(machine.types, "headway down --stop --yes")
         set_up(made, certificate)
         log_in(made)
         yield made

@@ -52,7 +52,7 @@ def several_nodes(
             stub.add(f"GPU-{name}-{number}", name=node.product, total=node.gib * GIB)
         env = {**more, **node.env, **stub.environment(library), "HEADWAY_NODE": name, **its}
         site = sites[name] = LiveSite(folder / name, "process", port, **env)
-        stack.callback(site.run, "down")
+        stack.callback(site.run, "down", "--stop", "--yes")
         started = site.run(*command)
         assert started.returncode == 0, f"{name}: {started.stderr}{started.stdout}"
 

@@ -31,6 +31,7 @@ _LIVE = {
     "both runtimes": (
         "tests/integration/test_main_job.py",
         "tests/faults/test_kills.py",
+        "tests/faults/test_down_and_up.py",
         "tests/integration/test_gang_engine.py",
         "tests/browser/test_run_form.py",
         "tests/browser/test_gateway_pages.py",

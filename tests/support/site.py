@@ -354,7 +354,7 @@ def live_site(home: Path, runtime: str, **more: str) -> Iterator[LiveSite]:
         yield site
     finally:
         pids = site.pids()
-        ended = site.run("down")
+        ended = site.run("down", "--stop", "--yes")
     assert ended.returncode == 0, ended.stderr + ended.stdout
     assert not [name for name, pid in pids.items() if _lives(pid)], ended.stdout
     wait_for(lambda: not processes_of(home), lambda: f"{processes_of(home)}: {ended.stdout}")

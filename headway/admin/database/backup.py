@@ -31,6 +31,7 @@ from headway.ledger.database import SCHEMA_VERSION
 from headway.node.daemon import (
     database_daemon,
     gateway_daemon,
+    guard_daemon,
     server_daemon,
     worker_daemon,
 )
@@ -38,6 +39,7 @@ from headway.settings import Settings
 
 Say = Callable[[str], None]
 _ABOUT = "about.json"
+_UP = (server_daemon, worker_daemon, gateway_daemon, guard_daemon)
 _PARTS = ("ledger", "prefect")
 _NAMES = (_ABOUT, *(f"{part}.{end}" for part in _PARTS for end in ("dump", "db")))
 
@@ -99,8 +101,8 @@ def restore(settings: Settings, clock: Clock, file: Path, *, replace: bool, say:
         InvalidInput: The home is another user's.
         DumpFailed: A part of it cannot be read.
     """
-    if any(daemon(settings).process() for daemon in (server_daemon, worker_daemon, gateway_daemon)):
-        raise NotRestored("the site is up; stop it with `headway down`")
+    if any(daemon(settings).process() for daemon in _UP):
+        raise NotRestored("the site, or a run of it, is up; stop it with `headway down --stop`")
     settle(settings.home)  # a home that is closed to its database's account has it elsewhere
     with _folder(settings.home) as folder:
         parts = _unpacked(file, folder)
