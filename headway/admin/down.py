@@ -75,9 +75,9 @@ def take_down(
     """Stop all of it: what runs comes first, then gateway, server and database.
 
     The worker goes before them: it would start the next run in the place of each that ends. What
-    waits stays in the queue. Where a container goes on, the guard stays, which renews its lease
-    and holds its time limit, and with it the site's own database. That stays, too, as long as
-    runs of other nodes go on, whose guards would else have to stop them.
+    waits stays in the queue. Where a container goes on, the guard stays, which renews its lease,
+    and with it the site's own database. That stays, too, as long as runs of other nodes go on,
+    whose guards would else have to stop them.
 
     Args:
         site: This machine's.
