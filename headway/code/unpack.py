@@ -7,7 +7,6 @@ which is compared whenever it is used. A run gets a copy of its own, which it ma
 import hashlib
 import os
 import secrets
-import shutil
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -15,6 +14,7 @@ from pathlib import Path
 from headway.durable import UNFINISHED, replace_file
 from headway.errors import CacheUnusable, CodeMissing
 from headway.model.code import CodeFile, CodeManifest
+from headway.trees import remove
 from headway.units import GIB
 
 CACHE_BYTES = 4 * GIB
@@ -105,7 +105,8 @@ def unpack(
             return  # another process of this very attempt was faster
         raise CacheUnusable(str(place), error.strerror or str(error)) from error
     finally:
-        shutil.rmtree(part, ignore_errors=True)
+        with suppress(OSError):  # a later start removes what was never finished
+            remove(part)
 
 
 def _write(file: CodeFile, cache: ChunkCache, path: Path) -> None:

@@ -3,13 +3,13 @@
 import fcntl
 import logging
 import os
-import shutil
 from pathlib import Path
 
 from headway.policy.code_retention import KEEP_S
 from headway.policy.retention import seconds
 from headway.run.environment import CACHE_FOLDER, LOCK
 from headway.site import Site
+from headway.trees import remove
 
 log = logging.getLogger(__name__)
 _GONE = ".gone-"
@@ -27,7 +27,7 @@ def tidy_environments(site: Site) -> int:
         kept = [each for each in team.iterdir() if each.name != CACHE_FOLDER]
         gone = [each for each in kept if _goes(each, now_s - keep_s)]
         if gone and len(gone) == len(kept):
-            shutil.rmtree(team / CACHE_FOLDER, ignore_errors=True)
+            remove(team / CACHE_FOLDER)
         removed += len(gone)
     if removed:
         log.info("%d environments that nobody had used for long were removed", removed)
@@ -37,7 +37,7 @@ def tidy_environments(site: Site) -> int:
 def _goes(folder: Path, before_s: float) -> bool:
     """Remove *folder* unless a run has started in it after *before_s*, or one is in it now."""
     if folder.name.startswith(_GONE):  # a removal that broke off
-        shutil.rmtree(folder, ignore_errors=True)
+        remove(folder)
         return True
     try:
         lock = os.open(folder / LOCK, os.O_RDONLY)
@@ -53,5 +53,5 @@ def _goes(folder: Path, before_s: float) -> bool:
         return False
     finally:
         os.close(lock)
-    shutil.rmtree(away, ignore_errors=True)
+    remove(away)
     return True

@@ -6,12 +6,11 @@ A checkpoint goes earlier than the folder that it lies in: it is large, and only
 import logging
 import os
 import secrets
-import shutil
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
 from pathlib import Path
 from uuid import UUID
 
+from headway import trees
 from headway.errors import RunUnknown
 from headway.ledger.records import RunRecord
 from headway.model.run import RunState
@@ -90,8 +89,10 @@ def remove(site: Site, run_id: str, part: str = "") -> bool:
 def complete_removals(site: Site) -> None:
     """Remove what removals that were killed have left, and what one has just begun."""
     for left in site.settings.runs_dir.glob(f"{_GONE}*"):
-        with suppress(FileNotFoundError):  # another process is at it
-            shutil.rmtree(left)
+        try:
+            trees.remove(left)
+        except OSError as error:  # the others go all the same
+            log.warning("%s was not removed: %s", left, error)
 
 
 def tidy(site: Site) -> int:

@@ -4,7 +4,7 @@ Its parts come from the ledger once and stay in this node's cache. Each attempt 
 own that the program may write to, and that goes with its container.
 """
 
-import shutil
+import logging
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -16,6 +16,9 @@ from headway.model.code import CodeManifest
 from headway.run.here import NodeAttempt
 from headway.settings import Settings
 from headway.site import as_ids
+from headway.trees import remove
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +66,10 @@ def working_copy(attempt: NodeAttempt) -> Path | None:
 
 def forget_working_copy(settings: Settings, container: str) -> None:
     """Remove the copy of *container*, which is gone. Idempotent."""
-    shutil.rmtree(settings.work_dir / container, ignore_errors=True)
+    try:
+        remove(settings.work_dir / container)
+    except OSError as error:
+        log.warning("the working copy of %s was not removed: %s", container, error)
 
 
 def _parts(attempt: NodeAttempt, code_id: str) -> tuple[CodeManifest, ChunkCache]:

@@ -8,9 +8,9 @@ what a part leaves in a folder of its own goes through the ledger into the conta
 import os
 import re
 import shlex
-import shutil
 import stat
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 
@@ -25,6 +25,7 @@ from headway.run.here import NodeAttempt
 from headway.run.rendezvous import Meeting
 from headway.runtime.port import BindMount
 from headway.site import as_ids
+from headway.trees import remove
 from headway.units import format_size
 
 GANG, ASKS = "/opt/headway/gang", "/opt/headway/gang-asks"
@@ -137,8 +138,9 @@ def addresses_of(places: Sequence[str]) -> list[str]:
 def forget_gang_folder(attempt: NodeAttempt) -> None:
     """Remove what was told and asked, where the gang was told anything."""
     if attempt.job.launch.gathers and attempt.job.nodes > 1:
-        shutil.rmtree(gang_folder(attempt), ignore_errors=True)
-        shutil.rmtree(asks_folder(attempt), ignore_errors=True)
+        for folder in (gang_folder(attempt), asks_folder(attempt)):
+            with suppress(OSError):  # it goes with the run's folder
+                remove(folder)
 
 
 class GangPost:

@@ -1,12 +1,11 @@
 """One attempt on its node: what it is called there, and where its files lie."""
 
 import os
-import shutil
-from collections.abc import Iterator
 from contextlib import suppress
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
+from stat import S_ISDIR
 
 from headway.durable import replace_file
 from headway.errors import InvalidInput, LeaseLost, PolicyViolation
@@ -26,6 +25,7 @@ from headway.runtime.redact import FileRedactor
 from headway.settings import Settings
 from headway.site import Site, as_ids
 from headway.staging.cache import StagedDataset
+from headway.trees import remove, stats_below
 
 USER_FOLDERS = ("data", "log")
 """What a service that keeps state expects in a user's folder; /tmp is each run's own."""
@@ -310,19 +310,15 @@ def checkpoint_age_s(site: Site, run_id: str) -> float | None:
 
     Of the first files at most: a folder with very many is not read through for this.
     """
-    newest = None
-    folder = site.settings.runs_dir / run_id / CHECKPOINT_FOLDER
-    for path in islice(_files_below(folder), _CHECKPOINT_FILES):
-        with suppress(OSError):  # it is just being replaced
-            newest = max(newest or 0.0, path.lstat().st_mtime)
+    folder, newest = site.settings.runs_dir / run_id / CHECKPOINT_FOLDER, None
+    with suppress(OSError):  # there is none
+        for stat in islice(stats_below(folder), _CHECKPOINT_FILES):
+            if not S_ISDIR(stat.st_mode):
+                newest = max(newest or 0.0, stat.st_mtime)
     return None if newest is None else max(site.clock.now().timestamp() - newest, 0.0)
-
-
-def _files_below(folder: Path) -> Iterator[Path]:
-    for place, _, names in os.walk(folder):  # follows no links, and says nothing of what it misses
-        yield from (Path(place) / name for name in names)
 
 
 def forget_checkpoint(settings: Settings, run_id: str) -> None:
     """Remove the checkpoint of a run that ended well; from any other a retry goes on."""
-    shutil.rmtree(settings.runs_dir / run_id / CHECKPOINT_FOLDER, ignore_errors=True)
+    with suppress(OSError):  # it goes with the run's folder
+        remove(settings.runs_dir / run_id / CHECKPOINT_FOLDER)

@@ -10,6 +10,7 @@ from stat import S_ISDIR, S_ISREG
 
 from headway.clock import Clock
 from headway.policy.disk import DiskUse
+from headway.trees import stats_below
 
 _BLOCK_BYTES = 512
 """Unit of `st_blocks`, whatever the file system's own."""
@@ -25,28 +26,13 @@ def entries(roots: Sequence[Path]) -> Iterator[int]:
     known: set[tuple[int, int]] = set()
     for root in roots:
         with suppress(OSError):
-            device = os.lstat(root).st_dev
-            for stat in _below(os.fspath(root), device):
+            for stat in stats_below(root):
                 name = (stat.st_dev, stat.st_ino)
                 if stat.st_nlink > 1 and not S_ISDIR(stat.st_mode):
                     if name in known:
                         continue
                     known.add(name)
                 yield stat.st_blocks * _BLOCK_BYTES
-
-
-def _below(root: str, device: int) -> Iterator[os.stat_result]:
-    folders = [root]
-    while folders:
-        with suppress(OSError), os.scandir(folders.pop()) as found:
-            for entry in found:
-                with suppress(OSError):
-                    stat = entry.stat(follow_symlinks=False)
-                    if stat.st_dev != device:
-                        continue
-                    if S_ISDIR(stat.st_mode):
-                        folders.append(entry.path)
-                    yield stat
 
 
 def removed_but_open(pids: Iterable[int], beside: Sequence[Path]) -> Iterator[int]:

@@ -3,7 +3,6 @@
 import hashlib
 import json
 import os
-import shutil
 import uuid
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass
@@ -14,6 +13,7 @@ from headway.durable import give_name, replace_file, sync_folder
 from headway.home import passable
 from headway.staging.manifest import DATA, Manifest
 from headway.staging.source import Source, SourceFile
+from headway.trees import remove
 
 Pieces = Callable[[SourceFile], Iterable[bytes]]
 """Reads a file of a source."""
@@ -122,9 +122,7 @@ class Partial:
 
     def remove(self) -> None:
         """Remove it, read-only or not."""
-        for folder, _, _ in os.walk(self.folder):
-            Path(folder).chmod(0o700)
-        shutil.rmtree(self.folder)
+        remove(self.folder)
 
 
 class _Writing:

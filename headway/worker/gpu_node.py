@@ -471,12 +471,15 @@ class GpuNodeWorker(BaseWorker[BaseJobConfiguration, BaseVariables, BaseWorkerRe
         await anyio.to_thread.run_sync(complete_removals, self._site)
         if not self._house_kept:
             return  # how long runs are kept may have changed: the blocks are read first
-        await anyio.to_thread.run_sync(tidy, self._site)
-        await anyio.to_thread.run_sync(tidy_store, self._site)
-        await anyio.to_thread.run_sync(tidy_code, self._site)
-        await anyio.to_thread.run_sync(tidy_uploads, self._site)
-        await anyio.to_thread.run_sync(tidy_environments, self._site)
+        failed: list[Exception] = []
+        for step in (tidy, tidy_store, tidy_code, tidy_uploads, tidy_environments):
+            try:
+                await anyio.to_thread.run_sync(step, self._site)
+            except Exception as error:  # noqa: BLE001 - the other steps are done all the same
+                failed.append(error)
         await let_go(self._site, self._pool)
+        if failed:
+            raise failed[0]
 
     async def _serve_files(self) -> None:
         await anyio.to_thread.run_sync(serve_files, self._site)

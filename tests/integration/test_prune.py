@@ -122,6 +122,21 @@ def test_no_link_is_followed(site: Site, tmp_path: Path) -> None:
     assert (precious / "file").exists()
 
 
+def test_a_run_of_very_many_nested_folders_goes_and_keeps_no_other(site: Site) -> None:
+    """Python's own removal ends at its limit of recursion, and did so in each later round."""
+    deep, other = add(site, 1), add(site, 2)
+    here = os.open(site.settings.runs_dir / deep, os.O_RDONLY)
+    for _ in range(1500):
+        os.mkdir("d" * 200, dir_fd=here)
+        inner = os.open("d" * 200, os.O_RDONLY, dir_fd=here)
+        os.close(here)
+        here = inner
+    os.close(here)
+    got = prune("--older-than", "0s", "--yes")
+    assert "2 of 2 removed" in got.output, got.output
+    assert left(site).isdisjoint({deep, other})
+
+
 def test_a_removal_that_was_killed_is_completed(site: Site) -> None:
     run_id = add(site, 1)
     (site.settings.runs_dir / ".gone-0123/outputs").mkdir(parents=True)

@@ -1,0 +1,143 @@
+"""Folders that somebody else has filled: however deep, long or odd the names in them are.
+
+Neither recursion nor paths hold here: Python's own walk and removal end at about a thousand
+nested folders, and the kernel takes no path of more than 4,096 bytes.
+"""
+
+import os
+import subprocess
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from stat import S_ISDIR
+from typing import NamedTuple
+
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+class _Level(NamedTuple):
+    """A folder on the way from the top to the one that is being read."""
+
+    name: str
+    identity: tuple[int, int]
+    left: list[str]
+    """Folders in it that are still to be read."""
+
+
+class _Walk:
+    """A walk through a tree by descriptors, of which two are open: of its top, and where it is."""
+
+    def __init__(self, top: Path) -> None:
+        self._top = os.open(top, _FOLDER)
+        self._here = os.dup(self._top)
+        self._device = os.fstat(self._top).st_dev
+        self._levels = [self._level("")]
+
+    def close(self) -> None:
+        os.close(self._top)
+        os.close(self._here)
+
+    def read(self) -> Iterator[os.stat_result]:
+        """What lies in the folder where the walk is."""
+        with suppress(OSError), os.scandir(self._here) as entries:
+            for entry in entries:
+                with suppress(OSError):
+                    stat = entry.stat(follow_symlinks=False)
+                    if stat.st_dev != self._device:
+                        continue
+                    if S_ISDIR(stat.st_mode):
+                        self._levels[-1].left.append(entry.name)
+                    yield stat
+
+    def go_on(self) -> bool:
+        """Go to the next folder; False when all were read."""
+        while self._levels:
+            if self._levels[-1].left:
+                name = self._levels[-1].left.pop()
+                with suppress(OSError):
+                    self._enter(name)
+                    self._levels.append(self._level(name))
+                    return True
+            else:
+                self._levels.pop()
+                if self._levels:
+                    self._leave()
+        return False
+
+    def _level(self, name: str) -> _Level:
+        return _Level(name, self._identity(), [])
+
+    def _identity(self) -> tuple[int, int]:
+        found = os.fstat(self._here)
+        return found.st_dev, found.st_ino
+
+    def _enter(self, name: str) -> None:
+        inner = os.open(name, _FOLDER, dir_fd=self._here)
+        os.close(self._here)
+        self._here = inner
+
+    def _leave(self) -> None:
+        """Go to the folder of the last level, in which this one lay when it was entered.
+
+        Where it has been moved meanwhile the way is gone again from the top; levels that are not
+        found there any more are dropped.
+        """
+        with suppress(OSError):
+            self._enter("..")
+            if self._identity() == self._levels[-1].identity:
+                return
+        os.close(self._here)
+        self._here = os.dup(self._top)
+        for depth, level in enumerate(self._levels[1:], 1):
+            try:
+                self._enter(level.name)
+            except OSError:
+                del self._levels[depth:]
+                return
+
+
+def stats_below(top: Path) -> Iterator[os.stat_result]:
+    """What ``lstat`` says of each thing below *top*, which is not counted itself.
+
+    No link is followed, nor another file system entered. What vanishes meanwhile, or may not be
+    read, is left out.
+
+    Raises:
+        OSError: *top* is no folder, or may not be read.
+    """
+    walk = _Walk(top)
+    try:
+        more = True
+        while more:
+            yield from walk.read()
+            more = walk.go_on()
+    finally:
+        walk.close()
+
+
+def remove(path: Path) -> None:
+    """Remove *path* and all below it; nothing, where there is nothing. No link is followed.
+
+    Folders that may not be read or written are opened first, where this process owns them.
+
+    Raises:
+        OSError: Something of it is left; the message is that of ``rm``.
+    """
+    removed = _told("rm", "-rf", path)
+    if removed.returncode and path.is_dir() and not path.is_symlink():
+        _told("chmod", "-R", "u+rwx", path)
+        removed = _told("rm", "-rf", path)
+    if removed.returncode:
+        raise OSError(removed.stderr.strip()[-300:] or f"rm has ended with {removed.returncode}")
+
+
+def _told(tool: str, option: str, *words: str | Path) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        [tool, option, *words[:-1], "--", words[-1]],
+        env=os.environ | {"LC_ALL": "C"},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        errors="replace",
+        check=False,
+    )
