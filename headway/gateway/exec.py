@@ -12,6 +12,7 @@ from websockets.exceptions import ConnectionClosed
 from headway.errors import ExecRefused, HeadwayError, NodeSilent, NotAllowed, PortClosed
 from headway.gateway.actions import note_act
 from headway.gateway.door import shown_token
+from headway.gateway.refusals import refusal
 from headway.gateway.run_ports import OpenRun, open_run, open_way
 from headway.model.access import Caller
 from headway.model.exec_messages import ExecCommand, ExecRefusal, read, written
@@ -28,9 +29,14 @@ def exec_in(site: Site) -> APIRouter:
     async def execute(client: WebSocket, run: str) -> None:
         """Start a command beside the run's program, and carry its streams."""
         with suppress(WebSocketDisconnect, RuntimeError):  # it has left meanwhile
+            try:
+                found = await _allowed(site, client, run)
+            except HeadwayError as error:
+                await client.send_denial_response(refusal(error))
+                return
             await client.accept()
             try:
-                found, command = await _allowed(site, client, run)
+                command = await _noted(site, client, run)
                 if found.node.node.name == site.settings.node:
                     await execs.serve(client, run, command)
                 else:
@@ -42,22 +48,26 @@ def exec_in(site: Site) -> APIRouter:
     return router
 
 
-async def _allowed(site: Site, client: WebSocket, run: str) -> tuple[OpenRun, ExecCommand]:
-    """The run and what *client* wants to start there, if it may; noted then.
-
-    Of the command its first word alone is noted: the others may have secrets in them.
-    """
-    caller: Caller = client.state.caller
-    command = await commanded(client)
+async def _allowed(site: Site, client: WebSocket, run: str) -> OpenRun:
+    """The run, if *client* may start something there."""
     if shown_token(dict(client.headers.items()))[1]:
         raise NotAllowed("a page may not ask this: send the token in Authorization")
+    caller: Caller = client.state.caller
     try:
-        found = await run_sync(lambda: open_run(site, caller, run, alone=False))
+        return await run_sync(lambda: open_run(site, caller, run, alone=False))
     except PortClosed as error:
         raise ExecRefused(run, f"{error.cause}; `headway show` says more") from error
+
+
+async def _noted(site: Site, client: WebSocket, run: str) -> ExecCommand:
+    """What *client*, which was accepted, wants to start.
+
+    Its first word alone is noted: the others may have secrets in them.
+    """
+    command = await commanded(client)
     details = {"command": command.arguments[0][:200]}
-    await run_sync(note_act, site, caller, "run.exec", run, details)
-    return found, command
+    await run_sync(note_act, site, client.state.caller, "run.exec", run, details)
+    return command
 
 
 async def _elsewhere(site: Site, client: WebSocket, found: OpenRun, command: ExecCommand) -> None:

@@ -9,6 +9,7 @@ from fastapi.responses import JSONResponse
 
 from headway.errors import (
     EndUntold,
+    ExecRefused,
     HeadwayError,
     InvalidInput,
     LedgerUnreachable,
@@ -30,6 +31,7 @@ _STATUSES: tuple[tuple[type[HeadwayError], int], ...] = (
     (RunUnknown, 404),
     (EndUntold, 409),
     (PortClosed, 409),
+    (ExecRefused, 409),
     (OutputMissing, 404),
     (InvalidInput, 422),
     (TooManyRequests, 429),

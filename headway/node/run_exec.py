@@ -1,6 +1,5 @@
 """Commands beside the programs of runs on this node, for as long as who asked is connected."""
 
-import threading
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -29,7 +28,8 @@ from headway.site import Site
 
 MOST_OF_A_RUN = 8
 """Commands at once: each holds threads of the gateway or of the node's worker."""
-MOST_OF_A_NODE = 64
+MOST_OF_A_TEAM = 16
+"""On one node; a team that has them all keeps no other from its own."""
 _POLL_S = 0.05
 _COMMAND_S = 30.0
 
@@ -41,46 +41,41 @@ class RunExec:
         """On the node of *site*."""
         self._site = site
         self._open: Counter[str] = Counter()
-        self._lock = threading.Lock()
 
     async def serve(self, client: WebSocket, run_id: str, command: ExecCommand) -> None:
         """Carry between *client*, which was accepted, and *command* until one of them ends.
 
         A client that has left, or sends what is no message, has its command killed.
         """
-        with self._counted(run_id) as refused:
-            try:
-                if refused is not None:
-                    raise refused
+        end: ExecEnd | ExecRefusal | None
+        try:
+            team = (await run_sync(self._site.ledger.runs.get, run_id)).team
+            with self._counted(run_id, team):
                 execution = await run_sync(self._begun, run_id, command)
-            except HeadwayError as error:
-                await said(client, ExecRefusal(why=str(error)))
-                return
-            try:
-                end = await self._carried(client, execution, run_id)
-            finally:
-                with anyio.CancelScope(shield=True):
-                    await run_sync(execution.close)
+                try:
+                    end = await self._carried(client, execution, run_id)
+                finally:
+                    with anyio.CancelScope(shield=True):
+                        await run_sync(execution.close)
+        except HeadwayError as error:
+            end = ExecRefusal(why=str(error))
         if end is not None:
             await said(client, end)
 
     @contextmanager
-    def _counted(self, run_id: str) -> Iterator[ExecRefused | None]:
-        """Count one more command; why there may not be one more, else None."""
-        with self._lock:
-            refused = None
-            if self._open[run_id] >= MOST_OF_A_RUN or self._open.total() >= MOST_OF_A_NODE:
-                cause = f"{self._open[run_id]} are open there, {self._open.total()} on its node"
-                allowed = f"at most {MOST_OF_A_RUN} and {MOST_OF_A_NODE} may be; end one of them"
-                refused = ExecRefused(run_id, f"{cause}, and {allowed}")
-            self._open[run_id] += 1
+    def _counted(self, run_id: str, team: str) -> Iterator[None]:
+        """Count one more command of the run and its *team*; raises `ExecRefused`."""
+        in_run, in_team = self._open[run_id], self._open[f"team {team}"]
+        if in_run >= MOST_OF_A_RUN or in_team >= MOST_OF_A_TEAM:
+            cause = f"{in_run} are open there, {in_team} of team {team} on its node"
+            allowed = f"at most {MOST_OF_A_RUN} and {MOST_OF_A_TEAM} may be; end one of them"
+            raise ExecRefused(run_id, f"{cause}, and {allowed}")
+        counted = Counter([run_id, f"team {team}"])
+        self._open += counted
         try:
-            yield refused
+            yield
         finally:
-            with self._lock:
-                self._open[run_id] -= 1
-                if not self._open[run_id]:
-                    del self._open[run_id]
+            self._open -= counted
 
     def _begun(self, run_id: str, command: ExecCommand) -> Execution:
         """*command*, started in the container of a run that runs here and now."""

@@ -1,6 +1,7 @@
 """Commands beside the program of a run, on this node and on another, through the gateway."""
 
 import fcntl
+import json
 import os
 import pty
 import select
@@ -232,6 +233,13 @@ def refusal(place: Place, headers: dict[str, str], run_id: str = THERE) -> str:
     return message.why
 
 
+def denial(place: Place, headers: dict[str, str], run_id: str = THERE) -> str:
+    """Why no connection was opened; only then can whoever may not send nothing through one."""
+    with pytest.raises(InvalidStatus) as denied, asked(place, headers, "id", run_id=run_id):
+        pass
+    return json.loads(denied.value.response.body)["detail"]
+
+
 @pytest.mark.parametrize(
     ("who", "told"),
     [
@@ -242,7 +250,13 @@ def refusal(place: Place, headers: dict[str, str], run_id: str = THERE) -> str:
     ],
 )
 def test_nobody_else_starts_one(place, who, told) -> None:
-    assert told in refusal(place, bearer(place.sites["head"], *who))
+    assert told in denial(place, bearer(place.sites["head"], *who))
+
+
+def test_a_run_that_is_none_opens_no_connection(place) -> None:
+    """Else a token that may only watch sends pings there for as long as it likes."""
+    watcher = bearer(place.sites["head"], "ada", "vision", {Scope.WATCH})
+    assert "no run" in denial(place, watcher, "nonsense")
 
 
 def test_a_run_that_waits_has_none(place) -> None:
@@ -251,7 +265,7 @@ def test_a_run_that_waits_has_none(place) -> None:
         waits, {}, name="waits", owner="ada", team="vision", pool="gpu", priority=0,
         submitted_at=ledger.now(),
     )  # fmt: skip
-    why = refusal(place, place.ada, waits)
+    why = denial(place, place.ada, waits)
     assert f"no command can be started in run {waits}: the run is waiting" in why
 
 
@@ -262,7 +276,7 @@ def test_an_operator_does(place) -> None:
 
 def test_a_page_starts_none_with_the_login_of_its_reader(place) -> None:
     token = place.ada["Authorization"].removeprefix("Bearer ")
-    assert "in Authorization" in refusal(place, {"Cookie": f"headway_token={token}"})
+    assert "in Authorization" in denial(place, {"Cookie": f"headway_token={token}"})
 
 
 def test_without_a_token_there_is_none(place) -> None:
