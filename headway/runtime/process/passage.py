@@ -82,7 +82,7 @@ def make(passage: Passage) -> None:
         held = [(os.open(path, os.O_PATH), path, writes) for path, writes in passage["needs"]]
         for cover in passage["covers"]:
             _mount(libc, b"tmpfs", cover, _NOSUID | _NODEV, kind=b"tmpfs")
-            Path(cover).chmod(0o711)
+            Path(cover).chmod(0o755)
         for source, path, writes in held:
             _place(Path(path), directory=stat.S_ISDIR(os.fstat(source).st_mode))
             _mount(libc, f"/proc/self/fd/{source}".encode(), path, _BIND)
@@ -112,7 +112,7 @@ def _place(path: Path, *, directory: bool) -> None:
 
 def _make_folder(path: Path) -> None:
     path.mkdir()
-    path.chmod(0o711)  # whatever the program's umask is
+    path.chmod(0o755)  # whatever the umask is: Python lists the folders that it imports from
 
 
 def _mount(

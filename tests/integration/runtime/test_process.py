@@ -19,7 +19,7 @@ from headway.model.container_policy import ContainerPolicy
 from headway.model.run import ExitKind
 from headway.runtime.outcome import classify_exit
 from headway.runtime.port import BindMount, ContainerState
-from headway.runtime.process import programs
+from headway.runtime.process import notes, programs
 from headway.runtime.process.programs import ProcessRuntime
 from headway.testing.runtime import Script
 from headway.testing.runtime_harness import SLEEPS, Harness, Program, until, whole_log
@@ -324,6 +324,23 @@ def test_root_runs_no_program_as_root(harness: Harness, user: str) -> None:
     with pytest.raises(PolicyViolation, match="HEADWAY_CONTAINER_USER"):
         runtime.create(spec)
     assert runtime.inspect(spec.name) is None
+
+
+@ROOT
+def test_a_program_imports_the_samples_of_a_clone_below_a_closed_directory(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Such as /root: Python lists each directory that it imports from, so it must be readable."""
+    clone = harness.folder / "closed" / "headway"
+    (clone / "samples").mkdir(parents=True)
+    (clone / "samples" / "__init__.py").touch()
+    (clone / "samples" / "here.py").write_text("print('imported')\n")
+    (clone.parent).chmod(0o700)
+    monkeypatch.setattr(notes, "PROJECT", clone)
+    spec = harness.spec(shell("python -m samples.here"))
+    runtime = harness.started(spec)
+    status = runtime.wait(spec.name, 30.0)
+    assert (status.exit_code, whole_log(runtime, spec.name)) == (0, b"imported\n")
 
 
 @ROOT
