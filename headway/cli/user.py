@@ -34,7 +34,9 @@ def user() -> None:
 
 @user.command()
 @click.argument("name")
-@click.option("--team", required=True, help="Whose share of the site the runs use.")
+@click.option(
+    "--team", help="Whose share of the site the runs use; not needed where there is one at most."
+)
 @click.option(
     "--scope",
     "scopes",
@@ -46,27 +48,31 @@ def user() -> None:
 )
 @click.option("--expires", type=Duration(), default="90d", show_default=True, help="From now.")
 @as_json
-def add(name: str, team: str, scopes: tuple[str, ...], expires: float, machine: bool) -> None:
+def add(
+    name: str, team: str | None, scopes: tuple[str, ...], expires: float, machine: bool
+) -> None:
     """Make a token for NAME, which is shown this once.
 
     With the scope operate it sees every team's runs, and may change them.
     """
     from headway.gateway.certificate import site_certificate
-    from headway.gateway.tokens import issue
+    from headway.gateway.tokens import issue, only_team
     from headway.model.access import Scope
     from headway.this_node import os_user
     from headway.views.access_document import token_view
 
     site = this_site()
     token, kept = issue(
-        site.ledger, user=name, team=team, scopes={Scope(each) for each in scopes},
+        site.ledger, user=name, team=only_team(site) if team is None else team,
+        scopes={Scope(each) for each in scopes},
         lifetime_s=expires, actor=os_user(),
     )  # fmt: skip
     if machine:
         print_json({**token_view(kept, site.ledger.now()), "token": token})
         return
     say(token)
-    say(f"give it to {name} by a safe way: it is kept nowhere, and is not shown again", err=True)
+    way = "give it by a safe way: it is kept nowhere, and is not shown again"
+    say(f"the token of {kept.user}, team {kept.team}; {way}", err=True)
     if (own := site_certificate(site.settings)) is not None:
         say(f"headway login https://… --fingerprint {own.fingerprint}", err=True)
 
@@ -102,14 +108,16 @@ def list_(machine: bool) -> None:
 
 @user.command()
 @click.argument("name")
+@click.option("--team", help="Only NAME of this team; must be said where several teams have one.")
 @click.option("--number", type=click.IntRange(1, 2**63 - 1), help="Only this one of NAME's tokens.")
 @as_json
-def revoke(name: str, number: int | None, machine: bool) -> None:
+def revoke(name: str, team: str | None, number: int | None, machine: bool) -> None:
     """Let NAME in no more: from the next request on, each of its tokens is refused."""
     from headway.gateway.tokens import revoke as revoke_tokens
     from headway.this_node import os_user
 
-    revoked = revoke_tokens(this_site().ledger, name, actor=os_user(), token_id=number)
+    ledger = this_site().ledger
+    revoked = revoke_tokens(ledger, name, team=team, actor=os_user(), token_id=number)
     numbers = [each.token_id for each in revoked]
     if machine:
         print_json({"user": name, "revoked": numbers})

@@ -14,6 +14,8 @@ from headway.model.access import (
     checked_name,
     token_digest,
 )
+from headway.site import Site
+from headway.this_node import OPERATORS_TEAM
 from headway.units import format_duration
 
 
@@ -51,17 +53,42 @@ def issue(
     return token, kept
 
 
+def only_team(site: Site) -> str:
+    """The one team that the site's settings or tokens name; the operators' where they name none.
+
+    Raises:
+        InvalidInput: They name several.
+    """
+    named = {each.team for each in site.ledger.access_tokens.all() if each.revoked_at is None}
+    teams = sorted((named | set(site.policy_settings.teams)) - {OPERATORS_TEAM})
+    if len(teams) > 1:
+        raise InvalidInput("team", "", f"give --team with one of {', '.join(teams)}, or a new one")
+    return teams[0] if teams else OPERATORS_TEAM
+
+
 def revoke(
-    ledger: Ledger, user: str, *, actor: str, token_id: int | None = None
+    ledger: Ledger,
+    user: str,
+    *,
+    actor: str,
+    team: str | None = None,
+    token_id: int | None = None,
 ) -> list[AccessToken]:
     """Let nobody in any more by *user*'s tokens, or by the one with *token_id*.
 
     Raises:
-        InvalidInput: There was nothing to revoke, so that a mistyped name is no revocation.
+        InvalidInput: There was nothing to revoke, so that a mistyped name is no revocation; or
+            several teams have a *user*, and neither *team* nor *token_id* says which is meant.
     """
-    revoked = ledger.access_tokens.revoke(user, actor=actor, token_id=token_id)
+    mine = [each for each in ledger.access_tokens.all() if each.user == user]
+    teams = sorted({each.team for each in mine if each.revoked_at is None})
+    if team is None and token_id is None and len(teams) > 1:
+        allowed = f"{shown(user)} is in the teams {', '.join(teams)}; say which with --team"
+        raise InvalidInput("team", "", allowed)
+    revoked = ledger.access_tokens.revoke(user, team=team, actor=actor, token_id=token_id)
     if not revoked:
         which = "" if token_id is None else f" with the number {token_id}"
+        which += "" if team is None else f" of team {shown(team)}"
         allowed = f"no token{which} of {shown(user)} is left to revoke; see `headway user list`"
         raise InvalidInput("user", user, allowed)
     return revoked

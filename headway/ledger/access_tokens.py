@@ -64,8 +64,10 @@ class AccessTokens(Repository):
         with self._database.reading() as session:
             return [_token(row) for row in session.exec(query)]
 
-    def revoke(self, user: str, *, actor: str, token_id: int | None = None) -> list[AccessToken]:
-        """Let nobody in any more by the tokens of *user*, or by that one with *token_id*.
+    def revoke(
+        self, user: str, *, actor: str, team: str | None = None, token_id: int | None = None
+    ) -> list[AccessToken]:
+        """Let nobody in any more by the tokens of *user*, of *team* alone or by that *token_id*.
 
         Returns:
             Those that were valid until now, or would have expired later.
@@ -76,6 +78,8 @@ class AccessTokens(Repository):
             .order_by(col(AccessTokenRow.token_id))
             .with_for_update()
         )
+        if team is not None:
+            query = query.where(AccessTokenRow.team == team)
         if token_id is not None:
             query = query.where(AccessTokenRow.token_id == token_id)
         with self._database.transaction() as session:

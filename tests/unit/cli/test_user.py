@@ -53,6 +53,26 @@ def test_a_token_is_shown_once_and_can_be_revoked(ledger: Ledger) -> None:
     assert {each["actor"] for each in document("audit")} == {os_user()}
 
 
+def test_one_of_a_name_in_several_teams_is_revoked_and_no_other(ledger: Ledger) -> None:
+    for team in ("vision", "speech"):
+        document("user", "add", "ada", "--team", team)
+    refused = call("user", "revoke", "ada")
+    assert (refused.exit_code, refused.stdout) == (2, "")
+    assert '"ada" is in the teams speech, vision; say which with --team' in refused.stderr
+    assert all(each.revoked_at is None for each in ledger.access_tokens.all())
+    assert document("user", "revoke", "ada", "--team", "vision")["revoked"] == [1]
+    assert document("user", "revoke", "ada")["revoked"] == [2]
+
+
+def test_the_only_team_need_not_be_said(ledger: Ledger) -> None:
+    assert document("user", "add", "ada")["team"] == "default"
+    document("user", "add", "ada", "--team", "vision")
+    assert document("user", "add", "bob")["team"] == "vision"
+    document("user", "add", "eve", "--team", "speech")
+    assert "one of speech, vision, or a new one" in call("user", "add", "dan").stderr
+    assert len(ledger.access_tokens.all()) == 4
+
+
 def test_only_the_token_goes_to_standard_output() -> None:
     done = call("user", "add", "ada", "--team", "vision", "--scope", "operate", "--expires", "1h")
     assert looks_like_token(done.stdout.strip())
