@@ -10,9 +10,9 @@ from prefect.states import Completed, Failed
 
 from flows.page import show_picture
 from headway.errors import InvalidInput
+from headway.forecast import Forecaster
 from headway.model.job import TrainingJob
 from headway.model.job_text import job_from_document
-from headway.policy.base_image import on_base_image
 from headway.site import Site, current_site
 from headway.units import format_duration, format_size, parse_duration
 
@@ -29,7 +29,7 @@ def options(
     from headway.views.charts import draw_options
 
     job = document if isinstance(document, TrainingJob) else job_from_document(document)
-    job = on_base_image(job, site.policy_for(job.team))
+    job = Forecaster(site).on_base_image(job, job.team).job
     found = estimate_options(
         site,
         job,

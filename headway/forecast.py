@@ -20,6 +20,7 @@ from headway.model.node_settings import NodeSettings
 from headway.model.run import Prediction, Sized
 from headway.model.trace import Trace
 from headway.policy.admission import over_quota, possible
+from headway.policy.base_image import Based, on_base_image
 from headway.policy.demand import raised, within
 from headway.policy.headroom import empty_host_bytes
 from headway.policy.narrowing import refused_port
@@ -82,9 +83,20 @@ class Forecaster:
             pool: Its work pool; empty for any of the site.
             queue: Its work queue; one of a node's name binds it to that node.
         """
-        records = [each for each in self.nodes if pool in ("", each.node.pool)]
-        able = [each for each in records if each.node.name == queue] or records
+        able = self._able(pool, queue)
         return [NodeSpace(each.node, empty_host_bytes(each.node, each.reading)) for each in able]
+
+    def on_base_image(self, job: TrainingJob, team: str, pool: str = "", queue: str = "") -> Based:
+        """*job* of *team* in an image of its Python, if these nodes have any."""
+        if not job.python:
+            return Based(job)  # a policy that cannot be trusted is asked only where it decides
+        readings = [each.reading for each in self._able(pool, queue)]
+        there = [None if each is None else each.pythons for each in readings]
+        return on_base_image(job, self._site.policy_for(team), there)
+
+    def _able(self, pool: str, queue: str) -> list[NodeRecord]:
+        records = [each for each in self.nodes if pool in ("", each.node.pool)]
+        return [each for each in records if each.node.name == queue] or records
 
     def network(self, nodes: int, team: str) -> NetworkMode | GangNetwork | Refuse | None:
         """What containers of a job of *team* over *nodes* nodes join; `Refuse` where it has none.

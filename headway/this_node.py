@@ -193,6 +193,15 @@ def owners(site: Site) -> tuple[dict[int, str], dict[str, int]]:
     return run_of_pid, held
 
 
+def pythons(site: Site) -> Mapping[str, str] | None:
+    """See `NodeReading.pythons`."""
+    try:
+        return site.runtime.pythons(site.container_policy.base_images)
+    except HeadwayError as error:
+        log.debug("which base images are here is not known: %s", error)
+        return None
+
+
 def lost_here(site: Site) -> Mapping[str, str]:
     """GPUs of this node that fell off the bus, by uuid, with the cause; read now.
 

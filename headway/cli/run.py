@@ -94,7 +94,7 @@ def run(
         else:
             made = client.submit(job, pool=pool, queue=queue)
         if not (said or machine):
-            say(f"in {made['image']}, the site's newest Python; --image names another")
+            say(f"in {made['image']}, the newest Python that its nodes have; --image names another")
         tell(client, made, watch=not detach, machine=machine)
 
 

@@ -13,7 +13,7 @@ from headway.gateway.cancel import cancel_in_ledger
 from headway.gateway.job_data import claim_uploads
 from headway.gateway.run_lookup import check_owner, seen_team
 from headway.gateway.runs import Limit, Mine, Name, Since, Watcher
-from headway.gateway.submit import claim_code, job_of
+from headway.gateway.submit import claim_code
 from headway.ledger.records import ArrayRecord
 from headway.model.access import Caller
 from headway.model.array import Array, member_job, take_array
@@ -119,9 +119,9 @@ def hand_in_array(
     if array is None:
         raise InvalidInput("array", NOTHING, "give the parameters of its members")
     alone = wanted.model_copy(update={"job": document.values})
-    job = job_of(site, alone.job, caller).job.document()
-    check_members(job, array)
     read, goes_to = checked(site, server, caller, alone)
+    job = read.job.document()
+    check_members(job, array)
     claim_code(site, read)
     claim_uploads(site, read)
     key = f"{caller.team}/{caller.user}/{wanted.key}" if wanted.key else None

@@ -19,7 +19,6 @@ from headway.model.node import Node
 from headway.model.run import Exit, Prediction
 from headway.model.volume import refused_volume
 from headway.policy.after import Followed, Following
-from headway.policy.base_image import on_base_image
 from headway.policy.fit import WaitingRun
 from headway.policy.narrowing import refused_port
 from headway.policy.plan import Plan, Start, Stay
@@ -49,8 +48,17 @@ def job_for(site: Site, document: object) -> TrainingJob:
         raise _with_the_limit_here(error, site) from None
 
 
-def job_of(site: Site, document: Mapping[str, Any], caller: Caller) -> JobText:
+def job_of(
+    site: Site, document: Mapping[str, Any], caller: Caller, *, pool: str = "", queue: str = ""
+) -> JobText:
     """The job of a request as *caller*'s, if the site's policy allows it.
+
+    Args:
+        site: Where.
+        document: The job.
+        caller: Who hands it in.
+        pool: The work pool it goes to; empty for any of the site.
+        queue: Its work queue; one of a node's name binds it to that node.
 
     Raises:
         InvalidInput: Something is wrong with it, or it is to be somebody else's.
@@ -59,10 +67,25 @@ def job_of(site: Site, document: Mapping[str, Any], caller: Caller) -> JobText:
     if own.get("notify") is None:
         own |= _notified(site, own["team"], own["owner"])
     job = job_for(site, own)
-    job = on_base_image(job, site.policy_for(job.team))
+    job = _in_image(site, job, pool, queue)
     read = allowed_here(site, JobText(job, Document(own)))
     read = replace(read, job=with_known_sizes(site, read))
     return replace(read, job=following(site, read.job))
+
+
+def _in_image(site: Site, job: TrainingJob, pool: str, queue: str) -> TrainingJob:
+    """*job* in an image of its Python that a node has, or gets from its registry.
+
+    Raises:
+        InvalidInput: There is none.
+    """
+    found, instead = Forecaster(site).on_base_image(job, job.team, pool, queue)
+    if instead is not None and (why := site.runtime.why_no_image(found.image)) != "":
+        said = f"its registry has none ({why})" if why else "nobody here can ask its registry"
+        allowed = f"no node has its image {found.image}, and {said}. The nodes have {instead}: "
+        allowed += "give one of these or an image, or ask an operator to pull it there"
+        raise InvalidInput("python", job.python, allowed)
+    return found
 
 
 def following(site: Site, job: TrainingJob) -> TrainingJob:

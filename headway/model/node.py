@@ -159,3 +159,6 @@ class NodeReading:
     """Why the node starts nothing at this moment, such as bounds that cannot be trusted."""
     run_host_bytes: Mapping[str, int] = field(default_factory=dict)
     """Host memory that this site's containers hold, by run; nothing of those that do not tell."""
+    pythons: Mapping[str, str] | None = None
+    """Of the Pythons that the site names an image for, those whose image is here, with it; its own
+    with an empty text where the node has no engine. None: not known."""

@@ -1,6 +1,8 @@
 """Samples this node once a second into the ledger's telemetry."""
 
 import logging
+from collections.abc import Mapping
+from dataclasses import replace
 
 from headway.errors import HeadwayError
 from headway.model.node import NodeReading
@@ -10,7 +12,7 @@ from headway.telemetry.host import NodeHost
 from headway.telemetry.port import HostSensors
 from headway.telemetry.reading import node_reading, with_owners
 from headway.telemetry.thinning import points_of, thinned
-from headway.this_node import owners
+from headway.this_node import owners, pythons
 
 log = logging.getLogger(__name__)
 
@@ -18,6 +20,7 @@ SAMPLE_EVERY_S = 1.0
 _WRITE_EVERY = 10
 _THIN_EVERY = 60
 _OWNERS_EVERY = 5
+_PYTHONS_EVERY = 30
 _UNWRITTEN_AT_MOST = 600
 
 
@@ -39,6 +42,7 @@ class Sampler:
         self._unwritten: list[TelemetryPoint] = []
         self._owners: tuple[dict[int, str], dict[str, int]] = ({}, {})
         self._closed = ""
+        self._pythons: Mapping[str, str] | None = None
         self._gpu_pids: set[int] = set()
 
     def tick(self) -> NodeReading:
@@ -53,6 +57,8 @@ class Sampler:
         if self._ticks % _OWNERS_EVERY == 0 or not pids <= self._gpu_pids:
             self._owners = owners(self._site)
             self._closed = self._site.why_closed()
+        if self._ticks % _PYTHONS_EVERY == 0:
+            self._pythons = pythons(self._site)
         self._gpu_pids = pids
         self._ticks += 1
         points = points_of(reading, self._owners[0])
@@ -63,7 +69,8 @@ class Sampler:
             self._minute = []
         if self._ticks % _WRITE_EVERY == 0:
             self._write(len(points))
-        return with_owners(reading, *self._owners, closed=self._closed)
+        seen = with_owners(reading, *self._owners, closed=self._closed)
+        return replace(seen, pythons=self._pythons)
 
     def _write(self, series: int) -> None:
         try:

@@ -18,7 +18,6 @@ from headway.model.container_policy import GangNetwork, NetworkMode
 from headway.model.job import TrainingJob
 from headway.model.lease import Fence, Lease, Refuse
 from headway.model.run import Prediction, RunState
-from headway.policy.base_image import on_base_image
 from headway.run.rendezvous import Meeting, own_address
 from headway.runtime import secretfiles
 from headway.runtime.redact import FileRedactor
@@ -75,8 +74,7 @@ class NodeAttempt:
         self.site = site
         self.planned = planned
         self.run_id = run_id
-        # A policy that cannot be trusted is asked only where it decides: its run has to wait.
-        named = on_base_image(job, site.policy_for(job.team)) if job.python else job
+        named = Forecaster(site).on_base_image(job, job.team, site.settings.pool).job
         site.ledger.runs.enqueue(
             run_id,
             named.document(),

@@ -147,8 +147,12 @@ class Runtime(Protocol):
         """Make *image* available on the node. Raises `ImageMissing`."""
         ...
 
-    def why_no_image(self, image: str) -> str:
-        """Why *image* is neither here nor to be had; empty where it is, or nobody can say."""
+    def why_no_image(self, image: str) -> str | None:
+        """Why *image* is neither here nor to be had; empty where it is, None: nobody can say."""
+        ...
+
+    def pythons(self, named: Mapping[str, str]) -> Mapping[str, str]:
+        """Those of the images *named* for Pythons that are here; see `NodeReading.pythons`."""
         ...
 
     def create(self, spec: ContainerSpec) -> None:

@@ -14,7 +14,6 @@ from headway.model.job import TrainingJob
 from headway.model.job_text import job_from_document
 from headway.model.run import Exit, ExitKind, Measurement, RunState
 from headway.node.flowrun import live_flow
-from headway.policy.base_image import on_base_image
 from headway.scheduler.limits import Gates
 from headway.site import Site
 from headway.this_node import OPERATORS_TEAM, os_user
@@ -69,7 +68,7 @@ class Intake:
         try:
             job = job_from_document(offer.document)
             # The gateway has done so already; this is for runs of Prefect's own API.
-            job = on_base_image(job, site.policy_for(OPERATORS_TEAM)) if job.python else job
+            job = self._forecaster.on_base_image(job, OPERATORS_TEAM, self._pool, offer.queue).job
         except CeilingUnsafe:
             return False  # it is offered again, and taken when the ceiling can be trusted
         except InvalidInput:

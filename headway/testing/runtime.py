@@ -3,7 +3,7 @@
 import enum
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -138,6 +138,11 @@ class FakeRuntime:
     def why_no_image(self, image: str) -> str:
         """As `ensure_image` would say."""
         return "no such image" if image in self.machine.missing_images else ""
+
+    def pythons(self, named: Mapping[str, str]) -> Mapping[str, str]:
+        """Those of *named* that the machine does not miss."""
+        missing = self.machine.missing_images
+        return {key: image for key, image in named.items() if image not in missing}
 
     def create(self, spec: ContainerSpec) -> None:
         """Create, do not start. Raises `ContainerExists`, `ImageMissing`, `PolicyViolation`."""

@@ -12,7 +12,7 @@ import pytest
 
 from headway.errors import ContainerExists, ContainerMissing, PolicyViolation
 from headway.model.container_policy import ContainerPolicy
-from headway.runtime.port import BindMount, ContainerState, Runtime
+from headway.runtime.port import BindMount, ContainerState, Runtime, RuntimeKind
 from headway.testing.runtime_harness import (
     CHILD_EATS_MEMORY,
     COUNTS,
@@ -202,7 +202,12 @@ class RuntimeContract:
         assert len(left) <= MIB + 4096
 
     def test_an_image_that_is_here_is_not_missed(self, harness: Harness) -> None:
-        assert harness.runtime().why_no_image(harness.image) == ""
+        runtime = harness.runtime()
+        assert not runtime.why_no_image(harness.image)
+        there = runtime.pythons({"3.1": harness.image, "3.2": "no/such:image"})
+        own = runtime.kind is RuntimeKind.PROCESS
+        assert there.get("3.1") == (None if own else harness.image)
+        assert ("" in there.values()) == own
 
     def test_the_policy_is_kept(self, harness: Harness) -> None:
         spec = harness.spec(SUCCEEDS)

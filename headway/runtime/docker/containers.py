@@ -128,9 +128,13 @@ class DockerRuntime:
         check_image(image, self._policy)
         images.have_image(self.engine, ImageReference.parse(image))
 
-    def why_no_image(self, image: str) -> str:
-        """Why *image* is neither here nor at its registry; empty where it is, or nobody can say."""
+    def why_no_image(self, image: str) -> str | None:
+        """Why *image* is neither here nor at its registry; empty where it is."""
         return images.why_no_image(self.engine, image)
+
+    def pythons(self, named: Mapping[str, str]) -> Mapping[str, str]:
+        """Those of *named* whose image is here."""
+        return {key: image for key, image in named.items() if images.is_here(self.engine, image)}
 
     def guard_network(self) -> str:
         """Put the packet rules of the bridges in place; what of that cannot be had."""

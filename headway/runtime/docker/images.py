@@ -42,8 +42,18 @@ def have_image(engine: Engine, image: ImageReference) -> dict[str, Any]:
             raise ImageMissing(name, str(error.explanation)) from error
 
 
-def why_no_image(engine: Engine, image: str) -> str:
-    """Why *image* is neither here nor at its registry; empty where it is, or nobody can say.
+def is_here(engine: Engine, image: str) -> bool:
+    """Whether this node has *image*."""
+    with asking(f"look for image {image}"):
+        try:
+            _inspect(engine.api, str(ImageReference.parse(image)))
+        except NotFound:
+            return False
+        return True
+
+
+def why_no_image(engine: Engine, image: str) -> str | None:
+    """Why *image* is neither here nor at its registry; empty where it is, None: nobody can say.
 
     Only a registry that answers that it has none says so: one that cannot be
     reached or refuses may give it to the worker, which has credentials of its own.
@@ -55,12 +65,12 @@ def why_no_image(engine: Engine, image: str) -> str:
                 _inspect(api, name)
             except NotFound:
                 api.inspect_distribution(name)  # type: ignore[no-untyped-call]
+            return ""
     except NotFound as error:
         said = str(error.explanation)
-        return shown(said, 200)[1:-1] if _NOT_THERE.search(said) else ""
+        return shown(said, 200)[1:-1] if _NOT_THERE.search(said) else None
     except (requests.exceptions.RequestException, DockerException):
-        pass
-    return ""
+        return None
 
 
 def _inspect(api: docker.APIClient, name: str) -> dict[str, Any]:

@@ -109,9 +109,12 @@ class ProcessRuntime:
         """Nothing to do: `weaknesses` says that programs have the machine's network."""
         return ""
 
-    def why_no_image(self, image: str) -> str:  # noqa: ARG002 - the port's signature
-        """Nothing: no image is used."""
-        return ""
+    def why_no_image(self, image: str) -> None:
+        """Nobody can say: no image is used here."""
+
+    def pythons(self, named: Mapping[str, str]) -> Mapping[str, str]:  # noqa: ARG002 - the port's
+        """The one that runs headway, in which programs start."""
+        return {".".join(map(str, sys.version_info[:2])): ""}
 
     @property
     def _weighs(self) -> bool:

@@ -132,26 +132,28 @@ def test_a_kill_for_memory_is_known_where_the_news_came_after_that_of_the_exit(
     [
         (404, "manifest unknown: manifest unknown", "manifest unknown: manifest unknown"),
         (404, "docker.io/library/none:1: not found", "docker.io/library/none:1: not found"),
-        (404, "Not Found", ""),  # an engine that cannot ask a registry
-        (403, "denied: requested access to the resource is denied", ""),
-        (500, "dial tcp: lookup registry: no such host", ""),
+        (404, "Not Found", None),  # an engine that cannot ask a registry
+        (403, "denied: requested access to the resource is denied", None),
+        (500, "dial tcp: lookup registry: no such host", None),
     ],
 )
 def test_only_a_registry_that_has_no_such_image_says_so(
-    engine: Engine, runtime: DockerRuntime, status: int, said: str, why: str
+    engine: Engine, runtime: DockerRuntime, status: int, said: str, why: str | None
 ) -> None:
     name = "docker.io/library/none:1"
     engine.refusals[f"/images/{name}/json"] = (404, {"message": "No such image: none:1"})
     engine.refusals[f"/distribution/{name}/json"] = (status, {"message": said})
     assert runtime.why_no_image("none:1") == why
+    assert runtime.pythons({"3.11": "none:1"}) == {}
     del engine.refusals[f"/images/{name}/json"]
     engine.taught[f"/images/{name}/json"] = {"Id": "sha256:1"}
     assert runtime.why_no_image("none:1") == ""
+    assert runtime.pythons({"3.11": "none:1"}) == {"3.11": "none:1"}
 
 
 def test_without_an_engine_nothing_is_said_of_an_image() -> None:
     away = DockerRuntime("s", ContainerPolicy(), SystemClock(), docker_host="tcp://127.0.0.1:1")
-    assert away.why_no_image("none:1") == ""
+    assert away.why_no_image("none:1") is None
 
 
 def test_an_order_was_refused(engine: Engine, runtime: DockerRuntime, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 import os
 import shutil
 import tempfile
+from contextlib import closing
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -10,11 +11,13 @@ from typing import Any
 import pytest
 
 from headway.errors import InvalidInput
-from headway.gateway.submit import limit, refuse_missing, stamped
+from headway.gateway.submit import job_of, limit, refuse_missing, stamped
+from headway.ledger import Ledger
 from headway.model.access import Caller, Scope
 from headway.model.container_policy import ContainerPolicy
 from headway.model.job_text import read_job
-from headway.model.node import Capacity, Gpu, Node, Reserve
+from headway.model.node import Capacity, Gpu, HostReading, Node, NodeReading, Reserve
+from headway.policy.settings import PolicySettings
 from headway.telemetry.host import boot_id
 from headway.this_node import os_user
 from headway.units import GIB
@@ -120,6 +123,40 @@ def test_an_image_that_is_nowhere_is_told_at_once(tmp_path: Path) -> None:
         refuse(site(SMALL, no_image="manifest unknown"), str(tmp_path))
     assert (caught.value.field, caught.value.where) == ("image", "job.yaml:2")
     refuse(site(SMALL, no_image="manifest unknown", here="laptop"), str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("why", "said"),
+    [
+        ("manifest unknown", "its registry has none (manifest unknown)"),
+        (None, "nobody here can ask its registry"),
+        ("", ""),
+    ],
+)
+def test_a_python_that_no_node_has_is_told_before_anything_is_queued(
+    tmp_path: Path, why: str | None, said: str
+) -> None:
+    with closing(Ledger.open(f"sqlite:///{tmp_path}/l.db")) as ledger:
+        ledger.nodes.register(SMALL, boot_id="b", worker_token="t")
+        host = HostReading(8 * GIB, GIB, 0.1, GIB)
+        there = {"3.11": "python:3.11-slim"}
+        ledger.nodes.heartbeat("h1", "t", NodeReading(ledger.now(), host, pythons=there))
+        of: Any = SimpleNamespace(
+            ledger=ledger,
+            policy_for=lambda _: ContainerPolicy(),
+            policy_settings=PolicySettings(),
+            runtime=SimpleNamespace(why_no_image=lambda _: why),
+        )
+        asked = {"name": "a", "command": ["x"], "notify": []}
+        ada = Caller("ada", "vision", frozenset({Scope.SUBMIT}))
+        assert job_of(of, asked | {"python": "3"}, ada).job.image == "python:3.11-slim"
+        if said:
+            with pytest.raises(InvalidInput, match=r"The nodes have 3\.11") as caught:
+                job_of(of, asked | {"python": "3.12"}, ada)
+            assert said in caught.value.allowed
+        else:
+            found = job_of(of, asked | {"python": "3.12"}, ada)
+            assert found.job.image == "python:3.12-slim"
 
 
 def test_a_secret_that_is_not_there_is_told_at_once(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from headway.errors import LedgerUnreachable
+from headway.model.container_policy import ContainerPolicy
 from headway.model.node import GpuProcess, HostReading, NodeReading
 from headway.model.telemetry import TelemetryPoint
 from headway.node.sampler import Sampler
@@ -71,7 +72,8 @@ def sampler(kept: Kept) -> Sampler:
         gpus=FakeGpus.idle(1),
         clock=FakeClock(),
         ledger=SimpleNamespace(telemetry=kept),
-        runtime=SimpleNamespace(containers=list),
+        runtime=SimpleNamespace(containers=list, pythons=dict),
+        container_policy=ContainerPolicy(),
         settings=SimpleNamespace(node="node-a"),
         why_closed=str,
     )

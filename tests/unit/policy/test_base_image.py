@@ -25,10 +25,10 @@ def policy(**more: Any) -> ContainerPolicy:
 def test_the_image_of_its_python_is_what_the_job_names_from_then_on(
     python: str, image: str
 ) -> None:
-    found = on_base_image(job(python=python), policy())
+    found = on_base_image(job(python=python), policy()).job
     assert (found.image, found.python) == (image, "")
     assert job_from_document(found.document()) == found
-    assert on_base_image(found, ContainerPolicy()) == found
+    assert on_base_image(found, ContainerPolicy()).job == found
 
 
 def test_a_python_without_an_allowed_image_is_refused_with_those_that_have_one() -> None:
@@ -38,6 +38,37 @@ def test_a_python_without_an_allowed_image_is_refused_with_those_that_have_one()
         on_base_image(job(python="3.11"), policy(images=["base:3.9"]))
     with pytest.raises(InvalidInput, match=r"no such Python: give an image"):
         on_base_image(job(python="3"), policy(base_images={}))
+
+
+OLD, BOTH, NONE = {"3.9": "base:3.9"}, {"3.9": "base:3.9", "3.11": "base:3.11"}, dict[str, str]()
+OWN = {"3.12": ""}
+"""A node without an engine."""
+
+
+@pytest.mark.parametrize(
+    ("python", "nodes", "image", "instead"),
+    [
+        ("3", [OLD], "base:3.9", None),  # the newest named one would have to be pulled
+        ("3", [OLD, BOTH], "base:3.9", None),
+        ("3", [BOTH, None], "base:3.11", None),
+        ("3", [NONE], "base:3.11", "none of those"),
+        ("3.10", [OLD, BOTH], "base:3.10", "3.9 (base:3.9) or 3.11 (base:3.11)"),
+        ("3", [None], "base:3.11", None),
+        ("3", [OWN], "python:3.12", None),
+        ("3.12", [OWN, None], "python:3.12", None),
+        ("3", [OWN, OLD], "base:3.9", None),
+    ],
+)
+def test_what_is_chosen_is_what_the_nodes_have(
+    python: str, nodes: list[Any], image: str, instead: str | None
+) -> None:
+    found, missing = on_base_image(job(python=python), policy(), nodes)
+    assert (found.image, missing) == (image, instead)
+
+
+def test_nodes_without_an_engine_have_no_other_python_than_their_own() -> None:
+    with pytest.raises(InvalidInput, match=r"no container engine.*: give 3.12, or an image"):
+        on_base_image(job(python="3.11"), policy(), [OWN])
 
 
 def test_the_version_is_the_one_that_was_written() -> None:
