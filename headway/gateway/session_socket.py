@@ -1,5 +1,8 @@
 """A WebSocket between a browser and the program of a session: messages pass as they are."""
 
+from collections import Counter
+from typing import ClassVar
+
 import anyio
 from starlette.websockets import WebSocket, WebSocketDisconnect
 from websockets.client import ClientProtocol
@@ -11,8 +14,15 @@ from websockets.uri import parse_uri
 
 from headway.gateway.session_headers import Headers
 from headway.node.relay import ByteStream
+from headway.node.shares import LOOP
 
 _MOST_BYTES = 16 << 20
+_MOST_HELD_BYTES = 64 << 20
+"""Of messages of one team's programs that are not whole, or on their way to its browsers."""
+_PIECE_BYTES = 1 << 10
+"""Parsed at once: in frames of one byte it takes a millisecond."""
+_MOST_PARTS = 256
+_TOO_BIG = 1009
 _NO_ANSWER, _GOING_AWAY = 1011, 1001
 _HANDSHAKE_S = 30.0
 _ITS_OWN = frozenset({b"host", b"origin", b"connection", b"upgrade"})
@@ -21,10 +31,18 @@ _ITS_OWN = frozenset({b"host", b"origin", b"connection", b"upgrade"})
 class SessionSocket:
     """One WebSocket, over a connection to the program."""
 
-    def __init__(self, browser: WebSocket, program: ByteStream, headers: Headers) -> None:
-        """Between *browser* and *program*, which is asked with *headers*."""
+    _held: ClassVar[Counter[str]] = Counter()
+    """Bytes of each team."""
+
+    def __init__(
+        self, browser: WebSocket, program: ByteStream, headers: Headers, team: str
+    ) -> None:
+        """Between *browser* and *program* of *team*, which is asked with *headers*."""
         self._browser = browser
         self._program = program
+        self._team = team
+        self._unread = memoryview(b"")
+        self._parts_bytes = self._counted_bytes = 0
         known = {name: value.decode("latin-1") for name, value in headers}
         target = browser.scope["raw_path"].decode("latin-1")
         query = browser.scope["query_string"].decode("latin-1")
@@ -48,9 +66,12 @@ class SessionSocket:
             await self._browser.close(_NO_ANSWER, "the session's program takes no WebSocket here")
             return
         await self._browser.accept(subprotocol=self._protocol.subprotocol)
-        async with anyio.create_task_group() as both:
-            both.start_soon(self._to_program, both.cancel_scope)
-            both.start_soon(self._to_browser, both.cancel_scope)
+        try:
+            async with anyio.create_task_group() as both:
+                both.start_soon(self._to_program, both.cancel_scope)
+                both.start_soon(self._to_browser, both.cancel_scope)
+        finally:
+            self._held[self._team] -= self._counted_bytes
 
     async def _opened(self) -> bool:
         request = self._protocol.connect()
@@ -68,14 +89,18 @@ class SessionSocket:
         return self._protocol.state is State.OPEN and self._protocol.handshake_exc is None
 
     async def _take(self) -> bool:
-        """Read once from the program; False at its end."""
-        data = await self._program.receive()
-        if data:
-            self._protocol.receive_data(data)
+        """Parse a little of what the program says; False at its end."""
+        if not self._unread:
+            self._unread = memoryview(await self._program.receive())
+        piece, self._unread = self._unread[:_PIECE_BYTES], self._unread[_PIECE_BYTES:]
+        began_s = anyio.current_time()
+        if piece:
+            self._protocol.receive_data(bytes(piece))
         else:
             self._protocol.receive_eof()
+        await LOOP.pay(self._team, anyio.current_time() - began_s)
         await self._flush()
-        return bool(data)
+        return len(piece) > 0
 
     async def _flush(self) -> None:
         if data := b"".join(self._protocol.data_to_send()):
@@ -108,7 +133,9 @@ class SessionSocket:
                     if isinstance(event, Frame):
                         await self._show(event)
                 going = self._protocol.state is State.OPEN and await self._take()
-            told = self._protocol.close_code
+                if self._count() > _MOST_HELD_BYTES:
+                    break
+            told = _TOO_BIG if going else self._protocol.close_code
             code = told if told is not None and told not in (1005, 1006, 1015) else _GOING_AWAY
             await self._browser.close(code, self._protocol.close_reason or "")
         except (WebSocketDisconnect, OSError, RuntimeError, anyio.BrokenResourceError):
@@ -122,10 +149,21 @@ class SessionSocket:
         if frame.opcode is not Opcode.CONT:
             self._text = frame.opcode is Opcode.TEXT
         self._parts.append(bytes(frame.data))
+        self._parts_bytes += len(frame.data)
         if not frame.fin:
+            if len(self._parts) > _MOST_PARTS:  # each takes more memory than it has bytes
+                self._parts = [b"".join(self._parts)]
             return
         data, self._parts = b"".join(self._parts), []
         if self._text:
             await self._browser.send_text(data.decode(errors="replace"))
         else:
             await self._browser.send_bytes(data)
+        self._parts_bytes = 0
+
+    def _count(self) -> int:
+        """What is held of the program's team, by this and its other sockets."""
+        held_bytes = len(self._protocol.reader.buffer) + self._parts_bytes
+        self._held[self._team] += held_bytes - self._counted_bytes
+        self._counted_bytes = held_bytes
+        return self._held[self._team]

@@ -6,10 +6,9 @@ to its owner alone (docs/adr/0030-sessions-have-an-origin-of-their-own.md).
 """
 
 import re
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 
 import anyio
-import httpcore
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
@@ -20,15 +19,14 @@ from headway.errors import HeadwayError, PortClosed, RunUnknown
 from headway.gateway.door import PER_TOKEN_FILES, Door
 from headway.gateway.refusals import refusal
 from headway.gateway.run_ports import OpenRun, RunPorts, open_run
+from headway.gateway.session_answer import ProgramAnswer, ask
 from headway.gateway.session_headers import Headers, for_browser, for_program
 from headway.gateway.session_socket import SessionSocket
-from headway.gateway.session_stream import SessionStream, request_to
 from headway.model.access import Caller
 from headway.model.session import session_path, session_port, session_secret
 from headway.node.relay import ByteStream
 from headway.site import Site
 
-_ANSWER_S = 600.0
 _RUN = re.compile(r"/([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})(?:/.*)?", re.DOTALL)
 _REFUSED = 1008
 
@@ -69,7 +67,8 @@ class Sessions:
         headers = for_program(scope["headers"], secret, "https" if secured else "http")
         try:
             if scope["type"] == "websocket":
-                await SessionSocket(WebSocket(scope, receive, send), program, headers).carry()
+                browser = WebSocket(scope, receive, send)
+                await SessionSocket(browser, program, headers, run.record.team).carry()
             else:
                 answer = await _answered(Request(scope, receive), program, headers, run)
                 await answer(scope, receive, send)
@@ -103,59 +102,33 @@ async def _answered(
     chunked = "transfer-encoding" in request.headers
     if chunked:
         headers = [*headers, (b"transfer-encoding", b"chunked")]
-    body = request.stream() if chunked or "content-length" in request.headers else b""
-    asked = request_to(request.method, target, headers, body, _ANSWER_S)
-    origin = httpcore.Origin(b"http", b"session", 80)
-    connection = httpcore.AsyncHTTP11Connection(origin, SessionStream(program))
-    found = await _answer_of(connection, asked, request, has_body=body != b"")
-    if isinstance(found, ClientDisconnect):
-        return Response(status_code=499)  # nobody reads it
-    if isinstance(found, Exception):
-        told = str(found) or type(found).__name__
-        return JSONResponse({"detail": f"the session's program broke off: {told}"}, 502)
-
-    async def pieces() -> AsyncIterator[bytes]:
+    body = request.stream() if chunked or "content-length" in request.headers else None
+    found = ProgramAnswer(program, run.record.team, has_body=request.method != "HEAD")
+    broke = ""
+    async with anyio.create_task_group() as both:
+        if body is None:  # a body is read from there, and its sender seen to leave
+            both.start_soon(_until_left, request, both.cancel_scope)
         try:
-            async for piece in found.aiter_stream():
-                yield piece
-        finally:
-            with anyio.CancelScope(shield=True):
-                await found.aclose()
-
-    answer = StreamingResponse(pieces(), found.status)
+            await ask(program, request.method, target, headers, body)
+            await found.begin()
+        except ClientDisconnect:
+            pass
+        except (ConnectionError, TimeoutError) as error:
+            broke = str(error) or "it sent nothing"
+        both.cancel_scope.cancel()
+    if broke:
+        return JSONResponse({"detail": f"the session's program broke off: {broke}"}, 502)
+    if not found.status:
+        return Response(status_code=499)  # nobody reads it
+    answer = StreamingResponse(found.pieces(), found.status)
     answer.raw_headers = for_browser(found.headers, path)
     return answer
 
 
-async def _answer_of(
-    connection: httpcore.AsyncHTTP11Connection,
-    asked: httpcore.Request,
-    request: Request,
-    *,
-    has_body: bool,
-) -> httpcore.Response | Exception:
-    """The program's answer, or why there is none; it is not waited for once the client has left."""
-    found: httpcore.Response | Exception = ClientDisconnect()
-
-    async def watch() -> None:
-        while (await request.receive())["type"] != "http.disconnect":
-            pass
-        both.cancel_scope.cancel()
-
-    async with anyio.create_task_group() as both:
-        if not has_body:  # a body is read from there, and its sender seen to leave
-            both.start_soon(watch)
-        try:
-            found = await connection.handle_async_request(asked)
-        except (
-            httpcore.NetworkError,
-            httpcore.ProtocolError,
-            httpcore.TimeoutException,
-            ClientDisconnect,
-        ) as error:
-            found = error
-        both.cancel_scope.cancel()
-    return found
+async def _until_left(request: Request, answering: anyio.CancelScope) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+    answering.cancel()
 
 
 def by_port(port: int, sessions: ASGIApp, rest: ASGIApp) -> ASGIApp:

@@ -227,6 +227,11 @@ class BoundedSocket(WebSocketsSansIOProtocol):
         if len(self._waiting) > 0 and not self._is_held():
             self._parse()
 
+    async def send(self, message: Any) -> None:
+        """Send it, and wait until most of it has left: who sends has it until then."""
+        await super().send(message)
+        await self.writable.wait()
+
     def handle_cont(self, event: Frame) -> None:
         """Keep a fragment; many small ones as one, since each takes more memory than it has."""
         if len(self.frames) >= _MOST_FRAGMENTS:

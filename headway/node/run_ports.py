@@ -9,6 +9,7 @@ from anyio.abc import SocketStream
 from headway.errors import PortClosed
 from headway.model.run import RunState
 from headway.model.session import open_ports
+from headway.node.shares import LOOP
 from headway.pinning import LOOPBACK
 from headway.run.here import connected_note, container_name
 from headway.site import Site
@@ -19,8 +20,8 @@ NOTE_EVERY_S = 2.0
 _MOST_BYTES = 1 << 16
 
 
-def check_open(site: Site, run_id: str, port: int) -> None:
-    """Let nothing through to a port that is not the run's own, here and now.
+def check_open(site: Site, run_id: str, port: int) -> str:
+    """The run's team; nothing is let through to a port that is not the run's own, here and now.
 
     Raises:
         PortClosed: It is not.
@@ -35,6 +36,7 @@ def check_open(site: Site, run_id: str, port: int) -> None:
         raise PortClosed(run_id, port, "the run has no such port")
     if not site.runtime.serves(container_name(run_id, lease.attempt), port):
         raise PortClosed(run_id, port, "its program does not listen there")
+    return record.team
 
 
 async def connect(site: Site, run_id: str, port: int) -> "PortConnection":
@@ -43,22 +45,23 @@ async def connect(site: Site, run_id: str, port: int) -> "PortConnection":
     Raises:
         PortClosed: It is not the run's port, or nothing listens there.
     """
-    await anyio.to_thread.run_sync(check_open, site, run_id, port)
+    team = await anyio.to_thread.run_sync(check_open, site, run_id, port)
     try:
         with anyio.fail_after(_CONNECT_S):
             # Docker publishes there, and nowhere else; without an engine programs listen there.
             stream = await anyio.connect_tcp(LOOPBACK[0], port)
     except (OSError, TimeoutError) as error:
         raise PortClosed(run_id, port, "its program does not listen there") from error
-    return PortConnection(stream, connected_note(site.settings, run_id))
+    return PortConnection(stream, connected_note(site.settings, run_id), team)
 
 
 class PortConnection:
     """One connection to a run's program; while it is open, the run's note of connections is new."""
 
-    def __init__(self, stream: SocketStream, note: Path) -> None:
-        """Over *stream*; *note* is the file that is touched."""
+    def __init__(self, stream: SocketStream, note: Path, team: str) -> None:
+        """Over *stream*, whose bytes are *team*'s; *note* is the file that is touched."""
         self._stream = stream
+        self._team = team
         self._note = note
         self._touch()
 
@@ -67,10 +70,13 @@ class PortConnection:
         while True:
             with anyio.move_on_after(NOTE_EVERY_S):
                 try:
-                    return await self._stream.receive(_MOST_BYTES)
+                    data = await self._stream.receive(_MOST_BYTES)
                 except (anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceError):
                     return b""
+                break
             self._touch()
+        await LOOP.moved(self._team, len(data))
+        return data
 
     async def send(self, data: bytes) -> None:
         """Send all of *data*."""

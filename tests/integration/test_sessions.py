@@ -457,7 +457,7 @@ def test_no_program_is_waited_for_whose_client_has_left(header: tuple[bytes, byt
         "type": "http", "method": "GET", "path": path(), "raw_path": path().encode(),
         "query_string": b"", "headers": [(b"host", b"head"), header],
     }  # fmt: skip
-    run = SimpleNamespace(record=SimpleNamespace(run_id=RUN))
+    run = SimpleNamespace(record=SimpleNamespace(run_id=RUN, team="vision"))
 
     async def answered() -> int:
         with anyio.fail_after(20):

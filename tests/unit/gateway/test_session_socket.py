@@ -1,15 +1,18 @@
 """A WebSocket of a session whose program is slow, or has closed."""
 
 import asyncio
+import time
 from collections.abc import Callable
 from typing import Any
 
 import anyio
+import anyio.lowlevel
 import pytest
 from starlette.websockets import WebSocket
 from websockets.frames import Frame, Opcode
 from websockets.server import ServerProtocol
 
+from headway.gateway import session_socket
 from headway.gateway.session_socket import SessionSocket
 
 
@@ -62,7 +65,7 @@ def carried(does: Callable[[Program, Any], Any]) -> Program:
         browser = WebSocket(scope, says.get, send)
         with anyio.fail_after(30):
             async with anyio.create_task_group() as both:
-                both.start_soon(SessionSocket(browser, program, []).carry)
+                both.start_soon(SessionSocket(browser, program, [], "v").carry)
                 await does(program, says)
         return program
 
@@ -92,3 +95,74 @@ def test_what_a_browser_says_to_a_program_that_has_closed_is_no_error(last: str)
         says.put_nowait({"type": f"websocket.{last}", "text": "late", "code": 1000})
 
     carried(does)
+
+
+def relayed(program: Program) -> tuple[list[Any], float]:
+    """What a browser gets of a program, and the longest time the loop stood."""
+    got: list[Any] = []
+
+    async def whole() -> float:
+        longest_s = 0.0
+
+        async def send(message: Any) -> None:
+            got.append(message)
+
+        async def look() -> None:
+            nonlocal longest_s
+            while True:
+                began_s = time.thread_time()
+                await anyio.lowlevel.checkpoint()
+                longest_s = max(longest_s, time.thread_time() - began_s)
+
+        async def receive() -> Any:
+            if got:
+                await anyio.sleep_forever()
+            return {"type": "websocket.connect"}
+
+        scope = {
+            "type": "websocket", "path": "/x", "raw_path": b"/x", "query_string": b"",
+            "headers": [], "subprotocols": [],
+        }  # fmt: skip
+        with anyio.move_on_after(30):
+            async with anyio.create_task_group() as both:
+                both.start_soon(look)
+                await SessionSocket(WebSocket(scope, receive, send), program, [], "v").carry()
+                both.cancel_scope.cancel()
+        return longest_s
+
+    return got, anyio.run(whole)
+
+
+class Speaks(Program):
+    """Says frames after its handshake, and no more."""
+
+    def __init__(self, *frames: bytes) -> None:
+        super().__init__()
+        self._frames = frames
+
+    def tell(self) -> None:
+        super().tell()
+        for frame in (*self._frames, b""):
+            self.answers.put_nowait(frame)
+
+
+def test_frames_of_one_byte_hold_the_loop_for_no_longer_than_their_teams_share() -> None:
+    flood = b"\x8a\x01x" * 22_000  # pongs, of which nothing is passed on
+    _, longest_s = relayed(Speaks(*[flood] * 3, b"\x82\x01y"))
+    assert longest_s < 0.025
+
+
+def test_a_team_has_so_much_on_its_way_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session_socket, "_MOST_HELD_BYTES", 1 << 20)
+    whole = b"\x82\x7f" + (1 << 18).to_bytes(8, "big") + b"x" * (1 << 18)
+    endless = b"\x02\x7f" + (1 << 21).to_bytes(8, "big") + b"x" * (1 << 21)
+    got, _ = relayed(Speaks(*[whole] * 8, endless))
+    assert [each["type"] for each in got[1:-1]] == ["websocket.send"] * 8
+    assert got[-1]["code"] == 1009
+    assert SessionSocket._held["v"] == 0
+
+
+def test_many_small_parts_of_a_message_are_kept_as_few() -> None:
+    parts = b"\x02\x01a" + b"\x00\x01a" * 2000 + b"\x80\x01a"
+    got, _ = relayed(Speaks(parts))
+    assert got[1]["bytes"] == b"a" * 2002
