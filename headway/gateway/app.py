@@ -81,7 +81,7 @@ def create_app(
     app.include_router(prefects_api(site, server))
 
     @app.get(HEALTH)
-    def health() -> dict[str, str]:
+    async def health() -> dict[str, str]:
         """That the gateway answers; open to everybody, and says nothing of the site."""
         return {"status": "ok"}
 

@@ -19,7 +19,7 @@ from headway.gateway.refusals import refusal
 from headway.ledger import Ledger
 from headway.model import access
 from headway.model.access import AccessToken, Caller, looks_like_token, token_digest
-from headway.node.shares import LOOP, TeamLimiters
+from headway.node.shares import LOOP, WHOSE, TeamLimiters, address, in_thread
 from headway.policy.rate_limit import Bucket, Rate, take
 
 COOKIE = "headway_token"
@@ -44,8 +44,17 @@ _TWO_LENGTHS = JSONResponse(
 _ONE_FILE = re.compile(r"/v1/(runs/[^/]+/outputs|data/chunks)/")
 _BOUNDED = re.compile(r"/api/.*|/v1/(runs/[^/]+/(log|outputs)|data|code)(/.*)?", re.DOTALL)
 """What may take long to answer, and has bounds of its own."""
-AT_ONCE = 8
-"""Requests of one team that are worked on together; each may take one of the process' threads."""
+AT_ONCE = 4
+"""Requests of one team that are worked on together: they compete with all else for the process."""
+_HEAVY = re.compile(r"/v1/(usage\.png|rehearsals|estimates)")
+"""What computes for long in the process that answers everybody: one of a team at a time."""
+OPEN_AT_ONCE = 100
+"""Of one team, of those that may take long; each holds a piece of what it sends."""
+_REQUEST_S = 0.5e-3
+"""What it takes of the event loop to read a request, know who asks, and answer it: measured. With
+the share of `LoopShares` one token, and all strangers of an address, ask 200 times a second."""
+_MOST_THREADS = 400
+"""Of all teams, of which each has a few of its own."""
 
 
 class Buckets:
@@ -97,12 +106,16 @@ class Door:
         self._of_files = Buckets(PER_TOKEN_FILES, clock)
         self._of_addresses = Buckets(PER_ADDRESS, clock)
         self._at_once = TeamLimiters(AT_ONCE)
+        self._heavy = TeamLimiters(1)
+        self._open_at_once = TeamLimiters(OPEN_AT_ONCE)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Check who asks before anything else of the request is read."""
         if scope["type"] == "lifespan":
+            anyio.to_thread.current_default_thread_limiter().total_tokens = _MOST_THREADS
             await self._app(scope, receive, send)
             return
+        WHOSE.set(address(scope.get("client")))
         headers = _headers(scope)
         if "content-length" in headers and "transfer-encoding" in headers:
             await _TWO_LENGTHS(scope, receive, send)
@@ -129,20 +142,17 @@ class Door:
             await self._app(scope, receive, send)
             return
         team = scope["state"]["caller"].team
+        WHOSE.set(team)
         exchange = _Exchange(team, receive, send)
         receive, send = exchange.receive, exchange.send
         with anyio.CancelScope() as allowed:
             watch = asyncio.create_task(self._watch(token, allowed))
             left = asyncio.create_task(exchange.until_left(allowed)) if _reads(scope) else None
             try:
-                if (
-                    scope["type"] == "websocket"
-                    or not self._login
-                    or _BOUNDED.fullmatch(scope["path"])
-                ):
+                if scope["type"] == "websocket" or not self._login:
                     await self._app(scope, receive, send)
                 else:
-                    async with self._at_once[team]:
+                    async with self._limiters(scope["path"]).own():
                         await self._app(scope, receive, send)
             finally:
                 watch.cancel()
@@ -152,11 +162,16 @@ class Door:
             with suppress(RuntimeError):  # it was closed already
                 await send({"type": "websocket.close", "code": _REFUSED})
 
+    def _limiters(self, path: str) -> TeamLimiters:
+        if _HEAVY.fullmatch(path):
+            return self._heavy
+        return self._open_at_once if _BOUNDED.fullmatch(path) else self._at_once
+
     async def _watch(self, token: str, allowed: anyio.CancelScope) -> None:
         while not allowed.cancel_called:
             await asyncio.sleep(RECHECK_S)
             with suppress(HeadwayError):  # the ledger is away: nobody knows
-                if await anyio.to_thread.run_sync(self._valid, token) is None:
+                if await in_thread(self._valid, token) is None:
                     allowed.cancel()
 
     async def _admit(self, scope: Scope) -> str:
@@ -166,13 +181,15 @@ class Door:
         if why := foreign_page(_method(scope), headers, by_cookie=by_cookie):
             raise NotAllowed(f"{why}; only the gateway's own pages may")
         if scope["path"] in self._open:
+            await LOOP.pay(WHOSE.get(), _REQUEST_S)
             return ""
         found = None
         if looks_like_token(token):
-            found = await anyio.to_thread.run_sync(self._valid, token)
+            await LOOP.pay(token_digest(token), _REQUEST_S)
+            found = await in_thread(self._valid, token)
         if found is None:
-            client = scope.get("client")
-            self._of_addresses.take(client[0] if client else "")
+            await LOOP.pay(WHOSE.get(), _REQUEST_S)
+            self._of_addresses.take(WHOSE.get())
             raise TokenRefused
         buckets = self._of_files if _is_for_a_file(scope) else self._of_tokens
         buckets.take(str(found.token_id))

@@ -3,7 +3,6 @@
 from contextlib import suppress
 
 import anyio
-from anyio.to_thread import run_sync
 from fastapi import APIRouter, WebSocket
 from starlette.websockets import WebSocketDisconnect
 from websockets.asyncio.client import ClientConnection
@@ -17,6 +16,7 @@ from headway.gateway.run_ports import OpenRun, open_run, open_way
 from headway.model.access import Caller
 from headway.model.exec_messages import ExecCommand, ExecRefusal, read, written
 from headway.node.run_exec import RunExec, commanded, heard, said
+from headway.node.shares import in_thread
 from headway.site import Site
 
 
@@ -54,7 +54,7 @@ async def _allowed(site: Site, client: WebSocket, run: str) -> OpenRun:
         raise NotAllowed("a page may not ask this: send the token in Authorization")
     caller: Caller = client.state.caller
     try:
-        return await run_sync(lambda: open_run(site, caller, run, alone=False))
+        return await in_thread(lambda: open_run(site, caller, run, alone=False))
     except PortClosed as error:
         raise ExecRefused(run, f"{error.cause}; `headway show` says more") from error
 
@@ -66,7 +66,7 @@ async def _noted(site: Site, client: WebSocket, run: str) -> ExecCommand:
     """
     command = await commanded(client)
     details = {"command": command.arguments[0][:200]}
-    await run_sync(note_act, site, client.state.caller, "run.exec", run, details)
+    await in_thread(note_act, site, client.state.caller, "run.exec", run, details)
     return command
 
 

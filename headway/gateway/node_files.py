@@ -14,7 +14,8 @@ from headway.clock import Clock
 from headway.errors import NodeSilent
 from headway.ledger.records import NodeRecord
 from headway.model.run_file import FROM, LogPiece, signed
-from headway.node.file_answers import LOG, FileAnswers, FileRequest
+from headway.node.file_answers import ASKING, LOG, FileAnswers, FileRequest
+from headway.node.shares import WHOSE
 from headway.pinning import only
 from headway.site import Site
 
@@ -84,8 +85,9 @@ class NodeFiles:
         name = node.node.name
         if not node.files_url:
             raise NodeSilent(name, "its worker does not serve them")
-        query = urlencode(asked.params)
-        target = f"/runs/{asked.run_id}/{asked.what}" + (f"?{query}" if query else "")
+        # The node shares what it has among those who ask.
+        query = urlencode({**asked.params, ASKING: WHOSE.get()})
+        target = f"/runs/{asked.run_id}/{asked.what}?{query}"
         method = "HEAD" if asked.head else "GET"
         headers = {key: asked.headers[key] for key in _PASSED_ON if key in asked.headers}
         now_s = self._clock.now().timestamp()

@@ -15,6 +15,7 @@ from headway.errors import NotAllowed, SiteUnreachable, TokenRefused
 from headway.gateway.door import COOKIE, PER_ADDRESS, Buckets
 from headway.gateway.site_page import SITE_PAGE
 from headway.model.access import looks_like_token, token_digest
+from headway.node.shares import in_thread
 from headway.pinning import LOOPBACK
 from headway.site import Site
 
@@ -51,7 +52,7 @@ def pages(site: Site, prefect_url: str) -> APIRouter:
     tries = Buckets(PER_ADDRESS, site.clock)
 
     @router.get(LOGIN)
-    def form() -> HTMLResponse:
+    async def form() -> HTMLResponse:
         return _page("An operator makes a token with headway user add.")
 
     @router.post(LOGIN)
@@ -59,7 +60,7 @@ def pages(site: Site, prefect_url: str) -> APIRouter:
         given = parse_qs((await request.body()).decode("latin-1"), max_num_fields=10)
         token = given.get("token", [""])[0].strip()
         try:
-            lasts_s = await anyio.to_thread.run_sync(_lasts_s, site, token)
+            lasts_s = await in_thread(_lasts_s, site, token)
         except TokenRefused:
             # Of bad ones alone: whoever else sends them from this address locks nobody out.
             tries.take(request.client.host if request.client else "")

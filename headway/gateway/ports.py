@@ -3,7 +3,6 @@
 from datetime import date
 from typing import Annotated
 
-import anyio
 from fastapi import APIRouter, Depends, Request, WebSocket
 from fastapi.responses import RedirectResponse
 
@@ -14,6 +13,7 @@ from headway.gateway.run_ports import OpenRun, RunPorts, open_run
 from headway.model.access import Caller, Scope
 from headway.model.session import session_path, session_port
 from headway.node.relay import CLOSED, reason, relay
+from headway.node.shares import in_thread
 from headway.site import Site
 
 _MOST_NOTED = 10_000
@@ -53,7 +53,7 @@ def ports_of(site: Site, sessions_port: int | None) -> APIRouter:
             return found
 
         try:
-            program = await ports.connect(await anyio.to_thread.run_sync(open_for_caller), port)
+            program = await ports.connect(await in_thread(open_for_caller), port)
         except HeadwayError as error:
             await client.accept()
             await client.close(CLOSED, reason(error))

@@ -1,6 +1,5 @@
 """Prefect's API behind the gateway: the calls of `prefect_calls`, for what the token may see."""
 
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
@@ -25,6 +24,7 @@ from headway.gateway.prefect_form import plain_values
 from headway.gateway.run_lookup import seen_team
 from headway.model.access import Caller, Scope
 from headway.model.run import CANCELLED_BY_USER, RunState
+from headway.node.shares import TeamLimiters
 from headway.prefect.client import PrefectServer
 from headway.site import Site
 
@@ -34,7 +34,7 @@ _CREATE_IGNORED = frozenset(
 )
 """What the form sends and a job says by itself, or nothing here goes by; none of it is sent on."""
 _AT_ONCE = 8
-"""Calls of one user that Prefect is asked together: a slow one holds a thread of the gateway."""
+"""Calls of one team that Prefect is asked together: a slow one holds a thread of the gateway."""
 _METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
 
 
@@ -42,9 +42,7 @@ def prefects_api(site: Site, server: PrefectServer) -> APIRouter:
     """The routes below ``/api`` of *site*, whose Prefect is *server*."""
     router = APIRouter(include_in_schema=False)
     proxy = Proxy(site, server)
-    asking: defaultdict[tuple[str, str], anyio.CapacityLimiter] = defaultdict(
-        lambda: anyio.CapacityLimiter(_AT_ONCE)
-    )
+    asking = TeamLimiters(_AT_ONCE)
 
     @router.api_route("/api{path:path}", methods=_METHODS)
     async def passed_on(request: Request, caller: Watcher) -> JSONResponse:
@@ -57,9 +55,8 @@ def prefects_api(site: Site, server: PrefectServer) -> APIRouter:
         body = await request.json() if request.method == "POST" else {}
         if not isinstance(body, dict):
             raise InvalidInput("body", body, "give an object")
-        limiter = asking[caller.team, caller.user]
         status, answer = await anyio.to_thread.run_sync(
-            proxy.answer, found, body, caller, limiter=limiter
+            proxy.answer, found, body, caller, limiter=asking.own()
         )
         return JSONResponse(answer, status_code=status)
 

@@ -6,7 +6,6 @@ Each answer says where it begins, so whoever was cut off goes on from there.
 from typing import Annotated
 from urllib.parse import quote
 
-import anyio
 from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import StreamingResponse
 from starlette.convertors import PathConvertor, register_url_convertor
@@ -21,6 +20,7 @@ from headway.ledger.records import RunRecord
 from headway.model.access import Caller
 from headway.model.run_file import FROM, MISSING, MOST_BYTES, NEXT_ATTEMPT, name_from
 from headway.node.file_answers import OUTPUTS, FileRequest
+from headway.node.shares import in_thread
 from headway.site import Site
 
 
@@ -83,7 +83,7 @@ def run_files(site: Site) -> APIRouter:
     async def outputs(caller: Watcher, run: str, attempt: Attempt = None) -> Response:
         """The files that the run wrote below its outputs, on the node of that attempt."""
         record = await _find(site, caller, run)
-        asked = FileRequest(record.run_id, OUTPUTS, {}, {}, team=caller.team)
+        asked = FileRequest(record.run_id, OUTPUTS, {}, {})
         return await _answer(record, attempt, asked)
 
     @router.get("/runs/{run}/outputs/{path:any_name}", response_class=Response)
@@ -103,7 +103,7 @@ def run_files(site: Site) -> APIRouter:
             raise OutputMissing(record.run_id, "such output", "its address leads elsewhere")
         what = f"{OUTPUTS}/{quote(name)}"
         head = request.method == "HEAD"
-        asked = FileRequest(record.run_id, what, {}, request.headers, head, caller.team)
+        asked = FileRequest(record.run_id, what, {}, request.headers, head)
         return await _answer(record, attempt, asked)
 
     async def _answer(record: RunRecord, attempt: int | None, asked: FileRequest) -> Response:
@@ -116,4 +116,4 @@ async def _find(site: Site, caller: Caller, run: str) -> RunRecord:
     def find() -> RunRecord:
         return site.ledger.runs.find(run, team=seen_team(caller))
 
-    return await anyio.to_thread.run_sync(find)
+    return await in_thread(find)

@@ -25,6 +25,7 @@ from headway.gateway.session_socket import SessionSocket
 from headway.model.access import Caller
 from headway.model.session import session_path, session_port, session_secret
 from headway.node.relay import ByteStream
+from headway.node.shares import in_thread
 from headway.site import Site
 
 _RUN = re.compile(r"/([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})(?:/.*)?", re.DOTALL)
@@ -82,7 +83,7 @@ class Sessions:
         caller: Caller = scope["state"]["caller"]
         if found is None:
             raise RunUnknown("")
-        run = await anyio.to_thread.run_sync(self._run, caller, found[1])
+        run = await in_thread(self._run, caller, found[1])
         port = session_port(run.record.job, run.lease.ports)
         if port is None:
             raise PortClosed(run.record.run_id, None, "the run is no session")

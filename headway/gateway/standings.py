@@ -12,6 +12,7 @@ from headway.ledger import Ledger
 from headway.ledger.records import NodeRecord
 from headway.model.run import RunState
 from headway.model.run_file import StoredPart
+from headway.node.shares import in_thread
 
 _KNOWN_FOR_S = 1.0
 _MOST_KNOWN = 1000
@@ -91,7 +92,7 @@ class Standings:
             self._known.popitem(last=False)
         async with known.lock:
             if known.standing is None or self._clock.monotonic_s() > known.read_s + _KNOWN_FOR_S:
-                known.standing = await anyio.to_thread.run_sync(self._read, run_id)
+                known.standing = await in_thread(self._read, run_id)
                 known.read_s = self._clock.monotonic_s()
             return known.standing
 

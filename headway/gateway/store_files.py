@@ -4,7 +4,6 @@ import json
 from collections.abc import AsyncIterator
 from typing import Any
 
-import anyio
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
 from headway.model.run_file import LogPiece, StoredPart, name_from
@@ -17,6 +16,7 @@ from headway.node.file_answers import (
     missing,
     range_start,
 )
+from headway.node.shares import in_thread
 from headway.node.storing import MANIFEST, log_key, output_key
 from headway.staging.store import READ_BYTES, Store
 
@@ -38,9 +38,7 @@ class StoreFiles:
             return LogPiece(b"", offset)
         at = start - known["start"]
         key = log_key(stored.key, attempt)
-        return LogPiece(
-            await anyio.to_thread.run_sync(self._store.read, key, at, READ_BYTES), start
-        )
+        return LogPiece(await in_thread(self._store.read, key, at, READ_BYTES), start)
 
     async def answer(self, stored: StoredPart, asked: FileRequest) -> Response:
         """The list, or one output."""
@@ -69,13 +67,13 @@ class StoreFiles:
 
     async def _pieces(self, key: str, start: int, size: int) -> AsyncIterator[bytes]:
         while start < size:
-            data = await anyio.to_thread.run_sync(self._store.read, key, start, READ_BYTES)
+            data = await in_thread(self._store.read, key, start, READ_BYTES)
             if not data:
                 return  # it is shorter than it was: what is sent is too short, and so is no answer
             start += len(data)
             yield data
 
     async def _manifest(self, stored: StoredPart) -> dict[str, Any]:
-        text = await anyio.to_thread.run_sync(self._store.read, f"{stored.key}/{MANIFEST}")
+        text = await in_thread(self._store.read, f"{stored.key}/{MANIFEST}")
         found: dict[str, Any] = json.loads(text)
         return found

@@ -18,13 +18,15 @@ from starlette.types import Receive, Scope, Send
 from headway.clock import Clock
 from headway.model.run_file import FROM, LogPiece, OutputFile, OutputList, name_from
 from headway.node.prune import is_run_id
-from headway.node.shares import TeamLimiters
+from headway.node.shares import TeamLimiters, in_thread
 from headway.run.here import log_path
 from headway.run.log_pieces import log_bytes, log_piece
 from headway.run.outputs import OpenOutput, list_outputs, open_output
 from headway.settings import Settings
 
 LOG, OUTPUTS = "log", "outputs"
+ASKING = "team"
+"""Of the questions' parameters the one that says for whom the gateway asks."""
 DIGEST = "Repr-Digest"
 WANT_DIGEST = "Want-Repr-Digest"
 _SENT_BYTES = 1 << 18
@@ -51,7 +53,6 @@ class FileRequest:
         params: ``attempt``, ``from``, ``wait`` and ``whole`` of a log.
         headers: With names in lower case.
         head: Whether the body is not wanted.
-        team: Of who asks, who waits for what its team has asked before; the gateway knows it.
     """
 
     run_id: str
@@ -59,7 +60,6 @@ class FileRequest:
     params: Mapping[str, str]
     headers: Mapping[str, str]
     head: bool = False
-    team: str = ""
 
 
 class FileAnswers:
@@ -71,7 +71,7 @@ class FileAnswers:
         self._clock = clock
         self._digests: OrderedDict[tuple[str, bytes, str], str] = OrderedDict()
         self._lists = TeamLimiters(1)
-        self._hashing = TeamLimiters(2)
+        self._hashing = TeamLimiters(1)
         self._reading = TeamLimiters(4)
 
     async def answer(self, asked: FileRequest) -> Response:
@@ -81,8 +81,7 @@ class FileAnswers:
         if asked.what == LOG:
             return await self._log(asked)
         if asked.what == OUTPUTS:
-            limiter = self._lists[asked.team]
-            return ListResponse(self._folder(asked.run_id), limiter, self._known(asked))
+            return ListResponse(self._folder(asked.run_id), self._lists.own(), self._known(asked))
         return await self._output(asked, asked.what.removeprefix(f"{OUTPUTS}/"))
 
     async def log(
@@ -105,7 +104,7 @@ class FileAnswers:
         if log_bytes(path) is None:
             return None
         read = partial(log_piece, self._settings, run_id, attempt, offset, whole=whole)
-        return await anyio.to_thread.run_sync(read)
+        return await in_thread(read)
 
     async def _log(self, asked: FileRequest) -> Response:
         numbers = [number(asked.params.get(key, "")) for key in ("attempt", "from", "wait")]
@@ -124,7 +123,7 @@ class FileAnswers:
         if name is None:
             return missing("no such output")
         try:
-            opened = await anyio.to_thread.run_sync(open_output, self._folder(asked.run_id), name)
+            opened = await in_thread(open_output, self._folder(asked.run_id), name)
         except OSError:
             return missing("no such output")
         try:
@@ -155,15 +154,14 @@ class FileAnswers:
         if asked.head:
             opened.close()
             return Response(status_code=status, headers=headers)
-        return ClosingResponse(
-            opened, start, self._reading[asked.team], status_code=status, headers=headers
-        )
+        limiter = self._reading.own()
+        return ClosingResponse(opened, start, limiter, status_code=status, headers=headers)
 
     async def _digest(self, asked: FileRequest, opened: OpenOutput) -> str | None:
         key = (asked.run_id, opened.file.name, opened.file.version)
         found = self._digests.get(key)
         if found is None:
-            found = await self._hashed(asked.team, opened)
+            found = await self._hashed(opened)
             if found is not None:
                 self._digests[key] = found
                 if len(self._digests) > _MOST_DIGESTS:
@@ -173,7 +171,7 @@ class FileAnswers:
     def _known(self, asked: FileRequest) -> Callable[[OutputFile], str | None]:
         return lambda file: self._digests.get((asked.run_id, file.name, file.version))
 
-    async def _hashed(self, team: str, opened: OpenOutput) -> str | None:
+    async def _hashed(self, opened: OpenOutput) -> str | None:
         """The SHA-256 of all of it; given up when nobody waits for it, or it takes too long."""
         end_s, left = self._clock.monotonic_s() + _MOST_HASHING_S, threading.Event()
 
@@ -188,7 +186,7 @@ class FileAnswers:
 
         async with anyio.create_task_group() as both:
             both.start_soon(until_left)
-            limiter = self._hashing[team]
+            limiter = self._hashing.own()
             found = await anyio.to_thread.run_sync(opened.sha256, is_given_up, limiter=limiter)
             both.cancel_scope.cancel()
         return found
@@ -231,7 +229,7 @@ class ListResponse(Response):
         """Look, and send what is there; who does not read it is left after a while."""
         with anyio.move_on_after(_MOST_LISTING_S):
             async with self._limiter:
-                found = await anyio.to_thread.run_sync(list_outputs, self._folder)
+                found = await in_thread(list_outputs, self._folder)
                 answer = missing("nothing of this run lies on this node")
                 if found is not None:
                     answer = StreamingResponse(self._pieces(found), media_type="application/json")
@@ -241,7 +239,7 @@ class ListResponse(Response):
         yield b'{"files":['
         for at in range(0, len(found.files), _LISTED_AT_ONCE):
             files = found.files[at : at + _LISTED_AT_ONCE]
-            text = await anyio.to_thread.run_sync(self._listed, files)
+            text = await in_thread(self._listed, files)
             yield b"," + text if at else text
         rest = {"complete": found.complete, "left_out": found.left_out, "not_stored": []}
         yield b"]," + json.dumps(rest).encode()[1:]

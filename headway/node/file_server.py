@@ -25,13 +25,14 @@ from headway.durable import replace_file
 from headway.errors import InvalidInput, LedgerError, PortClosed, RunUnknown
 from headway.model.run_file import EXPIRES, NONCE, why_refused
 from headway.node.certificate import own_certificate
-from headway.node.file_answers import FileAnswers, FileRequest
+from headway.node.file_answers import ASKING, FileAnswers, FileRequest
 from headway.node.once import Once
 from headway.node.protocols import bounds
 from headway.node.relay import CLOSED, reason, relay
 from headway.node.run_exec import RunExec, commanded
 from headway.node.run_ports import connect
 from headway.node.set_answers import SetAnswers
+from headway.node.shares import WHOSE
 from headway.run.peers import SETS
 from headway.run.rendezvous import own_address
 from headway.site import Site
@@ -76,6 +77,7 @@ def files_app(site: Site, *, key: str) -> ASGIApp:
             return
         run_id, _, what = raw.removeprefix(PREFIX).partition("/")
         asked = FileRequest(run_id, what, QueryParams(query), headers, head=method == "HEAD")
+        WHOSE.set(asked.params.get(ASKING, ""))
         await (await answers.answer(asked))(scope, receive, send)
 
     return app

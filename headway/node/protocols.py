@@ -17,7 +17,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from websockets.frames import Frame
 
-from headway.node.shares import LOOP
+from headway.node.shares import LOOP, address
 
 MOST_HEAD_BYTES = 1 << 16
 MOST_HEAD_LINES = 200
@@ -259,4 +259,4 @@ class BoundedSocket(WebSocketsSansIOProtocol):
 
     def _whose(self) -> str:
         caller = getattr(self, "scope", {}).get("state", {}).get("caller")
-        return caller.team if caller is not None else str((self.client or ("",))[0])
+        return caller.team if caller is not None else address(self.client)

@@ -9,7 +9,7 @@ from anyio.abc import SocketStream
 from headway.errors import PortClosed
 from headway.model.run import RunState
 from headway.model.session import open_ports
-from headway.node.shares import LOOP
+from headway.node.shares import LOOP, in_thread
 from headway.pinning import LOOPBACK
 from headway.run.here import connected_note, container_name
 from headway.site import Site
@@ -45,7 +45,7 @@ async def connect(site: Site, run_id: str, port: int) -> "PortConnection":
     Raises:
         PortClosed: It is not the run's port, or nothing listens there.
     """
-    team = await anyio.to_thread.run_sync(check_open, site, run_id, port)
+    team = await in_thread(check_open, site, run_id, port)
     try:
         with anyio.fail_after(_CONNECT_S):
             # Docker publishes there, and nowhere else; without an engine programs listen there.

@@ -10,6 +10,7 @@ from starlette.types import Receive, Scope, Send
 
 from headway.model.run_file import name_from
 from headway.node.file_answers import DOWNLOADED, ClosingResponse, missing
+from headway.node.shares import in_thread
 from headway.run.outputs import open_output
 from headway.settings import Settings
 from headway.staging.manifest import DATA, Manifest
@@ -43,13 +44,13 @@ class SetAnswers:
         if _KEY.fullmatch(key) is None:
             return missing("no such data set")
         if not href:
-            return await anyio.to_thread.run_sync(_list, self._sets / key)
+            return await in_thread(_list, self._sets / key)
         name = name_from(href)
         if name is None:
             return missing("no such file")
         try:
             # As an output of a run's: without an engine, a program may write there.
-            opened = await anyio.to_thread.run_sync(open_output, self._sets / key, name, DATA)
+            opened = await in_thread(open_output, self._sets / key, name, DATA)
         except OSError:
             return missing("no such file")
         headers = {"Content-Length": str(opened.file.size_bytes), **DOWNLOADED}

@@ -1,10 +1,15 @@
 """What one team may take of what all teams share: time of the event loop, threads, messages."""
 
 import asyncio
-from collections import defaultdict
+from collections.abc import Callable
+from contextvars import ContextVar
+from typing import TypeVar, TypeVarTuple, Unpack
+from weakref import WeakValueDictionary
 
 import anyio
 
+_Values = TypeVarTuple("_Values")
+_Result = TypeVar("_Result")
 _SHARE = 0.1
 """Of the event loop's time, at most, for the bytes of one team."""
 _AHEAD_S = 0.02
@@ -49,9 +54,34 @@ LOOP = LoopShares()
 """Of this process, which has one event loop."""
 
 
-class TeamLimiters(defaultdict[str, anyio.CapacityLimiter]):
+WHOSE: ContextVar[str] = ContextVar("WHOSE", default="")
+"""The team whose request this task works on; `address` of who is not known."""
+
+
+def address(client: tuple[str, int] | None) -> str:
+    """As whose requests count that show no token: those of their address, which is no team."""
+    return f"at {client[0] if client else ''}"
+
+
+class TeamLimiters(WeakValueDictionary[str, anyio.CapacityLimiter]):
     """A limiter for each team, so that one that takes all of its own keeps nobody else waiting."""
 
     def __init__(self, at_once: int) -> None:
         """Each lets *at_once* through."""
-        super().__init__(lambda: anyio.CapacityLimiter(at_once))
+        super().__init__()
+        self._at_once = at_once
+
+    def own(self) -> anyio.CapacityLimiter:
+        """That of the team whose request this is; it is forgotten once nobody uses it."""
+        found = self.get(whose := WHOSE.get())
+        if found is None:
+            found = self[whose] = anyio.CapacityLimiter(self._at_once)
+        return found
+
+
+_THREADS = TeamLimiters(8)
+
+
+async def in_thread(function: Callable[[Unpack[_Values]], _Result], *values: *_Values) -> _Result:
+    """What *function* makes of *values* in a thread, of which each team has some of its own."""
+    return await anyio.to_thread.run_sync(function, *values, limiter=_THREADS.own())
