@@ -30,6 +30,7 @@ from headway.model.job_fields import (
 from headway.model.job_problem import explain
 from headway.model.job_rules import (
     COMMAND,
+    CONFIG,
     ENVIRONMENT,
     IMAGE,
     NOTIFIER,
@@ -373,6 +374,12 @@ class TrainingJob(_Part):
     )
     env: Annotated[dict[str, str], ENVIRONMENT] = Field(
         {}, title="Environment", description="Plain values only; secrets go below."
+    )
+    config: Annotated[dict[str, Any], CONFIG] = Field(
+        {},
+        title="Config",
+        description="Keys with values, however nested: the program finds them as JSON in the file "
+        "$HEADWAY_CONFIG, and as YAML in $HEADWAY_CONFIG_YAML.",
     )
     secrets: Annotated[dict[str, str], SECRETS] = Field(
         {},

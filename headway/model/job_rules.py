@@ -8,15 +8,17 @@ import math
 import re
 import shlex
 from collections.abc import Mapping
+from typing import Any
 
 from headway.model.image import GIVE_IMAGE, is_image
 from headway.model.job_fields import FieldKind, Refused, below, checked_text, each, pattern
 from headway.model.pattern import MAX_PATTERN, compile_pattern
 from headway.model.volume import VOLUME_NAME
+from headway.units import KIB, format_size
 
 _ENV_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,254}")
 _RESERVED_ENV = re.compile(
-    r"(NVIDIA_.*|CUDA_VISIBLE_DEVICES|LD_.*|DOCKER_.*|PREFECT_.*|HEADWAY_.*|PATH|HOME"
+    r"(__prefect_.*|NVIDIA_.*|CUDA_VISIBLE_DEVICES|LD_.*|DOCKER_.*|PREFECT_.*|HEADWAY_.*|PATH|HOME"
     r"|MASTER_ADDR|MASTER_PORT|RANK|WORLD_SIZE|LOCAL_RANK|NODE_RANK|LOCAL_WORLD_SIZE)"
 )
 # TOKENIZERS_PARALLELISM and MAX_TOKENS are no secrets: "token" counts as a word only.
@@ -39,6 +41,8 @@ _BLOCK = pattern(
 MAX_ENV_CHARACTERS = 32_768
 MAX_COMMAND_CHARACTERS = 1 << 20
 """Of all arguments together: the kernel takes no more than about 2 MiB."""
+MAX_CONFIG_DEPTH = 16
+MAX_CONFIG_BYTES = 64 * KIB
 
 
 def read_image(value: object) -> str:
@@ -148,6 +152,50 @@ def may_be_secret(key: str, value: object) -> bool:
     return _SECRET_KEY.fullmatch(key) is not None
 
 
+def read_config(value: object) -> dict[str, Any]:
+    """What a program is told, however nested, as plain data that JSON can hold."""
+    if not isinstance(value, Mapping):
+        raise Refused("give keys with values, such as {trainer: {lr: 0.1}}")
+    config: dict[str, Any] = _config_value(value, MAX_CONFIG_DEPTH)
+    length = len(json.dumps(config))
+    if length > MAX_CONFIG_BYTES:
+        most = f"give at most {format_size(MAX_CONFIG_BYTES)} as JSON, not {format_size(length)}"
+        raise Refused(f"{most}; a file of the folder of workdir may be larger")
+    return config
+
+
+def _config_value(value: object, depth: int) -> Any:
+    if isinstance(value, Mapping | list | tuple) and not depth:
+        raise Refused(f"nest at most {MAX_CONFIG_DEPTH} levels deep")
+    if isinstance(value, Mapping):
+        return dict(_config_entry(key, inner, depth) for key, inner in value.items())
+    if isinstance(value, list | tuple):
+        items = []
+        for position, inner in enumerate(value):
+            with below(position):
+                items.append(_config_value(inner, depth - 1))
+        return items
+    if isinstance(value, str):
+        return read_argument(value)
+    if isinstance(value, bool | int) or value is None:
+        return value
+    if isinstance(value, float) and math.isfinite(value):
+        return float(value)
+    raise Refused("give text, a number, true, false, a list or keys with values")
+
+
+def _config_entry(key: object, inner: object, depth: int) -> tuple[str, Any]:
+    secret = isinstance(inner, str) and _SECRET_KEY.fullmatch(str(key)) is not None
+    secret = secret and "token" not in str(key).lower()  # pad_token: a word of a language model
+    with below(str(key)[:200], hidden=secret):
+        name = checked_text(key, limit=200)
+        if name.startswith("__prefect_"):
+            raise Refused("give another name: Prefect puts a value of its own there")
+        if secret:
+            raise Refused("it looks like a secret; name a Prefect Secret block in secrets instead")
+        return name, _config_value(inner, depth - 1)
+
+
 def read_secrets(value: object) -> dict[str, str]:
     """Variable name → name of the Prefect Secret block that has its value."""
     blocks = {}
@@ -177,6 +225,7 @@ def check_env_key(key: str) -> None:
 _TEXTS = {"type": "object", "additionalProperties": {"type": "string"}}
 ENVIRONMENT = FieldKind(read_environment, _TEXTS)
 SECRETS = FieldKind(read_secrets, _TEXTS)
+CONFIG = FieldKind(read_config, {"type": "object"})
 IMAGE = FieldKind(read_image, {"type": "string", "maxLength": 255})
 PYTHON = FieldKind(read_python, {"type": "string", "maxLength": 4})
 COMMAND = FieldKind(read_command, {"type": "array", "items": {"type": "string"}, "minItems": 1})

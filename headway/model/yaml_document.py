@@ -141,7 +141,8 @@ class _ShallowScanner(Scanner):
 class _PlainComposer(Composer):
     """Builds the tree, and stops at the first thing that is not plain data."""
 
-    depth = 0
+    level = 0
+    """Not `depth`, which ruamel counts itself."""
     seen = 0
 
     def compose_node(self, parent: Any, index: Any) -> Any:
@@ -151,14 +152,14 @@ class _PlainComposer(Composer):
             raise _Unwanted("write values out, without & and *", event.start_mark)
         if getattr(event, "ctag", None) is not None:
             raise _Unwanted("write values without ! tags", event.start_mark)
-        if self.depth >= MAX_DEPTH:
+        if self.level >= MAX_DEPTH:
             raise _Unwanted(f"nest at most {MAX_DEPTH} levels deep", event.start_mark)
         self.seen += 1
         if self.seen > MAX_VALUES:
             raise _Unwanted(f"give at most {MAX_VALUES:,} values", event.start_mark)
-        self.depth += 1
+        self.level += 1
         node = super().compose_node(parent, index)
-        self.depth -= 1
+        self.level -= 1
         return node
 
 

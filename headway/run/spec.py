@@ -1,8 +1,12 @@
 """What one attempt asks its runtime for."""
 
+import io
+import json
 import logging
 import os
 from collections.abc import Iterator, Mapping
+
+from ruamel.yaml import YAML
 
 from headway.errors import InvalidInput, TelemetryError
 from headway.model.array import FILE_VARIABLE, Membership
@@ -29,7 +33,8 @@ from headway.site import Site, as_ids
 log = logging.getLogger(__name__)
 
 DATA, OUTPUTS, CHECKPOINT, WORK, USER = "/data", "/outputs", "/checkpoint", "/work", "/user"
-PARAMETERS = "/array"
+PARAMETERS, CONFIG = "/array", "/config"
+_CONFIGS = {"HEADWAY_CONFIG": "config.json", "HEADWAY_CONFIG_YAML": "config.yaml"}
 _FILE = "parameters.json"
 _WHO = {"USER": "headway", "LOGNAME": "headway"}
 """The uid of a team has no name in the image, and who asks for one, as torch does, would fail."""
@@ -62,6 +67,7 @@ def container_spec(attempt: NodeAttempt, lease: Lease) -> ContainerSpec:
     shards = {name: (mount, file) for name, mount, file in lists_of(attempt)}
     member = attempt.membership()
     parameters = None if member is None else _parameters(attempt, member)
+    config = _config(attempt)
     secrets = BindMount(attempt.secrets, secretfiles.TARGET)
     serves = session_port(job.document(), lease.ports)
     profiling = wrapping(site, job, attempt.number, mounts["HEADWAY_OUTPUTS"])
@@ -82,6 +88,7 @@ def container_spec(attempt: NodeAttempt, lease: Lease) -> ContainerSpec:
             **{f"{variable}_FILE": f"{path_in(secrets)}/{variable}" for variable in job.secrets},
             **(member.environment() if member is not None else {}),
             **({FILE_VARIABLE: f"{path_in(parameters)}/{_FILE}"} if parameters else {}),
+            **{name: f"{path_in(config)}/{file}" for name, file in _CONFIGS.items() if config},
             **{variable: path_in(mount) for variable, mount in mounts.items()},
             **{variable_of("SHARD", n): f"{path_in(m)}/{file}" for n, (m, file) in shards.items()},
             **({} if serves is None else _session(attempt, lease, serves)),
@@ -97,6 +104,7 @@ def container_spec(attempt: NodeAttempt, lease: Lease) -> ContainerSpec:
             *((secrets,) if job.secrets else ()),
             *((work,) if work is not None else ()),
             *((parameters,) if parameters else ()),
+            *((config,) if config else ()),
         ),
         working_dir="" if work is None else path_in(work),
         wrapper=profiling.words,
@@ -195,6 +203,20 @@ def _session(attempt: NodeAttempt, lease: Lease, port: int) -> dict[str, str]:
 def _parameters(attempt: NodeAttempt, member: Membership) -> BindMount:
     """The folder with the file of a member's parameters; its program may not change it."""
     return BindMount(attempt.told("array", _FILE, member.file()), PARAMETERS)
+
+
+def _config(attempt: NodeAttempt) -> BindMount | None:
+    """The folder with the job's config as files that its program may not change."""
+    config = attempt.job.config
+    if not config:
+        return None
+    writer, text = YAML(typ="safe", pure=True), io.StringIO()
+    writer.version = "1.1"  # PyYAML reads 1e-05 as text, which 1.2 takes for a number
+    writer.dump(config, text)
+    written = json.dumps(config, indent=2) + "\n", text.getvalue()
+    for file, content in zip(_CONFIGS.values(), written, strict=True):
+        folder = attempt.told("config", file, content)
+    return BindMount(folder, CONFIG)
 
 
 def refuse_shell(attempt: NodeAttempt) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from pydantic import SecretStr
 
 from headway.clock import SystemClock
@@ -197,6 +198,20 @@ def test_a_run_tells_from_which_node_its_data_came(site: Site, tmp_path: Path) -
     said = r"data set\*\* 3\.9 KiB, copied to node here, .*, 3\.9 KiB of it from node other"
     assert re.search(said, markdown(history))
     assert site.ledger.staged.uses()["here"].peer_bytes == 4000
+
+
+def test_a_program_finds_its_config_as_files_that_it_may_not_change(site: Site) -> None:
+    config = {"arch": {"layers": [4, {"norm": None}]}, "trainer": {"lr": 1e-5, "resume": "no"}}
+    attempt = Attempt(site, RUN, JOB.model_copy(update={"config": config}))
+    lease = attempt.admit()
+    assert isinstance(lease, Lease)
+    spec = container_spec(attempt, lease)
+    as_json, as_yaml = (Path(spec.env[f"HEADWAY_CONFIG{end}"]) for end in ("", "_YAML"))
+    assert json.loads(as_json.read_text()) == config
+    assert yaml.safe_load(as_yaml.read_text()) == config
+    (mount,) = (mount for mount in spec.mounts if mount.target == "/config")
+    assert mount.read_only
+    assert as_json.stat().st_mode & 0o777 == 0o400
 
 
 def test_a_part_of_a_gang_is_told_which_files_it_has(site: Site, sources: Path) -> None:

@@ -182,6 +182,7 @@ ENVIRONMENT = [
     ("CUDA_VISIBLE_DEVICES: '0'", "env.CUDA_VISIBLE_DEVICES", '"0"', OURS),
     ("LD_PRELOAD: /x.so", "env.LD_PRELOAD", '"/x.so"', OURS),
     ("DOCKER_HOST: tcp://x", "env.DOCKER_HOST", '"tcp://x"', OURS),
+    ("__prefect_kind: jinja", "env.__prefect_kind", '"jinja"', OURS),
     ("'A=B': x", 'env."A=B"', '"x"', KEY),
     ("1A: x", "env.1A", '"x"', KEY),
     ("'': x", 'env.""', '"x"', KEY),
@@ -198,6 +199,24 @@ ENVIRONMENT = [
     (f"A: hf_{'a' * 30}", "env.A", HIDDEN, SECRET),
     (f"A: AKIA{'B' * 16}", "env.A", HIDDEN, SECRET),
     ("A: postgres://u:pw@host/db", "env.A", HIDDEN, SECRET),
+]
+
+DEEPER = "{a: " * 16 + "1" + "}" * 16
+CONFIGS = [
+    ("[1]", "config", "[1]", "give keys with values"),
+    ("text", "config", '"text"', "give keys with values"),
+    ("{a: {b: [{__prefect_kind: jinja}]}}", "config.a.b[0].__prefect_kind", '"jinja"', "another"),
+    ("{a: {password: x}}", "config.a.password", HIDDEN, "name a Prefect Secret block"),
+    ("{url: 'https://a:b@c'}", "config.url", HIDDEN, "name a Prefect Secret block"),
+    ('{a: "x\\0y"}', "config.a", '"x\\x00y"', INVISIBLE),
+    ('{"a\\n": 1}', 'config."a\\n"', "1", INVISIBLE),
+    (f"{{a: {DEEPER}}}", f"config{'.a' * 16}", "{'a': 1}", "nest at most 16 levels deep"),
+    (
+        f"{{a: [{', '.join(['x' * 1000] * 70)}]}}",
+        "config",
+        f"{{'a': ['{'x' * 71}…",
+        "give at most 64 KiB as JSON",
+    ),
 ]
 
 SECRETS = [
@@ -274,7 +293,7 @@ NO_IMAGES = [
     f"python@{DIGEST.upper()}", f"python@{DIGEST}0", f"python@{DIGEST}@{DIGEST}",
     "python@md5:" + "0" * 32, "python::3", "a:b:c", "/python", "python/", "a//b", "../a",
     "a/../b", "-v", ".a/b", "a..b", "_a", "http://x/y", "reg:port/a", "reg:/a", "reg:999999/a",
-    "a" * 64, "a" * 256, "python:" + "1" * 129, "*", "python:*", "re*.org/a", "a?b", "a b",
+    "a" * 64, "a" * 256, "python:" + "1" * 169, "*", "python:*", "re*.org/a", "a?b", "a b",
     "a\0b", "[::1]:5000/a", DIGEST,
 ]  # fmt: skip
 

@@ -7,6 +7,7 @@ from headway.model.job import Dataset, Resources, TrainingJob
 from headway.model.job_text import job_from_document, read_job
 from tests.support.bad_values import (
     COMMANDS,
+    CONFIGS,
     ENVIRONMENT,
     GOOD,
     HIDDEN,
@@ -115,6 +116,11 @@ def test_commands(written: str, field: str, shown: str, allowed: str) -> None:
 @pytest.mark.parametrize(("written", "field", "shown", "allowed"), ENVIRONMENT)
 def test_environment(written: str, field: str, shown: str, allowed: str) -> None:
     says(refused(text("env:", f"  {written}")), "job.yaml:5", field, shown, allowed)
+
+
+@pytest.mark.parametrize(("written", "field", "shown", "allowed"), CONFIGS)
+def test_config(written: str, field: str, shown: str, allowed: str) -> None:
+    says(refused(text(f"config: {written}")), "job.yaml:4", field, shown, allowed)
 
 
 @pytest.mark.parametrize(("written", "field", "allowed"), SECRETS)

@@ -49,6 +49,9 @@ env:
   TOKENIZERS_PARALLELISM: "false"
   PASSWORD_FILE: /run/secrets/x
   EMPTY: ""
+config:
+  arch: {layers: 4, norm: null, pad_token: "[PAD]", widths: [64, [32, 16]]}
+  trainer: {lr: 1.0e-5, amp: true}
 secrets:
   HF_TOKEN: team-hf-token
 outputs: ["*.pt", "plots/**"]
@@ -74,6 +77,8 @@ def test_every_field_is_read() -> None:
     assert (job.training.batch_size, job.training.samples) == (10, 10)
     assert (job.ports, job.env["EMPTY"]) == ([6006, 8080], "")
     assert job.secrets == {"HF_TOKEN": "team-hf-token"}
+    assert job.config["arch"]["widths"] == [64, [32, 16]]
+    assert job.config["trainer"] == {"lr": 1e-5, "amp": True}
 
 
 def test_defaults() -> None:
