@@ -54,15 +54,11 @@ def arrays_of(site: Site, server: PrefectServer) -> APIRouter:
         mine: Mine = False,
     ) -> list[dict[str, Any]]:
         """The newest arrays that the token sees, newest first."""
-        found = site.ledger.arrays.all(
-            limit=limit, team=seen_team(caller), owner=caller.user if mine else None
+        owner = caller.user if mine else None
+        found = site.ledger.arrays.listed(
+            limit, team=seen_team(caller), owner=owner, name=name, since=since
         )
-        wanted = [
-            each
-            for each in found
-            if name.lower() in each.name.lower() and (since is None or each.submitted_at >= since)
-        ]
-        return array_views(site, wanted)
+        return array_views(site, found)
 
     @router.get("/arrays/{array}")
     def array_(

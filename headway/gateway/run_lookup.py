@@ -4,23 +4,22 @@ Prefect says in which state a run is, the ledger everything else. Where Prefect 
 ledger's word on the state is given instead.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from itertools import islice
 
 from headway.errors import InvalidInput, NotAllowed, RunUnknown, SiteRefused, SiteUnreachable
 from headway.ledger.records import RunRecord
 from headway.model.access import Caller, Scope
 from headway.model.array import member_of
-from headway.model.run import RunState
+from headway.model.run import ExitKind, RunState
 from headway.prefect.client import FINAL, ListedRun, PrefectServer
 from headway.site import Site
-from headway.views.run_document import as_listed
+from headway.views.run_document import as_listed, end_name
 
 Found = tuple[ListedRun, RunRecord | None]
-_LOOKED_AT = 1000
-"""Newest runs of a team among which those of a filter are looked for."""
+_PAGE = 500
 _LATELY = 200
 """Newest runs of Prefect among which one is looked for that no worker has seen yet."""
 
@@ -31,12 +30,21 @@ class Filter:
 
     name: str = ""
     """What their names contain, in any case."""
-    states: Sequence[str] = ()
-    """Names of states of which they are in one; empty for any."""
+    states: frozenset[str] = frozenset()
+    """Names of states of Prefect, in small letters, of which they are in one; empty for any."""
     since: datetime | None = None
     owner: str | None = None
     members: bool = False
     """With members of arrays, each as a run; else none of them."""
+
+    def has(self, run: ListedRun) -> bool:
+        """Whether *run*, which only Prefect knows, is one of them."""
+        return (
+            self.name.lower() in run.name.lower()
+            and (not self.states or run.state_name.lower() in self.states)
+            and (self.since is None or _made_at(run) >= self.since)
+            and (self.members or member_of(run.key) is None)
+        )
 
 
 def seen_team(caller: Caller) -> str | None:
@@ -118,52 +126,72 @@ def check_owner(caller: Caller, owner: str, what: str) -> None:
 def list_runs(
     site: Site, server: PrefectServer, caller: Caller, wanted: Filter, limit: int
 ) -> list[Found]:
-    """The newest runs that *caller* sees and that are *wanted*, newest first."""
-    if caller.may(Scope.OPERATE) and wanted.owner is None:  # whose a run is, the ledger says
-        try:
-            return _listed_by_prefect(site, server, wanted, limit)
-        except SiteRefused:
-            raise
-        except SiteUnreachable:
-            pass
-    return _listed_by_ledger(site, server, caller, wanted, limit)
+    """The newest runs that *caller* sees and that are *wanted*, newest first.
+
+    Operators also see those that no worker has seen yet: whose a run is, the ledger says. Prefect
+    is asked for these first, so that a run which a worker takes in meanwhile is not left out.
+    """
+    unseen: list[Found] = []
+    if caller.may(Scope.OPERATE) and wanted.owner is None:
+        unseen = _of_no_worker(site, server, wanted)
+    found = list(islice(_of_ledger(site, server, caller, wanted, limit), limit))
+    listed = {seen.run_id: (seen, record) for seen, record in (*unseen, *found)}
+    return sorted(listed.values(), key=_handed_in_at, reverse=True)[:limit]
 
 
-def _listed_by_prefect(
-    site: Site, server: PrefectServer, wanted: Filter, limit: int
-) -> list[Found]:
-    """With those that no worker has seen yet."""
-    seen = server.runs(
-        limit,
-        name=wanted.name,
-        states=wanted.states,
-        since=wanted.since,
-        keep=lambda run: wanted.members or member_of(run.key) is None,
-    )
-    records = site.ledger.runs.of([run.run_id for run in seen])
-    return [(run, records.get(run.run_id)) for run in seen]
+def _handed_in_at(run: Found) -> datetime:
+    seen, record = run
+    return record.submitted_at if record is not None else _made_at(seen)
 
 
-def _listed_by_ledger(
-    site: Site, server: PrefectServer, caller: Caller, wanted: Filter, limit: int
-) -> list[Found]:
-    most = limit if wanted == Filter(members=wanted.members) else _LOOKED_AT
-    records = site.ledger.runs.all(limit=most, team=seen_team(caller), members=wanted.members)
-    records = [each for each in records if each.gang_id is None and _may_be(each, wanted)]
+def _made_at(run: ListedRun) -> datetime:
+    """When it was made; of one that the server cannot send, as if that were just now."""
+    return datetime.fromisoformat(run.created_at) if run.created_at else _NOW
+
+
+_NOW = datetime.max.replace(tzinfo=UTC)
+
+
+def _of_no_worker(site: Site, server: PrefectServer, wanted: Filter) -> list[Found]:
     try:
-        seen = server.these([each.run_id for each in records])
+        newest = server.runs(_LATELY)
+    except SiteRefused:
+        raise
     except SiteUnreachable:
-        seen = {}
-    found: Iterable[Found] = ((seen.get(each.run_id) or as_listed(each), each) for each in records)
-    if states := {name.lower() for name in wanted.states}:
-        found = (run for run in found if run[0].state_name.lower() in states)
-    return list(islice(found, limit))
+        return []
+    known = site.ledger.runs.of([run.run_id for run in newest])
+    return [(run, None) for run in newest if run.run_id not in known and wanted.has(run)]
 
 
-def _may_be(record: RunRecord, wanted: Filter) -> bool:
-    early = wanted.since is not None and record.submitted_at < wanted.since
-    own = wanted.owner in (None, record.owner)
-    return own and not early and wanted.name.lower() in record.name.lower()
+def _of_ledger(
+    site: Site, server: PrefectServer, caller: Caller, wanted: Filter, limit: int
+) -> Iterator[Found]:
+    """All that the ledger has, a page at a time; Prefect says in which state each is."""
+    size, last = (_PAGE if wanted.states else limit), None
+    kinds = [kind for kind in ExitKind if end_name(kind).lower() in wanted.states]
+    ends = kinds if wanted.states else None
+    while True:
+        page = site.ledger.runs.listed(
+            size,
+            after=last,
+            team=seen_team(caller),
+            owner=wanted.owner,
+            name=wanted.name,
+            since=wanted.since,
+            members=wanted.members,
+            ends=ends,
+        )
+        try:
+            seen = server.these([each.run_id for each in page])
+        except SiteUnreachable:
+            seen = {}
+        for record in page:
+            run = seen.get(record.run_id) or as_listed(record)
+            if not wanted.states or run.state_name.lower() in wanted.states:
+                yield run, record
+        if len(page) < size:
+            return
+        last = page[-1]
 
 
 def _standing(server: PrefectServer, record: RunRecord) -> ListedRun:

@@ -62,7 +62,8 @@ def runs_of(site: Site, server: PrefectServer) -> APIRouter:
         members: Members = False,
     ) -> list[dict[str, Any]]:
         """The newest runs that the token sees, newest first."""
-        wanted = Filter(name, state, since, caller.user if mine else None, members)
+        states = frozenset(each.lower() for each in state)
+        wanted = Filter(name, states, since, caller.user if mine else None, members)
         found = list_runs(site, server, caller, wanted, limit)
         far = _progress(site, [record for _, record in found if record is not None])
         return [_view(each, far) for each in found]

@@ -19,7 +19,7 @@ from headway.ledger.database import Repository
 from headway.ledger.following import after_columns
 from headway.ledger.notices import note_array
 from headway.ledger.records import ArrayRecord, RunRecord
-from headway.ledger.run_rows import by_id, check_askable, move, run_record
+from headway.ledger.run_rows import by_id, check_askable, chosen, move, run_record
 from headway.ledger.tables import RunRow
 from headway.model.array import Array, member_job, member_name
 from headway.model.run import Exit, ExitKind, Measurement, RunState
@@ -96,7 +96,7 @@ class Arrays(Repository):
             RunUnknown: There is none.
         """
         check_askable(text)
-        query = _of_team(team)
+        query = chosen(ArrayRow, team=team)
         with self._database.reading() as session:
             row = by_id(session, query, ArrayRow.array_id, text)
             if row is None:
@@ -108,14 +108,18 @@ class Arrays(Repository):
                 raise RunUnknown(text)
             return record(ArrayRecord, row)
 
-    def all(
-        self, *, limit: int | None = None, team: str | None = None, owner: str | None = None
+    def listed(
+        self,
+        limit: int,
+        *,
+        team: str | None = None,
+        owner: str | None = None,
+        name: str = "",
+        since: datetime | None = None,
     ) -> list[ArrayRecord]:
-        """Arrays, newest first; only those of *team* and *owner* where they are given."""
-        query = _of_team(team)
-        if owner is not None:
-            query = query.where(ArrayRow.owner == owner)
-        return self._found(query.order_by(_NEWEST).limit(limit))
+        """The newest *limit* arrays, newest first; `chosen` has the other arguments."""
+        query = chosen(ArrayRow, team=team, owner=owner, name=name, since=since)
+        return self._found(query.order_by(_NEWEST, col(ArrayRow.array_id).desc()).limit(limit))
 
     def of(self, array_ids: Sequence[str]) -> dict[str, ArrayRecord]:
         """These arrays by their ids."""
@@ -249,11 +253,6 @@ def _row(session: Session, array_id: str, *, lock: bool = False) -> ArrayRow:
     if row is None:
         raise RunUnknown(array_id)
     return row
-
-
-def _of_team(team: str | None) -> SelectOfScalar[ArrayRow]:
-    query = select(ArrayRow)
-    return query if team is None else query.where(ArrayRow.team == team)
 
 
 def _members(array_id: str) -> SelectOfScalar[RunRow]:

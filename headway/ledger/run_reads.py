@@ -1,6 +1,6 @@
 """What is read of runs: one, those of a node, those that wait, and how many there are."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 
 from sqlalchemy import ColumnElement, and_, func, or_
@@ -12,7 +12,7 @@ from headway.estimate.usual import Lasted, kind_of
 from headway.ledger.columns import now
 from headway.ledger.database import Repository
 from headway.ledger.records import RunRecord
-from headway.ledger.run_rows import by_id, check_askable, run_record, run_row, runs_of
+from headway.ledger.run_rows import by_id, check_askable, chosen, run_record, run_row, runs_of
 from headway.ledger.tables import NodeRow, RunRow
 from headway.model.run import GRANTED, ExitKind, RunState
 
@@ -42,7 +42,7 @@ class RunReads(Repository):
         """
         check_askable(text)
         with self._database.reading() as session:
-            seen = _of_team(team)
+            seen = chosen(RunRow, team=team)
             row = by_id(session, seen, RunRow.run_id, text)
             if row is None:
                 ended = (col(RunRow.state) == RunState.ENDED,) if still_going else ()
@@ -53,21 +53,51 @@ class RunReads(Repository):
             return run_record(row)
 
     def all(
-        self,
-        *,
-        limit: int | None = None,
-        states: Sequence[RunState] = tuple(RunState),
-        team: str | None = None,
-        members: bool = True,
+        self, *, limit: int | None = None, states: Sequence[RunState] = tuple(RunState)
     ) -> list[RunRecord]:
-        """Runs in any of *states*, newest first; only those of *team* where one is given.
+        """Runs in any of *states*, newest first."""
+        query = select(RunRow).where(col(RunRow.state).in_(states)).order_by(_NEWEST)
+        return self._found(query.limit(limit))
 
-        Without *members* of arrays none of these.
+    def listed(
+        self,
+        limit: int,
+        *,
+        after: RunRecord | None = None,
+        team: str | None = None,
+        owner: str | None = None,
+        name: str = "",
+        since: datetime | None = None,
+        members: bool = True,
+        ends: Collection[ExitKind] | None = None,
+    ) -> list[RunRecord]:
+        """The newest *limit* runs behind *after*, newest first; no parts of gangs.
+
+        They go by time and id, so that none comes twice and none is left out whatever is handed
+        in meanwhile.
+
+        Args:
+            limit: So many at most.
+            after: The last run of the page before; None for the first page.
+            team: See `chosen`.
+            owner: See `chosen`.
+            name: See `chosen`.
+            since: See `chosen`.
+            members: With members of arrays.
+            ends: Of those whose end Prefect knows, those that ended so; None for all.
         """
-        query = _of_team(team).where(col(RunRow.state).in_(states)).order_by(_NEWEST)
+        query = chosen(RunRow, team=team, owner=owner, name=name, since=since)
+        query = query.where(col(RunRow.gang_id).is_(None))
+        at, run_id = col(RunRow.submitted_at), col(RunRow.run_id)
+        if after is not None:
+            same = and_(at == after.submitted_at, run_id < after.run_id)
+            query = query.where(or_(at < after.submitted_at, same))
         if not members:
             query = query.where(col(RunRow.array_id).is_(None))
-        return self._found(query.limit(limit))
+        if ends is not None:
+            told = col(RunRow.told_end_at)
+            query = query.where(or_(told.is_(None), col(RunRow.exit_kind).in_(ends)))
+        return self._found(query.order_by(at.desc(), run_id.desc()).limit(limit))
 
     def on_node(self, node: str) -> list[RunRecord]:
         """Runs that were granted something on *node* and have not ended, newest first."""
@@ -191,11 +221,6 @@ class RunReads(Repository):
             query = select(RunRow.state, func.count()).group_by(col(RunRow.state))
             found = dict(session.exec(query).all())
             return {state: found.get(state, 0) for state in RunState}
-
-
-def _of_team(team: str | None) -> SelectOfScalar[RunRow]:
-    query = select(RunRow)
-    return query if team is None else query.where(RunRow.team == team)
 
 
 def ends_told_by(

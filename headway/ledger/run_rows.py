@@ -1,18 +1,21 @@
 """Rows of the run table: found, moved along a run's states, and read as records."""
 
 from collections.abc import Iterator, Sequence
+from datetime import datetime
 from typing import TypeVar
 
 from sqlmodel import Session, SQLModel, col, select
 from sqlmodel.sql.expression import SelectOfScalar
 
 from headway.errors import IllegalTransition, RunUnknown
+from headway.ledger.array_tables import ArrayRow
 from headway.ledger.codec import record
 from headway.ledger.records import RunRecord
 from headway.ledger.tables import RunRow
 from headway.model.run import TRANSITIONS, RunState
 
 _Row = TypeVar("_Row", bound=SQLModel)
+_Listed = TypeVar("_Listed", RunRow, ArrayRow)
 _LEAST_OF_AN_ID = 4
 """Fewer characters are no beginning of an id."""
 _MOST_CHARACTERS = 300
@@ -28,6 +31,33 @@ def check_askable(text: str) -> None:
     hidden = any(each == "\0" or "\ud800" <= each <= "\udfff" for each in text)
     if hidden or len(text) > _MOST_CHARACTERS:
         raise RunUnknown(text)
+
+
+def chosen(
+    table: type[_Listed],
+    *,
+    team: str | None = None,
+    owner: str | None = None,
+    name: str = "",
+    since: datetime | None = None,
+) -> SelectOfScalar[_Listed]:
+    """Runs or arrays: only those of *team* and *owner* where they are given.
+
+    Args:
+        table: Which of the two.
+        team: Whose they are; None for any.
+        owner: Whose they are; None for anybody.
+        name: What their names contain, in any case.
+        since: When they were handed in, at the earliest.
+    """
+    query = select(table)
+    if team is not None:
+        query = query.where(col(table.team) == team)
+    if owner is not None:
+        query = query.where(col(table.owner) == owner)
+    if name:
+        query = query.where(col(table.name).icontains(name, autoescape=True))
+    return query if since is None else query.where(col(table.submitted_at) >= since)
 
 
 def by_id(session: Session, query: SelectOfScalar[_Row], column: str, text: str) -> _Row | None:

@@ -110,10 +110,15 @@ def exit_view(end: Exit | None) -> dict[str, Any] | None:
     return None if end is None else fields(end, "kind", "code", "message")
 
 
+def end_name(kind: ExitKind) -> str:
+    """The name of Prefect's state of a run that ended so."""
+    return _END_NAMES.get(kind, "Failed")
+
+
 def ledger_state(record: RunRecord) -> str:
     """The state's name as Prefect would show it, for when Prefect is away."""
     if record.state is RunState.ENDED and record.exit is not None:
-        return _END_NAMES.get(record.exit.kind, "Failed")
+        return end_name(record.exit.kind)
     if record.suspended_at is not None:
         return "Suspended"
     return _STATE_NAMES.get(record.state, record.state.value)

@@ -16,48 +16,10 @@ from headway.testing.clock import FakeClock
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
 
-def run(at: int, name: str = "digits", owner: str = "ada", minute: int = 0) -> dict[str, Any]:
-    created = f"2026-01-01T12:{minute:02d}:00Z"
-    return {
-        "id": str(at),
-        "name": name,
-        "created": created,
-        "parameters": {"job": {"owner": owner}},
-        "state": {"type": "COMPLETED", "name": "Completed"},
-    }
-
-
 def server(answer: Callable[[str, Any], Any], monkeypatch: pytest.MonkeyPatch) -> PrefectServer:
     made = PrefectServer("http://nowhere/api", auth=None)
     monkeypatch.setattr(made, "_call", lambda _method, path, body=None: answer(path, body))
     return made
-
-
-def test_runs_are_chosen_by_what_prefect_filters_and_what_it_does_not(monkeypatch) -> None:
-    asked = []
-    there = [
-        run(0, "my_run"),
-        run(1, "my-run"),
-        run(2, "My_Run", minute=5),
-        run(3, "my_run", "bob"),
-    ]
-
-    def answer(_: str, body: Any) -> Any:
-        asked.append(body)
-        return there[body["offset"] : body["offset"] + body["limit"]]
-
-    found = server(answer, monkeypatch).runs(
-        2, name="my_run", states=("Completed",), since=NOON,
-        keep=lambda each: each.parameters["job"]["owner"] == "ada",
-    )  # fmt: skip
-    assert [each.run_id for each in found] == ["0", "2"]
-    assert asked[0]["flow_runs"] == {
-        "name": {"like_": "my_run"},
-        "state": {"name": {"any_": ["Completed"]}},
-        "expected_start_time": {"after_": NOON.isoformat()},
-    }
-    later = server(answer, monkeypatch).runs(9, since=NOON.replace(minute=1))
-    assert [each.run_id for each in later] == ["2"]
 
 
 @pytest.mark.parametrize("gone", ["", "rank/gang", "headway-line"])

@@ -48,7 +48,7 @@ def prefect(poisoned: str, states_are_known: bool = True) -> Any:
         if request.url.path.endswith(HISTORY):
             known = [{"id": each["id"], "state_type": "SCHEDULED"} for each in runs]
             return httpx.Response(200 if states_are_known else 500, json=known)
-        ids = ((asked["flow_runs"] or {}).get("id") or {"any_": "abc"})["any_"]
+        ids = ((asked.get("flow_runs") or {}).get("id") or {"any_": "abc"})["any_"]
         if poisoned in ids:
             return httpx.Response(500, json={"exception_message": "Internal Server Error"})
         return httpx.Response(200, json=[each for each in runs if each["id"] in ids])
