@@ -7,6 +7,7 @@ janitor of this node: one more of its rounds, in this process.
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from datetime import datetime
 
 from headway.admin.inspection.invariants import confirmed, look
 from headway.admin.lying import lying
@@ -107,14 +108,16 @@ def _look_once(site: Site, server: PrefectServer) -> Examination:
     try:
         asked = [run_id for run_id in ledger.runs if is_run_id(run_id)]
         found = server.these(asked)
-        states = {run_id: _state(found.get(run_id)) for run_id in asked}
+        now = site.clock.now()
+        states = {run_id: _state(found.get(run_id), now) for run_id in asked}
     except SiteUnreachable as error:
         unknown.append(f"what Prefect says of the runs: {error}")
     silent = sum(each.view is PrefectView.UNKNOWN for each in states.values())
     if silent:
         unknown.append(f"what Prefect says of {silent} run(s): it gives no state of them")
     others = [each.name for each in ledger.nodes if each.name != site.settings.node]
-    worker_lives = worker_daemon(site.settings).process() is not None
+    worker = worker_daemon(site.settings)
+    worker_lives = worker.process() is not None and not worker.frozen()
     return Examination(look(Snapshot(ledger, here, states)), unknown, others, worker_lives)
 
 
@@ -138,10 +141,11 @@ def _here(site: Site, unknown: list[str]) -> SeenNode:
     return SeenNode(settings.node, containers, flows, tuple(lying(site, unknown)))
 
 
-def _state(run: ListedRun | None) -> SeenState:
+def _state(run: ListedRun | None, now: datetime) -> SeenState:
     if run is None:
         return SeenState(PrefectView.MISSING)
-    return SeenState(PrefectView.of(run.state_type), run.state_at)
+    for_s = (now - run.state_at).total_seconds() if run.state_at is not None else 0.0
+    return SeenState(PrefectView.of(run.state_type, for_s), run.state_at)
 
 
 def _starting(site: Site, runs: Iterable[RunRecord]) -> frozenset[str]:

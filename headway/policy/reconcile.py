@@ -29,6 +29,7 @@ _UNWANTED = frozenset(
     }
 )
 _TO_BE_SUSPENDED = frozenset({PrefectView.PAUSED, PrefectView.SUSPENDED})
+_WRONG_OF_RUNNING = frozenset({PrefectView.CRASHED, PrefectView.SCHEDULED, PrefectView.PENDING})
 
 
 def end_seen(exit_kind: ExitKind) -> PrefectView:
@@ -244,7 +245,7 @@ def _granted(seen: Situation) -> Actions:
     if seen.flow is FlowProcess.STARTING:
         return ()
     # Its flow goes on, whatever was written over its state since.
-    wrong = seen.prefect in {PrefectView.CRASHED, PrefectView.SCHEDULED}
+    wrong = seen.prefect in _WRONG_OF_RUNNING
     begun = seen.state is RunState.RUNNING
     return (Action.SET_RUNNING,) if wrong and begun else ()
 

@@ -7,7 +7,7 @@ stops something. The others plan for those first runs alone: when they are calle
 of theirs ends, and now and then.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -17,7 +17,7 @@ from headway.errors import LeaseLost, RunUnknown
 from headway.estimate.starts import played_document
 from headway.ledger.pools import PoolSnapshot
 from headway.ledger.records import RunRecord
-from headway.model.lease import Fence, Wait
+from headway.model.lease import Fence, Resource, Wait
 from headway.model.prefect_view import News, RunNews
 from headway.model.run import Exit, Measurement
 from headway.model.turn import Front, VirtualClock
@@ -45,6 +45,10 @@ _KEEP_CLOCK = timedelta(minutes=1)
 """The virtual clock is kept so often even where nobody joins the queue."""
 _SPEAKS_WITHIN_S = 15.0
 """One that was not heard of for so long may be dead: until it is lost, all do as it does."""
+_RESTS = Wait(
+    Resource.TURN,
+    "its last start failed: it is tried again within a minute; the worker's log has why",
+)
 _FRONTS = 2
 """So many windows of runs are announced: until the next plan some of them start."""
 _ANNOUNCE_AGAIN = timedelta(seconds=5)
@@ -145,7 +149,7 @@ class PoolQueue:
         record, untaken = ledger.nodes.get(node), len(ledger.leases.unstarted(node))
         return record is not None and claim_room(record.node.capacity.cpus, untaken, slots) > 0
 
-    def _follow(self, slots: int | None) -> Pass | None:
+    def _follow(self, slots: int | None, resting: Collection[str]) -> Pass | None:
         """A pass over the runs that were announced as the first: plan, grant what starts here.
 
         However long the queue is, it costs the same. The first runs are as good as all of them:
@@ -168,13 +172,19 @@ class PoolQueue:
             if record.demand_override is None:  # else another demand is being found for it
                 waiting.put(record, nodes)
         known = read_known(site.ledger, seen, self._ended.newest())
-        made = plan_front(announced_front(front, waiting, seen), waiting, seen, known)
+        first = [run for run in announced_front(front, waiting, seen) if run.run_id not in resting]
+        made = plan_front(first, waiting, seen, known)
         granted = grant_starts(site, made, seen, gates, slots)
         stop = self._to_stop(made, seen, waiting, known)
         return Pass(granted.run_ids, preempt=stop, held_up=granted.held_up)
 
     def run_pass(
-        self, gates: Gates | None = None, slots: int | None = None, *, alone: bool = True
+        self,
+        gates: Gates | None = None,
+        slots: int | None = None,
+        *,
+        alone: bool = True,
+        resting: Collection[str] = (),
     ) -> Pass:
         """One pass: plan, grant what starts on this node, say why the others wait.
 
@@ -182,8 +192,9 @@ class PoolQueue:
             gates: What an operator has set; None to read it.
             slots: How many runs this worker may submit now; None where it has no limit.
             alone: Look at all of the queue, also where another worker announces who is first.
+            resting: Runs whose last start here has failed, and that are not to be started yet.
         """
-        if not alone and (decided := self._follow(slots)) is not None:
+        if not alone and (decided := self._follow(slots, resting)) is not None:
             return decided
         site, waiting = self._site, self._waiting
         settings, gates = site.policy_settings, gates or read_gates(site.ledger, self._pool)
@@ -191,12 +202,12 @@ class PoolQueue:
         nodes = {record.node.name for record in seen.nodes}
         waiting.go_by(settings, gates, nodes)
         refused = self._keep_up(seen, nodes)
-        self._hold_back(seen)
+        self._hold_back(seen, resting)
         known = read_known(site.ledger, seen, self._ended.newest())
         queue = queue_of(waiting, seen, known, self._held_back)
         made = make_plan(queue, waiting, seen, known)
         if self._fall_back(made, seen, nodes):
-            self._hold_back(seen)
+            self._hold_back(seen, resting)
             queue = queue_of(waiting, seen, known, self._held_back)
             made = make_plan(queue, waiting, seen, known)
         speaks = self.speaks = self._speaks_for_the_pool(seen)
@@ -211,6 +222,7 @@ class PoolQueue:
         granted = grant_starts(site, made, seen, gates, slots)
         waits, logged = self._tell(made, seen) if speaks else ({}, None)
         stop = self._to_stop(made, seen, waiting, known)
+        refused = [run_id for run_id in refused if run_id not in resting]
         start = (*refused, *granted.run_ids)
         return Pass(start, waits, logged or frozenset(), stop, granted.held_up)
 
@@ -316,8 +328,9 @@ class PoolQueue:
         self._announced.forget(run_id)
         self._fallbacks.forget(run_id)
 
-    def _hold_back(self, seen: PoolSnapshot) -> None:
-        before, self._held_back = self._held_back, held_back(self._waiting, seen)
+    def _hold_back(self, seen: PoolSnapshot, resting: Collection[str]) -> None:
+        rests = {run_id: _RESTS for run_id in resting if run_id in self._waiting.entries}
+        before, self._held_back = self._held_back, held_back(self._waiting, seen) | rests
         for run_id in before.keys() - self._held_back.keys():
             self._announced.forget(run_id)
 

@@ -6,21 +6,29 @@ from uuid import UUID
 import anyio
 from prefect.logging import get_logger
 
+from headway.clock import Clock
 from headway.errors import HeadwayError
+from headway.policy.restart import Restarts
 
 log = get_logger("worker.gpu-node")
+
+_REMEMBERED_S = 600.0
+"""A run that was not tried for so long after its rest is elsewhere, or nobody wants it any more."""
 
 
 class Claims:
     """The runs that this worker starts, until their flow processes have ended.
 
     Whatever ends a start early, the claim is given back. Should that fail too, the
-    deadline of the claim in the ledger ends it.
+    deadline of the claim in the ledger ends it. A run whose start has failed rests before it is
+    claimed here again, longer each time.
     """
 
-    def __init__(self, give_back: Callable[[str], None]) -> None:
-        """*give_back* gives the claim of a run back in the ledger."""
+    def __init__(self, give_back: Callable[[str], None], clock: Clock) -> None:
+        """*give_back* gives the claim of a run back in the ledger; runs rest by *clock*."""
         self._give_back = give_back
+        self._clock = clock
+        self._failed: dict[UUID, Restarts] = {}
         self._untaken: set[UUID] = set()
         self._processes: set[UUID] = set()
 
@@ -34,6 +42,22 @@ class Claims:
         """Those of them that have no flow process yet."""
         return frozenset(self._untaken)
 
+    @property
+    def resting(self) -> frozenset[UUID]:
+        """Runs that are not to be started here now, since their last start has failed."""
+        now_s = self._clock.monotonic_s()
+        self._failed = {
+            run_id: seen
+            for run_id, seen in self._failed.items()
+            if now_s < seen.due_s() + _REMEMBERED_S
+        }
+        return frozenset(run_id for run_id, seen in self._failed.items() if now_s < seen.due_s())
+
+    def failed(self, run_id: UUID) -> None:
+        """It was not started."""
+        seen = self._failed.get(run_id, Restarts())
+        self._failed[run_id] = seen.started(self._clock.monotonic_s())
+
     def add(self, run_ids: Iterable[UUID]) -> None:
         """These are to be started."""
         self._untaken.update(run_ids)
@@ -41,6 +65,7 @@ class Claims:
     def process_begins(self, run_id: UUID) -> None:
         """From here on the janitor looks after the run, by the lock of its flow process."""
         self._untaken.discard(run_id)
+        self._failed.pop(run_id, None)
         self._processes.add(run_id)
 
     def process_ended(self, run_id: UUID) -> None:

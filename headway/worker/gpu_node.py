@@ -34,7 +34,7 @@ from headway.ledger import Ledger
 from headway.model.prefect_view import News
 from headway.model.run import RunState
 from headway.node.code_pruning import tidy_code
-from headway.node.daemon import worker_daemon
+from headway.node.daemon import revive_supervisor, worker_daemon
 from headway.node.environment_pruning import tidy_environments
 from headway.node.file_server import serve_files
 from headway.node.flowrun import FENCED
@@ -148,7 +148,7 @@ class GpuNodeWorker(BaseWorker[BaseJobConfiguration, BaseVariables, BaseWorkerRe
         self._site.choose_runtime()
         join_site(self._site)
         self._queue = PoolQueue(self._site)
-        self._claims = Claims(self._queue.give_back)
+        self._claims = Claims(self._queue.give_back, self._site.clock)
         self._note_start = partial(
             self._site.ledger.flow_starts.note, within_s=FLOW_STARTS_WITHIN_S
         )
@@ -175,6 +175,7 @@ class GpuNodeWorker(BaseWorker[BaseJobConfiguration, BaseVariables, BaseWorkerRe
         )
         for body, without, every_s, wake in (
             (self._heartbeat, "no heartbeat", _HEARTBEAT_EVERY_S, None),
+            (self._beat, "the supervisor is not looked after", _HEARTBEAT_EVERY_S, None),
             (self._sample, "the node was not sampled", SAMPLE_EVERY_S, None),
             (self._trim_logs, "logs were not trimmed", _TRIM_LOGS_EVERY_S, None),
             (self._serve_files, "files of runs are not served", _SERVE_AGAIN_S, None),
@@ -244,14 +245,16 @@ class GpuNodeWorker(BaseWorker[BaseJobConfiguration, BaseVariables, BaseWorkerRe
         offered = offers(new, flow_names)
         if not {offer.queue for offer in offered} <= self._pool.queues:
             await adopt_gates(self._site, self._pool)
+        resting = {str(run_id) for run_id in self._claims.resting}
         at_once = await in_thread(self._queue.take_in, offered)
+        at_once = [run_id for run_id in at_once if run_id not in resting]
         self._backlog.taken_in(new)
         if self._backlog:
             self._wake.set()
         self._called |= self._queue.called
         # What it takes in here, the one that speaks for the pool finds in the ledger.
         follows = self._queue.follows
-        plan = partial(self._queue.run_pass, slots=self._slots, alone=not follows)
+        plan = partial(self._queue.run_pass, slots=self._slots, alone=not follows, resting=resting)
         decided = await in_thread(plan)
         if decided.held_up:
             self._held_up.set()
@@ -343,7 +346,9 @@ class GpuNodeWorker(BaseWorker[BaseJobConfiguration, BaseVariables, BaseWorkerRe
         why, pending = "Prefect did not let it start", False
         try:
             with anyio.move_on_after(CLAIM_LIMIT_S) as limit:
-                pending = await self._propose_pending_state(flow_run)
+                pending = await self._propose_pending_state(
+                    flow_run
+                ) or await self._pool.claim_undeployed(flow_run)
                 if pending:
                     await self._tasks.start(self._run_to_its_end, flow_run)
             if limit.cancelled_caught:
@@ -354,6 +359,7 @@ class GpuNodeWorker(BaseWorker[BaseJobConfiguration, BaseVariables, BaseWorkerRe
             self._submitting_flow_run_ids.discard(flow_run.id)
             if flow_run.id in self._claims.without_process:
                 log.warning("run %s (%s): %s", flow_run.name, flow_run.id, why)
+                self._claims.failed(flow_run.id)
                 self._release_limit_slot(flow_run.id)
                 await self._claims.give_back([flow_run.id])
                 if pending:
@@ -419,6 +425,13 @@ class GpuNodeWorker(BaseWorker[BaseJobConfiguration, BaseVariables, BaseWorkerRe
             )
         except httpx.HTTPError as error:
             log.warning("Prefect does not answer the heartbeat: %s", error)
+
+    async def _beat(self) -> None:
+        """Tell this machine that the worker lives; and bring back who brings back the others."""
+        settings = self._site.settings
+        worker_daemon(settings).beat()  # here: it says that this loop goes round
+        if await anyio.to_thread.run_sync(revive_supervisor, settings):
+            log.warning("the supervisor had died: it is started again")
 
     async def _heartbeat(self) -> None:
         """Tell the ledger that this node lives, with what the sampler read last."""

@@ -14,8 +14,9 @@ from prefect.client.orchestration import PrefectClient
 from prefect.client.schemas.objects import FlowRun, State, StateType
 from prefect.exceptions import ObjectAlreadyExists, ObjectNotFound
 from prefect.logging import get_logger
-from prefect.states import Failed
+from prefect.states import Failed, Pending
 
+from headway.clock import SystemClock
 from headway.model.prefect_view import PrefectView
 from headway.node.mending import PrefectRun
 from headway.prefect.client import DEPLOYMENT, FLOW
@@ -172,10 +173,24 @@ class PrefectPool:
         found: dict[str, PrefectRun] = {}
         for start in range(0, len(run_ids), IDS_A_QUESTION):
             page = await self._reader.these(run_ids[start : start + IDS_A_QUESTION])
-            found |= {str(run.id): _view(run) for run in page.runs}
+            now = SystemClock().now()
+            found |= {str(run.id): _view(run, now) for run in page.runs}
             for run_id, state_type in page.unreadable.items():
                 found[run_id] = PrefectRun(PrefectView.of(state_type))
         return found
+
+    async def claim_undeployed(self, run: FlowRun) -> bool:
+        """Claim a run whose deployment was deleted, which Prefect itself refuses for good.
+
+        No deployment is needed to start it. Its lease in the ledger keeps other workers away.
+        """
+        if run.deployment_id is None or run.state is None:
+            return False
+        try:
+            await self._client.read_deployment(run.deployment_id)
+        except ObjectNotFound:
+            return await self.write_over(str(run.state.id), run.id, Pending())
+        return False
 
     async def write_state(self, run_id: UUID, state: State[Any]) -> None:
         """Write a state, whatever the run's state is now; what Prefect refuses is logged."""
@@ -255,7 +270,7 @@ class PrefectPool:
         )
 
 
-def _view(run: FlowRun) -> PrefectRun:
+def _view(run: FlowRun, now: datetime) -> PrefectRun:
     state = run.state
     message, state_id = (state.message or "", str(state.id)) if state is not None else ("", "")
-    return PrefectRun(view_of(state), message, state_id)
+    return PrefectRun(view_of(state, now), message, state_id)

@@ -30,11 +30,11 @@ def scheduled(name: str, message: str, now: datetime, due: datetime | None = Non
     return Scheduled(scheduled_time=due or now + _SOON, name=name, message=message)
 
 
-def view_of(state: State[Any] | None) -> PrefectView:
-    """What a run's *state* means to the janitor."""
+def view_of(state: State[Any] | None, now: datetime) -> PrefectView:
+    """What a run's *state* means to the janitor *now*."""
     if state is None:
         return PrefectView.UNKNOWN
-    view = PrefectView.of(state.type)
+    view = PrefectView.of(state.type, (now - state.timestamp).total_seconds())
     # A pause that has an end is Prefect's own: it would make the run fail.
     endless = state.state_details.pause_timeout is None
     return PrefectView.SUSPENDED if view is PrefectView.PAUSED and endless else view

@@ -244,3 +244,22 @@ def test_a_flow_parameter_that_there_is_none_of_is_refused_at_once(process_site:
     assert (state["type"], state["name"]) == ("FAILED", "Failed"), state
     assert "flow train has no parameter" in state["message"]
     assert_nothing_is_left(process_site, run_id)
+
+
+def test_a_run_whose_deployment_was_deleted_is_taken_up_again_and_ends(
+    process_site: LiveSite, tmp_path: Path
+) -> None:
+    """Prefect refuses every claim of it for good, and its container would never be settled."""
+    site = process_site
+    default = site.call("GET", "deployments/name/train/default")
+    body = {key: default[key] for key in ("flow_id", "work_pool_name", "entrypoint", "path")}
+    gone = site.call("POST", "deployments/", {**body, "name": "gone"})["id"]
+    asked = {"state": {"type": "SCHEDULED"}, "parameters": {"job": sleeper(40)}}
+    run_id = site.call("POST", f"deployments/{gone}/create_flow_run", asked)["id"]
+    site.until_training(run_id)
+    site.call("DELETE", f"deployments/{gone}")
+    site.kill(site.flow_pid(run_id))
+    view = site.until(run_id, "Completed", "Failed", "Cancelled")
+    assert (view["state"], view["attempt"]) == ("Completed", 1)
+    leases = "SELECT count(*) FROM lease WHERE run_id = :run_id"
+    assert site.count(leases, run_id=run_id) == 1

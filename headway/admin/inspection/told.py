@@ -11,7 +11,7 @@ from headway.policy.reconcile import end_seen
 _FITS = {
     RunState.WAITING: {PrefectView.SCHEDULED},
     # A claim comes before its start in Prefect, and has its own deadline.
-    RunState.CLAIMED: {PrefectView.ACTIVE, PrefectView.SCHEDULED},
+    RunState.CLAIMED: {PrefectView.ACTIVE, PrefectView.PENDING, PrefectView.SCHEDULED},
     RunState.RUNNING: {PrefectView.ACTIVE},
 }
 _PAUSED = {PrefectView.PAUSED, PrefectView.SUSPENDED}

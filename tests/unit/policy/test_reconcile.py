@@ -198,7 +198,9 @@ def test_a_live_flow_is_left_to_its_work(prefect: PrefectView) -> None:
         assert reconcile(found) == ()
 
 
-@pytest.mark.parametrize("prefect", [PrefectView.CRASHED, PrefectView.SCHEDULED])
+@pytest.mark.parametrize(
+    "prefect", [PrefectView.CRASHED, PrefectView.SCHEDULED, PrefectView.PENDING]
+)
 def test_a_run_that_runs_is_running_whatever_was_written_over_it(prefect: PrefectView) -> None:
     """Its stub died; or another node's janitor took it for one that waits."""
     found = running(prefect, flow=ALIVE, container=LIVE)

@@ -3,7 +3,7 @@
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from prefect.states import Suspended
+from prefect.states import Pending, Suspended
 
 from headway.ledger.records import RunRecord
 from headway.model.prefect_view import PrefectView
@@ -44,7 +44,7 @@ def test_a_run_ends_in_prefect_as_in_the_ledger(kind: ExitKind, name: str) -> No
 
 @pytest.mark.parametrize("kind", list(ExitKind))
 def test_what_is_told_is_recognised_when_it_is_seen(kind: ExitKind) -> None:
-    assert view_of(ended(Exit(kind, None, ""))) is end_seen(kind)
+    assert view_of(ended(Exit(kind, None, "")), NOON) is end_seen(kind)
 
 
 def test_what_the_janitor_leaves_is_written() -> None:
@@ -60,12 +60,18 @@ def test_what_the_janitor_leaves_is_written() -> None:
 def test_a_suspended_run_has_all_the_time_it_needs() -> None:
     told = mended(mending(Action.SET_SUSPENDED), NOON)
     assert (told.name, told.state_details.pause_reschedule) == ("Suspended", True)
-    assert view_of(told) is PrefectView.SUSPENDED
+    assert view_of(told, NOON) is PrefectView.SUSPENDED
     of_the_page = Suspended(timeout_seconds=300)
-    assert view_of(of_the_page) is PrefectView.PAUSED
+    assert view_of(of_the_page, NOON) is PrefectView.PAUSED
 
 
 def test_a_run_that_waits_may_be_started_when_it_is_due() -> None:
     due = NOON + timedelta(hours=1)
     state = scheduled("AwaitingHeadroom", "needs 2 CPUs", NOON, due)
     assert (state.name, state.state_details.scheduled_time) == ("AwaitingHeadroom", due)
+
+
+def test_a_run_that_is_pending_for_longer_than_a_start_takes_is_seen_to_be() -> None:
+    state = Pending()
+    assert view_of(state, state.timestamp + timedelta(seconds=59)) is PrefectView.ACTIVE
+    assert view_of(state, state.timestamp + timedelta(seconds=61)) is PrefectView.PENDING

@@ -17,6 +17,7 @@ from prefect.states import Pending
 from prefect.workers import base as prefect_base
 
 from headway.errors import LedgerUnreachable
+from headway.testing.clock import FakeClock
 from headway.worker import gpu_node
 from headway.worker.claims import Claims
 from headway.worker.gpu_node import GpuNodeWorker
@@ -42,7 +43,7 @@ class Node:
         self.trouble: dict[str, Callable[[], Exception]] = {}
         self.status = 0
         worker: Any = GpuNodeWorker(work_pool_name="p", limit=limit)
-        worker._claims = Claims(self.given_back.append)
+        worker._claims = Claims(self.given_back.append, FakeClock())
         worker._client = object()  # it is asked nothing but the claim
         worker._command = ["none"]
         worker._note_start = self._note_start
@@ -55,7 +56,12 @@ class Node:
             id=uuid4(), name="p", type="gpu-node", default_queue_id=uuid4()
         )
         worker._limiter = anyio.CapacityLimiter(limit) if limit is not None else None
-        worker._pool = SimpleNamespace(passing=asyncio.Lock(), flow_names=self._flow_names)
+        worker._pool = SimpleNamespace(
+            passing=asyncio.Lock(),
+            flow_names=self._flow_names,
+            claim_undeployed=self._claim_undeployed,
+        )
+        self.undeployed: set[UUID] = set()
         worker._get_scheduled_flow_runs = self._scheduled
         self.worker = worker
 
@@ -83,6 +89,9 @@ class Node:
     async def _flow_names(self, runs: list[FlowRun]) -> dict[UUID, str]:
         self._raise("names")
         return {run.flow_id: run.name for run in runs}
+
+    async def _claim_undeployed(self, run: FlowRun) -> bool:
+        return run.id in self.undeployed
 
     async def _scheduled(self) -> list[WorkerFlowRunResponse]:
         self.worker._claims.add(run.id for run in self.to_start)
@@ -123,6 +132,10 @@ def make(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Node]]:
 
     with temporary_settings({PREFECT_LOGGING_TO_API_ENABLED: False}):
         yield made
+
+
+def not_found() -> Exception:
+    return Abort("Deployment not found.")
 
 
 def run_of(flow: str = "train") -> FlowRun:
@@ -237,7 +250,17 @@ def test_a_ledger_that_is_away_leaves_the_claim_to_its_deadline() -> None:
     def away(_: str) -> None:
         raise LedgerUnreachable("postgresql://site", "refused")
 
-    claims, run_id = Claims(away), uuid4()
+    claims, run_id = Claims(away, FakeClock()), uuid4()
     claims.add([run_id])
     asyncio.run(claims.give_back([run_id]))
     assert claims.held == frozenset()
+
+
+def test_a_run_whose_deployment_was_deleted_starts_and_another_refusal_lets_it_rest(make) -> None:
+    node, run, refused = make(), run_of(), run_of()
+    node.trouble["Pending"] = not_found
+    node.undeployed.add(run.id)
+    node.passes(run, refused)
+    assert node.begun == [str(run.id)]
+    assert node.given_back == [str(refused.id)]
+    assert node.worker._claims.resting == {refused.id}

@@ -188,7 +188,7 @@ def test_what_another_worker_does_for_the_pool_is_done_now_and_then_all_the_same
         def take_in(self, offers: list[object]) -> list[str]:
             return []
 
-        def run_pass(self, slots: int | None, *, alone: bool) -> Pass:
+        def run_pass(self, slots: int | None, *, alone: bool, resting: set[str]) -> Pass:
             planned.append(alone)
             return Pass()
 
@@ -203,7 +203,7 @@ def test_what_another_worker_does_for_the_pool_is_done_now_and_then_all_the_same
     worker._thorough_due, worker._own_due = NowAndThen(clock, 30.0), False
     worker._thorough, worker._wake = False, asyncio.Event()
     worker._prefetch_seconds, worker._called, worker._limiter = 10.0, set(), None
-    worker._claims = SimpleNamespace(held=frozenset(), add=list)
+    worker._claims = SimpleNamespace(held=frozenset(), resting=frozenset(), add=list)
     worker._submitting_flow_run_ids = set()
     worker._pool = SimpleNamespace(flow_names=no_names, scheduled=no_names, queues=frozenset())
     for called in (False, True, False, False, False):  # for a run of its own work queue
