@@ -68,7 +68,7 @@ def start_prefect(settings: Settings, clock: Clock, say: Callable[[str], None]) 
         daemon.starting(),
         PrefectServer(settings.api_url, auth=have_auth(settings), timeout_s=5.0) as server,
     ):
-        if daemon.process() is not None and server.is_healthy():
+        if daemon.runs(say) and server.is_healthy():
             if server.accepts():
                 return False
             say("the Prefect server does not ask for this site's auth string: restarting it …")
@@ -98,7 +98,7 @@ def start_guard(settings: Settings, clock: Clock, say: Callable[[str], None]) ->
     """Start this node's guard unless it runs; whether it was started."""
     daemon = guard_daemon(settings)
     with daemon.starting():
-        if daemon.process() is not None:
+        if daemon.runs(say):
             return False
         say(f"starting the guard of node {settings.node} …")
         ready = settings.state_dir / "guard.ready"
@@ -112,7 +112,7 @@ def start_worker(settings: Settings, clock: Clock, say: Callable[[str], None]) -
     """Start this node's worker unless it runs; whether it was started."""
     daemon = worker_daemon(settings)
     with daemon.starting():
-        if daemon.process() is not None:
+        if daemon.runs(say):
             return False
         say(f"starting the worker of node {settings.node} in pool {settings.pool} …")
         ready = settings.state_dir / "worker.ready"
@@ -136,7 +136,7 @@ def start_gateway(settings: Settings, clock: Clock, say: Callable[[str], None]) 
     """
     daemon = gateway_daemon(settings)
     with daemon.starting():
-        if daemon.process() is not None:
+        if daemon.runs(say):
             return False
         host = reached_by_itself(settings.gateway_host)
         if _port_is_taken(host, settings.gateway_port):

@@ -1,8 +1,9 @@
 """Brings back what has died of the site's processes on this machine, where no systemd does.
 
 `headway up` and `headway node join` start it last, and `headway down` stops it first. Each process
-has a thread of its own: a server that takes its time keeps no worker from coming back. The guard
-brings the supervisor back.
+has a thread of its own: a server that takes its time keeps no worker from coming back. Guard and
+worker bring the supervisor back: whichever of the three lives brings back the others. One that is
+there and does nothing is killed first.
 """
 
 import json
@@ -26,6 +27,7 @@ from headway.clock import Clock, SystemClock
 from headway.durable import replace_file
 from headway.errors import HeadwayError
 from headway.node.daemon import (
+    SILENT_S,
     Daemon,
     database_daemon,
     gateway_daemon,
@@ -42,13 +44,14 @@ log = logging.getLogger(__name__)
 
 Start = Callable[[], object]
 _LOOK_EVERY_S = 0.5
+_BEAT_EVERY_S = 5.0
 
 
 def start_supervisor(settings: Settings) -> bool:
     """Start it unless it runs; whether it was started."""
     daemon = supervisor_daemon(settings)
     with daemon.starting():
-        if daemon.process() is not None:
+        if daemon.runs(log.warning):
             return False
         command = [sys.executable, "-m", __name__]
         replace_file(supervisor_note(settings), json.dumps(command))
@@ -83,9 +86,16 @@ def kept(settings: Settings, clock: Clock) -> Mapping[Daemon, Start]:
 
 
 def keep(daemon: Daemon, start: Start, clock: Clock, leave: threading.Event) -> None:
-    """Start *daemon* again whenever it has died, until told to *leave*."""
-    seen = Restarts()
+    """Start *daemon* again whenever it has died or is frozen, until told to *leave*.
+
+    Whoever stops it for a moment, to look into it, is left alone.
+    """
+    seen, well_s = Restarts(), clock.monotonic_s()
     while not leave.wait(_LOOK_EVERY_S):
+        if not daemon.frozen():
+            well_s = clock.monotonic_s()
+        if clock.monotonic_s() - well_s >= SILENT_S:
+            daemon.runs(log.warning)
         if daemon.process() is not None or clock.monotonic_s() < seen.due_s():
             continue
         seen = seen.started(clock.monotonic_s())
@@ -104,18 +114,20 @@ def main() -> None:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
     logging.getLogger("httpx").setLevel(logging.WARNING)  # it tells of every question
     settings, clock, leave = read_settings(), SystemClock(), threading.Event()
-    supervisor_daemon(settings).claim()
+    daemon = supervisor_daemon(settings)
+    daemon.claim()
 
     def end(_: int, __: FrameType | None) -> None:
         leave.set()
 
     signal.signal(signal.SIGTERM, end)
     signal.signal(signal.SIGINT, end)
-    for daemon, start in kept(settings, clock).items():
+    for each, start in kept(settings, clock).items():
         threading.Thread(
-            target=keep, args=(daemon, start, clock, leave), name=daemon.name, daemon=True
+            target=keep, args=(each, start, clock, leave), name=each.name, daemon=True
         ).start()
-    leave.wait()
+    while not leave.wait(_BEAT_EVERY_S):
+        daemon.beat()
 
 
 if __name__ == "__main__":

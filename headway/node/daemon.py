@@ -2,12 +2,13 @@
 
 import fcntl
 import json
+import logging
 import os
 import pwd
 import signal
 import subprocess
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,8 +20,13 @@ from headway.durable import replace_file
 from headway.errors import HeadwayError
 from headway.project import PROJECT
 from headway.settings import Settings
+from headway.units import format_duration
+
+log = logging.getLogger(__name__)
 
 _KILLED_S = 10.0
+SILENT_S = 60.0
+"""One that has not beaten for so long hangs."""
 
 
 class AlreadyRuns(HeadwayError):
@@ -58,6 +64,37 @@ class Daemon:
         except (OSError, ValueError, KeyError, psutil.Error):
             pass
         return None
+
+    def beat(self) -> None:
+        """Say that the process that calls, which is this daemon, lives."""
+        now_s = SystemClock().monotonic_s()  # all processes since the machine's start share it
+        with suppress(FileNotFoundError):  # `headway down` was faster
+            os.utime(self._record, (now_s, now_s))
+
+    def silent_s(self) -> float:
+        """Since it has beaten last; nothing of one that never has."""
+        try:
+            beaten_s = self._record.stat().st_mtime  # until then the time of day
+        except FileNotFoundError:
+            return 0.0
+        return max(SystemClock().monotonic_s() - beaten_s, 0.0)
+
+    def frozen(self) -> str:
+        """Why its process, which is there, does nothing; empty where it is well, or not there."""
+        process, silent_s = self.process(), self.silent_s()
+        with suppress(psutil.NoSuchProcess):
+            if process is not None and process.status() == psutil.STATUS_STOPPED:
+                return f"process {process.pid} was stopped (SIGSTOP)"
+            if process is not None and silent_s >= SILENT_S:
+                return f"process {process.pid} has hung for {format_duration(silent_s)}"
+        return ""
+
+    def runs(self, say: Callable[[str], None]) -> bool:
+        """Whether it runs and is well; one that is frozen is killed, and *say* is told."""
+        if why := self.frozen():
+            say(f"the {self.name} does nothing: {why}; it is killed, and another one started")
+            self.stop(signal.SIGKILL, _KILLED_S)
+        return self.process() is not None
 
     @contextmanager
     def starting(self) -> Iterator[None]:
@@ -127,6 +164,7 @@ class Daemon:
             self._record.unlink(missing_ok=True)
             return False
         process.send_signal(how)
+        process.resume()  # one that was stopped would not hear of it
         if not self._ends_within(grace_s):
             process.kill()
             self._ends_within(_KILLED_S)
@@ -170,11 +208,11 @@ def supervisor_note(settings: Settings) -> Path:
 def revive_supervisor(settings: Settings) -> bool:
     """Start the supervisor again where it is wanted and has died; whether that was so."""
     daemon, note = supervisor_daemon(settings), supervisor_note(settings)
-    if not note.exists() or daemon.process() is not None:
+    if not note.exists() or (daemon.process() is not None and daemon.silent_s() < SILENT_S):
         return False
     with daemon.starting(), suppress(FileNotFoundError):  # `headway down` was faster
         command = json.loads(note.read_bytes())
-        if daemon.process() is None:
+        if not daemon.runs(log.warning):
             daemon.start(command, os.environ)
             return True
     return False

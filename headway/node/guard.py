@@ -6,7 +6,7 @@ order a place is left and given away.
 
 One thread asks engine and ledger, which may keep it waiting. Another looks at
 the clock twice a second and never waits: what it stops, it stops in threads. A
-third brings the supervisor back, which brings the guard back; a fourth bounds logs.
+third brings the supervisor back, which brings the guard back, and beats; a fourth bounds logs.
 A fifth has those leave in time who run in memory that is promised to others (`policy.lending`).
 """
 
@@ -15,7 +15,7 @@ import threading
 from collections.abc import Callable
 
 from headway.errors import HeadwayError
-from headway.node.daemon import guard_daemon, revive_supervisor
+from headway.node.daemon import SILENT_S, guard_daemon, revive_supervisor
 from headway.node.daemon_logs import bound_logs
 from headway.node.lookout import Lookout
 from headway.policy.guard import GuardTimes, Instruction, Kill, Renew, Stop, decide
@@ -43,6 +43,7 @@ class Guard:
         self._times = GuardTimes(site.settings.lease_ttl_s)
         self.lookout = Lookout(site, self._times)
         self._wake = threading.Event()
+        self._turn_s = site.clock.boottime_s()
         self._ending: dict[tuple[str, object], threading.Thread] = {}
 
     def run(self) -> None:
@@ -55,13 +56,12 @@ class Guard:
         ):
             threading.Thread(target=beside, daemon=True).start()
         clock = self._site.clock
-        turn_s = clock.boottime_s()
         while self._site.settings.state_dir.is_dir():
             now_s = clock.boottime_s()
-            if now_s - turn_s > _WOKE_S:
-                log.warning("the guard slept for %s", format_duration(now_s - turn_s))
+            if now_s - self._turn_s > _WOKE_S:
+                log.warning("the guard slept for %s", format_duration(now_s - self._turn_s))
                 self._wake.set()
-            turn_s = now_s
+            self._turn_s = now_s
             try:
                 self.act()
             except Exception:  # a supervisor's loop: it must outlive what nobody foresaw
@@ -78,14 +78,17 @@ class Guard:
                 log.exception("leases were not renewed; tried again")
 
     def _keep_supervisor(self) -> None:
-        """Bring the supervisor back; in a thread of its own, since its lock may be held."""
+        """Bring the supervisor back, and beat; in a thread of its own, which locks may hold up."""
+        daemon, clock = guard_daemon(self._site.settings), self._site.clock
         while True:
             try:
+                if clock.boottime_s() - self._turn_s < SILENT_S:
+                    daemon.beat()
                 if revive_supervisor(self._site.settings):
                     log.warning("the supervisor had died: it is started again")
             except Exception:  # as above
                 log.exception("the supervisor was not started again")
-            self._site.clock.sleep(_SUPERVISOR_EVERY_S)
+            clock.sleep(_SUPERVISOR_EVERY_S)
 
     def _keep_logs_short(self) -> None:
         while True:

@@ -1,6 +1,10 @@
 """What dies of a site that `headway up` started comes back by itself."""
 
+import json
+import os
+import signal
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -28,6 +32,33 @@ def test_the_supervisor_comes_back_too(process_site: LiveSite) -> None:
     process_site.kill(before)
     guard_log = process_site.home / "state/guard.log"
     wait_for(lambda: back(process_site, "supervisor", before), guard_log.read_text)
+
+
+def test_guard_and_supervisor_come_back_though_both_die_at_once(process_site: LiveSite) -> None:
+    before = process_site.pids()
+    for name in ("guard", "supervisor"):  # who would bring back each other
+        os.kill(before[name], signal.SIGKILL)
+    for name in ("supervisor", "guard"):
+        wait_for(lambda name=name: back(process_site, name, before[name]), process_site.worker_log)
+
+
+def test_a_worker_that_was_stopped_is_not_said_to_be_well_and_up_starts_another(
+    process_site: LiveSite,
+) -> None:
+    before = process_site.worker_pid()
+    process_site.kill(before, signal.SIGSTOP)
+
+    def found() -> dict[str, Any]:
+        done = process_site.run("doctor", "--json")
+        return {each["what"]: each for each in json.loads(done.stdout)}["worker of this node"]
+
+    wait_for(lambda: not found()["ok"], lambda: str(found()))
+    assert f"process {before} was stopped (SIGSTOP); run `headway up`" in found()["found"]
+    done = process_site.run("up", "--json")
+    assert done.returncode == 0, done.stderr
+    assert "worker" in json.loads(done.stdout)["started"]
+    assert back(process_site, "worker", before)
+    assert found()["ok"]
 
 
 @pytest.mark.parametrize("name", ["worker", "server"])

@@ -49,7 +49,7 @@ def start_database(settings: Settings, clock: Clock, say: Say) -> bool:
         return False
     url, daemon = settings.database_url, database_daemon(settings)
     with daemon.starting():
-        if daemon.process() is not None and hosting.answers(url):
+        if daemon.runs(say) and hosting.answers(url):
             return False
         cluster, newer = own_cluster(settings, say)
         if newer is not None:

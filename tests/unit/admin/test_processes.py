@@ -51,6 +51,7 @@ class Machine:
         monkeypatch.setattr(
             processes.Daemon, "process", lambda d: d if d.name in machine.alive else None
         )
+        monkeypatch.setattr(processes.Daemon, "frozen", lambda _: "")
         monkeypatch.setattr(processes.Daemon, "stop", stop)
         monkeypatch.setattr(processes.Daemon, "start", start)
 

@@ -9,8 +9,12 @@ import threading
 from pathlib import Path
 
 import psutil
+import pytest
 
-from headway.node.daemon import Daemon
+from headway.node import daemon as module
+from headway.node.daemon import SILENT_S, Daemon
+from headway.testing.clock import FakeClock
+from tests.support.site import wait_for
 
 
 def test_a_record_that_is_written_anew_is_read_whole(tmp_path: Path) -> None:
@@ -62,3 +66,50 @@ def test_who_starts_it_leaves_no_zombie(tmp_path: Path) -> None:
     process = daemon.start([sys.executable, "-c", "pass"], os.environ)
     process.wait(60)
     assert not psutil.pid_exists(process.pid)
+
+
+def test_one_that_was_stopped_is_seen_to_be_and_killed_for_another(tmp_path: Path) -> None:
+    daemon, said = Daemon("worker", tmp_path), list[str]()
+    process = daemon.start([sys.executable, "-c", "import time; time.sleep(600)"], os.environ)
+    assert (daemon.frozen(), daemon.runs(said.append), said) == ("", True, [])
+    process.suspend()
+    wait_for(daemon.frozen, lambda: "it is not seen to be stopped")
+    assert daemon.frozen() == f"process {process.pid} was stopped (SIGSTOP)"
+    assert not daemon.runs(said.append)
+    assert "the worker does nothing: process" in said[0]
+    assert not process.is_running()
+
+
+def test_one_that_was_stopped_leaves_when_it_is_told_to(tmp_path: Path) -> None:
+    daemon = Daemon("worker", tmp_path)
+    program = "import signal as s; s.signal(s.SIGINT, lambda *_: open('left', 'w') and exit()); "
+    program += "open('there', 'w'); s.pause()"
+    process = daemon.start([sys.executable, "-c", program], os.environ, cwd=tmp_path)
+    wait_for((tmp_path / "there").exists, lambda: "it did not start")
+    process.suspend()
+    wait_for(daemon.frozen, lambda: "it is not seen to be stopped")
+    assert daemon.stop(signal.SIGINT, 60.0)
+    assert (tmp_path / "left").exists()
+
+
+def test_one_that_has_not_beaten_for_long_hangs_and_one_that_never_has_does_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = FakeClock()
+    clock.sleep(1000.0)
+    monkeypatch.setattr(module, "SystemClock", lambda: clock)
+    daemon = Daemon("guard", tmp_path)
+    daemon.beat()  # `headway down` was faster
+    assert daemon.silent_s() == 0.0
+    daemon.claim()
+    clock.sleep(SILENT_S)
+    assert (daemon.silent_s(), daemon.frozen()) == (0.0, "")
+    daemon.beat()
+    clock.sleep(SILENT_S - 1.0)
+    assert daemon.frozen() == ""
+    clock.jump(864_000.0)
+    assert daemon.frozen() == ""
+    clock.sleep(1.0)
+    assert daemon.frozen() == f"process {os.getpid()} has hung for 1 min"
+    daemon.beat()
+    assert daemon.frozen() == ""
