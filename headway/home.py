@@ -11,6 +11,7 @@
       samples/     0755: public data
       postgresql/  0755: public programs, which the database's account starts
       database/    0700: the site's own PostgreSQL, and its account's
+      ballast      room that is given up where the disk is full, so that more can be freed
       the rest     0700, its files 0600: ledger, keys, tokens, addresses, logs, models
 
 Where headway is an ordinary user's, nobody else passes: 0700 all of it.
@@ -20,12 +21,14 @@ import errno
 import os
 import stat
 import sys
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from uuid import uuid4
 
 from headway.durable import replace_file, sync_folder
 from headway.errors import InvalidInput
+from headway.units import MIB, format_size
 
 ROOT_HOME = Path("/var/lib/headway")
 """Of root's site: other users may pass on the way to it, as they may not through /root."""
@@ -42,10 +45,15 @@ _MARKS = frozenset({"node.id", "ledger.db", "ledger.url", "database.url"})
 """What every home has that was settled to its end."""
 _NAMES = frozenset(
     {*_LEFT, *_PASSED, "auth", "containers", "models", "prefect", "state"}
-    | {"gpus.csv", "networks.csv", "lost+found"}
+    | {"ballast", "gpus.csv", "networks.csv", "lost+found"}
 )
 """What is in one that was not."""
 _OTHERS = 0o077
+_SHORT_BYTES = 64 * MIB
+"""With less PostgreSQL, which writes its log in files of 16 MiB, may not start."""
+_BALLAST_BYTES = 256 * MIB
+_BALLAST_SHARE = 20
+"""Of a small disk the ballast takes one part in so many."""
 
 
 def keep_private() -> None:
@@ -117,6 +125,53 @@ def _not_own(home: Path) -> str:
     if names & _MARKS or not others:
         return ""
     return f"it holds other things ({', '.join(others[:3])}), which would be closed to others"
+
+
+def disk_of(path: Path) -> str:
+    """The disk that *path* is or will be on, its size, and what of it is free."""
+    there = next(each for each in (path.resolve(), *path.resolve().parents) if each.exists())
+    mount = next(each for each in (there, *there.parents) if each.is_mount())
+    disk = os.statvfs(there)
+    size, free = (format_size(n * disk.f_frsize) for n in (disk.f_blocks, disk.f_bavail))
+    files = ", and no room for another file" if disk.f_files and not disk.f_favail else ""
+    return f"the disk at {mount} has {free} of {size} free{files}"
+
+
+def is_short(home: Path) -> bool:
+    """Whether the disk of *home* is full, or as good as full."""
+    disk = os.statvfs(home)
+    left = disk.f_bavail * disk.f_frsize
+    return left < _SHORT_BYTES or bool(disk.f_files and not disk.f_favail)
+
+
+@contextmanager
+def ballast_given_up(home: Path, say: Callable[[str], None]) -> Iterator[bool]:
+    """Within it a full disk has the room of the home's ballast, which is made again afterwards.
+
+    A database that cannot write does not start, and without it nothing else could be freed.
+    Yields whether the disk is full; *say* is told.
+    """
+    ballast, short = home / "ballast", home.exists() and is_short(home)
+    if short and ballast.exists():
+        say(f"{disk_of(home)}: giving up {ballast}, to free more …")
+        ballast.unlink()
+    try:
+        yield short
+    finally:
+        with suppress(OSError):
+            _have_ballast(home, ballast)
+
+
+def _have_ballast(home: Path, ballast: Path) -> None:
+    disk = os.statvfs(home)
+    wanted_bytes = min(_BALLAST_BYTES, disk.f_blocks * disk.f_frsize // _BALLAST_SHARE)
+    if ballast.exists() or disk.f_bavail * disk.f_frsize < 2 * wanted_bytes + _SHORT_BYTES:
+        return
+    with ballast.open("xb") as file:
+        try:
+            os.posix_fallocate(file.fileno(), 0, wanted_bytes)
+        except OSError:  # somebody else took the room
+            ballast.unlink()
 
 
 def node_identity(home: Path) -> str:

@@ -11,8 +11,10 @@ from headway.admin.database.own import looked_at
 from headway.admin.processes import gateway_answers
 from headway.credentials import noted_gateway
 from headway.errors import GpuLost, HeadwayError, LedgerError, SiteRefused
+from headway.home import disk_of
 from headway.model.container_policy import UIDS_OF_TEAMS
 from headway.node.daemon import (
+    Daemon,
     guard_daemon,
     supervisor_daemon,
     supervisor_note,
@@ -51,20 +53,9 @@ def _findings(site: Site, server: PrefectServer) -> Iterator[Finding]:
     if healthy:
         yield _try("auth string", lambda: _auth(server))
     yield _try("gateway", lambda: _gateway(site.settings))
-    process = worker_daemon(site.settings).process()
-    yield Finding(
-        "worker of this node",
-        process is not None,
-        f"pid {process.pid}" if process is not None else "not running; run `headway up`",
-    )
-    guard = guard_daemon(site.settings).process()
-    yield Finding(
-        "guard of this node",
-        guard is not None,
-        f"pid {guard.pid}"
-        if guard is not None
-        else "not running: leases expire while their containers go on; run `headway up`",
-    )
+    yield _process("worker of this node", worker_daemon(site.settings), "not running")
+    gone = "not running: leases expire while their containers go on"
+    yield _process("guard of this node", guard_daemon(site.settings), gone)
     yield _supervisor(site)
     if ledger.ok:
         yield _try("container runtime", lambda: _runtime(site))
@@ -91,14 +82,22 @@ def _gateway(settings: Settings) -> tuple[bool, str]:
     return False, "none has been started here: no command about runs works; run `headway up`"
 
 
+def _process(what: str, daemon: Daemon, gone: str) -> Finding:
+    """Whether *daemon* runs and does something; *gone* is what it means if it does not run."""
+    process, frozen = daemon.process(), daemon.frozen()
+    if process is None:
+        return Finding(what, ok=False, found=f"{gone}; run `headway up`")
+    if frozen:
+        advice = "run `headway up`, which starts another one in its place"
+        return Finding(what, ok=False, found=f"it does nothing: {frozen}; {advice}")
+    return Finding(what, ok=True, found=f"pid {process.pid}")
+
+
 def _supervisor(site: Site) -> Finding:
     """What brings the others back, where `headway up` has started them."""
-    process = supervisor_daemon(site.settings).process()
-    if process is not None:
-        return Finding("supervisor", ok=True, found=f"pid {process.pid}")
-    if supervisor_note(site.settings).exists():
-        why = "not running: nothing that dies is started again; run `headway up`"
-        return Finding("supervisor", ok=False, found=why)
+    daemon, wanted = supervisor_daemon(site.settings), supervisor_note(site.settings).exists()
+    if wanted or daemon.process() is not None:
+        return _process("supervisor", daemon, "not running: nothing that dies is started again")
     why = "none: `headway up` starts one; systemd, where it keeps this site, does its work"
     return Finding("supervisor", ok=True, found=why)
 
@@ -196,6 +195,6 @@ def _disk(home: Path) -> tuple[bool, str]:
     there = next(each for each in (home, *home.parents) if each.exists())
     if not os.access(there, os.W_OK):
         return False, f"{there} cannot be written to, so nothing can be kept there: mend that first"
-    free = shutil.disk_usage(there).free
-    more = "" if free > GIB else "; `headway prune` removes the folders of finished runs"
-    return free > GIB, f"{format_size(free)} free below {there}{more}"
+    enough = shutil.disk_usage(there).free > GIB
+    more = "" if enough else "; `headway prune` removes the folders of finished runs"
+    return enough, f"{disk_of(home)}{more}"

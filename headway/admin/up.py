@@ -22,7 +22,7 @@ from headway.admin.register import register, write_profile
 from headway.admin.supervisor import start_supervisor
 from headway.credentials import noted_gateway
 from headway.gateway.local_token import have_local_token
-from headway.home import ROOT_HOME, settle
+from headway.home import ROOT_HOME, ballast_given_up, settle
 from headway.node.daemon import guard_daemon, supervisor_note, worker_daemon
 from headway.node.probing import probe_node
 from headway.prefect.auth import have_auth, site_auth
@@ -39,8 +39,13 @@ def bring_up(site: Site, say: Say) -> dict[str, Any]:
     On a node that has joined a site elsewhere that is guard and worker: server and gateway are
     the other machine's, and a second gateway would be announced in the place of that one.
     """
+    check_connections(site.settings)
+    with ballast_given_up(site.settings.home, say):
+        return _bring_up(site, say)
+
+
+def _bring_up(site: Site, say: Say) -> dict[str, Any]:
     settings = site.settings
-    check_connections(settings)
     settle(settings.home)
     if os.geteuid() == 0 and settings.home == Path.home() / ".headway":
         say(f"going on with the site in {settings.home}; a new one of root's is in {ROOT_HOME}")

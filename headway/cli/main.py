@@ -5,6 +5,7 @@ asked for, is not reachable from here.
 Imports stay inside the commands, so that `headway --help` answers at once.
 """
 
+import errno
 import sys
 from typing import Any
 
@@ -64,7 +65,6 @@ class _Headway(click.Group):
         try:
             return super().invoke(ctx)
         except HeadwayError as error:
-            click.echo(plain(str(error)), err=True)
             status = 1
             if isinstance(error, GatewayRefused):
                 status = error.exit_status
@@ -74,6 +74,7 @@ class _Headway(click.Group):
                 error, SiteUnreachable | NoCredentials | LedgerUnreachable | LedgerMissing
             ):
                 status = 3
+            click.echo(plain(f"{error}{'' if status == 2 else _if_disk_is_full()}"), err=True)
             return ctx.exit(status)
         except BrokenPipeError:
             raise  # whoever read has gone: click ends without a word
@@ -82,8 +83,27 @@ class _Headway(click.Group):
             return ctx.exit(2)
         except OSError as error:
             place = f"{shown(str(error.filename))}: " if error.filename is not None else ""
-            click.echo(plain(f"{place}{error.strerror or error}"), err=True)
+            full = _if_disk_is_full() if error.errno in {errno.ENOSPC, errno.EDQUOT} else ""
+            click.echo(plain(f"{place}{error.strerror or error}{full}"), err=True)
             return ctx.exit(3 if isinstance(error, ConnectionError | TimeoutError) else 2)
+
+
+def _if_disk_is_full() -> str:
+    """What to do where that may be why a command failed; nothing where the disk has room."""
+    from headway.errors import HeadwayError
+    from headway.home import disk_of, is_short
+    from headway.settings import read_settings
+
+    try:
+        home = read_settings().home
+        if not is_short(home):
+            return ""
+        return (
+            f". On this machine {disk_of(home)}, so the site in {home} cannot work: "
+            "`headway prune --older-than 7d` removes folders of ended runs, then run `headway up`"
+        )
+    except (HeadwayError, OSError):  # no site is here
+        return ""
 
 
 @click.group(cls=_Headway, context_settings={"help_option_names": ["-h", "--help"]})

@@ -178,21 +178,42 @@ def prune(
     With --data what members have put and no run was handed in with for so long.
     What runs, waits or will be tried again is never touched.
     """
-    from headway.views.fields import fields
+    from headway.admin.database.own import start_database
+    from headway.home import ballast_given_up
 
     site = this_site()
     if machine and not (yes or dry_run):
         raise click.UsageError("with --json nobody can be asked: add --yes or --dry-run")
-    if data:
-        _prune_data(site, older_than, ask=not yes, dry_run=dry_run, machine=machine)
-        return
+    tell = _silent if machine else say
+    with ballast_given_up(site.settings.home, tell) as short:
+        if short:  # it has stopped the database, which says what may go
+            start_database(site.settings, site.clock, tell)
+        if data:
+            _prune_data(site, older_than, ask=not yes, dry_run=dry_run, machine=machine)
+            return
+        limits = _limits(site, older_than, keep_at_most, stored=stored)
+        _prune_runs(site, limits, stored=stored, ask=not yes, dry_run=dry_run, machine=machine)
+
+
+def _prune_runs(
+    site: "Site",
+    limits: tuple[float | None, int | None],
+    *,
+    stored: bool,
+    ask: bool,
+    dry_run: bool,
+    machine: bool,
+) -> None:
+    """Remove folders of finished runs on this node, or in the store."""
+    from headway.views.fields import fields
+
     find, remove = _in_the_store(site) if stored else _on_this_node(site)
-    found = find(*_limits(site, older_than, keep_at_most, stored=stored))
+    found = find(*limits)
     freed = sum(each.run.size_bytes for each in found)
     if not machine:
         _print_removals(found, freed)
     gone = []
-    if found and not dry_run and (yes or click.confirm("Remove them?")):
+    if found and not dry_run and (not ask or click.confirm("Remove them?")):
         with click.progressbar(found, label="removing", file=sys.stderr) as bar:
             gone = [each.run.run_id for each in bar if remove(each.run.run_id)]
     if machine:

@@ -14,7 +14,6 @@ from headway import trees
 from headway.errors import RunUnknown
 from headway.ledger.records import RunRecord
 from headway.model.run import RunState
-from headway.node.flowrun import live_flow
 from headway.policy.retention import Finished, Removal, seconds, to_remove
 from headway.run.here import CHECKPOINT_FOLDER
 from headway.runtime.diskuse import used_bytes
@@ -46,7 +45,7 @@ def removals(
     keep_s_of = {team: seconds(each.keep_days) for team, each in teams}
     busy = busy_here(site)
     records = (each for each in _records(site) if (folders / each.run_id / part).is_dir())
-    ended = _only_stored(site, [each for each in records if is_over(site, each, busy)])
+    ended = _only_stored(site, [each for each in records if is_over(each, busy)])
     found = [
         Finished(
             record.run_id,
@@ -75,7 +74,7 @@ def remove(site: Site, run_id: str, part: str = "") -> bool:
         record = site.ledger.runs.get(run_id)
     except RunUnknown:
         return False
-    if not is_over(site, record, busy_here(site)) or not _only_stored(site, [record]):
+    if not is_over(record, busy_here(site)) or not _only_stored(site, [record]):
         return False
     folder = site.settings.runs_dir / record.run_id / part
     gone = site.settings.runs_dir / f"{_GONE}{secrets.token_hex(8)}"
@@ -161,7 +160,9 @@ def busy_here(site: Site) -> set[str]:
     return held | {container.run_id for container in site.runtime.containers()}
 
 
-def is_over(site: Site, record: RunRecord, busy: set[str]) -> bool:
-    """Whether the run has ended and nobody is at work on what it left; *busy* as `busy_here`."""
-    ended = record.state is RunState.ENDED and record.run_id not in busy
-    return ended and live_flow(site.settings.state_dir, record.run_id) is None
+def is_over(record: RunRecord, busy: set[str]) -> bool:
+    """Whether the run has ended and nobody is at work on what it left; *busy* as `busy_here`.
+
+    A flow process that is left then only waits until Prefect hears of the end.
+    """
+    return record.state is RunState.ENDED and record.run_id not in busy

@@ -58,7 +58,7 @@ def store_ended(site: Site) -> int:
     done = 0
     busy = busy_here(site)
     for record, attempt in site.ledger.stored.missing(site.settings.node, _AT_ONCE):
-        if not is_over(site, record, busy):
+        if not is_over(record, busy):
             continue  # it is still being cleaned up; secrets are struck out of its log then
         try:
             _store_part(site, store, record, attempt)

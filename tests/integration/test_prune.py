@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,6 +13,7 @@ from click.testing import CliRunner, Result
 
 from headway.cli.main import headway
 from headway.clock import SystemClock
+from headway.home import ballast_given_up
 from headway.model.lease import Demand, Lease
 from headway.model.run import Exit, ExitKind, Measurement
 from headway.node.flowlock import hold_flow
@@ -23,6 +25,7 @@ from headway.units import MIB
 from tests.support.containers import create_container
 from tests.support.fence import fence_of
 from tests.support.site import forget_site
+from tests.support.small_disk import filled, small_disk
 
 DONE = Exit(ExitKind.OK, 0, "done")
 
@@ -84,9 +87,7 @@ def test_it_says_what_goes_and_asks(site: Site) -> None:
 
 
 def test_what_may_still_be_needed_stays(site: Site, tmp_path: Path) -> None:
-    waits, followed, held, contained = (
-        add(site, 1, ended=False), add(site, 2), add(site, 3, ended=False), add(site, 4),
-    )  # fmt: skip
+    waits, held, contained = add(site, 1, ended=False), add(site, 3, ended=False), add(site, 4)
     stranger = site.settings.runs_dir / "00000000-0000-4000-8000-00000000abcd"
     stranger.mkdir()
     (site.settings.runs_dir / "notes").mkdir()
@@ -98,13 +99,18 @@ def test_what_may_still_be_needed_stays(site: Site, tmp_path: Path) -> None:
     )  # its flow has not cleaned up yet
     create_container(site, contained)
     everything = left(site)
-    with hold_flow(site.settings.state_dir, followed):
-        got = prune("--older-than", "0s", "--yes")
-        assert got.stdout == "nothing to remove\n", got.output
-        assert not any(remove(site, run) for run in (waits, followed, held, contained))
-        assert not remove(site, stranger.name)
+    got = prune("--older-than", "0s", "--yes")
+    assert got.stdout == "nothing to remove\n", got.output
+    assert not any(remove(site, run) for run in (waits, held, contained))
+    assert not remove(site, stranger.name)
     assert left(site) == everything
-    assert remove(site, followed)
+
+
+def test_an_ended_run_goes_though_its_flow_waits_until_prefect_hears_of_it(site: Site) -> None:
+    run_id = add(site, 1)
+    with hold_flow(site.settings.state_dir, run_id):
+        assert "1 of 1 removed" in prune("--older-than", "0s", "--yes").stdout
+    assert left(site) == set()
 
 
 def test_no_link_is_followed(site: Site, tmp_path: Path) -> None:
@@ -190,3 +196,44 @@ def test_bad_limits_are_one_line(site: Site, arguments: list[str], said: str) ->
     got = prune(*arguments)
     assert got.exit_code == 2
     assert said in got.stderr
+
+
+def test_a_full_disk_gives_up_its_ballast_and_has_it_again_once_there_is_room(
+    tmp_path: Path,
+) -> None:
+    said: list[str] = []
+    with small_disk(tmp_path / "disk", 256) as disk:
+        with ballast_given_up(disk, said.append) as short:
+            assert not short
+        ballast_bytes = (disk / "ballast").stat().st_blocks * 512
+        assert ballast_bytes >= 12 * MIB
+        with filled(disk):
+            assert shutil.disk_usage(disk).free == 0
+            with ballast_given_up(disk, said.append) as short:
+                assert short
+                assert shutil.disk_usage(disk).free >= ballast_bytes
+            (line,) = said
+            assert line.startswith(f"the disk at {disk} has 0 B of 256 MiB free: giving up {disk}")
+            assert not (disk / "ballast").exists()  # there is no room for it
+        with ballast_given_up(disk, said.append) as short:
+            assert not short
+        assert (disk / "ballast").exists()
+
+
+def test_what_fails_on_a_full_disk_names_the_disk_and_the_next_step(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with small_disk(tmp_path / "disk", 80) as disk:
+        monkeypatch.setenv("HEADWAY_HOME", str(disk / "home"))
+        forget_site()
+        with filled(disk):
+            got = CliRunner().invoke(headway, ["up"])
+            assert got.exit_code == 2
+            assert f"the disk at {disk} has 0 B of 80 MiB free" in got.output
+            assert "`headway prune --older-than 7d` removes folders of ended runs" in got.output
+            got = CliRunner().invoke(headway, ["runs"])  # there is no gateway
+            assert got.exit_code == 3
+            assert f"On this machine the disk at {disk} has 0 B of 80 MiB free" in got.output
+        got = CliRunner().invoke(headway, ["runs"])
+        assert "disk" not in got.output
+    forget_site()
