@@ -112,6 +112,13 @@ class HeadwayContainerPolicy(Block):
         description="Networks, addresses and names of web servers that are not public and may "
         "hold data sets, such as 10.1.0.0/16.",
     )
+    data_stores: dict[str, str] = Field(
+        {},
+        title="Data stores",
+        description="Which Secret block has the credentials for the data at an address: "
+        '{"s3://bucket/sets": "lab-s3", "gs://public": "anonymous"}; the block has JSON of '
+        "fsspec's options, and a name that jobs may not use. Others are read without any.",
+    )
     max_pids: int = Field(4096, ge=16, title="Processes", description="In one container.")
     network: NetworkMode = Field(
         NetworkMode.BRIDGE,
@@ -156,8 +163,9 @@ class HeadwayContainerPolicy(Block):
         title="Teams",
         description='What differs for a team, by its name: {"vision": {"uids": "200000-200999", '
         '"ports": "30000-30999", "images": [], "mount_roots": [], "data_hosts": [], '
+        '"data_stores": {"s3://vision": "vision-s3"}, '
         '"network": "none", "gang_network": "vision", "secret_prefixes": ["job-vision-"]}}. '
-        "It may only narrow what holds for all.",
+        "It may only narrow what holds for all; its data stores are added.",
     )
 
     def policy(self) -> ContainerPolicy:

@@ -79,7 +79,7 @@ def stage_data(attempt: Attempt) -> None:
                 logger.info("staging: %s%s", format_size(done_bytes), of)
 
         code = stage_code(attempt)
-        staged = attempt.stage_data(progress)
+        staged = attempt.stage_data(progress, partial(_secret, attempt, "data_stores"))
     if code is not None:
         size, fetched = (format_size(n) for n in (code.manifest.size_bytes, code.fetched_bytes))
         files = len(code.manifest.files)
@@ -289,13 +289,18 @@ def _secrets(attempt: Attempt) -> dict[str, str]:
     """
     found = {}
     for variable, block in attempt.job.secrets.items():
-        try:
-            value = cast("Any", Secret.load(block)).get()
-            found[variable] = value if isinstance(value, str) else json.dumps(value)
-        except ValueError as error:
-            raise InvalidInput(
-                f"secrets.{variable}", block, "give the name of a Prefect Secret block that exists"
-            ) from error
-        except httpx.HTTPError as error:
-            raise SiteUnreachable(attempt.site.settings.api_url, str(error)) from error
+        value = _secret(attempt, f"secrets.{variable}", block)
+        found[variable] = value if isinstance(value, str) else json.dumps(value)
     return found
+
+
+def _secret(attempt: Attempt, field: str, block: str) -> object:
+    """Value of the Secret *block* that *field* names."""
+    try:
+        return cast("object", cast("Any", Secret.load(block)).get())
+    except ValueError as error:
+        raise InvalidInput(
+            field, block, "give the name of a Prefect Secret block that exists"
+        ) from error
+    except httpx.HTTPError as error:
+        raise SiteUnreachable(attempt.site.settings.api_url, str(error)) from error

@@ -24,6 +24,7 @@ from headway.errors import (
 from headway.estimate.physics import Tables, shipped, with_site
 from headway.home import have_passable, keep_private, samples
 from headway.ledger import Ledger
+from headway.model.address import local_path
 from headway.model.ceiling import Ceiling
 from headway.model.container_policy import UIDS_OF_TEAMS, ContainerPolicy
 from headway.model.node_settings import NodeSettings
@@ -37,7 +38,7 @@ from headway.runtime.process.programs import ProcessRuntime
 from headway.settings import Settings, read_settings, service_of
 from headway.staging.cache import DataCache
 from headway.staging.peers import Peers
-from headway.staging.reader import Reader, UserReader
+from headway.staging.reader import Credentials, Reader, UserReader, no_secret
 from headway.staging.rules import SourceRules
 from headway.staging.upload_chunks import UploadChunks
 from headway.telemetry.gpu import NvmlGpus
@@ -257,10 +258,24 @@ class Site:
         return UploadChunks(self.settings.uploads_dir, self.settings.data_limit_bytes)
 
     def cache_for(
-        self, user: str, policy: ContainerPolicy, peers: Peers | None = None
+        self,
+        user: str,
+        policy: ContainerPolicy,
+        peers: Peers | None = None,
+        secret: Callable[[str], object] = no_secret,
     ) -> DataCache:
-        """The same for *user*, as whom *policy* lets data be read; the copies are its alone."""
-        return self.cache_reading(UserReader(as_ids(user), self._source_rules(policy)), peers)
+        """The same for *user*, as whom *policy* lets data be read; the copies are its alone.
+
+        *secret* gives the value of a Secret block that *policy* names for a storage.
+        """
+        credentials = Credentials(policy.data_stores, self._store_url, secret)
+        reader = UserReader(as_ids(user), self._source_rules(policy), credentials)
+        return self.cache_reading(reader, peers)
+
+    @property
+    def _store_url(self) -> str:
+        url = self.settings.store_url
+        return "" if url is None else url.get_secret_value()
 
     def cache_reading(self, reader: Reader, peers: Peers | None = None) -> DataCache:
         """The same, of which *reader* gives what is not there, and *peers* some of it nearer."""
@@ -276,9 +291,11 @@ class Site:
     def _source_rules(self, policy: ContainerPolicy) -> SourceRules:
         """What data sets may be read from: the operator's policy, and never what headway keeps."""
         home = self.settings.home.resolve()
+        store = local_path(self._store_url) if self._store_url else None
+        kept = [home] if store is None else [home, Path(store).resolve()]
         return SourceRules(
             roots=tuple(str(root.resolve()) for root in policy.mount_roots),
-            closed=(str(home),),
+            closed=tuple(map(str, kept)),
             samples=str(samples(home).resolve()),
             hosts=policy.data_hosts,
         )

@@ -12,6 +12,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validat
 from headway.errors import InvalidInput
 from headway.model.image import GIVE_IMAGE, ImageReference, is_image
 from headway.model.number_range import NumberRange, WrittenRange
+from headway.model.object_place import checked_rules
 from headway.model.volume import Volume, named_volumes
 from headway.units import GIB
 
@@ -91,6 +92,8 @@ class TeamRules(BaseModel):
     images: tuple[str, ...] | None = None
     mount_roots: tuple[Path, ...] | None = None
     data_hosts: tuple[str, ...] | None = None
+    data_stores: Annotated[Mapping[str, str], AfterValidator(checked_rules)] = {}
+    """The team's alone, beside the site's of the same name."""
     network: NetworkMode | None = None
     gang_network: str | None = None
     """As the site's of the same name; None for the site's."""
@@ -184,6 +187,12 @@ class ContainerPolicy(BaseModel):
         title="Data hosts",
         description="Networks, addresses and names of web servers that are not public and may "
         "hold data sets, such as 10.1.0.0/16.",
+    )
+    data_stores: Annotated[Mapping[str, str], AfterValidator(checked_rules)] = Field(
+        {},
+        title="Data stores",
+        description="For an address such as s3://bucket/sets the Prefect Secret block with what "
+        "data there is read with, or anonymous. Other addresses are read without credentials.",
     )
     max_pids: int = Field(4096, ge=16, title="Processes", description="In one container.")
     max_shm_bytes: int = Field(

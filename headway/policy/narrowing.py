@@ -49,6 +49,7 @@ def for_team(policy: ContainerPolicy, team: str) -> ContainerPolicy:
     if rules is None:
         return policy
     own = rules.model_dump(exclude_none=True, exclude={"uids", "ports"})
+    own["data_stores"] = {**policy.data_stores, **rules.data_stores}
     try:
         found = narrowed(policy.model_copy(update=own), Ceiling.of_site(policy))
         _refuse_wider(found, policy)

@@ -48,6 +48,7 @@ from headway.run.uploads import UploadReader
 from headway.runtime import secretfiles
 from headway.runtime.rules import check_image, check_spec
 from headway.staging.cache import DataCache, StagedDataset
+from headway.staging.reader import no_secret
 from headway.staging.shard import Part
 from headway.this_node import remove_container
 from headway.units import format_duration, format_size
@@ -59,9 +60,15 @@ class Attempt(NodeAttempt):
     # ----- stage_data -----
 
     def stage_data(
-        self, progress: Callable[[int, int | None], None]
+        self,
+        progress: Callable[[int, int | None], None],
+        secret: Callable[[str], object] = no_secret,
     ) -> Mapping[str, StagedDataset]:
         """Bring the job's data sets to this node's cache, one after the other; they, by name.
+
+        Args:
+            progress: Is told what is there, and of how much, in bytes.
+            secret: Gives the value of a Secret block that the operator names for a storage.
 
         Raises:
             InvalidInput: The job names a secret that jobs may not use here.
@@ -69,7 +76,7 @@ class Attempt(NodeAttempt):
         self._refuse_secrets()
         clock, spent_s = self.site.clock, 0.0
         for name, dataset in self.job.data.items():
-            cache, from_s = self._cache_of(dataset), clock.monotonic_s()
+            cache, from_s = self._cache_of(dataset, secret), clock.monotonic_s()
             limit_s = self.job.max_runtime
             if limit_s is not None:
                 limit_s = max(0.0, limit_s - spent_s)
@@ -99,11 +106,12 @@ class Attempt(NodeAttempt):
             return Part(0, self.job.nodes)
         return Part(self.meeting.rank, self.meeting.nodes)
 
-    def _cache_of(self, dataset: Dataset) -> DataCache:
+    def _cache_of(self, dataset: Dataset, secret: Callable[[str], object]) -> DataCache:
         """The node's cache, fed by what the address of *dataset* names."""
         if upload_name(dataset.uri) is not None:
             return self.site.cache_reading(UploadReader(self.site, self.record.team, self.user))
-        return self.site.cache_for(self.user, self._policy(), NodePeers(self.site))
+        peers = NodePeers(self.site)
+        return self.site.cache_for(self.user, self._policy(), peers, secret)
 
     def _time_left_s(self) -> float | None:
         """What staging has left of the time that the job gives itself; None without a limit."""

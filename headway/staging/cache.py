@@ -165,6 +165,8 @@ class DataCache:
                         dataset, source, key, progress, reading, near=near, identity=whole.identity
                     )
             else:  # again, in case whoever fetched it died before it was recorded
+                if is_far(dataset.uri):
+                    _probe(reading, source)
                 folders.record(key, manifest)
             self._index.acquire(self._node, key, run_id)
         progress(manifest.size_bytes, manifest.size_bytes)
@@ -187,8 +189,7 @@ class DataCache:
         keys = keys_nearby(whole, dataset.sha256, user, most_parts=MOST_PARTS)
         asked = to_ask(peers.held([*keys, key]), key, self._node)
         if asked:
-            # What may be listed may still be closed to who wants to read it.
-            reading.probe(next(each for each in source.files if each.size_bytes != 0))
+            _probe(reading, source)
         with closing(peers):
             yield NearCopies(peers, asked, self._clock, is_directory=source.is_directory)
 
@@ -229,3 +230,8 @@ class DataCache:
         except BaseException:
             partial.remove()
             raise
+
+
+def _probe(reading: Reading, source: Source) -> None:
+    """Raise where *source*, a copy of which is near, can be listed but not read by who wants it."""
+    reading.probe(next(each for each in source.files if each.size_bytes != 0))

@@ -40,21 +40,20 @@ def main(parent: Connection) -> None:
         uri, rules, user = asked["uri"], SourceRules.read(asked["rules"]), asked["user"]
         try:
             web = _prepare(uri, rules)
+            options = asked["options"]
             with reading(uri):
                 become(user)
-            _answer(parent, uri, rules, web)
+            _answer(parent, lambda: inspect(uri, rules, web() if web else None, options), rules)
         except (SourceMissing, SourceUnreachable, SourceChanged) as error:
             _send(parent, {"error": type(error).__name__, "cause": error.cause})
 
 
-def _answer(
-    parent: Connection, uri: str, rules: SourceRules, web: Callable[[], Any] | None
-) -> None:
+def _answer(parent: Connection, look: Callable[[], Source], rules: SourceRules) -> None:
     """Look or send a file, as often as it is asked for. What goes wrong ends this process."""
     source: Source | None = None
     while asked := json.loads(parent.recv_bytes()):
         if asked["do"] == "inspect":
-            source = inspect(uri, rules, web() if web else None)
+            source = look()
             files = [[each.name, each.size_bytes] for each in source.files]
             told = {"is_directory": source.is_directory, "identity": source.identity}
             _send(parent, {**told, "files": files})
@@ -62,7 +61,7 @@ def _answer(
             source.probe(source.files[asked["file"]], rules)
             _send(parent, {"done": True})
         elif source is not None:
-            with source.open(source.files[asked["file"]], rules) as opened, reading(uri):
+            with source.open(source.files[asked["file"]], rules) as opened, reading(source.uri):
                 while piece := opened.read(CHUNK_BYTES):
                     _send(parent, {"piece": len(piece)})
                     parent.send_bytes(piece)

@@ -2,10 +2,11 @@
 
 import json
 import os
+import site
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
 from multiprocessing import Pipe
@@ -21,18 +22,32 @@ from headway.errors import (
 from headway.model.address import read_uri
 from headway.model.document import HIDDEN
 from headway.model.job_fields import Refused
+from headway.model.object_place import ObjectPlace, secret_for
 from headway.staging.rules import SourceRules
 from headway.staging.source import CHUNK_BYTES, FIELD, Source, SourceFile, stored_name
 
 _ERRORS = {each.__name__: each for each in (SourceMissing, SourceUnreachable, SourceChanged)}
+_STORE = "outputs and logs of all teams' runs are there, which `headway outputs` and `logs` give"
 _CHECK_EVERY_S = 0.5
 _END_S = 5.0
 _MESSAGE_S = 60.0
 """A message that has begun has to be whole within this time: it comes out of memory."""
 _MOST_BYTES = 1 << 30
 """A longer message is no answer: a set of ten million files has a shorter one."""
-_KEPT_FROM_IT = ("PREFECT", "HEADWAY")
-"""Variables that begin so hold the site's own secrets."""
+_GIVEN = frozenset(
+    {
+        "PATH", "PYTHONPATH", "LD_LIBRARY_PATH", "LANG", "LC_ALL", "LC_CTYPE", "TZ",
+        "SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "AWS_CA_BUNDLE",
+        "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy",
+    }
+)  # fmt: skip
+"""Variables of this process that it is given; any other may hold credentials of the site."""
+_NONE_OF_THE_MACHINES = {
+    "HOME": "/nonexistent",  # ~/.aws, ~/.config/gcloud, ~/.azure, ~/.config/fsspec
+    "AWS_EC2_METADATA_DISABLED": "true",
+    "NO_GCE_CHECK": "true",
+}
+"""Storages look there for credentials of the machine where they are given none."""
 
 Check = Callable[[], None]
 """Is called often while a source is waited for; raises to give up."""
@@ -71,6 +86,40 @@ class Reader(Protocol):
         ...
 
 
+def no_secret(block: str) -> object:
+    """Where no Secret block can be asked for. Raises `ValueError`."""
+    raise ValueError(f"Secret block {block}, which has its credentials, cannot be asked for here")
+
+
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """With what data is read that lies in a storage of objects: never with the site's own."""
+
+    rules: Mapping[str, str] = field(default_factory=dict)
+    """The Secret block for an address, as `ContainerPolicy.data_stores`."""
+    store_url: str = ""
+    """The site's store, of which nothing is read as data; empty for none."""
+    secret: Callable[[str], object] = field(default=no_secret, repr=False)
+    """Gives the value of a Secret block; raises `HeadwayError`."""
+
+    def options(self, uri: str) -> Mapping[str, object]:
+        """What fsspec is given to read *uri*.
+
+        Raises:
+            SourceMissing: It may not be read.
+        """
+        try:
+            place = ObjectPlace.of(uri)
+            if place is None:
+                return {}
+            if place.overlaps(self.store_url):
+                raise SourceMissing(uri, _STORE)
+            block = secret_for(place, self.rules)
+            return place.options(None if block is None else self.secret(block))
+        except ValueError as error:
+            raise SourceMissing(uri, str(error)) from error
+
+
 @dataclass(frozen=True, slots=True)
 class UserReader:
     """Port `Reader`: one process for each data set, ended with its block.
@@ -78,10 +127,12 @@ class UserReader:
     Attributes:
         user: As in the port.
         rules: What may be read.
+        credentials: With what other storage is read.
     """
 
     user: tuple[int, int] | None = None
     rules: SourceRules = field(default_factory=SourceRules)
+    credentials: Credentials = field(default_factory=Credentials)
 
     @contextmanager
     def reading(self, uri: str, check: Check) -> Iterator[Reading]:
@@ -107,7 +158,6 @@ def _check_address(uri: str) -> None:
 
 
 def _start(end: int) -> subprocess.Popen[bytes]:
-    env = {k: v for k, v in os.environ.items() if not k.startswith(_KEPT_FROM_IT)}
     return subprocess.Popen(
         [sys.executable, "-P", "-m", "headway.staging.child", str(end)],
         pass_fds=[end],
@@ -115,9 +165,17 @@ def _start(end: int) -> subprocess.Popen[bytes]:
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         cwd="/",
-        env=env,
+        env=environment(os.environ),
         start_new_session=True,
     )
+
+
+def environment(ours: Mapping[str, str]) -> dict[str, str]:
+    """What the process that reads is given of *ours*: no credentials, and no home with any."""
+    given = {name: value for name, value in ours.items() if name in _GIVEN}
+    if site.ENABLE_USER_SITE:  # found by the home otherwise
+        given["PYTHONUSERBASE"] = site.getuserbase()
+    return given | _NONE_OF_THE_MACHINES
 
 
 class _Child:
@@ -135,7 +193,8 @@ class _Child:
         self._child = child
         self._check = check
         self._kill = kill
-        self._send({"uri": uri, "rules": reader.rules.write(), "user": reader.user})
+        rules, options = reader.rules.write(), dict(reader.credentials.options(uri))
+        self._send({"uri": uri, "rules": rules, "user": reader.user, "options": options})
 
     def inspect(self) -> Source:
         """What is there now."""

@@ -13,10 +13,11 @@ import hashlib
 import json
 import os
 import stat
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
+from types import MappingProxyType
 from typing import Any, BinaryIO, cast
 
 from fsspec.core import url_to_fs
@@ -115,13 +116,16 @@ class Source:
                 opened.read(1)
 
 
-def inspect(uri: str, rules: SourceRules, web: Any = None) -> Source:
+def inspect(
+    uri: str, rules: SourceRules, web: Any = None, options: Mapping[str, Any] = MappingProxyType({})
+) -> Source:
     """What is at *uri* now.
 
     Args:
         uri: As `headway.model.address` allows it.
         rules: What may be read.
         web: fsspec's file system for http and https.
+        options: What fsspec is given for any other storage: its credentials.
 
     Raises:
         SourceMissing: Nothing is there, it may not be read, or a symbolic
@@ -132,7 +136,7 @@ def inspect(uri: str, rules: SourceRules, web: Any = None) -> Source:
         path = local_path(uri)
         if path is not None:
             return _inspect_local(uri, Path(path), rules)
-        file_system, place = (web, uri) if web is not None else url_to_fs(uri)
+        file_system, place = (web, uri) if web is not None else url_to_fs(uri, **options)
         return _inspect_remote(uri, file_system, place)
 
 
