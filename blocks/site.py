@@ -212,6 +212,11 @@ class HeadwayLine(Block):
         description="Host memory that is promised and idle carries preemptible runs, which are "
         "stopped as soon as those to whom it is promised need it.",
     )
+    share_past_runs: bool = Field(
+        _LINE.share_past_runs,
+        title="Share past runs",
+        description="What one team's runs took and needed is said of other teams' jobs, too.",
+    )
     reservations: int = Field(
         _LINE.reservations,
         ge=1,

@@ -1,5 +1,6 @@
 """`retrain-estimators`: the nightly refit, champion against challenger."""
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from prefect import flow, task
@@ -18,8 +19,10 @@ if TYPE_CHECKING:
 
 @task(cache_policy=NO_CACHE, persist_result=False)
 def load_traces(site: Site) -> list[Trace]:
-    """Every trace of the ledger, oldest first."""
-    return site.ledger.traces.all()
+    """Every trace of the ledger, oldest first; all teams', where the site shares past runs."""
+    found = site.ledger.traces.all()
+    shared = site.policy_settings.share_past_runs
+    return [replace(trace, team="") for trace in found] if shared else found
 
 
 @task(cache_policy=NO_CACHE, persist_result=False)

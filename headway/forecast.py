@@ -55,12 +55,16 @@ class Forecaster:
     def __init__(self, site: Site) -> None:
         """For jobs of *site*."""
         self._site = site
-        self._recent: dict[str, list[Trace]] = {}
+        self._recent: dict[tuple[str, str | None], list[Trace]] = {}
 
     @cached_property
     def nodes(self) -> list[NodeRecord]:
         """Every node of the site."""
         return self._site.ledger.nodes.all()
+
+    @cached_property
+    def _shares(self) -> bool:
+        return self._site.policy_settings.share_past_runs
 
     @cached_property
     def _estimators(self) -> "Estimators":
@@ -72,7 +76,7 @@ class Forecaster:
 
     @cached_property
     def _usual(self) -> Usual:
-        return Usual(self._site.ledger.runs.lasted(LOOKED_AT))
+        return Usual(self._site.ledger.runs.lasted(LOOKED_AT), shared=self._shares)
 
     # -- where --------------------------------------------------------------------------
 
@@ -260,10 +264,7 @@ class Forecaster:
         learnt = [Prediction()] * len(asked)
         if any(site.settings.models_dir.glob("*.npz")):
             learnt = self._estimators.predict(asked)
-        recipe = job.recipe()
-        if recipe not in self._recent:  # of each size of an elastic job the same
-            self._recent[recipe] = site.ledger.traces.newest(recipe, RECENT)
-        recent = self._recent[recipe]
+        recent = self.recent(job)
         says = {
             name: replace(said_of(each, known, recent, limit_s=job.max_runtime), gpu_type=name)
             for name, each, known in zip(types, asked, learnt, strict=True)
@@ -276,9 +277,17 @@ class Forecaster:
             for name, said in says.items()
         }
 
+    def recent(self, job: TrainingJob) -> list[Trace]:
+        """The newest runs of the recipe of *job* of which its team may know."""
+        asked = (job.recipe(), None if self._shares else job.team)
+        if asked not in self._recent:  # of each size of an elastic job the same
+            recipe, team = asked
+            self._recent[asked] = self._site.ledger.traces.newest(recipe, RECENT, team)
+        return self._recent[asked]
+
     def usual(self, job: TrainingJob) -> Found | None:
-        """How long runs of this site last that are of the kind of *job*; None where none is."""
-        return self._usual.of(kind_of(job.document(), job.owner))
+        """How long runs of its team last that are of the kind of *job*; None where none is."""
+        return self._usual.of(kind_of(job.document(), job.owner, job.team))
 
     # -- what it was granted ------------------------------------------------------------
 

@@ -7,7 +7,7 @@ import dataclasses
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 import numpy as np
@@ -39,6 +39,8 @@ class Estimators:
     times: Mapping[Unit, TimeModel] = field(default_factory=dict)
     host: MemoryModel = field(default_factory=MemoryModel)
     gpu: MemoryModel = field(default_factory=MemoryModel)
+    teams: Mapping[str, "Estimators"] = field(default_factory=dict)
+    """By team what its own runs teach, with what all may know; any other knows the latter alone."""
     figures: Mapping[str, float] = field(default_factory=dict)
     """Its errors, as measured when it was compared with the one before."""
     tables: InstanceOf[Tables] = field(default_factory=shipped, metadata={"kept": False})
@@ -65,6 +67,25 @@ class Estimators:
         """
         tables = tables or shipped()
         traces = sorted(traces, key=_line)
+        # By team, since what is fitted to few runs tells of each of them.
+        fits = {
+            team: replace(
+                cls._of([t for t in traces if t.team in {"", team}], seed, tables),
+                version=version,
+                fitted_at=fitted_at,
+            )
+            for team in sorted({"", *(trace.team for trace in traces)})
+        }
+        return replace(
+            fits.pop(""),
+            fingerprint=fingerprint(traces),
+            seen=frozenset(map(digest, traces)),
+            teams=fits,
+        )
+
+    @classmethod
+    def _of(cls, traces: Sequence[Trace], seed: int, tables: Tables) -> "Estimators":
+        """What *traces* teach whoever may know them all."""
         known = [tables.complete(from_trace(t)) for t in traces]
         times: dict[Unit, TimeModel] = {}
         for unit in Unit:
@@ -77,16 +98,21 @@ class Estimators:
         for c in known:
             counts[c.recipe] = counts.get(c.recipe, 0) + 1
         return cls(
-            version=version,
-            fitted_at=fitted_at,
-            fingerprint=fingerprint(traces),
-            seen=frozenset(map(digest, traces)),
             counts=counts,
             times=times,
             host=MemoryModel.fit(peaks_of(traces, known, "host_peak_bytes"), HOST_TERMS),
             gpu=MemoryModel.fit(peaks_of(traces, known, "gpu_peak_bytes"), GPU_TERMS),
             tables=tables,
         )
+
+    def of(self, team: str) -> "Estimators":
+        """What *team* may know."""
+        return self.teams.get(team, self)
+
+    @property
+    def has_times(self) -> bool:
+        """Whether it can tell the time of any run."""
+        return any(each.times for each in (self, *self.teams.values()))
 
     @property
     def traces(self) -> int:
@@ -103,6 +129,16 @@ class Estimators:
         Many at once cost little more than one.
         """
         known = [self.tables.complete(c) for c in configurations]
+        found = [Prediction()] * len(known)
+        for team in {c.team for c in known}:
+            rows = [row for row, c in enumerate(known) if c.team == team]
+            said = self.of(team).predict_alike([known[row] for row in rows])
+            for row, each in zip(rows, said, strict=True):
+                found[row] = each
+        return found
+
+    def predict_alike(self, known: Sequence[Configuration]) -> list[Prediction]:
+        """What it predicts by itself, whoever's the *known* are, which are complete."""
         runtimes = self._runtimes(known)
         found = []
         for c, seconds in zip(known, runtimes, strict=True):

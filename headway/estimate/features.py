@@ -37,6 +37,8 @@ class Configuration:
     precision: str = "fp32"
     framework: str = ""
     recipe: str = ""
+    team: str = ""
+    """Whose runs tell of it; empty for what all may know."""
     data_threads: int | None = None
     cpus: float | None = None
     dataset_bytes: int | None = None
@@ -102,6 +104,7 @@ def from_job(
         precision=training.precision,
         framework=training.framework.lower(),
         recipe=job.recipe(),
+        team=job.team,
         data_threads=training.data_threads,
         cpus=resources.cpus,
         dataset_bytes=job.declared_data_bytes if dataset_bytes is None else dataset_bytes,
@@ -114,6 +117,7 @@ def from_job(
 _SAME_IN_A_TRACE = (
     *("nodes", "batch_size", "precision", "data_threads", "cpus", "dataset_bytes"),
     *("dataset_samples", "epochs", "iterations", "flops", "params", "activations", "layers"),
+    "team",
 )
 """Fields of a trace that a configuration has under the same name and as they are."""
 

@@ -15,7 +15,7 @@ from statistics import NormalDist
 
 from headway.estimate.spread import Z80, next_of
 from headway.estimate.survival import Survival
-from headway.estimate.usual import Kind, Usual, keys_of
+from headway.estimate.usual import Kind, Usual
 from headway.model.run import Span
 from headway.units import HOUR_S, MINUTE_S
 
@@ -62,7 +62,7 @@ class Lifetimes:
         self._batches: dict[tuple[Kind, float], _Batch] = {}
         last: dict[Kind, tuple[float, _Batch]] = {}
         for one in sorted(lives, key=lambda life: life.submitted_s):
-            for key in keys_of(one.kind) if one.lasted_s > 0.0 else ():
+            for key in usual.keys(one.kind) if one.lasted_s > 0.0 else ():
                 seen.setdefault(key, []).append((one.lasted_s, one.over))
             before_s, batch = last.get(one.kind) or (-math.inf, _new_batch(one))
             if one.submitted_s - before_s > MINUTE_S:
@@ -113,7 +113,7 @@ class Lifetimes:
 
     def _group(self, kind: Kind) -> Survival | None:
         """The nearest group of which any has ended, where enough have; few speak by `Usual`."""
-        key = next((each for each in keys_of(kind) if self._ended.get(each, 0) > 0), None)
+        key = next((each for each in self._usual.keys(kind) if self._ended.get(each, 0) > 0), None)
         if key is None or self._ended[key] < _ENOUGH:
             return None
         if key not in self._groups:

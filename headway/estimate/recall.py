@@ -111,7 +111,11 @@ def said_of(
         found = _of_others(of_recipe)
     else:
         found = _prior(limit_s)
-    # A fitted upper quantile of memory knows more than a few repeats; time limits are no evidence.
+    # A fitted upper quantile of memory knows more than a few repeats, but none that was measured.
+    host_most, gpu_most = (
+        _most([peak for each in repeats if (peak := getattr(each.trace, name))])
+        for name in ("host_peak_bytes", "gpu_peak_bytes")
+    )
     host_above, gpu_above = _above(configuration, recent)
     # Next to a run of one epoch one of a million would last beyond the end of all dates.
     return replace(
@@ -119,8 +123,12 @@ def said_of(
         runtime_s=_possible(found.runtime_s),
         runtime_low_s=_possible(found.runtime_low_s),
         runtime_high_s=_possible(found.runtime_high_s),
-        host_peak_bytes=_more(learnt.host_peak_bytes or found.host_peak_bytes, host_above),
-        gpu_peak_bytes=_more(learnt.gpu_peak_bytes or found.gpu_peak_bytes, gpu_above),
+        host_peak_bytes=_more(
+            _no_less(learnt.host_peak_bytes, host_most) or found.host_peak_bytes, host_above
+        ),
+        gpu_peak_bytes=_more(
+            _no_less(learnt.gpu_peak_bytes, gpu_most) or found.gpu_peak_bytes, gpu_above
+        ),
         gpu_utilisation_frac=_utilisation(configuration, recent),
         host_above_bytes=host_above,
         gpu_above_bytes=gpu_above,
@@ -181,6 +189,10 @@ def _more(upper_bytes: int | None, above_bytes: int | None) -> int | None:
     if upper_bytes is None or above_bytes is None:
         return upper_bytes
     return max(upper_bytes, math.ceil(above_bytes * OVER_BOUND))
+
+
+def _no_less(learnt_bytes: int | None, measured_bytes: int) -> int | None:
+    return None if learnt_bytes is None else max(learnt_bytes, measured_bytes)
 
 
 def _possible(seconds: float | None) -> float | None:
@@ -319,12 +331,13 @@ def _of_others(seen: Sequence[_Seen]) -> Prediction:
 
 def _upper(peaks: Sequence[int]) -> int | None:
     """A bound for the next peak: the largest plausible one, and less on top the more there are."""
-    if not peaks:
-        return None
-    most = _IMPLAUSIBLE * median(peaks)
-    return math.ceil(
-        max(each for each in peaks if each <= most) * (1 + 0.25 / math.sqrt(len(peaks)))
-    )
+    return math.ceil(_most(peaks) * (1 + 0.25 / math.sqrt(len(peaks)))) if peaks else None
+
+
+def _most(peaks: Sequence[int]) -> int:
+    """The largest plausible one of them; 0 of none."""
+    least_implausible = _IMPLAUSIBLE * median(peaks) if peaks else 0
+    return max((each for each in peaks if each <= least_implausible), default=0)
 
 
 def _prior(limit_s: float | None) -> Prediction:

@@ -143,7 +143,7 @@ def parse(data: bytes, name: str, source: str) -> ImportedTraces:
 
 def write(traces: Sequence[Trace]) -> str:
     """*traces* as CSV that `parse` reads again; text that a spreadsheet would run is quoted."""
-    names = [f.name for f in fields(Trace) if f.name != "metrics"]
+    names = [f.name for f in fields(Trace) if f.name not in {"metrics", "team"}]
     metrics = sorted({m for trace in traces for m in trace.metrics} - set(names))
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")

@@ -1,7 +1,7 @@
-"""How long runs of this site last: what is said of one of which nothing better is known.
+"""How long runs of a team last: what is said of one of which nothing better is known.
 
 The nearest group of runs that has enough of them speaks: those of its recipe,
-else those of its owner, image and size, at last all. Cheap to import.
+else those of its owner, image and size, at last all of its team. Cheap to import.
 """
 
 import math
@@ -35,7 +35,9 @@ class Kind:
     """On all its nodes."""
     limit_s: float = math.inf
     """Its time limit: it lasts no longer, whatever others do."""
-    session: bool = field(default=False, repr=False)  # draws are seeded by what is shown of it
+    team: str = field(default="", repr=False)  # draws are seeded by what is shown of it
+    """Whose run it is, of which those of others tell nothing; empty where all may know."""
+    session: bool = field(default=False, repr=False)
     """It lasts as long as somebody works with it, of which runs that are none say nothing."""
 
 
@@ -66,7 +68,7 @@ _GROUPS = (
     _Group("of its size and time limit", ("gpus", "limit_s"), 3, 1.2),
     _Group("of its owner and size", ("owner", "gpus"), 3, 1.2),
     _Group("of its size", ("gpus",), 3, 1.5),
-    _Group("of this site", (), 3, 1.5),
+    _Group("of its team", (), 3, 1.5),
 )
 """The nearest first; below `enough` runs a group says nothing."""
 
@@ -74,14 +76,15 @@ _GROUPS = (
 class Usual:
     """What the site's runs last, by kind."""
 
-    def __init__(self, seen: Iterable[Lasted]) -> None:
-        """Learn from *seen*, in any order."""
+    def __init__(self, seen: Iterable[Lasted], *, shared: bool = False) -> None:
+        """Learn from *seen*, in any order; where *shared*, each team from those of all."""
+        self._shared = shared
         self._logs: dict[tuple[object, ...], list[float]] = {}
         self._said: dict[Kind, Found | None] = {}
         for one in seen:
             if not 0.0 < one.runtime_s < math.inf:
                 continue
-            for key in keys_of(one.kind):
+            for key in self.keys(one.kind):
                 self._logs.setdefault(key, []).append(math.log(one.runtime_s))
 
     def of(self, kind: Kind) -> Found | None:
@@ -92,33 +95,39 @@ class Usual:
         most_s = min(kind.limit_s, LONGEST_S)
         return found and (Span(*(min(each, most_s) for each in found[0])), found[1])
 
+    def keys(self, kind: Kind) -> Iterator[tuple[object, ...]]:
+        """The groups that runs of *kind* belong to, the nearest first."""
+        keys = (self._key(group, kind) for group in _GROUPS)
+        return (key for key in keys if key is not None)
+
+    def _key(self, group: _Group, kind: Kind) -> tuple[object, ...] | None:
+        values = tuple(getattr(kind, name) for name in group.fields)
+        if "" in values or math.inf in values:
+            return None
+        team = "" if self._shared else kind.team
+        return (group.words, team, *values, *(("session",) if kind.session else ()))
+
     def _of(self, kind: Kind) -> Found | None:
         for group in _GROUPS:
-            logs = self._logs.get(_key(group, kind) or (), [])
+            logs = self._logs.get(self._key(group, kind) or (), [])
             if len(logs) >= group.enough:
                 words = f"{len(logs)} run{'' if len(logs) == 1 else 's'} {group.words} lasted"
                 return _span(logs, group.sd), words
         return None
 
 
-def keys_of(kind: Kind) -> Iterator[tuple[object, ...]]:
-    """The groups that runs of *kind* belong to, the nearest first."""
-    keys = (_key(group, kind) for group in _GROUPS)
-    return (key for key in keys if key is not None)
-
-
-def kind_of(job: Mapping[str, Any], owner: str) -> Kind:
+def kind_of(job: Mapping[str, Any], owner: str, team: str) -> Kind:
     """The kind of a job by its document, which is not read as a job again.
 
     What is no job any more, as of another version of headway, is of a kind without a recipe.
     """
     try:
-        return _kind(job, owner)
+        return _kind(job, owner, team)
     except (HeadwayError, AttributeError, TypeError, ValueError):
-        return Kind(recipe="", owner=owner, image="", gpus=0, limit_s=math.inf)
+        return Kind(recipe="", owner=owner, image="", gpus=0, limit_s=math.inf, team=team)
 
 
-def _kind(job: Mapping[str, Any], owner: str) -> Kind:
+def _kind(job: Mapping[str, Any], owner: str, team: str) -> Kind:
     training = job.get("training") or {}
     limit = job.get("max_runtime")  # as `TrainingJob.document` writes it: 90s
     image, name = str(job.get("image", "")), str(job.get("name", ""))
@@ -128,6 +137,7 @@ def _kind(job: Mapping[str, Any], owner: str) -> Kind:
         image=image,
         gpus=job_gpus(job) * job_nodes(job),
         limit_s=parse_duration(limit) if isinstance(limit, str) else limit or math.inf,
+        team=team,
         session=job.get("session") is not None,
     )
 
@@ -144,13 +154,6 @@ def instead_of_prior(said: Prediction, found: Found | None) -> Prediction:
         runtime_high_s=high_s,
         basis=f"{OTHERS}{words}; nothing like it has run",
     )
-
-
-def _key(group: _Group, kind: Kind) -> tuple[object, ...] | None:
-    values = tuple(getattr(kind, name) for name in group.fields)
-    if "" in values or math.inf in values:
-        return None
-    return (group.words, *values, *(("session",) if kind.session else ()))
 
 
 def _span(logs: list[float], prior_sd: float) -> Span:

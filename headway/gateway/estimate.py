@@ -3,7 +3,6 @@
 from dataclasses import replace
 
 from headway.estimate.choice import Option, Prefer, options
-from headway.estimate.recall import RECENT
 from headway.forecast import Forecaster
 from headway.gateway.submit import planned, waiting_run
 from headway.model.job import TrainingJob
@@ -68,7 +67,7 @@ def estimate_options(
         spaces,
         site.estimators,
         gangs=not isinstance(forecaster.network(2, job.team), Refuse),
-        recent=site.ledger.traces.newest(job.recipe(), RECENT),
+        recent=forecaster.recent(job),
         budget=budget,
         deadline_s=deadline_s,
         prefer=prefer,

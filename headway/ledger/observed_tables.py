@@ -100,6 +100,7 @@ class TraceRow(SQLModel, table=True):
     trace_id: int | None = Field(default=None, sa_type=ID, primary_key=True)
     run_id: str | None = Field(default=None, max_length=64, unique=True)
     source: str
+    team: str
     network: str
     gpu_type: str
     gpus: int

@@ -185,7 +185,7 @@ class RunReads(Repository):
         """
         ended_at = col(RunRow.ended_at)
         newest = (
-            select(RunRow.run_id, ended_at, RunRow.owner)
+            select(RunRow.run_id, ended_at, RunRow.owner, RunRow.team)
             .add_columns(col(RunRow.job), col(RunRow.measurement), col(RunRow.submitted_at))
             .where(
                 ended_at.is_not(None) if since is None else ended_at > since,
@@ -197,8 +197,8 @@ class RunReads(Repository):
         )
         with self._database.reading() as session:
             return {
-                run_id: (ended, Lasted(kind_of(job, owner), took.runtime_s, begun.timestamp()))
-                for run_id, ended, owner, job, took, begun in session.execute(newest).all()
+                run_id: (ended, Lasted(kind_of(job, *whose), took.runtime_s, begun.timestamp()))
+                for run_id, ended, *whose, job, took, begun in session.execute(newest).all()
                 if took and took.runtime_s
             }
 

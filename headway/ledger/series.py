@@ -1,6 +1,7 @@
 """Progress points and traces."""
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from sqlalchemy import func
 from sqlalchemy.orm import aliased
@@ -19,7 +20,7 @@ from headway.model.trace import Trace
 
 MAX_POINTS = 20_000
 """Points kept of one attempt; what comes after replaces the newest one."""
-_TRACE_COLUMNS = ("run_id", "source", "network", "gpu_type", "gpus", "exit")
+_TRACE_COLUMNS = ("run_id", "source", "team", "network", "gpu_type", "gpus", "exit")
 
 
 class Progress(Repository):
@@ -136,16 +137,17 @@ class Traces(Repository):
                 query = query.where(TraceRow.source == source)
             return _readable(session.exec(query))
 
-    def newest(self, network: str, limit: int) -> list[Trace]:
-        """The *limit* newest traces of *network* (the recipe, for runs that name none)."""
+    def newest(self, network: str, limit: int, team: str | None) -> list[Trace]:
+        """The *limit* newest traces of *network* (the recipe, for runs that name none).
+
+        Of those that *team* may know: its own, and what is nobody's; None for all.
+        """
+        query = select(TraceRow).where(TraceRow.network == network)
+        if team is not None:
+            query = query.where(col(TraceRow.team).in_(["", team]))
         with self._database.reading() as session:
-            query = (
-                select(TraceRow)
-                .where(TraceRow.network == network)
-                .order_by(col(TraceRow.trace_id).desc())
-                .limit(limit)
-            )
-            return _readable(session.exec(query))
+            newest = query.order_by(col(TraceRow.trace_id).desc()).limit(limit)
+            return _readable(session.exec(newest))
 
     def count(self) -> int:
         """How many traces there are."""
@@ -154,7 +156,8 @@ class Traces(Repository):
 
 
 def _readable(rows: Iterable[TraceRow]) -> list[Trace]:
-    return [row.document for row in rows if row.document is not None]
+    # Those of runs before 0.2 had no team when they were written.
+    return [replace(row.document, team=row.team) for row in rows if row.document is not None]
 
 
 def _newest_number(session: Session, run_id: str, attempt: int) -> int | None:

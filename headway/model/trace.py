@@ -47,6 +47,8 @@ class Trace:
     params: float | None = None
     activations: float | None = None
     layers: float | None = None
+    team: str = ""
+    """Whose run it was, which alone it tells of; empty for what all may know."""
     source: str = "site"
     """``site`` for our own runs, else the name given when importing."""
     run_id: str | None = None

@@ -136,6 +136,8 @@ class PolicySettings:
     """Host memory that is promised and idle carries preemptible runs, which give it back."""
     overrun_frac: float = 0.25
     """A run that outlives its prediction is expected to need this part of its time again."""
+    share_past_runs: bool = False
+    """Whether what one team's runs took and needed is said of other teams' jobs."""
     unknown_runtime_s: float = DAY_S
     """Taken for the runtime of a run of which nothing is known."""
     on_silent_failure: OnSilentFailure = OnSilentFailure.WARN

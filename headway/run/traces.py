@@ -79,6 +79,7 @@ def trace_of(
         exit=_exit_of(exit_),
         started_at=ledger.runs.get(attempt.run_id).started_at,
         recipe=job.recipe(),
+        team=attempt.record.team,
         run_id=f"{attempt.run_id}-{attempt.number}",
         metrics={
             **settings_of(job.command),

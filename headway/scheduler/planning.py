@@ -119,10 +119,12 @@ def read_pool(site: Site, pool: str = "") -> PoolNow:
     gates, waiting = read_gates(site.ledger, pool), Waiting()
     seen = site.ledger.pools.snapshot(pool, waiting.attempts())
     nodes = {record.node.name for record in seen.nodes}
-    waiting.go_by(site.policy_settings, gates, nodes)
+    settings = site.policy_settings
+    waiting.go_by(settings, gates, nodes)
     for record in seen.changed:
         waiting.put(record, nodes)
-    return PoolNow(waiting, seen, read_known(site.ledger, seen), held_back(waiting, seen))
+    known = read_known(site.ledger, seen, settings)
+    return PoolNow(waiting, seen, known, held_back(waiting, seen))
 
 
 def preview(site: Site, pool: str = "") -> Callable[[Sequence[WaitingRun]], Plan]:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Collection, Iterator, Sequence
 
 from headway.estimate.lifetimes import Life, Lifetimes
-from headway.estimate.usual import Kind, kind_of
+from headway.estimate.usual import Kind
 from headway.model.run import Span
 from headway.model.start_forecast import PlayedStarts
 from headway.policy.decide import Held
@@ -12,7 +12,7 @@ from headway.policy.pool import Pool
 from headway.replay.forward import ROUNDS, Draw, Present, play_forward, span_of
 from headway.replay.ours import Headway
 from headway.scheduler.planning import PoolNow
-from headway.scheduler.snapshot import left_of, node_view, running_run
+from headway.scheduler.snapshot import kind_of_run, left_of, node_view, running_run
 
 _BUDGET_S = 2.0
 """Of one play of a whole queue."""
@@ -82,11 +82,15 @@ def _lives(now: PoolNow, also: Sequence[WaitingRun]) -> Iterator[tuple[str, Life
         if said is not None and said.attempt == record.attempt and said.remaining_s is not None:
             left = left_of(record, said, now.known.usual, now.seen.at)
             learnt = Span(*(lasted_s + each for each in left)) if left is not None else learnt
-        kind, submitted_s = kind_of(record.job, record.owner), record.submitted_at.timestamp()
+        kind, submitted_s = kind_of_run(record), record.submitted_at.timestamp()
         yield record.run_id, Life(kind, submitted_s, max(lasted_s, 0.0), learnt=learnt)
     for run_id, entry in now.waiting.entries.items():
         yield run_id, Life(entry.kind, entry.run.submitted_s, learnt=entry.run.lasts)
     for run in also:
         known = now.waiting.entries.get(run.run_id)
-        kind = known.kind if known is not None else Kind("", run.user, "", run.gpus * run.nodes)
+        kind = (
+            known.kind
+            if known is not None
+            else Kind("", run.user, "", run.gpus * run.nodes, team=run.team)
+        )
         yield run.run_id, Life(kind, run.submitted_s, learnt=run.lasts)

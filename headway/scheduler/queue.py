@@ -167,11 +167,12 @@ class PoolQueue:
             return None
         gates, waiting = read_gates(site.ledger, pool), Waiting()
         nodes = {record.node.name for record in seen.nodes}
-        waiting.go_by(site.policy_settings, gates, nodes)
+        settings = site.policy_settings
+        waiting.go_by(settings, gates, nodes)
         for record in seen.changed:
             if record.demand_override is None:  # else another demand is being found for it
                 waiting.put(record, nodes)
-        known = read_known(site.ledger, seen, self._ended.newest())
+        known = read_known(site.ledger, seen, settings, self._ended.newest())
         first = [run for run in announced_front(front, waiting, seen) if run.run_id not in resting]
         made = plan_front(first, waiting, seen, known)
         granted = grant_starts(site, made, seen, gates, slots)
@@ -203,7 +204,7 @@ class PoolQueue:
         waiting.go_by(settings, gates, nodes)
         refused = self._keep_up(seen, nodes)
         self._hold_back(seen, resting)
-        known = read_known(site.ledger, seen, self._ended.newest())
+        known = read_known(site.ledger, seen, settings, self._ended.newest())
         queue = queue_of(waiting, seen, known, self._held_back)
         made = make_plan(queue, waiting, seen, known)
         if self._fall_back(made, seen, nodes):

@@ -14,6 +14,7 @@ from headway.model.node import Node, NodeState
 from headway.model.run import RunState, Span
 from headway.model.start_forecast import PlayedStarts
 from headway.policy.pool import NodeView, RunningRun
+from headway.policy.settings import PolicySettings
 from headway.scheduler.limits import Gates
 
 LOST_AFTER_S = 60.0
@@ -44,19 +45,31 @@ def node_view(record: NodeRecord, seen: PoolSnapshot) -> NodeView:
     return NodeView(node, leases, record.reading)
 
 
+def kind_of_run(record: RunRecord) -> Kind:
+    """The kind of a run, and of whose it is."""
+    return kind_of(record.job, record.owner, record.team)
+
+
 def usual_of(
-    ended: Sequence[Lasted], holders: Sequence[RunRecord], said: Mapping[str, ProgressSnapshot]
+    ended: Sequence[Lasted],
+    holders: Sequence[RunRecord],
+    said: Mapping[str, ProgressSnapshot],
+    *,
+    shared: bool,
 ) -> Usual:
-    """What runs of the site last: those that have ended, and those whose logs tell already."""
+    """What runs of teams last: those that have ended, and those whose logs tell already."""
     telling = (
-        Lasted(kind_of(record.job, record.owner), standing.elapsed_s + standing.remaining_s)
+        Lasted(
+            kind_of_run(record),
+            standing.elapsed_s + standing.remaining_s,
+        )
         for record in holders
         if (standing := said.get(record.run_id)) is not None
         and standing.attempt == record.attempt
         and standing.done_frac is not None
         and standing.remaining_s is not None
     )
-    return Usual([*ended, *telling])
+    return Usual([*ended, *telling], shared=shared)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +106,12 @@ class EndedRuns:
         return [lasted for _, lasted in self._known.values()]
 
 
-def read_known(ledger: Ledger, seen: PoolSnapshot, ended: Sequence[Lasted] | None = None) -> Known:
+def read_known(
+    ledger: Ledger,
+    seen: PoolSnapshot,
+    settings: PolicySettings,
+    ended: Sequence[Lasted] | None = None,
+) -> Known:
     """What is known now; *ended* where the newest runs that ended well were read already."""
     if ended is None:
         ended = ledger.runs.lasted(LOOKED_AT)
@@ -102,7 +120,7 @@ def read_known(ledger: Ledger, seen: PoolSnapshot, ended: Sequence[Lasted] | Non
     pool = next((record.node.pool for record in seen.nodes), "")
     return Known(
         said,
-        usual_of(ended, seen.holders, said),
+        usual_of(ended, seen.holders, said, shared=settings.share_past_runs),
         ended,
         calibration_of(ledger.starts.calibration()),
         played_of(ledger.starts.played(pool)),
@@ -133,7 +151,7 @@ def left_of(
         high_s = said.remaining_s if said.high_s is None else said.high_s
         since_s = max((now - said.at).total_seconds(), 0.0)
         return _cut(Span(low_s, said.remaining_s, high_s).left(since_s))
-    whole = length(learnt, kind_of(record.job, record.owner), usual)
+    whole = length(learnt, kind_of_run(record), usual)
     if whole is None:
         return None
     begun = record.started_at or now

@@ -4,14 +4,14 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import Any
 
-from headway.estimate.usual import Kind, Usual, kind_of
+from headway.estimate.usual import Kind, Usual
 from headway.ledger.records import RunRecord
 from headway.model.lease import Demand
 from headway.model.run import Prediction
 from headway.policy.fit import WaitingRun
 from headway.policy.settings import PolicySettings
 from headway.scheduler.limits import Gates
-from headway.scheduler.snapshot import length
+from headway.scheduler.snapshot import kind_of_run, length
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ class Waiting:
 
     def _enter(self, record: RunRecord, demand: Demand, nodes: Collection[str]) -> None:
         run = self.as_waiting(record, demand, nodes)
-        self.entries[record.run_id] = Entry(record, run, kind_of(record.job, record.owner))
+        self.entries[record.run_id] = Entry(record, run, kind_of_run(record))
 
     def as_waiting(
         self, record: RunRecord, demand: Demand, nodes: Collection[str] = ()
@@ -88,7 +88,7 @@ class Waiting:
                 team=record.team,
                 user=record.owner,
                 priority=self.gates.priorities.get(record.queue, record.priority),
-                limit_s=kind_of(record.job, record.owner).limit_s,
+                limit_s=kind_of_run(record).limit_s,
                 nodes=demand.nodes or record.nodes,
                 node=record.queue if record.queue in nodes else "",
                 queue=record.queue,

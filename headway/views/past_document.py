@@ -7,7 +7,6 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from headway.errors import InvalidInput
-from headway.estimate.usual import kind_of
 from headway.ledger.records import RunRecord
 from headway.model.lease import Sharing
 from headway.model.node import Gpu, Node
@@ -18,6 +17,7 @@ from headway.replay.history import Told
 from headway.replay.metrics import document
 from headway.replay.simulate import PolicyName, Result, simulate
 from headway.replay.trace_jobs import Estimates, GpuSharing, TraceJob
+from headway.scheduler.snapshot import kind_of_run
 from headway.site import Site
 from headway.units import HOUR_S, MINUTE_S
 
@@ -130,7 +130,7 @@ def _row(record: RunRecord, since: datetime, now: datetime) -> tuple[TraceJob, f
     median_s = (said.runtime_s if said else None) or 0.0
     high_s = (said.runtime_high_s if said else None) or median_s
     ended_s = at_s(record.ended_at if record.state is RunState.ENDED else now)
-    kind = kind_of(record.job, record.owner)
+    kind = kind_of_run(record)
     row = TraceJob(
         job_id=record.run_id,
         team=record.team,

@@ -98,7 +98,8 @@ def progress_of_runs(site: Site, records: Sequence[RunRecord]) -> list[RunProgre
         return [RunProgress(record, None, None, None) for record in records]
     running = ledger.runs.all(states=(RunState.RUNNING,))
     said = ledger.progress_snapshots.of([r.run_id for r in (*following, *running)])
-    usual = usual_of(ledger.runs.lasted(LOOKED_AT), running, said)
+    shared = site.policy_settings.share_past_runs
+    usual = usual_of(ledger.runs.lasted(LOOKED_AT), running, said, shared=shared)
     now = ledger.now()
     return [_progress(record, said.get(record.run_id), usual, now) for record in records]
 

@@ -586,6 +586,17 @@ def test_a_trace_is_kept_once(ledger: Ledger) -> None:
     assert ledger.traces.count() == 1
 
 
+def test_a_team_knows_its_own_traces_and_those_of_nobody(ledger: Ledger) -> None:
+    one = Trace("net", "v100", 1, 32, runtime_s=60.0, run_id="a-1", team="vision")
+    other = replace(one, run_id="b-1", team="speech")
+    imported = replace(one, run_id="c-1", team="", source="paper")
+    ledger.traces.add([one, other, imported])
+    assert ledger.traces.newest("net", 9, "vision") == [imported, one]
+    assert ledger.traces.newest("net", 9, "new") == [imported]
+    assert ledger.traces.newest("net", 1, "speech") == [imported]
+    assert ledger.traces.newest("net", 9, None) == [imported, other, one]
+
+
 def test_a_used_data_set_is_not_evictable(ledger: Ledger) -> None:
     staged = ledger.staged
     for key in ("old", "new"):

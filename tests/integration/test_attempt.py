@@ -405,7 +405,7 @@ def test_out_of_gpu_memory_gets_a_larger_gpu_teaches_and_ends_with_the_largest(
     assert exit_.message.endswith("it had the whole of the largest GPU there is, 79.5 GiB")
     assert gpu_site.ledger.runs.get(RUN).state is RunState.ENDED
 
-    bounds = gpu_site.ledger.traces.newest(JOB.recipe(), 9)
+    bounds = gpu_site.ledger.traces.newest(JOB.recipe(), 9, "default")
     assert [(it.exit, it.gpu_type, it.gpu_peak_bytes, it.host_peak_bytes) for it in bounds] == [
         ("oom", "NVIDIA A100-SXM4-80GB", round(79.5 * GIB), None),
         ("oom", "NVIDIA T4", 17 * GIB, None),
@@ -423,7 +423,7 @@ def test_a_short_trial_tells_how_much_of_a_gpu_the_real_run_needs(gpu_site: Site
     gpu_site.ledger.progress.append(lease.fence, points, first=0)
     cut = replace(ended(trial, 143, log="", gpu_peaks={"GPU-0": 4 * GIB}), timed_out=True)
     assert settled(trial, cut).kind is ExitKind.TIMED_OUT
-    (told,) = gpu_site.ledger.traces.newest(JOB.recipe(), 9)
+    (told,) = gpu_site.ledger.traces.newest(JOB.recipe(), 9, "default")
     assert (told.exit, told.gpu_peak_bytes) == ("failed", 4 * GIB)
     assert (told.runtime_s, told.host_peak_bytes) == (None, None)
     said, demand = Forecaster(gpu_site).forecast(ON_A_GPU)
@@ -510,7 +510,8 @@ def test_a_forecast_is_about_the_gpu_that_is_granted(gpu_site: Site) -> None:
     assert [it.uuid for it in run_once(attempt).gpus] == ["GPU-1"]
     assert attempt.prediction.runtime_s == pytest.approx(60)
     assert settled(attempt, ended(attempt, 0)).kind is ExitKind.OK
-    assert gpu_site.ledger.traces.newest(JOB.recipe(), 1)[0].gpu_type == "NVIDIA A100-SXM4-80GB"
+    (newest,) = gpu_site.ledger.traces.newest(JOB.recipe(), 1, "default")
+    assert (newest.gpu_type, newest.team) == ("NVIDIA A100-SXM4-80GB", "default")
 
 
 def test_a_guess_is_of_the_largest_node_that_the_run_may_go_to(site: Site) -> None:

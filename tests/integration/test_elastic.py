@@ -321,9 +321,9 @@ def test_a_wide_range_costs_no_more_than_what_the_site_has(
     asked: list[int] = []
     newest = site.ledger.traces.newest
 
-    def counted(network: str, limit: int) -> list[Trace]:
+    def counted(network: str, limit: int, team: str | None) -> list[Trace]:
         asked.append(limit)
-        return newest(network, limit)
+        return newest(network, limit, team)
 
     monkeypatch.setattr(site.ledger.traces, "newest", counted)
     wide = Resources(host_memory="64MiB", cpus=0.1, nodes="1-64", gpus="1-1024")

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from headway.estimate.duration.time_model import Forecast
 from headway.estimate.estimator import Estimators, digest
 from headway.estimate.evaluation.evaluate import HeldOut, Rows, Score, readable, score
 from headway.model.trace import Trace
@@ -71,12 +72,11 @@ def compare(
         challenger: Fitted without *held_out*.
         held_out: Runs that neither was fitted on.
     """
-    if champion is None or not champion.times:
+    if champion is None or not champion.has_times:
         mine = forecast_score(challenger, held_out)
-        return Verdict(
-            bool(challenger.times), "there was none before it", len(held_out), None, mine
-        )
-    old, new = forecast_score(champion, held_out), forecast_score(challenger, held_out)
+        return Verdict(challenger.has_times, "there was none before it", len(held_out), None, mine)
+    both = [t for t in held_out if champion.of(t.team).times and challenger.of(t.team).times]
+    old, new = forecast_score(champion, both), forecast_score(challenger, both)
     if old is None or new is None:
         return Verdict(False, "no held-out run can be predicted by both", len(held_out), old, new)
     figures = (
@@ -98,8 +98,14 @@ def forecast_score(estimators: Estimators, held_out: Sequence[Trace]) -> Score |
     if not held_out:
         return None
     rows = Rows.of(held_out)
-    model = estimators.times.get(rows.unit)
-    if model is None:
+    each = np.full((3, len(rows.seconds)), np.nan)
+    for team in {c.team for c in rows.configurations}:
+        at = [i for i, c in enumerate(rows.configurations) if c.team == team]
+        if (model := estimators.of(team).times.get(rows.unit)) is not None:
+            asked = [estimators.tables.complete(rows.configurations[i]) for i in at]
+            said = model.forecast(asked)
+            each[:, at] = said.median_s, said.low_s, said.high_s
+    told = ~np.isnan(each[0])
+    if not told.any():
         return None
-    forecast = model.forecast([estimators.tables.complete(c) for c in rows.configurations])
-    return score(HeldOut(rows.seconds, forecast, 0.0, 0.0))
+    return score(HeldOut(rows.seconds[told], Forecast(*each[:, told]), 0.0, 0.0))

@@ -64,7 +64,7 @@ def _retrain(
     if len(usable) <= FEWEST:
         return kept(f"{len(usable)} usable traces; more than {FEWEST} are needed to learn from")
     older, held_out = split(usable, seen=champion.seen)
-    if champion.times and len(held_out) < FEWEST_TO_JUDGE:
+    if champion.has_times and len(held_out) < FEWEST_TO_JUDGE:
         return kept(
             f"{len(held_out)} usable traces since version {champion.version}; "
             f"{FEWEST_TO_JUDGE} are needed to tell whether another would be better"

@@ -65,7 +65,6 @@ def test_a_poisoned_repeat_moves_neither_the_time_nor_the_memory():
 def test_repeats_win_over_what_was_learnt_and_that_over_the_recipe():
     learnt = Prediction(runtime_s=50.0, runtime_low_s=40.0, runtime_high_s=60.0, host_peak_bytes=7)
     assert said_of(ASKED, learnt, [REPEAT]).runtime_s == pytest.approx(100)
-    assert said_of(ASKED, learnt, [REPEAT]).host_peak_bytes == 7
     twice = replace(REPEAT, epochs=20)
     assert said_of(ASKED, learnt, [twice]) == learnt
 
@@ -207,3 +206,9 @@ def test_nothing_is_said_to_last_beyond_the_end_of_all_dates():
     assert said.runtime_low_s < said.runtime_s < said.runtime_high_s == LONGEST_S
     most = said_of(replace(asked, epochs=10**12, dataset_samples=10**12), Prediction(), [tried])
     assert most.runtime_s == most.runtime_high_s == LONGEST_S
+
+
+def test_what_is_learnt_sets_no_limit_below_what_the_job_was_seen_to_take():
+    for learnt_bytes, said_bytes in ((7, 100 * MIB), (110 * MIB, 110 * MIB)):
+        learnt = Prediction(runtime_s=50.0, host_peak_bytes=learnt_bytes)
+        assert said_of(ASKED, learnt, [REPEAT]).host_peak_bytes == said_bytes

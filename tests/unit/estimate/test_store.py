@@ -1,5 +1,6 @@
 import subprocess
 import sys
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import numpy as np
@@ -7,7 +8,7 @@ import pytest
 
 from headway.errors import EstimatorDamaged
 from headway.estimate import store
-from headway.estimate.estimator import Estimators
+from headway.estimate.estimator import Estimators, digest
 from headway.estimate.features import Configuration
 from headway.model.trace import Trace
 
@@ -89,3 +90,36 @@ def test_predicting_loads_nothing_that_only_fitting_needs():
     )
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert shown.stdout.strip() == "set()"
+
+
+def of_team(team, scale):
+    """Runs of one recipe, each of which took *scale* times as long and as much memory."""
+    return [
+        Trace("a", "v100", 1, batch, iteration_s=scale * batch, recipe="r", team=team,
+              host_peak_bytes=int(scale * 1e9))
+        for batch in (8, 16, 32, 64, 128)
+    ]  # fmt: skip
+
+
+def test_a_teams_runs_teach_that_team_alone(tmp_path):
+    traces = [*of_team("", 1.0), *of_team("vision", 100.0), *of_team("speech", 3.0)]
+    store.save(Estimators.fit(traces, fitted_at=AT, version=1), tmp_path)
+    loaded = store.load(tmp_path)
+    asked = replace(ASKED, recipe="r")
+    new, speech, vision = loaded.predict(
+        [replace(asked, team=team) for team in ("new", "speech", "vision")]
+    )
+    only = Estimators.fit(of_team("", 1.0), fitted_at=AT, version=1)
+    assert new == replace(only.predict([asked])[0], basis=new.basis)
+    without = Estimators.fit([t for t in traces if t.team != "vision"], fitted_at=AT, version=1)
+    assert speech == without.predict([replace(asked, team="speech")])[0]
+    assert vision.runtime_s > 2 * speech.runtime_s
+    assert "5 of 5 traces" in new.basis
+    assert loaded.seen == {digest(trace) for trace in traces}
+
+
+def test_a_fit_over_the_runs_of_all_teams_is_not_used(tmp_path, monkeypatch):
+    monkeypatch.setattr(store, "FORMAT", 2)
+    store.save(fitted(), tmp_path)
+    monkeypatch.undo()
+    assert store.load(tmp_path).version == 0

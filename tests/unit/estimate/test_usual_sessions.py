@@ -6,7 +6,7 @@ JOB = {"name": "notes", "image": "python:3.11", "max_runtime": "28800s"}
 
 
 def test_a_session_is_not_told_by_runs_that_are_none() -> None:
-    run, session = kind_of(JOB, "ada"), kind_of({**JOB, "session": {}}, "ada")
+    run, session = kind_of(JOB, "ada", "team"), kind_of({**JOB, "session": {}}, "ada", "team")
     assert session.session
     usual = Usual([Lasted(run, 2.0)] * 20)
     assert usual.of(run) is not None
@@ -14,7 +14,7 @@ def test_a_session_is_not_told_by_runs_that_are_none() -> None:
 
 
 def test_sessions_tell_of_each_other_and_of_no_other_runs() -> None:
-    session = kind_of({**JOB, "session": {"idle": "1800s"}}, "ada")
+    session = kind_of({**JOB, "session": {"idle": "1800s"}}, "ada", "team")
     other = Kind(recipe="else", owner="ada", image="python:3.11", gpus=0)
     usual = Usual([Lasted(session, 3600.0)] * 5)
     found = usual.of(session)

@@ -83,7 +83,7 @@ class Slot:
             lasts_s = self.lasting_s[int(self.running[4:])]
             if elapsed_s >= lasts_s:
                 record = self.record(self.running)
-                self.ended.append(Lasted(kind_of(record.job, record.owner), lasts_s))
+                self.ended.append(Lasted(kind_of(record.job, record.owner, record.team), lasts_s))
                 self.running = self.following = None
             for t_s in range(int(elapsed_s) - STEP_S + 1, int(elapsed_s) + 1):
                 if self.following is not None and self.logs:
@@ -94,7 +94,7 @@ class Slot:
     def plan(self) -> None:
         now, said = T0 + timedelta(seconds=self.now_s), self.standing()
         holders = [self.record(self.running)] if self.running is not None else []
-        usual = usual_of(self.ended, holders, said)
+        usual = usual_of(self.ended, holders, said, shared=False)
         seen = PoolSnapshot(now, (), (), tuple(holders), {}, {}, None, ())
         node = Node("a", "pool", Capacity(1.0, 64 * GIB))
         leases = tuple(
@@ -112,7 +112,7 @@ class Slot:
                     settings=PolicySettings(),
                     median_s=PRIOR.runtime_s,
                     high_s=PRIOR.runtime_high_s,
-                    lasts=length(None, kind_of(self.record(run_id).job, "ada"), usual),
+                    lasts=length(None, kind_of(self.record(run_id).job, "ada", "t"), usual),
                     name=run_id,
                     team="t",
                 )
@@ -173,22 +173,30 @@ def test_the_upper_quantile_of_the_lease_still_guards_who_may_pass() -> None:
     assert stay.reserved == ("a",)
 
 
+def test_what_others_lasted_is_said_of_no_other_teams_run() -> None:
+    theirs = [Lasted(kind_of({"image": "i", "name": "n"}, "bob", "vision"), 60.0)] * 9
+    asked = kind_of({"image": "i", "name": "n"}, "bob", "speech")
+    assert Usual(theirs).of(asked) is None
+    assert Usual(theirs, shared=True).of(asked) is not None
+    assert Usual(theirs).of(replace(asked, team="vision")) is not None
+
+
 def test_a_site_that_has_run_others_says_what_they_lasted() -> None:
     others = [
-        Lasted(replace(kind_of({}, "bob"), recipe=f"r{at}", image="other"), 60.0 * (at + 1))
+        Lasted(replace(kind_of({}, "bob", "team"), recipe=f"r{at}", image="other"), 60.0 * (at + 1))
         for at in range(3)
     ]
-    span, basis = Usual(others).of(kind_of({"image": "i", "name": "digits"}, "ada"))
+    span, basis = Usual(others).of(kind_of({"image": "i", "name": "digits"}, "ada", "team"))
     assert span.median_s == pytest.approx(120.0)
     assert basis == "3 runs of its size lasted"
     assert span.low_s < 30
     assert 480 < span.high_s < DAY_S
-    assert Usual(others[:2]).of(kind_of({"image": "i"}, "ada")) is None
+    assert Usual(others[:2]).of(kind_of({"image": "i"}, "ada", "team")) is None
 
 
 def test_what_others_last_stands_in_the_place_of_the_prior_and_ends_at_the_limit() -> None:
     job = TrainingJob(name="digits", image="i", command=["x"], max_runtime="90s")
-    kind = kind_of(job.document(), "ada")
+    kind = kind_of(job.document(), "ada", "team")
     assert kind.recipe == job.recipe()
     found = Usual([Lasted(kind, 60.0)]).of(kind)
     said = instead_of_prior(PRIOR, found)
@@ -201,7 +209,7 @@ def test_what_others_last_stands_in_the_place_of_the_prior_and_ends_at_the_limit
 
 
 def test_the_nearest_group_speaks() -> None:
-    mine = kind_of({"image": "i", "name": "digits", "resources": {"gpus": 2}}, "ada")
+    mine = kind_of({"image": "i", "name": "digits", "resources": {"gpus": 2}}, "ada", "team")
     same = Lasted(mine, 100.0)
     small = Lasted(replace(mine, gpus=0), 1000.0)
     others = [Lasted(replace(mine, recipe=f"r{at}", owner="bob"), 10.0) for at in range(5)]
@@ -233,5 +241,5 @@ def test_a_moment_with_its_interval(minutes: tuple[int, int, int], said: str) ->
 
 @pytest.mark.parametrize("limit", ["90s", 90, 90.0])
 def test_the_time_limit_of_a_job_is_read_as_it_is_kept(limit: object) -> None:
-    assert kind_of({"max_runtime": limit}, "ada").limit_s == 90.0
-    assert kind_of({"max_runtime": None}, "ada").limit_s == float("inf")
+    assert kind_of({"max_runtime": limit}, "ada", "team").limit_s == 90.0
+    assert kind_of({"max_runtime": None}, "ada", "team").limit_s == float("inf")

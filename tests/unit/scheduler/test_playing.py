@@ -33,13 +33,13 @@ def test_each_run_waits_for_those_before_it() -> None:
 def test_what_like_runs_lasted_is_drawn_where_nothing_was_predicted() -> None:
     ended = [
         Lasted(
-            replace(kind_of(RECORDS[0].job, "ada"), recipe="i"),
+            replace(kind_of(RECORDS[0].job, "ada", RECORDS[0].team), recipe="i"),
             60.0 if at % 2 else 1800.0,
             at * 100,
         )
         for at in range(40)
     ]
-    waits = play(pool(Known({}, Usual(ended), ended), prediction=False)).waits.values()
+    waits = play(pool(Known({}, Usual(ended, shared=True), ended), prediction=False)).waits.values()
     last = max(waits)
     assert last.low_s < last.high_s
     assert last.high_s == pytest.approx(3600.0, rel=0.01)
