@@ -184,7 +184,7 @@ class HeadwayLine(Block):
         {},
         title="Teams",
         description='By name: {"vision": {"weight": 2, "max_gpus": 8, "max_running": 20, '
-        '"max_host_memory": "200GiB", "keep_days": 90, '
+        '"max_waiting": 5000, "max_host_memory": "200GiB", "keep_days": 90, '
         '"notify": ["slack-webhook/vision"], '
         '"users": {"ada": {"weight": 2}, "*": {"max_gpus": 4}}}}. '
         "Who is not listed has weight 1 and no quota; * is each other user of the team; keep_days "

@@ -74,6 +74,8 @@ def told_cancelled(view: Mapping[str, Any]) -> str:
 def told_retried(view: Mapping[str, Any]) -> str:
     """What is said of an array whose members are tried again."""
     text = f"{view['name']}: {view['retried']} members are tried again"
+    if view["follow"]:
+        text += f", and {view['follow']} that had not started come after all"
     if view["not_yet"]:
         text += f"; {view['not_yet']} have only just ended: ask once more in a few seconds"
     return text

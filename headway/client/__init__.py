@@ -32,6 +32,9 @@ from headway.model.address import UPLOAD
 from headway.model.job import TrainingJob
 from headway.settings import read_settings
 
+_RETRIED = ("retried", "follow", "not_yet")
+"""Numbers of members, of which each answer about an array that is tried again has a part."""
+
 
 class Client:
     """One gateway, asked by one user. Several threads may ask at once.
@@ -247,13 +250,13 @@ class Client:
 
     def retry_array(self, array: str) -> Json:
         """Try again all members that did not end well; and let the rest of a cancelled one come."""
-        path, retried, not_yet = f"/arrays/{path_part(array)}/retry", 0, 0
+        path, told = f"/arrays/{path_part(array)}/retry", dict.fromkeys(_RETRIED, 0)
         after: int | None = 0
         while after is not None:
             done = self._gateway.document("POST", path, {"after": after})
-            retried, not_yet = retried + done["retried"], not_yet + done["not_yet"]
+            told = {name: told[name] + done[name] for name in told}
             after = done["next"]
-        return done | {"retried": retried, "not_yet": not_yet}
+        return done | told
 
     def run(self, run: str) -> Run:
         """All that is known of a run: by its id, the beginning of it, or its name."""

@@ -30,6 +30,7 @@ from headway.model.access import Caller, Scope
 from headway.model.job_text import JobText
 from headway.model.run import CANCELLED_BY_USER, RunState
 from headway.model.session import serves_port, session_link
+from headway.policy.admission import too_many_waiting
 from headway.prefect.client import PrefectServer
 from headway.scheduler.limits import read_gates
 from headway.site import Site
@@ -82,6 +83,7 @@ def actions(site: Site, server: PrefectServer) -> APIRouter:
         seen, record = found
         if record is not None:
             refuse_no_retry(record)
+            refuse_too_many(site, record.team, record.owner)
         note_act(site, caller, "run.retry", seen.run_id)
         state = server.retry(seen.run_id, f"retried by user {caller.user} (gateway)")
         attempt = record.attempt + 1 if record is not None else 1
@@ -98,6 +100,7 @@ def hand_in(
     Raises:
         InvalidInput: Something is wrong with the job, or it is to be somebody else's.
     """
+    refuse_too_many(site, caller.team, caller.user)
     read, goes_to = checked(site, server, caller, wanted)
     claim_code(site, read)
     claim_uploads(site, read)
@@ -193,6 +196,18 @@ def own_run(site: Site, caller: Caller, run: str, *, still_going: bool = False) 
     record = site.ledger.runs.find(run, still_going=still_going, team=seen_team(caller))
     check_owner(caller, record.owner, f"run {record.name}")
     return record
+
+
+def refuse_too_many(site: Site, team: str, user: str, more: int = 1) -> None:
+    """Let no team, and no user in it, have too many waiting.
+
+    Raises:
+        InvalidInput: With *more* it would.
+    """
+    limits, waiting = site.policy_settings.team(team), site.ledger.arrays.waiting(team, user)
+    refusal = too_many_waiting(more, waiting, team, limits, user=user)
+    if refusal is not None:
+        raise InvalidInput(refusal.field, refusal.value, refusal.allowed)
 
 
 def refuse_no_retry(record: RunRecord) -> None:

@@ -8,7 +8,14 @@ from fastapi import APIRouter
 from pydantic import BaseModel, ConfigDict, Field
 
 from headway.errors import InvalidInput
-from headway.gateway.actions import SubmitRequest, Submitter, checked, note_act, why_no_retry
+from headway.gateway.actions import (
+    SubmitRequest,
+    Submitter,
+    checked,
+    note_act,
+    refuse_too_many,
+    why_no_retry,
+)
 from headway.gateway.cancel import cancel_in_ledger
 from headway.gateway.job_data import claim_uploads
 from headway.gateway.run_lookup import check_owner, seen_team
@@ -115,6 +122,7 @@ def hand_in_array(
     if array is None:
         raise InvalidInput("array", NOTHING, "give the parameters of its members")
     alone = wanted.model_copy(update={"job": document.values})
+    refuse_too_many(site, caller.team, caller.user, array.size)
     read, goes_to = checked(site, server, caller, alone)
     job = read.job.document()
     check_members(job, array)
@@ -183,7 +191,6 @@ def _cancel(site: Site, array: ArrayRecord, message: str) -> dict[str, Any]:
 def _retry(
     site: Site, server: PrefectServer, array: ArrayRecord, after: int, message: str
 ) -> dict[str, Any]:
-    site.ledger.arrays.reopen(array.array_id)
     ended = [
         run
         for run in site.ledger.arrays.members(array.array_id, (RunState.ENDED,))
@@ -191,12 +198,16 @@ def _retry(
     ]
     page = ended[:_RETRIED_AT_ONCE]
     able = [run for run in page if not why_no_retry(run)]
+    follow = array.size - array.created if array.cancelled_at else 0
+    refuse_too_many(site, array.team, array.owner, len(able) + follow)
+    site.ledger.arrays.reopen(array.array_id)
     for run in able:
         server.retry(run.run_id, message)
     return {
         "array_id": array.array_id,
         "name": array.name,
         "retried": len(able),
+        "follow": follow,
         "not_yet": len(page) - len(able),
         "next": page[-1].array_index if len(ended) > len(page) else None,
     }

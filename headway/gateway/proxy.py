@@ -9,7 +9,14 @@ from fastapi.responses import JSONResponse
 from pydantic import ValidationError
 
 from headway.errors import InvalidInput, NotAllowed, RunUnknown
-from headway.gateway.actions import SubmitRequest, hand_in, note_act, own_run, why_no_retry
+from headway.gateway.actions import (
+    SubmitRequest,
+    hand_in,
+    note_act,
+    own_run,
+    refuse_too_many,
+    why_no_retry,
+)
 from headway.gateway.door import Allowed
 from headway.gateway.prefect_calls import (
     Found,
@@ -146,6 +153,7 @@ class Proxy:
                 note_act(self._site, caller, "run.cancel", run)
                 self._server.cancel(run, f"{CANCELLED_BY_USER}{caller.user} (gateway)")
             case ("SCHEDULED", "AwaitingRetry" | "Retrying") if not why_no_retry(record):
+                refuse_too_many(self._site, record.team, record.owner)
                 note_act(self._site, caller, "run.retry", run)
                 self._server.retry(run, f"retried by user {caller.user} (gateway)")
             case ("PAUSED", "Suspended") if not ended:

@@ -137,6 +137,22 @@ class Arrays(Repository):
         going = or_(left, col(ArrayRow.array_id).in_(under_way))
         return self._found(select(ArrayRow).where(going).order_by(_NEWEST))
 
+    def waiting(self, team: str, user: str) -> tuple[int, int]:
+        """How many runs, and members that are none yet, wait of *team*, and of *user* in it."""
+        runs = select(RunRow.owner, func.count()).where(
+            RunRow.team == team, RunRow.state == RunState.WAITING, col(RunRow.gang_id).is_(None)
+        )
+        members = select(ArrayRow.owner, func.sum(ArrayRow.size - ArrayRow.created)).where(
+            ArrayRow.team == team, col(ArrayRow.cancelled_at).is_(None)
+        )
+        with self._database.reading() as session:
+            found = [
+                *session.exec(runs.group_by(RunRow.owner)),
+                *session.exec(members.group_by(ArrayRow.owner)),
+            ]
+        own = (number for owner, number in found if owner == user)
+        return int(sum(number for _, number in found)), int(sum(own))
+
     def due(self, pool: str) -> list[ArrayRecord]:
         """Arrays of *pool* of which the next member is to become a run: none of it waits."""
         waits = select(RunRow.run_id).where(

@@ -107,6 +107,32 @@ def _over_share(
     return None
 
 
+def too_many_waiting(
+    more: int, waiting: Sequence[int], team: str, limits: TeamSettings, *, user: str
+) -> Refuse | None:
+    """Why *more* runs of *user* may not come to those of *team* that wait; None where they may.
+
+    Else one team's line would be every pass's work, and push back what others were promised.
+
+    Args:
+        more: Runs, and members of arrays.
+        waiting: So many wait already, of the team and of the user.
+        team: The user's.
+        limits: The team's.
+        user: Who hands them in.
+    """
+    own = limits.user(user).max_waiting
+    bounds = (("team", team, limits.max_waiting), ("user", user, own))
+    for (kind, name, most), there in zip(bounds, waiting, strict=True):
+        if there + more > most:
+            allowed = (
+                f"{kind} {name} may have {most:,} waiting, members of arrays with them, and has "
+                f"{there:,}; cancel some, or hand in more when these have started"
+            )
+            return Refuse("owner" if kind == "user" else "team", name, allowed)
+    return None
+
+
 def shut_out(demand: Demand, count: int, only: str, nodes: Sequence[Node]) -> Wait | None:
     """Why none of *nodes* that take runs now could ever hold *demand*, though closed ones could.
 

@@ -56,6 +56,8 @@ class Share:
     """Host memory its running runs may hold together; an operator writes it as 200GiB."""
     max_running: int | None = None
     """Runs it may have running at once."""
+    max_waiting: int = 10_000
+    """Runs, and members of arrays, that it may have waiting; the next is refused."""
     keep_days: float | None = None
     """Days after its end that what a run of it left stays on its node, where that has no shorter
     time, and in the site's store."""
@@ -82,6 +84,7 @@ class Share:
             ("max_gpus", 0),
             ("max_host_memory_bytes", MIN_MEMORY_BYTES),
             ("max_running", 1),
+            ("max_waiting", 1),
         ):
             quota = getattr(self, name)
             if quota is not None and quota < least:
@@ -101,12 +104,13 @@ EVERY_OTHER = "*"
 class TeamSettings(Share):
     """One team's share and quotas, and those of its users."""
 
+    max_waiting: int = 30_000
     users: Mapping[str, Share] = field(default_factory=dict)
     """By name; ``*`` for each of the others. A weight counts beside those of the team's others."""
 
     def user(self, name: str) -> Share:
-        """What holds for one user; no quota and weight 1 where nothing is said."""
-        return self.users.get(name) or self.users.get(EVERY_OTHER) or _DEFAULT_TEAM
+        """What holds for one user; where nothing is said weight 1 and a quota of waiting runs."""
+        return self.users.get(name) or self.users.get(EVERY_OTHER) or _DEFAULT_USER
 
     def check_quotas(self, where: str) -> None:
         """As for a share, those of its users as well."""
@@ -180,4 +184,4 @@ class PolicySettings:
         return self.teams.get(name, _DEFAULT_TEAM)
 
 
-_DEFAULT_TEAM = TeamSettings()
+_DEFAULT_TEAM, _DEFAULT_USER = TeamSettings(), Share()

@@ -12,7 +12,8 @@ from headway.ledger.records import ArrayRecord
 from headway.model.array import Array
 from headway.model.node import Capacity, Node
 from headway.model.run import RunState
-from headway.site import Site
+from headway.site import LINE, Site
+from headway.this_node import adopt
 from headway.units import GIB
 from tests.support.api import MEMBER, bearer, serving, site_in
 
@@ -147,3 +148,35 @@ def test_what_is_refused(client: Clients, given: dict[str, Any], said: str) -> N
     answer = client("ada", "vision").post("/arrays", json={"job": JOB | given})
     assert answer.status_code == 422, answer.text
     assert said in answer.text
+
+
+def test_no_more_wait_than_a_user_may_have(site: Site, client: Clients, array: ArrayRecord) -> None:
+    users = {"ada": {"max_waiting": 4}}
+    adopt(site, LINE, {"teams": {"vision": {"max_waiting": 9, "users": users}}})
+    ada, bob, arrays = client("ada", "vision"), client("bob", "vision"), site.ledger.arrays
+    alone = JOB | {"command": ["train"]}
+
+    def wait_too() -> None:
+        site.ledger.runs.enqueue(
+            str(uuid4()), alone, name="own", owner="ada", team="vision", pool="gpu",
+            queue="default", priority=0, submitted_at=site.ledger.now(),
+        )  # fmt: skip
+
+    two = JOB | {"array": {"parameters": {"lr": [1, 2]}}}
+    refused = ada.post("/arrays", json={"job": two})
+    assert refused.status_code == 422
+    assert "user ada may have 4 waiting" in refused.text
+    assert arrays.join(array.array_id, 1, str(uuid4()))
+    assert arrays.waiting("vision", "ada") == (3, 3)
+    arrays.cancel(array.array_id, "by user ada")
+    assert arrays.waiting("vision", "ada") == (1, 1)
+    assert arrays.waiting("speech", "ada") == (0, 0)
+    wait_too()
+    wait_too()
+    again = ada.post(f"/arrays/{array.array_id}/retry", json={})
+    assert again.status_code == 422
+    assert "has 3" in again.text
+    assert arrays.get(array.array_id).cancelled_at is not None
+    wait_too()
+    assert "may have 4 waiting" in ada.post("/runs", json={"job": alone}).text
+    assert "may have 4 waiting" not in bob.post("/runs", json={"job": alone}).text

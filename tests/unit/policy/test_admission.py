@@ -15,7 +15,7 @@ from headway.model.lease import (
     Wait,
 )
 from headway.model.node import Capacity, Gpu, Node, NodeState, Reserve
-from headway.policy.admission import judge, over_quota, possible, shut_out
+from headway.policy.admission import judge, over_quota, possible, shut_out, too_many_waiting
 from headway.policy.fit import Headroom
 from headway.policy.room import Need, Occupant, Room
 from headway.policy.settings import Share, TeamSettings
@@ -346,3 +346,20 @@ def test_a_quota_under_which_nothing_could_start_is_not_set(
     TeamSettings(max_gpus=0, max_running=1).check_quotas("teams.red")
     with pytest.raises(InvalidInput, match=rf"teams\.red\.users\.ada\.{name}: got"):
         TeamSettings(users={"ada": Share(**limits)}).check_quotas("teams.red")
+
+
+def test_only_so_many_of_a_user_and_of_a_team_wait() -> None:
+    limits = TeamSettings(max_waiting=5, users={"ada": Share(max_waiting=3)})
+
+    def refused(more: int, of_team: int, of_user: int, user: str = "ada") -> str:
+        found = too_many_waiting(more, (of_team, of_user), "vision", limits, user=user)
+        return "" if found is None else f"{found.field}: {found.allowed}"
+
+    assert refused(1, 2, 2) == ""
+    assert refused(2, 2, 2).startswith("owner: user ada may have 3 waiting")
+    assert refused(1, 5, 0).startswith("team: team vision may have 5 waiting")
+    assert refused(1, 4, 4, user="bob") == ""
+    default = TeamSettings()
+    assert too_many_waiting(10_000, (20_000, 0), "t", default, user="u") is None
+    assert too_many_waiting(10_000, (20_001, 0), "t", default, user="u") is not None
+    assert too_many_waiting(10_000, (1, 1), "t", default, user="u") is not None
