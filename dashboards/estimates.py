@@ -16,7 +16,8 @@ from dashboards.panels import (
 )
 from dashboards.queries import Prom, Sql
 
-# The same runs that headway_estimate_runtime_error_ratio rests on: those that ended by themselves.
+# The same runs that headway_estimate_runtime_error_ratio rests on: those that ended by themselves,
+# and of which something was learnt.
 JUDGED = """
     WITH judged AS (
       SELECT run_id, name, ended_at, prediction ->> 'basis' AS basis,
@@ -28,7 +29,7 @@ JUDGED = """
              (measurement ->> 'gpu_peak_bytes')::float AS got_bytes
       FROM run
       WHERE state = 'ended' AND exit_kind = 'ok' AND $__timeFilter(ended_at)
-        AND (prediction ->> 'runtime_s') IS NOT NULL
+        AND (prediction ->> 'runtime_s') IS NOT NULL AND (prediction ->> 'basis') NOT LIKE 'prior%'
         AND (measurement ->> 'runtime_s')::float > 0
     )
 """

@@ -182,11 +182,13 @@ def evaluate(
     from headway.clock import SystemClock
     from headway.estimate.evaluation.evaluate import LeaveOut
     from headway.estimate.evaluation.evaluate import evaluate as score_model
+    from headway.estimate.physics import with_site
+    from headway.settings import read_settings
 
     got = score_model(
         _traces(file),
         clock=SystemClock(),
-        tables=this_site().tables,
+        tables=this_site().tables if file is None else with_site(read_settings().home),
         folds=folds,
         leave_out=LeaveOut(leave_out) if leave_out else None,
         seed=seed,

@@ -178,9 +178,10 @@ def list_(machine: bool) -> None:
 
 def _gpus(gpus: "list[dict[str, Any]]") -> str:
     """How many, and which of them are lost."""
-    from headway.views.node_document import gpu_text
+    from headway.views.node_document import gpus_text
 
-    return "; ".join([str(len(gpus)), *(gpu_text(gpu) for gpu in gpus if gpu["lost"])])
+    lost = gpus_text(gpu for gpu in gpus if gpu["lost"])
+    return f"{len(gpus)}; {lost}" if lost else str(len(gpus))
 
 
 def _set_state(name: str, state: "NodeState", reason: str, *, machine: bool) -> None:

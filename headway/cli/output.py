@@ -73,8 +73,12 @@ def print_table(columns: list[str], rows: list[list[str]]) -> None:
     for row in rows:
         # Text, not markup: a name such as "[red]" is shown as it is.
         table.add_row(*(Text(plain(cell)) for cell in row))
-    # Whoever reads from a pipe wants whole lines, not those of a terminal of 80 columns.
-    Console(width=None if sys.stdout.isatty() else _PIPE_COLUMNS).print(table)
+    # Whoever reads from a pipe wants whole lines, not those of a terminal of 80 columns, and none
+    # that is padded to what the longest has in its last column.
+    console = Console(width=None if sys.stdout.isatty() else _PIPE_COLUMNS)
+    with console.capture() as printed:
+        console.print(table)
+    click.echo("\n".join(line.rstrip() for line in printed.get().splitlines()))
 
 
 _PIPE_COLUMNS = 1000

@@ -126,7 +126,7 @@ def demo(rows: int, rounds: int, machine: bool) -> None:
 def nodes(machine: bool) -> None:
     """What each node has, what is promised of it, and what is in use."""
     from headway.units import format_size
-    from headway.views.node_document import cache_text, gpu_text, state_text
+    from headway.views.node_document import cache_text, gpus_text, state_text
 
     with open_client() as client:
         views = client.nodes()
@@ -144,7 +144,7 @@ def nodes(machine: bool) -> None:
                 _of(view["host_promised_bytes"], view["host_memory_bytes"]),
                 "–" if used is None else format_size(used),
                 cache_text(view["cache"]),
-                view["gpu_error"] or ", ".join(gpu_text(gpu) for gpu in view["gpus"]) or "none",
+                view["gpu_error"] or gpus_text(view["gpus"]) or "none",
             ]
         )
     print_table([*_NODE_COLUMNS, "data cache", "GPUs"], rows)

@@ -125,6 +125,11 @@ class GpuReading:
     driver_bytes: int = 0
     """Of what is in use, what the driver keeps for itself; 0 where it does not say."""
 
+    @property
+    def program_bytes(self) -> int:
+        """In use by programs, headway's or not."""
+        return self.used_bytes - self.driver_bytes
+
 
 @dataclass(frozen=True, slots=True)
 class HostReading:

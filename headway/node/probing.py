@@ -58,7 +58,7 @@ def _probe(site: Site, image: str, say: Callable[[str], None]) -> None:
     before = speeds.node(node)
     tried = before.tried if before is not None and before.image == image else ()
     known = {*tried, *(name for name, each in speeds.gpus().items() if each.image == image)}
-    used = {each.uuid: each.used_bytes - each.driver_bytes for each in site.gpus.read()}
+    used = {each.uuid: each.program_bytes for each in site.gpus.read()}
     alike: dict[str, list[Gpu]] = {}
     for gpu in site.gpus.gpus():
         if gpu.name not in known and used.get(gpu.uuid, _IDLE_BYTES) < _IDLE_BYTES:

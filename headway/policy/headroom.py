@@ -222,7 +222,7 @@ def _has_foreign_processes(
     Where a run's own use is not known, the processes there are taken to be its.
     """
     if not runs:
-        return bool(seen.processes) or seen.used_bytes - seen.driver_bytes > gpu.reserve_bytes
+        return bool(seen.processes) or seen.program_bytes > gpu.reserve_bytes
     known_bytes = sum(own.get(run_id, 0) for run_id in runs)
-    more_bytes = seen.used_bytes - seen.driver_bytes - known_bytes
+    more_bytes = seen.program_bytes - known_bytes
     return all(run_id in own for run_id in runs) and more_bytes > gpu.reserve_bytes

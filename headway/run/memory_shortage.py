@@ -76,6 +76,6 @@ def _others(
             held[run_id] = held.get(run_id, 0) + (each.memory_bytes or 0)
     for run_id, bytes_ in held.items():
         yield Holder(bytes_, run_id, granted.get((run_id, gpu.uuid), 0))
-    unnamed_bytes = gpu.used_bytes - gpu.driver_bytes - named_bytes
+    unnamed_bytes = gpu.program_bytes - named_bytes
     if gone and unnamed_bytes > 0:
         yield Holder(unnamed_bytes)

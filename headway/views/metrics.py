@@ -31,17 +31,17 @@ class EstimateQuality:
 def estimate_quality(ended: Iterable[RunRecord]) -> EstimateQuality | None:
     """Judge the runtimes predicted for *ended* runs; None when none can be judged.
 
-    Only runs that ended by themselves count: a cancelled run says nothing
-    about how long it would have taken.
+    Only runs that ended by themselves count, since a cancelled one says nothing about how long it
+    would have taken, and of which something was learnt: a prior is no estimate.
     """
     errors, inside = [], []
     for record in ended:
         said, got = record.prediction, record.measurement
         if record.exit is None or record.exit.kind is not ExitKind.OK or not said or not got:
             continue
-        if said.runtime_s is None or not got.runtime_s:
+        if (median_s := said.learnt_runtime_s) is None or not got.runtime_s:
             continue
-        errors.append(abs(said.runtime_s - got.runtime_s) / got.runtime_s)
+        errors.append(abs(median_s - got.runtime_s) / got.runtime_s)
         low, high = said.runtime_low_s or 0.0, said.runtime_high_s or float("inf")
         inside.append(low <= got.runtime_s <= high)
     if not errors:
@@ -122,7 +122,7 @@ def _caches(seen: SiteSnapshot) -> Iterator[Metric]:
 
 
 _GPU_READINGS = (
-    ("gpu_memory_used_bytes", "GPU memory in use by anybody.", "used_bytes"),
+    ("gpu_memory_used_bytes", "GPU memory in use by any program.", "program_bytes"),
     ("gpu_utilisation_ratio", "Share of time in which a kernel ran.", "utilisation_frac"),
     ("gpu_temperature_celsius", "Temperature of the GPU.", "temperature_c"),
     ("gpu_power_watts", "Power drawn by the GPU.", "power_w"),

@@ -1,5 +1,6 @@
 """One node as plain data with documented keys (docs/json.md)."""
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from datetime import datetime
@@ -64,7 +65,7 @@ def node_shown(
                     for grant in lease.gpus
                     if grant.uuid == gpu.uuid
                 ),
-                "used_bytes": used[gpu.uuid].used_bytes if gpu.uuid in used else None,
+                "used_bytes": used[gpu.uuid].program_bytes if gpu.uuid in used else None,
                 "runs_used_bytes": _used_by_runs(used[gpu.uuid]) if gpu.uuid in used else None,
                 "utilisation_frac": used[gpu.uuid].utilisation_frac if gpu.uuid in used else None,
                 "lost": lost.get(gpu.uuid, ""),
@@ -100,8 +101,13 @@ def cache_text(cache: Mapping[str, Any]) -> str:
     return f"{format_size(cache['size_bytes'])}{spared}"
 
 
-def gpu_text(gpu: dict[str, Any]) -> str:
-    """One GPU of a `node_view` for people: what is promised of it, or that it is lost."""
+def gpus_text(gpus: Iterable[Mapping[str, Any]]) -> str:
+    """The GPUs of a node's view for people: what is promised of them, and which are lost."""
+    alike = Counter(_gpu_text(gpu) for gpu in gpus)
+    return ", ".join(f"{count} × {text}" if count > 1 else text for text, count in alike.items())
+
+
+def _gpu_text(gpu: Mapping[str, Any]) -> str:
     if gpu["lost"]:
         return f"gpu{gpu['index']} lost: {gpu['lost']}"
     promised = f"{format_size(gpu['promised_bytes'])} of {format_size(gpu['memory_bytes'])}"

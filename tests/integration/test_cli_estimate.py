@@ -49,12 +49,17 @@ def test_traces_come_in_and_go_out(site, tmp_path):
     assert site.ledger.traces.count() == 411
 
 
-def test_the_evaluation_is_json_with_the_promised_keys(site, tmp_path):
+def test_the_evaluation_of_a_file_is_json_with_the_promised_keys_and_needs_no_site(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setenv("HEADWAY_HOME", str(tmp_path / "none"))
+    forget_site()
     few = tmp_path / "few.csv"  # how good the estimates are is asked in unit/estimate
     few.write_text("".join(GAVEL.read_text().splitlines(keepends=True)[:41]))
     got = json.loads(run(estimators, "evaluate", "--traces", str(few), "--folds", "2", "--json"))
     assert (got["rows"], got["folds"], got["seed"], got["champion"]) == (40, 2, 0, "gp")
     assert got["models"].keys() == {"gp"}
+    assert not (tmp_path / "none").exists()
 
 
 @pytest.mark.usefixtures("gateway")

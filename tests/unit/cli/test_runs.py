@@ -55,6 +55,13 @@ def test_a_pipe_gets_whole_lines(capsys: pytest.CaptureFixture[str]) -> None:
     assert line.split() == ["log", path]
 
 
+def test_no_line_is_padded_to_what_another_says_last(capsys: pytest.CaptureFixture[str]) -> None:
+    print_table(["run", "why"], [["a", ""], ["b", "no room " * 40]])
+    _, short, long = capsys.readouterr().out.splitlines()
+    assert short == "a"
+    assert len(long) > 300
+
+
 def test_a_name_does_not_steer_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     print_table(["name"], [["a\x1b[2Jb\nc\u202ed"]])
     say("x\x1b]0;title\x07\ny")

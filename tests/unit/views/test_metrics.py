@@ -129,14 +129,19 @@ def test_a_silent_failure_is_a_series_of_its_run() -> None:
     assert samples(seen)["headway_run_warning", "GPU-0,gpu_unused,node-a,a,r1"] == 1
 
 
-def test_quality_counts_only_runs_that_ended_by_themselves() -> None:
+def test_quality_counts_only_runs_that_ended_by_themselves_and_of_which_something_was_learnt() -> None:
     ok, stopped = Exit(ExitKind.OK, 0, ""), Exit(ExitKind.CANCELLED, None, "")
-    said = Prediction(runtime_s=110.0, runtime_low_s=105.0, runtime_high_s=120.0)
+    said = Prediction(110.0, runtime_low_s=105.0, runtime_high_s=120.0, basis="3 runs")
     runs = [
         run(prediction=said, measurement=Measurement(runtime_s=100.0), exit=ok),
         run(prediction=said, measurement=Measurement(runtime_s=110.0), exit=ok),
         run(prediction=said, measurement=Measurement(runtime_s=1.0), exit=stopped),
         run(prediction=Prediction(), measurement=Measurement(runtime_s=5.0), exit=ok),
+        run(
+            prediction=replace(said, basis="prior: nothing like it has run"),
+            measurement=Measurement(runtime_s=1.0),
+            exit=ok,
+        ),
     ]
     quality = estimate_quality(runs)
     assert quality is not None
