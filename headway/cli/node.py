@@ -146,7 +146,8 @@ def remove(name: str, powered_off: bool, machine: bool) -> None:
 @as_json
 def list_(machine: bool) -> None:
     """Nodes, their state and what runs on them."""
-    from headway.views.node_document import node_shown, state_text
+    from headway.views.node_document import node_shown
+    from headway.views.node_table import state_text
 
     site = this_site()
     seen = site.ledger.leases.live(), site.ledger.staged.uses(), site.tables
@@ -178,7 +179,7 @@ def list_(machine: bool) -> None:
 
 def _gpus(gpus: "list[dict[str, Any]]") -> str:
     """How many, and which of them are lost."""
-    from headway.views.node_document import gpus_text
+    from headway.views.node_table import gpus_text
 
     lost = gpus_text(gpu for gpu in gpus if gpu["lost"])
     return f"{len(gpus)}; {lost}" if lost else str(len(gpus))

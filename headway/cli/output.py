@@ -24,7 +24,7 @@ def print_json(document: object) -> None:
 def start_of(view: dict[str, Any]) -> str:
     """When a run that waits is expected to start, by this terminal's clock."""
     from headway.clock import SystemClock
-    from headway.views.queue_document import start_text
+    from headway.views.queue_table import start_text
 
     return start_text(view, SystemClock().now().astimezone())
 

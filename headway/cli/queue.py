@@ -16,7 +16,7 @@ def queue(pool: str, machine: bool) -> None:
     if machine:
         print_json(views)
         return
-    from headway.views.queue_document import waiting_name
+    from headway.views.queue_table import waiting_name
 
     if not views:
         click.echo("nobody waits")

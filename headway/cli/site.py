@@ -126,7 +126,7 @@ def demo(rows: int, rounds: int, machine: bool) -> None:
 def nodes(machine: bool) -> None:
     """What each node has, what is promised of it, and what is in use."""
     from headway.units import format_size
-    from headway.views.node_document import cache_text, gpus_text, state_text
+    from headway.views.node_table import cache_text, gpus_text, state_text
 
     with open_client() as client:
         views = client.nodes()

@@ -29,7 +29,7 @@ def usage(
     machine: bool,
 ) -> None:
     """What teams and users held in a month: hours, cost, and what of it was not used."""
-    from headway.views.usage_document import HEADINGS, usage_cells, usage_csv
+    from headway.views.usage_table import HEADINGS, usage_cells, usage_csv
 
     with open_client() as client:
         found = client.usage(team=team, user=user, month=month)

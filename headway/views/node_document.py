@@ -1,6 +1,5 @@
 """One node as plain data with documented keys (docs/json.md)."""
 
-from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from datetime import datetime
@@ -13,7 +12,6 @@ from headway.model.node import GpuReading
 from headway.model.staged import CacheUse
 from headway.policy.headroom import gpu_bytes_of_runs
 from headway.scheduler.snapshot import as_heard
-from headway.units import format_size
 from headway.views.fields import iso_time
 
 
@@ -85,30 +83,3 @@ def _used_by_runs(seen: GpuReading) -> int | None:
     if any(each.run_id and each.memory_bytes is None for each in seen.processes):
         return None
     return sum(gpu_bytes_of_runs(seen).values())
-
-
-def state_text(view: Mapping[str, Any]) -> str:
-    """The state of a `node_view` for people, with its reason."""
-    return (
-        f"{view['state']} ({view['state_reason']})" if view["state_reason"] else str(view["state"])
-    )
-
-
-def cache_text(cache: Mapping[str, Any]) -> str:
-    """The data cache of a `node_view` for people: what is in it, and how often that was enough."""
-    asked = cache["hits"] + cache["copies"]
-    spared = f", {cache['hits']} of {asked} were there" if asked else ""
-    return f"{format_size(cache['size_bytes'])}{spared}"
-
-
-def gpus_text(gpus: Iterable[Mapping[str, Any]]) -> str:
-    """The GPUs of a node's view for people: what is promised of them, and which are lost."""
-    alike = Counter(_gpu_text(gpu) for gpu in gpus)
-    return ", ".join(f"{count} × {text}" if count > 1 else text for text, count in alike.items())
-
-
-def _gpu_text(gpu: Mapping[str, Any]) -> str:
-    if gpu["lost"]:
-        return f"gpu{gpu['index']} lost: {gpu['lost']}"
-    promised = f"{format_size(gpu['promised_bytes'])} of {format_size(gpu['memory_bytes'])}"
-    return f"{gpu['name']} {promised}"

@@ -1,22 +1,18 @@
 """The runs that wait, as plain data with documented keys (docs/json.md)."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
 from headway.ledger.records import RunRecord
 from headway.model.lease import Demand, Sharing
 from headway.model.run import Prediction
-from headway.policy.outlook import around
 from headway.policy.plan import Plan, Start, Stay
 from headway.scheduler.planning import read_pool
 from headway.scheduler.why import Advice
 from headway.site import Site
 from headway.views.fields import fields, iso_time
 from headway.views.run_document import predicted_view, size_words
-
-OF_OTHERS = "of another team"
-"""In the place of the name of a run that is not shown."""
 
 
 def line_views(site: Site, pool: str = "") -> list[dict[str, Any]]:
@@ -54,13 +50,6 @@ def array_lines(site: Site, views: list[dict[str, Any]]) -> list[dict[str, Any]]
         for view in views
         if view["array_id"] is None or view["array_id"] in waiting
     ]
-
-
-def waiting_name(view: Mapping[str, Any]) -> str:
-    """What a line of the queue is called, for people."""
-    more = (view["array_waiting"] or 1) - 1
-    name = view["name"] or OF_OTHERS
-    return f"{name} and {more} more of its array" if more > 0 else str(name)
 
 
 def waiting_of(site: Site, record: RunRecord) -> dict[str, Any] | None:
@@ -123,18 +112,6 @@ def held_back_view(why: str) -> dict[str, Any]:
 def _promised(record: RunRecord, entry: Start | Stay | None) -> datetime | None:
     """What the ledger keeps, or what the plan of this moment would have it keep."""
     return record.promised_at or (entry.promised_at if isinstance(entry, Stay) else None)
-
-
-def start_text(view: Mapping[str, Any], now: datetime) -> str:
-    """The same for people, by the clock of *now*'s time zone: ``about 07:06 (07:02–07:15)``."""
-    if view["starts_now"]:
-        return "now"
-    names = ("earliest_start_at", "expected_start_at", "latest_start_at")
-    times = [view[name] and datetime.fromisoformat(view[name]) for name in names]
-    first, expected, last = (each and each.astimezone(now.tzinfo) for each in times)
-    if expected is None:
-        return "not known" + (f": {view['start_unknown']}" if view["start_unknown"] else "")
-    return around(first, expected, last, now)
 
 
 def rehearsal_view(

@@ -1,7 +1,6 @@
 """What teams and users held of the site in a month, as a group leader reads it."""
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
@@ -10,15 +9,10 @@ from headway.errors import InvalidInput
 from headway.model.run import Measurement
 from headway.model.usage import Holding
 from headway.site import Site
-from headway.views.csv_text import csv_text
 from headway.views.usage import Usage, usage_of
+from headway.views.usage_table import COLUMNS
 
 _MONTH = re.compile(r"([0-9]{4})-(0[1-9]|1[0-2])")
-COLUMNS = (
-    "team", "user", "runs", "gpu_hours", "idle_gpu_hours", "unmeasured_gpu_hours", "gib_hours",
-    "unused_gib_hours", "cpu_hours", "unused_cpu_hours", "cost",
-)  # fmt: skip
-"""Keys of one row, which are the columns of the CSV."""
 _SUMS = COLUMNS[3:]
 
 
@@ -68,41 +62,6 @@ def _with_use_so_far(site: Site, each: Holding) -> Holding:
     return replace(each, measured=Measurement(gpu_utilisation_frac=busy_frac))
 
 
-def usage_csv(rows: Iterable[Mapping[str, Any]]) -> str:
-    """The rows as CSV, in which no name is a formula to a program that opens it."""
-    return csv_text([COLUMNS, *([row.get(key) for key in COLUMNS] for row in rows)])
-
-
-def usage_cells(row: Mapping[str, Any]) -> list[str]:
-    """One row for people, under `HEADINGS`."""
-    return [
-        str(row.get("team", "all")),
-        str(row.get("user", "")),
-        str(row["runs"]),
-        _hours(row["gpu_hours"]),
-        _part(row["idle_gpu_hours"], row["gpu_hours"]),
-        _hours(row["gib_hours"]),
-        _part(row["unused_gib_hours"], row["gib_hours"]),
-        _hours(row["cpu_hours"]),
-        _part(row["unused_cpu_hours"], row["cpu_hours"]),
-        f"{row['cost']:.2f}",
-    ]
-
-
-HEADINGS: Sequence[str] = (
-    "team", "user", "runs", "GPU-hours", "idle", "GiB-hours", "not used", "CPU-hours", "not used",
-    "cost",
-)  # fmt: skip
-
-
 def _row(each: Usage) -> dict[str, Any]:
     sums = {name: round(getattr(each, name), 3) for name in _SUMS}
     return {"team": each.team, "user": each.user, "runs": len(each.runs), **sums}
-
-
-def _hours(value: float) -> str:
-    return f"{value:.1f}" if value else "0"
-
-
-def _part(part: float, whole: float) -> str:
-    return f"{part / whole:.0%}" if whole else ""

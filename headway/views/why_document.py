@@ -12,7 +12,8 @@ from headway.policy.plan import Start, Stay
 from headway.scheduler.why import Holder, Why, why
 from headway.site import Site
 from headway.views.fields import fields, iso_time
-from headway.views.queue_document import change_view, start_fields, start_text
+from headway.views.queue_document import change_view, start_fields
+from headway.views.queue_table import start_text
 from headway.views.run_report import escaped
 
 _SHOWN = 5

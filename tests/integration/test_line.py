@@ -39,7 +39,8 @@ from headway.scheduler.why import why
 from headway.settings import Settings
 from headway.site import LINE, Site
 from headway.this_node import adopt, heartbeat, join_site, os_user, read_node
-from headway.views.queue_document import line_views, start_text, waiting_of
+from headway.views.queue_document import line_views, waiting_of
+from headway.views.queue_table import start_text
 from headway.views.site_snapshot import progress_of_runs
 from headway.views.why_document import why_text, why_view
 from headway.worker.housekeeping import adopt_blocks

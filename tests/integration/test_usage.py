@@ -22,7 +22,8 @@ from headway.settings import Settings
 from headway.site import Site
 from headway.units import GIB
 from headway.views.usage import usage_of
-from headway.views.usage_document import COLUMNS, month_of, usage_csv, usage_document
+from headway.views.usage_document import month_of, usage_document
+from headway.views.usage_table import COLUMNS, usage_csv
 from tests.support.api import MEMBER, bearer, serving
 from tests.support.site import within_this_process
 

@@ -1,5 +1,7 @@
 """What the commands about runs say, before they ask anybody."""
 
+import subprocess
+import sys
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -97,3 +99,15 @@ def test_a_run_of_nobody_known_is_listed_so() -> None:
     assert row[:4] == ["01234567", "digits", "unknown", "Running (attempt 2)"]
     assert row[6:] == ["1 min 15 s", "25%, 3 min 45 s left for 0.50", ""]
     assert _run_row(view("AwaitingHeadroom", **listed | {"duration_s": None}))[6] == ""
+
+
+def test_what_prints_the_gateways_answers_loads_no_ledger_and_no_estimators() -> None:
+    """A second and a half for each `queue`, `why`, `usage` and `nodes`."""
+    code = (
+        "import sys, headway.client, headway.views.queue_table, headway.views.usage_table,"
+        " headway.views.node_table, headway.views.array_table;"
+        "from headway.cli import arrays, queue, runs, site, usage, why;"
+        "print({'sqlalchemy', 'numpy', 'scipy', 'fsspec', 'prefect'} & set(sys.modules))"
+    )
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert shown.stdout.strip() == "set()"

@@ -15,7 +15,8 @@ from headway.model.run_warning import RunWarning, Silent, SilentFailure
 from headway.model.staged import CacheUse
 from headway.units import GIB
 from headway.views.metrics import estimate_quality, exposition
-from headway.views.node_document import node_shown, state_text
+from headway.views.node_document import node_shown
+from headway.views.node_table import state_text
 from headway.views.site_snapshot import RunProgress, SiteSnapshot
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -129,7 +130,7 @@ def test_a_silent_failure_is_a_series_of_its_run() -> None:
     assert samples(seen)["headway_run_warning", "GPU-0,gpu_unused,node-a,a,r1"] == 1
 
 
-def test_quality_counts_only_runs_that_ended_by_themselves_and_of_which_something_was_learnt() -> None:
+def test_quality_counts_runs_that_ended_by_themselves_and_were_no_guess() -> None:
     ok, stopped = Exit(ExitKind.OK, 0, ""), Exit(ExitKind.CANCELLED, None, "")
     said = Prediction(110.0, runtime_low_s=105.0, runtime_high_s=120.0, basis="3 runs")
     runs = [

@@ -6,7 +6,8 @@ from headway.estimate.physics import shipped
 from headway.ledger.records import NodeRecord
 from headway.model.node import Capacity, Gpu, GpuReading, HostReading, Node, NodeReading
 from headway.units import GIB
-from headway.views.node_document import gpus_text, node_shown
+from headway.views.node_document import node_shown
+from headway.views.node_table import gpus_text
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
@@ -34,7 +35,6 @@ def test_gpus_that_are_alike_are_said_once() -> None:
     eight[3] |= {"promised_bytes": 10 * GIB}
     eight[5] |= {"lost": "off the bus"}
     assert gpus_text(eight) == (
-        "6 × NVIDIA H100 0 B of 80.0 GiB, NVIDIA H100 10.0 GiB of 80.0 GiB, "
-        "gpu5 lost: off the bus"
+        "6 × NVIDIA H100 0 B of 80.0 GiB, NVIDIA H100 10.0 GiB of 80.0 GiB, gpu5 lost: off the bus"
     )
     assert gpus_text([]) == ""
