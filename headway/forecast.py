@@ -55,6 +55,7 @@ class Forecaster:
     def __init__(self, site: Site) -> None:
         """For jobs of *site*."""
         self._site = site
+        self._usual: dict[str | None, Usual] = {}
         self._recent: dict[tuple[str, str | None], list[Trace]] = {}
 
     @cached_property
@@ -73,10 +74,6 @@ class Forecaster:
     @cached_property
     def _tables(self) -> Tables:
         return self._site.tables
-
-    @cached_property
-    def _usual(self) -> Usual:
-        return Usual(self._site.ledger.runs.lasted(LOOKED_AT), shared=self._shares)
 
     # -- where --------------------------------------------------------------------------
 
@@ -287,7 +284,11 @@ class Forecaster:
 
     def usual(self, job: TrainingJob) -> Found | None:
         """How long runs of its team last that are of the kind of *job*; None where none is."""
-        return self._usual.of(kind_of(job.document(), job.owner, job.team))
+        team = None if self._shares else job.team
+        if team not in self._usual:  # by team, so that one that runs many hides nobody's
+            seen = self._site.ledger.runs.lasted(LOOKED_AT, team)
+            self._usual[team] = Usual(seen, shared=self._shares)
+        return self._usual[team].of(kind_of(job.document(), job.owner, job.team))
 
     # -- what it was granted ------------------------------------------------------------
 

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 
-from sqlalchemy import ColumnElement, and_, func, or_
+from sqlalchemy import ColumnElement, and_, func, or_, true
 from sqlmodel import col, select
 from sqlmodel.sql.expression import SelectOfScalar
 
@@ -172,16 +172,16 @@ class RunReads(Repository):
         with self._database.reading() as session:
             return [run_record(row) for row in session.exec(query)]
 
-    def lasted(self, limit: int) -> list[Lasted]:
-        """What the runs lasted that ended well, the newest *limit* of them."""
-        return [lasted for _, lasted in self.lasted_since(None, limit).values()]
+    def lasted(self, limit: int, team: str | None = None) -> list[Lasted]:
+        """What the runs of *team* lasted that ended well, the newest *limit* of them."""
+        return [lasted for _, lasted in self.lasted_since(None, limit, team).values()]
 
     def lasted_since(
-        self, since: datetime | None, limit: int
+        self, since: datetime | None, limit: int, team: str | None = None
     ) -> dict[str, tuple[datetime, Lasted]]:
-        """When the runs ended that ended well after *since*, and what they lasted, by id.
+        """When the runs of *team* ended that ended well after *since*, and what they lasted, by id.
 
-        The newest first, *limit* of them at most; None for those of any time.
+        The newest first, *limit* of them at most; None for those of any time, and of any team.
         """
         ended_at = col(RunRow.ended_at)
         newest = (
@@ -189,6 +189,7 @@ class RunReads(Repository):
             .add_columns(col(RunRow.job), col(RunRow.measurement), col(RunRow.submitted_at))
             .where(
                 ended_at.is_not(None) if since is None else ended_at > since,
+                true() if team is None else RunRow.team == team,
                 col(RunRow.exit_kind) == ExitKind.OK,
                 col(RunRow.gang_id).is_(None),
             )

@@ -344,6 +344,14 @@ def test_the_lease_is_renewed_with_the_begin_of_a_container(ledger: Ledger) -> N
     assert lease.expires_at == started_at + timedelta(hours=1) > granted_then.expires_at
 
 
+def test_a_team_that_runs_many_hides_nobodys_ended_runs(ledger: Ledger) -> None:
+    for name, team in (("mine", "vision"), ("one", "speech"), ("two", "speech")):
+        enqueue(ledger, name, team=team)
+        ledger.runs.finish(fence_of(ledger, name), OK, Measurement(runtime_s=float(len(name))))
+    assert [each.kind.team for each in ledger.runs.lasted(2)] == ["speech", "speech"]
+    assert [each.runtime_s for each in ledger.runs.lasted(2, "vision")] == [4.0]
+
+
 def test_the_first_end_counts(ledger: Ledger) -> None:
     enqueue(ledger, "a")
     fence = fence_of(ledger, "a")
