@@ -189,7 +189,7 @@ class RunReads(Repository):
             .add_columns(col(RunRow.job), col(RunRow.measurement), col(RunRow.submitted_at))
             .where(
                 ended_at.is_not(None) if since is None else ended_at > since,
-                true() if team is None else RunRow.team == team,
+                true() if team is None else col(RunRow.team) == team,
                 col(RunRow.exit_kind) == ExitKind.OK,
                 col(RunRow.gang_id).is_(None),
             )
