@@ -5,7 +5,7 @@ replay can move it. Times in the ledger are the database's, never these.
 """
 
 import time
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
 _BOOTTIME = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
@@ -30,6 +30,11 @@ class Clock(Protocol):
     def sleep(self, seconds: float) -> None:
         """Wait for *seconds*."""
         ...
+
+
+def booted_at(clock: Clock) -> datetime:
+    """When the machine was started, by *clock* as it is set now."""
+    return clock.now() - timedelta(seconds=clock.boottime_s())
 
 
 class SystemClock:

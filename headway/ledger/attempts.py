@@ -12,7 +12,7 @@ from headway.ledger.database import Repository
 from headway.ledger.tables import AttemptRow, RunRow
 from headway.model.attempt_record import AttemptRecord, Failures
 from headway.model.lease import Fence
-from headway.model.run import PROGRAM_FAILURES, Exit, ExitKind, Measurement
+from headway.model.run import PROGRAM_FAILURES, RESTARTED, Exit, ExitKind, Measurement
 
 INFRASTRUCTURE_COUNTS_FOR = timedelta(hours=1)
 """So long an attempt that node or engine ended counts against its run's retries."""
@@ -36,11 +36,13 @@ class Attempts(Repository):
             lately = col(AttemptRow.ended_at) > now(session) - INFRASTRUCTURE_COUNTS_FOR
             program = col(AttemptRow.exit_kind).in_(PROGRAM_FAILURES)
             infrastructure = and_(col(AttemptRow.exit_kind) == ExitKind.INFRASTRUCTURE, lately)
+            restarts = and_(col(AttemptRow.exit_message) == RESTARTED, lately)
             query = select(
                 AttemptRow.run_id,
                 func.count(case((program, 1))),
                 func.count(case((infrastructure, 1))),
-            ).where(col(AttemptRow.run_id).in_(run_ids), or_(program, infrastructure))
+                func.count(case((restarts, 1))),
+            ).where(col(AttemptRow.run_id).in_(run_ids), or_(program, infrastructure, restarts))
             rows = session.exec(query.group_by(col(AttemptRow.run_id)))
             return {run_id: Failures(*counts) for run_id, *counts in rows}
 

@@ -43,6 +43,8 @@ class Failures:
     """Ran out of host or GPU memory."""
     infrastructure: int = 0
     """Ended by node or engine, within the last hour."""
+    restarts: int = 0
+    """Ended by a restart of their machine, within the last hour, and counted as no failure."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -104,6 +104,8 @@ CANCELLED_BY = "cancelled by OS user "
 """How a message begins that says who cancelled a run."""
 CANCELLED_BY_USER = "cancelled by user "
 """The same of whom the gateway knows by a token."""
+RESTARTED = "its machine was restarted; it goes on from its checkpoint when there is room again"
+"""Message of the exit of an attempt that ended so, which counts as no failure."""
 DELETED = "its run was deleted in Prefect"
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from headway.model.attempt_record import Failures
 from headway.model.lease import Demand
 from headway.model.node import NodeSpace
-from headway.model.run import Exit, ExitKind
+from headway.model.run import RESTARTED, Exit, ExitKind
 from headway.policy.demand import (
     after_gpu_out_of_memory,
     after_out_of_memory,
@@ -16,6 +16,8 @@ from headway.policy.demand import (
     runs_again,
 )
 from headway.units import format_size
+
+_RESTARTS_AN_HOUR = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +100,17 @@ def gave_back(code: int | None, why: str) -> Exit:
     """The exit of an attempt that was stopped with *code*, since *why*, for memory lent to it."""
     said = f"{why}; it goes on from its checkpoint when there is room again"
     return Exit(ExitKind.PREEMPTED, code, said)
+
+
+def restarted(exit_: Exit, before: Failures, *, alone: bool) -> Exit:
+    """The exit of an attempt that ended as *exit_* since its machine was restarted.
+
+    That costs no retry, unless it happens so often that the run itself may bring machines down. A
+    gang, which is not *alone* on its node, starts anew as after any other failure of the site.
+    """
+    if alone and before.restarts < _RESTARTS_AN_HOUR:
+        return Exit(ExitKind.PREEMPTED, exit_.code, RESTARTED)
+    return Exit(ExitKind.INFRASTRUCTURE, exit_.code, "its machine was restarted")
 
 
 def grown(exit_: Exit) -> Exit:

@@ -1,9 +1,10 @@
 """Settles an attempt that has ended: how, what it used, what it teaches, and what follows."""
 
+from headway.clock import booted_at
 from headway.model.attempt_record import Failures
 from headway.model.lease import Demand
 from headway.model.run import Exit, ExitKind, Measurement
-from headway.policy.conclude import AttemptEnd, Ended, Had, conclude, grown, preempted
+from headway.policy.conclude import AttemptEnd, Ended, Had, conclude, grown, preempted, restarted
 from headway.policy.silent_failures import exit_told
 from headway.run.admit import forecast
 from headway.run.followed import Followed
@@ -11,6 +12,7 @@ from headway.run.here import NodeAttempt
 from headway.run.memory_shortage import shortage_of, with_shortage
 from headway.run.rendezvous import end_of_gang
 from headway.run.traces import CUT_SHORT, lesson, trace_of
+from headway.runtime.outcome import ended_by_restart
 from headway.this_node import lost_here
 
 
@@ -60,7 +62,10 @@ def conclude_attempt(
 
 def _exit(attempt: NodeAttempt, followed: Followed) -> tuple[Exit, int | None]:
     """How the attempt ended, and what it needs more than if it ran out of GPU memory."""
-    own = followed.own_exit()
+    own, site = followed.own_exit(), attempt.site
+    if not followed.timed_out and ended_by_restart(followed.status, booted_at(site.clock)):
+        before = site.ledger.attempts.failures([attempt.run_id]).get(attempt.run_id, Failures())
+        own = restarted(own, before, alone=attempt.job.nodes == 1)
     other = attempt.record.preempted_for
     if other == attempt.run_id:  # also with exit status 0: it was told to stop, not done
         return grown(own), 0

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable
+from datetime import datetime
 
 from headway.errors import shown
 from headway.model.run import Exit, ExitKind
@@ -38,6 +39,19 @@ def classify_exit(
     """
     kind = _kind(status, log_tail if gpus else "", timed_out=timed_out)
     return Exit(kind, status.exit_code, _MESSAGES[kind](status, log_tail))
+
+
+def ended_by_restart(status: ContainerStatus, booted_at: datetime) -> bool:
+    """Whether a container ended since its machine went down, which was back at *booted_at*.
+
+    It was ended by a signal then; or, where the power was lost, the engine notes a code of its own
+    and the moment when it was back.
+    """
+    began = status.started_at is not None and status.started_at < booted_at
+    if not began or status.exit_code == 0 or status.oom_killed:
+        return False
+    late = status.ended_at is None or status.ended_at >= booted_at
+    return late or status.exit_code in (None, _SIGKILL, _SIGTERM)
 
 
 def _kind(  # noqa: PLR0911 - a table of causes, strongest first, reads best as returns

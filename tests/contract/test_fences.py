@@ -15,7 +15,15 @@ from headway.model.attempt_record import Failures, ProgressSnapshot
 from headway.model.lease import Demand, Fence, Lease, Wait
 from headway.model.node import Capacity, Node
 from headway.model.progress import ProgressPoint
-from headway.model.run import Exit, ExitKind, Measurement, Prediction, RunState, StepState
+from headway.model.run import (
+    RESTARTED,
+    Exit,
+    ExitKind,
+    Measurement,
+    Prediction,
+    RunState,
+    StepState,
+)
 from headway.model.run_warning import RunWarning, Silent, SilentFailure
 from headway.model.trace import Trace
 from headway.units import GIB
@@ -366,9 +374,10 @@ def test_the_programs_failures_count_for_life_and_the_infrastructures_for_an_hou
     failed_so(ledger, Exit(ExitKind.PREEMPTED, 143, "for another run"))
     failed_so(ledger, Exit(ExitKind.OUT_OF_MEMORY, 137, "killed"))
     failed_so(ledger, Exit(ExitKind.GPU_OUT_OF_MEMORY, 1, "killed"))
-    assert ledger.attempts.failures(["a"]) == {"a": Failures(program=2, infrastructure=1)}
+    failed_so(ledger, Exit(ExitKind.PREEMPTED, 143, RESTARTED))
+    assert ledger.attempts.failures(["a"]) == {"a": Failures(2, 1, 1)}
     with ledger._database.transaction() as session:
-        for attempt in range(1, 5):
+        for attempt in range(1, 6):
             row = session.get_one(AttemptRow, ("a", attempt))
             assert row.ended_at is not None
             row.ended_at -= timedelta(minutes=61)

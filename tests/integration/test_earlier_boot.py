@@ -13,7 +13,7 @@ from uuid import uuid4
 import pytest
 
 from headway.clock import SystemClock
-from headway.model.run import ExitKind, RunState
+from headway.model.run import RESTARTED, ExitKind, RunState
 from headway.run.here import container_name
 from headway.runtime.process.shim import identity
 from headway.settings import Settings
@@ -55,7 +55,7 @@ def test_a_run_of_an_earlier_boot_is_tried_again_and_nobody_else_is_killed(tmp_p
     assert (record.state, record.attempt) == (RunState.WAITING, 2), f"{record}\n{done.stderr}"
     (first,) = run.site.ledger.attempts.of_run(run.run_id)
     assert first.exit is not None
-    assert first.exit.kind is ExitKind.INFRASTRUCTURE
+    assert (first.exit.kind, first.exit.message) == (ExitKind.PREEMPTED, RESTARTED)  # no retry
     assert run.site.ledger.leases.of_run(run.run_id) is None
     assert stranger.poll() is None
     stranger.kill()

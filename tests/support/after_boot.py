@@ -1,6 +1,7 @@
 """What a node does first in another boot: `python -m tests.support.after_boot HOME RUN`."""
 
 import sys
+import time
 from pathlib import Path
 
 from headway.clock import SystemClock
@@ -18,6 +19,8 @@ from tests.support.flow_process import follow
 
 def main(home: Path, run_id: str) -> None:
     """Join, and look after the run until its first attempt is over."""
+    begun_s = time.monotonic()
+    SystemClock.boottime_s = lambda _: time.monotonic() - begun_s  # type: ignore[method-assign]
     settings = Settings(home=home, runtime="process", node="here")
     site = Site(settings, SystemClock())
     join_site(site)

@@ -8,7 +8,15 @@ from headway.model.attempt_record import Failures
 from headway.model.lease import Basis, Demand, Sharing
 from headway.model.node import Capacity, Gpu, Node, NodeSpace
 from headway.model.run import Exit, ExitKind
-from headway.policy.conclude import Again, AttemptEnd, Ended, Had, conclude, preempted
+from headway.policy.conclude import (
+    Again,
+    AttemptEnd,
+    Ended,
+    Had,
+    conclude,
+    preempted,
+    restarted,
+)
 from headway.units import GIB
 
 T4 = Gpu("GPU-0", 0, "NVIDIA T4", 16 * GIB)
@@ -54,6 +62,16 @@ def test_a_preempted_run_always_goes_on_and_says_nothing_more() -> None:
     assert "stopped for run other of a higher priority" in stopped.message
     after = end(ExitKind.OK, exit_=stopped, before=Failures(9, 9), retries=0, override={"a": 1})
     assert conclude(after) == Again(stopped, {"a": 1})
+
+
+def test_a_restart_of_its_machine_costs_no_retry_unless_it_comes_again_and_again() -> None:
+    lost = Exit(ExitKind.FAILED, 255, "said")
+    again = restarted(lost, Failures(9, 9, 2), alone=True)
+    assert conclude(end(ExitKind.OK, exit_=again, retries=0)) == Again(again, {})
+    assert (again.kind, again.code) == (ExitKind.PREEMPTED, 255)
+    brings_it_down = restarted(lost, Failures(restarts=3), alone=True)
+    assert isinstance(conclude(end(ExitKind.OK, exit_=brings_it_down, retries=0)), Ended)
+    assert restarted(lost, Failures(), alone=False).kind is ExitKind.INFRASTRUCTURE
 
 
 def test_more_host_memory_until_there_is_no_more() -> None:

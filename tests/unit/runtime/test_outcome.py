@@ -1,11 +1,13 @@
 """How an attempt ended."""
 
 import re
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from headway.model.run import ExitKind
-from headway.runtime.outcome import classify_exit
+from headway.runtime.outcome import classify_exit, ended_by_restart
 from headway.runtime.port import ContainerState, ContainerStatus
 
 
@@ -87,3 +89,30 @@ def test_a_failure_is_told_in_the_programs_last_words(log: str, words: str | Non
     message = classify_exit(ended(1), log_tail=log).message
     said = "" if words is None else f": {words}"
     assert message == f"the program failed (exit 1){said}; look at the end of its log"
+
+
+BOOT = datetime(2026, 1, 2, tzinfo=UTC)
+HOUR = timedelta(hours=1)
+
+
+@pytest.mark.parametrize(
+    ("status", "after_boot", "restart"),
+    [
+        (ended(None), None, True),  # the process runtime knows nothing of its end
+        (ended(255), True, True),  # as Docker notes when the power was lost
+        (ended(137), False, True),  # by the machine's shutdown
+        (ended(143), False, True),
+        (ended(1), False, False),  # its own failure, which nobody had seen before
+        (ended(0), True, False),
+        (ended(137, oom=True), False, False),
+    ],
+)
+def test_what_a_restart_of_the_machine_ended_is_told_from_an_end_of_its_own(
+    status: ContainerStatus, after_boot: bool | None, restart: bool
+) -> None:
+    ended_at = None if after_boot is None else BOOT + (HOUR if after_boot else -HOUR)
+    old = replace(status, started_at=BOOT - 5 * HOUR, ended_at=ended_at)
+    assert ended_by_restart(old, BOOT) is restart
+    later = replace(status, started_at=BOOT + HOUR, ended_at=BOOT + 2 * HOUR)
+    assert not ended_by_restart(later, BOOT)
+    assert not ended_by_restart(status, BOOT)
