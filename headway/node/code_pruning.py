@@ -3,6 +3,7 @@
 import logging
 
 from headway.code.unpack import trim
+from headway.node.sweep import trying
 from headway.policy.code_retention import to_let_go
 from headway.policy.retention import seconds
 from headway.site import Site
@@ -29,5 +30,7 @@ def prune_code(site: Site, team: str) -> int:
 def tidy_code(site: Site) -> None:
     """The same for every team, and for what of it lies on this node."""
     for team in site.ledger.code.teams():
-        prune_code(site, team)
-    trim(site.settings.code_dir)
+        with trying(f"code of team {team}"):
+            prune_code(site, team)
+    with trying("code on this node"):
+        trim(site.settings.code_dir)

@@ -19,10 +19,18 @@ def bound_logs(state_dir: Path, limit_bytes: int = LOG_LIMIT_BYTES) -> list[Path
         The logs that were emptied.
 
     Raises:
-        OSError: One could not be copied, for want of a disk say: it stays as it is.
+        OSError: One could not be copied, for want of a disk say: it stays as it is. The others
+            are emptied all the same.
     """
-    found = [log for log in state_dir.glob("*.log") if log.stat().st_size > limit_bytes]
-    for log in found:
-        shutil.copy(log, f"{log}.1")  # with its permissions
-        os.truncate(log, 0)
+    found, failed = [], list[OSError]()
+    for log in state_dir.glob("*.log"):
+        try:
+            if log.stat().st_size > limit_bytes:
+                shutil.copy(log, f"{log}.1")  # with its permissions
+                os.truncate(log, 0)
+                found.append(log)
+        except OSError as error:
+            failed.append(error)
+    if failed:
+        raise failed[0]
     return found

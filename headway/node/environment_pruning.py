@@ -5,6 +5,7 @@ import logging
 import os
 from pathlib import Path
 
+from headway.node.sweep import trying
 from headway.policy.code_retention import KEEP_S
 from headway.policy.retention import seconds
 from headway.run.environment import CACHE_FOLDER, LOCK
@@ -24,11 +25,12 @@ def tidy_environments(site: Site) -> int:
     for team in (each for each in top.iterdir() if not each.name.startswith(".")):
         keep_s = seconds(site.policy_settings.team(team.name).keep_days)
         keep_s = KEEP_S if keep_s is None else keep_s
-        kept = [each for each in team.iterdir() if each.name != CACHE_FOLDER]
-        gone = [each for each in kept if _goes(each, now_s - keep_s)]
-        if gone and len(gone) == len(kept):
-            remove(team / CACHE_FOLDER)
-        removed += len(gone)
+        with trying(f"environments of team {team.name}"):
+            kept = [each for each in team.iterdir() if each.name != CACHE_FOLDER]
+            gone = [each for each in kept if _goes(each, now_s - keep_s)]
+            if gone and len(gone) == len(kept):
+                remove(team / CACHE_FOLDER)
+            removed += len(gone)
     if removed:
         log.info("%d environments that nobody had used for long were removed", removed)
     return removed

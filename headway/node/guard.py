@@ -13,6 +13,7 @@ A fifth has those leave in time who run in memory that is promised to others (`p
 import logging
 import threading
 from collections.abc import Callable
+from functools import partial
 
 from headway.errors import HeadwayError
 from headway.node.daemon import SILENT_S, guard_daemon, revive_supervisor
@@ -92,12 +93,9 @@ class Guard:
 
     def _keep_logs_short(self) -> None:
         while True:
-            try:
-                bound_logs(self._site.settings.state_dir)
-                if self.lookout.runtime is not None:  # the worker does it, where one is
-                    self.lookout.runtime.trim_logs()
-            except (OSError, HeadwayError) as error:
-                log.warning("a log is not shortened: %s; tried again", error)
+            _shorten(partial(bound_logs, self._site.settings.state_dir))
+            if self.lookout.runtime is not None:  # the worker does it, where one is
+                _shorten(self.lookout.runtime.trim_logs)
             self._site.clock.sleep(_LOGS_EVERY_S)
 
     def _keep_memory(self) -> None:
@@ -182,6 +180,14 @@ class Guard:
             return
         self.lookout.forget(name)
         self._wake.set()
+
+
+def _shorten(logs: Callable[[], object]) -> None:
+    """Shorten some *logs*; what fails keeps no others from it."""
+    try:
+        logs()
+    except (OSError, HeadwayError) as error:
+        log.warning("a log is not shortened: %s; tried again", error)
 
 
 def _why(what: Stop | Kill) -> str:

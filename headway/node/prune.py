@@ -14,6 +14,7 @@ from headway import trees
 from headway.errors import RunUnknown
 from headway.ledger.records import RunRecord
 from headway.model.run import RunState
+from headway.node.sweep import trying
 from headway.policy.retention import Finished, Removal, seconds, to_remove
 from headway.run.here import CHECKPOINT_FOLDER
 from headway.runtime.diskuse import used_bytes
@@ -96,10 +97,14 @@ def complete_removals(site: Site) -> None:
 
 def tidy(site: Site) -> int:
     """Remove what the operator's settings of this node let go of; how many."""
-    settings = site.node_settings
+    settings, done = site.node_settings, 0
     checkpoint_s = seconds(settings.keep_checkpoint_days)
-    done = _tidy(site, keep_s=checkpoint_s, keep_bytes=None, part=CHECKPOINT_FOLDER)
-    return done + _tidy(site, keep_s=seconds(settings.keep_days), keep_bytes=settings.keep_size)
+    with trying("checkpoints of ended runs"):
+        done += _tidy(site, keep_s=checkpoint_s, keep_bytes=None, part=CHECKPOINT_FOLDER)
+    with trying("folders of ended runs"):
+        keep_s = seconds(settings.keep_days)
+        done += _tidy(site, keep_s=keep_s, keep_bytes=settings.keep_size)
+    return done
 
 
 def _only_stored(site: Site, records: list[RunRecord]) -> list[RunRecord]:

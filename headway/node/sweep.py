@@ -36,28 +36,28 @@ def sweep(
         without_run: Those of them that stand for no attempt of a run that the round was about.
     """
     at_work = {container.run_id for container in containers}
-    with _trying("leases of gangs"):
+    with trying("leases of gangs"):
         _release_untaken(site)
-    with _trying("gangs whose leader is lost"):
+    with trying("gangs whose leader is lost"):
         _conclude_lost_gangs(site)
     for container in without_run:
-        with _trying(f"container {container.name}"):
+        with trying(f"container {container.name}"):
             _remove(site, container)
-    with _trying("secrets"):
+    with trying("secrets"):
         _remove_secrets(site)
-    with _trying("copies of code"):
+    with trying("copies of code"):
         _remove_copies(site)
-    with _trying("data sets in use"):
+    with trying("data sets in use"):
         _release_data(site, at_work)
-    with _trying("the cache"):
+    with trying("the cache"):
         site.cache.sweep()
-    with _trying("what the runtime left"):
+    with trying("what the runtime left"):
         site.runtime.sweep()
 
 
 @contextmanager
-def _trying(what: str) -> Iterator[None]:
-    """One thing that fails keeps nothing else from being swept."""
+def trying(what: str) -> Iterator[None]:
+    """One thing that fails keeps nothing else from being tidied up."""
     try:
         yield
     except LedgerUnreachable:
@@ -117,7 +117,7 @@ def _remove_secrets(site: Site) -> None:
         # A flow lays them down before it creates the container.
         if folder.name not in names and live_flow(site.settings.state_dir, run_id) is None:
             log.warning("secrets of %s were left: removed", folder.name)
-            with _trying(f"secrets of {folder.name}"):
+            with trying(f"secrets of {folder.name}"):
                 forget_secrets(site.settings, folder.name)
     for left in remove_unfinished(site.settings.secrets_dir, site.clock.now().timestamp()):
         log.warning("secrets in %s were never finished: removed", left.name)
@@ -150,7 +150,7 @@ def _release_data(site: Site, at_work: set[str]) -> None:
     for run_id in {run_id for each in sets for run_id in each.run_ids} - at_work:
         if live_flow(site.settings.state_dir, run_id) is None and _is_over_here(site, run_id):
             log.warning("run %s still held a data set here: released", run_id)
-            with _trying(f"data sets of run {run_id}"):
+            with trying(f"data sets of run {run_id}"):
                 site.cache.release(run_id)
 
 

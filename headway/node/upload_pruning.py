@@ -4,6 +4,7 @@ import logging
 from datetime import timedelta
 
 from headway.model.upload import Upload
+from headway.node.sweep import trying
 from headway.site import Site
 
 log = logging.getLogger(__name__)
@@ -12,11 +13,11 @@ log = logging.getLogger(__name__)
 def tidy_uploads(site: Site) -> None:
     """Remove chunks of this machine that no data set of their team has: uploads that broke off."""
     for team in site.upload_chunks.teams():
-        unasked = site.upload_chunks.unasked(team, site.clock.now())
-        left = unasked - site.ledger.uploads.chunks_named(team) if unasked else set()
-        freed = site.upload_chunks.remove(team, left)
-        if freed:
-            log.info("data of team %s: %d parts of no data set were removed", team, len(left))
+        with trying(f"data of team {team}"):
+            unasked = site.upload_chunks.unasked(team, site.clock.now())
+            left = unasked - site.ledger.uploads.chunks_named(team) if unasked else set()
+            if site.upload_chunks.remove(team, left):
+                log.info("data of team %s: %d parts of no data set were removed", team, len(left))
 
 
 def unused_uploads(site: Site, keep_s: float) -> list[Upload]:

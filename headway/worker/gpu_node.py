@@ -481,16 +481,16 @@ class GpuNodeWorker(BaseWorker[BaseJobConfiguration, BaseVariables, BaseWorkerRe
         self._reading = await anyio.to_thread.run_sync(self._sampler.tick)
 
     async def _prune(self) -> None:
-        await anyio.to_thread.run_sync(complete_removals, self._site)
-        if not self._house_kept:
-            return  # how long runs are kept may have changed: the blocks are read first
         failed: list[Exception] = []
-        for step in (tidy, tidy_store, tidy_code, tidy_uploads, tidy_environments):
+        steps = (complete_removals, tidy, tidy_store, tidy_code, tidy_uploads, tidy_environments)
+        # How long runs are kept may have changed: the blocks are read first.
+        for step in steps if self._house_kept else steps[:1]:
             try:
                 await anyio.to_thread.run_sync(step, self._site)
             except Exception as error:  # noqa: BLE001 - the other steps are done all the same
                 failed.append(error)
-        await let_go(self._site, self._pool)
+        if self._house_kept:
+            await let_go(self._site, self._pool)
         if failed:
             raise failed[0]
 

@@ -6,6 +6,7 @@ Whoever is killed between the two is asked for the same runs again, and finds th
 from uuid import UUID
 
 import anyio
+import httpx
 from prefect.logging import get_logger
 
 from headway.node.row_pruning import old_rows
@@ -19,12 +20,22 @@ _AT_ONCE = 100
 
 async def let_go(site: Site, pool: PrefectPool) -> int:
     """Remove the rows of old runs; of how many."""
-    due = await anyio.to_thread.run_sync(old_rows, site)
+    due, done = await anyio.to_thread.run_sync(old_rows, site), 0
     for start in range(0, len(due), _AT_ONCE):
         part = due[start : start + _AT_ONCE]
-        for run_id in part:
-            await pool.remove(UUID(run_id))
-        await anyio.to_thread.run_sync(site.ledger.old_runs.remove, part)
-    if due:
-        log.info("the rows of %d runs that ended long ago were removed", len(due))
-    return len(due)
+        gone = [run_id for run_id in part if await _is_removed(pool, run_id)]
+        await anyio.to_thread.run_sync(site.ledger.old_runs.remove, gone)
+        done += len(gone)
+    if done:
+        log.info("the rows of %d runs that ended long ago were removed", done)
+    return done
+
+
+async def _is_removed(pool: PrefectPool, run_id: str) -> bool:
+    """Remove a run from Prefect; one that it cannot remove keeps no other from it."""
+    try:
+        await pool.remove(UUID(run_id))
+    except httpx.HTTPStatusError as error:
+        log.warning("run %s is not removed from Prefect: %s; tried again", run_id, error)
+        return False
+    return True

@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import signal
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -11,14 +12,19 @@ from uuid import UUID
 import pytest
 from click.testing import CliRunner, Result
 
+from headway.admin.database.choice import have_database
+from headway.admin.database.own import start_database
+from headway.admin.processes import StartFailed
 from headway.cli.main import headway
 from headway.clock import SystemClock
-from headway.home import ballast_given_up
+from headway.home import ballast_given_up, settle
+from headway.ledger import hosting
 from headway.model.lease import Demand, Lease
 from headway.model.run import Exit, ExitKind, Measurement
+from headway.node.daemon import database_daemon
 from headway.node.flowlock import hold_flow
 from headway.node.prune import remove, tidy
-from headway.settings import Settings
+from headway.settings import Settings, read_settings
 from headway.site import Site
 from headway.this_node import adopt, join_site
 from headway.units import MIB
@@ -237,3 +243,36 @@ def test_what_fails_on_a_full_disk_names_the_disk_and_the_next_step(
         got = CliRunner().invoke(headway, ["runs"])
         assert "disk" not in got.output
     forget_site()
+
+
+def test_prune_alone_frees_a_disk_that_is_so_full_that_the_database_cannot_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with small_disk(tmp_path / "disk", 600) as disk:
+        for name, value in (("HOME", str(disk / "home")), ("RUNTIME", "process"), ("NODE", "here")):
+            monkeypatch.setenv(f"HEADWAY_{name}", value)
+        forget_site()
+        site = Site(read_settings(), SystemClock())
+        settings = site.settings
+        with ballast_given_up(settings.home, print):  # as `headway up` does
+            settle(settings.home)
+            if not have_database(settings, site.clock, print):
+                pytest.skip("no PostgreSQL is here")
+        try:
+            site = Site(read_settings(), SystemClock())
+            join_site(site)
+            run_id = add(site, 1)
+            site.ledger.close()
+            with filled(disk):
+                database_daemon(settings).stop(signal.SIGKILL, 10.0)
+                with pytest.raises(StartFailed):
+                    start_database(settings, site.clock, print)
+                forget_site()
+                got = prune("--older-than", "0s", "--yes")
+                assert got.exit_code == 0, got.output
+                assert "1 of 1 removed" in got.output
+                assert not (settings.runs_dir / run_id).exists()
+                assert hosting.answers(settings.database_url)
+        finally:
+            database_daemon(settings).stop(signal.SIGINT, 60.0)
+            forget_site()

@@ -4,7 +4,7 @@ import pytest
 
 from tests.support.named_tests import ROOT, is_there, named_tests
 
-FAULTS = 52
+FAULTS = 55
 
 
 def rows() -> list[list[str]]:

@@ -4,6 +4,8 @@ import os
 import sys
 from pathlib import Path
 
+import pytest
+
 from headway.node.daemon import Daemon
 from headway.node.daemon_logs import bound_logs
 
@@ -27,3 +29,13 @@ def test_a_log_is_emptied_under_the_daemon_that_writes_it(tmp_path: Path) -> Non
     before = tmp_path / "database.log.1"
     assert before.read_text() == "x" * 2000 + "\n"
     assert before.stat().st_mode == daemon.log.stat().st_mode
+
+
+def test_a_log_that_cannot_be_copied_keeps_no_other_from_being_emptied(tmp_path: Path) -> None:
+    for name in ("a", "b", "c"):
+        (tmp_path / f"{name}.log").write_text("x" * 100)
+    (tmp_path / "b.log.1").mkdir()
+    (tmp_path / "b.log.1" / "b.log").mkdir()
+    with pytest.raises(IsADirectoryError):
+        bound_logs(tmp_path, limit_bytes=10)
+    assert [(tmp_path / f"{name}.log").stat().st_size for name in ("a", "b", "c")] == [0, 100, 0]

@@ -52,3 +52,11 @@ def test_one_that_a_program_is_in_stays(site: Any) -> None:
 
 def test_where_there_are_none_nothing_is_done(site: Any) -> None:
     assert tidy_environments(site) == 0
+
+
+def test_a_team_whose_folder_cannot_be_read_keeps_no_other_from_being_tidied(site: Any) -> None:
+    old = environment(site, "old", 10 * KEEP_S)
+    for name in ("a-file", "zz-file"):  # whichever is read first
+        (site.settings.environments_dir / name).touch()
+    assert tidy_environments(site) == 1
+    assert not old.exists()

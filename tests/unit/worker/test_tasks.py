@@ -158,6 +158,15 @@ def test_nothing_is_pruned_before_the_operators_settings_were_read(
     worker._house_kept = True
     asyncio.run(worker._prune())
     assert pruned == ["site"] * 6  # here, in the store, code, uploads, environments, rows
+    pruned.clear()
+
+    def fails(_: object) -> None:
+        raise OSError("read-only")
+
+    monkeypatch.setattr(gpu_node, "complete_removals", fails)
+    with pytest.raises(OSError, match="read-only"):
+        asyncio.run(worker._prune())
+    assert pruned == ["site"] * 6  # one step keeps no other from being done
 
 
 def test_what_another_worker_does_for_the_pool_is_done_now_and_then_all_the_same() -> None:
