@@ -4,6 +4,7 @@ import json
 import os
 import signal
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -41,11 +42,14 @@ def about(findings: list[dict[str, Any]], *words: str) -> set[str]:
 @pytest.fixture
 def frozen(process_site: LiveSite) -> Iterator[LiveSite]:
     """The site with a worker that lives and does nothing: its janitor mends nothing by itself."""
-    pid = process_site.worker_pid()
+    pids = process_site.pids()
+    os.kill(pids["supervisor"], signal.SIGSTOP)  # it would start another one in a minute
     try:
         yield process_site
     finally:
-        os.kill(pid, signal.SIGCONT)
+        for name in ("worker", "supervisor"):
+            with suppress(ProcessLookupError):
+                os.kill(pids[name], signal.SIGCONT)
 
 
 def execute(site: LiveSite, sql: str, **values: Any) -> None:
