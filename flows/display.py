@@ -69,7 +69,7 @@ class Display:
         self._updated = False
 
     def lines(self, data: bytes, skipped_bytes: int) -> None:
-        """Forward what was logged; *skipped_bytes* of the log were given up before it."""
+        """Forward what was logged; *skipped_bytes* of the log before it are left out."""
         self._log_lines.add(data, skipped_bytes)
 
     def watched(self, now: Watched) -> None:

@@ -27,10 +27,11 @@ class LogLines:
         self._left_out = 0
 
     def add(self, data: bytes, skipped_bytes: int) -> None:
-        """Forward the lines that *data* completes; *skipped_bytes* were given up before it."""
+        """Forward the lines that *data* completes; *skipped_bytes* before it are left out."""
         if skipped_bytes:
             self._logger.warning(
-                "%s of log were given up: the log limit was reached", format_size(skipped_bytes)
+                "%s of log are not shown: it came faster than it is read, or is over its limit",
+                format_size(skipped_bytes),
             )
         *complete, self._partial = (self._partial + data).split(b"\n")
         self._partial = self._partial[-_LONGEST_PARTIAL:]

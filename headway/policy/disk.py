@@ -9,6 +9,10 @@ _RESERVE_SHARE = 20
 """One part in so many of a disk is held back by itself."""
 
 
+LEAST_BYTES = 4096
+"""What each file, folder or link counts, however small: their number is bounded with the bytes."""
+
+
 @dataclass(frozen=True, slots=True)
 class DiskUse:
     """What a run has on one file system."""
@@ -19,6 +23,12 @@ class DiskUse:
     free_bytes: int
     """What the file system has left."""
     total_bytes: int
+    used_files: int = 0
+    """Files, folders and links that it has there."""
+    free_files: int = 0
+    """So many the file system has room for."""
+    total_files: int = 0
+    """The same of an empty one; 0 where their number is not limited."""
 
 
 def automatic_reserve(total_bytes: int) -> int:
@@ -43,6 +53,9 @@ def why_too_much(
     """
     used = sum(use.used_bytes for use in uses)
     parts = [f"{format_size(use.used_bytes)} {use.what}" for use in uses if use.used_bytes]
+    files = sum(use.used_files for use in uses)
+    if files * LEAST_BYTES > used // 2:
+        parts.append(f"{files} files and folders, each at least {format_size(LEAST_BYTES)}")
     of_what = ", ".join(parts)
     if asked_bytes is not None:
         if used <= asked_bytes:
@@ -59,5 +72,13 @@ def why_too_much(
                 f"resources.disk: the node's disk has {format_size(use.free_bytes)} left, its "
                 f"reserve is {format_size(reserve)}, and this run has used {format_size(used)} "
                 f"without asking for any ({of_what}); say how much it needs, or write less"
+            )
+        reserved_files = use.total_files // _RESERVE_SHARE
+        share = use.used_files / max(use.used_files + use.free_files, 1)
+        if use.total_files and use.free_files < reserved_files * share:
+            return (
+                f"resources.disk: the node's disk has room for {use.free_files} more files, "
+                f"{reserved_files} are its reserve, and this run has made {use.used_files} without "
+                "asking for disk; say how much it needs, or write fewer"
             )
     return ""

@@ -68,6 +68,10 @@ class LogParser:
         """
         return self._points(self._splitter.feed(data), t_s)
 
+    def cut(self) -> None:
+        """Something of the log is passed over here; what comes next begins a line."""
+        self._splitter.cut()
+
     def finish(self, t_s: float) -> list[ProgressPoint]:
         """The points in a last line without an end; call it when the log is over."""
         return self._points(self._splitter.finish(), t_s)

@@ -5,6 +5,8 @@ whatever is written.
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextvars import copy_context
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Protocol
@@ -25,7 +27,7 @@ from headway.telemetry.port import GpuSensors
 
 _TICK_S = 0.25
 _GPU_EVERY_S = 2.0
-_CANCELLATION_EVERY_S = 2.0
+_CANCELLATION_EVERY_S = 1.0
 _PASS_ON_EVERY_S = 0.5
 _USAGE_EVERY_S = 0.5
 """The memory peak is put together from these readings; one costs 0.3 ms."""
@@ -74,7 +76,7 @@ class Listener(Protocol):
     """Who is told while a container runs; the flow shows it in the UI."""
 
     def lines(self, data: bytes, skipped_bytes: int) -> None:
-        """A piece of the log as it came, and how much before it was given up."""
+        """A piece of the log as it came, and how much before it was passed over."""
         ...
 
     def watched(self, now: Watched) -> None:
@@ -139,7 +141,12 @@ def tolerated(step: Callable[[], None]) -> bool:
 
 @dataclass(kw_only=True)
 class Follower:
-    """Follows one container of this node until it has ended."""
+    """Follows one container of this node until it has ended.
+
+    Its limits, and whether it has to stop, are looked at by the thread that calls `follow`. A
+    second one reads its log and tells of it: neither a flood of output, nor a ledger or a listener
+    that takes long, has the limits wait.
+    """
 
     runtime: Runtime
     clock: Clock
@@ -172,6 +179,7 @@ class Follower:
         )
         self._log = LogProgress(
             partial(self.runtime.read_log, self.name),
+            self.clock,
             LogParser(self.progress_pattern, epochs=self.epochs),
             self._remaining,
             Redactor(self.secrets),
@@ -191,11 +199,11 @@ class Follower:
         if self._status.started_at is not None:
             age_s = (self.clock.now() - self._status.started_at).total_seconds()
         self._started_s = now_s - max(age_s, 0.0)
-        self._before_reading = (
+        self._measure = (
             _Periodic(self._read_gpus, _GPU_EVERY_S),
             _Periodic(self._read_usage, _USAGE_EVERY_S),
-            _Periodic(self.upkeep.pass_on, _PASS_ON_EVERY_S),
         )
+        self._pass_on = _Periodic(self.upkeep.pass_on, _PASS_ON_EVERY_S)
         self._check = _Periodic(self._check_once, self.check_every_s, now_s + self.check_every_s)
         self._snapshot = _Periodic(self._keep_snapshot, _SNAPSHOT_EVERY_S)
         self._cancel = _Periodic(
@@ -211,26 +219,43 @@ class Follower:
             LeaseLost: Another attempt has the run; the container still runs.
             ContainerMissing: It was removed by somebody else.
         """
-        stopping = False
+        with ThreadPoolExecutor(2) as beside:
+            self._follow(beside)
+        self._read_log(last=True)
+        return self._followed()
+
+    def _follow(self, beside: ThreadPoolExecutor) -> None:
+        context = copy_context()
+        reading: Future[None] | None = None
+        stopping: Future[None] | None = None
         while True:
             now_s = self.clock.monotonic_s()
             self._elapsed_s = now_s - self._started_s
-            for periodic in self._before_reading:
+            for periodic in self._measure:
                 periodic.run(now_s)
-            tolerated(self._read_log)
-            self._tell(now_s)
-            if self._status.state is ContainerState.EXITED:
-                break
-            if not stopping and self._must_stop(now_s):
-                stopping = True
-                self.runtime.stop(self.name, self.grace_s)
+            reading = reading or beside.submit(context.run, self._read_and_tell)
+            ended = self._status.state is ContainerState.EXITED
+            if wait((reading,), None if ended else _TICK_S).done:
+                reading.result()
+                reading = None
+            if ended:
+                return
+            # Also in its grace time: it goes on writing.
+            if self._must_stop(now_s) and stopping is None:
+                stopping = beside.submit(self.runtime.stop, self.name, self.grace_s)
+            if stopping is not None and wait((stopping,), _TICK_S).done:
+                stopping.result()
             try:
                 self._status = self.runtime.wait(self.name, _TICK_S)
             except EngineUnreachable:
                 # The container goes on without its engine; so do we.
                 self.clock.sleep(_TICK_S)
-        self._read_log(last=True)
-        return self._followed()
+
+    def _read_and_tell(self) -> None:
+        now_s = self._started_s + self._elapsed_s
+        self._pass_on.run(now_s)
+        tolerated(self._read_log)
+        self._tell(now_s)
 
     def _followed(self) -> Followed:
         status = self._status
@@ -239,7 +264,8 @@ class Follower:
             lasted_s = max((status.ended_at - status.started_at).total_seconds(), 0.0)
         return Followed(
             status=status,
-            timed_out=self._timed_out or ran_out_of_time(status, self.max_runtime_s, self.grace_s),
+            timed_out=self._timed_out
+            or ran_out_of_time(status, self.max_runtime_s, self.grace_s, self._elapsed_s),
             runtime_s=lasted_s,
             log_tail=self._log.tail,
             gpu_use=self._gpu_use,
@@ -286,9 +312,10 @@ class Follower:
 
     def _must_stop(self, now_s: float) -> bool:
         limit_s = self.max_runtime_s
-        self._timed_out = limit_s is not None and self._elapsed_s >= limit_s
+        self._timed_out |= limit_s is not None and self._elapsed_s >= limit_s
         self._cancel.run(now_s)
         return self._timed_out or self._cancellation is not None or self._findings.end
 
     def _ask_whether_to_cancel(self) -> None:
-        self._cancellation = self.upkeep.cancellation(self._status)
+        found = self.upkeep.cancellation(self._status)
+        self._cancellation = self._cancellation or found

@@ -38,14 +38,25 @@ class Followed:
         )
 
 
-def ran_out_of_time(status: ContainerStatus, max_runtime_s: float | None, grace_s: float) -> bool:
-    """Whether a flow process that has died since stopped it at its time limit.
+def ran_out_of_time(
+    status: ContainerStatus, max_runtime_s: float | None, grace_s: float, followed_s: float
+) -> bool:
+    """Whether it ended beyond its time limit, by itself or stopped by a process that has died.
 
-    Only an end soon after the limit tells: what the engine notes as the end of a
-    container that its node took along is the moment when both were back.
+    Of one that was killed only an end soon after the limit tells: what the engine notes as the
+    end of a container that its node took along is the moment when both were back.
+
+    Args:
+        status: Of the container, which has ended.
+        max_runtime_s: Its limit; None for none.
+        grace_s: So long it may take to stop.
+        followed_s: Its age by the clock that does not jump, at its end or later.
     """
     if max_runtime_s is None or status.started_at is None or status.ended_at is None:
         return False
     over_s = (status.ended_at - status.started_at).total_seconds() - max_runtime_s
-    ended_itself = status.exit_code == 0 or status.oom_killed
-    return not ended_itself and 0 <= over_s <= grace_s + _STOP_TAKES_S
+    if status.oom_killed:
+        return False
+    if status.exit_code == 0:
+        return over_s > 0 and followed_s > max_runtime_s
+    return 0 <= over_s <= grace_s + _STOP_TAKES_S

@@ -21,7 +21,9 @@ from headway.runtime.diskuse import DiskMeter
 from headway.runtime.port import ContainerStatus
 from headway.runtime.redact import FileRedactor
 
-_DISK_GRACE_S = 3.0
+_DISK_GRACE_S = 1.0
+_FAR_BEYOND = 1.05
+"""Times what it asks for: beyond that nothing is given any grace."""
 
 
 class AttemptUpkeep:
@@ -84,10 +86,13 @@ class AttemptUpkeep:
 
     def cancellation(self, status: ContainerStatus) -> Exit | None:
         """Why the container has to stop: for the disk it takes, unused, or with its gang."""
-        too_much = self._why_too_much(self._disk.measure(status.pids))
+        uses = self._disk.measure(status.pids)
+        too_much = self._why_too_much(uses) or self._disk.why_uncounted
         if too_much:
             # It goes on writing in its grace time: it gets little of it.
-            grace_s = min(self._attempt.job.stop_grace, _DISK_GRACE_S)
+            used, asked = sum(use.used_bytes for use in uses), self._asked_bytes
+            far = asked is not None and used > _FAR_BEYOND * asked
+            grace_s = 0.0 if far else min(self._attempt.job.stop_grace, _DISK_GRACE_S)
             self._site.runtime.stop(self._attempt.container, grace_s)
             return Exit(ExitKind.FAILED, None, too_much)
         if (idle := self._idle.verdict()) is not None:

@@ -1,47 +1,57 @@
-"""How much disk a run has taken: what lies below its directories, added up a little at a time."""
+"""How much disk a run has taken: what lies below its directories, and what it holds open."""
 
 import os
-import shutil
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass
 from pathlib import Path
-from stat import S_ISDIR, S_ISREG
+from stat import S_ISDIR, S_ISREG, S_ISSOCK
+from threading import Thread
 
 from headway.clock import Clock
-from headway.policy.disk import DiskUse
+from headway.errors import EngineUnreachable
+from headway.policy.disk import LEAST_BYTES, DiskUse
+from headway.runtime import in_flight
 from headway.trees import stats_below
 
 _BLOCK_BYTES = 512
 """Unit of `st_blocks`, whatever the file system's own."""
 _REMOVED = "in files that it removed and holds open"
+_PAUSE_PER_CPU_S = 4.0
+"""Between two counts; so they take a fifth of a CPU at most."""
+_MOST_BLIND = 3
+"""Counts one after the other that could not see all."""
 
 
 def entries(roots: Sequence[Path]) -> Iterator[int]:
-    """Bytes that each thing below *roots* takes on the disk, one after the other.
+    """Bytes that *roots* and each thing below them take on the disk, one after the other.
 
-    No link is followed, nor another file system entered; a file of several
-    names counts once. What vanishes meanwhile, or may not be read, counts nothing.
+    Each name counts `LEAST_BYTES` at least, and the content of a file of several names once. No
+    link is followed, nor another file system entered. What vanishes meanwhile, or may not be read,
+    counts nothing.
     """
     known: set[tuple[int, int]] = set()
     for root in roots:
         with suppress(OSError):
+            yield root.lstat().st_blocks * _BLOCK_BYTES
             for stat in stats_below(root):
-                name = (stat.st_dev, stat.st_ino)
+                size = stat.st_blocks * _BLOCK_BYTES
                 if stat.st_nlink > 1 and not S_ISDIR(stat.st_mode):
-                    if name in known:
-                        continue
+                    name = (stat.st_dev, stat.st_ino)
+                    size = 0 if name in known else size
                     known.add(name)
-                yield stat.st_blocks * _BLOCK_BYTES
+                yield max(size, LEAST_BYTES)
 
 
-def removed_but_open(pids: Iterable[int], beside: Sequence[Path]) -> Iterator[int]:
-    """Bytes on the disk of files without a name that *pids* hold open or mapped, each once.
+def removed_but_open(pids: Iterable[int], beside: Sequence[Path]) -> Iterator[int | None]:
+    """Bytes on the disk of files without a name that *pids* hold, each once.
 
-    No walk finds them, and they take their place until the last process lets go.
+    No walk finds them, and they take their place until the last process lets go: of what it has
+    open or mapped, or was sent and has not received. None stands for what cannot be looked at.
 
     Args:
-        pids: Processes of this machine; one that is gone, or may not be looked at, has none.
+        pids: Processes of this machine; one that is gone, or not this one's to look at, has none.
         beside: Files on the disks of these, or of the processes' own root, count. What lies
             elsewhere is no disk: memory files, shared memory.
     """
@@ -49,18 +59,26 @@ def removed_but_open(pids: Iterable[int], beside: Sequence[Path]) -> Iterator[in
     disks = set(_devices(beside))
     for pid in pids:
         devices = disks.union(_devices((Path(f"/proc/{pid}/root"),)))
-        for folder in (f"/proc/{pid}/fd", f"/proc/{pid}/map_files"):
-            with suppress(OSError), os.scandir(folder) as found:
-                for entry in found:
-                    size = 0
-                    with suppress(OSError):
-                        stat = entry.stat()
-                        name = (stat.st_dev, stat.st_ino)
-                        gone = S_ISREG(stat.st_mode) and stat.st_nlink == 0
-                        if gone and stat.st_dev in devices and name not in known:
-                            known.add(name)
-                            size = stat.st_blocks * _BLOCK_BYTES
-                    yield size
+        for stat in _held_by(pid):
+            if stat is None:
+                yield None
+                continue
+            name = (stat.st_dev, stat.st_ino)
+            gone = S_ISREG(stat.st_mode) and stat.st_nlink == 0
+            if gone and stat.st_dev in devices and name not in known:
+                known.add(name)
+                yield stat.st_blocks * _BLOCK_BYTES
+
+
+def _held_by(pid: int) -> Iterator[os.stat_result | None]:
+    for folder in (f"/proc/{pid}/fd", f"/proc/{pid}/map_files"):
+        with suppress(OSError), os.scandir(folder) as found:
+            for entry in found:
+                with suppress(OSError):
+                    stat = entry.stat()
+                    yield stat
+                    if S_ISSOCK(stat.st_mode) and in_flight.pending(pid, int(entry.name)):
+                        yield from in_flight.files_in(pid, int(entry.name))
 
 
 def _devices(paths: Iterable[Path]) -> Iterator[int]:
@@ -74,11 +92,17 @@ def used_bytes(*roots: Path) -> int:
     return sum(entries(roots))
 
 
+@dataclass(slots=True)
+class _Taken:
+    bytes: int = 0
+    files: int = 0
+
+
 class DiskMeter:
-    """Measures some places again and again, without ever taking long.
+    """Measures some places again and again, in a thread of its own: nobody waits for it.
 
     Args:
-        clock: Tells when a measurement has taken long enough.
+        clock: Tells when to begin again.
         places: What each is called → gives its directories.
     """
 
@@ -89,60 +113,100 @@ class DiskMeter:
     ) -> None:
         self._clock = clock
         self._places = places
-        self._pids: Iterable[int] = ()
-        self._names = (*places, _REMOVED)
-        self._known = dict.fromkeys(self._names, 0)
-        self._counted = dict.fromkeys(self._names, 0)
-        self._walk = self._entries()
+        self._known, self._counted = self._nothing(), self._nothing()
+        self._counting = Thread()
+        self._next_s = 0.0
+        self._ends = False
+        self._blind = 0
         self.peak_bytes = 0
         """Most that all places had together."""
 
-    def measure(self, pids: Iterable[int] = (), budget_s: float = 0.1) -> tuple[DiskUse, ...]:
+    def measure(self, pids: Iterable[int] = (), wait_s: float = 0.1) -> tuple[DiskUse, ...]:
         """What the places have: by the last full count, or by this one where that is more.
 
         Args:
             pids: Processes that write there: what they removed and hold open counts.
-            budget_s: Time after which the count goes on with the next call.
+            wait_s: Time after which the count goes on beside the caller.
         """
-        self._pids = pids
-        end_s = self._clock.monotonic_s() + budget_s
-        for number, (name, size) in enumerate(self._walk):
-            self._counted[name] += size
-            if number % 256 == 255 and self._clock.monotonic_s() > end_s:
-                break
-        else:
-            self._known, self._counted = self._counted, dict.fromkeys(self._names, 0)
-            self._walk = self._entries()
-        highest = {name: max(self._known[name], self._counted[name]) for name in self._names}
-        self.peak_bytes = max(self.peak_bytes, sum(highest.values()))
-        uses = tuple(
-            DiskUse(name, highest[name], disk.free, disk.total)
-            for name, folders in self._places.items()
-            if (disk := _disk(folders())) is not None
+        if not self._counting.is_alive() and self._clock.monotonic_s() >= self._next_s:
+            # A daemon, since a file system that does not answer must not keep its process.
+            self._counting = Thread(target=self._count, args=(tuple(pids),), daemon=True)
+            self._counting.start()
+        if self._counting.ident is not None:
+            self._counting.join(wait_s)
+        known, counted = self._known, self._counted
+        highest = {
+            name: max(known[name], counted[name], key=lambda each: each.bytes) for name in known
+        }
+        self.peak_bytes = max(self.peak_bytes, sum(each.bytes for each in highest.values()))
+        disks = ((name, _disk(folders())) for name, folders in self._places.items())
+        uses = [
+            DiskUse(name, highest[name].bytes, *disk[:2], highest[name].files, *disk[2:])
+            for name, disk in disks
+            if disk is not None
+        ]
+        removed = highest[_REMOVED].bytes
+        if removed and uses:
+            uses.append(DiskUse(_REMOVED, removed, uses[0].free_bytes, uses[0].total_bytes))
+        return tuple(uses)
+
+    @property
+    def why_uncounted(self) -> str:
+        """Why nobody can say what it takes; empty where that is known."""
+        if self._blind < _MOST_BLIND:
+            return ""
+        return (
+            "resources.disk: files wait in connections that none of its programs accepts, where "
+            "they are not counted; accept a connection before files are sent over it"
         )
-        removed = highest[_REMOVED]
-        if not removed or not uses:
-            return uses
-        return (*uses, replace(uses[0], what=_REMOVED, used_bytes=removed))
 
     def measure_all(self) -> tuple[DiskUse, ...]:
         """One full count, however long it takes, where nobody writes any more."""
-        self._walk, self._counted = self._entries(), dict.fromkeys(self._names, 0)
-        return self.measure(budget_s=float("inf"))
+        if self._counting.ident is not None:
+            self._ends = True
+            self._counting.join()
+        self._ends, self._next_s = False, 0.0
+        return self.measure(wait_s=float(10**6))
 
-    def _entries(self) -> Iterator[tuple[str, int]]:
+    def _nothing(self) -> dict[str, _Taken]:
+        return {name: _Taken() for name in (*self._places, _REMOVED)}
+
+    def _count(self, pids: tuple[int, ...]) -> None:
+        began_s, blind = time.thread_time(), 0
+        self._counted = counted = self._nothing()
+        try:
+            for name, size in self._entries(pids):
+                if self._ends:
+                    return
+                if size is None:
+                    blind = 1
+                    continue
+                counted[name].bytes += size
+                counted[name].files += 1
+        except EngineUnreachable:  # it knows which folders they are
+            return
+        self._known, self._blind = counted, blind and self._blind + 1
+        took_s = time.thread_time() - began_s
+        self._next_s = self._clock.monotonic_s() + _PAUSE_PER_CPU_S * took_s
+
+    def _entries(self, pids: tuple[int, ...]) -> Iterator[tuple[str, int | None]]:
         for name, folders in self._places.items():
             for size in entries(folders()):
                 yield name, size
         beside = [folder for folders in self._places.values() for folder in folders()]
-        for size in removed_but_open(self._pids, beside):
-            yield _REMOVED, size
+        for held in removed_but_open(pids, beside):
+            yield _REMOVED, held
 
 
-def _disk(folders: Sequence[Path]) -> "shutil._ntuple_diskusage | None":
+def _disk(folders: Sequence[Path]) -> tuple[int, int, int, int] | None:
+    """Free and all bytes, and free and all files, of the disk of the first that is there."""
     for folder in folders:
-        try:
-            return shutil.disk_usage(folder)
-        except OSError:
-            continue
+        with suppress(OSError):
+            found = os.statvfs(folder)
+            return (
+                found.f_bavail * found.f_frsize,
+                found.f_blocks * found.f_frsize,
+                found.f_favail,
+                found.f_files,
+            )
     return None

@@ -220,6 +220,8 @@ class Runtime(Protocol):
     def read_log(self, name: str, offset: int, limit_bytes: int = 1 << 20) -> LogChunk:
         """At most *limit_bytes* of the log from *offset*; empty data when there is no more now.
 
+        An offset beyond the end is taken for the end.
+
         Raises:
             ContainerMissing: No such container; `logfile.read_chunk` still reads its file.
         """

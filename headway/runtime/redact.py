@@ -69,7 +69,9 @@ class FileRedactor:
         self._done = 0
 
     def redact(self) -> None:
-        """Redact what has come since the last call. A file that is not there is fine.
+        """Redact what has come since the last call, and until this one.
+
+        A file that is not there is fine.
 
         Raises:
             OSError: The file cannot be written.
@@ -80,7 +82,8 @@ class FileRedactor:
         if fd is None:
             return
         try:
-            while self._redact_some(fd):
+            end = os.fstat(fd).st_size  # one that grows faster than it is read has no end
+            while self._redact_some(fd) and self._done < end:
                 pass
         finally:
             os.close(fd)

@@ -277,7 +277,7 @@ class FakeRuntime:
         with self._asking("read a log"):
             container = self._get(name)
             log = self._log(container)
-            start = max(offset, min(container.given_up_bytes, len(log)))
+            start = min(max(offset, container.given_up_bytes), len(log))
             data = log[start : start + limit_bytes]
             return LogChunk(data, start + len(data), start - offset)
 

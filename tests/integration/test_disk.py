@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from io import BytesIO
 from pathlib import Path
-from types import SimpleNamespace
 
 import docker
 import pytest
@@ -108,7 +107,7 @@ def test_without_a_word_a_run_leaves_the_nodes_reserve(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # A disk that is nearly full, though this machine's is not.
-    full = SimpleNamespace(free=MIB, total=GIB)
+    full = (MIB, GIB, 0, 0)
     monkeypatch.setattr("headway.runtime.diskuse._disk", lambda folders: full if folders else None)
     adopt(site, "node/here", {"reserve_disk": "16MiB"})
     exit_ = run(site, write("$HEADWAY_OUTPUTS", 8) + "; exec sleep 120", disk=None)

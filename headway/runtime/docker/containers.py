@@ -45,6 +45,8 @@ from headway.runtime.rules import check_image, check_spec
 from headway.runtime.run_groups import RunGroups
 
 _POLL_S = 0.05
+_FETCHED_BYTES = 4 << 20
+"""Of a stream of an engine's log at once: more would take memory, and long."""
 
 log = logging.getLogger(__name__)
 
@@ -326,17 +328,23 @@ class DockerRuntime:
         return logfile.read_chunk(path, offset, limit_bytes)
 
     def _logged(self, name: str, stream: str, after: str) -> bytes:
-        """What the engine has of a log; a little earlier too, as a float has no nanoseconds."""
+        """The next that the engine has of a log; a little earlier too, as a float is not exact."""
         since = moment(after) if after else None
         with asking(f"read the log of container {name}"):
-            answer: bytes = self.engine.api.logs(
+            pieces: Iterator[bytes] = self.engine.api.logs(
                 name,
                 stdout=stream == "stdout",
                 stderr=stream == "stderr",
                 timestamps=True,
+                stream=True,
                 since=None if since is None else since.timestamp() - 0.001,
             )
-        return answer
+            answer = bytearray()
+            for piece in pieces:
+                answer += piece
+                if len(answer) >= _FETCHED_BYTES:
+                    return bytes(answer[: answer.rfind(b"\n") + 1] or answer)
+        return bytes(answer)
 
     def trim_logs(self) -> None:
         """Give up the oldest part of every log that is over its limit; offsets stay valid."""

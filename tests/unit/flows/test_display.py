@@ -77,7 +77,7 @@ def test_a_line_in_pieces_is_one_line(caplog: pytest.LogCaptureFixture) -> None:
         display.lines(b"first ha", 0)
         display.lines(b"lf\n10%\r20%\r30%\n", 7)
     messages = [record.getMessage() for record in caplog.records]
-    given_up = "7 B of log were given up: the log limit was reached"
+    given_up = "7 B of log are not shown: it came faster than it is read, or is over its limit"
     assert messages == [given_up, "first half", "30%"]
 
 

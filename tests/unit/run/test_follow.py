@@ -1,6 +1,7 @@
 """Following one container, on a fake engine and a fake clock."""
 
 import json
+import threading
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -9,18 +10,22 @@ from pathlib import Path
 import pytest
 
 from headway.errors import LeaseLost, LedgerUnreachable
-from headway.estimate.remaining.remaining_time import RemainingBasis
+from headway.estimate.remaining.remaining_time import RemainingBasis, RemainingTime
 from headway.ledger.series import MAX_POINTS
 from headway.model.container_policy import ContainerPolicy
 from headway.model.node import GpuProcess, GpuReading
 from headway.model.progress import ProgressPoint
 from headway.model.run import Exit, ExitKind, Prediction
 from headway.model.run_warning import RunWarning, Silent, SilentFailure
+from headway.progress.parser import LogParser
 from headway.run.environment_entry import MADE, MAKING
 from headway.run.follow import Findings, Follower, Watched
 from headway.run.followed import Followed
 from headway.run.gpu_use import GpuUse
+from headway.run.log_progress import LogProgress
+from headway.runtime.logfile import LogChunk
 from headway.runtime.port import ContainerSpec, ContainerState, ContainerStatus, Usage
+from headway.runtime.redact import Redactor
 from headway.testing.clock import FakeClock
 from headway.testing.runtime import FakeMachine, FakeRuntime, Script
 from headway.testing.telemetry import FakeGpus
@@ -261,7 +266,8 @@ def test_the_time_limit_stops_the_container() -> None:
     [
         (31.0, 143, False, True),
         (29.0, 143, False, False),
-        (31.0, 0, False, False),
+        (31.0, 0, False, True),
+        (29.0, 0, False, False),
         (31.0, 137, True, False),
         (DAY_S, 137, False, False),  # the node was away
     ],
@@ -272,6 +278,65 @@ def test_a_time_limit_is_known_to_the_process_after_the_one_that_kept_it(
     bench = Bench(Script(runs_s=ends_s, exit_code=exit_code, oom_killed=oom_killed))
     bench.clock.sleep(2 * DAY_S)
     assert bench.follow(max_runtime_s=30.0).timed_out is timed_out
+
+
+def test_limits_do_not_wait_for_who_reads_the_log_and_tells_of_it() -> None:
+    bench = Bench(TRAINING)
+    stopped, in_time = threading.Event(), []
+
+    def stop(name: str, grace_s: float) -> None:
+        FakeRuntime.stop(bench.runtime, name, grace_s)
+        stopped.set()
+
+    bench.runtime.stop = stop  # type: ignore[method-assign]
+    bench.listener.watched = lambda _: in_time.append(stopped.wait(20.0))  # type: ignore[method-assign]
+    assert bench.follow(max_runtime_s=1.0).timed_out
+    assert all(in_time)
+
+
+class Flood:
+    """A log that grows faster than it is read, each reading of which takes a tenth of a second."""
+
+    def __init__(self, line: bytes, size: int) -> None:
+        self.clock = FakeClock()
+        self.line, self.size, self.grows = line, size, 1 << 20
+        self.shown, self.skipped = 0, 0
+        self.progress = LogProgress(
+            self._read,
+            self.clock,
+            LogParser(),
+            RemainingTime(),
+            Redactor([b"hunter2"]),
+            self._lines,
+        )
+
+    def _read(self, offset: int, limit_bytes: int) -> LogChunk:
+        self.clock.sleep(0.1)
+        self.size += self.grows
+        start = min(offset, self.size)
+        end = min(start + limit_bytes, self.size)
+        first = start % len(self.line)
+        data = self.line * ((end - start) // len(self.line) + 2)
+        return LogChunk(data[first : first + end - start], end, 0)
+
+    def _lines(self, data: bytes, skipped_bytes: int) -> None:
+        assert b"unter2" not in data
+        self.shown += len(data)
+        self.skipped += skipped_bytes
+
+
+@pytest.mark.parametrize("line", [b"y\n", b"\r", b"step 3/10\r", b"key hunter2\n", b"x" * 100_000])
+def test_a_log_that_grows_faster_than_it_is_read_is_passed_over(line: bytes) -> None:
+    flood = Flood(line, 1 << 30)
+    for _ in range(3):
+        began_s = flood.clock.monotonic_s()
+        flood.progress.read(1.0)
+        assert flood.clock.monotonic_s() - began_s < 1.0
+    assert flood.skipped > (1 << 30) - (64 << 20)
+    flood.grows = 0
+    flood.progress.read(1.0, last=True)
+    assert flood.shown + flood.skipped == flood.size
+    assert len(flood.progress.tail) > 10_000
 
 
 def test_a_clock_that_jumps_ten_days_ends_nothing() -> None:
@@ -409,4 +474,4 @@ def test_a_cancellation_is_asked_for_now_and_then_and_stops_it_once() -> None:
     followed = bench.follow()
     assert followed.cancellation == why
     assert followed.runtime_s == pytest.approx(10.0, abs=2.0)
-    assert len(asked) == pytest.approx(6, abs=1)
+    assert len(asked) == pytest.approx(11, abs=1)

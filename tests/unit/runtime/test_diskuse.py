@@ -2,18 +2,12 @@
 
 import os
 from pathlib import Path
+from socket import AF_UNIX, recv_fds, send_fds, socket, socketpair
+from threading import Event, current_thread, main_thread
 
-from headway.runtime.diskuse import DiskMeter, used_bytes
+from headway.runtime.diskuse import DiskMeter, removed_but_open, used_bytes
 from headway.testing.clock import FakeClock
 from headway.units import MIB
-
-
-class Slow(FakeClock):
-    """Each reading of it takes a tenth of a second."""
-
-    def monotonic_s(self) -> float:
-        self.sleep(0.1)
-        return super().monotonic_s()
 
 
 def fill(path: Path, size: int = MIB) -> None:
@@ -34,43 +28,107 @@ def test_everything_below_counts_once_and_nothing_else(tmp_path: Path) -> None:
     assert used_bytes(tmp_path / "missing") == 0
 
 
-def test_a_measurement_goes_on_where_the_last_one_stopped(tmp_path: Path) -> None:
-    for number in range(1000):
-        fill(tmp_path / f"{number}", 4096)
-    meter = DiskMeter(Slow(), {"here": lambda: (tmp_path,)})
-    seen = [meter.measure(budget_s=0.05)[0].used_bytes for _ in range(8)]
-    assert seen[0] <= 257 * 4096
-    assert seen == sorted(seen)
-    assert seen[-1] >= 1000 * 4096
-    assert meter.peak_bytes == seen[-1]
+def test_each_name_counts_however_small(tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    for number in range(500):
+        (tmp_path / "folder" / f"{number}").touch()
+        (tmp_path / f"link-{number}").hardlink_to(tmp_path / "folder" / "0")
+    (use,) = DiskMeter(FakeClock(), {"here": lambda: (tmp_path,)}).measure(wait_s=30.0)
+    assert use.used_files == 1002
+    assert 1001 * 4096 <= use.used_bytes <= 1100 * 4096
+    assert use.total_files > use.free_files > 0 or use.total_files == 0
+
+
+def test_nobody_waits_for_a_count(tmp_path: Path) -> None:
+    fill(tmp_path / "file", 4 * MIB)
+    asked, go_on = Event(), Event()
+
+    def folders() -> tuple[Path, ...]:
+        asked.set()
+        if current_thread() is not main_thread():
+            go_on.wait(30.0)
+        return (tmp_path,)
+
+    meter = DiskMeter(FakeClock(), {"file": lambda: (tmp_path / "file",), "here": folders})
+    assert sum(use.used_bytes for use in meter.measure(wait_s=0.0)) < 8 * MIB
+    assert asked.wait(30.0)
+    assert (
+        sum(use.used_bytes for use in meter.measure(wait_s=0.0)) < 8 * MIB
+    )  # nor is a second begun
+    go_on.set()
+    assert sum(use.used_bytes for use in meter.measure_all()) >= 4 * MIB
+
+
+def test_what_was_sent_and_not_received_counts(tmp_path: Path) -> None:
+    here, there = socketpair()
+    inner_here, inner_there = socketpair()
+    for name, to in (("a", here), ("b", inner_here)):
+        fill(tmp_path / name, 4 * MIB)
+        with (tmp_path / name).open("rb") as file:
+            send_fds(to, [b"message"], [file.fileno()])
+        (tmp_path / name).unlink()
+    send_fds(here, [b"a socket that holds one"], [inner_there.fileno()])
+    send_fds(inner_here, [b"and this one itself"], [there.fileno()])
+    inner_there.close()
+    held = sum(size or 0 for size in removed_but_open((os.getpid(),), (tmp_path,)))
+    assert held >= 8 * MIB
+    _, received, _, _ = recv_fds(there, 100, 1)  # nothing was taken out of it
+    assert os.fstat(received[0]).st_size == 4 * MIB
+    os.close(received[0])
+    for each in (here, there, inner_here):
+        each.close()
+    after = sum(size or 0 for size in removed_but_open((os.getpid(),), (tmp_path,)))
+    assert after <= held - 4 * MIB
+
+
+def test_what_waits_where_nobody_accepts_is_not_taken_for_nothing(tmp_path: Path) -> None:
+    clock = FakeClock()
+    meter = DiskMeter(clock, {"here": lambda: (tmp_path,)})
+    with socket(AF_UNIX) as server, socket(AF_UNIX) as client, (tmp_path / "a").open("wb") as file:
+        server.bind(str(tmp_path / "socket"))
+        server.listen()
+        client.connect(str(tmp_path / "socket"))
+        send_fds(client, [b"message"], [file.fileno()])
+        for _ in range(3):
+            assert not meter.why_uncounted
+            meter.measure((os.getpid(),), wait_s=30.0)
+            clock.sleep(60.0)
+    assert "connections that none of its programs accepts" in meter.why_uncounted
+    meter.measure((os.getpid(),), wait_s=30.0)
+    assert not meter.why_uncounted
 
 
 def test_what_was_removed_counts_no_more_but_in_the_peak(tmp_path: Path) -> None:
     fill(tmp_path / "file", 4 * MIB)
-    meter = DiskMeter(FakeClock(), {"here": lambda: (tmp_path,), "nowhere": lambda: ()})
-    (found,) = meter.measure()
+    clock = FakeClock()
+    meter = DiskMeter(clock, {"here": lambda: (tmp_path,), "nowhere": lambda: ()})
+    (found,) = meter.measure(wait_s=30.0)
     assert found.used_bytes >= 4 * MIB
     assert found.free_bytes > 0
     (tmp_path / "file").unlink()
-    assert meter.measure()[0].used_bytes < MIB
+    clock.sleep(60.0)
+    assert meter.measure(wait_s=30.0)[0].used_bytes < MIB
     assert meter.measure_all()[0].used_bytes < MIB
     assert meter.peak_bytes >= 4 * MIB
 
 
 def test_a_file_that_was_removed_counts_while_it_is_held_open(tmp_path: Path) -> None:
-    meter = DiskMeter(FakeClock(), {"here": lambda: (tmp_path,)})
+    clock = FakeClock()
+    meter = DiskMeter(clock, {"here": lambda: (tmp_path,)})
     pids = (os.getpid(), 1 << 30)
-    before = sum(use.used_bytes for use in meter.measure(pids))
+    before = sum(use.used_bytes for use in meter.measure(pids, wait_s=30.0))
     fill(tmp_path / "file", 4 * MIB)
     memory = os.memfd_create("no disk")
     os.write(memory, os.urandom(4 * MIB))
     with (tmp_path / "file").open("rb") as held:
         again = os.dup(held.fileno())
         (tmp_path / "file").unlink()
-        here, removed = meter.measure(pids)
+        clock.sleep(60.0)
+        here, removed = meter.measure(pids, wait_s=30.0)
         os.close(again)
     os.close(memory)
     assert here.used_bytes < MIB
     assert 4 * MIB <= removed.used_bytes < 5 * MIB + before
     assert (removed.free_bytes, removed.total_bytes) == (here.free_bytes, here.total_bytes)
-    assert sum(use.used_bytes for use in meter.measure(pids)) < MIB + before
+    clock.sleep(60.0)
+    assert sum(use.used_bytes for use in meter.measure(pids, wait_s=30.0)) < MIB + before
