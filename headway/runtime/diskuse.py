@@ -18,8 +18,8 @@ from headway.trees import stats_below
 _BLOCK_BYTES = 512
 """Unit of `st_blocks`, whatever the file system's own."""
 _REMOVED = "in files that it removed and holds open"
-_PAUSE_PER_CPU_S = 4.0
-"""Between two counts; so they take a fifth of a CPU at most."""
+_PAUSE_PER_CPU_S, _GROWING_PAUSE_PER_CPU_S = 4.0, 1.0
+"""Between two counts; so they take a fifth of a CPU, or half of one while there is ever more."""
 _MOST_BLIND = 3
 """Counts one after the other that could not see all."""
 
@@ -185,9 +185,11 @@ class DiskMeter:
                 counted[name].files += 1
         except EngineUnreachable:  # it knows which folders they are
             return
+        before, now = (sum(t.bytes for t in of.values()) for of in (self._known, counted))
         self._known, self._blind = counted, blind and self._blind + 1
-        took_s = time.thread_time() - began_s
-        self._next_s = self._clock.monotonic_s() + _PAUSE_PER_CPU_S * took_s
+        factor = _GROWING_PAUSE_PER_CPU_S if now > before else _PAUSE_PER_CPU_S
+        pause_s = factor * (time.thread_time() - began_s)
+        self._next_s = self._clock.monotonic_s() + pause_s
 
     def _entries(self, pids: tuple[int, ...]) -> Iterator[tuple[str, int | None]]:
         for name, folders in self._places.items():
