@@ -26,6 +26,8 @@ from headway.runtime.redact import Redactor
 from headway.telemetry.port import GpuSensors
 
 _TICK_S = 0.25
+_READER_S = 0.25
+"""So long the limits wait for who reads the log: usually that is enough, and all is in step."""
 _GPU_EVERY_S = 2.0
 _CANCELLATION_EVERY_S = 1.0
 _PASS_ON_EVERY_S = 0.5
@@ -235,7 +237,7 @@ class Follower:
                 periodic.run(now_s)
             reading = reading or beside.submit(context.run, self._read_and_tell)
             ended = self._status.state is ContainerState.EXITED
-            if wait((reading,), None if ended else _TICK_S).done:
+            if wait((reading,), None if ended else _READER_S).done:
                 reading.result()
                 reading = None
             if ended:
@@ -243,7 +245,7 @@ class Follower:
             # Also in its grace time: it goes on writing.
             if self._must_stop(now_s) and stopping is None:
                 stopping = beside.submit(self.runtime.stop, self.name, self.grace_s)
-            if stopping is not None and wait((stopping,), _TICK_S).done:
+            if stopping is not None and wait((stopping,), _READER_S).done:
                 stopping.result()
             try:
                 self._status = self.runtime.wait(self.name, _TICK_S)

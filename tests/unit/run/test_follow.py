@@ -32,6 +32,12 @@ from headway.testing.telemetry import FakeGpus
 from headway.units import DAY_S, GIB
 
 
+@pytest.fixture(autouse=True)
+def in_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However slow this machine is: the fake clock stands still while the log is read."""
+    monkeypatch.setattr("headway.run.follow._READER_S", 60.0)
+
+
 class Listener:
     """Remembers what it was told."""
 
@@ -280,7 +286,10 @@ def test_a_time_limit_is_known_to_the_process_after_the_one_that_kept_it(
     assert bench.follow(max_runtime_s=30.0).timed_out is timed_out
 
 
-def test_limits_do_not_wait_for_who_reads_the_log_and_tells_of_it() -> None:
+def test_limits_do_not_wait_for_who_reads_the_log_and_tells_of_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("headway.run.follow._READER_S", 0.05)
     bench = Bench(TRAINING)
     stopped, in_time = threading.Event(), []
 
