@@ -26,6 +26,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from uuid import uuid4
 
+from headway import trees
 from headway.durable import replace_file, sync_folder
 from headway.errors import InvalidInput
 from headway.units import MIB, format_size
@@ -241,12 +242,10 @@ def strip_set_ids(folder: Path) -> int:
     found = 0
     if not folder.is_dir():
         return found
-    for _, folders, names, descriptor in os.fwalk(folder, follow_symlinks=False):
-        for name in (*folders, *names):
-            seen = os.stat(name, dir_fd=descriptor, follow_symlinks=False)
-            bits = seen.st_mode & (stat.S_ISUID | stat.S_ISGID)
-            if bits and (stat.S_ISREG(seen.st_mode) or stat.S_ISDIR(seen.st_mode)):
-                found += _strip(name, descriptor)
+    for descriptor, name, seen in trees.below(folder):
+        bits = seen.st_mode & (stat.S_ISUID | stat.S_ISGID)
+        if bits and (stat.S_ISREG(seen.st_mode) or stat.S_ISDIR(seen.st_mode)):
+            found += _strip(name, descriptor)
     return found
 
 

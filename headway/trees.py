@@ -37,8 +37,8 @@ class _Walk:
         os.close(self._top)
         os.close(self._here)
 
-    def read(self) -> Iterator[os.stat_result]:
-        """What lies in the folder where the walk is."""
+    def read(self) -> Iterator[tuple[int, str, os.stat_result]]:
+        """What lies in the folder where the walk is: its descriptor, a name, what it is."""
         with suppress(OSError), os.scandir(self._here) as entries:
             for entry in entries:
                 with suppress(OSError):
@@ -47,7 +47,7 @@ class _Walk:
                         continue
                     if S_ISDIR(stat.st_mode):
                         self._levels[-1].left.append(entry.name)
-                    yield stat
+                    yield self._here, entry.name, stat
 
     def go_on(self) -> bool:
         """Go to the next folder; False when all were read."""
@@ -97,7 +97,12 @@ class _Walk:
 
 
 def stats_below(top: Path) -> Iterator[os.stat_result]:
-    """What ``lstat`` says of each thing below *top*, which is not counted itself.
+    """What ``lstat`` says of each thing below *top*, as `below` finds it."""
+    return (stat for _, _, stat in below(top))
+
+
+def below(top: Path) -> Iterator[tuple[int, str, os.stat_result]]:
+    """Each thing below *top*: an open folder, its name in there, and what ``lstat`` says of it.
 
     No link is followed, nor another file system entered. What vanishes meanwhile, or may not be
     read, is left out.

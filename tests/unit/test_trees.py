@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from headway.home import strip_set_ids
 from headway.trees import remove, stats_below
 
 DEEP = 1500
@@ -102,3 +103,16 @@ def test_closed_folders_go_too(top: Path) -> None:
 def test_what_stays_is_said(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="/proc/self"):
         remove(Path("/proc/self/fdinfo"))
+
+
+def test_no_depth_keeps_the_power_of_a_file(top: Path) -> None:
+    nest(top, "d")
+    here = os.open(top, os.O_RDONLY)
+    for _ in range(DEEP):
+        inner = os.open("d", os.O_RDONLY, dir_fd=here)
+        os.close(here)
+        here = inner
+    os.chmod("last", 0o4755, dir_fd=here)
+    assert strip_set_ids(top) == 1
+    assert os.stat("last", dir_fd=here).st_mode & 0o7777 == 0o755
+    os.close(here)

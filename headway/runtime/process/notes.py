@@ -21,6 +21,7 @@ def noted(
     user: tuple[int, int] | None,
     token: str,
     others: Iterable[Mapping[str, Any]],
+    own: Mapping[Path, Path],
     *,
     weighs: bool,
 ) -> dict[str, Any]:
@@ -31,6 +32,7 @@ def noted(
         user: uid and gid to become; None to stay.
         token: Tells the program's processes from all others.
         others: The notes of the programs that have not ended.
+        own: Places where everybody may write → the program's own folder to have there.
         weighs: Whether its CPUs are a weight; else it is kept to so many.
     """
     return {
@@ -43,7 +45,7 @@ def noted(
         "pids": spec.pids,
         "working_dir": spec.working_dir or str(spec.log_path.resolve().parent),
         "user": user,
-        "passage": passage.plan(user, _needs(spec)) if user is not None else None,
+        "passage": None if user is None else passage.plan(user, _needs(spec), own, spec.shm_bytes),
         "affinity": _near(spec) if weighs else _choose_cpus(spec, others),
         "weight_cpus": spec.cpus if weighs else None,
         "oom_score_adj": FIRST_TO_GO if spec.lent else None,

@@ -1,4 +1,7 @@
-"""A way for another user to what a program needs, through directories that user may not pass.
+"""What a program of another user sees of the machine's files: places of its own, and its way.
+
+Where everybody may write, as in /tmp, it has a folder of its own, which counts as its disk and
+goes with it; its shared memory and its System V objects are its own as well, and bounded.
 
 Root's Python or headway's home may lie below a directory that is root's alone,
 as /root is. In a mount namespace of the program's own, such a directory is
@@ -10,11 +13,16 @@ what is mounted keeps its permissions.
 import ctypes
 import os
 import stat
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TypedDict
 
-_CLONE_NEWNS = 0x20000
+_CLONE_NEWNS, _CLONE_NEWIPC = 0x20000, 0x8000000
+_SYS_ADMIN = 1 << 21
+"""The capability without which nothing can be mounted."""
+_SYSCTL = Path("/proc/sys/kernel")
+_PAGE_BYTES = 4096
+_SHARED_FILES = 1 << 16
 _RDONLY, _NOSUID, _NODEV, _REMOUNT, _BIND, _REC, _PRIVATE = 1, 2, 4, 32, 4096, 16384, 1 << 18
 
 
@@ -23,28 +31,66 @@ class Passage(TypedDict):
 
     covers: list[str]
     """Directories that the user may not pass."""
+    own: list[tuple[str, str]]
+    """Places where everybody may write, and the program's own folder that is mounted there."""
+    shm_bytes: int
+    """Most that it may have in shared memory of either kind."""
     needs: list[tuple[str, bool]]
     """What is mounted again below them, and whether it may be written."""
 
 
-def plan(user: tuple[int, int], needs: Iterable[tuple[Path, bool]]) -> Passage | None:
-    """What *user* needs mounted to reach *needs*; None where nothing is in the way.
+def open_places() -> list[Path]:
+    """Where everybody may write on this machine, and has files that stay."""
+    places = [Path("/tmp"), *Path("/var").iterdir(), *Path("/run").iterdir()]
+    return [
+        place
+        for place in places
+        if stat.S_ISDIR(mode := place.lstat().st_mode) and mode & stat.S_IWOTH
+    ]
+
+
+def may_mount() -> bool:
+    """Whether this process may give a program places of its own."""
+    try:
+        words = Path("/proc/self/status").read_text().split()
+        has_right = int(words[words.index("CapEff:") + 1], 16) & _SYS_ADMIN
+        return bool(has_right) and os.access(_SYSCTL / "shmall", os.W_OK)
+    except (OSError, ValueError):
+        return False
+
+
+def plan(
+    user: tuple[int, int],
+    needs: Iterable[tuple[Path, bool]],
+    own: Mapping[Path, Path],
+    shm_bytes: int,
+) -> Passage | None:
+    """What to mount for a program of *user*; None where nothing is.
 
     Args:
         user: uid and gid.
         needs: Paths, and whether the program writes there.
+        own: Places where everybody may write → the program's own folder to mount there.
+        shm_bytes: Most that it may have in shared memory.
     """
-    passage = Passage(covers=[], needs=[])
+    passage = Passage(
+        covers=[],
+        needs=[],
+        own=[(str(place), str(folder)) for place, folder in own.items()],
+        shm_bytes=max(shm_bytes, _PAGE_BYTES),
+    )
     wanted = {path: False for path, _ in _both(needs)}
     wanted |= {path: True for path, writes in _both(needs) if writes}
     for path, writes in wanted.items():
         cover = _closed_above(path, user)
+        is_hidden = any(path.is_relative_to(place) for place in own)
         if cover is not None:
             passage["covers"].append(str(cover))
+        if cover is not None or is_hidden:
             passage["needs"].append((str(path), writes))
     passage["covers"] = sorted(set(passage["covers"]))
     passage["needs"].sort()
-    return passage if passage["covers"] else None
+    return passage if passage["covers"] or own else None
 
 
 def _both(needs: Iterable[tuple[Path, bool]]) -> list[tuple[Path, bool]]:
@@ -76,14 +122,24 @@ def make(passage: Passage) -> None:
     """
     libc = ctypes.CDLL(None, use_errno=True)
     try:
-        _checked(libc.unshare(_CLONE_NEWNS))
+        _checked(libc.unshare(_CLONE_NEWNS | (_CLONE_NEWIPC if passage["own"] else 0)))
         _mount(libc, b"none", "/", _REC | _PRIVATE)
         # Held open, since their paths are covered by then.
-        held = [(os.open(path, os.O_PATH), path, writes) for path, writes in passage["needs"]]
-        for cover in passage["covers"]:
-            _mount(libc, b"tmpfs", cover, _NOSUID | _NODEV, kind=b"tmpfs")
-            Path(cover).chmod(0o755)
-        for source, path, writes in held:
+        steps: list[tuple[str, int, bool]] = [(cover, -1, True) for cover in passage["covers"]]
+        steps += [(path, os.open(path, os.O_PATH), writes) for path, writes in passage["needs"]]
+        own = [(os.open(folder, os.O_PATH), place) for place, folder in passage["own"]]
+        for folder, place in own:
+            _mount(libc, f"/proc/self/fd/{folder}".encode(), place, _BIND)
+            _mount(libc, b"none", place, _BIND | _REMOUNT | _NOSUID | _NODEV)
+            os.close(folder)
+        if own:
+            _have_own_shared_memory(libc, passage["shm_bytes"])
+        for path, source, writes in sorted(steps):  # the outer ones first
+            if source < 0:
+                if Path(path).is_dir():  # else it is hidden itself
+                    _mount(libc, b"tmpfs", path, _NOSUID | _NODEV, kind=b"tmpfs")
+                    Path(path).chmod(0o755)
+                continue
             _place(Path(path), directory=stat.S_ISDIR(os.fstat(source).st_mode))
             _mount(libc, f"/proc/self/fd/{source}".encode(), path, _BIND)
             if not writes:
@@ -91,10 +147,21 @@ def make(passage: Passage) -> None:
             os.close(source)
     except OSError as error:
         raise OSError(
-            f"its user may not pass {', '.join(passage['covers'])}, and no way round could be "
-            f"mounted ({error}); install headway and its Python where every user may pass, "
-            "such as /opt/headway"
+            f"its own {', '.join(place for place, _ in passage['own'])}, and a way round "
+            f"{', '.join(passage['covers']) or 'nothing'}, could not be mounted ({error}); install "
+            "headway and its Python where every user may pass, such as /opt/headway, and let root "
+            "mount"
         ) from error
+
+
+def _have_own_shared_memory(libc: ctypes.CDLL, most_bytes: int) -> None:
+    """Shared memory of both kinds and message queues, which nobody else sees."""
+    options = f"size={most_bytes},nr_inodes={_SHARED_FILES},mode=1777"
+    _mount(libc, b"tmpfs", "/dev/shm", _NOSUID | _NODEV, kind=b"tmpfs", options=options)
+    if Path("/dev/mqueue").is_dir():
+        _mount(libc, b"mqueue", "/dev/mqueue", _NOSUID | _NODEV, kind=b"mqueue")
+    for name, most in (("shmall", most_bytes // _PAGE_BYTES), ("msgmni", 16), ("shmmni", 256)):
+        (_SYSCTL / name).write_text(str(most))
 
 
 def _place(path: Path, *, directory: bool) -> None:
@@ -116,9 +183,16 @@ def _make_folder(path: Path) -> None:
 
 
 def _mount(
-    libc: ctypes.CDLL, source: bytes, target: str, flags: int, *, kind: bytes = b"none"
+    libc: ctypes.CDLL,
+    source: bytes,
+    target: str,
+    flags: int,
+    *,
+    kind: bytes = b"none",
+    options: str = "",
 ) -> None:
-    _checked(libc.mount(source, os.fsencode(target), kind, ctypes.c_ulong(flags), None))
+    flags_, data = ctypes.c_ulong(flags), options.encode() or None
+    _checked(libc.mount(source, os.fsencode(target), kind, flags_, data))
 
 
 def _checked(result: int) -> None:

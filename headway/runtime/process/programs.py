@@ -21,6 +21,7 @@ from typing import Any, NoReturn
 import psutil
 
 import headway
+from headway import trees
 from headway.clock import Clock
 from headway.durable import UNFINISHED, give_name, remove_unfinished, replace_file
 from headway.errors import ContainerExists, ContainerMissing, RuntimeFailure
@@ -37,13 +38,15 @@ from headway.runtime.port import (
     RuntimeKind,
     Usage,
 )
-from headway.runtime.process import notes, proctree, shim
+from headway.runtime.process import notes, passage, proctree, shim
 from headway.runtime.process.folder import Noted, is_held, read_usage
 from headway.runtime.rules import check_spec, real_source
 from headway.runtime.run_groups import RunGroups
 
 log = logging.getLogger(__name__)
 
+_OWN = "own"
+"""In a container's folder: what it sees in the place of /tmp and its like."""
 _POLL_S = 0.02
 _START_TIMEOUT_S = 15.0
 _KILL_TIMEOUT_S = 10.0
@@ -82,8 +85,15 @@ class ProcessRuntime:
             "Programs see the machine's files, network and other processes, as their user may.",
             "The image is not used: programs find what this machine has installed.",
             "Programs of one user can reach each other, and what others of them write.",
-            "Shared memory and published ports are not limited.",
-            "Only outputs, checkpoint and log count against resources.disk.",
+            "Published ports are not limited.",
+            *(
+                ["Shared memory counts beside the memory limit, up to resources.shm."]
+                if os.geteuid() == 0 and passage.may_mount()
+                else [
+                    "Shared memory is not limited.",
+                    "Only outputs, checkpoint and log count against resources.disk, not /tmp.",
+                ]
+            ),
         ]
         if not hasattr(os, "sched_setaffinity"):
             found.append("CPUs are not limited: programs are only told how many to use.")
@@ -137,7 +147,8 @@ class ProcessRuntime:
         part = self._folders / f"{UNFINISHED}{token}"
         part.mkdir(mode=0o700)
         try:
-            asked = notes.noted(spec, user, token, others, weighs=self._weighs)
+            own = self._own_places(part, spec.name) if user is not None else {}
+            asked = notes.noted(spec, user, token, others, own, weighs=self._weighs)
             replace_file(part / "spec.json", json.dumps(asked))
             replace_file(part / "env.json", json.dumps(notes.environment(spec, token)))
             give_name(part, self._folder(spec.name))
@@ -148,6 +159,19 @@ class ProcessRuntime:
             raise RuntimeFailure(
                 f"container {spec.name} could not be noted below {self._folders}: {error}"
             ) from error
+
+    def _own_places(self, part: Path, name: str) -> dict[Path, Path]:
+        """Where everybody may write → a folder in *part*, by the path that it gets with *name*."""
+        if not passage.may_mount():
+            return {}
+        found = {}
+        (part / _OWN).mkdir()
+        for number, place in enumerate(passage.open_places()):
+            made = part / _OWN / str(number)
+            made.mkdir()
+            made.chmod(0o1777)
+            found[place] = self._folder(name) / _OWN / str(number)
+        return found
 
     def start(self, name: str) -> None:
         """Start a created container; one that runs or ran is left as it is."""
@@ -274,10 +298,14 @@ class ProcessRuntime:
         gone = self._folders / f".gone-{secrets.token_hex(8)}"
         with contextlib.suppress(FileNotFoundError):
             folder.rename(gone)  # the name is free at once, whatever happens below
-        for left in self._folders.glob(".gone-*"):  # an earlier removal may have been killed
-            shutil.rmtree(left, ignore_errors=True)
+        self._remove_gone()
         if self._weighs:
             self._run_groups.remove(name)
+
+    def _remove_gone(self) -> None:
+        for left in self._folders.glob(".gone-*"):  # an earlier removal may have been killed
+            with contextlib.suppress(OSError):
+                trees.remove(left)
 
     # ----- what it used and printed -----
 
@@ -290,9 +318,10 @@ class ProcessRuntime:
             cpu_s=used.get("cpu_s"),
         )
 
-    def own_folders(self, name: str) -> tuple[Path, ...]:  # noqa: ARG002 - the port's
-        """None: what a process writes elsewhere lies among everybody's files."""
-        return ()
+    def own_folders(self, name: str) -> tuple[Path, ...]:
+        """What it sees in the place of /tmp and its like, where it was given its own."""
+        folder = self._folder(name) / _OWN
+        return (folder,) if folder.is_dir() else ()
 
     def read_log(self, name: str, offset: int, limit_bytes: int = 1 << 20) -> LogChunk:
         """At most *limit_bytes* of the log from *offset*. Raises `ContainerMissing`."""
@@ -309,8 +338,7 @@ class ProcessRuntime:
         """Remove folders of creations and removals that were killed half-way."""
         for left in remove_unfinished(self._folders, self._clock.now().timestamp()):
             log.warning("%s was never finished: removed", left)
-        for left in self._folders.glob(".gone-*"):
-            shutil.rmtree(left, ignore_errors=True)
+        self._remove_gone()
         if self._weighs and (groups := self._run_groups.left()):
             self._run_groups.sweep(groups, {each.name for each in self._folders.glob("[!.]*")})
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -9,6 +10,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from uuid import uuid4
 
 import psutil
 import pytest
@@ -376,3 +378,28 @@ def test_a_program_reaches_what_it_needs_below_a_closed_directory_and_nothing_el
     assert (closed / "in" / "outputs" / "y").stat().st_uid == 65534
     assert sorted(each.name for each in (closed / "in" / "data").iterdir()) == ["key", "x"]
     assert not (closed / "z").exists()
+
+
+@ROOT
+def test_what_a_program_leaves_where_everybody_may_write_is_its_own_and_goes(
+    harness: Harness,
+) -> None:
+    places, name = ["/tmp", "/var/tmp", "/run/lock", "/dev/shm"], f"left-{uuid4().hex}"
+    program = (
+        f"for at in {' '.join(places)}; do echo mine > $at/{name}; done; ls -A {' '.join(places)}; "
+        "python -c 'import ctypes; libc = ctypes.CDLL(None); "
+        "print([libc.shmget(0, size, 0o1600) >= 0 for size in (4096, 2**27)])'; "
+        "head -c 128M /dev/zero > /dev/shm/more; stat -c %s /dev/shm/more; mktemp"
+    )
+    spec = replace(harness.spec(shell(program)), shm_bytes=64 * MIB)
+    runtime = harness.started(spec)
+    runtime.wait(spec.name, 30.0)
+    log = whole_log(runtime, spec.name).decode()
+    assert log.count(f"{name}\n") == len(places), log
+    assert "[True, False]" in log, log
+    assert int(re.findall(r"^[0-9]+$", log, re.MULTILINE)[0]) < 64 * MIB, log
+    assert not [place for place in places if Path(place, name).exists()]
+    (own,) = runtime.own_folders(spec.name)
+    assert len(list(own.glob(f"*/{name}"))) == len(places) - 1
+    runtime.remove(spec.name)
+    assert not own.exists()
