@@ -38,6 +38,8 @@ class _Names(NamedTuple):
     """How one version calls its files, and the lines of its memory.stat."""
 
     limit: str
+    swap: str
+    kills: str
     used: str
     peak: str
     inactive: str
@@ -48,6 +50,8 @@ class _Names(NamedTuple):
 
 _V1 = _Names(
     "memory.limit_in_bytes",
+    "memory.memsw.limit_in_bytes",
+    "memory.oom_control",
     "memory.usage_in_bytes",
     "memory.max_usage_in_bytes",
     "total_inactive_file",
@@ -57,8 +61,8 @@ _V1 = _Names(
 )
 # memory.peak came with Linux 5.19; before it only the present is known.
 _V2 = _Names(
-    "memory.max", "memory.current", "memory.peak", "inactive_file", "file", "shmem",
-    "slab_reclaimable",
+    "memory.max", "memory.swap.max", "memory.events", "memory.current", "memory.peak",
+    "inactive_file", "file", "shmem", "slab_reclaimable",
 )  # fmt: skip
 
 
@@ -177,12 +181,41 @@ class Cgroups:
         if "cpu" in self._mounts:
             (folder / "cpu.shares").write_text(str(cpu_shares(cpus)))
             return
+        self._have_controller(folder, "cpu")
+        weight = min(max(round(_WEIGHT_OF_A_CPU * cpus), _LEAST_WEIGHT), _MOST_WEIGHT)
+        (folder / "cpu.weight").write_text(str(weight))
+
+    def _have_controller(self, folder: Path, name: str) -> None:
+        """Have version 2 account for *name* in *folder*."""
         root = self._mounts[""][1]
         around = list(folder.relative_to(root).parents)  # innermost first
         for each in reversed(around):
-            (root / each / "cgroup.subtree_control").write_text("+cpu")
-        weight = min(max(round(_WEIGHT_OF_A_CPU * cpus), _LEAST_WEIGHT), _MOST_WEIGHT)
-        (folder / "cpu.weight").write_text(str(weight))
+            (root / each / "cgroup.subtree_control").write_text(f"+{name}")
+
+    def limit_memory(self, group: str, most_bytes: int) -> Path | None:
+        """Have *group*, made where need be, hold *most_bytes*, swap included.
+
+        Returns:
+            The file by which a process joins it; None without groups.
+
+        Raises:
+            OSError: The kernel does not allow it.
+        """
+        folder, names = self._folder(self._memory, group), _V1 if self._memory else _V2
+        if folder is None:
+            return None
+        folder.mkdir(parents=True, exist_ok=True)
+        if names is _V2:
+            self._have_controller(folder, "memory")
+        (folder / names.limit).write_text(str(most_bytes))
+        if (folder / names.swap).exists():  # not where the kernel does not account for swap
+            (folder / names.swap).write_text("0" if names is _V2 else str(most_bytes))
+        return folder / "cgroup.procs"
+
+    def memory_kills(self, group: str) -> int:
+        """How many processes of *group* the kernel has killed at its memory limit."""
+        folder, names = self._folder(self._memory, group), _V1 if self._memory else _V2
+        return 0 if folder is None else _table(folder / names.kills).get("oom_kill", 0)
 
     def door(self, group: str) -> Path | None:
         """The file by which a process joins *group* for CPU time alone, as version 1 has it.

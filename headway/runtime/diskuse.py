@@ -18,8 +18,8 @@ from headway.trees import stats_below
 _BLOCK_BYTES = 512
 """Unit of `st_blocks`, whatever the file system's own."""
 _REMOVED = "in files that it removed and holds open"
-_PAUSE_PER_CPU_S, _GROWING_PAUSE_PER_CPU_S = 4.0, 1.0
-"""Between two counts; so they take a fifth of a CPU, or half of one while there is ever more."""
+_PAUSE_PER_CPU_S, _GROWING_PAUSE_PER_CPU_S = 4.0, 0.5
+"""Between two counts; they take a fifth of a CPU, and more of one while there is ever more."""
 _MOST_BLIND = 3
 """Counts one after the other that could not see all."""
 

@@ -47,6 +47,8 @@ log = logging.getLogger(__name__)
 
 _OWN = "own"
 """In a container's folder: what it sees in the place of /tmp and its like."""
+_BEYOND_WATCHDOG = 1.05
+"""Of its memory, so that the watchdog, which says why, is there before the kernel."""
 _POLL_S = 0.02
 _START_TIMEOUT_S = 15.0
 _KILL_TIMEOUT_S = 10.0
@@ -149,6 +151,7 @@ class ProcessRuntime:
         try:
             own = self._own_places(part, spec.name) if user is not None else {}
             asked = notes.noted(spec, user, token, others, own, weighs=self._weighs)
+            asked["memory_group"] = self._run_groups.path(spec.name) if self._has_groups else ""
             replace_file(part / "spec.json", json.dumps(asked))
             replace_file(part / "env.json", json.dumps(notes.environment(spec, token)))
             give_name(part, self._folder(spec.name))
@@ -181,9 +184,10 @@ class ProcessRuntime:
             raise ContainerMissing(name)
         if running.exists():
             return
-        door = self._weighed(name, Noted.read(folder))
+        noted = Noted.read(folder)
+        doors = [self._weighed(name, noted), self._bounded(name, noted)]
         try:
-            _start_shim(folder, door)
+            _start_shim(folder, ":".join(filter(None, doors)))
         except (OSError, subprocess.SubprocessError) as error:  # EAGAIN, ENOMEM, a stuck disk
             raise RuntimeFailure(f"container {name} could not be started: {error}") from error
         if not self._comes(running.exists, 1.0):  # another process may be at it just now
@@ -196,6 +200,25 @@ class ProcessRuntime:
         if cpus is None or not self._run_groups.weigh(name, cpus):
             return ""
         return str(self._run_groups.cgroups.door(self._run_groups.path(name)) or "")
+
+    def _bounded(self, name: str, noted: Noted | None) -> str:
+        """The file by which the program joins a group that bounds all of its memory; or none.
+
+        Also what its watchdog does not see: files in memory that no process has mapped.
+        """
+        if noted is None or "host_memory_bytes" not in noted.spec or not self._has_groups:
+            return ""
+        most_bytes = int(noted.spec["host_memory_bytes"] * _BEYOND_WATCHDOG)
+        group = self._run_groups.path(name)
+        try:
+            return str(self._run_groups.cgroups.limit_memory(group, most_bytes) or "")
+        except OSError as error:
+            log.warning("the memory of container %s is held by its watchdog alone: %s", name, error)
+            return ""
+
+    @property
+    def _has_groups(self) -> bool:
+        return self._run_groups.cgroups.writable()
 
     def inspect(self, name: str) -> ContainerStatus | None:
         """The container's status; None when it does not exist."""
@@ -299,7 +322,7 @@ class ProcessRuntime:
         with contextlib.suppress(FileNotFoundError):
             folder.rename(gone)  # the name is free at once, whatever happens below
         self._remove_gone()
-        if self._weighs:
+        if self._has_groups:
             self._run_groups.remove(name)
 
     def _remove_gone(self) -> None:
@@ -339,7 +362,7 @@ class ProcessRuntime:
         for left in remove_unfinished(self._folders, self._clock.now().timestamp()):
             log.warning("%s was never finished: removed", left)
         self._remove_gone()
-        if self._weighs and (groups := self._run_groups.left()):
+        if self._has_groups and (groups := self._run_groups.left()):
             self._run_groups.sweep(groups, {each.name for each in self._folders.glob("[!.]*")})
 
     # ----- folders -----
@@ -353,16 +376,16 @@ class ProcessRuntime:
                 yield noted
 
 
-def _start_shim(folder: Path, door: str) -> None:
+def _start_shim(folder: Path, doors: str) -> None:
     """Start the shim, and wait until it has started the program or given up.
 
     Args:
         folder: The container's.
-        door: The file by which its program joins a control group; empty for none.
+        doors: The files by which its program joins control groups, with colons between them.
     """
     with (folder / "shim.log").open("ab") as words:
         subprocess.run(
-            [sys.executable, "-I", "-S", shim.__file__, str(folder), door, *_LIBRARIES],
+            [sys.executable, "-I", "-S", shim.__file__, str(folder), doors, *_LIBRARIES],
             stdin=subprocess.DEVNULL,
             stdout=words,
             stderr=words,

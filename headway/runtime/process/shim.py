@@ -9,10 +9,10 @@ the program, and what the program has started comes to the shim's parent, the
 keeper, which does nothing but kill it. So no process has to be found by what
 it could clear: its environment, its session or its process group.
 
-    python -I -S shim.py FOLDER GROUP LIBRARIES…
+    python -I -S shim.py FOLDER GROUPS LIBRARIES…
 
-FOLDER has `spec.json` and `env.json`, written by `ProcessRuntime.create`. GROUP is the file by
-which the program joins a control group; empty for none.
+FOLDER has `spec.json` and `env.json`, written by `ProcessRuntime.create`. GROUPS are the files by
+which the program joins control groups, with colons between them; empty for none.
 LIBRARIES are folders that hold headway and psutil. What needs them is
 imported only after the program runs: a start costs little more than Python's.
 """
@@ -35,7 +35,7 @@ _KILL_PAUSE_S = 0.02
 _NOT_FOUND, _NOT_EXECUTABLE, _NOT_SET_UP = 127, 126, 125
 
 
-def main(folder: Path, group: str, libraries: list[str]) -> None:
+def main(folder: Path, groups: str, libraries: list[str]) -> None:
     """Hold the program of *folder*, in a process of its own; returns once it runs."""
     started, report = os.pipe()
     if os.fork():
@@ -65,7 +65,7 @@ def main(folder: Path, group: str, libraries: list[str]) -> None:
             os.close(report)
             _keep(shim)
         _prctl(_PR_SET_CHILD_SUBREAPER, 1)
-    pid = _start(spec | {"group": group}, json.loads((folder / "env.json").read_text()))
+    pid = _start(spec | {"groups": groups}, json.loads((folder / "env.json").read_text()))
     started_at = time.time()  # noqa: TID251 - headway.clock is not loaded yet
     from headway.durable import replace_file  # noqa: PLC0415 - the program runs by now
 
@@ -138,9 +138,9 @@ def _become_program(spec: dict[str, Any], env: dict[str, str], log: int, shim: i
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     if spec.get("oom_score_adj") and _LINUX:
         Path("/proc/self/oom_score_adj").write_text(str(spec["oom_score_adj"]))
-    if spec["group"]:
+    for group in filter(None, spec["groups"].split(":")):
         with contextlib.suppress(OSError):  # without the group it runs all the same
-            Path(spec["group"]).write_text("0")  # 0 is this process
+            Path(group).write_text("0")  # 0 is this process
     if spec["affinity"]:
         os.sched_setaffinity(0, spec["affinity"])
     if spec["passage"]:

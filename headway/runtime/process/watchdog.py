@@ -13,6 +13,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from headway.cgroups import Cgroups
 from headway.clock import SystemClock
 from headway.durable import replace_file
 from headway.runtime import logfile
@@ -44,6 +45,7 @@ class Watchdog:
         self._pid = pid
         self._limit_bytes: int = spec["host_memory_bytes"]
         self._pids_limit: int = spec["pids"]
+        self._memory_group: str = spec.get("memory_group", "")
         self._log = Path(spec["log_path"])
         self._log_limit_bytes: int = spec["log_limit_bytes"]
         self._peak_bytes = 0
@@ -150,6 +152,7 @@ class Watchdog:
         """Write the end down, however long the disk is full."""
         self._used_bytes = 0
         code = self._code if self._code is not None else -signal.SIGKILL
+        self._oom_killed |= bool(self._memory_group and Cgroups().memory_kills(self._memory_group))
         if self._error:
             code = 1  # its own fault; a bare 137 would read as the node's
         end = self._about | {

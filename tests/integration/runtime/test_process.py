@@ -403,3 +403,17 @@ def test_what_a_program_leaves_where_everybody_may_write_is_its_own_and_goes(
     assert len(list(own.glob(f"*/{name}"))) == len(places) - 1
     runtime.remove(spec.name)
     assert not own.exists()
+
+
+@ROOT
+def test_memory_that_no_process_has_mapped_counts(harness: Harness) -> None:
+    program = (
+        "import os; held = os.memfd_create('held')\n"
+        "for _ in range(200): os.write(held, b'x' * 2**20)\n"
+        "print('survived')"
+    )
+    spec = replace(harness.spec(shell(f'python -c "{program}"')), host_memory_bytes=96 * MIB)
+    runtime = harness.started(spec)
+    status = runtime.wait(spec.name, 60.0)
+    assert status.oom_killed
+    assert b"survived" not in whole_log(runtime, spec.name)
