@@ -112,7 +112,7 @@ def test_without_a_word_a_run_leaves_the_nodes_reserve(
     adopt(site, "node/here", {"reserve_disk": "16MiB"})
     exit_ = run(site, write("$HEADWAY_OUTPUTS", 8) + "; exec sleep 120", disk=None)
     assert exit_.kind is ExitKind.FAILED
-    assert "1.0 MiB left, its reserve is 16 MiB, and this run has used 8.0" in exit_.message
+    assert "1.0 MiB left, its reserve is 16 MiB, and this run has used 8." in exit_.message
 
 
 @pytest.mark.docker

@@ -1,10 +1,15 @@
 """The engine's answer becomes lines."""
 
+from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from headway.model.container_policy import ContainerPolicy
+from headway.runtime.docker.containers import DockerRuntime
 from headway.runtime.docker.enginelog import fetch_into, parse
+from headway.testing.clock import FakeClock
 
 
 def test_lines_after_the_cursor_are_kept() -> None:
@@ -35,3 +40,22 @@ def test_without_its_cursor_the_log_is_fetched_anew_and_nothing_twice(
     (tmp_path / "run.log.cursor").write_bytes(cut)
     fetch_into(log, fetch)
     assert log.read_bytes() == b"one\n"
+
+
+def test_a_flood_is_fetched_in_parts_of_whole_lines() -> None:
+    line = b"2026-01-01T00:00:00.5Z yes\n"
+    asked = 0
+
+    def endless(*_: object, **__: object) -> Iterator[bytes]:
+        nonlocal asked
+        while True:
+            asked += 1
+            yield line * 1000 + line[:7]
+            yield line[7:]
+
+    runtime = DockerRuntime("site", ContainerPolicy(), FakeClock())
+    runtime.engine.__dict__["api"] = SimpleNamespace(logs=endless)
+    answer = runtime._logged("run-1", "stdout", "")
+    assert answer == line * (len(answer) // len(line))
+    assert len(answer) > 1 << 20
+    assert asked < 1000

@@ -3,6 +3,7 @@
 import base64
 import json
 import os
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from urllib.parse import quote, quote_plus
 
@@ -99,6 +100,24 @@ def test_the_file_is_struck_out_while_its_program_goes_on(
         redactor.redact()
     assert path.read_bytes() == struck(written, RAW)
     assert RAW[:4] not in path.read_bytes()
+
+
+def test_a_file_that_grows_faster_than_it_is_read_has_an_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(redact, "_CHUNK_BYTES", 64)
+    path, found = tmp_path / "log", redact._found
+    path.write_bytes(RAW + b"x" * 100)
+
+    def growing(forms: Sequence[bytes], text: bytes) -> Iterator[tuple[int, int]]:
+        with path.open("ab") as log:
+            log.write(b"y" * 1000)
+        assert path.stat().st_size < 100_000
+        return found(forms, text)
+
+    monkeypatch.setattr(redact, "_found", growing)
+    FileRedactor(path, [RAW]).redact()
+    assert path.read_bytes().startswith(b"*" * len(RAW) + b"x")
 
 
 def test_nothing_but_a_file_is_touched(tmp_path: Path) -> None:
