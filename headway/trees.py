@@ -20,22 +20,26 @@ class _Level(NamedTuple):
 
     name: str
     identity: tuple[int, int]
-    left: list[str]
-    """Folders in it that are still to be read."""
+    left: "list[tuple[str, tuple[int, int]]]"
+    """Folders in it that are still to be read: name, and device and inode."""
 
 
 class _Walk:
-    """A walk through a tree by descriptors, of which two are open: of its top, and where it is."""
+    """A walk through a tree by descriptors, of which three are open.
+
+    Of its top, of where it is, and of the folder above that where it has just come from there.
+    """
 
     def __init__(self, top: Path) -> None:
         self._top = os.open(top, _FOLDER)
-        self._here = os.dup(self._top)
+        self._here, self._above = os.dup(self._top), -1
         self._device = os.fstat(self._top).st_dev
-        self._levels = [self._level("")]
+        self._levels = [_Level("", self._identity(), [])]
 
     def close(self) -> None:
-        os.close(self._top)
-        os.close(self._here)
+        for each in (self._top, self._here, self._above):
+            if each >= 0:
+                os.close(each)
 
     def read(self) -> Iterator[tuple[int, str, os.stat_result]]:
         """What lies in the folder where the walk is: its descriptor, a name, what it is."""
@@ -46,17 +50,18 @@ class _Walk:
                     if stat.st_dev != self._device:
                         continue
                     if S_ISDIR(stat.st_mode):
-                        self._levels[-1].left.append(entry.name)
+                        identity = stat.st_dev, stat.st_ino
+                        self._levels[-1].left.append((entry.name, identity))
                     yield self._here, entry.name, stat
 
     def go_on(self) -> bool:
         """Go to the next folder; False when all were read."""
         while self._levels:
             if self._levels[-1].left:
-                name = self._levels[-1].left.pop()
+                name, identity = self._levels[-1].left.pop()
                 with suppress(OSError):
                     self._enter(name)
-                    self._levels.append(self._level(name))
+                    self._levels.append(_Level(name, identity, []))
                     return True
             else:
                 self._levels.pop()
@@ -64,17 +69,15 @@ class _Walk:
                     self._leave()
         return False
 
-    def _level(self, name: str) -> _Level:
-        return _Level(name, self._identity(), [])
-
     def _identity(self) -> tuple[int, int]:
         found = os.fstat(self._here)
         return found.st_dev, found.st_ino
 
     def _enter(self, name: str) -> None:
         inner = os.open(name, _FOLDER, dir_fd=self._here)
-        os.close(self._here)
-        self._here = inner
+        if self._above >= 0:
+            os.close(self._above)
+        self._above, self._here = self._here, inner
 
     def _leave(self) -> None:
         """Go to the folder of the last level, in which this one lay when it was entered.
@@ -82,8 +85,14 @@ class _Walk:
         Where it has been moved meanwhile the way is gone again from the top; levels that are not
         found there any more are dropped.
         """
+        if self._above >= 0:
+            os.close(self._here)
+            self._here, self._above = self._above, -1
+            return
         with suppress(OSError):
             self._enter("..")
+            os.close(self._above)
+            self._above = -1
             if self._identity() == self._levels[-1].identity:
                 return
         os.close(self._here)

@@ -20,6 +20,8 @@ _BLOCK_BYTES = 512
 _REMOVED = "in files that it removed and holds open"
 _PAUSE_PER_CPU_S, _GROWING_PAUSE_PER_CPU_S = 4.0, 0.5
 """Between two counts; they take a fifth of a CPU, and more of one while there is ever more."""
+_MOST_OPEN = 500_000
+"""Open files of one run that are looked at."""
 _MOST_BLIND = 3
 """Counts one after the other that could not see all."""
 
@@ -56,10 +58,14 @@ def removed_but_open(pids: Iterable[int], beside: Sequence[Path]) -> Iterator[in
             elsewhere is no disk: memory files, shared memory.
     """
     known: set[tuple[int, int]] = set()
-    disks = set(_devices(beside))
+    disks, left = set(_devices(beside)), _MOST_OPEN
     for pid in pids:
         devices = disks.union(_devices((Path(f"/proc/{pid}/root"),)))
         for stat in _held_by(pid):
+            left -= 1
+            if left < 0:
+                yield None
+                return
             if stat is None:
                 yield None
                 continue
@@ -156,8 +162,9 @@ class DiskMeter:
         if self._blind < _MOST_BLIND:
             return ""
         return (
-            "resources.disk: files wait in connections that none of its programs accepts, where "
-            "they are not counted; accept a connection before files are sent over it"
+            "resources.disk: nobody can say how much it has used, since files wait in connections "
+            f"that none of its programs accepts, or more than {_MOST_OPEN} are open; accept a "
+            "connection before files are sent over it, or open fewer"
         )
 
     def measure_all(self) -> tuple[DiskUse, ...]:

@@ -5,6 +5,8 @@ from pathlib import Path
 from socket import AF_UNIX, recv_fds, send_fds, socket, socketpair
 from threading import Event, current_thread, main_thread
 
+import pytest
+
 from headway.runtime.diskuse import DiskMeter, removed_but_open, used_bytes
 from headway.testing.clock import FakeClock
 from headway.units import MIB
@@ -132,3 +134,10 @@ def test_a_file_that_was_removed_counts_while_it_is_held_open(tmp_path: Path) ->
     assert (removed.free_bytes, removed.total_bytes) == (here.free_bytes, here.total_bytes)
     clock.sleep(60.0)
     assert sum(use.used_bytes for use in meter.measure(pids, wait_s=30.0)) < MIB + before
+
+
+def test_more_open_files_than_can_be_looked_at_are_not_taken_for_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headway.runtime.diskuse._MOST_OPEN", 1)
+    assert list(removed_but_open((os.getpid(),), (tmp_path,)))[-1] is None
