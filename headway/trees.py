@@ -6,22 +6,34 @@ nested folders, and the kernel takes no path of more than 4,096 bytes.
 
 import os
 import subprocess
+import time
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from stat import S_ISDIR
-from typing import NamedTuple
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-class _Level(NamedTuple):
+_AGAIN_CPU_S = 0.25
+_MOST_NAMES = 1 << 18
+
+
+@dataclass(slots=True)
+class _Level:
     """A folder on the way from the top to the one that is being read."""
 
     name: str
     identity: tuple[int, int]
-    left: "list[tuple[str, tuple[int, int]]]"
+    left: list[tuple[str, tuple[int, int]]] = field(default_factory=list)
     """Folders in it that are still to be read: name, and device and inode."""
+    names: set[str] = field(default_factory=set)
+    """What was found in it."""
+    changed_ns: int = 0
+    """When it had last changed as it was read."""
+    again_s: float = 0.0
+    """Not before it is looked whether there is more in it; by the time that the walk has taken."""
 
 
 class _Walk:
@@ -34,7 +46,7 @@ class _Walk:
         self._top = os.open(top, _FOLDER)
         self._here, self._above = os.dup(self._top), -1
         self._device = os.fstat(self._top).st_dev
-        self._levels = [_Level("", self._identity(), [])]
+        self._levels = [_Level("", self._identity())]
 
     def close(self) -> None:
         for each in (self._top, self._here, self._above):
@@ -43,30 +55,50 @@ class _Walk:
 
     def read(self) -> Iterator[tuple[int, str, os.stat_result]]:
         """What lies in the folder where the walk is: its descriptor, a name, what it is."""
+        level = self._levels[-1]
+        with suppress(OSError):
+            level.changed_ns = os.fstat(self._here).st_mtime_ns
         with suppress(OSError), os.scandir(self._here) as entries:
             for entry in entries:
+                if entry.name in level.names:
+                    continue
+                level.names.add(entry.name)
                 with suppress(OSError):
                     stat = entry.stat(follow_symlinks=False)
                     if stat.st_dev != self._device:
                         continue
                     if S_ISDIR(stat.st_mode):
                         identity = stat.st_dev, stat.st_ino
-                        self._levels[-1].left.append((entry.name, identity))
+                        level.left.append((entry.name, identity))
                     yield self._here, entry.name, stat
+        level.again_s = time.thread_time() + _AGAIN_CPU_S
 
     def go_on(self) -> bool:
-        """Go to the next folder; False when all were read."""
+        """Go to the next folder, or stay where there is more by now; False when all were read."""
         while self._levels:
+            if self._has_more(self._levels[-1]):
+                return True
             if self._levels[-1].left:
                 name, identity = self._levels[-1].left.pop()
                 with suppress(OSError):
                     self._enter(name)
-                    self._levels.append(_Level(name, identity, []))
+                    self._levels.append(_Level(name, identity))
                     return True
             else:
                 self._levels.pop()
                 if self._levels:
                     self._leave()
+        return False
+
+    def _has_more(self, level: _Level) -> bool:
+        """Whether the folder where the walk is may have got more since a while ago.
+
+        Else who makes folders faster than they are walked through would be noticed late.
+        """
+        if time.thread_time() < level.again_s or len(level.names) > _MOST_NAMES:
+            return False
+        with suppress(OSError):
+            return os.fstat(self._here).st_mtime_ns != level.changed_ns
         return False
 
     def _identity(self) -> tuple[int, int]:

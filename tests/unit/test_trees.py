@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from headway.home import strip_set_ids
-from headway.trees import remove, stats_below
+from headway.trees import below, remove, stats_below
 
 DEEP = 1500
 """Beyond Python's limit of recursion; with long names beyond the kernel's limit of a path, too."""
@@ -116,3 +116,17 @@ def test_no_depth_keeps_the_power_of_a_file(top: Path) -> None:
     assert strip_set_ids(top) == 1
     assert os.stat("last", dir_fd=here).st_mode & 0o7777 == 0o755
     os.close(here)
+
+
+def test_what_comes_into_a_folder_under_the_walk_is_found(
+    top: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headway.trees._AGAIN_CPU_S", 0.0)
+    (top / "a" / "inner").mkdir(parents=True)
+    found = []
+    for _, name, _ in below(top):
+        found.append(name)
+        if name == "inner":
+            (top / "late").mkdir()
+            (top / "late" / "file").touch()
+    assert sorted(found) == ["a", "file", "inner", "late"]
