@@ -14,7 +14,7 @@ from headway.runtime.logfile import LogChunk
 from headway.runtime.redact import Redactor
 
 _TAIL_BYTES = 16_384
-_PIECE_BYTES = 1 << 16
+_PIECE_BYTES = 1 << 14
 _TURN_S, _LAST_TURN_S = 0.2, 1.0
 """Time for what is new at one reading, and for what is left at the end."""
 _BEHIND_BYTES = 16 << 20
