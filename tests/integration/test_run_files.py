@@ -28,6 +28,7 @@ from headway.model.node import Capacity, Node
 from headway.model.run import Exit, ExitKind, Measurement
 from headway.model.run_file import EXPIRES, FROM, NEXT_ATTEMPT, NONCE, signed
 from headway.node.file_server import serve_on
+from headway.node.shares import WHOSE, TeamLimiters
 from headway.run.here import container_name, log_path
 from headway.runtime import secretfiles
 from headway.settings import Settings
@@ -129,6 +130,20 @@ def test_outputs_come_from_the_node_that_has_them(sites, member) -> None:
     assert asked.headers["content-length"] == str(len(data))
     again = member.get(f"/runs/{RUN}/outputs").json()["files"][0]
     assert again["sha256"] == hashlib.sha256(data).hexdigest()
+
+
+def test_a_node_shares_what_it_has_among_the_teams_that_ask(sites, member, monkeypatch) -> None:
+    """Else one team's digests of terabytes would keep all others waiting there."""
+    own, asked = TeamLimiters.own, set()
+
+    def noted(limiters: TeamLimiters) -> object:
+        asked.add((threading.current_thread().name, WHOSE.get()))
+        return own(limiters)
+
+    monkeypatch.setattr(TeamLimiters, "own", noted)
+    output_of(sites["left"], b"x", b"data")
+    assert member.get(f"/runs/{RUN}/outputs/x").content == b"data"
+    assert {whose for thread, whose in asked if thread == "files"} == {"vision"}
 
 
 def test_a_download_goes_on_where_it_broke_off_unless_the_file_has_changed(sites, member) -> None:
