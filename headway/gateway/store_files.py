@@ -4,7 +4,7 @@ import json
 from collections.abc import AsyncIterator
 from typing import Any
 
-from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.responses import Response, StreamingResponse
 
 from headway.model.run_file import LogPiece, StoredPart, name_from
 from headway.node.file_answers import (
@@ -12,13 +12,17 @@ from headway.node.file_answers import (
     DOWNLOADED,
     OUTPUTS,
     FileRequest,
+    ListResponse,
     digest_header,
     missing,
     range_start,
 )
-from headway.node.shares import in_thread
+from headway.node.shares import TeamLimiters, in_thread
 from headway.node.storing import MANIFEST, log_key, output_key
 from headway.staging.store import READ_BYTES, Store
+
+_BEGIN = '{"files": ['
+"""Of each manifest, as `headway.node.storing` writes it."""
 
 
 class StoreFiles:
@@ -27,10 +31,11 @@ class StoreFiles:
     def __init__(self, store: Store) -> None:
         """From *store*."""
         self._store = store
+        self._manifests = TeamLimiters(1)
 
     async def log(self, stored: StoredPart, attempt: int, offset: int) -> LogPiece | None:
         """What the attempt's log has from *offset* on; None where it is not in the store."""
-        known = (await self._manifest(stored))["logs"].get(str(attempt))
+        known = (await self._looked_up(stored, None))[1]["logs"].get(str(attempt))
         if known is None:
             return None
         start = max(offset, known["start"])
@@ -42,14 +47,11 @@ class StoreFiles:
 
     async def answer(self, stored: StoredPart, asked: FileRequest) -> Response:
         """The list, or one output."""
-        manifest = await self._manifest(stored)
         if asked.what == OUTPUTS:
-            listed = ("files", "complete", "left_out", "not_stored")
-            return JSONResponse({key: manifest.get(key, []) for key in listed})
-        href = asked.what.removeprefix(f"{OUTPUTS}/")
-        name = name_from(href)
-        file = next((each for each in manifest["files"] if name_from(each["href"]) == name), None)
-        if name is None or file is None:
+            return ListResponse(lambda: self._listed(stored), self._manifests.own())
+        name = name_from(asked.what.removeprefix(f"{OUTPUTS}/"))
+        file = None if name is None else (await self._looked_up(stored, name))[0]
+        if file is None:
             return missing("no such output")
         start, size = range_start(asked.headers, file["version"]), file["bytes"]
         headers = {"ETag": f'"{file["version"]}"', "Accept-Ranges": "bytes", **DOWNLOADED}
@@ -73,7 +75,42 @@ class StoreFiles:
             start += len(data)
             yield data
 
-    async def _manifest(self, stored: StoredPart) -> dict[str, Any]:
-        text = await in_thread(self._store.read, f"{stored.key}/{MANIFEST}")
-        found: dict[str, Any] = json.loads(text)
-        return found
+    def _listed(self, stored: StoredPart) -> tuple[list[Any], dict[str, Any]]:
+        files, manifest = self._manifest(stored)
+        listed = ("complete", "left_out", "not_stored")
+        return files, {key: manifest.get(key, []) for key in listed}
+
+    async def _looked_up(
+        self, stored: StoredPart, name: bytes | None
+    ) -> tuple[Any, dict[str, Any]]:
+        """The file of this name, if there is one, and what the manifest says beside its files."""
+
+        def look() -> tuple[Any, dict[str, Any]]:
+            files, manifest = self._manifest(stored)
+            named = () if name is None else files
+            return next((each for each in named if name_from(each["href"]) == name), None), manifest
+
+        async with self._manifests.own():
+            return await in_thread(look)
+
+    def _manifest(self, stored: StoredPart) -> tuple[list[Any], dict[str, Any]]:
+        return read_manifest(self._store.read(f"{stored.key}/{MANIFEST}").decode())
+
+
+def read_manifest(text: str) -> tuple[list[Any], dict[str, Any]]:
+    """The files of a manifest, and what else it says; for which the interpreter is let go often.
+
+    It may be long, and what reads JSON keeps the interpreter from all else until it is through.
+    """
+    files: list[Any] = []
+    at = len(_BEGIN)
+    if not text.startswith(_BEGIN) or text.startswith("]", at):
+        manifest = json.loads(text)
+        return manifest["files"], manifest
+    read = json.JSONDecoder().raw_decode
+    while True:
+        file, at = read(text, at)
+        files.append(file)
+        if text.startswith("]", at):
+            return files, json.loads("{" + text[at + 2 :].lstrip())
+        at += len(", ")

@@ -16,7 +16,7 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from headway.clock import Clock
-from headway.model.run_file import FROM, LogPiece, OutputFile, OutputList, name_from
+from headway.model.run_file import FROM, LogPiece, OutputFile, name_from
 from headway.node.prune import is_run_id
 from headway.node.shares import TeamLimiters, in_thread
 from headway.run.here import log_path
@@ -81,7 +81,7 @@ class FileAnswers:
         if asked.what == LOG:
             return await self._log(asked)
         if asked.what == OUTPUTS:
-            return ListResponse(self._folder(asked.run_id), self._lists.own(), self._known(asked))
+            return self._list(asked.run_id)
         return await self._output(asked, asked.what.removeprefix(f"{OUTPUTS}/"))
 
     async def log(
@@ -168,8 +168,18 @@ class FileAnswers:
                     self._digests.popitem(last=False)
         return found
 
-    def _known(self, asked: FileRequest) -> Callable[[OutputFile], str | None]:
-        return lambda file: self._digests.get((asked.run_id, file.name, file.version))
+    def _list(self, run_id: str) -> Response:
+        def find() -> tuple[Sequence[OutputFile], Mapping[str, Any]] | None:
+            found = list_outputs(self._folder(run_id))
+            if found is None:
+                return None
+            rest = {"complete": found.complete, "left_out": found.left_out, "not_stored": []}
+            return found.files, rest
+
+        def document(file: OutputFile) -> dict[str, Any]:
+            return file_document(file, self._digests.get((run_id, file.name, file.version)))
+
+        return ListResponse(find, self._lists.own(), document)
 
     async def _hashed(self, opened: OpenOutput) -> str | None:
         """The SHA-256 of all of it; given up when nobody waits for it, or it takes too long."""
@@ -205,48 +215,46 @@ DOWNLOADED = {
 
 
 class ListResponse(Response):
-    """The outputs of a run as JSON, in pieces that keep nobody waiting."""
+    """A run's outputs as JSON, in pieces that keep nobody waiting."""
 
     def __init__(
         self,
-        folder: Path,
+        find: Callable[[], tuple[Sequence[Any], Mapping[str, Any]] | None],
         limiter: anyio.CapacityLimiter,
-        known: Callable[[OutputFile], str | None],
+        document: Callable[[Any], Any] = lambda file: file,
     ) -> None:
-        """Of the run in *folder*.
+        """Of the files that *find* finds.
 
         Args:
-            folder: Of the run.
+            find: The files and what else is told; None where nothing of the run is there.
             limiter: Held until all is sent: so long the names are in memory.
-            known: The SHA-256 of a file that was made before.
+            document: What is told of a file.
         """
         super().__init__()
-        self._folder = folder
+        self._find = find
         self._limiter = limiter
-        self._known = known
+        self._document = document
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Look, and send what is there; who does not read it is left after a while."""
         with anyio.move_on_after(_MOST_LISTING_S):
             async with self._limiter:
-                found = await in_thread(list_outputs, self._folder)
+                found = await in_thread(self._find)
                 answer = missing("nothing of this run lies on this node")
                 if found is not None:
-                    answer = StreamingResponse(self._pieces(found), media_type="application/json")
+                    answer = StreamingResponse(self._pieces(*found), media_type="application/json")
                 await answer(scope, receive, send)
 
-    async def _pieces(self, found: OutputList) -> AsyncIterator[bytes]:
+    async def _pieces(self, files: Sequence[Any], rest: Mapping[str, Any]) -> AsyncIterator[bytes]:
         yield b'{"files":['
-        for at in range(0, len(found.files), _LISTED_AT_ONCE):
-            files = found.files[at : at + _LISTED_AT_ONCE]
-            text = await in_thread(self._listed, files)
+        for at in range(0, len(files), _LISTED_AT_ONCE):
+            text = await in_thread(self._listed, files[at : at + _LISTED_AT_ONCE])
             yield b"," + text if at else text
-        rest = {"complete": found.complete, "left_out": found.left_out, "not_stored": []}
         yield b"]," + json.dumps(rest).encode()[1:]
 
-    def _listed(self, files: Sequence[OutputFile]) -> bytes:
+    def _listed(self, files: Sequence[Any]) -> bytes:
         """Some files of the list, without the brackets."""
-        return json.dumps([file_document(each, self._known(each)) for each in files]).encode()[1:-1]
+        return json.dumps([self._document(each) for each in files]).encode()[1:-1]
 
 
 class ClosingResponse(StreamingResponse):

@@ -79,7 +79,7 @@ class TeamLimiters(WeakValueDictionary[str, anyio.CapacityLimiter]):
         return found
 
 
-_THREADS = TeamLimiters(8)
+_THREADS = TeamLimiters(4)
 
 
 async def in_thread(function: Callable[[Unpack[_Values]], _Result], *values: *_Values) -> _Result:
