@@ -14,7 +14,8 @@ _ANSWER_S = 600.0
 """Without a byte."""
 _PIECE_BYTES = 1 << 14
 """Parsed at once: in chunks of one byte it takes less than a millisecond."""
-_MOST_HEAD_BYTES = 1 << 16
+_MOST_OTHER_BYTES = 1 << 16
+"""On end that are of no body."""
 _MOST_INTERIM = 16
 """Answers that only announce one, such as 103."""
 _FRAMES = frozenset({b"content-length", b"transfer-encoding"})
@@ -37,7 +38,7 @@ class ProgramAnswer:
         self._has_body: Final = has_body
         self._parser: Final = HttpResponseParser(self)
         self._unread = memoryview(b"")
-        self._head_bytes = 0
+        self._other_bytes = 0
         self._interim = 0
         self._pieces: list[bytes] = []
         self._is_whole = False
@@ -50,9 +51,7 @@ class ProgramAnswer:
             TimeoutError: It sends nothing.
         """
         while not self.status:
-            if self._head_bytes > _MOST_HEAD_BYTES:
-                raise ConnectionError(f"its answer's head is more than {_MOST_HEAD_BYTES} bytes")
-            self._head_bytes += await self._parse()
+            await self._parse()
 
     async def pieces(self) -> AsyncIterator[bytes]:
         """The body as it comes; raises as `begin` where it breaks off."""
@@ -64,8 +63,8 @@ class ProgramAnswer:
                 return
             await self._parse()
 
-    async def _parse(self) -> int:
-        """Read a little, and how many bytes that were."""
+    async def _parse(self) -> None:
+        """Read a little."""
         if not self._unread:
             with anyio.fail_after(_ANSWER_S):
                 self._unread = memoryview(await self._program.receive())
@@ -73,8 +72,9 @@ class ProgramAnswer:
             if not self.status or any(name.lower() in _FRAMES for name, _ in self.headers):
                 raise ConnectionError("it closed the connection before its answer was whole")
             self._is_whole = True
-            return 0
+            return
         piece, self._unread = self._unread[:_PIECE_BYTES], self._unread[_PIECE_BYTES:]
+        self._other_bytes += len(piece)
         began_s = anyio.current_time()
         try:
             self._parser.feed_data(piece)
@@ -82,7 +82,8 @@ class ProgramAnswer:
             if not self._is_whole:  # of what comes behind the answer nothing is read
                 raise ConnectionError("its answer is not HTTP/1.1") from error
         await LOOP.pay(self._team, anyio.current_time() - began_s)
-        return len(piece)
+        if self._other_bytes > _MOST_OTHER_BYTES:  # the parser keeps a line until it ends
+            raise ConnectionError(f"it sent {_MOST_OTHER_BYTES} bytes that are no body")
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """Keep a header; one behind the body is none, and is dropped."""
@@ -104,6 +105,7 @@ class ProgramAnswer:
 
     def on_body(self, body: bytes) -> None:
         """Keep a piece."""
+        self._other_bytes = 0
         if not self._is_whole:
             self._pieces.append(body)
 

@@ -26,6 +26,8 @@ _MOST_WAITING = 8
 _FREE_PIECES = 1000
 _LEAST_PIECE_BYTES = 256
 """Pieces of a body beyond the free ones are so large on average."""
+_LEAST_BODY_SHARE = 16
+"""As many bytes of a body come for each that only says how it is cut."""
 _LINGER_S = 1.0
 _LINGER_BYTES = 1 << 20
 _PIECE_BYTES = 1 << 10
@@ -87,6 +89,8 @@ class BoundedHttp(HttpToolsProtocol):
     _lines = 0
     _pieces = 0
     _body_bytes = 0
+    _other_bytes = 0
+    """Beside the body behind a head: sizes of its pieces, and lines that nobody reads."""
     _discarded: int | None = None
     """Bytes that were read and thrown away since the last answer; None before that."""
 
@@ -107,12 +111,16 @@ class BoundedHttp(HttpToolsProtocol):
             if self._discarded > _LINGER_BYTES:
                 self.transport.abort()
             return
-        if not self._head_done:
+        if self._head_done:
+            self._other_bytes += len(data)
+        else:
             self._head_bytes += len(data)
         self._whole = False
         super().data_received(data)
-        if self._head_bytes > MOST_HEAD_BYTES and not self._head_done:
-            self.send_400_response("The request's head is too long.")
+        # What the parser keeps of a line grows until that ends.
+        other_bytes = self._other_bytes if self._head_done else self._head_bytes
+        if other_bytes > MOST_HEAD_BYTES + self._body_bytes // _LEAST_BODY_SHARE:
+            self.send_400_response("The request is too long beside its body.")
         if self._whole:
             self._lift_limit()
         elif self._limit is None and self._discarded is None:
@@ -127,6 +135,7 @@ class BoundedHttp(HttpToolsProtocol):
         """Count anew."""
         super().on_message_begin()
         self._head_done, self._lines, self._pieces, self._body_bytes = False, 0, 0, 0
+        self._other_bytes = 0
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """Take a header; what comes behind a body is none, and is dropped."""
@@ -156,6 +165,7 @@ class BoundedHttp(HttpToolsProtocol):
         """Take a piece of a body, unless it comes in too many."""
         self._pieces += 1
         self._body_bytes += len(body)
+        self._other_bytes = max(self._other_bytes - len(body), 0)
         if self._pieces > _FREE_PIECES + self._body_bytes // _LEAST_PIECE_BYTES:
             raise _Excess
         super().on_body(body)

@@ -74,7 +74,9 @@ def test_an_answer_to_head_has_no_body() -> None:
         ([b"SSH-2.0-OpenSSH\r\n"], "HTTP"),
         ([b"HTTP/1.1 101 Switching\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n"], "HTTP"),
         ([EARLY] * 100, "HTTP"),
-        ([OK + b"X: " + b"a" * (1 << 17)], "more than"),
+        ([OK + b"X: " + b"a" * (1 << 17)], "no body"),
+        ([CHUNKED + b"1\r\nx\r\n0\r\nX: " + b"a" * (1 << 17)], "no body"),
+        ([CHUNKED + b"1;" + b"a" * (1 << 17)], "no body"),
         ([OK + b"Content-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc"], "HTTP"),
     ],
 )
