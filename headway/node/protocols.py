@@ -225,6 +225,8 @@ class BoundedSocket(WebSocketsSansIOProtocol):
         """Like uvicorn's own."""
         super().__init__(*args, **kwargs)
         self._waiting: deque[bytes] = deque()
+        self._is_stalled = False
+        """Whether what waits is parsed only once what came of it before has been taken."""
 
     def connection_made(self, transport: Any) -> None:
         """Read from now on."""
@@ -240,7 +242,19 @@ class BoundedSocket(WebSocketsSansIOProtocol):
     async def send(self, message: Any) -> None:
         """Send it, and wait until most of it has left: who sends has it until then."""
         await super().send(message)
+        self._wake()
         await self.writable.wait()
+
+    async def receive(self) -> Any:
+        """The next message; those behind it are parsed when none is left."""
+        message = await super().receive()
+        self._wake()
+        return message
+
+    def resume_writing(self) -> None:
+        """Answer further pings: their answers are read."""
+        super().resume_writing()
+        self._wake()
 
     def handle_cont(self, event: Frame) -> None:
         """Keep a fragment; many small ones as one, since each takes more memory than it has."""
@@ -261,11 +275,22 @@ class BoundedSocket(WebSocketsSansIOProtocol):
         if wait_s <= 0:
             super().data_received(self._waiting.popleft())
             LOOP.charge(whose, now_s, self.loop.time() - now_s)
-        if self._waiting:
-            self.transport.pause_reading("share")  # type: ignore[call-arg]
-            self.loop.call_later(max(wait_s, 0.0), self._parse)
-        else:
+        if not self._waiting:
             self.transport.resume_reading("share")  # type: ignore[call-arg]
+            return
+        self.transport.pause_reading("share")  # type: ignore[call-arg]
+        self._is_stalled = self._is_full()
+        if not self._is_stalled:
+            self.loop.call_later(max(wait_s, 0.0), self._parse)
+
+    def _is_full(self) -> bool:
+        """Whether messages wait for the application, or answers to pings for the client."""
+        return self.read_paused or not self.writable.is_set()
+
+    def _wake(self) -> None:
+        if self._is_stalled and not self._is_full():
+            self._is_stalled = False
+            self.loop.call_soon(self._parse)
 
     def _whose(self) -> str:
         caller = getattr(self, "scope", {}).get("state", {}).get("caller")
