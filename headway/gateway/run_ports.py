@@ -29,6 +29,8 @@ _MOST_BYTES = 1 << 20
 MOST_AT_ONCE = 64
 """Connections to the runs of one user: a node's worker has room for so many of all users, and
 answers nobody who asks for an output or a log once they are taken."""
+MOST_OF_A_TEAM = 128
+"""Connections to the runs of all its users, for the same reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,24 +115,27 @@ class RunPorts:
     def __init__(self, site: Site) -> None:
         """For the gateway of *site*, on whatever machine."""
         self._site = site
-        self._open: Counter[tuple[str, str]] = Counter()
+        self._open: Counter[tuple[str, ...]] = Counter()
 
     async def connect(self, run: OpenRun, port: int) -> ByteStream:
         """A connection to *port*, which the node lets through if it is the run's.
 
         Raises:
-            PortClosed: It is not, nothing listens there, or its owner has too many open.
+            PortClosed: It is not, nothing listens there, or its owner or team has too many open.
             NodeSilent: The node does not answer.
         """
-        owner = run.record.team, run.record.owner
-        if self._open[owner] >= MOST_AT_ONCE:
-            why = f"{MOST_AT_ONCE} connections to runs of its owner are open; close one first"
-            raise PortClosed(run.record.run_id, port, why)
+        team, owner = (run.record.team,), (run.record.team, run.record.owner)
+        for whose, most, said in (
+            (owner, MOST_AT_ONCE, "its owner"), (team, MOST_OF_A_TEAM, "its team")
+        ):  # fmt: skip
+            if self._open[whose] >= most:
+                why = f"{most} connections to runs of {said} are open; close one first"
+                raise PortClosed(run.record.run_id, port, why)
 
         def closed() -> None:
-            self._open[owner] -= 1
+            self._open.subtract((team, owner))
 
-        self._open[owner] += 1
+        self._open.update((team, owner))
         try:
             return _Counted(await self._connected(run, port), closed)
         except BaseException:
