@@ -78,7 +78,7 @@ def _flights_job(data: Path, rows: int, rounds: int) -> dict[str, Any]:
         "command": ["python", "-m", "samples.flights.train", "--rounds", str(rounds)],
         # Its size is said: of data of unknown size the job is given a fair part of the node, which
         # on a machine of two cores is all of it.
-        "dataset": {"uri": str(data), "size": data.stat().st_size},
+        "dataset": {"uri": str(data), "size": f"{data.stat().st_size}B"},
         "resources": {"cpus": 2.0} if _cpus() >= 2 else {},
         "training": {
             "framework": "scikit-learn",
@@ -164,7 +164,9 @@ def _submit_through_prefect(site: Site, job: dict[str, Any]) -> str:
     for word in submitted.stdout.replace("/", " ").split():
         if len(word) == 36 and word.count("-") == 4:
             return word
-    raise SiteUnreachable(site.settings.api_url, submitted.stderr.strip()[-300:] or "no run")
+    # Of a traceback its last line says it.
+    said = submitted.stderr.strip().splitlines()[-1:] or ["it gave no run"]
+    raise SiteUnreachable(site.settings.api_url, said[0].strip()[:300])
 
 
 def _summary(site: Site, run_id: str, took_s: float, report: dict[str, Any]) -> None:
