@@ -70,19 +70,23 @@ class InvalidInput(HeadwayError):
         value: What was given, as it was given.
         allowed: What to give instead, as the end of a sentence ("give …").
         where: File and line, such as ``job.yaml:7``; empty when unknown.
+        also: What else is wrong with the same job, as more sentences; empty if nothing is known.
     """
 
-    def __init__(self, field: str, value: object, allowed: str, *, where: str = "") -> None:
+    def __init__(
+        self, field: str, value: object, allowed: str, *, where: str = "", also: str = ""
+    ) -> None:
         self.field = field
         self.value = value
         self.allowed = allowed
         self.where = where
+        self.also = also
         super().__init__(field, value, allowed, where)
 
     def __str__(self) -> str:
         """One line: where, field, value, what is allowed."""
         place = f"{self.where} " if self.where else ""
-        return f"{place}{self.field}: got {shown(self.value)}; {self.allowed}"
+        return f"{place}{self.field}: got {shown(self.value)}; {self.allowed}{self.also}"
 
 
 class ImpossibleDemand(InvalidInput):

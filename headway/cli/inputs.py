@@ -65,7 +65,8 @@ def read_job_file(file: BinaryIO, overrides: Sequence[str]) -> "JobText":
                 allowed = client.limit(error.field)
         if not allowed:
             raise
-        raise InvalidInput(error.field, error.value, allowed, where=error.where) from None
+        where, also = error.where, error.also
+        raise InvalidInput(error.field, error.value, allowed, where=where, also=also) from None
 
 
 @contextmanager

@@ -18,7 +18,8 @@ def login(url: str, expected: str | None, token_stdin: bool) -> None:
     The certificate is shown before anything is sent: compare its fingerprint with what the
     operator told you (`headway certificate` prints it at the site), or give it as --fingerprint.
     From then on that certificate alone is trusted. The token is asked for, or read from standard
-    input: it is never an argument, which other users of this machine would see.
+    input where that is no terminal: it is never an argument, which other users of this machine
+    would see.
     """
     from headway.client import Client
     from headway.credentials import Address, checked_url, credentials_file, keep_credentials
@@ -27,7 +28,8 @@ def login(url: str, expected: str | None, token_stdin: bool) -> None:
 
     url = checked_url("URL", url)
     certificate = _trusted(url, expected, asks=not token_stdin)
-    token = sys.stdin.readline() if token_stdin else click.prompt("Your token", hide_input=True)
+    piped = token_stdin or not sys.stdin.isatty()
+    token = sys.stdin.readline() if piped else click.prompt("Your token", hide_input=True)
     token = token.strip()
     if not looks_like_token(token):
         allowed = "give the one that an operator made for you with `headway user add`; it begins"

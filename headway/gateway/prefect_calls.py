@@ -25,6 +25,8 @@ class Treatment(enum.Enum):
     """Passed on. It is about the site; where its body asks for runs too, for the team's alone."""
     RUNS = enum.auto()
     """Passed on, but for the team's runs alone."""
+    DEPLOYMENTS = enum.auto()
+    """As one about the site, but for the deployment that the caller may start."""
     RUN = enum.auto()
     """Passed on if the caller sees the run in the path."""
     OF_A_RUN = enum.auto()
@@ -78,10 +80,13 @@ CALLS = (
     ),
     *_rows(
         "POST", Treatment.SITE, "flows/filter", "flows/paginate", "flows/count",
-        "deployments/filter", "deployments/paginate", "deployments/count",
         "ui/flows/count-deployments", "work_pools/filter", "work_pools/count",
         "work_pools/{name}/workers/filter", "work_pools/{name}/queues/filter",
         "work_queues/filter",
+    ),
+    *_rows(
+        "POST", Treatment.DEPLOYMENTS, "deployments/filter", "deployments/paginate",
+        "deployments/count",
     ),
     *_rows(
         "POST", Treatment.RUNS, "flow_runs/filter", "flow_runs/count", "flow_runs/paginate",
@@ -161,6 +166,19 @@ def narrowed(body: Mapping[str, Any], team: str, *, always: bool) -> dict[str, A
         raise NotAllowed("flow_runs.tags.all_ is no list")
     both = {**tags, "all_": [*known, team_tag(team)]}
     return {**body, "flow_runs": {**runs, "tags": both}}
+
+
+def of_deployment(body: Mapping[str, Any], deployment: str) -> dict[str, Any]:
+    """*body* of a question about deployments, which asks for this one alone.
+
+    Raises:
+        NotAllowed: Its filter is an alternative, which another condition does not narrow.
+    """
+    asked = _object("deployments", body.get("deployments"))
+    ids = _object("deployments.id", asked.get("id"))
+    wanted = ids.get("any_")
+    both = [deployment] if wanted is None or deployment in wanted else []
+    return {**body, "deployments": {**asked, "id": {**ids, "any_": both}}}
 
 
 def check_question(body: Mapping[str, Any]) -> None:

@@ -25,6 +25,7 @@ from headway.gateway.prefect_calls import (
     find,
     named_runs,
     narrowed,
+    of_deployment,
     without_settings,
 )
 from headway.gateway.prefect_form import plain_values
@@ -103,6 +104,8 @@ class Proxy:
             self._check_seen(named_runs(call.treatment, body), caller)
         elif call.method == "POST" and (team := seen_team(caller)) is not None:
             body = narrowed(body, team, always=call.treatment is Treatment.RUNS)
+            if call.treatment is Treatment.DEPLOYMENTS:
+                body = of_deployment(body, str(self._server.destination(None, None)["id"]))
         status, answer = self._server.ask(call.method, found.path, body, once=True)
         if call.treatment is Treatment.OF_A_RUN:
             try:

@@ -60,7 +60,11 @@ def _values(error: HeadwayError) -> dict[str, Any]:
     match error:
         case InvalidInput():
             value = _plain(error.value)
-            return {"field": _plain(error.field), "value": value, "allowed": error.allowed}
+            return {
+                "field": _plain(error.field),
+                "value": value,
+                "allowed": error.allowed + error.also,
+            }
         case RunUnknown():
             return {"run": _plain(error.run)}
         case EndUntold():

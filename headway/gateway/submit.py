@@ -163,6 +163,15 @@ def allowed_here(site: Site, read: JobText) -> JobText:
         if block not in known:
             allowed = f"team {team} may name {', '.join(known) or 'none'}: operators list them"
             raise _wrong(read, f"notify.{at}", block, allowed)
+    shm, largest = (
+        read.job.resources.shm,
+        max((each.node.capacity.host_memory_bytes for each in site.ledger.nodes.all()), default=0),
+    )
+    most = min(policy.max_shm_bytes, largest or policy.max_shm_bytes)
+    if shm > most:
+        who = "largest node" if most == largest else "site's policy"
+        allowed = f"give at most {format_size(most)}, as the {who} allows"
+        raise _wrong(read, "resources.shm", format_size(shm), allowed)
     port = refused_port(read.job.named_ports, team, policy.port_ranges)
     if port is not None:
         raise _wrong(read, "ports" if port[0] in read.job.ports else "session.port", *port)
@@ -267,7 +276,7 @@ def _with_the_limit_here(error: InvalidInput, site: Site) -> InvalidInput:
         return error  # what is wrong with the job is known all the same
     if not allowed:
         return error
-    return InvalidInput(error.field, error.value, allowed, where=error.where)
+    return InvalidInput(error.field, error.value, allowed, where=error.where, also=error.also)
 
 
 def limit(field: str, nodes: Sequence[Node]) -> str:

@@ -18,6 +18,7 @@ _MAX_PARAMETERS = 20
 _MAX_CHARACTERS = 200
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,62}")
 _RANGE = re.compile(r"(-?[0-9]{1,9})\.\.(-?[0-9]{1,9})")
+_MEANT_AS_RANGE = re.compile(r"[-+.]?[0-9][-+0-9.,_eE]*\.\.[-+0-9.,_eE]*")
 _PLACEHOLDER = re.compile(r"\{([A-Za-z][A-Za-z0-9_]*)\}")
 _OURS = frozenset({"ID", "INDEX", "SIZE", "FILE"})
 """Ends of the variables that every member has; a parameter of that name would hide one."""
@@ -200,7 +201,9 @@ def _values(given: object) -> Iterator[Value]:
     if not 1 <= len(values) <= MAX_MEMBERS:
         raise Refused(_GIVE_VALUES)
     for position, value in enumerate(values):
-        with below(position):
+        with below(*((position,) if values is given else ())):
+            if isinstance(value, str) and _MEANT_AS_RANGE.fullmatch(value):
+                raise Refused(f"{_GIVE_VALUES}, of at most {MAX_MEMBERS:,} numbers and alone")
             yield _value(value)
 
 
@@ -254,7 +257,7 @@ def array_words(words: tuple[str, ...]) -> dict[str, Any]:
         name, sign, text = word.partition("=")
         if not sign or not text or name in parameters:
             raise InvalidInput("--array", word, "give each parameter once, such as lr=0.1,0.01")
-        ranged = _RANGE.fullmatch(text) is not None
+        ranged = _MEANT_AS_RANGE.fullmatch(text) is not None
         parameters[name] = text if ranged else [_number(part) for part in text.split(",")]
     return {"parameters": parameters}
 

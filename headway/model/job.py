@@ -292,10 +292,6 @@ class TrainingJob(_Part):
     model_config = ConfigDict(title="Training job")
 
     name: Name = Field(title="Name", description="Letters, digits, dot, dash, underscore.")
-    owner: Owner = Field(
-        "", title="Owner", description="Who asked for it; the command line fills it in."
-    )
-    team: Name = Field("default", title="Team", description="Whose share of the site it uses.")
     image: Annotated[str, IMAGE] = Field(
         "", title="Image", description="Container image that has the program and its libraries."
     )
@@ -392,6 +388,10 @@ class TrainingJob(_Part):
         title="Outputs",
         description="Patterns of the files below $HEADWAY_OUTPUTS that are kept.",
     )
+    owner: Owner = Field(
+        "", title="Owner", description="Who asked for it; filled in from your token."
+    )
+    team: Name = Field("default", title="Team", description="Whose share of the site it uses.")
     notify: (
         Annotated[list[str], each(NOTIFIER, example='["slack-webhook/vision"]', low=0, high=8)]
         | None

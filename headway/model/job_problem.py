@@ -12,6 +12,8 @@ from headway.model.document import HIDDEN, NOTHING, Document, Path, dotted, valu
 from headway.model.job_fields import Refused
 from headway.model.job_rules import may_be_secret
 
+_MOST_TOLD = 10
+
 
 @dataclass(frozen=True)
 class _Finding:
@@ -31,18 +33,24 @@ class _Finding:
 def explain(
     error: ValidationError, document: Document, model: type[BaseModel], *, inside: Path = ()
 ) -> InvalidInput:
-    """The most telling of the findings about *document*, which was read as *model*.
+    """The findings about *document*, which was read as *model*, the most telling one first.
 
     *inside* is the group's name, where *document* is but a part of a job. A
     key that does not exist comes first: it explains the one that is missing.
     """
-    findings = [_read(details, document, model) for details in error.errors(include_url=False)]
+    found = [_read(details, document, model) for details in error.errors(include_url=False)]
     lines = list(document.places)
-    finding = min(findings, key=lambda it: it.rank(lines))
-    where = document.place(finding.path)
-    return InvalidInput(
-        dotted((*inside, *finding.path)), finding.value, finding.allowed, where=where
-    )
+    first, *others = sorted(found, key=lambda it: it.rank(lines))
+    if first.unknown_key:
+        others = [each for each in others if each.value is not NOTHING]
+    told = [_told(each, document, inside) for each in (first, *others[: _MOST_TOLD - 1])]
+    told[0].also = "".join(f". Also wrong: {each}" for each in told[1:])
+    return told[0]
+
+
+def _told(finding: _Finding, document: Document, inside: Path) -> InvalidInput:
+    field, where = dotted((*inside, *finding.path)), document.place(finding.path)
+    return InvalidInput(field, finding.value, finding.allowed, where=where)
 
 
 def _read(details: Any, document: Document, model: type[BaseModel]) -> _Finding:
@@ -82,9 +90,10 @@ def _groups(model: type[BaseModel]) -> dict[str, type[BaseModel]]:
 def _unknown_key(path: Path, model: type[BaseModel]) -> str:
     here = list(_group(path[:-1], model).model_fields)
     key = str(path[-1])[:64]
-    near = difflib.get_close_matches(key, here, n=1)
-    if near:
-        return f"no such key; did you mean {dotted((*path[:-1], near[0]))}?"
+    near = [name for name in here if key in name.split("_")]
+    if near := near or difflib.get_close_matches(key, here, n=1):
+        meant = " or ".join(dotted((*path[:-1], name)) for name in near)
+        return f"no such key; did you mean {meant}?"
     elsewhere = {name: name for name in model.model_fields}
     for group, inner in _groups(model).items():
         elsewhere |= {name: f"{group}.{name}" for name in inner.model_fields}

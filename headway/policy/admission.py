@@ -205,6 +205,7 @@ def _usable_bytes(gpu: Gpu) -> int:
 def _known_types(asked: str, gpus: Sequence[Gpu]) -> str:
     names = sorted({gpu.name for gpu in gpus})
     words = {word.lower(): word for name in names for word in name.replace("-", " ").split()}
+    words = {word: name for word, name in words.items() if word[0].isalpha()}  # 80GB is a size
     near = get_close_matches(asked.lower(), list(words), n=1, cutoff=0.5)
     hint = f"did you mean {words[near[0]]}? " if near else ""
     return f"{hint}this site has {', '.join(names)}"

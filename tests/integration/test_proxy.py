@@ -171,6 +171,22 @@ def test_other_deployments_are_not_started(ada: httpx.Client) -> None:
         assert "only train/default is started here" in answer.json()["detail"]
 
 
+def test_members_see_the_one_deployment_that_they_may_start(
+    ada: httpx.Client, process_site: LiveSite
+) -> None:
+    (found,) = ada.post("/deployments/filter", json={}).json()
+    assert (found["name"], found["flow_id"] != "") == ("default", True)
+    named = {"deployments": {"name": {"like_": "nightly"}}}
+    assert ada.post("/deployments/filter", json=named).json() == []
+    others = [each["id"] for each in process_site.call("POST", "deployments/filter", {})]
+    assert len(others) > 1
+    named = {"deployments": {"id": {"any_": [each for each in others if each != found["id"]]}}}
+    assert ada.post("/deployments/paginate", json=named).json()["count"] == 0
+    assert (
+        ada.post("/deployments/count", json={"deployments": {"id": {"any_": others}}}).json() == 1
+    )
+
+
 def test_what_is_the_operators_is_refused_in_one_line(
     ada: httpx.Client, process_site: LiveSite, tmp_path: Path
 ) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from headway.errors import InvalidInput
-from headway.gateway.submit import job_of, limit, refuse_missing, stamped
+from headway.gateway.submit import allowed_here, job_of, limit, refuse_missing, stamped
 from headway.ledger import Ledger
 from headway.model.access import Caller, Scope
 from headway.model.container_policy import ContainerPolicy
@@ -157,6 +157,22 @@ def test_a_python_that_no_node_has_is_told_before_anything_is_queued(
         else:
             found = job_of(of, asked | {"python": "3.12"}, ada)
             assert found.job.image == "python:3.12-slim"
+
+
+@pytest.mark.parametrize(
+    ("memory_bytes", "most"),
+    [(8 * GIB, "8.0 GiB, as the largest node"), (900 * GIB, "64.0 GiB, as the site's policy")],
+)
+def test_more_shared_memory_than_fits_is_refused_with_the_most(
+    memory_bytes: int, most: str
+) -> None:
+    there = site(SMALL, Node("h9", "cpu", Capacity(4, memory_bytes)))
+    there.policy_settings, there.port_ranges = PolicySettings(), {}
+    job = "name: a\nimage: i\ncommand: [x]\nresources: {shm: %s}\n"
+    allowed_here(there, read_job(job % "8GiB"))
+    with pytest.raises(InvalidInput, match=f"give at most {most} allows") as caught:
+        allowed_here(there, read_job(job % "1000GiB"))
+    assert (caught.value.field, caught.value.where) == ("resources.shm", "job.yaml:4")
 
 
 def test_a_secret_that_is_not_there_is_told_at_once(tmp_path: Path) -> None:

@@ -69,6 +69,11 @@ def test_the_command_line_says_the_same() -> None:
     for words in (("lr",), ("lr=",), ("lr=1", "lr=2")):
         with pytest.raises(InvalidInput, match="--array"):
             array_words(words)
+    for text in ("1..1000000000", "0.1..0.5", "1..3,7", "3..", "1..10001", "5..1"):
+        with pytest.raises(InvalidInput, match=r"array.parameters.a.* range.*10,000 numbers"):
+            read(array_words((f"a={text}",)))
+    with pytest.raises(InvalidInput, match=r"array.parameters.a\[1\]: got .*10,000 numbers"):
+        read({"parameters": {"a": [7, "1..3"]}})
 
 
 @pytest.mark.parametrize(

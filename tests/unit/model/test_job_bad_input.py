@@ -123,6 +123,21 @@ def test_config(written: str, field: str, shown: str, allowed: str) -> None:
     says(refused(text(f"config: {written}")), "job.yaml:4", field, shown, allowed)
 
 
+def test_all_that_is_wrong_is_told_at_once_by_its_lines() -> None:
+    error = refused(text("retries: 99", "ports: [80]", "resources: {cpus: 0}"))
+    assert str(error).split(". Also wrong: ") == [
+        "job.yaml:4 retries: got 99; give a whole number between 0 and 10",
+        "job.yaml:5 ports[0]: got 80; give a whole number between 1024 and 65535",
+        "job.yaml:6 resources.cpus: got 0; give a number between 0.01 and 4096",
+    ]
+
+
+def test_a_key_that_two_may_be_meant_by_names_both() -> None:
+    error = refused(text("resources: {memory: 8GiB}"))
+    said = "did you mean resources.gpu_memory or resources.host_memory?"
+    says(error, "job.yaml:4", "resources.memory", '"8GiB"', said)
+
+
 @pytest.mark.parametrize(("written", "field", "allowed"), SECRETS)
 def test_secrets_are_names_and_never_shown(written: str, field: str, allowed: str) -> None:
     says(refused(text("secrets:", f"  {written}")), "job.yaml:5", field, HIDDEN, allowed)

@@ -210,7 +210,7 @@ def test_the_run_form_knows_every_field() -> None:
         "type": "array",
         "items": {"type": "string"},
         "minItems": 1,
-        "position": 5,
+        "position": 3,
     }
     assert fields["shm"]["default"] == "64MiB"
     assert fields["stop_grace"]["default"] == "10s"

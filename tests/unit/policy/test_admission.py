@@ -273,6 +273,11 @@ def test_an_unknown_gpu_type_suggests_the_nearest(asked, hint):
     assert answer.allowed == f"{hint}this site has {H200}, {V100}"
 
 
+def test_a_size_in_a_products_name_is_no_type():
+    answer = refusal(demand(1, gpus=1, gpu_type="K80"), node(gpus=("NVIDIA A100-SXM4-80GB",)))
+    assert answer.allowed == "this site has NVIDIA A100-SXM4-80GB"
+
+
 def test_what_only_closed_nodes_could_hold_is_shut_out():
     big = replace(node("big"), state=NodeState.DRAINING, state_reason="new fan")
     small = replace(node("small"), capacity=Capacity(8.0, 16 * GIB))
