@@ -9,6 +9,10 @@ UNIT_TESTERS ?= 2
 # More words for pytest, such as --ignore=tests/unit behind `make check`.
 TESTS   ?=
 READY   = $(VENV)/.ready
+# Of what pip says: how far it is, every twenty packages, and what went wrong.
+SAY     = /^Collecting/ && ++n % 20 == 0 {print "  found " n " packages …"; fflush()} \
+          /^Installing/ {print "  unpacking " n " packages …"; fflush()} \
+          /ERROR|error:|WARNING: Retrying/
 DEV     = $(VENV)/.dev
 
 .PHONY: help demo down samples test test-deps check protocol seeded-bugs faults replicas bench terminal \
@@ -20,7 +24,8 @@ $(READY): requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "headway needs Python 3.11 or newer, and $(PYTHON) is " + sys.version.split()[0] + ": name another one, such as make demo PYTHON=python3.12")'
 	@echo "installing what headway needs into $(VENV) (once; a minute or two) …"
 	@$(PYTHON) -m venv $(VENV)
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r requirements.lock
+	@rm -f $(VENV)/.failed; { $(BIN)/python -m pip install --disable-pip-version-check --no-deps --require-hashes \
+	  -r requirements.lock || touch $(VENV)/.failed; } 2>&1 | awk '$(SAY)'; test ! -e $(VENV)/.failed
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $@
 

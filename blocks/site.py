@@ -100,6 +100,12 @@ class HeadwayContainerPolicy(Block):
         description="In which nodes are measured before their first run; empty: data sheets are "
         "believed.",
     )
+    environment: dict[str, str] = Field(
+        {},
+        title="Environment",
+        description="Variables of every container whose job does not set them, such as "
+        "HTTPS_PROXY and UV_DEFAULT_INDEX. Members see them.",
+    )
     mount_roots: list[str] = Field(
         [],
         title="Mount roots",

@@ -11,6 +11,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validat
 
 from headway.errors import InvalidInput
 from headway.model.image import GIVE_IMAGE, ImageReference, is_image
+from headway.model.job_rules import read_environment
 from headway.model.number_range import NumberRange, WrittenRange
 from headway.model.object_place import checked_rules
 from headway.model.volume import Volume, named_volumes
@@ -175,6 +176,12 @@ class ContainerPolicy(BaseModel):
         title="Probe image",
         description="In which nodes are measured before their first run, such as "
         "pytorch/pytorch:2.6.0-cuda12.4-cudnn9-runtime; empty: data sheets are believed.",
+    )
+    environment: Annotated[Mapping[str, str], AfterValidator(read_environment)] = Field(
+        {},
+        title="Environment",
+        description="Variables of every container whose job does not set them: HTTPS_PROXY, "
+        "UV_DEFAULT_INDEX, SSL_CERT_FILE and the like. Members see them.",
     )
     mount_roots: tuple[Path, ...] = Field(
         (),

@@ -12,12 +12,18 @@ that nobody removes the folder under it.
 
 import fcntl
 import os
+import re
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 _MOST_CHARACTERS = 400
+_AWAY = re.compile(r"(?i)failed to fetch|connect|certificate|timed out|dns error")
+_SITES = (
+    ". An operator names index, proxy and certificates for all runs in `environment` of "
+    "headway-container-policy/site, a job in `env`"
+)
 MAKING, MADE = "making the environment", "the environment is made"
 """What the log says, by which who follows the run knows that it trains not yet."""
 
@@ -78,7 +84,8 @@ def _make(environment: Path, requirements: str, uv: str, cache: str) -> None:
                 sys.stderr.write(line)
                 told.append(line)
         if maker.returncode:
-            _give_up(f"no environment from {requirements}: {cause(told)}")
+            why = cause(told)
+            _give_up(f"no environment from {requirements}: {why}{_SITES * bool(_AWAY.search(why))}")
 
 
 def cause(told: list[str]) -> str:

@@ -78,6 +78,7 @@ def container_spec(attempt: NodeAttempt, lease: Lease) -> ContainerSpec:
         image=job.image,
         command=(*environment.words, *entry, *command_of(attempt)),
         env={
+            **site.policy_for(attempt.record.team).environment,
             **_WHO,
             **({} if attempt.size is None else size_variables(attempt.size)),
             **_processes(attempt, lease),

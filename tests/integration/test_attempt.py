@@ -214,6 +214,20 @@ def test_a_program_finds_its_config_as_files_that_it_may_not_change(site: Site) 
     assert as_json.stat().st_mode & 0o777 == 0o400
 
 
+def test_a_program_has_the_variables_of_the_site_unless_its_job_sets_them(site: Site) -> None:
+    proxy, index = "http://proxy.example.org:3128", "https://pypi.example.org/simple"
+    adopt(site, POLICY, {"environment": {"HTTPS_PROXY": proxy, "UV_DEFAULT_INDEX": index}})
+    own = JOB.model_copy(update={"env": {"UV_DEFAULT_INDEX": "https://own.example.org/simple"}})
+    attempt = Attempt(site, RUN, own)
+    lease = attempt.admit()
+    assert isinstance(lease, Lease)
+    env = container_spec(attempt, lease).env
+    assert (env["HTTPS_PROXY"], env["UV_DEFAULT_INDEX"]) == (proxy, own.env["UV_DEFAULT_INDEX"])
+    for wrong in ({"LD_PRELOAD": "x"}, {"HTTPS_PROXY": "http://a:b@c"}):
+        with pytest.raises(ValueError, match=r"it looks like a secret|headway's to set"):
+            adopt(site, POLICY, {"environment": wrong})
+
+
 def test_a_part_of_a_gang_is_told_which_files_it_has(site: Site, sources: Path) -> None:
     for name in ("one", "three", "two"):
         (sources / name).write_text(name)

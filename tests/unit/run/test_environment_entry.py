@@ -1,6 +1,7 @@
 """What runs in the container: makes the environment, or finds it, and becomes the program."""
 
 import fcntl
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -54,6 +55,16 @@ def test_a_package_that_is_not_to_be_had_is_named(folder: Path) -> None:
     assert last.startswith("headway: no environment from requirements.txt: No solution found")
     assert "no-such-package" in last
     assert not (folder / "made/ready").exists()
+
+
+def test_of_an_index_that_does_not_answer_it_is_said_who_names_another(folder: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        index = f"http://127.0.0.1:{taken.getsockname()[1]}/simple"
+    (folder.parent / "requirements.txt").write_text(f"--index-url {index}\nno-such-package\n")
+    (folder.parent / "cache").mkdir(exist_ok=True)
+    last = entered(folder, "true").stderr.splitlines()[-1]
+    assert "no environment from requirements.txt: " in last
+    assert "An operator names index, proxy and certificates" in last
 
 
 def test_what_was_left_half_made_is_made_anew(folder: Path) -> None:
