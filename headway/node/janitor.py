@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 
+from headway.clock import booted_at
 from headway.errors import (
     HeadwayError,
     LeaseLost,
@@ -27,7 +28,7 @@ from headway.node.frozen import FrozenFlows
 from headway.node.mending import Case, Mender, Mending, PrefectRun, same
 from headway.node.sweep import sweep
 from headway.node.told_ends import ToldEnds
-from headway.policy.demand import survives_the_site
+from headway.policy.demand import runs_again
 from headway.policy.reconcile import (
     FLOW_STARTS_WITHIN_S,
     ON_PREFECT,
@@ -130,6 +131,7 @@ class Janitor:
         ids = [run.run_id for run in runs]
         starts = ledger.flow_starts.lately(ids, FLOW_STARTS_WITHIN_S)
         now, failed = ledger.runs.of(ids), ledger.attempts.failures(ids)
+        booted = booted_at(self._site.clock)
         leases = {each.run_id: each for each in ledger.leases.live(node) if each.gang_rank == 0}
         overdue = {lease.run_id for lease in ledger.leases.overdue(node)}
         wanted: set[str] = set()
@@ -142,7 +144,8 @@ class Janitor:
                 continue
             said = prefect.get(run.run_id, _DELETED)
             failures = failed.get(run.run_id, Failures())
-            case = Case(run, lease, name, said, starts.get(run.run_id, 0), failures)
+            restart = run.started_at is not None and run.started_at < booted
+            case = Case(run, lease, name, said, starts.get(run.run_id, 0), failures, restart)
             container, late = _state_of(containers.get(name)), run.run_id in overdue
             flow = _flow(alive[run.run_id], starting=run.run_id in starting)
             mendings += self._look_after(case, flow, container, overdue=late)
@@ -269,7 +272,7 @@ def _situation(case: Case) -> Situation:
         prefect=case.prefect.view,
         has_lease=case.lease is not None,
         flow_starts=case.flow_starts,
-        attempts_left=job is not None and survives_the_site(job.retries, case.failures),
+        attempts_left=job is not None and runs_again(case.vanished, job.retries, case.failures),
         is_rank=run.gang_id is not None,
         leads_gang=job is not None and run.nodes > 1 and run.gang_id is None,
         exit_kind=run.exit.kind if run.exit is not None else ExitKind.OK,

@@ -5,7 +5,7 @@ import os
 import signal
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from headway.ledger.records import RunRecord
@@ -16,6 +16,7 @@ from headway.model.prefect_view import PrefectView
 from headway.model.run import DELETED, Exit, ExitKind, Measurement, cancelled_by
 from headway.node.flowrun import live_flow
 from headway.node.stops import Stops
+from headway.policy.conclude import restarted
 from headway.policy.reconcile import FLOW_STARTS_WITHIN_S, MAX_FLOW_STARTS, Action
 from headway.run.here import forget_checkpoint
 from headway.site import Site
@@ -52,6 +53,16 @@ class Case:
     """Flow processes that were started for it lately."""
     failures: Failures = field(default_factory=Failures)
     """Of its attempts so far."""
+    restart: bool = False
+    """Its container was started before its machine was."""
+
+    @property
+    def vanished(self) -> Exit:
+        """How its attempt ends whose container is gone."""
+        lost = f"the container of attempt {self.run.attempt} is gone from node {self.run.node}"
+        exit_ = Exit(ExitKind.INFRASTRUCTURE, None, f"{lost} without an exit code")
+        alone = self.run.nodes == 1 and self.run.gang_id is None
+        return restarted(exit_, self.failures, alone=alone) if self.restart else exit_
 
     @property
     def fence(self) -> Fence:
@@ -122,7 +133,7 @@ class Mender:
                 runs.finish(fence, _exit(action, case), Measurement())
             case Action.REQUEUE:
                 then = f"the run goes back to the queue as attempt {run.attempt + 1}"
-                runs.requeue(fence, _vanished(run, then))
+                runs.requeue(fence, _then(case.vanished, then))
             case Action.SUSPEND:
                 runs.suspend(fence, SUSPENDED)
             case Action.RESUME:
@@ -171,7 +182,7 @@ def _exit(action: Action, case: Case) -> Exit:
         if case.flow_starts >= MAX_FLOW_STARTS:
             return _flows_died(case.flow_starts)
         then = "it was tried as often as the job allows; `headway retry` tries it again"
-        return _vanished(case.run, then)
+        return _then(case.vanished, then)
     if prefect.view is PrefectView.MISSING:
         return Exit(ExitKind.CANCELLED, None, DELETED)
     if prefect.view is PrefectView.COMPLETED:
@@ -190,10 +201,8 @@ def _flows_died(starts: int) -> Exit:
     )
 
 
-def _vanished(run: RunRecord, then: str) -> Exit:
-    return Exit(
-        ExitKind.INFRASTRUCTURE,
-        None,
-        f"the container of attempt {run.attempt} is gone from node {run.node} "
-        f"without an exit code; {then}",
-    )
+def _then(exit_: Exit, then: str) -> Exit:
+    """*exit_* of the site's making, with what follows; a restart says so itself."""
+    if exit_.kind is not ExitKind.INFRASTRUCTURE:
+        return exit_
+    return replace(exit_, message=f"{exit_.message}; {then}")

@@ -15,7 +15,7 @@ from headway.clock import SystemClock
 from headway.model.job import TrainingJob
 from headway.model.lease import Demand, Lease
 from headway.model.prefect_view import PrefectView
-from headway.model.run import Exit, ExitKind, Measurement, RunState
+from headway.model.run import RESTARTED, Exit, ExitKind, Measurement, RunState
 from headway.node.flowlock import hold_flow
 from headway.node.frozen import FROZEN_S
 from headway.node.janitor import Janitor, PrefectRun
@@ -87,6 +87,26 @@ def test_a_lease_that_a_requeued_run_left_behind_goes(site: Site) -> None:
     mend(site)
     assert site.ledger.leases.of_run(RUN) is None
     assert admit(site).attempt == 2
+
+
+def test_a_run_whose_container_a_restart_of_the_machine_took_along_costs_no_retry(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(SystemClock, "boottime_s", lambda _: -3600.0)  # started after all of it
+    for attempt in (1, 2, 3):
+        lease = admit(site)
+        site.ledger.runs.begin(lease.fence, container="c", runtime="process", ttl_s=60.0)
+        mend(site)
+        record = site.ledger.runs.get(RUN)
+        assert (record.state, record.attempt) == (RunState.WAITING, attempt + 1)
+    exits = [each.exit for each in site.ledger.attempts.of_run(RUN)]
+    assert exits == [Exit(ExitKind.PREEMPTED, None, RESTARTED)] * 3
+    lease = admit(site)  # a fourth within the hour is counted as any failure of the site
+    site.ledger.runs.begin(lease.fence, container="c", runtime="process", ttl_s=60.0)
+    mend(site)
+    exit_ = site.ledger.attempts.of_run(RUN)[-1].exit
+    assert exit_ is not None
+    assert exit_.kind is ExitKind.INFRASTRUCTURE
 
 
 def test_a_run_claimed_since_it_was_looked_at_keeps_its_lease(site: Site) -> None:
