@@ -61,12 +61,14 @@ def run(
     command: str,
     image: str = "headway-test/busybox:local",
     disk: str | None = "4MiB",
+    **more: str,
 ) -> Exit:
     job = TrainingJob(
         name="writer",
         image=image,
         command=["sh", "-c", command],
         resources=Resources(host_memory="64MiB", cpus=0.5, disk=disk),
+        **more,  # type: ignore[arg-type]
     )
     attempt = Attempt(site, RUN, job)
     lease = attempt.admit()
@@ -97,6 +99,15 @@ def test_who_writes_more_than_asked_for_is_ended(site: Site, place: str, then: s
 def test_a_log_counts_too(site: Site) -> None:
     exit_ = run(site, "head -c 8388608 /dev/zero; exec sleep 120")
     assert exit_.message.startswith("resources.disk: used 8.")
+
+
+@pytest.mark.parametrize("what", ["yes", "while :; do printf '\\r\\r\\r\\r'; done"])
+def test_no_flood_of_log_keeps_a_time_limit_from_coming(site: Site, what: str) -> None:
+    exit_ = run(site, what, disk="20GiB", max_runtime="2s", stop_grace="1s")
+    assert exit_.kind is ExitKind.TIMED_OUT
+    attempt = site.ledger.attempts.of_run(RUN)[-1]
+    assert attempt.measurement is not None
+    assert attempt.measurement.runtime_s < 10.0
 
 
 def test_who_keeps_to_it_runs_to_its_end(site: Site) -> None:
