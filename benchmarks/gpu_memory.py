@@ -78,7 +78,7 @@ def main() -> None:
     reading = with_owners(node_reading(gpus, FakeHost(), SystemClock()), {os.getpid(): "run"}, {})
     half_bytes = known[0].memory_bytes // 2
     grants = (GpuGrant(before.uuid, half_bytes),)
-    lease = Lease(1, "run", 1, "n", "t", GIB, 1.0, grants, (), reading.at, reading.at)
+    lease = Lease(1, "run", 1, "n", "t", GIB, 1.0, grants, {}, reading.at, reading.at)
     held = compute_headroom(node, [lease], reading).gpus[0]
     stranger = compute_headroom(node, [], reading).gpus[0]
     print(f"beside a lease of half of it: {format_size(held.free_bytes)}, foreign {held.foreign}")

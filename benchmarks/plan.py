@@ -40,7 +40,7 @@ def _site() -> tuple[list[NodeView], list[RunningRun]]:
             end = NOW + timedelta(minutes=random.randrange(600))
             more = {"granted_at": NOW - timedelta(hours=1), "expires_at": NOW}
             leases.append(
-                Lease(g, run, 1, f"n{n}", "t", GIB, 1.0, (grant,), (), **more, predicted_end_at=end)
+                Lease(g, run, 1, f"n{n}", "t", GIB, 1.0, (grant,), {}, **more, predicted_end_at=end)
             )
             running.append(RunningRun(run))
         views.append(NodeView(Node(f"n{n}", "pool", Capacity(64, 512 * GIB, gpus)), tuple(leases)))

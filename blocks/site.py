@@ -12,6 +12,7 @@ from headway.model.container_policy import (
     NetworkMode,
     RootFilesystem,
 )
+from headway.model.node import FREE_PORTS
 from headway.model.node_settings import NodeSettings
 from headway.policy.settings import LEAST_SILENT_S, MOST_SILENT_S, OnSilentFailure, PolicySettings
 
@@ -69,6 +70,13 @@ class HeadwayNode(Block):
         title="Keep of runs",
         description="Most that the folders of finished runs take together, such as 500GiB: the "
         "oldest go first; anything when not set.",
+    )
+
+    ports: str = Field(
+        str(FREE_PORTS),
+        title="Ports",
+        description="Of the node's loopback, from which the ports of runs are published, and "
+        "sessions are given theirs.",
     )
 
     def settings(self) -> NodeSettings:

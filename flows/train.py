@@ -103,6 +103,7 @@ def admit(attempt: Attempt) -> Lease | Wait:
         logger.info("not yet: %s", answer.reason)
         return answer
     gpus = f", {len(answer.gpus)} GPU" if answer.gpus else ""
+    gpus += f", {answer.ports_text}" if answer.ports else ""
     memory = format_size(answer.host_memory_bytes)
     logger.info("admitted on %s: %s, %g CPUs%s", answer.node, memory, answer.cpus, gpus)
     return answer

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any, TypedDict
 from headway.estimate.features import from_job
 from headway.estimate.gpu_prior import gpu_memory_guess
 from headway.estimate.physics import Tables
-from headway.estimate.prior import demand_for, fair_host_bytes
+from headway.estimate.prior import demand_for, guessed_host_bytes
 from headway.estimate.recall import RECENT, of_any, said_of
 from headway.estimate.usual import LOOKED_AT, Found, Usual, instead_of_prior, kind_of
 from headway.ledger.records import NodeRecord
 from headway.model.container_policy import GangNetwork, NetworkMode
 from headway.model.job import TrainingJob
-from headway.model.lease import Demand, Lease, Refuse
-from headway.model.node import Node, NodeSpace, is_of_type
+from headway.model.lease import ANY_PORT, Demand, Lease, Refuse
+from headway.model.node import Node, NodeSpace, PortUse, is_of_type
 from headway.model.node_settings import NodeSettings
 from headway.model.run import Prediction, Sized
 from headway.model.trace import Trace
@@ -135,8 +135,13 @@ class Forecaster:
         if never is not None or not team:
             return never
         # A run that came by Prefect's own API has passed no gateway.
-        if (port := refused_port(demand.ports, team, self._site.port_ranges)) is not None:
+        uses = {node.ports.use for node, _ in self.spaces(pool, queue)}
+        may_bind = count > 1 or PortUse.BOUND in uses
+        named = [port for port in demand.ports if port != ANY_PORT] if may_bind else []
+        if (port := refused_port(named, team, self._site.port_ranges)) is not None:
             return Refuse("ports", *port)
+        if demand.ports and self._site.policy_for(team).network is NetworkMode.NONE:
+            return Refuse("ports", named, f"none: containers of team {team} have no network")
         limits = self._site.policy_settings.team(team)
         return over_quota(demand, team, limits, count=count, user=user)
 
@@ -227,7 +232,6 @@ class Forecaster:
             types = sorted({*types, gpu_type})
         says = self._predictions(job, dataset_bytes, types)
         needs = of_any(list(says.values()))
-        fair_bytes = fair_host_bytes(job, spaces)
         guess = None
         if job.gpus and needs.gpu_peak_bytes is None:
             guess = gpu_memory_guess(from_job(job, gpu_type=types[0]), self._tables)
@@ -235,7 +239,7 @@ class Forecaster:
             job,
             needs,
             dataset_bytes,
-            fair_bytes=fair_bytes,
+            host_guess_bytes=guessed_host_bytes(job.gpus, spaces),
             gpu_guess_bytes=guess and guess.upper_bytes,
         )
         demand = within(raised(demand, override), spaces, job.nodes)

@@ -13,13 +13,14 @@ from pydantic import BaseModel
 from headway.errors import CeilingUnsafe, HeadwayError, InvalidInput, TelemetryError
 from headway.home import node_identity, strip_set_ids
 from headway.ledger import Ledger
-from headway.model.container_policy import ContainerPolicy
+from headway.model.container_policy import ContainerPolicy, NetworkMode
 from headway.model.job_types import OWNER
 from headway.model.lease import Refuse
-from headway.model.node import Capacity, Gpu, Node, NodeReading
+from headway.model.node import Capacity, Gpu, Node, NodePorts, NodeReading, PortUse
 from headway.model.node_settings import NodeSettings
 from headway.policy.narrowing import check
 from headway.policy.network import network_of
+from headway.runtime.port import RuntimeKind
 from headway.settings import Settings
 from headway.site import LINE, POLICY, POLICY_SETTINGS, Site, with_real_roots
 from headway.telemetry.host import boot_id
@@ -135,6 +136,7 @@ def join_site(site: Site) -> None:
         gpus = before
     for gone in {gpu.uuid for gpu in before} - {gpu.uuid for gpu in gpus}:
         log.warning("GPU %s was there before the machine was started anew; it is gone", gone)
+    use = known.node.ports.use if known is not None else PortUse.PUBLISHED
     capacity = Capacity(site.host.cpus(), site.host.read().memory_bytes, gpus)
     node = Node(
         name=site.settings.node,
@@ -143,6 +145,7 @@ def join_site(site: Site) -> None:
         reserve=settings.reserve(capacity),
         price_per_hour=settings.price_per_hour,
         gpu_price_per_hour=settings.gpu_price_per_hour,
+        ports=NodePorts(_port_use(site, use), settings.ports),
     )
     site.ledger.nodes.register(
         node,
@@ -150,6 +153,29 @@ def join_site(site: Site) -> None:
         worker_token=site.worker_token,
         identity=node_identity(site.settings.home),
     )
+
+
+def _port_use(site: Site, before: PortUse) -> PortUse:
+    """How programs are reached at ports of theirs here; as *before* where nobody can say."""
+    try:
+        network = site.container_policy.network
+        if site.runtime.kind is RuntimeKind.PROCESS or network is NetworkMode.HOST:
+            return PortUse.BOUND
+        if network is NetworkMode.NONE:
+            return PortUse.NONE
+        unguarded = network is NetworkMode.BRIDGE and site.runtime.guard_network()
+    except HeadwayError as error:
+        log.warning("whether containers may have a network is not known: %s", error)
+        return before
+    return PortUse.NONE if unguarded else PortUse.PUBLISHED
+
+
+def note_ports(site: Site) -> None:
+    """Keep how programs are reached at ports here, now that this has changed."""
+    known = site.ledger.nodes.get(site.settings.node)
+    if known is not None:
+        ports = NodePorts(_port_use(site, known.node.ports.use), site.node_settings.ports)
+        site.ledger.nodes.set_ports(known.node.name, site.worker_token, ports)
 
 
 def _allowed(site: Site, gpus: Iterable[Gpu]) -> Iterable[Gpu]:

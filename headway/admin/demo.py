@@ -76,8 +76,7 @@ def _flights_job(data: Path, rows: int, rounds: int) -> dict[str, Any]:
         "owner": os_user(),
         "image": SAMPLE_IMAGE,
         "command": ["python", "-m", "samples.flights.train", "--rounds", str(rounds)],
-        # Its size is said: of data of unknown size the job is given a fair part of the node, which
-        # on a machine of two cores is all of it.
+        # Its size is said: of data of unknown size the job is given 2 GiB.
         "dataset": {"uri": str(data), "size": f"{data.stat().st_size}B"},
         "resources": {"cpus": 2.0} if _cpus() >= 2 else {},
         "training": {

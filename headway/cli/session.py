@@ -25,16 +25,18 @@ _KINDS = {
         " --ServerApp.root_dir=."
     ),
     "shell": (
-        "export -p >/tmp/headway-environment && mkfifo /tmp/headway-shell"
-        " && exec cat /tmp/headway-shell"
+        "export -p >/tmp/headway-environment; sh -c 'kill -STOP $$' &"
+        ' echo "$!" >/tmp/headway-shell; wait'
     ),
 }
 """What each kind starts in the image. Jupyter lets in who shows its token: the gateway does. The
-one of a shell waits for that shell's end, and leaves it its environment: a command beside a
-program has not what was set up for that one."""
+one of a shell waits for that shell's end, which ends the process that it leaves stopped, and
+leaves it its environment: a command beside a program has not what was set up for that one. An
+image may have `sh` and nothing else of a system, so nothing else is called."""
 _SHELL = (
-    "until [ -p /tmp/headway-shell ]; do sleep 0.2; done; . /tmp/headway-environment;"
-    ' "$(command -v bash || command -v sh)"; ended=$?; : >/tmp/headway-shell; exit $ended'
+    "until [ -s /tmp/headway-shell ]; do sleep 0.2 2>/dev/null; done; . /tmp/headway-environment;"
+    ' "$(command -v bash || command -v sh)"; ended=$?; read -r waits </tmp/headway-shell;'
+    ' kill -KILL "$waits"; exit $ended'
 )
 """Where the connection to it breaks off, it is killed before it ends the session."""
 _POLL_S = 1.0

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from headway.estimate.features import from_job
 from headway.estimate.gpu_prior import gpu_memory_guess
-from headway.estimate.prior import demand_for, fair_host_bytes
+from headway.estimate.prior import demand_for, guessed_host_bytes
 from headway.estimate.recall import said_of
 from headway.estimate.shares import Shares, shares_of
 from headway.estimate.usual import Found, instead_of_prior
@@ -140,13 +140,12 @@ def options(
     found = []
     for way, asked, prediction in zip(ways, configurations, predictions, strict=True):
         there = [each for each in spaces if each.node.name in way.nodes]
-        fair_bytes = fair_host_bytes(job, there, way.gpus // way.node_count)
         guess = gpu_memory_guess(asked, estimators.tables)
         demand = demand_for(
             job,
             prediction,
             dataset_bytes,
-            fair_bytes=fair_bytes,
+            host_guess_bytes=guessed_host_bytes(way.gpus // way.node_count, there),
             gpu_guess_bytes=guess and guess.upper_bytes,
         )
         demand = _within(demand, way, there, job, short)

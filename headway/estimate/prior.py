@@ -2,8 +2,8 @@
 
 The rule for host memory, ten times the data set, is what people who size such
 jobs by hand allow: the raw bytes, the parsed columns, a training copy, and the
-framework itself. A job of which not even that is known gets its fair part of a
-node, and a GPU to itself: too much for one run beats a program that is killed.
+framework itself. A job of which not even that is known gets little host memory,
+and more after it was killed for it; and a GPU to itself.
 """
 
 import math
@@ -11,17 +11,21 @@ from collections.abc import Iterable
 
 from headway.model.job import TrainingJob
 from headway.model.job_types import MIN_MEMORY_BYTES
-from headway.model.lease import Basis, Demand, Sharing
+from headway.model.lease import ANY_PORT, Basis, Demand, Sharing
 from headway.model.node import NodeSpace
 from headway.model.run import Prediction
+from headway.model.session import needs_free_port
 from headway.units import GIB, MIB
 
 HOST_FACTOR = 10
 """Bytes of host memory for each byte of data set."""
 HOST_FLOOR_BYTES = 512 * MIB
 """The least of any rule: an interpreter with a framework loaded needs so much."""
-SMALL_DATA_BYTES = 2 * GIB
-"""With a small data set it is the framework that needs the memory: so much, or the fair part."""
+GUESS_BYTES = 2 * GIB
+"""Of a job without GPUs of which nothing is known; with a small data set, too, it is the framework
+that needs the memory."""
+GUESS_FOR_GPU_BYTES = 4 * GIB
+"""The same for each GPU: what is loaded onto one is in host memory first."""
 MORE_OF_UNKNOWN = 2
 """Times what was not enough for a job of which nothing else is known."""
 OVER_BOUND = 1.15
@@ -32,38 +36,27 @@ UTILISATION_PRIOR = 0.5
 """Of a job that shares: two of them fit a GPU, until traces show what it uses."""
 
 
-def prior_host_bytes(dataset_bytes: int | None, fair_bytes: int) -> int:
+def prior_host_bytes(dataset_bytes: int | None, guess_bytes: int) -> int:
     """Host memory by the rule.
 
     Args:
         dataset_bytes: Size of the data set; None without one, or where its size is not known.
-        fair_bytes: See `fair_host_bytes`.
+        guess_bytes: See `guessed_host_bytes`.
     """
     if dataset_bytes is None:
-        return fair_bytes
-    return max(HOST_FACTOR * dataset_bytes, min(SMALL_DATA_BYTES, fair_bytes))
+        return guess_bytes
+    return max(HOST_FACTOR * dataset_bytes, min(GUESS_BYTES, guess_bytes))
 
 
-def fair_host_bytes(job: TrainingJob, spaces: Iterable[NodeSpace], gpus: int | None = None) -> int:
-    """Host memory of the largest node, by the share of its CPUs or GPUs that *job* asks for.
+def guessed_host_bytes(gpus: int, spaces: Iterable[NodeSpace]) -> int:
+    """Host memory of a job of which nothing is known, on *gpus* of a node: little, by *spaces*.
 
-    The larger of the two shares counts, so that as many such jobs fit side by
-    side as CPUs and GPUs allow. Without any node it is the floor.
-
-    Args:
-        job: What was asked for.
-        spaces: Where it may go.
-        gpus: On each node; those that the job asks for when None.
+    Too little costs one attempt, which is followed by one with more; too much keeps a node from
+    everybody for as long as the job runs.
     """
-    wanted, needed = job.resources.cpus, job.gpus if gpus is None else gpus
-    largest: tuple[int, float] = (0, 0.0)
-    for node, usable_bytes in spaces:
-        have, cpus = len(node.capacity.gpus), node.capacity.cpus - node.reserve.cpus
-        shares = (needed / have if have else 0.0, wanted / cpus if cpus > 0 else 1.0)
-        largest = max(largest, (usable_bytes, min(max(shares), 1.0)))
-    usable_bytes, share = largest
-    floor_bytes = min(HOST_FLOOR_BYTES, usable_bytes) or HOST_FLOOR_BYTES
-    return max(int(usable_bytes * share), floor_bytes)
+    largest_bytes = max((each.host_memory_bytes for each in spaces), default=0)
+    guess_bytes = GUESS_FOR_GPU_BYTES * gpus or GUESS_BYTES
+    return min(guess_bytes, largest_bytes) or HOST_FLOOR_BYTES
 
 
 def demand_for(
@@ -71,7 +64,7 @@ def demand_for(
     predicted: Prediction,
     dataset_bytes: int | None = None,
     *,
-    fair_bytes: int = HOST_FLOOR_BYTES,
+    host_guess_bytes: int = HOST_FLOOR_BYTES,
     gpu_guess_bytes: int | None = None,
 ) -> Demand:
     """What *job* needs on one node: declared, else *predicted*, else the rule.
@@ -81,7 +74,7 @@ def demand_for(
         predicted: Upper quantiles of its peaks, and its utilisation; a None in it falls to
             the rule.
         dataset_bytes: Measured size of its data set; the declared one when None.
-        fair_bytes: Its fair part of the largest node's host memory; see `fair_host_bytes`.
+        host_guess_bytes: See `guessed_host_bytes`.
         gpu_guess_bytes: What its network and batch say of a GPU's memory; None where nothing.
             What a run like it held that was cut short says more.
 
@@ -97,7 +90,7 @@ def demand_for(
         host_bytes = max(predicted.host_peak_bytes, MIN_MEMORY_BYTES)
         host_basis = Basis.PREDICTED
     else:
-        host_bytes, host_basis = prior_host_bytes(known_bytes, fair_bytes), Basis.PRIOR
+        host_bytes, host_basis = prior_host_bytes(known_bytes, host_guess_bytes), Basis.PRIOR
         host_bytes = max(host_bytes, MORE_OF_UNKNOWN * (predicted.host_above_bytes or 0))
     if predicted.gpu_held_bytes is not None:
         gpu_guess_bytes = math.ceil(predicted.gpu_held_bytes * OVER_PART)
@@ -112,7 +105,7 @@ def demand_for(
         sharing=sharing,
         gpu_utilisation_frac=shared_frac if sharing is Sharing.SHARED else 1.0,
         gpu_type=resources.gpu_type,
-        ports=job.named_ports,
+        ports=(*job.named_ports, *((ANY_PORT,) if needs_free_port(job.document()) else ())),
         disk_bytes=resources.disk or 0,
         may_borrow=job.preemptible and job.nodes == 1,
         host_memory_basis=host_basis,

@@ -20,7 +20,6 @@ from headway.model.run import Exit, Prediction
 from headway.model.volume import refused_volume
 from headway.policy.after import Followed, Following
 from headway.policy.fit import WaitingRun
-from headway.policy.narrowing import refused_port
 from headway.policy.plan import Plan, Start, Stay
 from headway.policy.settings import PolicySettings
 from headway.prefect.client import PrefectServer
@@ -144,7 +143,7 @@ def _notified(site: Site, team: str, owner: str) -> dict[str, Any]:
 
 
 def allowed_here(site: Site, read: JobText) -> JobText:
-    """*read*, if the site's policy allows its image, secrets, volumes and ports.
+    """*read*, if the site's policy allows its image, secrets and volumes.
 
     Raises:
         InvalidInput: It does not.
@@ -172,9 +171,6 @@ def allowed_here(site: Site, read: JobText) -> JobText:
         who = "largest node" if most == largest else "site's policy"
         allowed = f"give at most {format_size(most)}, as the {who} allows"
         raise _wrong(read, "resources.shm", format_size(shm), allowed)
-    port = refused_port(read.job.named_ports, team, policy.port_ranges)
-    if port is not None:
-        raise _wrong(read, "ports" if port[0] in read.job.ports else "session.port", *port)
     return read
 
 

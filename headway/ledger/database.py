@@ -19,7 +19,7 @@ from headway.errors import InvalidInput, LedgerError, LedgerUnreachable, SchemaM
 from headway.model.document import HIDDEN
 from headway.waits import waiting_for
 
-SCHEMA_VERSION = "0036"
+SCHEMA_VERSION = "0037"
 """The newest migration; a test holds it to what Alembic says."""
 
 _BUSY_S = 60.0

@@ -1,6 +1,6 @@
 """Rows of the lease tables: locked, granted, released, and read as values."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 
 from sqlalchemy import ColumnElement, delete
@@ -40,10 +40,15 @@ def number(row: LeaseRow) -> int:
     return row.lease_id or 0
 
 
-def grant(session: Session, row: LeaseRow, gpus: Sequence[GpuGrant], ports: Sequence[int]) -> None:
-    """Add *gpus* and *ports* to a lease that was flushed."""
+def grant(
+    session: Session, row: LeaseRow, gpus: Sequence[GpuGrant], ports: Mapping[int, int]
+) -> None:
+    """Add *gpus* and *ports*, the node's by the program's, to a lease that was flushed."""
     session.add_all(LeaseGpuRow(lease_id=number(row), **asdict(each)) for each in gpus)
-    session.add_all(LeasePortRow(lease_id=number(row), port=port, node=row.node) for port in ports)
+    session.add_all(
+        LeasePortRow(lease_id=number(row), port=port, node=row.node, program_port=own)
+        for own, port in ports.items()
+    )
     session.flush()
 
 
@@ -73,15 +78,16 @@ def leases_from(session: Session, rows: Sequence[LeaseRow]) -> list[Lease]:
     gpus: dict[int, list[GpuGrant]] = {}
     for gpu in session.exec(select(LeaseGpuRow).where(col(LeaseGpuRow.lease_id).in_(ids))):
         gpus.setdefault(gpu.lease_id, []).append(record(GpuGrant, gpu))
-    ports: dict[int, list[int]] = {}
-    for port in session.exec(select(LeasePortRow).where(col(LeasePortRow.lease_id).in_(ids))):
-        ports.setdefault(port.lease_id, []).append(port.port)
+    ports: dict[int, dict[int, int]] = {}
+    query = select(LeasePortRow).where(col(LeasePortRow.lease_id).in_(ids))
+    for port in session.exec(query.order_by("program_port")):
+        ports.setdefault(port.lease_id, {})[port.program_port] = port.port
     return [
         record(
             Lease,
             row,
             gpus=tuple(gpus.get(number(row), ())),
-            ports=tuple(sorted(ports.get(number(row), ()))),
+            ports=ports.get(number(row), {}),
         )
         for row in rows
     ]

@@ -1,9 +1,10 @@
 """Leases: the only place where resources are granted."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from secrets import token_hex
+from types import MappingProxyType
 
 from sqlalchemy import delete, exists, or_
 from sqlalchemy.orm import aliased
@@ -17,7 +18,7 @@ from headway.ledger.columns import now
 from headway.ledger.database import Repository
 from headway.ledger.fences import ended_before, fenced, given_back_before, leased
 from headway.ledger.following import following
-from headway.ledger.gang_rows import free_port, rank_run, ranks_begun
+from headway.ledger.gang_rows import rank_run, ranks_begun
 from headway.ledger.lease_rows import (
     LIVE,
     grant,
@@ -33,13 +34,14 @@ from headway.ledger.lease_rows import (
 from headway.ledger.nodes import node_record, of_the_site
 from headway.ledger.run_rows import ask_for_least, move, run_row
 from headway.ledger.tables import LeaseGpuRow, LeasePortRow, LeaseRow, RunRow
-from headway.model.lease import Demand, Fence, Lease, Resource, Wait
-from headway.model.node import NodeReading
+from headway.model.lease import ANY_PORT, Demand, Fence, Lease, Resource, Wait
+from headway.model.node import NodePorts, NodeReading, PortUse
 from headway.model.number_range import NumberRange
 from headway.model.run import GRANTED, Exit, ExitKind, Prediction, RunState
 from headway.model.session import needs_free_port
 from headway.policy.admission import judge
 from headway.policy.headroom import compute_headroom
+from headway.policy.ports import leased_ports
 
 _BEGUN_WITHOUT_ITS_HEAD = Exit(
     ExitKind.INFRASTRUCTURE, None, "rank 0 was given back when other ranks had begun"
@@ -58,7 +60,8 @@ class Leases(Repository):
         reading: NodeReading | None,
         ttl_s: float,
         others: Sequence[str] = (),
-        own_ports: NumberRange | None = None,
+        port_ranges: Mapping[str, NumberRange] = MappingProxyType({}),
+        busy_ports: Collection[int] = (),
         utilisation_limit: float = 1.0,
         predicted_high_s: float | None = None,
         start_limit_s: float | None = None,
@@ -80,8 +83,9 @@ class Leases(Repository):
                 by what the ledger has of them.
             ttl_s: The leases expire so long after their last renewal.
             others: Nodes of the ranks 1, 2, …
-            own_ports: Of which the one has to be where ranks meet, or that a session serves
-                which names none; None for any.
+            port_ranges: Of the teams that have a range of their own: from it alone, and without
+                one from none of these, come the ports that the job leaves to the node.
+            busy_ports: Of *node*, where other programs listen now.
             utilisation_limit: See `policy.admission.judge`.
             predicted_high_s: Upper quantile of the runtime, for backfill.
             start_limit_s: Within so long a flow process has to `take_up` the claim; None
@@ -117,13 +121,24 @@ class Leases(Repository):
                 if isinstance(decision, Wait):
                     return decision
                 admits.append(decision)
-            ports = {}
-            for name in names if others or needs_free_port(run.job) else ():
-                port = free_port(session, name, own_ports, demand.ports)
-                if port is None:
-                    why = f"all ports {own_ports} of team {run.team} on node {name} are taken"
+            named = [port for port in demand.ports if port != ANY_PORT]
+            told = [ANY_PORT] if others or needs_free_port(run.job) else []
+            ports: dict[str, dict[int, int]] = {}
+            for name in names if named or told else ():
+                there = rows[name].ports or NodePorts()
+                own = port_ranges.get(run.team)
+                rows_there = select(LeasePortRow.port).where(LeasePortRow.node == name)
+                found = leased_ports(
+                    [*named, *told],
+                    own or there.free,
+                    published=there.use is PortUse.PUBLISHED and not others,
+                    taken={*session.exec(rows_there), *(busy_ports if name == node else ())},
+                    not_of=() if own else port_ranges.values(),
+                )
+                if found is None:
+                    why = f"all ports {own or there.free} of node {name} are taken"
                     return Wait(Resource.PORTS, why)
-                ports[name] = port
+                ports[name] = found
             moment = now(session)
             expires_at = moment + timedelta(seconds=ttl_s)
             leases = [
@@ -147,8 +162,7 @@ class Leases(Repository):
             session.add_all(leases)
             session.flush()
             for lease, decision in zip(leases, admits, strict=True):
-                own = [ports[lease.node]] if lease.node in ports else []
-                grant(session, lease, decision.gpus, [*demand.ports, *own])
+                grant(session, lease, decision.gpus, ports.get(lease.node, {}))
             move(run, RunState.CLAIMED)
             run.node, run.claimed_at = node, moment
             if said is not None:
@@ -252,7 +266,7 @@ class Leases(Repository):
             if predicted_high_s is not None:
                 lease.predicted_end_at = _after(moment, predicted_high_s)
             session.exec(delete(LeaseGpuRow).where(col(LeaseGpuRow.lease_id) == lease_id))
-            grant(session, lease, decision.gpus, ())
+            grant(session, lease, decision.gpus, {})
             return lease_from(session, lease)
 
     def release(self, fence: Fence) -> None:

@@ -18,7 +18,7 @@ from headway.ledger.records import NodeRecord
 from headway.ledger.tables import LeaseRow, NodeRow, SettingRow, StagedRow, StagedUseRow
 from headway.model.access import BY_A_BLOCK, changes
 from headway.model.lease import NO_EXPIRY
-from headway.model.node import Capacity, Node, NodeReading, NodeState, Reserve
+from headway.model.node import Capacity, Node, NodePorts, NodeReading, NodeState, Reserve
 
 _REPORTS_S = 60.0
 """A node whose worker was heard of within so long is at work."""
@@ -60,6 +60,7 @@ class Nodes(Repository):
                     reserve_host_memory_bytes=node.reserve.host_memory_bytes,
                     price_per_hour=node.price_per_hour,
                     gpu_price_per_hour=node.gpu_price_per_hour,
+                    ports=node.ports,
                     boot_id=boot_id,
                     identity=identity,
                     worker_token=worker_token,
@@ -75,6 +76,13 @@ class Nodes(Repository):
             row = session.get(NodeRow, name, with_for_update=True)
             if row is not None and row.worker_token == worker_token:
                 row.files_url, row.files_certificate = url, certificate
+
+    def set_ports(self, name: str, worker_token: str, ports: NodePorts) -> None:
+        """Note how the node's ports are used; nothing if another worker has the node."""
+        with self._database.transaction() as session:
+            row = session.get(NodeRow, name, with_for_update=True)
+            if row is not None and row.worker_token == worker_token:
+                row.ports = ports
 
     def check_name(self, name: str, *, identity: str, boot_id: str) -> None:
         """Raise `NodeNameTaken` where `register` would."""
@@ -242,4 +250,6 @@ def node_record(row: NodeRow) -> NodeRecord:
     # What cannot be read is promised to nobody; the node's worker writes it anew.
     capacity = Capacity(row.cpus, row.host_memory_bytes, row.gpus or ())
     reserve = Reserve(row.reserve_cpus, row.reserve_host_memory_bytes)
-    return record(NodeRecord, row, node=record(Node, row, capacity=capacity, reserve=reserve))
+    ports = row.ports or NodePorts()
+    node = record(Node, row, capacity=capacity, reserve=reserve, ports=ports)
+    return record(NodeRecord, row, node=node)

@@ -27,7 +27,7 @@ from headway.ledger.columns import (
     word,
 )
 from headway.model.lease import Demand, Resource, Sharing
-from headway.model.node import Gpu, NodeReading, NodeState
+from headway.model.node import Gpu, NodePorts, NodeReading, NodeState
 from headway.model.run import Exit, ExitKind, Measurement, Prediction, RunState, StepState, When
 
 _EXIT_KIND: Any = EnumWord(ExitKind)
@@ -93,6 +93,7 @@ class NodeRow(SQLModel, table=True):
     """Where its worker serves the files of its runs; empty while it does not."""
     files_certificate: str = ""
     """The one that it shows there, as PEM; empty where it shows none."""
+    ports: NodePorts | None = value(NodePorts)
 
 
 class RunRow(_WithExit, table=True):
@@ -265,6 +266,8 @@ class LeasePortRow(SQLModel, table=True):
     lease_id: int = Field(sa_type=ID, primary_key=True, foreign_key="lease.lease_id")
     port: int = Field(primary_key=True)
     node: str
+    program_port: int = 0
+    """The same as the run's program has it."""
 
 
 class StepRow(SQLModel, table=True):

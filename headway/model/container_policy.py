@@ -12,7 +12,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validat
 from headway.errors import InvalidInput
 from headway.model.image import GIVE_IMAGE, ImageReference, is_image
 from headway.model.job_rules import read_environment
-from headway.model.number_range import NumberRange, WrittenRange
+from headway.model.number_range import NumberRange, PortRange, WrittenRange
 from headway.model.object_place import checked_rules
 from headway.model.volume import Volume, named_volumes
 from headway.units import GIB
@@ -88,7 +88,7 @@ class TeamRules(BaseModel):
 
     uids: WrittenRange | None = None
     """Of its programs and files; None for the first range that is free."""
-    ports: WrittenRange | None = None
+    ports: PortRange | None = None
     """Of the host, for its jobs alone; None for those that are no other team's."""
     images: tuple[str, ...] | None = None
     mount_roots: tuple[Path, ...] | None = None
@@ -105,13 +105,6 @@ class TeamRules(BaseModel):
     @classmethod
     def _are_nobodys(cls, uids: NumberRange | None) -> NumberRange | None:
         return uids if uids is None else _uids(uids)
-
-    @field_validator("ports")
-    @classmethod
-    def _are_no_systems(cls, ports: NumberRange | None) -> NumberRange | None:
-        if ports is not None and not NumberRange(1024, 65_535).holds(ports):
-            raise ValueError(f"give ports of 1024 to 65535, not {ports}")
-        return ports
 
     @field_validator("gang_network")
     @classmethod

@@ -175,8 +175,8 @@ class Resources(_Part):
     ] = Field(
         "auto",
         title="Host memory",
-        description="Hard limit, such as 8GiB; auto takes the prediction, 10 × the data set or a "
-        "fair part of the node.",
+        description="Hard limit, such as 8GiB; auto takes the prediction, 10 × the data set or, "
+        "where nothing is known, 2 GiB, 4 GiB for each GPU.",
     )
     cpus: Annotated[float, number(0.01, 4096)] = Field(
         1.0, title="CPUs", description="Share of the node's processors; 0.5 is half of one."

@@ -1,11 +1,16 @@
 """What a run demands, what a lease grants it, and the answers in between."""
 
 import enum
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
 NO_EXPIRY = datetime(9999, 1, 1, tzinfo=UTC)
 """Expiry of a lease whose node goes on without renewing: no other could be given its place."""
+
+
+ANY_PORT = 0
+"""In the ports of a demand: one more, whichever is free."""
 
 
 class Sharing(enum.StrEnum):
@@ -42,6 +47,7 @@ class Demand:
     gpu_type: str = ""
     """Words of the GPU's product name that the job insists on; empty for any."""
     ports: tuple[int, ...] = ()
+    """As the program has them; `ANY_PORT` for one that it is told."""
     disk_bytes: int = 0
     """Scratch and outputs; 0 where the job does not say."""
     may_borrow: bool = False
@@ -93,7 +99,8 @@ class Lease:
     host_memory_bytes: int
     cpus: float
     gpus: tuple[GpuGrant, ...]
-    ports: tuple[int, ...]
+    ports: Mapping[int, int]
+    """The port of the node for each of the program's: another one where an engine publishes it."""
     granted_at: datetime
     expires_at: datetime
     predicted_end_at: datetime | None = None
@@ -105,6 +112,12 @@ class Lease:
     """Until then a flow process has to take the claim up; None once one has."""
     lent: bool = False
     """Its host memory is promised to others, and given back when they need it."""
+
+    @property
+    def ports_text(self) -> str:
+        """Where each port of the program is reached on its node; empty without one."""
+        said = (f"port {own} at 127.0.0.1:{port}" for own, port in self.ports.items())
+        return ", ".join(said)
 
     @property
     def fence(self) -> Fence:

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import NamedTuple
 
+from headway.model.number_range import NumberRange
+
 
 class NodeState(enum.StrEnum):
     """May something start on this node?"""
@@ -18,6 +20,31 @@ class NodeState(enum.StrEnum):
     LOST = "lost"
     """Its worker has not been heard of; its leases stay, since its containers may live.
     Kept in the ledger while an operator removes it: nothing there is renewed any more."""
+
+
+class PortUse(enum.StrEnum):
+    """How a program is reached at a port of its own."""
+
+    PUBLISHED = "published"
+    """The engine leads a free port of the node to it: any number of runs may have the same one."""
+    BOUND = "bound"
+    """It listens at that port of the node itself, which one run at a time can."""
+    NONE = "none"
+    """Not at all: containers have no network."""
+
+
+FREE_PORTS = NumberRange(29_500, 32_767)
+"""Ports of a node that runs are given where its operator says nothing: above them Linux takes the
+ports of connections that go out."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodePorts:
+    """The ports of a node's loopback."""
+
+    use: PortUse = PortUse.BOUND
+    free: NumberRange = FREE_PORTS
+    """From these runs are given any."""
 
 
 def is_of_type(wish: str, product: str) -> bool:
@@ -82,6 +109,7 @@ class Node:
     """Price of the whole node for an hour, in the site's currency."""
     gpu_price_per_hour: float = 0.0
     """Price of one GPU for an hour, in the site's currency."""
+    ports: NodePorts = field(default_factory=NodePorts)
 
 
 class NodeSpace(NamedTuple):

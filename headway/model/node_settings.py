@@ -6,7 +6,8 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from headway.model.job_types import AnySize, MemorySize
-from headway.model.node import Capacity, Gpu, Reserve
+from headway.model.node import FREE_PORTS, Capacity, Gpu, Reserve
+from headway.model.number_range import PortRange
 from headway.units import GIB, MIB
 
 
@@ -58,6 +59,13 @@ class NodeSettings(BaseModel):
         title="Keep of runs",
         description="Most that the folders of finished runs take together, such as 500GiB: the "
         "oldest go first; anything when not set.",
+    )
+
+    ports: PortRange = Field(
+        FREE_PORTS,
+        title="Ports",
+        description="Of the node's loopback, from which the ports of runs are published, and "
+        "sessions are given theirs.",
     )
 
     def reserve(self, capacity: Capacity) -> Reserve:

@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass
 from typing import Annotated, Any, Self
 
-from pydantic import BeforeValidator, PlainSerializer
+from pydantic import AfterValidator, BeforeValidator, PlainSerializer
 
 _WRITTEN = re.compile(r"([0-9]{1,10})(?:-([0-9]{1,10}))?")
 
@@ -52,3 +52,13 @@ def _read(value: Any) -> Any:
 
 WrittenRange = Annotated[NumberRange, BeforeValidator(_read), PlainSerializer(str)]
 """A range in a document that an operator writes."""
+
+
+def _no_systems(ports: NumberRange) -> NumberRange:
+    if not NumberRange(1024, 65_535).holds(ports):
+        raise ValueError(f"give ports of 1024 to 65535, not {ports}")
+    return ports
+
+
+PortRange = Annotated[WrittenRange, AfterValidator(_no_systems)]
+"""Such a range of ports that are not the system's."""

@@ -41,6 +41,7 @@ from headway.policy.reconcile import (
 from headway.run.here import container_name
 from headway.runtime.port import ContainerState, ContainerStatus
 from headway.site import Site
+from headway.this_node import note_ports
 
 log = logging.getLogger(__name__)
 
@@ -62,7 +63,7 @@ class Janitor:
         self._turn = ""
         self._turn_of_ends = ""
         self._told_ends = ToldEnds(site)
-        self._amiss = ""
+        self._amiss: str | None = None
 
     def unsettled(
         self, called: Collection[str] = (), *, whole: bool = True, line: bool = True
@@ -171,8 +172,10 @@ class Janitor:
             amiss = self._site.runtime.guard_network()
         except HeadwayError as error:
             amiss = f"containers may not be kept from this node now: {error}"
-        if amiss and amiss != self._amiss:
-            log.warning("%s", amiss)
+        if amiss != self._amiss:
+            note_ports(self._site)
+            if amiss:
+                log.warning("%s", amiss)
         self._amiss = amiss
 
     def _mend(self, case: Case, actions: Iterable[Action]) -> list[Mending]:

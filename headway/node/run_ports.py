@@ -20,8 +20,11 @@ NOTE_EVERY_S = 2.0
 _MOST_BYTES = 1 << 16
 
 
-def check_open(site: Site, run_id: str, port: int) -> str:
-    """The run's team; nothing is let through to a port that is not the run's own, here and now.
+def check_open(site: Site, run_id: str, port: int) -> tuple[int, str]:
+    """Let nothing through to a port that is not the run's own, here and now.
+
+    Returns:
+        The port of this node's loopback that leads to it, and the run's team.
 
     Raises:
         PortClosed: It is not.
@@ -34,9 +37,9 @@ def check_open(site: Site, run_id: str, port: int) -> str:
         raise PortClosed(run_id, port, f"the run is {record.state.value}")
     if port not in open_ports(record.job, lease.ports):
         raise PortClosed(run_id, port, "the run has no such port")
-    if not site.runtime.serves(container_name(run_id, lease.attempt), port):
+    if not site.runtime.serves(container_name(run_id, lease.attempt), lease.ports[port]):
         raise PortClosed(run_id, port, "its program does not listen there")
-    return record.team
+    return lease.ports[port], record.team
 
 
 async def connect(site: Site, run_id: str, port: int) -> "PortConnection":
@@ -45,11 +48,11 @@ async def connect(site: Site, run_id: str, port: int) -> "PortConnection":
     Raises:
         PortClosed: It is not the run's port, or nothing listens there.
     """
-    team = await in_thread(check_open, site, run_id, port)
+    here, team = await in_thread(check_open, site, run_id, port)
     try:
         with anyio.fail_after(_CONNECT_S):
             # Docker publishes there, and nowhere else; without an engine programs listen there.
-            stream = await anyio.connect_tcp(LOOPBACK[0], port)
+            stream = await anyio.connect_tcp(LOOPBACK[0], here)
     except (OSError, TimeoutError) as error:
         raise PortClosed(run_id, port, "its program does not listen there") from error
     return PortConnection(stream, connected_note(site.settings, run_id), team)

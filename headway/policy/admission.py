@@ -6,11 +6,11 @@ from datetime import UTC, datetime
 from difflib import get_close_matches
 
 from headway.model.lease import Admit, Demand, GpuGrant, Refuse, Resource, Sharing, Wait
-from headway.model.node import Gpu, Node, NodeState, is_of_type
+from headway.model.node import Gpu, Node, NodeState, PortUse, is_of_type
 from headway.policy.fit import Ask, Headroom, WaitingRun
 from headway.policy.headroom import closed_reason
 from headway.policy.settings import PolicySettings, Share, TeamSettings
-from headway.policy.shortfall import wait_for
+from headway.policy.shortfall import LET_NETWORK, UNREACHED, wait_for
 from headway.units import format_size
 
 _LESS = "ask for at most that"
@@ -60,7 +60,7 @@ def possible(demand: Demand, nodes: Sequence[Node], *, count: int = 1) -> Refuse
 
     A node's state does not count: what fits only a drained node waits for it.
     """
-    lacks = [_lack(demand, node) for node in nodes]
+    lacks = [_lack(demand, node, alone=count == 1) for node in nodes]
     able = lacks.count(None)
     if not nodes or able >= count:
         return None
@@ -145,7 +145,11 @@ def shut_out(demand: Demand, count: int, only: str, nodes: Sequence[Node]) -> Wa
     Returns:
         The wait; None when enough nodes that take runs could hold it.
     """
-    fit = [one for one in nodes if only in ("", one.name) and _lack(demand, one) is None]
+    fit = [
+        one
+        for one in nodes
+        if only in ("", one.name) and _lack(demand, one, alone=count == 1) is None
+    ]
     closed = [one for one in fit if one.state is not NodeState.READY]
     if not closed or len(fit) - len(closed) >= count:
         return None
@@ -157,7 +161,7 @@ _Lack = tuple[int, float, Refuse]
 """How many checks a node passed, how much it has of what it lacks, and what is said of that."""
 
 
-def _lack(demand: Demand, node: Node) -> _Lack | None:
+def _lack(demand: Demand, node: Node, *, alone: bool) -> _Lack | None:
     """What *node* lacks of *demand* even when it is empty."""
     capacity, reserve = node.capacity, node.reserve
     usable_bytes = capacity.host_memory_bytes - reserve.host_memory_bytes
@@ -172,6 +176,9 @@ def _lack(demand: Demand, node: Node) -> _Lack | None:
     if demand.cpus > cpus:
         most = f"largest node {node.name} has {cpus:g}; {_LESS}"
         return 1, cpus, Refuse("resources.cpus", demand.cpus, most)
+    if demand.ports and alone and node.ports.use is PortUse.NONE:
+        how = f"none for node {node.name}: {UNREACHED}. Ask your operator to {LET_NETWORK}"
+        return 6, 0.0, Refuse("ports", [port or "any" for port in demand.ports], how)
     return _gpu_lack(demand, node) if demand.gpus else None
 
 

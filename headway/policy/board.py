@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from headway.model.lease import Lease
 from headway.policy.fit import Ask, Headroom
-from headway.policy.room import NOTHING, Occupant, Reservation
+from headway.policy.room import Occupant, Reservation
 
 
 class Place(NamedTuple):
@@ -34,7 +34,6 @@ class Board:
             node = self.nodes[place.node]
             for room, need in node.rooms_for(ask, place.gpus):
                 room.enter(Occupant(end_s, ask.run_id, now_s, end_s, need))
-            node.ports |= ask.ports
             node.disk_bytes -= ask.disk_bytes
             node.lendable_bytes -= ask.host.memory_bytes
 
@@ -44,14 +43,13 @@ class Board:
             node = self.nodes[place.node]
             for room, _ in node.rooms_for(ask, place.gpus):
                 room.leave(ask.run_id)
-            node.ports -= ask.ports
             node.disk_bytes += ask.disk_bytes
             node.lendable_bytes += ask.host.memory_bytes
 
     def refresh(self, now_s: float, overrun_frac: float) -> None:
         """Forget all reservations; expect those who outlived their prediction to go on a while."""
         for node in self.nodes:
-            for room in (node.host, *node.gpus):
+            for room in node.rooms:
                 if room.reservations:
                     room.reservations.clear()
                 if any(one.predicted_end_s <= now_s for one in room.occupants):
@@ -88,7 +86,7 @@ class Board:
         for at, node in enumerate(self.nodes):
             if not node.fits(ask):
                 continue
-            if ask.host != NOTHING and not node.host.fits_during(ask.of_host, now_s, end_s):
+            if not all(r.fits_during(need, now_s, end_s) for r, need in node.rooms_for(ask, ())):
                 continue
             choice = _choose(node, ask, now_s, end_s)
             if choice is not None:
@@ -136,7 +134,9 @@ class Board:
         """Times at which *ask* may come to fit on *node*, soonest first."""
         if not node.admits(ask):
             return []
-        host_s = node.host.opens_at(ask.host, now_s) if ask.host != NOTHING else now_s
+        host_s = max(
+            (r.opens_at(need, now_s) for r, need in node.rooms_for(ask, ())), default=now_s
+        )
         times = sorted(room.opens_at(ask.gpu, now_s) for _, room in node.suitable(ask))
         if ask.gpus:
             if len(times) < ask.gpus:
@@ -146,8 +146,7 @@ class Board:
             least_s = host_s
         if least_s == math.inf:
             return []
-        ends = {p.end_s for room in (node.host, *node.gpus) for p in room.reservations}
-        # Ports are not predicted: a port is taken to be free with its run's end.
+        ends = {p.end_s for room in node.rooms for p in room.reservations}
         later = {time_s for time_s in (*times, *ends) if least_s < time_s < math.inf}
         return [least_s, *sorted(later)]
 
@@ -180,7 +179,7 @@ def _free_during(node: Headroom, ask: Ask, start_s: float) -> tuple[int, ...] | 
     Those that open last are taken, so that the ones that open sooner stay of use.
     """
     end_s = start_s + ask.high_s
-    if ask.host != NOTHING and not node.host.fits_during(ask.host, start_s, end_s):
+    if not all(r.fits_during(need, start_s, end_s) for r, need in node.rooms_for(ask, ())):
         return None
     gpus = [
         (room.occupants[-1].end_s if room.occupants else -math.inf, at)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from headway.model.attempt_record import Failures
-from headway.model.lease import Demand
+from headway.model.lease import Basis, Demand
 from headway.model.node import NodeSpace
 from headway.model.run import RESTARTED, Exit, ExitKind
 from headway.policy.demand import (
@@ -75,7 +75,7 @@ def conclude(end: AttemptEnd) -> Ended | Again:
     had all that a node of the site could give.
     """
     kind = end.exit_.kind
-    if not runs_again(end.exit_, end.retries, end.before):
+    if not runs_again(end.exit_, end.retries, end.before) and not _was_guessed(end):
         return Ended(end.exit_)
     if kind is ExitKind.PREEMPTED:
         return Again(end.exit_, end.override)
@@ -125,7 +125,17 @@ def _with_more_host_memory(end: AttemptEnd, had: Had) -> Ended | Again:
     if more is None:
         return _had_all(end, "all the host memory that a node could give")
     all_of_it = ", all that a node could give" if more == largest else ""
-    return _again(end, f" with {format_size(more)}{all_of_it}", {"host_memory_bytes": more})
+    guessed = {"host_memory_guessed": True} if _was_guessed(end) else {}
+    asks = {"host_memory_bytes": more, **guessed}
+    return _again(end, f" with {format_size(more)}{all_of_it}", asks)
+
+
+def _was_guessed(end: AttemptEnd) -> bool:
+    """Whether it was killed for too small a guess: more is tried, up to what a node could give."""
+    if end.exit_.kind is not ExitKind.OUT_OF_MEMORY or end.had is None or not end.retries:
+        return False
+    first = end.had.demand.host_memory_basis is Basis.PRIOR
+    return first or bool(end.override.get("host_memory_guessed"))
 
 
 def _with_more_gpu_memory(end: AttemptEnd, had: Had) -> Ended | Again:

@@ -11,8 +11,8 @@ from datetime import UTC, datetime
 from statistics import NormalDist
 from typing import Any, Self
 
-from headway.model.lease import Demand, Sharing
-from headway.model.node import is_of_type
+from headway.model.lease import ANY_PORT, Demand, Sharing
+from headway.model.node import PortUse, is_of_type
 from headway.model.run import Span
 from headway.policy.room import NOTHING, ROUNDING, Need, Room
 from headway.policy.settings import PolicySettings
@@ -54,6 +54,7 @@ class Ask:
     gpu_type: str = ""
     """Words of the GPU's product name; empty for any."""
     ports: frozenset[int] = frozenset()
+    """As its program has them; `ANY_PORT` for one that it is told."""
     disk_bytes: int = 0
     team: str = ""
     user: str = ""
@@ -171,6 +172,11 @@ class WaitingRun(Ask):
         )
 
 
+def one_port(port: int) -> Room:
+    """A port of a node, which one run at a time can have."""
+    return Room(1, 0.0, 1, index=port, is_gpu=False)
+
+
 class Shortfall(enum.Enum):
     """What a node has too little of for a run, in the order in which it is said."""
 
@@ -194,8 +200,9 @@ class Headroom:
     name: str
     host: Room
     gpus: list[Room]
-    ports: set[int] = field(default_factory=set)
-    """Taken by runs."""
+    ports: dict[int, Room] = field(default_factory=dict)
+    """Each port that runs ask for or have, and at `ANY_PORT` those that may be given to any."""
+    port_use: PortUse = PortUse.BOUND
     disk_bytes: float = math.inf
     """May still be promised. When some of it comes free is not predicted."""
     closed: str = ""
@@ -212,7 +219,8 @@ class Headroom:
     def copy(self) -> "Headroom":
         """The same rooms, to try something out."""
         gpus = [room.copy() for room in self.gpus]
-        return replace(self, host=self.host.copy(), gpus=gpus, ports=set(self.ports))
+        ports = {port: room.copy() for port, room in self.ports.items()}
+        return replace(self, host=self.host.copy(), gpus=gpus, ports=ports)
 
     def shortfalls(self, ask: Ask) -> Iterator[Shortfall]:
         """What *ask* lacks here now, promises aside; nothing where it fits."""
@@ -226,7 +234,7 @@ class Headroom:
             yield Shortfall.HOST_MEMORY
         if ask.gpus and self.fitting_gpus(ask) < ask.gpus:
             yield Shortfall.GPUS
-        if ask.ports and not ask.ports.isdisjoint(self.ports):
+        if not all(room.fits_now(need) for room, need in self.port_rooms(ask)):
             yield Shortfall.PORTS
         if ask.host.load and self.host.load + ask.host.load > self.host.load_limit + ROUNDING:
             yield Shortfall.CPUS
@@ -241,7 +249,11 @@ class Headroom:
 
     def takes(self, ask: Ask) -> bool:
         """Is it open for *ask*?"""
-        return not self.closed and ask.node in ("", self.name)
+        return not self.closed and ask.node in ("", self.name) and self.reaches(ask)
+
+    def reaches(self, ask: Ask) -> bool:
+        """Would the program be reached at the ports that it has?"""
+        return not ask.ports or ask.nodes > 1 or self.port_use is not PortUse.NONE
 
     def could_hold(self, ask: Ask) -> bool:
         """Would *ask* have the memory, CPUs and GPUs here if the node were empty?"""
@@ -252,8 +264,26 @@ class Headroom:
 
     def rooms_for(self, ask: Ask, gpus: Iterable[int]) -> list[tuple[Room, Need]]:
         """The rooms that *ask* takes here with *gpus*, by position, and what of each."""
-        rooms = [(self.gpus[at], ask.gpu) for at in gpus]
+        rooms = [*((self.gpus[at], ask.gpu) for at in gpus), *self.port_rooms(ask)]
         return rooms if ask.host == NOTHING else [(self.host, ask.of_host), *rooms]
+
+    def port_rooms(self, ask: Ask) -> list[tuple[Room, Need]]:
+        """The ports of the node that *ask* takes, as rooms, and how many of each."""
+        if not ask.ports:
+            return []
+        # The parts of a gang reach each other on networks where nothing is published.
+        if self.port_use is PortUse.PUBLISHED and ask.nodes == 1:
+            return [(self.port_room(ANY_PORT), Need(len(ask.ports), 0.0))]
+        return [(self.port_room(port), Need(1, 0.0)) for port in ask.ports if port != ANY_PORT]
+
+    def port_room(self, port: int) -> Room:
+        """One port of the node."""
+        return self.ports.setdefault(port, one_port(port))
+
+    @property
+    def rooms(self) -> list[Room]:
+        """All that runs may be in here."""
+        return [self.host, *self.gpus, *self.ports.values()]
 
     def fitting_gpus(self, ask: Ask) -> int:
         """How many GPUs have room for *ask* now."""

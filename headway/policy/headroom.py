@@ -11,9 +11,9 @@ keeps a run waiting, too much has others killed.
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from headway.model.lease import GpuGrant, Lease, Sharing
+from headway.model.lease import ANY_PORT, GpuGrant, Lease, Sharing
 from headway.model.node import Gpu, GpuReading, Node, NodeReading, NodeState
-from headway.policy.fit import Headroom
+from headway.policy.fit import Headroom, one_port
 from headway.policy.lending import expected_bytes, kept_bytes
 from headway.policy.room import Need, Occupant, Room
 
@@ -64,7 +64,7 @@ def compute_headroom(
         ),
         load=sum(lease.cpus for lease in leases),
         occupants=sorted(occupant for _, occupant in held),
-        is_host=True,
+        is_gpu=False,
     )
     return Headroom(
         node.name,
@@ -73,7 +73,8 @@ def compute_headroom(
             _gpu_room(gpu, held, seen, utilisation_limit)
             for gpu, seen in _seen(capacity.gpus, reading)
         ],
-        ports={port for lease in leases for port in lease.ports},
+        ports=_port_rooms(node, held),
+        port_use=node.ports.use,
         disk_bytes=math.inf
         if reading is None
         else reading.host.disk_free_bytes - sum(lease.disk_bytes for lease in leases),
@@ -83,6 +84,21 @@ def compute_headroom(
         utilisation_limit=utilisation_limit,
         lendable_bytes=0 if reading is None else _lendable(node, leases, reading),
     )
+
+
+def _port_rooms(node: Node, held: Iterable[tuple[Lease, Occupant]]) -> dict[int, Room]:
+    """The ports of *node* that leases have, each as a room; at `ANY_PORT` all that it may give."""
+    free = node.ports.free
+    count = free.last - free.first + 1
+    rooms = {ANY_PORT: Room(count, 0.0, count, is_gpu=False)}
+    for lease, occupant in held:
+        given = [port for port in lease.ports.values() if port in free]
+        if given:
+            rooms[ANY_PORT].enter(occupant._replace(need=Need(len(given), 0.0)))
+        for port in lease.ports.values():
+            room = rooms.setdefault(port, one_port(port))
+            room.enter(occupant._replace(need=Need(1, 0.0)))
+    return rooms
 
 
 def _lendable(node: Node, leases: Sequence[Lease], reading: NodeReading) -> int:

@@ -4,6 +4,7 @@ It is given when the run first may start: a run that follows another one, or who
 many members as it may, has no part in the queue before that, and is promised nothing.
 """
 
+import math
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -29,6 +30,8 @@ class PoolTotals(NamedTuple):
     gpus: float = 1.0
     cpus: float = 1.0
     host_memory_bytes: float = 1.0
+    same_port: float = math.inf
+    """Runs that may have a port of the same number at once."""
 
     def work(self, ask: Ask, seconds: float) -> Work:
         """What the run of *ask* takes of the pool in so many seconds."""

@@ -1,11 +1,13 @@
 """The queue of a pool: the runs that wait in their order, and what each is promised."""
 
+import math
 from bisect import insort
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Generic, TypeVar
 
+from headway.model.lease import ANY_PORT
 from headway.policy.fit import Ask
 from headway.policy.order import VirtualTime
 from headway.policy.promise import PoolTotals, Work, first_come_s
@@ -44,6 +46,7 @@ class Queue(Generic[AskT]):
         if ask.promised_s is None and may_start:
             own, work = self.totals.work(ask, ask.mean_s), self._waiting_work()
             wait_s = first_come_s(ask, own, work, self._left(now_s), self.settings)
+            wait_s = max(wait_s, *(self._port_s(ask, port, now_s) for port in ask.ports), 0.0)
             ask.promised_s = now_s + self.settings.promise_factor * wait_s
         if ask.promised_s is not None:
             insort(self._promises, (ask.promised_s, ask.run_id))
@@ -102,6 +105,25 @@ class Queue(Generic[AskT]):
         for ask, end_s in self.running.values():
             left = left.plus(self.totals.work(ask, max(end_s - now_s, 0.0)))
         return left
+
+    def _port_s(self, ask: Ask, port: int, now_s: float) -> float:
+        """How long a first-come queue would take for those before *ask* who need the same port."""
+        if port == ANY_PORT or math.isinf(self.totals.same_port):
+            return 0.0
+
+        def work(one: Ask, seconds: float) -> Work:
+            return Work(seconds * one.nodes / self.totals.same_port)
+
+        waiting: dict[tuple[int, str], Work] = {}
+        running = Work()
+        for one in self.waiting.values():
+            if port in one.ports:
+                key = (one.priority, one.team)
+                waiting[key] = waiting.get(key, Work()).plus(work(one, one.mean_s))
+        for runs, end_s in self.running.values():
+            if port in runs.ports:
+                running = running.plus(work(runs, max(end_s - now_s, 0.0)))
+        return first_come_s(ask, work(ask, ask.mean_s), waiting, running, self.settings)
 
     def _waiting_work(self) -> dict[tuple[int, str], Work]:
         if self._work is None:

@@ -54,7 +54,7 @@ def _no_room(ask: Ask, board: Board) -> Wait:
         full = [node for node in takers if not node.admits(ask)]
         return wait_for(Shortfall.DISK, ask, full)
     if sum(node.could_hold(ask) for node in nodes) < ask.nodes:
-        shut = [node for node in board.nodes if node.closed and ask.node in ("", node.name)]
+        shut = [node for node in board.nodes if ask.node in ("", node.name) and not node.takes(ask)]
         able = [node for node in shut if node.could_hold(ask)]
         if able or not nodes:
             return wait_for(Shortfall.CLOSED, ask, able or shut)

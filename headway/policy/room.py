@@ -1,9 +1,9 @@
 """Rooms: what a GPU or a host still has, now and at the times that runs are predicted to end.
 
 A `Room` is one thing that several runs may use at once: a GPU (memory and
-utilisation) or the host of a node (memory and CPUs). It knows who is in it,
-until when by the upper quantile of their ends, and what is promised to
-reservations. Times are seconds on any one clock; the callers agree on it.
+utilisation), the host of a node (memory and CPUs) or its ports (their number).
+It knows who is in it, until when by the upper quantile of their ends, and what
+is promised to reservations. Times are seconds on any one clock; the callers agree on it.
 """
 
 import math
@@ -55,7 +55,7 @@ class Reservation(NamedTuple):
 
 @dataclass(slots=True)
 class Room:
-    """A GPU or a host. The reserve is already taken off."""
+    """A GPU, a host or ports. The reserve is already taken off."""
 
     whole_bytes: int
     """Memory of an empty room: capacity minus reserve."""
@@ -70,12 +70,13 @@ class Room:
     """By end, soonest first."""
     reservations: list[Reservation] = field(default_factory=list)
     index: int = 0
-    """A GPU's number on its node, for people."""
+    """A GPU's number on its node, or that of a port."""
     product: str = ""
     """A GPU's product name."""
     uuid: str = ""
     """A GPU's."""
-    is_host: bool = False
+    is_gpu: bool = True
+    """Who is in it slows the others there."""
 
     def copy(self) -> "Room":
         """The same room, to try something out."""
@@ -92,7 +93,7 @@ class Room:
 
         Few long runs keep the large ones waiting, and nobody knows beforehand which these are.
         """
-        return not self.is_host and any(one.has_outlived for one in self.occupants)
+        return self.is_gpu and any(one.has_outlived for one in self.occupants)
 
     @property
     def idle(self) -> bool:

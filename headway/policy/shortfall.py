@@ -3,9 +3,15 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from headway.model.lease import Resource, Wait
+from headway.model.lease import ANY_PORT, Resource, Wait
 from headway.policy.fit import Ask, Headroom, Shortfall
 from headway.units import format_size
+
+UNREACHED = "its ports would lead nowhere, since containers have no network there"
+LET_NETWORK = (
+    "run headway as root there, so that it may set packet rules, or to change network of the "
+    "block headway-container-policy/site"
+)
 
 
 def wait_for(short: Shortfall, ask: Ask, nodes: Sequence[Headroom]) -> Wait:
@@ -24,6 +30,7 @@ def with_lost_gpus(wait: Wait, nodes: Sequence[Headroom]) -> Wait:
 
 def _closed(ask: Ask, nodes: Sequence[Headroom]) -> Wait:
     shut = [node.closed for node in nodes if node.closed and ask.node in ("", node.name)]
+    shut += [f"{UNREACHED}: {node.name}" for node in nodes if not node.reaches(ask)]
     missing = f"there is no node {ask.node}" if ask.node else "there is no node"
     return Wait(Resource.NODE, "; ".join(shut[:3]) or f"{missing} in the pool")
 
@@ -47,8 +54,20 @@ def _host_memory(ask: Ask, nodes: Sequence[Headroom]) -> Wait:
 
 
 def _ports(ask: Ask, nodes: Sequence[Headroom]) -> Wait:
-    taken = min(port for node in nodes for port in ask.ports & node.ports)
-    return Wait(Resource.PORTS, f"needs port {taken}, which another run has")
+    short = (
+        (room, node)
+        for node in nodes
+        for room, need in node.port_rooms(ask)
+        if not room.fits_now(need)
+    )
+    room, node = min(short, key=lambda each: (each[0].index, each[1].name))
+    if room.index != ANY_PORT:
+        return Wait(Resource.PORTS, f"needs port {room.index} of a node, which another run has")
+    return Wait(
+        Resource.PORTS,
+        f"needs {len(ask.ports)} port(s); {max(room.free_bytes, 0)} of the {room.whole_bytes} "
+        f"that {node.name} may give are free",
+    )
 
 
 def _cpus(ask: Ask, nodes: Sequence[Headroom]) -> Wait:

@@ -43,7 +43,7 @@ class Shape:
                 [
                     Headroom(
                         f"node-{at}",
-                        Room(host, math.inf, host, is_host=True),
+                        Room(host, math.inf, host, is_gpu=False),
                         [Room(memory, utilisation_limit, memory) for _ in range(self.gpus)],
                     )
                     for at in range(self.nodes)

@@ -7,6 +7,7 @@ from headway.forecast import lease_terms
 from headway.model.lease import Demand, Lease, Resource, Wait
 from headway.model.run import Prediction
 from headway.run.here import NodeAttempt
+from headway.runtime.listening import listening_ports
 from headway.this_node import read_node
 
 
@@ -46,7 +47,8 @@ def confirm_lease(attempt: NodeAttempt) -> Lease | Wait:
             attempt.site.settings.node,
             demand,
             reading=reading,
-            own_ports=attempt.site.port_ranges.get(record.team),
+            port_ranges=attempt.site.port_ranges,
+            busy_ports=listening_ports() if demand.ports else (),
             **terms,
         )
     else:

@@ -18,8 +18,8 @@ from headway.durable import replace_file
 from headway.errors import RuntimeFailure
 from headway.home import GANG_FOLDER, have_passable
 from headway.ledger.gang_asks import MOST_ASKS, GangAsk
-from headway.ledger.gang_rows import FIRST_FREE_PORT
 from headway.model.launch import filled, host_file, joined, open_mpi_network, tf_config
+from headway.model.node import FREE_PORTS
 from headway.pinning import LOOPBACK
 from headway.run.here import NodeAttempt
 from headway.run.rendezvous import Meeting
@@ -76,7 +76,7 @@ def _mounts(attempt: NodeAttempt) -> tuple[BindMount, BindMount]:
 def command_of(attempt: NodeAttempt) -> list[str]:
     """Program and arguments of this part; one on one node is rank 0 of 1."""
     job = attempt.job
-    alone = Meeting(attempt.run_id, attempt.number, LOOPBACK[0], FIRST_FREE_PORT, 0, 1)
+    alone = Meeting(attempt.run_id, attempt.number, LOOPBACK[0], FREE_PORTS.first, 0, 1)
     if job.launch.starts_others:
         path = attempt.site.runtime.path_in_container(entry_of(attempt)[1][0])
         return filled(job.command, {"hosts": f"{path}/{_HOSTS}"})

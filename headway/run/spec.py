@@ -13,7 +13,7 @@ from headway.model.array import FILE_VARIABLE, Membership
 from headway.model.container_policy import GangNetwork, NetworkMode
 from headway.model.launch import Launch
 from headway.model.lease import Lease
-from headway.model.session import session_path, session_port, session_secret
+from headway.model.session import open_ports, session_path, session_port, session_secret
 from headway.model.size import Size
 from headway.pinning import EVERYWHERE, LOOPBACK
 from headway.policy.near_cpus import ANY, near_cpus
@@ -116,7 +116,7 @@ def container_spec(attempt: NodeAttempt, lease: Lease) -> ContainerSpec:
         gpu_uuids=tuple(grant.uuid for grant in lease.gpus),
         near_cpus=_near_cpus(site, lease),
         # The port where ranks meet is theirs: nobody else on the node may speak to it.
-        ports=(*job.ports, *(() if serves is None else (serves,))),
+        ports={port: lease.ports[port] for port in sorted(open_ports(job.document(), lease.ports))},
         network=network,
         user=attempt.user,
         log_limit_bytes=site.settings.log_limit_bytes,

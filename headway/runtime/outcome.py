@@ -96,8 +96,6 @@ def _failed(status: ContainerStatus, log_tail: str) -> str:
     code = status.exit_code
     if status.error:
         return f"{status.error} (exit {code})"
-    if code == 127:
-        return "program not found (exit 127); correct command[0], or use an image that has it"
     if code == 126:
         return "program cannot be executed (exit 126); make it executable, or name its interpreter"
     if code == _SIGBUS or _SHARED_MEMORY.search(log_tail):
@@ -106,6 +104,9 @@ def _failed(status: ContainerStatus, log_tail: str) -> str:
         return "the program crashed (segmentation fault, exit 139); look at the end of its log"
     words = last_words(log_tail)
     said = f": {shown(words, _MOST_WORDS)}" if words else ""
+    if code == 127:
+        better = "correct the command, or use an image that has it"
+        return f"a program was not found (exit 127){said}; {better}"
     return f"the program failed (exit {code}){said}; look at the end of its log"
 
 

@@ -8,7 +8,7 @@ fake is `headway.testing.runtime.FakeRuntime`. All three pass the contract in
 
 import enum
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import Protocol
@@ -62,8 +62,8 @@ class ContainerSpec:
     """GPUs made visible; empty makes all of them invisible."""
     near_cpus: frozenset[int] = frozenset()
     """Logical CPUs that are nearest to these; it gets no others where that can be. Empty: any."""
-    ports: tuple[int, ...] = ()
-    """Published on the same number of the host's loopback address."""
+    ports: Mapping[int, int] = field(default_factory=dict)
+    """The port of the host's loopback address on which each of the program's is published."""
     network: NetworkMode | GangNetwork | None = None
     """Other than the policy's, which may still forbid it; None for the policy's."""
     user: str = ""

@@ -1,11 +1,12 @@
 """The queue of a pool from its rows: who waits in which order, and who cannot start at all."""
 
+import math
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 
 from headway.ledger.pools import PoolSnapshot
 from headway.model.lease import Demand, Resource, Wait
-from headway.model.node import NodeState
+from headway.model.node import NodeState, PortUse
 from headway.model.run import GRANTED
 from headway.model.turn import Front, Turn, VirtualClock
 from headway.policy.admission import shut_out
@@ -153,8 +154,10 @@ def _running(
 
 def _totals(seen: PoolSnapshot) -> PoolTotals:
     nodes = [record.node.capacity for record in seen.nodes]
+    published = any(record.node.ports.use is PortUse.PUBLISHED for record in seen.nodes)
     return PoolTotals(
         max(sum(len(node.gpus) for node in nodes), 1),
         sum(node.cpus for node in nodes) or 1.0,
         sum(node.host_memory_bytes for node in nodes) or 1.0,
+        math.inf if published else max(len(nodes), 1),
     )

@@ -9,6 +9,7 @@ from headway.node.flowrun import live_flow
 from headway.policy.claims import CLAIM_LIMIT_S, claim_room
 from headway.policy.gang_end import SILENT_S
 from headway.policy.plan import Plan, Start
+from headway.runtime.listening import listening_ports
 from headway.scheduler.limits import Gates, QueueCounts
 from headway.site import Site
 from headway.this_node import read_node
@@ -44,7 +45,7 @@ def grant_starts(
     reading = read_node(site) if mine else None
     counts = QueueCounts.of(seen.holders)
     room = _claim_room(site, seen, slots)
-    ports = site.port_ranges if mine else {}
+    busy = listening_ports() if any(start.run.ports for start in mine) else frozenset()
     for start in mine:
         run = start.run
         if len(started) >= room:
@@ -71,7 +72,8 @@ def grant_starts(
             said=said if said.sizes else None,
             reading=reading,
             others=[admit.node for admit in start.admits[1:]],
-            own_ports=ports.get(run.team),
+            port_ranges=site.port_ranges,
+            busy_ports=busy,
             start_limit_s=CLAIM_LIMIT_S,
             **lease_terms(site, said.runtime_high_s),
         )

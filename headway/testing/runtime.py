@@ -255,7 +255,7 @@ class FakeRuntime:
         """Whether it runs, and was created with the port."""
         with self._asking("look at a port"):
             container = self._find(name)
-            if container is None or port not in container.spec.ports:
+            if container is None or port not in container.spec.ports.values():
                 return False
             return self._status(container).state is ContainerState.RUNNING
 

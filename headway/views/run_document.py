@@ -292,6 +292,7 @@ def _lease(lease: Lease) -> dict[str, Any]:
         **fields(lease, "lease_id", "node", "host_memory_bytes", "lent", "cpus"),
         "gpus": [fields(gpu, "uuid", "memory_bytes") for gpu in lease.gpus],
         "ports": list(lease.ports),
+        "host_ports": list(lease.ports.values()),
         "expires_at": iso_time(lease.expires_at) if lease.expires_at < NO_EXPIRY else None,
     }
 

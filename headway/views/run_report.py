@@ -217,7 +217,7 @@ def _granted(lease: Lease) -> str:
         f"{lease.cpus:g} CPUs",
     ]
     parts += [f"{format_size(g.memory_bytes)} of {g.uuid} ({g.sharing})" for g in lease.gpus]
-    parts += [f"port {port} on the node's loopback" for port in lease.ports]
+    parts += [f"{lease.ports_text} of the node"] if lease.ports else []
     return f"lease {lease.lease_id} on {lease.node}, {_time(lease.granted_at)}: {', '.join(parts)}"
 
 

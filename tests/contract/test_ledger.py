@@ -27,12 +27,31 @@ from headway.errors import (
     RunUnknown,
 )
 from headway.ledger import Ledger, database
-from headway.ledger.gang_rows import FIRST_FREE_PORT
 from headway.ledger.renewals import RenewalAnswer
 from headway.ledger.tables import NodeRow
 from headway.model.attempt_record import ProgressSnapshot
-from headway.model.lease import Demand, Fence, GpuGrant, Lease, Resource, Sharing, Wait
-from headway.model.node import Capacity, Gpu, HostReading, Node, NodeReading, NodeState, Reserve
+from headway.model.lease import (
+    ANY_PORT,
+    Demand,
+    Fence,
+    GpuGrant,
+    Lease,
+    Resource,
+    Sharing,
+    Wait,
+)
+from headway.model.node import (
+    FREE_PORTS,
+    Capacity,
+    Gpu,
+    HostReading,
+    Node,
+    NodePorts,
+    NodeReading,
+    NodeState,
+    PortUse,
+    Reserve,
+)
 from headway.model.number_range import NumberRange
 from headway.model.progress import ProgressPoint
 from headway.model.run import (
@@ -118,7 +137,7 @@ def test_a_grant_holds_what_was_asked_and_moves_the_run(ledger: Ledger) -> None:
     lease = granted(ledger, "a", demand)
     assert lease.host_memory_bytes == 8 * GIB
     assert lease.gpus == (GpuGrant("GPU-0", 4 * GIB, Sharing.SHARED, 1.0),)
-    assert lease.ports == (6006,)
+    assert lease.ports == {6006: 6006}
     assert 55 < (lease.expires_at - lease.granted_at).total_seconds() < 65
     record = ledger.runs.get("a")
     assert (record.state, record.node) == (RunState.CLAIMED, "node-a")
@@ -849,9 +868,9 @@ def gang(ledger: Ledger, run_id: str, demand: Demand | None = None, **more: Any)
 def test_a_gang_gets_all_its_leases_and_a_port_to_meet(ledger: Ledger) -> None:
     lease = gang(ledger, "a", Demand(8 * GIB, ports=(6006,)))
     assert isinstance(lease, Lease)
-    assert lease.ports == (6006, FIRST_FREE_PORT)
+    assert lease.ports == {6006: 6006, FREE_PORTS.first: FREE_PORTS.first}
     (other,) = ledger.leases.untaken("a")
-    assert (other.node, other.gang_rank, other.ports) == ("node-b", 1, (6006, FIRST_FREE_PORT))
+    assert (other.node, other.gang_rank, other.ports) == ("node-b", 1, lease.ports)
     assert ledger.runs.get("a").node == "node-a"
     assert [lease.node for lease in ledger.leases.live()] == ["node-a", "node-b"]
 
@@ -864,8 +883,8 @@ def test_a_session_gets_a_free_port_unless_it_names_one(ledger: Ledger) -> None:
             f"run-{at}", "node-a", Demand(GIB, ports=demands[at]), reading=None, ttl_s=60.0
         )
         assert isinstance(lease, Lease)
-        ports.append(lease.ports)
-    assert ports == [(FIRST_FREE_PORT,), (8080,), ()]
+        ports.append(tuple(lease.ports.values()))
+    assert ports == [(FREE_PORTS.first,), (8080,), ()]
     enqueue(ledger, "waits", job={"session": {"port": 8080}})
     answer = ledger.leases.admit(
         "waits", "node-a", Demand(GIB, ports=(8080,)), reading=None, ttl_s=60.0
@@ -874,14 +893,45 @@ def test_a_session_gets_a_free_port_unless_it_names_one(ledger: Ledger) -> None:
     assert "8080" in answer.reason
 
 
-def test_a_gang_of_a_team_with_ports_meets_on_one_of_them(ledger: Ledger) -> None:
-    ports = NumberRange(30_000, 30_001)
-    first = gang(ledger, "a", Demand(GIB, ports=(30_000,)), own_ports=ports)
+def test_an_engine_gives_runs_of_one_port_another_of_the_node_each(ledger: Ledger) -> None:
+    free = NumberRange(30_000, 30_004)
+    ledger.nodes.register(
+        replace(NODE, ports=NodePorts(PortUse.PUBLISHED, free)), boot_id="boot", worker_token="w"
+    )
+    asked = Demand(GIB, ports=(12_345, ANY_PORT))
+    given = []
+    for run in ("a", "b", "c"):
+        enqueue(ledger, run, job={"session": {}, "ports": [12_345]})
+        given.append(
+            ledger.leases.admit(
+                run, "node-a", asked, reading=None, ttl_s=60.0, busy_ports=(30_001,),
+                port_ranges={"others": NumberRange(30_003, 30_003)},
+            )
+        )  # fmt: skip
+    first, *others = given
     assert isinstance(first, Lease)
-    assert first.ports == (30_000, 30_001)
-    second = gang(ledger, "b", Demand(GIB), own_ports=ports)
+    assert first.ports == {12_345: 30_000, 30_002: 30_002}
+    assert ledger.leases.of_run("a") == first
+    for wait in others:  # one is left of what a run needs two of
+        assert isinstance(wait, Wait)
+        assert wait.resource is Resource.PORTS
+    release(ledger, "a")
+    asked = Demand(GIB, ports=(12_345,))
+    own = {"default": NumberRange(40_000, 40_001)}
+    enqueue(ledger, "d", job={"ports": [12_345]})
+    lease = ledger.leases.admit("d", "node-a", asked, reading=None, ttl_s=60.0, port_ranges=own)
+    assert isinstance(lease, Lease)
+    assert lease.ports == {12_345: 40_000}
+
+
+def test_a_gang_of_a_team_with_ports_meets_on_one_of_them(ledger: Ledger) -> None:
+    ports = {"default": NumberRange(30_000, 30_001)}
+    first = gang(ledger, "a", Demand(GIB, ports=(30_000,)), port_ranges=ports)
+    assert isinstance(first, Lease)
+    assert first.ports == {30_000: 30_000, 30_001: 30_001}
+    second = gang(ledger, "b", Demand(GIB), port_ranges=ports)
     assert isinstance(second, Wait)
-    assert "all ports 30000-30001 of team" in second.reason
+    assert "all ports 30000-30001 of node node-a are taken" in second.reason
 
 
 def test_a_gang_gets_none_of_its_leases_when_one_does_not_fit(ledger: Ledger) -> None:

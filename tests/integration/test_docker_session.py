@@ -33,20 +33,25 @@ def typed(live: LiveSite, folder: Path, *words: str, **more: object) -> "subproc
     )  # fmt: skip
 
 
+def serving(live: LiveSite, folder: Path, port: int, *words: str) -> str:
+    """A session whose program listens at *port*; its run."""
+    made = typed(
+        live, folder, "-d", *words, str(port), "--", "python", "-u", "-m", "samples.session.serve"
+    )
+    out, err = made.communicate(timeout=60)
+    assert made.returncode == 0, err
+    run_id = run_of(out)
+    assert f"headway forward {run_id[:8]}" in out
+    return run_id
+
+
 def run_of(said: str) -> str:
     return said.splitlines()[0].partition(": ")[2]
 
 
 def test_a_page_is_served_from_its_container(docker_site: LiveSite, folder: Path) -> None:
     live, port = docker_site, free_port()
-    made = typed(
-        live, folder, "-d", "--user-folder", "--idle", "8s",
-        str(port), "--", "python", "-u", "-m", "samples.session.serve",
-    )  # fmt: skip
-    out, err = made.communicate(timeout=60)
-    assert made.returncode == 0, err
-    run_id = run_of(out)
-    assert f"headway forward {run_id[:8]}" in out
+    run_id = serving(live, folder, port, "--user-folder", "--idle", "8s")
     token = (live.home / "token").read_text().strip()
     mine = {"Authorization": f"Bearer {token}"}
     pages = f"http://127.0.0.1:{live.env['HEADWAY_SESSIONS_PORT']}{session_path(run_id)}"
@@ -68,6 +73,39 @@ def test_a_page_is_served_from_its_container(docker_site: LiveSite, folder: Path
         way.close()
     ended = live.until(run_id, "Completed", "Failed")
     assert "nobody was connected" in ended["exit"]["message"], ended["exit"]
+
+
+def test_two_runs_that_serve_one_port_share_a_node(docker_site: LiveSite, folder: Path) -> None:
+    """As `docker run -p 12311:12345` and `-p 12312:12345` of one image do."""
+    live = docker_site
+    runs = [serving(live, folder, 12_345) for _ in range(2)]
+    token = (live.home / "token").read_text().strip()
+    gateway = Address(f"http://127.0.0.1:{live.env['HEADWAY_GATEWAY_PORT']}", token)
+    found = set()
+    for run_id in runs:
+        way = Forward(gateway, run_id, 12_345, local_port=0, said=print)
+        threading.Thread(target=way.serve, daemon=True).start()
+
+        def answers(at: str = f"http://127.0.0.1:{way.local_port}/") -> bool:
+            try:
+                return httpx.get(at).text == "only by the gateway"
+            except httpx.TransportError:
+                return False
+
+        try:
+            wait_for(answers, live.worker_log)
+        finally:
+            way.close()
+        view = live.show(run_id)
+        assert (view["state"], view["lease"]["ports"]) == ("Running", [12_345])
+        (port,) = view["lease"]["host_ports"]
+        assert f"port 12345 at 127.0.0.1:{port} of the node" in live.run("show", run_id).stdout
+        found.add(port)
+    assert len(found) == 2
+    for run_id in runs:
+        live.run("cancel", run_id)
+    for run_id in runs:
+        live.until(run_id, "Cancelled")
 
 
 def test_a_shell_is_opened_in_its_container_and_ends_it(

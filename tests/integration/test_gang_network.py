@@ -18,6 +18,7 @@ from headway.model.job import Resources, TrainingJob
 from headway.model.job_text import read_job
 from headway.model.launch import Launch
 from headway.model.lease import Demand, Lease
+from headway.model.node import PortUse
 from headway.node.janitor import Janitor
 from headway.policy.gang_end import Rank
 from headway.run.attempt import Attempt
@@ -95,7 +96,7 @@ def test_the_parts_are_told_the_address_of_a_head_that_runs(
     # To itself the head goes by its own name, and nobody else is let in where the gang meets.
     assert spec.env["MASTER_ADDR"] == attempt.container
     assert place == f"{status.address}:{spec.env['MASTER_PORT']}"
-    assert spec.ports == (6006,)
+    assert spec.ports == {6006: 6006}
     # Whoever takes the flow over tells the same.
     assert start(Attempt(site, GANG, JOB), lease) == place
 
@@ -223,11 +224,15 @@ def test_every_node_goes_by_a_policy_that_another_one_has_read_first(
 def test_the_janitor_says_once_what_is_amiss_with_the_network(
     site: Site, machine: FakeMachine, caplog: pytest.LogCaptureFixture
 ) -> None:
-    janitor = Janitor(site)
+    """And jobs with ports are refused from then on, until their containers have a network."""
+    janitor, uses = Janitor(site), []
     with caplog.at_level(logging.WARNING, "headway.node.janitor"):
         for why in ("iptables is not installed", "iptables is not installed", "", "gone again"):
             machine.unguarded = why
             janitor.round([], {}, frozenset())
+            (here,) = (each for each in site.ledger.nodes.all() if each.node.name == "head")
+            uses.append(here.node.ports.use)
+    assert uses == [PortUse.NONE, PortUse.NONE, PortUse.PUBLISHED, PortUse.NONE]
     assert [record.message for record in caplog.records] == [
         "iptables is not installed", "gone again"
     ]  # fmt: skip

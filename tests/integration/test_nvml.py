@@ -245,7 +245,7 @@ def test_a_strangers_memory_is_not_offered_beside_what_is_promised(
     assert {each.pid: each.run_id for each in reading.gpus[0].processes}[4711] == ""
     at = reading.at
     grants = (GpuGrant("GPU-a", 40 * GIB),)
-    held = Lease(1, "run", 1, "n", "t", GIB, 1.0, grants, (), at, at)
+    held = Lease(1, "run", 1, "n", "t", GIB, 1.0, grants, {}, at, at)
     node = Node("n", "pool", Capacity(8, 32 * GIB, make().gpus()))
     (gpu,) = compute_headroom(node, [held], reading).gpus
     assert gpu.free_bytes == 10 * GIB
@@ -258,7 +258,7 @@ def test_where_the_driver_tells_nothing_of_processes_all_use_is_a_strangers(
     stub.set("GPU-a", used=40 * GIB, processes=named)
     reading = with_owners(node_reading(make(), FakeHost(), SystemClock()), {4711: "run"}, {})
     at = reading.at
-    held = Lease(1, "run", 1, "n", "t", GIB, 1.0, (GpuGrant("GPU-a", 20 * GIB),), (), at, at)
+    held = Lease(1, "run", 1, "n", "t", GIB, 1.0, (GpuGrant("GPU-a", 20 * GIB),), {}, at, at)
     node = Node("n", "pool", Capacity(8, 32 * GIB, make().gpus()))
     (gpu,) = compute_headroom(node, [held], reading).gpus
     assert gpu.free_bytes == 20 * GIB

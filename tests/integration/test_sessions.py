@@ -116,8 +116,9 @@ def begin(site: Site) -> None:
     )  # fmt: skip
     demand = Demand(GIB, ports=tuple(job["ports"]))
     port = free_port()
+    ranges = {"vision": NumberRange(port, port)}
     lease = site.ledger.leases.admit(
-        RUN, "left", demand, reading=None, ttl_s=900.0, own_ports=NumberRange(port, port)
+        RUN, "left", demand, reading=None, ttl_s=900.0, port_ranges=ranges
     )
     assert isinstance(lease, Lease)
     assert set(lease.ports) == {port, *job["ports"]}

@@ -31,7 +31,8 @@ function head(run) {
     h("h2", {}, run.name, " ", h("span", { class: tone(run.state) }, run.state)),
     h("p", {}, far || run.exit?.message || run.reason || ""),
     h("p", { class: "soft" }, `${run.owner ?? "owner not known"}, team ${run.team ?? NOT_KNOWN}; submitted ${clock(run.submitted_at)}; `
-      + `attempt ${run.attempt}${run.node ? ` on ${run.node}` : ""}${run.size ? `, ${run.size}` : ""}; ${duration(run.duration_s)}`),
+      + `attempt ${run.attempt}${run.node ? ` on ${run.node}` : ""}${run.size ? `, ${run.size}` : ""}; ${duration(run.duration_s)}`
+      + (run.lease?.ports ?? []).map((own, at) => `; port ${own} at 127.0.0.1:${run.lease.host_ports[at]} of the node`).join("")),
     h("div", { class: "filters" }, over ? button("Retry", "retry") : button("Cancel", "cancel"),
       h("a", { href: `/runs/flow-run/${run.run_id}`, id: "to-prefect" }, "The run in Prefect"),
       run.session ? h("a", { href: run.session, id: "to-session", target: "_blank", rel: "noopener" }, "Open the session") : null),

@@ -17,7 +17,7 @@ from docker.errors import APIError, DockerException, NotFound
 
 from headway.cgroups import cpus_of_shares
 from headway.clock import Clock
-from headway.errors import ContainerMissing, EngineUnreachable, RuntimeFailure
+from headway.errors import ContainerMissing, EngineUnreachable, PolicyViolation, RuntimeFailure
 from headway.model.container_policy import ContainerPolicy, CpuRule, NetworkMode
 from headway.model.exec_messages import ExecCommand
 from headway.model.image import ImageReference
@@ -147,12 +147,19 @@ class DockerRuntime:
     def create(self, spec: ContainerSpec) -> None:
         """Create, do not start. Raises `ContainerExists`, `ImageMissing`, `PolicyViolation`."""
         check_spec(spec, self._policy)
+        network = self._networks.joined(spec.network)
+        if spec.ports and network == NetworkMode.NONE:
+            raise PolicyViolation(
+                "ports",
+                ", ".join(map(str, spec.ports)),
+                f"none: the container would have no network. {self._networks.weakness()}".strip(),
+            )
         creation.Creation(
             self.engine,
             spec,
             self._policy,
             self._site,
-            network=self._networks.joined(spec.network),
+            network=network,
             parent_group=self._run_groups.path(spec.name) if self._own_group else None,
         ).run()
 
@@ -211,10 +218,12 @@ class DockerRuntime:
             return False
         if found["HostConfig"]["NetworkMode"] == NetworkMode.HOST.value:
             return listens(self._read(found).pids, port)
-        bound = (found["NetworkSettings"]["Ports"] or {}).get(f"{port}/tcp") or ()
+        published = (found["NetworkSettings"]["Ports"] or {}).values()
         runs = state_of(found["State"]["Status"]) is ContainerState.RUNNING
         return runs and any(
-            (each["HostIp"], each["HostPort"]) == ("127.0.0.1", str(port)) for each in bound
+            (each["HostIp"], each["HostPort"]) == ("127.0.0.1", str(port))
+            for bound in published
+            for each in bound or ()
         )
 
     def execute(self, name: str, command: ExecCommand) -> DockerExecution:

@@ -140,7 +140,7 @@ class Creation:
         storage: dict[str, str] | None,
     ) -> str:
         spec, api = self.spec, self.engine.api
-        published = () if self.network == NetworkMode.HOST else spec.ports
+        published = {} if self.network == NetworkMode.HOST else spec.ports
         host_config = api.create_host_config(
             mounts=list(mounts),
             mem_limit=spec.host_memory_bytes,
@@ -158,7 +158,7 @@ class Creation:
             storage_opt=storage,
             tmpfs={"/tmp": "rw,nosuid,nodev,exec"} if self._read_only else None,
             network_mode=self.network,
-            port_bindings={port: ("127.0.0.1", port) for port in published},
+            port_bindings={own: ("127.0.0.1", port) for own, port in published.items()},
             device_requests=_gpu_request(spec),
             cgroup_parent=self.parent_group,
             log_config=LogConfig(

@@ -169,7 +169,7 @@ def test_ports_are_on_loopback_only(harness: Harness) -> None:
     with socket.socket() as probe_socket:
         probe_socket.bind(("127.0.0.1", 0))
         port = probe_socket.getsockname()[1]
-    spec = replace(harness.spec(shell(f"echo up; exec nc -l -p {port}")), ports=(port,))
+    spec = replace(harness.spec(shell("echo up; exec nc -l -p 7777")), ports={7777: port})
     runtime = harness.started(spec)
     until(lambda: whole_log(runtime, spec.name) == b"up\n")
     bound = [line.split()[1] for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
@@ -185,7 +185,7 @@ def test_where_the_policy_says_so_a_gang_has_the_nodes_own_network(harness: Harn
     with socket.create_server(("127.0.0.1", 0)) as peer:
         port = peer.getsockname()[1]
         text = f"echo hello | nc 127.0.0.1 {port}"
-        spec = replace(harness.spec(shell(text)), network=NetworkMode.HOST, ports=(port,))
+        spec = replace(harness.spec(shell(text)), network=NetworkMode.HOST, ports={port: port})
         runtime.create(spec)
         runtime.start(spec.name)
         peer.settimeout(20)
@@ -308,7 +308,9 @@ def described(container: str) -> dict[str, Any]:
 def test_nothing_beyond_the_list_reaches_the_engine(harness: Harness, tmp_path: Path) -> None:
     """As for every container of every test: see `tests.support.whitelist`."""
     with watched(None, tmp_path) as watch:
-        spec = replace(harness.spec(SPEAKS), mounts=(BindMount(tmp_path, "/data"),), ports=(9123,))
+        spec = replace(
+            harness.spec(SPEAKS), mounts=(BindMount(tmp_path, "/data"),), ports={9123: 9124}
+        )
         harness.runtime().create(spec)
         found = described(spec.name)
         until(lambda: watch.seen == 1)

@@ -172,7 +172,7 @@ def test_a_container_reaches_the_outside_and_nothing_else(
     machine: Machine, harness: Harness
 ) -> None:
     with netns.inside(machine.name):
-        other = served(harness, machine, ports=(JOB_PORT,))
+        other = served(harness, machine, ports={JOB_PORT: JOB_PORT})
         gang = served(harness, machine, network=GangNetwork(GANGS))
         # Whoever sits at the node reaches what a job has published, and so proves that it serves.
         with socket.create_connection(("127.0.0.1", JOB_PORT), 20) as published:
@@ -217,7 +217,9 @@ def test_a_gang_meets_on_its_network_and_reaches_nothing_of_the_node(
     with netns.inside(machine.name):
         on = runtime(harness, gang_network=GANGS)
         head = replace(
-            harness.spec(Program(SERVE, Script())), network=GangNetwork(GANGS), ports=(JOB_PORT,)
+            harness.spec(Program(SERVE, Script())),
+            network=GangNetwork(GANGS),
+            ports={JOB_PORT: JOB_PORT},
         )
         on.create(head)
         on.start(head.name)

@@ -35,7 +35,7 @@ GPU = Gpu("GPU-1", 0, "NVIDIA H200", 100 * GIB, reserve_bytes=2 * GIB)
 NODE = Node("here", "gpu", Capacity(8.0, 64 * GIB, (GPU,)), Reserve(1.0, 4 * GIB))
 THERE = replace(NODE, name="there")
 LEASE = Lease(
-    7, RUN, 1, "here", "token", GIB, 1.0, (), (), granted_at=LONG_AGO, expires_at=LONG_AGO
+    7, RUN, 1, "here", "token", GIB, 1.0, (), {}, granted_at=LONG_AGO, expires_at=LONG_AGO
 )  # fmt: skip
 RUNNING = SeenRun(RUN, "job", RunState.RUNNING, 1, "here", LONG_AGO)
 ENDED = replace(RUNNING, state=RunState.ENDED, exit_kind=ExitKind.OK, told_at=LONG_AGO)

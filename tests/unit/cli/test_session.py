@@ -1,7 +1,9 @@
 """`headway forward` opens no port that can lead nowhere."""
 
+import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -38,3 +40,23 @@ def test_what_leads_nowhere_is_refused(
     monkeypatch.setattr(session, "open_client", client)
     done = CliRunner().invoke(headway, ["forward", "served", "8080"])
     assert (done.exit_code, said in done.stderr) == (2, True), done.output
+
+
+def test_a_shell_needs_nothing_of_an_image_but_sh(tmp_path: Path) -> None:
+    """The session's program and the command beside it, with no other program to be found."""
+    sh = "/bin/sh"
+    (tmp_path / "sh").symlink_to(sh)
+    alone = {"PATH": str(tmp_path)}
+    program, beside = (
+        text.replace("/tmp/", f"{tmp_path}/") for text in (session._KINDS["shell"], session._SHELL)
+    )
+    with subprocess.Popen([sh, "-c", program], env=alone | {"RUN": "r1"}) as running:
+        try:
+            done = subprocess.run(
+                [sh, "-c", beside], env=alone, input='echo "run $RUN"; exit 3\n',
+                capture_output=True, text=True, timeout=60, check=False,
+            )  # fmt: skip
+            assert (done.returncode, done.stdout, done.stderr) == (3, "run r1\n", "")
+            assert running.wait(60) == 0
+        finally:
+            running.kill()

@@ -185,7 +185,7 @@ def test_the_cpu_is_an_option_for_jobs_without_gpus(estimators):
     assert set(found[0].nodes) == {"slow", "fast", "fast2"}
 
 
-def test_nothing_known_is_a_fair_part_of_the_node_and_whole_gpus(estimators):
+def test_nothing_known_is_little_of_the_node_and_whole_gpus(estimators):
     """Of the same job on other hardware, each way says what it would be given there."""
     unknown = TrainingJob.model_validate(
         {"name": "u", "image": "i:1", "command": ["x"], "resources": {"gpus": 1, "cpus": 8}}
@@ -193,9 +193,9 @@ def test_nothing_known_is_a_fair_part_of_the_node_and_whole_gpus(estimators):
     found = {
         (o.gpu_type, o.gpus): o for o in options(unknown, SITE, estimators) if o.node_count == 1
     }
-    assert found["v100", 1].host_memory_bytes == 64 * GIB  # a quarter: by CPUs as by GPUs
-    assert found["v100", 2].host_memory_bytes == 128 * GIB
-    assert found["k80", 1].host_memory_bytes == 128 * GIB
+    assert found["v100", 1].host_memory_bytes == 4 * GIB
+    assert found["v100", 2].host_memory_bytes == 8 * GIB
+    assert found["k80", 1].host_memory_bytes == 4 * GIB
     assert all(o.whole and o.gpu_memory_bytes == 0 for o in found.values())
     assert choice.document(found["k80", 1])["whole_gpus"] is True
     declared = options(job(gpu_memory="4GiB"), SITE, estimators)

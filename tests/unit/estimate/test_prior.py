@@ -4,14 +4,14 @@ import sys
 import pytest
 
 from headway.estimate.prior import (
+    GUESS_BYTES,
     HOST_FLOOR_BYTES,
-    SMALL_DATA_BYTES,
     demand_for,
-    fair_host_bytes,
+    guessed_host_bytes,
 )
 from headway.model.job import TrainingJob
 from headway.model.lease import Basis, Sharing
-from headway.model.node import Capacity, Gpu, Node, NodeSpace
+from headway.model.node import Capacity, Node, NodeSpace
 from headway.model.run import Prediction
 from headway.units import GIB, MIB
 
@@ -37,51 +37,38 @@ def test_the_measured_size_wins_over_the_declared_one():
 
 def test_with_a_small_data_set_the_framework_needs_more_than_ten_times_it():
     asked = job(dataset={"uri": "/d", "size": "1MiB"})
-    assert demand_for(asked, UNKNOWN, fair_bytes=8 * GIB).host_memory_bytes == SMALL_DATA_BYTES
-    assert demand_for(asked, UNKNOWN, fair_bytes=GIB).host_memory_bytes == GIB
+    assert demand_for(asked, UNKNOWN, host_guess_bytes=8 * GIB).host_memory_bytes == GUESS_BYTES
+    assert demand_for(asked, UNKNOWN, host_guess_bytes=GIB).host_memory_bytes == GIB
 
 
-def test_with_nothing_known_it_is_a_fair_part():
+def test_with_nothing_known_it_is_the_guess():
     for asked in (job(), job(dataset={"uri": "/d"})):
-        demand = demand_for(asked, UNKNOWN, fair_bytes=7 * GIB)
+        demand = demand_for(asked, UNKNOWN, host_guess_bytes=7 * GIB)
         assert (demand.host_memory_bytes, demand.host_memory_basis) == (7 * GIB, Basis.PRIOR)
     assert demand_for(job(dataset={"uri": "/d"}), UNKNOWN, GIB).host_memory_bytes == 10 * GIB
 
 
-def space(name, cpus, memory_gib, gpus=0, *, left_gib=None):
-    has = tuple(Gpu(f"{name}{n}", n, "NVIDIA A100", 40 * GIB) for n in range(gpus))
-    node = Node(name, "gpu", Capacity(cpus, memory_gib * GIB, has))
-    return NodeSpace(node, (memory_gib if left_gib is None else left_gib) * GIB)
+def space(memory_gib):
+    return NodeSpace(Node("n", "gpu", Capacity(16, 512 * GIB)), memory_gib * GIB)
 
 
 @pytest.mark.parametrize(
-    ("asked", "part_gib"),
-    [
-        ({"cpus": 1}, 8),
-        ({"cpus": 4}, 32),
-        ({"cpus": 1, "gpus": 1}, 16),
-        ({"cpus": 8, "gpus": 1}, 64),
-        ({"cpus": 64}, 128),
-        ({"cpus": 0.01}, 0.5),
-    ],
+    ("gpus", "memory_gib", "guess_gib"),
+    [(0, (16, 128), 2), (1, (16, 128), 4), (8, (16, 128), 32), (8, (16,), 16), (0, (1,), 1)],
 )
-def test_the_fair_part_is_of_the_largest_node_by_the_larger_share(asked, part_gib):
-    spaces = [space("small", 2, 16), space("large", 16, 128, gpus=8), space("other", 64, 96)]
-    assert fair_host_bytes(job(resources=asked), spaces) == part_gib * GIB
+def test_of_a_job_of_which_nothing_is_known_little_is_guessed(gpus, memory_gib, guess_gib):
+    """A program of 0.2 GiB must not keep a node of two CPUs from everybody else."""
+    assert guessed_host_bytes(gpus, [space(each) for each in memory_gib]) == guess_gib * GIB
 
 
-def test_two_unknown_jobs_of_a_cpu_each_fit_on_a_node_of_two_beside_strangers():
-    """A run of all CPUs asks for all that strangers leave, not for what nobody can give."""
-    spaces = [space("n", 2, 23, left_gib=18)]
-    assert fair_host_bytes(job(), spaces) == 9 * GIB
-    assert fair_host_bytes(job(resources={"cpus": 2}), spaces) == 18 * GIB
-    assert fair_host_bytes(job(), []) == HOST_FLOOR_BYTES
+def test_without_any_node_it_is_the_floor():
+    assert guessed_host_bytes(0, []) == HOST_FLOOR_BYTES
 
 
 def test_what_was_not_enough_before_is_at_least_doubled():
     killed = Prediction(host_above_bytes=6 * GIB)
-    assert demand_for(job(), killed, fair_bytes=4 * GIB).host_memory_bytes == 12 * GIB
-    assert demand_for(job(), killed, fair_bytes=16 * GIB).host_memory_bytes == 16 * GIB
+    assert demand_for(job(), killed, host_guess_bytes=4 * GIB).host_memory_bytes == 12 * GIB
+    assert demand_for(job(), killed, host_guess_bytes=16 * GIB).host_memory_bytes == 16 * GIB
 
 
 def test_a_program_that_takes_next_to_nothing_gets_what_the_engine_starts():

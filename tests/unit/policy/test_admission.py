@@ -7,6 +7,7 @@ import pytest
 
 from headway.errors import InvalidInput
 from headway.model.lease import (
+    ANY_PORT,
     Admit,
     Demand,
     Refuse,
@@ -14,7 +15,7 @@ from headway.model.lease import (
     Sharing,
     Wait,
 )
-from headway.model.node import Capacity, Gpu, Node, NodeState, Reserve
+from headway.model.node import Capacity, Gpu, Node, NodePorts, NodeState, PortUse, Reserve
 from headway.policy.admission import judge, over_quota, possible, shut_out, too_many_waiting
 from headway.policy.fit import Headroom
 from headway.policy.room import Need, Occupant, Room
@@ -84,9 +85,36 @@ def test_a_closed_node_waits_with_its_reason_first():
 
 
 def test_a_port_that_a_run_has_is_waited_for():
-    room = headroom(ports={6006, 8080})
+    room = headroom()
+    for port in (6006, 8080):
+        room.port_room(port).enter(Occupant(math.inf, "r", 0.0, math.inf, Need(1, 0.0)))
     waits(demand(ports=(8080, 6006, 9000)), room, Resource.PORTS, "needs port 6006")
     assert judge(demand(ports=(9000,)), room) == Admit("n1")
+
+
+def test_where_ports_are_published_any_number_of_runs_has_the_same_one():
+    room = headroom(port_use=PortUse.PUBLISHED)
+    room.ports[ANY_PORT] = Room(2, 0.0, 2, is_gpu=False)
+    asked = demand(ports=(6006,))
+    assert judge(asked, room) == Admit("n1")
+    room.ports[ANY_PORT].enter(Occupant(math.inf, "r", 0.0, math.inf, Need(1, 0.0)))
+    assert judge(asked, room) == Admit("n1")
+    needs_two = demand(ports=(6006, ANY_PORT))
+    waits(needs_two, room, Resource.PORTS, "needs 2 port(s); 1 of the 2 that n1 may give are free")
+
+
+def test_a_service_in_containers_without_a_network_is_refused_before_it_waits():
+    node = Node("n1", "p", Capacity(8, 64 * GIB), ports=NodePorts(PortUse.NONE))
+    refused = possible(demand(ports=(6006,)), [node])
+    assert isinstance(refused, Refuse)
+    assert (refused.field, refused.value) == ("ports", [6006])
+    assert "containers have no network there" in refused.allowed
+    assert possible(demand(), [node]) is None
+    assert possible(demand(ports=(6006,)), [node, node], count=2) is None  # its own network
+    bound = replace(node, name="n2", ports=NodePorts())
+    assert possible(demand(ports=(6006,)), [node, bound]) is None
+    asked = demand(ports=(6006,))
+    waits(asked, headroom(port_use=PortUse.NONE), Resource.NODE, "containers have no network")
 
 
 def test_a_disk_without_room_is_waited_for():

@@ -17,6 +17,7 @@ from headway.policy.conclude import (
     preempted,
     restarted,
 )
+from headway.policy.demand import raised
 from headway.units import GIB
 
 T4 = Gpu("GPU-0", 0, "NVIDIA T4", 16 * GIB)
@@ -87,6 +88,25 @@ def test_more_host_memory_until_there_is_no_more() -> None:
     assert ended == Ended(
         Exit(ExitKind.OUT_OF_MEMORY, 1, "said; it had all the host memory that a node could give")
     )
+
+
+def test_a_guess_grows_until_it_is_enough_whatever_the_retries() -> None:
+    """2, 4, 8, 16 GiB: three kills of a small guess must not end a job of 10 GiB."""
+    had = replace(HAD, demand=Demand(2 * GIB), host_peak_bytes=2 * GIB)
+    again = conclude(end(ExitKind.OUT_OF_MEMORY, had, before=Failures(program=2)))
+    assert isinstance(again, Again)
+    assert again.override["host_memory_bytes"] == 4 * GIB
+    had = replace(had, demand=raised(had.demand, again.override), host_peak_bytes=4 * GIB)
+    override = again.override
+    again = conclude(
+        end(ExitKind.OUT_OF_MEMORY, had, before=Failures(program=9), override=override)
+    )
+    assert isinstance(again, Again)
+    assert again.override["host_memory_bytes"] == 8 * GIB
+    assert isinstance(conclude(end(ExitKind.OUT_OF_MEMORY, had, retries=0)), Ended)
+    learned = replace(had, demand=Demand(2 * GIB, host_memory_basis=Basis.PREDICTED))
+    over = conclude(end(ExitKind.OUT_OF_MEMORY, learned, before=Failures(program=2)))
+    assert isinstance(over, Ended)
 
 
 def test_more_gpu_memory_then_a_whole_gpu_then_no_more() -> None:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headway.model.lease import Admit, Demand, GpuGrant, Lease, Sharing, Wait
+from headway.model.lease import ANY_PORT, Admit, Demand, GpuGrant, Lease, Sharing, Wait
 from headway.model.node import (
     Capacity,
     Gpu,
@@ -36,7 +36,19 @@ NODE = Node("n", "gpu", Capacity(8, 64 * GIB, (A, B)), Reserve(1.0, 4 * GIB))
 def lease(
     memory_gib: int = 8, *, cpus: float = 2.0, gpus=(), ports=(), run: str = "r", at: datetime = AT
 ) -> Lease:
-    return Lease(1, run, 1, "n", "t", memory_gib * GIB, cpus, tuple(gpus), tuple(ports), at, at)
+    return Lease(
+        1,
+        run,
+        1,
+        "n",
+        "t",
+        memory_gib * GIB,
+        cpus,
+        tuple(gpus),
+        {port: port for port in ports},
+        at,
+        at,
+    )
 
 
 def reading(used_gib: int = 0, gpus=(), *, error: str = "", own_gib=()) -> NodeReading:
@@ -58,7 +70,7 @@ def test_an_empty_node_offers_all_but_its_reserve():
     assert [it.free_bytes for it in headroom.gpus] == [96 * GIB, 100 * GIB]
     assert all(it.idle and it.load == 0 for it in headroom.gpus)
     assert [it.whole_bytes for it in headroom.gpus] == [96 * GIB, 100 * GIB]
-    assert (headroom.closed, headroom.gpu_error, headroom.ports) == ("", "", set())
+    assert (headroom.closed, headroom.gpu_error, headroom.ports.keys()) == ("", "", {ANY_PORT})
 
 
 @pytest.mark.parametrize(
@@ -118,7 +130,7 @@ def test_nothing_is_offered_that_is_granted_or_in_use(runs, foreign_gib):
 def test_leases_add_up_whatever_their_age():
     headroom = compute_headroom(NODE, [lease(10, ports=(9, 7)), lease(5, cpus=0.5, ports=(8,))])
     assert (headroom.host.free_bytes, headroom.host.free_load) == (45 * GIB, 4.5)
-    assert headroom.ports == {7, 8, 9}
+    assert headroom.ports.keys() == {ANY_PORT, 7, 8, 9}
 
 
 @pytest.mark.parametrize(

@@ -105,7 +105,7 @@ def test_leases_that_are_not_lent_never_exceed_what_may_be_promised(
 
 
 def board(lendable: int, free: int = 0) -> Board:
-    return Board([Headroom("n", Room(100, 8.0, free, is_host=True), [], lendable_bytes=lendable)])
+    return Board([Headroom("n", Room(100, 8.0, free, is_gpu=False), [], lendable_bytes=lendable)])
 
 
 def ask(run_id: str, memory: int = 40, *, may_borrow: bool = True, priority: int = 0) -> Ask:

@@ -14,7 +14,7 @@ NEAR = {"a": FIRST, "b": FIRST, "c": SECOND, "d": SECOND}
 
 def lease(number: int, gpus: str, cpus: float) -> Lease:
     grants = tuple(GpuGrant(uuid, 1) for uuid in gpus)
-    return Lease(number, f"r{number}", 1, "n", "t", 1, cpus, grants, (), AT, AT)
+    return Lease(number, f"r{number}", 1, "n", "t", 1, cpus, grants, {}, AT, AT)
 
 
 def asked(*leases: Lease, near: dict[str, frozenset[int]] = NEAR) -> frozenset[int]:

@@ -99,7 +99,7 @@ class Slot:
         node = Node("a", "pool", Capacity(1.0, 64 * GIB))
         leases = tuple(
             Lease(1, r.run_id, 1, "a", "t", GIB, 1.0, granted_at=r.started_at, expires_at=now,
-                  predicted_end_at=r.started_at + timedelta(days=1), gpus=(), ports=())
+                  predicted_end_at=r.started_at + timedelta(days=1), gpus=(), ports={})
             for r in holders
         )  # fmt: skip
         got = plan(

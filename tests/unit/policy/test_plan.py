@@ -13,8 +13,10 @@ from headway.model.node import (
     GpuReading,
     HostReading,
     Node,
+    NodePorts,
     NodeReading,
     NodeState,
+    PortUse,
 )
 from headway.model.run import Span
 from headway.policy.fit import WaitingRun
@@ -50,7 +52,7 @@ def lease(run_id: str, where: str, *gpus: int, memory: int = 24, **more: object)
         "expires_at": NOW + HOUR,
         "predicted_end_at": NOW + 4 * HOUR,
     } | more
-    return Lease(1, run_id, 1, where, "t", 8 * GIB, 1.0, grants, (), **values)  # type: ignore[arg-type]
+    return Lease(1, run_id, 1, where, "t", 8 * GIB, 1.0, grants, {}, **values)  # type: ignore[arg-type]
 
 
 def waiting(run_id: str, *, gpus: int = 1, memory: int = 24, **more: object) -> WaitingRun:
@@ -98,6 +100,30 @@ def test_the_reason_has_the_numbers() -> None:
         "needs 12.0 GiB on one GPU; the largest headroom is 8.0 GiB on a/gpu0"
     )
     assert stay.reserved == ("a",)
+
+
+@pytest.mark.parametrize("use", [PortUse.BOUND, PortUse.PUBLISHED])
+def test_a_port_is_waited_for_to_the_end_of_who_has_it_unless_an_engine_publishes_it(
+    use: PortUse,
+) -> None:
+    """Also by the second in the line, which finds it with the first."""
+    here = replace(node("a"), ports=NodePorts(use))
+    has = replace(lease("x", "a", 0), ports={6006: 6006 if use is PortUse.BOUND else 29_500})
+    line = [waiting("b"), waiting("c", gpus=0)]
+    for each in line:
+        each.ports = frozenset({6006})
+    running = [RunningRun("x", left=Span(3600.0, 3600.0, 3600.0))]
+    for each in line:
+        each.lasts = Span(3600.0, 3600.0, 3600.0)
+    first, second = made([NodeView(here, (has,))], line, running, reservations=4).entries
+    if use is PortUse.PUBLISHED:
+        assert isinstance(first, Start)
+        assert isinstance(second, Start)
+        return
+    assert isinstance(first, Stay)
+    assert isinstance(second, Stay)
+    assert first.wait.reason == "needs port 6006 of a node, which another run has"
+    assert (first.expected_at, second.expected_at) == (NOW + HOUR, NOW + 2 * HOUR)
 
 
 def test_the_expected_start_goes_by_what_is_left_of_those_who_run() -> None:

@@ -42,6 +42,22 @@ def test_a_promise_is_all_work_before_and_its_own_times_the_factor() -> None:
     assert names(line.front(100.0)) == ["two"]
 
 
+def test_a_promise_counts_who_has_and_who_waits_for_the_same_port() -> None:
+    line = queue(settings=PolicySettings(promise_factor=1.0), gpus=4)
+    line.totals = line.totals._replace(same_port=2)
+    port = frozenset({6006})
+    line.add_running(ask("runs", gpus=0, ports=port, runtime_s=100), 140.0)
+    one, two, other = (
+        ask(name, gpus=0, ports=ports, runtime_s=50)
+        for name, ports in (("one", port), ("two", port), ("other", frozenset({8080})))
+    )
+    for each in (one, two, other):
+        line.add(each, 100.0)
+    assert one.promised_s == pytest.approx(100.0 + 20.0 + 25.0)
+    assert two.promised_s == pytest.approx(100.0 + 20.0 + 25.0 + 25.0)
+    assert other.promised_s == pytest.approx(100.0 + 25.0)
+
+
 def test_nothing_is_promised_while_its_quota_holds_it() -> None:
     line = queue()
     held = ask("held")

@@ -16,7 +16,7 @@ from headway.units import GIB
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 LEASE = Lease(
-    1, "r1", 1, "node-a", "t", 8 * GIB, 4.0, (GpuGrant("GPU-0", 3 * GIB),), (), NOON, NOON
+    1, "r1", 1, "node-a", "t", 8 * GIB, 4.0, (GpuGrant("GPU-0", 3 * GIB),), {}, NOON, NOON
 )  # fmt: skip
 
 

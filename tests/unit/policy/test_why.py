@@ -12,7 +12,7 @@ DEMAND = Demand(12 * GIB, 4.0, gpus=4, gpu_memory_bytes=16 * GIB)
 
 
 def node(host_free: float, load: float, *gpus_free: float) -> Headroom:
-    host = Room(64 * GIB, 8.0, int(host_free * GIB), load, is_host=True)
+    host = Room(64 * GIB, 8.0, int(host_free * GIB), load, is_gpu=False)
     return Headroom("a", host, [Room(24 * GIB, 1.0, int(free * GIB)) for free in gpus_free])
 
 

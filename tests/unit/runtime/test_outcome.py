@@ -21,7 +21,7 @@ def ended(code: int | None, *, oom: bool = False, error: str = "") -> ContainerS
         (ended(0), "CUDA out of memory, retrying", ExitKind.OK, "done"),
         (ended(0, oom=True), "", ExitKind.OK, "raise|higher"),
         (ended(1), "", ExitKind.FAILED, "exit 1.*log"),
-        (ended(127), "", ExitKind.FAILED, r"command\[0\]"),
+        (ended(127), "sh: 1: mkfifo: not found\n", ExitKind.FAILED, "mkfifo: not found.; correct"),
         (ended(126), "", ExitKind.FAILED, "executable"),
         (ended(135), "", ExitKind.FAILED, "resources.shm"),
         (ended(1), "RuntimeError: ... insufficient shared memory (shm)", ExitKind.FAILED, "shm"),

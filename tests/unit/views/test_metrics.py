@@ -24,7 +24,7 @@ NODE = Node("node-a", "gpu", Capacity(8.0, 64 * GIB, (Gpu("GPU-0", 0, "V100", 16
 HOST = HostReading(64 * GIB, 4 * GIB, 0.25, 100 * GIB)
 GPU = GpuReading("GPU-0", 0, "V100", 16 * GIB, 2 * GIB, utilisation_frac=0.5)
 LEASE = Lease(
-    1, "r1", 1, "node-a", "t", 8 * GIB, 2.0, (GpuGrant("GPU-0", 3 * GIB),), (), NOON, NOON
+    1, "r1", 1, "node-a", "t", 8 * GIB, 2.0, (GpuGrant("GPU-0", 3 * GIB),), {}, NOON, NOON
 )  # fmt: skip
 
 

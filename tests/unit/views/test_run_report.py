@@ -33,7 +33,7 @@ def after(seconds: float) -> datetime:
 def lease(attempt: int, at_s: float, memory: int = GIB) -> Lease:
     grants = (GpuGrant("GPU-a", 3 * GIB),)
     return Lease(
-        10 + attempt, "r1", attempt, "node-a", "secret-token", memory, 2.0, grants, (),
+        10 + attempt, "r1", attempt, "node-a", "secret-token", memory, 2.0, grants, {},
         after(at_s), after(at_s + 60),
     )  # fmt: skip
 
@@ -196,5 +196,5 @@ def test_what_lies_on_another_node_is_not_said_to_be_missing() -> None:
 
 
 def test_the_port_of_a_job_is_told() -> None:
-    with_port = [replace(lease(1, 62), ports=(6006,)), lease(2, 71, 2 * GIB)]
-    assert "port 6006 on the node's loopback" in markdown(replace(PAST, leases=with_port))
+    with_port = [replace(lease(1, 62), ports={6006: 29_500}), lease(2, 71, 2 * GIB)]
+    assert "port 6006 at 127.0.0.1:29500 of the node" in markdown(replace(PAST, leases=with_port))
