@@ -30,7 +30,7 @@ def start_of(view: dict[str, Any]) -> str:
 
 
 def promise_of(view: dict[str, Any]) -> str:
-    """The end of a sentence: by when a run that waits was promised to start, by the same clock."""
+    """What follows `start_of` in its sentence: from when on it goes first, by the same clock."""
     from datetime import datetime
 
     from headway.clock import SystemClock

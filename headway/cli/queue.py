@@ -30,8 +30,8 @@ def queue(pool: str, machine: bool) -> None:
                     waiting_name(v),
                     v["owner"] or ("unknown" if v["run_id"] else ""),
                     v["team"] or "",
-                    start_of(v),
-                    (v["reason"] or "") + promise_of(v),
+                    start_of(v) + promise_of(v),
+                    v["reason"] or "",
                 ]
                 for v in views[:_SHOWN]
             ],

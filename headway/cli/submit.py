@@ -186,10 +186,9 @@ def _say_what_would_happen(view: dict[str, Any], *, machine: bool) -> None:
     if machine:
         print_json(view)
         return
-    from headway.units import format_duration, format_size
+    from headway.units import format_size
 
     said = view["predicted"]
-    low, high = (format_duration(said[key] or 0) for key in ("runtime_low_s", "runtime_high_s"))
     basis = _BASES[view["host_memory_basis"]]
     print_table(
         ["", ""],
@@ -202,7 +201,7 @@ def _say_what_would_happen(view: dict[str, Any], *, machine: bool) -> None:
             ],
             [
                 "runtime",
-                f"{format_duration(said['runtime_s'] or 0)} ({low} to {high})"
+                _runtime(said)
                 if view["runtime_known"]
                 else "not known: nothing like it, and nothing else, has run here",
             ],
@@ -212,8 +211,30 @@ def _say_what_would_happen(view: dict[str, Any], *, machine: bool) -> None:
             ["rests on", said["basis"]],
         ],
     )
+    if sizes := view["sizes"]:
+        click.echo(f"\nits size is left open, {sizes[0]['size']} to {sizes[-1]['size']}:")
+        print_table(
+            ["size", "runtime", "cost"],
+            [
+                [
+                    each["size"],
+                    "not known" if each["runtime_s"] is None else _runtime(each),
+                    "–" if each["cost"] is None else f"{each['cost']:.4f}",
+                ]
+                for each in sizes
+            ],
+        )
     if view["changes"]:
         print_changes(view["changes"], "with one of these it would start earlier:")
+
+
+def _runtime(said: Mapping[str, Any]) -> str:
+    from headway.units import format_duration
+
+    middle, low, high = (
+        format_duration(said[key] or 0) for key in ("runtime_s", "runtime_low_s", "runtime_high_s")
+    )
+    return f"{middle} ({low} to {high})"
 
 
 _BASES = {

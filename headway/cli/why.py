@@ -31,9 +31,9 @@ def why(run: str, machine: bool) -> None:
     if machine:
         print_json(found)
         return
-    say(f"{found['name']} waits: {found['reason']}{promise_of(found)}")
+    say(f"{found['name']} waits: {found['reason']}")
     if not found["starts_now"]:
-        say(f"expected to start: {start_of(found)}")
+        say(f"expected to start: {start_of(found)}{promise_of(found)}")
     _print_holders(found["holders"])
     _print_ahead(found["ahead"])
     if found["changes"]:

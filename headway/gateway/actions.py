@@ -67,7 +67,9 @@ def actions(site: Site, server: PrefectServer) -> APIRouter:
         read, goes_to = checked(site, server, caller, wanted)
         pool, queue = str(goes_to["work_pool_name"]), wanted.queue or "default"
         found = rehearse(site, read.job, pool=pool, queue=queue)
-        view = rehearsal_view(found.entry, found.prediction, found.demand, found.changes)
+        view = rehearsal_view(
+            found.entry, found.prediction, found.demand, found.changes, read.job.sizes
+        )
         return view | held_back_view(found.held_back) if found.held_back else view
 
     @router.post("/runs/{run}/cancel")

@@ -176,13 +176,20 @@ def around(
 
 
 def promise_text(promised: datetime | None, now: datetime) -> str:
-    """The end of a sentence about a run that waits: what it was promised, by *now*'s time zone."""
+    """The end of a sentence that says when a run is expected to start: what bounds its wait.
+
+    The expected start is the one to believe; what was promised only says when it goes first.
+
+    Args:
+        promised: By when it was promised to start; None for nothing.
+        now: In the time zone that is told.
+    """
     if promised is None:
         return ""
     when = f"{clock(promised.astimezone(now.tzinfo), now)} {now:%Z}".rstrip()
     if promised > now:
-        return f"; promised to start by {when}"
-    return f"; was promised to start by {when}: it goes first now"
+        return f"; should it still wait at {when}, it goes first from then on"
+    return f"; it goes first now, since it has waited past {when}"
 
 
 def clock(moment: datetime, beside: datetime) -> str:

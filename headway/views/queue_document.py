@@ -7,6 +7,7 @@ from typing import Any
 from headway.ledger.records import RunRecord
 from headway.model.lease import Demand, Sharing
 from headway.model.run import Prediction
+from headway.model.size import Size
 from headway.policy.plan import Plan, Start, Stay
 from headway.scheduler.planning import read_pool
 from headway.scheduler.why import Advice
@@ -115,9 +116,27 @@ def _promised(record: RunRecord, entry: Start | Stay | None) -> datetime | None:
 
 
 def rehearsal_view(
-    entry: Start | Stay | None, said: Prediction, demand: Demand, changes: Sequence[Advice]
+    entry: Start | Stay | None,
+    said: Prediction,
+    demand: Demand,
+    changes: Sequence[Advice],
+    sizes: Sequence[Size] = (),
 ) -> dict[str, Any]:
-    """What `headway submit --dry-run --json` prints."""
+    """What `headway submit --dry-run --json` prints.
+
+    Args:
+        entry: What would become of the run; None where that is not planned yet.
+        said: What is predicted of it; with `sizes` of each of them of which something is known.
+        demand: What it would need.
+        changes: What would start it earlier.
+        sizes: Those that its job leaves open, the smallest first; needs and times are told of the
+            one that it would start with, else of the smallest.
+    """
+    known = {Size(each.demand.nodes, each.demand.gpus): each for each in said.sizes}
+    if isinstance(entry, Start) and (
+        found := known.get(Size(entry.run.demand.nodes, entry.run.demand.gpus))
+    ):
+        said, demand = found.said, found.demand
     reason = "behind the runs that are planned for"
     if isinstance(entry, Stay):
         reason = f"waits: {entry.wait.reason}"
@@ -138,8 +157,20 @@ def rehearsal_view(
         "needs_whole_gpus": demand.gpus > 0 and demand.sharing is Sharing.WHOLE,
         "runtime_known": said.told is not None,
         "predicted": predicted_view(said),
+        "sizes": [
+            {"size": each.words, **_time_of(known[each].said if each in known else Prediction())}
+            for each in (sizes if len(sizes) > 1 else ())
+        ],
         "changes": [change_view(one) for one in changes],
     }
+
+
+def _time_of(said: Prediction) -> dict[str, Any]:
+    """The runtime and the cost that are told; null where they are but a guess."""
+    return fields(
+        said if said.told is not None else Prediction(),
+        *("runtime_low_s", "runtime_s", "runtime_high_s", "cost"),
+    )
 
 
 def change_view(one: Advice) -> dict[str, Any]:

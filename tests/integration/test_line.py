@@ -127,7 +127,7 @@ def test_what_fits_starts_and_the_others_learn_why(sites) -> None:
     told = seen.waiting[second.run_id]
     assert told.startswith(
         f"{record.reason}; number 1 in the queue, start not known: "
-        "nothing is known of how long first runs; promised to start by "
+        "nothing is known of how long first runs; should it still wait at "
     )
     assert seen.logged == {second.run_id}
     # The reason is news once.
@@ -516,7 +516,7 @@ def test_what_is_promised_is_kept_and_the_same_for_all(sites) -> None:
     assert names(site, line.run_pass().start) == ["holder"]
     record = next(r for r in site.ledger.runs.waiting("gpu") if r.name == "waits")
     assert record.promised_at is not None
-    assert "promised to start by" in record_sentence(site, record)
+    assert "should it still wait at" in record_sentence(site, record)
     line.take_in([offer("late", age_s=10, share=0.6)])
     PoolQueue(site).run_pass()
     again = site.ledger.runs.get(record.run_id)

@@ -8,9 +8,23 @@ from pathlib import Path
 from headway.estimate.remaining.diagnostics import diagnose_points
 from headway.ledger.records import RunRecord
 from headway.model.attempt_record import AttemptRecord
-from headway.model.lease import Basis, Demand, Sharing
-from headway.model.run import Exit, ExitKind, Measurement, Prediction, RunState, Step, StepState
+from headway.model.lease import Admit, Basis, Demand, Sharing
+from headway.model.number_range import NumberRange
+from headway.model.run import (
+    Exit,
+    ExitKind,
+    Measurement,
+    Prediction,
+    RunState,
+    Sized,
+    Step,
+    StepState,
+)
 from headway.model.run_warning import RunWarning, Silent, SilentFailure
+from headway.model.size import sizes_of
+from headway.policy.fit import WaitingRun
+from headway.policy.plan import Start
+from headway.policy.settings import PolicySettings
 from headway.prefect.client import ListedRun
 from headway.units import GIB
 from headway.views.queue_document import rehearsal_view
@@ -183,3 +197,32 @@ def test_a_rehearsal_says_what_is_only_guessed() -> None:
     view = rehearsal_view(None, Prediction(), guess, [])
     assert (view["host_memory_basis"], view["gpu_memory_basis"]) == ("prior", "prior")
     assert view["needs_whole_gpus"] is True
+    assert view["sizes"] == []
+
+
+def test_a_rehearsal_of_a_job_of_open_size_tells_each_size_and_what_it_starts_with() -> None:
+    """Not eight GPUs with the time and the cost of one."""
+    sized = [
+        Sized(
+            Demand(GIB, gpus=gpus, nodes=1),
+            Prediction(runtime_s=time_s, runtime_low_s=time_s, runtime_high_s=time_s, cost=cost,
+                       basis="physics"),
+        )
+        for gpus, time_s, cost in ((1, 800.0, 1.0), (8, 120.0, 1.2))
+    ]  # fmt: skip
+    said = Prediction(sizes=tuple(sized)).of_size(sized[0])
+    started = WaitingRun.of(
+        "r", sized[1].demand, datetime(2026, 1, 1, tzinfo=UTC), settings=PolicySettings()
+    )
+    start = Start(started, 1, (Admit("n1"),))
+    sizes = sizes_of(1, NumberRange(1, 8))
+    view = rehearsal_view(start, said, sized[0].demand, [], sizes)
+    assert view["reason"] == "at once, on n1: 8 GPUs"
+    assert (view["needs_gpus"], view["predicted"]["runtime_s"]) == (8, 120.0)
+    told = [(each["size"], each["runtime_s"], each["cost"]) for each in view["sizes"]]
+    assert told == [
+        ("1 GPU", 800.0, 1.0), ("2 GPUs", None, None), ("4 GPUs", None, None),
+        ("8 GPUs", 120.0, 1.2),
+    ]  # fmt: skip
+    waits = rehearsal_view(None, said, sized[0].demand, [], sizes)
+    assert (waits["needs_gpus"], waits["predicted"]["runtime_s"]) == (1, 800.0)
