@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from headway.forecast import lease_terms
 from headway.ledger.pools import PoolSnapshot
-from headway.model.lease import Lease
+from headway.model.lease import Lease, Resource
 from headway.node.flowrun import live_flow
 from headway.policy.claims import CLAIM_LIMIT_S, claim_room
 from headway.policy.gang_end import SILENT_S
@@ -80,6 +80,10 @@ def grant_starts(
         if isinstance(answer, Lease):
             started.append(run.run_id)
             counts.add(run.queue)
+        elif answer.resource is Resource.PORTS:  # of its team, or of other programs: no plan knows
+            site.ledger.runs.set_reason(
+                run.run_id, answer.resource, answer.reason, expected_start_at=None
+            )
     return Granted(tuple(started))
 
 

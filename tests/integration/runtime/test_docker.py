@@ -179,6 +179,14 @@ def test_ports_are_on_loopback_only(harness: Harness) -> None:
     assert not runtime.serves(spec.name, port + 1)
 
 
+def test_a_port_of_a_container_without_a_network_is_refused(harness: Harness) -> None:
+    """It would run, and nobody would ever reach it."""
+    policy = harness.policy().model_copy(update={"network": NetworkMode.NONE})
+    runtime = harness.make(harness.site, policy)
+    with pytest.raises(PolicyViolation, match="ports.*9123.*would have no network"):
+        runtime.create(replace(harness.spec(SPEAKS), ports={9123: 9124}))
+
+
 def test_where_the_policy_says_so_a_gang_has_the_nodes_own_network(harness: Harness) -> None:
     policy = harness.policy().model_copy(update={"gang_network": "host"})
     runtime = harness.make(harness.site, policy)
