@@ -183,7 +183,7 @@ def test_a_port_of_a_container_without_a_network_is_refused(harness: Harness) ->
     """It would run, and nobody would ever reach it."""
     policy = harness.policy().model_copy(update={"network": NetworkMode.NONE})
     runtime = harness.make(harness.site, policy)
-    with pytest.raises(PolicyViolation, match="ports.*9123.*would have no network"):
+    with pytest.raises(PolicyViolation, match=r"ports.*9123.*would have no network"):
         runtime.create(replace(harness.spec(SPEAKS), ports={9123: 9124}))
 
 
