@@ -5,9 +5,14 @@ from typing import Any
 
 import boto3
 import pytest
+from pydantic import SecretStr
 
+from headway.clock import SystemClock
 from headway.errors import SourceMissing
+from headway.model.container_policy import ContainerPolicy
 from headway.model.job import Dataset
+from headway.settings import Settings
+from headway.site import Site
 from headway.staging.cache import DataCache
 from headway.staging.reader import Credentials, UserReader
 from headway.testing.staging import MemoryIndex
@@ -53,3 +58,18 @@ def test_the_sites_store_is_data_to_nobody(tmp_path: Path, site_keys: Any, uri: 
     """Also where somebody has named credentials for it."""
     with pytest.raises(SourceMissing, match="headway outputs"):
         stage(tmp_path, uri, {f"s3://{BUCKET}": "lab-s3"}, {"key": "k", "secret": "s", **site_keys})
+
+
+def test_a_store_in_a_folder_is_data_to_nobody(
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    store = tmp_path_factory.mktemp("store")
+    (store / "vision").mkdir()
+    (store / "vision/model").write_bytes(b"theirs")
+    (store.parent / "link").symlink_to(store)
+    url = SecretStr(f"file://{store.parent}/link")
+    site = Site(Settings(home=tmp_path, store_url=url, node="here"), SystemClock())
+    cache = site.cache_for("", ContainerPolicy(mount_roots=(store.parent,)))
+    for uri in (str(store), f"{store}/vision/model", f"file://{store.parent}/link/vision"):
+        with pytest.raises(SourceMissing, match="belongs to headway"):
+            cache.stage(Dataset(uri=uri), "r", progress=lambda done, total: None)
