@@ -2,6 +2,7 @@
 
 import json
 import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -40,6 +41,24 @@ def typed(site: LiveSite, *words: str) -> str:
 
 def run_id_of(site: LiveSite, name: str) -> str:
     return str(site.json("runs", "--name", name)[0]["run_id"])
+
+
+def test_without_an_engine_a_program_of_which_nothing_is_said_gets_the_nodes_python(
+    process_site: LiveSite, project: Path
+) -> None:
+    version = ".".join(map(str, sys.version_info[:2]))
+    small = ("--set", "resources.host_memory=128MiB", "--set", "resources.cpus=0.1")
+    name = f"python-{os.urandom(3).hex()}"
+    # Its worker has said which one that is by now, or says so in its next beat.
+    said = typed(process_site, "run", "train.py", "--workdir", str(project), "--name", name, *small)
+    assert f"in python:{version}, the newest Python that its nodes have" in said
+    assert "Completed" in said
+    asked = ["run", "train.py", "--workdir", str(project), "--python", "3.99"]
+    refused = process_site.run(*asked)
+    assert (
+        f"the nodes have no container engine, and another Python of their own: give {version}"
+        in (refused.stderr)
+    )
 
 
 @pytest.fixture(params=["process", "docker"])
